@@ -1,0 +1,14 @@
+/*
+ * Headrace: finds the stalls in DNN training and removes them.
+ * This header includes the whole public C API, one noun per header.
+ */
+#ifndef HEADRACE_HEADRACE_H
+#define HEADRACE_HEADRACE_H
+
+#include <headrace/base.h>
+#include <headrace/dataset.h>
+#include <headrace/loader.h>
+#include <headrace/prepare.h>
+#include <headrace/recipe.h>
+
+#endif

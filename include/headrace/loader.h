@@ -1,0 +1,211 @@
+/*
+ * The loader: turns a dataset, an order and a recipe into batches.
+ *
+ * A pool of threads takes the next sample of the earliest unfinished batch,
+ * fetches, decodes and transforms it straight into its place in the batch's
+ * slot. Batches come out in order and do not depend on the number of threads.
+ *
+ * Order (pure functions of seed and epoch): global batch g of an epoch is
+ * positions [g*B, (g+1)*B) of the epoch's order, B = batch_size x world_size;
+ * rank r takes positions g*B + r, g*B + r + world_size, ... of it. The last one
+ * is dropped (drop_last) or padded from the start of the order until each rank
+ * has the same count.
+ *
+ * Thread safety: one consumer thread at a time calls next, start_epoch, push
+ * and restore; hr_batch_ref / release and hr_loader_stats may be called from
+ * any thread. Ctrl-C: next returns -EINTR when a signal interrupts the wait
+ * and may be called again.
+ */
+#ifndef HEADRACE_LOADER_H
+#define HEADRACE_LOADER_H
+
+#include <headrace/base.h>
+#include <headrace/dataset.h>
+#include <headrace/recipe.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct hr_loader;
+struct hr_batch;
+
+enum hr_on_error {
+    HR_ON_ERROR_RAISE = 0, /* next fails at that batch's turn */
+    HR_ON_ERROR_SKIP = 1,  /* the sample is replaced, counted and listed */
+};
+
+struct hr_loader_options {
+    size_t size; /* sizeof(struct hr_loader_options) */
+    int batch_size;          /* samples per batch of this rank; default 1 */
+    int shuffle;             /* default 0: dataset order */
+    int drop_last;
+    uint64_t seed;           /* default 0 */
+    int rank, world_size;    /* default 0 of 1 */
+    int threads;             /* workers; 0 (default): the cores this process may use
+                                (affinity and cgroup quota) over local_world_size, less
+                                one, at least one */
+    int local_world_size;    /* ranks that share this host; default 1 */
+    int batches_ahead;       /* batches prepared ahead of the consumer; default 2 */
+    uint64_t staging_bytes;  /* encoded bytes fetched ahead at most; default 16 MiB */
+    int direct_io;           /* non-zero: O_DIRECT, where the file system has it */
+    int no_io_uring;         /* non-zero: pread threads even where io_uring works */
+    enum hr_on_error on_error;
+    double max_bad_share;    /* with SKIP: more than this share of the samples seen in an
+                                epoch being bad stops the run; default 0.01. Judged from
+                                the 100th sample on, and at the epoch's end */
+    int external_order;      /* non-zero: the caller pushes each batch's indices with
+                                hr_loader_push; shuffle, rank and drop_last are unused */
+    int pinned;              /* non-zero: slots are page-locked for an accelerator and
+                                reused only after the copies from them are complete;
+                                -ENOTSUP from create where that cannot be had */
+};
+
+HR_API void hr_loader_options_default(struct hr_loader_options *options);
+
+/*
+ * Makes a loader; takes its own references to dataset and recipe. Threads
+ * start with the first epoch. On success *out is the caller's.
+ * Errors: -EINVAL names the option; -ENODATA: no batch would come (an empty
+ * dataset, or drop_last with fewer samples than a batch); -ENOTSUP; -ENOMEM.
+ */
+HR_API HR_NODISCARD int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset,
+                                         struct hr_recipe *recipe,
+                                         const struct hr_loader_options *options,
+                                         struct hr_error *error);
+
+/*
+ * Stops the workers, waits for them and frees the loader. Batches that are
+ * still held stay valid until released. Safe in a forked child, where the
+ * workers do not exist. Accepts NULL.
+ */
+HR_API void hr_loader_destroy(struct hr_loader **loader);
+
+/*
+ * Starts (or starts again) at the beginning of `epoch`, dropping whatever was
+ * in preparation. Errors: -ECHILD: the process forked after the workers were
+ * started: make a new loader in the child; -EAGAIN: no thread could be made.
+ */
+HR_API HR_NODISCARD int hr_loader_start_epoch(struct hr_loader *loader, uint64_t epoch,
+                                              struct hr_error *error);
+
+/*
+ * Waits for the next batch of the epoch. Returns 1 and a reference in *out; 0
+ * and NULL at the end of the epoch; or an error: -EINTR; -ECHILD (see above);
+ * -EAGAIN: external order and no batch was pushed; the error of a sample
+ * (-EBADMSG, -ENOENT, -EIO, ...), whose message names path, reason and index,
+ * after which the epoch is over; -EOVERFLOW: too many bad samples.
+ */
+HR_API HR_NODISCARD int hr_loader_next(struct hr_loader *loader, struct hr_batch **out,
+                                       struct hr_error *error);
+
+/* Batches of a whole epoch for this rank (not of the rest of a restored one). */
+HR_API uint64_t hr_loader_batches(const struct hr_loader *loader);
+
+/* External order: appends one batch of `count` (1..batch_size) sample indices,
+ * copied. Errors: -ERANGE names the index; -EINVAL. Does not block. */
+HR_API HR_NODISCARD int hr_loader_push(struct hr_loader *loader, const int64_t *indices,
+                                       size_t count, struct hr_error *error);
+
+/* External order: no more batches come in this epoch. */
+HR_API HR_NODISCARD int hr_loader_push_end(struct hr_loader *loader, struct hr_error *error);
+
+/*
+ * Where the consumer stands: after the batches that next has returned. Small,
+ * versioned, independent of ranks and batch size.
+ */
+struct hr_loader_state {
+    uint32_t version;       /* 1 */
+    uint32_t shuffle;
+    uint64_t seed;
+    uint64_t epoch;
+    uint64_t position;      /* samples of the epoch's order that are behind us, all ranks */
+    uint64_t samples;       /* of the dataset */
+};
+
+HR_API HR_NODISCARD int hr_loader_get_state(const struct hr_loader *loader,
+                                            struct hr_loader_state *state,
+                                            struct hr_error *error);
+
+/*
+ * Continues at `state`: the next batch is the one that would have come. With
+ * another batch size or number of ranks the remaining positions are cut anew.
+ * The state's seed and shuffle replace the loader's. Errors: -EINVAL: another
+ * version, or a dataset of another length; -ECHILD; -EAGAIN.
+ */
+HR_API HR_NODISCARD int hr_loader_restore(struct hr_loader *loader,
+                                          const struct hr_loader_state *state,
+                                          struct hr_error *error);
+
+/* A batch's memory. Pointers live until the last release. */
+struct hr_batch_view {
+    void *images;           /* count samples as `spec` says, without gaps; 64-byte aligned */
+    struct hr_tensor_spec spec;
+    int64_t *labels;        /* count */
+    int64_t *indices;       /* count: the samples really used (replacements too) */
+    size_t count;
+    uint64_t epoch;
+    uint64_t number;        /* of the batch in its epoch, from 0 */
+    size_t padding;         /* samples at the end that only pad this rank's share */
+    size_t replaced;        /* samples that stand in for bad ones */
+};
+
+HR_API void hr_batch_get(const struct hr_batch *batch, struct hr_batch_view *view);
+HR_API struct hr_batch *hr_batch_ref(struct hr_batch *batch);
+
+/* Gives a reference back; sets *batch to NULL; accepts NULL. The last one
+ * returns the slot to its loader's ring. Any thread. */
+HR_API void hr_batch_release(struct hr_batch **batch);
+
+/* A histogram of durations: bucket i counts values in [2^i, 2^(i+1)) ns. */
+#define HR_HISTOGRAM_BUCKETS 48
+struct hr_histogram {
+    uint64_t count;
+    uint64_t sum_ns;
+    uint64_t buckets[HR_HISTOGRAM_BUCKETS];
+};
+
+/* Counters since the loader was made; each is read by itself, so that sums may
+ * be a few samples apart while workers run. */
+struct hr_loader_stats {
+    size_t size;              /* sizeof, set by the caller */
+    uint64_t samples;         /* prepared */
+    uint64_t batches;         /* handed out */
+    uint64_t bad_samples;
+    uint64_t padded_samples;  /* handed out only to pad */
+    uint64_t bytes_read;      /* from files */
+    uint64_t wait_ns;         /* the consumer was blocked in next */
+    uint64_t grown_slots;     /* slots beyond the planned ring */
+    uint64_t slots;           /* in the ring now */
+    uint64_t slot_bytes;      /* of one slot */
+    uint64_t staged_bytes;    /* encoded bytes fetched and not yet prepared, now */
+    uint64_t ready_batches;   /* complete and not yet handed out, now */
+    int threads;
+    int io_uring;             /* non-zero: in use */
+    struct hr_histogram fetch;   /* one sample: from asking to all its bytes */
+    struct hr_histogram prepare; /* one sample: decode and recipe */
+    struct hr_histogram wait;    /* one call of next */
+};
+
+HR_API void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats);
+
+/* One replaced sample (on_error = SKIP). */
+struct hr_skipped_sample {
+    uint64_t epoch;
+    uint64_t index;           /* in the dataset */
+    char path[1024];
+    char reason[256];
+};
+
+/* Samples skipped so far (the newest 10,000 are kept in detail). */
+HR_API uint64_t hr_loader_skipped_count(const struct hr_loader *loader);
+
+/* Copies the i-th kept one; returns 0, or -ERANGE. */
+HR_API HR_NODISCARD int hr_loader_skipped_get(const struct hr_loader *loader, uint64_t i,
+                                              struct hr_skipped_sample *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,138 @@
+/*
+ * The operations from bytes to tensor.
+ *
+ * A recipe is an immutable, reference-counted list of operations with
+ * torchvision v2's names, defaults and parameter distributions. It is checked
+ * as a whole when it is created: its output must have one fixed shape, so that
+ * samples can be written straight into batches.
+ *
+ * Random parameters are a pure function of (seed, epoch, sample index,
+ * position of the operation in the list); no state, no order of calls.
+ */
+#ifndef HEADRACE_RECIPE_H
+#define HEADRACE_RECIPE_H
+
+#include <headrace/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct hr_recipe;
+
+enum hr_dtype { HR_UINT8 = 0, HR_FLOAT16 = 1, HR_BFLOAT16 = 2, HR_FLOAT32 = 3 };
+enum hr_layout { HR_NCHW = 0, HR_NHWC = 1 };
+enum hr_interpolation { HR_BILINEAR = 0, HR_BICUBIC = 1 };
+enum hr_padding_mode { HR_PAD_CONSTANT = 0, HR_PAD_EDGE, HR_PAD_REFLECT, HR_PAD_SYMMETRIC };
+
+enum hr_operation_kind {
+    HR_RANDOM_RESIZED_CROP = 1,
+    HR_RESIZE,
+    HR_CENTER_CROP,
+    HR_RANDOM_CROP,
+    HR_RANDOM_HORIZONTAL_FLIP,
+    HR_RANDOM_VERTICAL_FLIP,
+    HR_COLOR_JITTER,
+    HR_RANDOM_GRAYSCALE,
+    HR_TO_DTYPE,
+    HR_NORMALIZE,
+};
+
+/* One operation and its parameters. hr_operation_default fills torchvision's
+ * defaults; sizes and the like that have none are 0 and must be set. */
+struct hr_operation {
+    enum hr_operation_kind kind;
+    union {
+        struct {
+            int height, width; /* pixels */
+            double scale[2];   /* area of the crop over that of the image */
+            double ratio[2];   /* width over height, log-uniform */
+            enum hr_interpolation interpolation;
+            int antialias;
+        } random_resized_crop;
+        struct {
+            /* width == 0: the shorter side becomes `height`, ratio kept (torchvision's
+             * Resize(int)), the longer one at most `max_size` where that is > 0 */
+            int height, width;
+            int max_size;
+            enum hr_interpolation interpolation;
+            int antialias;
+        } resize;
+        struct {
+            int height, width; /* smaller images are padded with 0, as in torchvision */
+        } center_crop;
+        struct {
+            int height, width;
+            int padding[4]; /* left, top, right, bottom */
+            int pad_if_needed;
+            double fill[3]; /* per channel, 0..255 */
+            enum hr_padding_mode padding_mode;
+        } random_crop;
+        struct {
+            double p;
+        } flip; /* both flips */
+        struct {
+            /* uniform in [0], [1]; {1, 1} (hue: {0, 0}) leaves the step out */
+            double brightness[2], contrast[2], saturation[2], hue[2];
+        } color_jitter;
+        struct {
+            double p;
+        } random_grayscale;
+        struct {
+            enum hr_dtype dtype;
+            int scale; /* non-zero: 0..255 becomes 0..1 for the float types */
+        } to_dtype;
+        struct {
+            double mean[3], std[3];
+        } normalize;
+    } u;
+};
+
+HR_API void hr_operation_default(struct hr_operation *operation, enum hr_operation_kind kind);
+
+/* "RandomResizedCrop" and so on; NULL for an unknown kind. Static storage. */
+HR_API const char *hr_operation_name(enum hr_operation_kind kind);
+
+struct hr_recipe_options {
+    size_t size; /* sizeof(struct hr_recipe_options) */
+    enum hr_layout layout;
+    int apply_exif_orientation;  /* 0 (default): ignored, as in torchvision */
+    uint64_t max_pixels;         /* width x height an image may declare, before any
+                                    memory is taken for it; default 178,956,970, where
+                                    Pillow raises too */
+};
+
+HR_API void hr_recipe_options_default(struct hr_recipe_options *options);
+
+/*
+ * Makes a recipe of `count` operations, which are copied. Without a ToDtype
+ * the output is uint8. On success *out holds one reference.
+ * Errors: -EINVAL names the operation, its position and the remedy (a size
+ * that is not fixed at the end, Normalize on uint8, a negative size, ...).
+ */
+HR_API HR_NODISCARD int hr_recipe_create(struct hr_recipe **out,
+                                         const struct hr_operation *operations, size_t count,
+                                         const struct hr_recipe_options *options,
+                                         struct hr_error *error);
+
+HR_API struct hr_recipe *hr_recipe_ref(struct hr_recipe *recipe);
+HR_API void hr_recipe_unref(struct hr_recipe **recipe);
+
+/* Shape and type of one sample's tensor. */
+struct hr_tensor_spec {
+    enum hr_dtype dtype;
+    enum hr_layout layout;
+    int channels, height, width;
+    size_t bytes; /* of one sample: channels x height x width x element size */
+};
+
+HR_API void hr_recipe_output(const struct hr_recipe *recipe, struct hr_tensor_spec *spec);
+
+/* Bytes of one element. */
+HR_API size_t hr_dtype_bytes(enum hr_dtype dtype);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,117 @@
+/* Errors, the log callback, and printable text. */
+#include "base/error.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STR_(x) #x
+#define STR(x) STR_(x)
+
+const char *hr_version(void)
+{
+    return STR(HR_VERSION_MAJOR) "." STR(HR_VERSION_MINOR) "." STR(HR_VERSION_PATCH);
+}
+
+int hr__fail(struct hr_error *error, int code, const char *format, ...)
+{
+    if (error) {
+        va_list args;
+        va_start(args, format);
+        error->code = code;
+        vsnprintf(error->message, sizeof error->message, format, args);
+        va_end(args);
+    }
+    return code;
+}
+
+const char *hr__errno_text(int code)
+{
+    static _Thread_local char text[128];
+    return strerror_r(abs(code), text, sizeof text);
+}
+
+/* Guards the two words below; held only to copy them, never while logging. */
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
+static hr_log_fn log_fn;
+static void *log_arg;
+
+void hr_log_set(hr_log_fn fn, void *arg)
+{
+    pthread_mutex_lock(&log_lock);
+    log_fn = fn;
+    log_arg = arg;
+    pthread_mutex_unlock(&log_lock);
+}
+
+void hr__log(enum hr_log_level level, const char *format, ...)
+{
+    pthread_mutex_lock(&log_lock);
+    hr_log_fn fn = log_fn;
+    void *arg = log_arg;
+    pthread_mutex_unlock(&log_lock);
+    if (!fn)
+        return;
+    char line[HR_ERROR_MESSAGE_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    fn(arg, level, line);
+}
+
+/* Length of the well-formed UTF-8 sequence at s (Unicode 15, table 3-7), 0 if none. */
+static size_t utf8_length(const unsigned char *s)
+{
+    unsigned char c = s[0];
+    unsigned char low = 0x80, high = 0xBF;
+    size_t n;
+    if (c < 0x80)
+        return 1;
+    if (c >= 0xC2 && c <= 0xDF)
+        n = 2;
+    else if (c >= 0xE0 && c <= 0xEF)
+        n = 3;
+    else if (c >= 0xF0 && c <= 0xF4)
+        n = 4;
+    else
+        return 0;
+    if (c == 0xE0)
+        low = 0xA0;
+    else if (c == 0xED)
+        high = 0x9F;
+    else if (c == 0xF0)
+        low = 0x90;
+    else if (c == 0xF4)
+        high = 0x8F;
+    if (s[1] < low || s[1] > high)
+        return 0;
+    for (size_t i = 2; i < n; i++)
+        if (s[i] < 0x80 || s[i] > 0xBF)
+            return 0;
+    return n;
+}
+
+void hr__printable(char *out, size_t capacity, const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    size_t used = 0;
+    if (!capacity)
+        return;
+    while (*s) {
+        size_t n = utf8_length(s);
+        int plain = n > 1 || (n == 1 && *s >= 0x20 && *s != 0x7F);
+        size_t need = plain ? n : 4;
+        if (used + need + 1 > capacity)
+            break;
+        if (plain)
+            memcpy(out + used, s, n);
+        else
+            snprintf(out + used, 5, "\\x%02X", *s);
+        used += need;
+        s += plain ? n : 1;
+    }
+    out[used] = 0;
+}

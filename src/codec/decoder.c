@@ -1,0 +1,3 @@
+/* placeholder of the first skeleton; the room's first commit replaces it */
+extern int hr__room_placeholder_codec;
+int hr__room_placeholder_codec;

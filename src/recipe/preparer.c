@@ -1,0 +1,114 @@
+/* The public preparer: one decoder and one scratch, used in turn. */
+#include "base/error.h"
+#include "base/memory.h"
+#include "recipe/recipe.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct hr_preparer {
+    struct hr__decoder *decoder;
+    struct hr__scratch *scratch;
+};
+
+int hr_preparer_create(struct hr_preparer **out, struct hr_error *error)
+{
+    *out = NULL;
+    struct hr_preparer *p = hr__alloc(HR__TAG_RECIPE, 1, sizeof *p);
+    if (!p)
+        return hr__fail(error, -ENOMEM, "out of memory for a preparer");
+    int r = hr__decoder_create(&p->decoder, error);
+    if (!r)
+        r = hr__scratch_create(&p->scratch, error);
+    if (r) {
+        hr_preparer_destroy(&p);
+        return r;
+    }
+    *out = p;
+    return 0;
+}
+
+void hr_preparer_destroy(struct hr_preparer **preparer)
+{
+    struct hr_preparer *p = *preparer;
+    if (!p)
+        return;
+    hr__decoder_destroy(&p->decoder);
+    hr__scratch_destroy(&p->scratch);
+    hr__free(p);
+    *preparer = NULL;
+}
+
+int hr_preparer_info(struct hr_preparer *preparer, const void *bytes, size_t length,
+                     struct hr_image_info *info, struct hr_error *error)
+{
+    return hr__decoder_info(preparer->decoder, bytes, length, info, error);
+}
+
+static void interleave(const struct hr__planar *p, uint8_t *out)
+{
+    for (int y = 0; y < p->height; y++) {
+        const uint8_t *r = p->plane[0] + y * p->stride;
+        const uint8_t *g = p->plane[1] + y * p->stride;
+        const uint8_t *b = p->plane[2] + y * p->stride;
+        for (int x = 0; x < p->width; x++, out += 3) {
+            out[0] = r[x];
+            out[1] = g[x];
+            out[2] = b[x];
+        }
+    }
+}
+
+int hr_preparer_decode(struct hr_preparer *preparer, const void *bytes, size_t length,
+                       const struct hr_region *region, void *out, size_t capacity,
+                       struct hr_error *error)
+{
+    struct hr_image_info info;
+    int r = hr__decoder_info(preparer->decoder, bytes, length, &info, error);
+    if (r)
+        return r;
+    struct hr_recipe_options limits;
+    hr_recipe_options_default(&limits);
+    if ((uint64_t)info.width * (uint64_t)info.height > limits.max_pixels)
+        return hr__fail(error, -EFBIG, "the image declares %d x %d pixels, more than %llu",
+                        info.width, info.height, (unsigned long long)limits.max_pixels);
+    struct hr_region whole = {0, 0, info.width, info.height};
+    if (!region)
+        region = &whole;
+    struct hr__planar pixels;
+    if (region->width > 0 && region->height > 0 &&
+        (uint64_t)region->width * (uint64_t)region->height * 3 > capacity)
+        return hr__fail(error, -ENOSPC, "%d x %d pixels need %llu bytes and %zu are there",
+                        region->width, region->height,
+                        (unsigned long long)region->width * (unsigned)region->height * 3,
+                        capacity);
+    r = hr__decoder_region(preparer->decoder, bytes, length, &info, region, &pixels, error);
+    if (r)
+        return r;
+    interleave(&pixels, out);
+    return 0;
+}
+
+int hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe *recipe,
+                    const void *bytes, size_t length, const struct hr_draw_key *key, void *out,
+                    struct hr_error *error)
+{
+    struct hr_image_info info;
+    struct hr_region region;
+    struct hr__planar pixels;
+    const struct hr__plan *plan;
+    int r = hr__decoder_info(preparer->decoder, bytes, length, &info, error);
+    if (!r)
+        r = hr__recipe_plan(recipe, preparer->scratch, &info, key, &plan, &region, error);
+    if (!r)
+        r = hr__decoder_region(preparer->decoder, bytes, length, &info, &region, &pixels, error);
+    if (!r)
+        r = hr__recipe_run(recipe, preparer->scratch, plan, &pixels, out, error);
+    return r;
+}
+
+size_t hr_preparer_memory(const struct hr_preparer *preparer)
+{
+    return sizeof *preparer + hr__decoder_memory(preparer->decoder) +
+           hr__scratch_memory(preparer->scratch);
+}

@@ -1,0 +1,46 @@
+/*
+ * Recipes inside the library: planning a sample's geometry before decoding, and
+ * running the operations on the decoded region.
+ *
+ * hr__recipe_plan draws every random parameter and walks the geometry
+ * backwards from the output, so that the decoder is asked only for the pixels
+ * that the output needs. hr__recipe_run takes those pixels to the tensor:
+ * in one fused pass where the recipe has the shape crop, one resize, crop,
+ * flips, normalise, cast; otherwise by the general path, operation by
+ * operation on float planes.
+ */
+#ifndef HR_RECIPE_RECIPE_H
+#define HR_RECIPE_RECIPE_H
+
+#include "codec/codec.h"
+
+#include <headrace/prepare.h>
+#include <headrace/recipe.h>
+
+/* Operations a recipe may have. */
+#define HR__RECIPE_MAX_OPERATIONS 32
+
+struct hr__plan;    /* one sample's drawn parameters; see plan.h */
+struct hr__scratch; /* one thread's memory for running recipes */
+
+int hr__scratch_create(struct hr__scratch **out, struct hr_error *error);
+void hr__scratch_destroy(struct hr__scratch **scratch);
+size_t hr__scratch_memory(const struct hr__scratch *scratch);
+
+/*
+ * Draws the parameters for an image as `info` describes it. The plan lives in
+ * the scratch until its next use. *region: what to decode, in the image as
+ * stored. Errors: -EFBIG beyond max_pixels; -EINVAL where the image is too small
+ * for an operation (as torchvision raises), -ENOMEM.
+ */
+int hr__recipe_plan(const struct hr_recipe *recipe, struct hr__scratch *scratch,
+                    const struct hr_image_info *info, const struct hr_draw_key *key,
+                    const struct hr__plan **plan, struct hr_region *region,
+                    struct hr_error *error);
+
+/* Runs the plan on the decoded region, writing one sample at `out`. */
+int hr__recipe_run(const struct hr_recipe *recipe, struct hr__scratch *scratch,
+                   const struct hr__plan *plan, const struct hr__planar *pixels, void *out,
+                   struct hr_error *error);
+
+#endif

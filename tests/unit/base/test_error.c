@@ -1,0 +1,81 @@
+/* Error details, the log callback, printable text. */
+#include "../test.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void fail_fills_and_returns(void **state)
+{
+    struct hr_error e = {0};
+    assert_int_equal(hr__fail(&e, -EINVAL, "bad %s at %d", "thing", 7), -EINVAL);
+    assert_int_equal(e.code, -EINVAL);
+    assert_string_equal(e.message, "bad thing at 7");
+    assert_int_equal(hr__fail(NULL, -EIO, "nobody listens"), -EIO);
+}
+
+static void long_messages_are_cut(void **state)
+{
+    struct hr_error e;
+    char text[4000];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    hr__fail(&e, -EIO, "%s", text);
+    assert_int_equal(strlen(e.message), HR_ERROR_MESSAGE_BYTES - 1);
+}
+
+static int lines;
+static void count_lines(void *arg, enum hr_log_level level, const char *message)
+{
+    assert_ptr_equal(arg, &lines);
+    assert_int_equal(level, HR_LOG_WARNING);
+    assert_string_equal(message, "seen 1");
+    lines++;
+}
+
+static void log_goes_to_the_callback_only(void **state)
+{
+    hr__log(HR_LOG_WARNING, "seen %d", 0);
+    hr_log_set(count_lines, &lines);
+    hr__log(HR_LOG_WARNING, "seen %d", 1);
+    hr_log_set(NULL, NULL);
+    hr__log(HR_LOG_WARNING, "seen %d", 2);
+    assert_int_equal(lines, 1);
+}
+
+static void printable(void **state)
+{
+    static const struct {
+        const char *in, *out;
+    } cases[] = {
+        {"plain.jpg", "plain.jpg"},
+        {"caf\xC3\xA9.jpg", "caf\xC3\xA9.jpg"},
+        {"caf\xE9.jpg", "caf\\xE9.jpg"},
+        {"a\nb\x1B[0m", "a\\x0Ab\\x1B[0m"},
+        {"\xED\xA0\x80", "\\xED\\xA0\\x80"}, /* a surrogate */
+        {"\xC0\xAF", "\\xC0\\xAF"},          /* over-long */
+        {"\xF0\x9F\x98", "\\xF0\\x9F\\x98"}, /* cut short */
+        {"\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80"},
+    };
+    char out[64];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hr__printable(out, sizeof out, cases[i].in);
+        assert_string_equal(out, cases[i].out);
+    }
+    hr__printable(out, 5, "abc\xC3\xA9");
+    assert_string_equal(out, "abc");
+    hr__printable(out, 1, "abc");
+    assert_string_equal(out, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fail_fills_and_returns),
+        cmocka_unit_test(long_messages_are_cut),
+        cmocka_unit_test(log_goes_to_the_callback_only),
+        cmocka_unit_test(printable),
+    };
+    return cmocka_run_group_tests_name("base-error", tests, NULL, NULL);
+}
