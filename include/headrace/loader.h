@@ -189,7 +189,7 @@ struct hr_loader_stats {
 
 HR_API void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats);
 
-/* One replaced sample (on_error = SKIP). */
+/* One replaced sample (on_error = SKIP), or the one that ended an epoch (RAISE). */
 struct hr_skipped_sample {
     uint64_t epoch;
     uint64_t index;           /* in the dataset */
@@ -203,6 +203,12 @@ HR_API uint64_t hr_loader_skipped_count(const struct hr_loader *loader);
 /* Copies the i-th kept one; returns 0, or -ERANGE. */
 HR_API HR_NODISCARD int hr_loader_skipped_get(const struct hr_loader *loader, uint64_t i,
                                               struct hr_skipped_sample *out);
+
+/* The sample whose failure ended the epoch (on_error = RAISE), for callers that
+ * want its path and reason apart: returns 0 after hr_loader_next failed with a
+ * sample's error, -ENOENT otherwise. Consumer's thread. Does not block. */
+HR_API HR_NODISCARD int hr_loader_failed_get(const struct hr_loader *loader,
+                                             struct hr_skipped_sample *out);
 
 #ifdef __cplusplus
 }
