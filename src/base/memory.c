@@ -82,15 +82,21 @@ void *hr__realloc(enum hr__tag tag, void *block, size_t count, size_t size)
 
 void *hr__alloc_aligned(enum hr__tag tag, size_t size, size_t slack)
 {
+    return hr__alloc_aligned_to(tag, size, slack, 64);
+}
+
+void *hr__alloc_aligned_to(enum hr__tag tag, size_t size, size_t slack, size_t alignment)
+{
     size_t total;
     if (__builtin_add_overflow(size, slack, &total) ||
-        __builtin_add_overflow(total, 64 + sizeof(struct header), &total) ||
+        __builtin_add_overflow(total, alignment + sizeof(struct header), &total) ||
         total > PTRDIFF_MAX || must_fail())
         return NULL;
     char *base = malloc(total);
     if (!base)
         return NULL;
-    uintptr_t block = ((uintptr_t)base + sizeof(struct header) + 63) & ~(uintptr_t)63;
+    uintptr_t block =
+        ((uintptr_t)base + sizeof(struct header) + alignment - 1) & ~(uintptr_t)(alignment - 1);
     return place(base, (void *)block, size, tag);
 }
 

@@ -33,6 +33,9 @@ void *hr__realloc(enum hr__tag tag, void *block, size_t count, size_t size);
  * read (not relied upon) past its end: SIMD loads overrun. hr__free frees it. */
 void *hr__alloc_aligned(enum hr__tag tag, size_t size, size_t slack);
 
+/* The same at any alignment, a power of two of at least 64 (pages, for O_DIRECT). */
+void *hr__alloc_aligned_to(enum hr__tag tag, size_t size, size_t slack, size_t alignment);
+
 void hr__free(void *block);
 
 char *hr__strdup(enum hr__tag tag, const char *text);

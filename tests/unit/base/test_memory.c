@@ -30,6 +30,13 @@ static void alignment(void **state)
         memset(p, 1, size + 64);
         hr__free(p);
     }
+    for (size_t to = 64; to <= 65536; to *= 4) {
+        unsigned char *p = hr__alloc_aligned_to(HR__TAG_CODEC, 1000, 64, to);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % to, 0);
+        memset(p, 1, 1064);
+        hr__free(p);
+    }
     assert_int_equal(hr__allocated(HR__TAG_CODEC), 0);
 }
 
@@ -37,6 +44,7 @@ static void overflow_is_refused(void **state)
 {
     assert_null(hr__alloc(HR__TAG_ORDER, SIZE_MAX / 2, 3));
     assert_null(hr__alloc_aligned(HR__TAG_ORDER, SIZE_MAX - 8, 64));
+    assert_null(hr__alloc_aligned_to(HR__TAG_ORDER, SIZE_MAX - 8192, 64, 8192));
     char *p = hr__alloc(HR__TAG_ORDER, 1, 1);
     assert_null(hr__realloc(HR__TAG_ORDER, p, SIZE_MAX, 2));
     hr__free(p);
