@@ -1,0 +1,346 @@
+/*
+ * Filter tables and the float resize; see resample.h.
+ *
+ * Tables are laid out tap by tap, so that each step is one loop over the
+ * outputs which compilers vectorise: a table is built for every random crop.
+ * Every operation in it is exact or correctly rounded IEEE double, so the
+ * weights do not depend on how it was vectorised.
+ */
+#include "recipe/resample.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+/* A filter stretched to one axis. */
+struct filter {
+    enum hr_interpolation interpolation;
+    int antialias;
+    double scale;   /* source pixels per output pixel */
+    double stretch; /* of the filter: max(scale, 1) with antialias */
+    double support; /* source pixels on each side of the centre */
+};
+
+static struct filter filter_of(const struct hr__axis *axis, enum hr_interpolation interpolation,
+                               int antialias)
+{
+    struct filter f = {.interpolation = interpolation, .antialias = antialias};
+    f.scale = (double)axis->in / axis->out;
+    f.stretch = f.scale > 1 ? f.scale : 1;
+    f.support = (interpolation == HR_BICUBIC ? 2.0 : 1.0) * f.stretch;
+    return f;
+}
+
+static inline double centre_of(const struct filter *f, int output)
+{
+    return (output + 0.5) * f->scale;
+}
+
+/* First and last + 1 pixel of the crop under the filter, as Pillow rounds them. */
+static inline int antialias_begin(const struct filter *f, double centre)
+{
+    double b = centre - f->support + 0.5;
+    return b > 0 ? (int)b : 0;
+}
+
+static inline int antialias_end(const struct filter *f, double centre, int in)
+{
+    double e = centre + f->support + 0.5;
+    return e < in ? (int)e : in;
+}
+
+/* The position that torch interpolates at, in pixels of the crop. */
+static inline double point_of(const struct filter *f, int output)
+{
+    double at = f->scale * (output + 0.5) - 0.5;
+    return f->interpolation == HR_BILINEAR && at < 0 ? 0 : at;
+}
+
+static inline int clamp_int(int v, int low, int high)
+{
+    return v < low ? low : v > high ? high : v;
+}
+
+/* Pixels [*begin, *end) that one output reads. */
+static void source_of(const struct filter *f, int in, int output, int *begin, int *end)
+{
+    if (f->antialias) {
+        double centre = centre_of(f, output);
+        *begin = antialias_begin(f, centre);
+        *end = antialias_end(f, centre, in);
+    } else {
+        int at = (int)floor(point_of(f, output));
+        int before = f->interpolation == HR_BICUBIC ? 1 : 0;
+        *begin = clamp_int(at - before, 0, in - 1);
+        *end = clamp_int(at + before + 1, 0, in - 1) + 1;
+    }
+}
+
+void hr__axis_source(const struct hr__axis *axis, enum hr_interpolation interpolation,
+                     int antialias, int *begin, int *end)
+{
+    struct filter f = filter_of(axis, interpolation, antialias);
+    int unused;
+    source_of(&f, axis->in, axis->first, begin, &unused);
+    source_of(&f, axis->in, axis->first + axis->count - 1, &unused, end);
+}
+
+int hr__taps_bound(const struct hr__axis *axis, enum hr_interpolation interpolation, int antialias)
+{
+    struct filter f = filter_of(axis, interpolation, antialias);
+    int taps = interpolation == HR_BICUBIC ? 4 : 2;
+    if (antialias && f.scale > 1)
+        taps = f.support < 1 << 28 ? (int)(2 * f.support) + 1 : 1 << 29;
+    return taps < axis->in ? taps : axis->in;
+}
+
+/* Output that is written in place j. */
+static inline int output_at(const struct hr__axis *axis, int j)
+{
+    return axis->flip ? axis->first + axis->count - 1 - j : axis->first + j;
+}
+
+static inline double triangle(double x)
+{
+    x = fabs(x);
+    return x < 1 ? 1 - x : 0;
+}
+
+/* Keys' cubic, a = -0.5. */
+static inline double cubic(double x)
+{
+    x = fabs(x);
+    double inner = ((1.5 * x) - 2.5) * x * x + 1;
+    double outer = (((x - 5) * x + 8) * x - 4) * -0.5;
+    return x < 1 ? inner : x < 2 ? outer : 0;
+}
+
+/* One tap of all outputs, and the running sums. */
+static void antialias_tap(const struct filter *f, struct hr__taps *taps, const double *centre,
+                          const int *end, double *sum, int t)
+{
+    double *restrict weight = taps->weight + (size_t)t * taps->stride;
+    const int *restrict begin = taps->begin;
+    double inverse = 1.0 / f->stretch;
+    if (f->interpolation == HR_BICUBIC) {
+        for (int j = 0; j < taps->count; j++) {
+            double w = cubic((begin[j] + t - centre[j] + 0.5) * inverse);
+            weight[j] = begin[j] + t < end[j] ? w : 0;
+        }
+    } else {
+        for (int j = 0; j < taps->count; j++) {
+            double w = triangle((begin[j] + t - centre[j] + 0.5) * inverse);
+            weight[j] = begin[j] + t < end[j] ? w : 0;
+        }
+    }
+    for (int j = 0; j < taps->count; j++)
+        sum[j] += weight[j];
+}
+
+/* `room` taps are laid out; behind them two rows of doubles and one of ints. */
+static void build_antialias(const struct filter *f, struct hr__taps *taps,
+                            const struct hr__axis *axis, int room)
+{
+    double *centre = taps->weight + (size_t)room * taps->stride;
+    double *sum = centre + taps->stride;
+    int *end = taps->begin + taps->stride;
+    for (int j = 0; j < taps->count; j++) {
+        centre[j] = centre_of(f, output_at(axis, j));
+        taps->begin[j] = antialias_begin(f, centre[j]);
+        end[j] = antialias_end(f, centre[j], axis->in);
+        sum[j] = 0;
+    }
+    for (int t = 0; t < room; t++)
+        antialias_tap(f, taps, centre, end, sum, t);
+    for (int j = 0; j < taps->count; j++)
+        sum[j] = 1.0 / sum[j];
+    for (int t = 0; t < room; t++)
+        for (int j = 0; j < taps->count; j++)
+            taps->weight[(size_t)t * taps->stride + (size_t)j] *= sum[j];
+}
+
+/* The four cubic convolution weights at fraction `t` (a = -0.75). */
+static void torch_cubic(double t, double weight[4])
+{
+    const double a = -0.75;
+    double near = t, far = 1 - t;
+    weight[0] = ((a * (near + 1) - 5 * a) * (near + 1) + 8 * a) * (near + 1) - 4 * a;
+    weight[1] = ((a + 2) * near - (a + 3)) * near * near + 1;
+    weight[2] = ((a + 2) * far - (a + 3)) * far * far + 1;
+    weight[3] = ((a * (far + 1) - 5 * a) * (far + 1) + 8 * a) * (far + 1) - 4 * a;
+}
+
+static void build_points(const struct filter *f, struct hr__taps *taps, const struct hr__axis *axis,
+                         int room)
+{
+    memset(taps->weight, 0, (size_t)room * taps->stride * sizeof *taps->weight);
+    for (int j = 0; j < taps->count; j++) {
+        double at = point_of(f, output_at(axis, j)), weight[4];
+        int first = (int)floor(at), points;
+        if (f->interpolation == HR_BICUBIC) {
+            torch_cubic(at - first, weight);
+            first -= 1;
+            points = 4;
+        } else {
+            weight[0] = 1 - (at - first);
+            weight[1] = at - first;
+            points = 2;
+        }
+        int begin = clamp_int(first, 0, axis->in - 1);
+        taps->begin[j] = begin;
+        /* Pixels beyond the edge repeat it: their weights are the edge's. */
+        for (int t = 0; t < points; t++) {
+            int pixel = clamp_int(first + t, 0, axis->in - 1);
+            taps->weight[(size_t)(pixel - begin) * taps->stride + (size_t)j] += weight[t];
+        }
+    }
+}
+
+static int tap_is_empty(const struct hr__taps *taps, int t)
+{
+    const double *weight = taps->weight + (size_t)t * taps->stride;
+    for (int j = 0; j < taps->count; j++)
+        if (weight[j] != 0)
+            return 0;
+    return 1;
+}
+
+static int grow(struct hr__taps *taps, size_t room, struct hr_error *error)
+{
+    size_t bytes = (room + 2) * taps->stride * sizeof(double) + 2 * taps->stride * sizeof(int);
+    if (bytes > taps->capacity_bytes) {
+        hr__free(taps->weight);
+        taps->capacity_bytes = 0;
+        taps->weight = hr__alloc_aligned(HR__TAG_RECIPE, bytes, 0);
+        if (!taps->weight)
+            return hr__fail(error, -ENOMEM, "no memory for a resize table of %zu bytes", bytes);
+        taps->capacity_bytes = bytes;
+    }
+    taps->begin = (int *)(taps->weight + (room + 2) * taps->stride);
+    return 0;
+}
+
+int hr__taps_build(struct hr__taps *taps, const struct hr__axis *axis,
+                   enum hr_interpolation interpolation, int antialias, struct hr_error *error)
+{
+    assert(axis->in > 0 && axis->out > 0 && axis->count > 0);
+    assert(axis->first >= 0 && axis->first + axis->count <= axis->out);
+    struct filter f = filter_of(axis, interpolation, antialias);
+    /* A tap of spare room: rounding may put one more under the filter than the
+     * bound of exact arithmetic says; it would have no weight to speak of. */
+    int room = hr__taps_bound(axis, interpolation, antialias) + 1;
+    taps->count = axis->count;
+    taps->stride = ((size_t)axis->count + 15) / 16 * 16;
+    int result = grow(taps, (size_t)room, error);
+    if (result < 0) {
+        taps->count = taps->taps = 0;
+        taps->begin = NULL;
+        return result;
+    }
+    if (antialias)
+        build_antialias(&f, taps, axis, room);
+    else
+        build_points(&f, taps, axis, room);
+    taps->taps = room;
+    while (taps->taps > 1 && tap_is_empty(taps, taps->taps - 1))
+        taps->taps--;
+    return 0;
+}
+
+void hr__taps_free(struct hr__taps *taps)
+{
+    hr__free(taps->weight);
+    *taps = (struct hr__taps){0};
+}
+
+static inline float clamp_value(float v)
+{
+    return v < 0 ? 0 : v > 255 ? 255 : v;
+}
+
+/* One row through the horizontal filter. */
+static void filter_row(const float *in, const struct hr__axis *x, const struct hr__taps *taps,
+                       const float *weight, int clamp, float *out)
+{
+    for (int j = 0; j < taps->count; j++)
+        out[j] = 0;
+    for (int t = 0; t < taps->taps; t++) {
+        const float *w = weight + (size_t)t * taps->stride;
+        for (int j = 0; j < taps->count; j++)
+            if (w[j] != 0)
+                out[j] += w[j] * in[x->origin + taps->begin[j] + t];
+    }
+    if (clamp)
+        for (int j = 0; j < taps->count; j++)
+            out[j] = clamp_value(out[j]);
+}
+
+/* One output row out of the filtered rows, of which `middle` is the crop's row
+ * `first`. */
+static void filter_column(const float *middle, int first, const struct hr__taps *taps, int j,
+                          int width, int clamp, float *out)
+{
+    for (int i = 0; i < width; i++)
+        out[i] = 0;
+    for (int t = 0; t < taps->taps; t++) {
+        float w = (float)taps->weight[(size_t)t * taps->stride + (size_t)j];
+        if (w == 0)
+            continue;
+        const float *row = middle + (ptrdiff_t)(taps->begin[j] + t - first) * width;
+        for (int i = 0; i < width; i++)
+            out[i] += w * row[i];
+    }
+    if (clamp)
+        for (int i = 0; i < width; i++)
+            out[i] = clamp_value(out[i]);
+}
+
+/* Rows of the crop that some output reads; only they are filtered. */
+static int row_is_used(const struct hr__taps *y, int row)
+{
+    for (int j = 0; j < y->count; j++)
+        if (row >= y->begin[j] && row < y->begin[j] + y->taps)
+            return 1;
+    return 0;
+}
+
+int hr__resample_f32(const struct hr__plane_f32 *in, const struct hr__axis *x,
+                     const struct hr__axis *y, enum hr_interpolation interpolation, int antialias,
+                     struct hr__plane_f32 *out, struct hr_error *error)
+{
+    struct hr__taps tx = {0}, ty = {0};
+    float *weight = NULL, *middle = NULL;
+    int begin, end, clamp = interpolation == HR_BICUBIC;
+    int result = hr__taps_build(&tx, x, interpolation, antialias, error);
+    if (!result)
+        result = hr__taps_build(&ty, y, interpolation, antialias, error);
+    if (result < 0)
+        goto fail;
+    hr__axis_source(y, interpolation, antialias, &begin, &end);
+    assert(y->origin + begin >= 0 && y->origin + end <= in->height);
+    size_t weights = (size_t)tx.taps * tx.stride;
+    weight = hr__alloc(HR__TAG_RECIPE, weights, sizeof *weight);
+    middle = hr__alloc(HR__TAG_RECIPE, (size_t)(end - begin) * (size_t)x->count, sizeof *middle);
+    if (!weight || !middle) {
+        result = hr__fail(error, -ENOMEM, "no memory for resizing %d x %d pixels", x->in, y->in);
+        goto fail;
+    }
+    for (size_t i = 0; i < weights; i++)
+        weight[i] = (float)tx.weight[i];
+    for (int row = begin; row < end; row++)
+        if (antialias || row_is_used(&ty, row))
+            filter_row(in->at + (ptrdiff_t)(y->origin + row) * in->stride, x, &tx, weight,
+                       clamp && antialias, middle + (ptrdiff_t)(row - begin) * x->count);
+    for (int j = 0; j < ty.count; j++)
+        filter_column(middle, begin, &ty, j, x->count, clamp, out->at + (ptrdiff_t)j * out->stride);
+fail:
+    hr__free(weight);
+    hr__free(middle);
+    hr__taps_free(&tx);
+    hr__taps_free(&ty);
+    return result;
+}
