@@ -13,8 +13,9 @@
  *
  * Thread safety: one consumer thread at a time calls next, start_epoch, push
  * and restore; hr_batch_ref / release and hr_loader_stats may be called from
- * any thread. Ctrl-C: next returns -EINTR when a signal interrupts the wait
- * and may be called again.
+ * any thread. Ctrl-C: next returns -EINTR when a signal handler ran in the
+ * waiting thread (with SA_RESTART too), or after options.wait_ms, and may be
+ * called again; nothing is lost. The library's threads block all signals.
  */
 #ifndef HEADRACE_LOADER_H
 #define HEADRACE_LOADER_H
@@ -59,6 +60,10 @@ struct hr_loader_options {
     int pinned;              /* non-zero: slots are page-locked for an accelerator and
                                 reused only after the copies from them are complete;
                                 -ENOTSUP from create where that cannot be had */
+    int wait_ms;             /* > 0: next gives up with -EINTR after so many ms without a
+                                batch, so that a language binding can look for signals
+                                that another thread received (Python: 100). 0 (default):
+                                only a signal handler run by the waiting thread ends it */
 };
 
 HR_API void hr_loader_options_default(struct hr_loader_options *options);
@@ -76,8 +81,9 @@ HR_API HR_NODISCARD int hr_loader_create(struct hr_loader **out, struct hr_datas
 
 /*
  * Stops the workers, waits for them and frees the loader. Batches that are
- * still held stay valid until released. Safe in a forked child, where the
- * workers do not exist. Accepts NULL.
+ * still held stay valid until released. Blocks for the samples in hand and, with
+ * `pinned`, until copies from released batches are complete. Safe in a forked
+ * child, where the workers do not exist. Accepts NULL.
  */
 HR_API void hr_loader_destroy(struct hr_loader **loader);
 
@@ -92,18 +98,22 @@ HR_API HR_NODISCARD int hr_loader_start_epoch(struct hr_loader *loader, uint64_t
 /*
  * Waits for the next batch of the epoch. Returns 1 and a reference in *out; 0
  * and NULL at the end of the epoch; or an error: -EINTR; -ECHILD (see above);
- * -EAGAIN: external order and no batch was pushed; the error of a sample
- * (-EBADMSG, -ENOENT, -EIO, ...), whose message names path, reason and index,
- * after which the epoch is over; -EOVERFLOW: too many bad samples.
+ * -EAGAIN: external order and no batch was pushed; -EINVAL: no epoch was
+ * started; the error of a sample (-EBADMSG, -ENOENT, -EIO, ...), whose message
+ * names path, reason and index; -EOVERFLOW: too many bad samples; -ENOMEM or
+ * -EMFILE. From a sample's error on the epoch is over: next returns 0.
  */
 HR_API HR_NODISCARD int hr_loader_next(struct hr_loader *loader, struct hr_batch **out,
                                        struct hr_error *error);
 
-/* Batches of a whole epoch for this rank (not of the rest of a restored one). */
+/* Batches of a whole epoch for this rank (not of the rest of a restored one);
+ * 0 for an external order, which only its owner knows. */
 HR_API uint64_t hr_loader_batches(const struct hr_loader *loader);
 
 /* External order: appends one batch of `count` (1..batch_size) sample indices,
- * copied. Errors: -ERANGE names the index; -EINVAL. Does not block. */
+ * copied, to the epoch that was started last; start_epoch and restore drop what
+ * was pushed and not delivered. Errors: -ERANGE names the index; -EINVAL: no
+ * epoch, or after push_end; -ECHILD; -ENOMEM. Does not block. */
 HR_API HR_NODISCARD int hr_loader_push(struct hr_loader *loader, const int64_t *indices,
                                        size_t count, struct hr_error *error);
 
@@ -130,8 +140,10 @@ HR_API HR_NODISCARD int hr_loader_get_state(const struct hr_loader *loader,
 /*
  * Continues at `state`: the next batch is the one that would have come. With
  * another batch size or number of ranks the remaining positions are cut anew.
- * The state's seed and shuffle replace the loader's. Errors: -EINVAL: another
- * version, or a dataset of another length; -ECHILD; -EAGAIN.
+ * The state's seed and shuffle replace the loader's. External order: the
+ * caller pushes the batches that come after `position` samples.
+ * Errors: -EINVAL: another version, or a dataset of another length; -ECHILD;
+ * -EAGAIN; -ENOMEM.
  */
 HR_API HR_NODISCARD int hr_loader_restore(struct hr_loader *loader,
                                           const struct hr_loader_state *state,
@@ -153,8 +165,14 @@ struct hr_batch_view {
 HR_API void hr_batch_get(const struct hr_batch *batch, struct hr_batch_view *view);
 HR_API struct hr_batch *hr_batch_ref(struct hr_batch *batch);
 
-/* Gives a reference back; sets *batch to NULL; accepts NULL. The last one
- * returns the slot to its loader's ring. Any thread. */
+/*
+ * Gives a reference back; sets *batch to NULL; accepts NULL. The last one
+ * returns the slot to its loader's ring, or frees it when the loader is gone.
+ * Any thread. With `pinned`, copies enqueued on any stream of a device's primary
+ * context before the last release are waited for before the memory is used
+ * again; release no batch while a CUDA graph is being captured (the driver
+ * would invalidate the capture).
+ */
 HR_API void hr_batch_release(struct hr_batch **batch);
 
 /* A histogram of durations: bucket i counts values in [2^i, 2^(i+1)) ns. */
