@@ -1,0 +1,107 @@
+/* The fused pass in plain C: what the other versions must equal. */
+#include "recipe/fused_kernels.h"
+#include "recipe/store.h"
+
+#include <string.h>
+
+static void horizontal(const struct hr__horizontal *h, const uint8_t *const row[3],
+                       float *const out[3])
+{
+    for (int j = 0; j < h->count; j++) {
+        const int16_t *weight = h->weight + (ptrdiff_t)j * h->pitch;
+        int32_t sum[3] = {0, 0, 0};
+        for (int t = 0; t < h->taps; t++)
+            for (int c = 0; c < 3; c++)
+                sum[c] += weight[t] * row[c][h->begin[j] + t];
+        for (int c = 0; c < 3; c++) {
+            int32_t v = sum[c];
+            if (h->ceiling)
+                v = v < 0 ? 0 : v > h->ceiling ? h->ceiling : v;
+            out[c][j] = (float)v;
+        }
+    }
+}
+
+static void prepare(struct hr__horizontal *h)
+{
+    h->run = horizontal;
+}
+
+static void cast(const float *in, size_t n, enum hr_dtype dtype, void *out)
+{
+    uint8_t *bytes = out;
+    uint16_t *words = out;
+    switch (dtype) {
+    case HR_UINT8:
+        for (size_t i = 0; i < n; i++)
+            bytes[i] = hr__store_uint8(in[i]);
+        break;
+    case HR_FLOAT16:
+        for (size_t i = 0; i < n; i++)
+            words[i] = hr__store_float16(in[i]);
+        break;
+    case HR_BFLOAT16:
+        for (size_t i = 0; i < n; i++)
+            words[i] = hr__store_bfloat16(in[i]);
+        break;
+    case HR_FLOAT32:
+        memcpy(out, in, n * sizeof *in);
+        break;
+    }
+}
+
+/* Outputs done at once: long enough for the compiler's vectors, short enough
+ * for the sums to stay in L1. */
+#define BLOCK 64
+
+static void vertical(const struct hr__column *column, void *out)
+{
+    uint8_t *at = out;
+    for (int i = 0; i < column->width; i += BLOCK) {
+        int n = column->width - i < BLOCK ? column->width - i : BLOCK;
+        float sum[BLOCK];
+        for (int k = 0; k < n; k++)
+            sum[k] = column->weight[0] * column->rows[0][i + k];
+        for (int t = 1; t < column->taps; t++)
+            for (int k = 0; k < n; k++)
+                sum[k] += column->weight[t] * column->rows[t][i + k];
+        if (column->clamp)
+            for (int k = 0; k < n; k++) {
+                float low = sum[k] > 0 ? sum[k] : 0;
+                sum[k] = (low < 255 ? low : 255) * column->scale;
+            }
+        for (int k = 0; k < n; k++)
+            sum[k] += column->shift;
+        cast(sum, (size_t)n, column->dtype, at);
+        at += (size_t)n * hr__element_bytes(column->dtype);
+    }
+}
+
+static void interleave(const void *const in[3], size_t n, size_t element_bytes, void *out)
+{
+    for (int c = 0; c < 3; c++) {
+        if (element_bytes == 1) {
+            const uint8_t *from = in[c];
+            uint8_t *to = (uint8_t *)out + c;
+            for (size_t i = 0; i < n; i++)
+                to[3 * i] = from[i];
+        } else if (element_bytes == 2) {
+            const uint16_t *from = in[c];
+            uint16_t *to = (uint16_t *)out + c;
+            for (size_t i = 0; i < n; i++)
+                to[3 * i] = from[i];
+        } else {
+            const uint32_t *from = in[c];
+            uint32_t *to = (uint32_t *)out + c;
+            for (size_t i = 0; i < n; i++)
+                to[3 * i] = from[i];
+        }
+    }
+}
+
+const struct hr__fused_kernels hr__fused_portable = {
+    .prepare = prepare,
+    .vertical = vertical,
+    .cast = cast,
+    .interleave = interleave,
+};

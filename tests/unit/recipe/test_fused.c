@@ -1,0 +1,388 @@
+/*
+ * The tensor pass: the same bits from every instruction set, on images and
+ * outputs between guard pages; distance from the float resize and from the
+ * definition in double; casts; memory failures.
+ *
+ * With --time it prints microseconds per crop of each version instead.
+ */
+#include "fused_cases.h"
+
+#include "base/memory.h"
+#include "recipe/store.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+static const enum hr_dtype dtypes[] = {HR_UINT8, HR_FLOAT16, HR_BFLOAT16, HR_FLOAT32};
+static const char *const isa_names[] = {"portable", "avx2", "avx512"};
+
+static size_t element_bytes(enum hr_dtype dtype)
+{
+    return dtype == HR_UINT8 ? 1 : dtype == HR_FLOAT32 ? 4 : 2;
+}
+
+/* A random job on a random image of crops up to `most` pixels a side. */
+static struct hr__fused_job job_make(struct hr__random *r, int most, struct image *image)
+{
+    struct hr__fused_job job;
+    int w, h;
+    memset(&job, 0, sizeof job);
+    do {
+        job.interpolation = hr__random_below(r, 3) ? HR_BILINEAR : HR_BICUBIC;
+        job.antialias = hr__random_below(r, 4) != 0;
+        job.x = axis_make(r, most, &w, job.interpolation, job.antialias);
+    } while (!hr__fused_fits(&job));
+    job.y = axis_make(r, most, &h, job.interpolation, job.antialias);
+    job.dtype = dtypes[hr__random_below(r, 4)];
+    job.layout = hr__random_below(r, 3) ? HR_NCHW : HR_NHWC;
+    for (int c = 0; c < 3; c++) {
+        job.scale[c] = job.dtype == HR_UINT8 ? 1 : (float)hr__random_range(r, 0.003, 0.03);
+        job.shift[c] = job.dtype == HR_UINT8 ? 0 : (float)hr__random_range(r, -3, 3);
+    }
+    *image = image_make(r, w, h);
+    job.pixels = &image->planar;
+    return job;
+}
+
+static size_t job_bytes(const struct hr__fused_job *job)
+{
+    return (size_t)job->x.count * (size_t)job->y.count * 3 * element_bytes(job->dtype);
+}
+
+static void every_isa_gives_the_same_bits(void **state)
+{
+    static const int sizes[] = {4, 12, 40, 40, 100, 100, 200, 700};
+    struct hr__fused *fused[3] = {NULL};
+    struct hr__random r;
+    int isas = 0;
+    hr__random_init(&r, 4, 0, 0, 0);
+    for (int isa = HR__ISA_PORTABLE; isa <= HR__ISA_AVX512; isa++) {
+        assert_int_equal(hr__fused_create(&fused[isas], NULL), 0);
+        if (!hr__fused_use(fused[isas], (enum hr__isa)isa))
+            isas++;
+        else
+            hr__fused_destroy(&fused[isas]);
+    }
+    print_message("%d versions\n", isas);
+    for (int n = 0; n < 3000; n++) {
+        struct image image;
+        /* An image is good for two jobs, which differ in kind of output only. */
+        struct hr__fused_job job = job_make(&r, sizes[n % 8], &image);
+        for (int again = 0; again < 2; again++) {
+            size_t bytes = job_bytes(&job), element = element_bytes(job.dtype);
+            size_t skew = hr__random_below(&r, 2) ? element * hr__random_below(&r, 64) : 0;
+            struct guarded first = guarded_alloc(bytes, 1);
+            job.out = first.at;
+            assert_int_equal(hr__fused_run(fused[0], &job, NULL), 0);
+            for (int i = 1; i < isas; i++) {
+                struct guarded other = guarded_alloc(bytes + skew, n & 1);
+                memset(other.at, 0x5a, bytes + skew);
+                job.out = other.at + skew;
+                assert_int_equal(hr__fused_run(fused[i], &job, NULL), 0);
+                assert_memory_equal(first.at, other.at + skew, bytes);
+                for (size_t k = 0; k < skew; k++)
+                    assert_int_equal(other.at[k], 0x5a);
+                guarded_free(&other);
+            }
+            guarded_free(&first);
+            job.layout = job.layout == HR_NCHW ? HR_NHWC : HR_NCHW;
+            if (job.dtype != HR_UINT8)
+                job.dtype = dtypes[1 + hr__random_below(&r, 3)];
+        }
+        image_free(&image);
+    }
+    for (int i = 0; i < isas; i++)
+        hr__fused_destroy(&fused[i]);
+    assert_int_equal(hr__allocated(HR__TAG_RECIPE), 0);
+}
+
+/* What an error of each integer weight by its share of a unit can amount to:
+ * of T of them, whose errors sum to 0, at most T / 4 units are out of place. */
+static double tolerance(const struct hr__fused_job *job)
+{
+    int taps = hr__taps_bound(&job->x, job->interpolation, job->antialias) + 1;
+    double unit = 255.0 / (job->interpolation == HR_BICUBIC ? 8128 : 16256);
+    return fmax(unit * taps / 4, 0.0002) * (job->interpolation == HR_BICUBIC ? 1.5 : 1) + 0.0002;
+}
+
+static void float_results_are_near_the_definition(void **state)
+{
+    struct hr__fused *fused;
+    struct hr__random r;
+    double worst[2] = {0, 0};
+    hr__random_init(&r, 5, 0, 0, 0);
+    assert_int_equal(hr__fused_create(&fused, NULL), 0);
+    for (int n = 0; n < 120; n++) {
+        struct image image;
+        struct hr__fused_job job = job_make(&r, n % 4 ? 120 : 400, &image);
+        size_t size = 3 * (size_t)job.x.count * (size_t)job.y.count;
+        float *out = malloc(size * sizeof *out);
+        double *expected = direct_run(&job), most = 0;
+        job.dtype = HR_FLOAT32;
+        job.out = out;
+        for (int c = 0; c < 3; c++) {
+            job.scale[c] = 1;
+            job.shift[c] = (float)c;
+        }
+        assert_int_equal(hr__fused_run(fused, &job, NULL), 0);
+        for (int c = 0; c < 3; c++)
+            for (int i = 0; i < job.y.count; i++)
+                for (int j = 0; j < job.x.count; j++) {
+                    size_t at =
+                        ((size_t)c * (size_t)job.y.count + (size_t)i) * (size_t)job.x.count +
+                        (size_t)j;
+                    double error = out[place_of(&job, c, i, j)] - c - expected[at];
+                    most = fmax(most, fabs(error));
+                }
+        assert_true(most <= tolerance(&job));
+        if (job.x.in <= 2 * job.x.out)
+            worst[job.interpolation] = fmax(worst[job.interpolation], most);
+        free(expected);
+        free(out);
+        image_free(&image);
+    }
+    /* Down to half the size. */
+    print_message("worst error: bilinear %.4f/255, bicubic %.4f/255\n", worst[0], worst[1]);
+    assert_true(worst[HR_BILINEAR] <= 0.02);
+    assert_true(worst[HR_BICUBIC] <= 0.07);
+    hr__fused_destroy(&fused);
+}
+
+static void bytes_are_the_rounded_floats(void **state)
+{
+    struct hr__fused *fused;
+    struct hr__random r;
+    hr__random_init(&r, 6, 0, 0, 0);
+    assert_int_equal(hr__fused_create(&fused, NULL), 0);
+    for (int n = 0; n < 60; n++) {
+        struct image image;
+        struct hr__fused_job job = job_make(&r, 150, &image);
+        size_t size = 3 * (size_t)job.x.count * (size_t)job.y.count;
+        float *floats = malloc(size * sizeof *floats);
+        uint16_t *words = malloc(size * sizeof *words);
+        uint8_t *bytes = malloc(size);
+        for (int c = 0; c < 3; c++) {
+            job.scale[c] = 1;
+            job.shift[c] = 0;
+        }
+        job.dtype = HR_FLOAT32;
+        job.out = floats;
+        assert_int_equal(hr__fused_run(fused, &job, NULL), 0);
+        job.dtype = HR_UINT8;
+        job.out = bytes;
+        assert_int_equal(hr__fused_run(fused, &job, NULL), 0);
+        for (size_t i = 0; i < size; i++)
+            assert_int_equal(bytes[i], hr__store_uint8(floats[i]));
+        job.dtype = HR_BFLOAT16;
+        job.out = words;
+        assert_int_equal(hr__fused_run(fused, &job, NULL), 0);
+        for (size_t i = 0; i < size; i++)
+            assert_int_equal(words[i], hr__store_bfloat16(floats[i]));
+        job.dtype = HR_FLOAT16;
+        assert_int_equal(hr__fused_run(fused, &job, NULL), 0);
+        for (size_t i = 0; i < size; i++)
+            assert_int_equal(words[i], hr__store_float16(floats[i]));
+        free(floats);
+        free(words);
+        free(bytes);
+        image_free(&image);
+    }
+    hr__fused_destroy(&fused);
+}
+
+static void same_size_passes_values_unchanged(void **state)
+{
+    struct hr__fused *fused;
+    struct hr__random r;
+    hr__random_init(&r, 7, 0, 0, 0);
+    assert_int_equal(hr__fused_create(&fused, NULL), 0);
+    for (int n = 0; n < 32; n++) {
+        int w = 1 + (int)hr__random_below(&r, 200), h = 1 + (int)hr__random_below(&r, 60);
+        struct image image = image_make(&r, w, h);
+        struct hr__fused_job job = {.pixels = &image.planar,
+                                    .x = {w, w, 0, w, 0, n & 1},
+                                    .y = {h, h, 0, h, 0, n >> 1 & 1},
+                                    .interpolation = n & 4 ? HR_BICUBIC : HR_BILINEAR,
+                                    .antialias = n >> 3 & 1,
+                                    .dtype = n & 16 ? HR_UINT8 : HR_FLOAT32};
+        float *floats = malloc(sizeof *floats * 3 * (size_t)w * (size_t)h);
+        uint8_t *bytes = (uint8_t *)floats;
+        job.out = floats;
+        for (int c = 0; c < 3; c++) {
+            job.scale[c] = job.dtype == HR_UINT8 ? 1 : 0.0171247f;
+            job.shift[c] = job.dtype == HR_UINT8 ? 0 : -2.117904f;
+        }
+        assert_int_equal(hr__fused_run(fused, &job, NULL), 0);
+        for (int c = 0; c < 3; c++)
+            for (int i = 0; i < h; i++)
+                for (int j = 0; j < w; j++) {
+                    int y = job.y.flip ? h - 1 - i : i, x = job.x.flip ? w - 1 - j : j;
+                    uint8_t v = image.planar.plane[c][y * image.planar.stride + x];
+                    float scaled = v * job.scale[c];
+                    if (job.dtype == HR_UINT8)
+                        assert_int_equal(bytes[place_of(&job, c, i, j)], v);
+                    else
+                        assert_true(floats[place_of(&job, c, i, j)] == scaled + job.shift[c]);
+                }
+        free(floats);
+        image_free(&image);
+    }
+    hr__fused_destroy(&fused);
+}
+
+/* float16 by the rule: of the two neighbours the nearer, of equals the even. */
+static double half_value(uint16_t bits)
+{
+    int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+    double v = exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24);
+    return bits & 0x8000 ? -v : v;
+}
+
+static void casts_round_to_nearest_even(void **state)
+{
+    /* All finite halves, the midpoints between neighbours, and a hair off them. */
+    for (uint32_t bits = 0; bits < 0x7bff; bits++) {
+        double low = half_value((uint16_t)bits), high = half_value((uint16_t)(bits + 1));
+        float middle = (float)((low + high) / 2);
+        assert_int_equal(hr__store_float16((float)low), bits);
+        assert_int_equal(hr__store_float16((float)-high), (bits + 1) | 0x8000);
+        assert_int_equal(hr__store_float16(middle), bits + (bits & 1));
+        assert_int_equal(hr__store_float16(nextafterf(middle, -1)), bits);
+        assert_int_equal(hr__store_float16(nextafterf(middle, 1e9f)), bits + 1);
+    }
+    assert_int_equal(hr__store_float16(65519.996f), 0x7bff);
+    assert_int_equal(hr__store_float16(65520), 0x7c00);
+    assert_int_equal(hr__store_float16(INFINITY), 0x7c00);
+    assert_int_equal(hr__store_float16(-1e30f), 0xfc00);
+    assert_int_equal(hr__store_float16(-1e-30f), 0x8000);
+    assert_int_equal(hr__store_bfloat16(1.0f), 0x3f80);
+    assert_int_equal(hr__store_bfloat16(1.00390625f), 0x3f80);
+    assert_int_equal(hr__store_bfloat16(1.01171875f), 0x3f82);
+    assert_int_equal(hr__store_bfloat16(-INFINITY), 0xff80);
+    assert_int_equal(hr__store_uint8(-3), 0);
+    assert_int_equal(hr__store_uint8(0.5f), 1);
+    assert_int_equal(hr__store_uint8(254.49f), 254);
+    assert_int_equal(hr__store_uint8(254.5f), 255);
+    assert_int_equal(hr__store_uint8(1e20f), 255);
+    assert_int_equal(hr__store_uint8(NAN), 0);
+}
+
+static void rows_are_cast_as_single_values(void **state)
+{
+    enum { LENGTH = 700 };
+    static float values[3][LENGTH];
+    static uint8_t out[3 * LENGTH * 4 * 2 + 64];
+    const float *const channel[3] = {values[0], values[1], values[2]};
+    struct hr__random r;
+    hr__random_init(&r, 8, 0, 0, 0);
+    for (int n = 0; n < 400; n++) {
+        int width = 1 + (int)hr__random_below(&r, LENGTH);
+        enum hr_dtype dtype = dtypes[n & 3];
+        for (int c = 0; c < 3; c++)
+            for (int i = 0; i < width; i++) {
+                uint32_t bits = hr__random_u32(&r);
+                /* Any float at all, or one of a tensor's range. */
+                if (n & 8)
+                    memcpy(&values[c][i], &bits, sizeof bits);
+                else
+                    values[c][i] = (float)((int)(bits >> 8) - (1 << 22)) / 8192.0f;
+            }
+        struct hr__store store = {out, width, 2, dtype, n & 4 ? HR_NHWC : HR_NCHW};
+        struct hr__fused_job job = {.layout = store.layout};
+        job.x.count = width;
+        job.y.count = 2;
+        hr__store_row(&store, 1, channel);
+        for (int c = 0; c < 3; c++)
+            for (int i = 0; i < width; i++) {
+                size_t at = place_of(&job, c, 1, i);
+                float v = values[c][i], back;
+                uint16_t word;
+                memcpy(&word, out + 2 * at, sizeof word);
+                memcpy(&back, out + (dtype == HR_FLOAT32 ? 4 : 0) * at, sizeof back);
+                if (dtype == HR_UINT8)
+                    assert_int_equal(out[at], hr__store_uint8(v));
+                else if (dtype == HR_FLOAT16)
+                    assert_int_equal(word, hr__store_float16(v));
+                else if (dtype == HR_BFLOAT16)
+                    assert_int_equal(word, hr__store_bfloat16(v));
+                else
+                    assert_memory_equal(&back, &v, sizeof v);
+            }
+    }
+}
+
+static void wide_filters_do_not_fit(void **state)
+{
+    struct hr__fused_job job = {.x = {3300, 224, 0, 224, 0, 0}, .antialias = 1};
+    assert_true(hr__fused_fits(&job));
+    job.x.in = 3700;
+    assert_false(hr__fused_fits(&job));
+    job.antialias = 0;
+    assert_true(hr__fused_fits(&job));
+    job.antialias = 1;
+    job.interpolation = HR_BICUBIC;
+    job.x.in = 1600;
+    assert_true(hr__fused_fits(&job));
+    job.x.in = 1900;
+    assert_false(hr__fused_fits(&job));
+}
+
+static void no_memory_is_an_error(void **state)
+{
+    struct hr__random r;
+    struct image image;
+    hr__random_init(&r, 9, 0, 0, 0);
+    struct hr__fused_job job = job_make(&r, 40, &image);
+    job.layout = HR_NHWC;
+    uint8_t *expected = malloc(job_bytes(&job)), *out = malloc(job_bytes(&job));
+    struct hr__fused *fused;
+    hr__alloc_fail_at(1, 0);
+    assert_int_equal(hr__fused_create(&fused, NULL), -ENOMEM);
+    assert_int_equal(hr__fused_create(&fused, NULL), 0);
+    job.out = expected;
+    assert_int_equal(hr__fused_run(fused, &job, NULL), 0);
+    assert_int_equal(hr__fused_memory(fused), hr__allocated(HR__TAG_RECIPE));
+    hr__fused_destroy(&fused);
+    hr__fused_destroy(&fused);
+    job.out = out;
+    int result = -ENOMEM, failures = 0;
+    for (uint64_t n = 1; result < 0; n++) {
+        struct hr_error error = {0};
+        assert_int_equal(hr__fused_create(&fused, NULL), 0);
+        hr__alloc_fail_at(n, 0);
+        result = hr__fused_run(fused, &job, &error);
+        hr__alloc_fail_at(0, 0);
+        if (result < 0) {
+            assert_int_equal(error.code, -ENOMEM);
+            failures++;
+            /* The object is fit for another try. */
+            assert_int_equal(hr__fused_run(fused, &job, NULL), 0);
+        }
+        assert_memory_equal(out, expected, job_bytes(&job));
+        hr__fused_destroy(&fused);
+        assert_int_equal(hr__allocated(HR__TAG_RECIPE), 0);
+    }
+    assert_true(failures >= 8);
+    free(expected);
+    free(out);
+    image_free(&image);
+}
+
+#include "fused_timing.h"
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && !strcmp(argv[1], "--time"))
+        return time_versions();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_isa_gives_the_same_bits),
+        cmocka_unit_test(float_results_are_near_the_definition),
+        cmocka_unit_test(bytes_are_the_rounded_floats),
+        cmocka_unit_test(same_size_passes_values_unchanged),
+        cmocka_unit_test(casts_round_to_nearest_even),
+        cmocka_unit_test(rows_are_cast_as_single_values),
+        cmocka_unit_test(wide_filters_do_not_fit),
+        cmocka_unit_test(no_memory_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
