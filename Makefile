@@ -1,0 +1,72 @@
+# The front door: a few targets over tools/setup.sh, Meson and pip. `make help`
+# lists them; everything they make lies in BUILD, VENV and data/.
+
+VENV ?= .venv
+BUILD ?= build
+DATA ?= data/sample
+PREFIX ?= /usr/local
+DESTDIR ?=
+SETUP_SYSTEM ?= yes
+
+venv := $(abspath $(VENV))
+build := $(abspath $(BUILD))
+python := $(venv)/bin/python
+package := $(venv)/.headrace-package
+sources := $(shell find src include python cli -type f -not -name '*.pyc' 2>/dev/null) \
+           $(wildcard meson.build meson_options.txt pyproject.toml)
+
+# meson, ninja and python are those of the environment.
+export PATH := $(venv)/bin:$(PATH)
+export VENV := $(venv)
+export BUILD := $(build)
+export DATA
+export HEADRACE_DATA := $(abspath $(DATA))
+
+.PHONY: help setup build package samples demo test install clean
+
+help:
+	@echo 'make demo         train the same network with the stock PyTorch loader and with Headrace'
+	@echo 'make test         every test of the library, the command and the Python package'
+	@echo 'make install      the library, the headers and the command, to PREFIX ($(PREFIX))'
+	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader'
+	@echo 'make clean        remove what was built (not VENV, not data/)'
+	@echo
+	@echo 'Variables: VENV=$(VENV) BUILD=$(BUILD) DATA=$(DATA) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
+	@echo 'DATA=/path/to/imagefolder trains on your images. SETUP_SYSTEM=no leaves the system alone.'
+
+setup:
+	@if [ '$(SETUP_SYSTEM)' = yes ]; then tools/setup.sh; else tools/setup.sh --python; fi
+
+build: setup
+	@test -e $(build)/build.ninja || meson setup $(build) --prefix '$(PREFIX)' -Dwerror=true
+	@ninja -C $(build)
+
+# pip builds the extension in a folder of its own, which it keeps between runs.
+$(package): $(sources)
+	@echo 'installing the Python package into $(VENV)'
+	@$(python) -m pip install --disable-pip-version-check -q --no-build-isolation --no-deps \
+	    --force-reinstall -Cbuild-dir=$(build)/python .
+	@touch $@
+
+package: build
+	@$(MAKE) --no-print-directory $(package)
+
+samples: setup
+	@if [ '$(DATA)' = data/sample ]; then $(python) tools/make_samples.py; \
+	elif [ ! -d '$(DATA)' ]; then echo 'DATA=$(DATA) is not a folder' >&2; exit 2; fi
+
+demo: package samples
+	@$(python) tools/demo.py --data '$(DATA)' --command $(build)/cli/headrace
+
+test: package samples
+	@$(python) tools/run_tests.py --build $(build)
+
+bench-%: package samples
+	@bench/run $*
+
+install: build
+	@meson configure $(build) --prefix '$(PREFIX)'
+	@DESTDIR='$(DESTDIR)' meson install -C $(build)
+
+clean:
+	rm -rf $(build) $(package)

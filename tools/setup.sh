@@ -1,0 +1,121 @@
+#!/bin/sh
+# Prepares a machine to build, test and demonstrate Headrace: the system's
+# packages (Debian 12 and later, Ubuntu 24.04 and later) and a Python
+# environment with PyTorch. Installs only what is missing, so that a second run
+# is instant and needs no network.
+#
+# Variables:
+#   VENV          the Python environment to make (.venv)
+#   PYTHON        the interpreter to make it with (python3; 3.11 or later)
+#   TORCH         what pip installs as PyTorch (torch==2.13.0)
+#   TORCHVISION   the loader to compare with (torchvision==0.28.0)
+#   PIP_ARGS      more arguments for pip (an --index-url with smaller CPU wheels, ...)
+#
+# Arguments: --system or --python does only that half; --dev adds the packages
+# of the full set of checks (sanitizers, fuzzing, formatting).
+set -eu
+
+root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
+VENV=${VENV:-$root/.venv}
+PYTHON=${PYTHON:-python3}
+TORCH=${TORCH:-torch==2.13.0}
+TORCHVISION=${TORCHVISION:-torchvision==0.28.0}
+PIP_ARGS=${PIP_ARGS:-}
+
+packages="gcc g++ make libc6-dev pkg-config binutils file python3 python3-venv python3-dev
+ca-certificates libjpeg-dev libspng-dev libpng-dev liburing-dev libxxhash-dev libjansson-dev
+libcmocka-dev"
+packages_dev="clang clang-format libclang-rt-dev git"
+python_packages="numpy pillow meson ninja meson-python pytest"
+
+say() { printf 'setup: %s\n' "$*"; }
+
+fail() {
+    printf 'setup: %s\n' "$*" >&2
+    exit 3
+}
+
+missing_packages() {
+    for name in $1; do
+        status=$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null || true)
+        [ "$status" = installed ] || printf '%s ' "$name"
+    done
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null 2>&1; then
+        sudo "$@"
+    else
+        fail "these packages are missing and only root can install them: $missing" \
+            "— run as root: apt-get install $missing"
+    fi
+}
+
+# What to have where there is no apt: the names of the libraries, not of packages.
+other_system() {
+    fail "this system has no apt-get and dpkg. Install by its own means: a C compiler (gcc or
+clang), make, pkg-config, Python 3.11 or later with its headers and venv, and the development
+files of libjpeg-turbo, libspng, libpng, liburing, xxHash, jansson and cmocka. Then run
+'tools/setup.sh --python' for the Python environment, or make with SETUP_SYSTEM=no."
+}
+
+system_packages() {
+    command -v dpkg-query >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1 || other_system
+    missing=$(missing_packages "$1")
+    if [ -z "$missing" ]; then
+        say "system packages: all there"
+        return
+    fi
+    say "installing system packages: $missing"
+    as_root apt-get update -q
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
+    missing=$(missing_packages "$1")
+    [ -z "$missing" ] || fail "still missing after the installation: $missing"
+}
+
+python_environment() {
+    "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
+        fail "$PYTHON is older than Python 3.11 or not there; name another one with PYTHON="
+    wanted=$(printf '%s\n' "$TORCH" "$TORCHVISION" $python_packages "$("$PYTHON" -V)" | cksum | tr ' ' -)
+    if [ -e "$VENV/.headrace-$wanted" ]; then
+        say "Python environment: ready at $VENV"
+        return
+    fi
+    if [ ! -x "$VENV/bin/python" ]; then
+        say "making a Python environment at $VENV"
+        "$PYTHON" -m venv "$VENV" ||
+            fail "the environment could not be made; is the package python3-venv there?"
+    fi
+    say "installing $TORCH and its companions (the longest step of all; pip shows how far it is)"
+    # The arguments are lists: they are split on purpose.
+    # shellcheck disable=SC2086
+    "$VENV/bin/python" -m pip install --disable-pip-version-check $PIP_ARGS \
+        $TORCH $python_packages || pip_failed
+    # Without its dependencies: it must not bring another torch.
+    # shellcheck disable=SC2086
+    "$VENV/bin/python" -m pip install --disable-pip-version-check --no-deps $PIP_ARGS \
+        $TORCHVISION || pip_failed
+    "$VENV/bin/python" -W ignore "$root/tools/torchvision_shim.py" --report
+    rm -f "$VENV"/.headrace-*
+    : >"$VENV/.headrace-$wanted"
+    say "Python environment: ready at $VENV"
+}
+
+pip_failed() {
+    fail "pip could not install everything; see its message above. Without a network give it a" \
+        "folder of wheels: PIP_ARGS='--no-index --find-links /path'"
+}
+
+what=all
+list=$packages
+for argument in "$@"; do
+    case $argument in
+    --system | --python) what=${argument#--} ;;
+    --dev) list="$packages $packages_dev" ;;
+    *) fail "unknown argument $argument (known: --system, --python, --dev)" ;;
+    esac
+done
+if [ $what != python ]; then system_packages "$list"; fi
+if [ $what != system ]; then python_environment; fi
