@@ -56,7 +56,11 @@ struct hr_loader_options {
                                 epoch being bad stops the run; default 0.01. Judged from
                                 the 100th sample on, and at the epoch's end */
     int external_order;      /* non-zero: the caller pushes each batch's indices with
-                                hr_loader_push; shuffle, rank and drop_last are unused */
+                                hr_loader_push; shuffle, rank and drop_last are unused.
+                                An index may come several times and an epoch may never
+                                end, so that its random parameters are drawn for the
+                                epoch number epoch + (p << 32), p = samples of the epoch
+                                before it (a restored position included) */
     int pinned;              /* non-zero: slots are page-locked for an accelerator and
                                 reused only after the copies from them are complete;
                                 -ENOTSUP from create where that cannot be had */
