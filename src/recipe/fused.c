@@ -57,6 +57,9 @@ struct hr__fused {
 
 static const struct hr__fused_kernels *const versions[] = {
     [HR__ISA_PORTABLE] = &hr__fused_portable,
+#if defined(__x86_64__)
+    [HR__ISA_AVX2] = &hr__fused_avx2,
+#endif
 };
 
 const struct hr__fused_kernels *hr__fused_kernels(enum hr__isa isa)
@@ -129,7 +132,7 @@ static int need(struct block *block, size_t bytes, struct hr_error *error)
         return 0;
     hr__free(block->at);
     block->bytes = 0;
-    block->at = hr__alloc_aligned(HR__TAG_RECIPE, bytes, 0);
+    block->at = hr__alloc_aligned(HR__TAG_RECIPE, bytes, 64); /* loads overrun rows */
     if (!block->at)
         return hr__fail(error, -ENOMEM, "no memory for the resize pass: %zu bytes", bytes);
     block->bytes = bytes;
@@ -317,7 +320,7 @@ static void emit(const struct hr__fused *f, const struct hr__fused_job *job, int
     }
     if (job->layout == HR_NHWC) {
         const void *const in[3] = {pixels, pixels + width * bytes, pixels + 2 * width * bytes};
-        f->kernels->interleave(in, width, bytes, out + (size_t)j * width * 3 * bytes);
+        f->kernels->interleave(in, width, bytes, 1, out + (size_t)j * width * 3 * bytes);
     }
 }
 

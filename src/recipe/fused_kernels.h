@@ -70,8 +70,9 @@ struct hr__fused_kernels {
     /* `out` takes width elements of the column's dtype. */
     void (*vertical)(const struct hr__column *column, void *out);
     void (*cast)(const float *in, size_t n, enum hr_dtype dtype, void *out);
-    /* Three rows of n elements to one of n pixels. */
-    void (*interleave)(const void *const in[3], size_t n, size_t element_bytes, void *out);
+    /* Three rows of n elements to one of n pixels; stream as above. */
+    void (*interleave)(const void *const in[3], size_t n, size_t element_bytes, int stream,
+                       void *out);
 };
 
 extern const struct hr__fused_kernels hr__fused_portable;

@@ -77,7 +77,8 @@ static void vertical(const struct hr__column *column, void *out)
     }
 }
 
-static void interleave(const void *const in[3], size_t n, size_t element_bytes, void *out)
+static void interleave(const void *const in[3], size_t n, size_t element_bytes, int stream,
+                       void *out)
 {
     for (int c = 0; c < 3; c++) {
         if (element_bytes == 1) {

@@ -74,6 +74,6 @@ void hr__store_row(const struct hr__store *store, int row, const float *const ch
         size_t n = width - i < CHUNK ? width - i : CHUNK;
         for (int c = 0; c < 3; c++)
             kernels->cast(channel[c] + i, n, store->dtype, cast[c]);
-        kernels->interleave(in, n, bytes, out + ((size_t)row * width + i) * 3 * bytes);
+        kernels->interleave(in, n, bytes, 0, out + ((size_t)row * width + i) * 3 * bytes);
     }
 }

@@ -1,0 +1,442 @@
+/*
+ * The fused pass for AVX2 and F16C; compiled for them as a whole file.
+ *
+ * Horizontally, 8 outputs at a time. The near loop loads 16 bytes for the first
+ * four outputs and 16 for the others, and one byte shuffle picks two
+ * neighbouring taps of each output, widened, for a multiply-add of pairs; the
+ * next two taps are the same shuffle two bytes further on. Where four outputs
+ * are too far apart for that, the far loop loads the taps of one output
+ * after the other and sums across.
+ */
+#include "recipe/fused_kernels.h"
+
+#include <immintrin.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Table of the near loop, a record for 8 outputs: this, then for every pair of
+ * taps the weights, int16 [8][2]. */
+struct group {
+    int32_t base[2]; /* columns under the windows of outputs 0..3 and 4..7 */
+    uint8_t pad[24];
+    uint8_t shuffle[32];
+};
+
+_Static_assert(sizeof(struct group) == 64, "weights follow the record aligned");
+
+INLINE size_t group_bytes(int pairs)
+{
+    return sizeof(struct group) + (size_t)pairs * 32;
+}
+
+/* Two taps of one output after the other fit into a window while the four
+ * begin at most this far apart. */
+#define NEAR_SPREAD 14
+
+INLINE __m256 to_float(const struct hr__horizontal *h, __m256i sum, int clamp)
+{
+    if (clamp) {
+        sum = _mm256_max_epi32(sum, _mm256_setzero_si256());
+        sum = _mm256_min_epi32(sum, _mm256_set1_epi32(h->ceiling));
+    }
+    return _mm256_cvtepi32_ps(sum);
+}
+
+INLINE __m256i load_windows(const uint8_t *low, const uint8_t *high)
+{
+    __m128i a = _mm_loadu_si128((const __m128i *)(const void *)low);
+    __m128i b = _mm_loadu_si128((const __m128i *)(const void *)high);
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1);
+}
+
+INLINE void near_rows(const struct hr__horizontal *h, const uint8_t *const row[3],
+                      float *const out[3], int pairs, int clamp)
+{
+    const uint8_t *table = h->table;
+    for (int j = 0; j < h->count; j += 8) {
+        const struct group *g = (const struct group *)(const void *)table;
+        const __m256i *weight = (const __m256i *)(const void *)(table + sizeof *g);
+        __m256i shuffle = _mm256_load_si256((const __m256i *)(const void *)g->shuffle);
+        __m256i sum[3];
+        for (int c = 0; c < 3; c++) {
+            __m256i v = load_windows(row[c] + g->base[0], row[c] + g->base[1]);
+            sum[c] = _mm256_madd_epi16(_mm256_shuffle_epi8(v, shuffle), weight[0]);
+        }
+        for (int k = 1; k < pairs; k++)
+            for (int c = 0; c < 3; c++) {
+                __m256i v = load_windows(row[c] + g->base[0] + 2 * k, row[c] + g->base[1] + 2 * k);
+                v = _mm256_madd_epi16(_mm256_shuffle_epi8(v, shuffle), weight[k]);
+                sum[c] = _mm256_add_epi32(sum[c], v);
+            }
+        for (int c = 0; c < 3; c++)
+            _mm256_store_ps(out[c] + j, to_float(h, sum[c], clamp));
+        table += group_bytes(pairs);
+    }
+}
+
+/* One loop per number of pairs that is common, with and without the clamp. */
+#define NEAR(name, pairs, clamp)                                                                   \
+    static void name(const struct hr__horizontal *h, const uint8_t *const row[3],                  \
+                     float *const out[3])                                                          \
+    {                                                                                              \
+        near_rows(h, row, out, pairs, clamp);                                                      \
+    }
+NEAR(near_1, 1, 0)
+NEAR(near_2, 2, 0)
+NEAR(near_3, 3, 0)
+NEAR(near_4, 4, 0)
+NEAR(near_any, (h->taps + 1) / 2, 0)
+NEAR(near_2_clamp, 2, 1)
+NEAR(near_3_clamp, 3, 1)
+NEAR(near_4_clamp, 4, 1)
+NEAR(near_any_clamp, (h->taps + 1) / 2, 1)
+
+static void prepare_near(struct hr__horizontal *h)
+{
+    static const hr__horizontal_fn plain[] = {near_1, near_2, near_3, near_4};
+    static const hr__horizontal_fn clamped[] = {near_any_clamp, near_2_clamp, near_3_clamp,
+                                                near_4_clamp};
+    int pairs = (h->taps + 1) / 2;
+    uint8_t *table = h->table;
+    for (int j = 0; j < h->count; j += 8) {
+        struct group *g = (struct group *)(void *)table;
+        const int32_t *begin = h->begin + j;
+        /* Positions rise, or fall when flipped. */
+        g->base[0] = begin[0] < begin[3] ? begin[0] : begin[3];
+        g->base[1] = begin[4] < begin[7] ? begin[4] : begin[7];
+        __m256i base = _mm256_set_m128i(_mm_set1_epi32(g->base[1]), _mm_set1_epi32(g->base[0]));
+        __m256i apart =
+            _mm256_sub_epi32(_mm256_loadu_si256((const __m256i *)(const void *)begin), base);
+        /* Bytes of an output: its first tap, zero, its second tap, zero. */
+        __m256i shuffle = _mm256_add_epi32(_mm256_mullo_epi32(apart, _mm256_set1_epi32(0x10001)),
+                                           _mm256_set1_epi32((int)0x80018000));
+        _mm256_store_si256((__m256i *)(void *)g->shuffle, shuffle);
+        for (int k = 0; k < pairs; k++) {
+            int32_t *weight = (int32_t *)(void *)(table + sizeof *g + (size_t)k * 32);
+            for (int o = 0; o < 8; o++)
+                memcpy(weight + o, h->weight + (ptrdiff_t)(j + o) * h->pitch + 2 * k, 4);
+        }
+        table += group_bytes(pairs);
+    }
+    if (h->ceiling)
+        h->run = pairs <= 4 ? clamped[pairs - 1] : near_any_clamp;
+    else
+        h->run = pairs <= 4 ? plain[pairs - 1] : near_any;
+}
+
+/* Sum over the taps of one output, in four parts. */
+INLINE __m128i far_sum(const uint8_t *at, const int16_t *weight, int chunks)
+{
+    if (!chunks) { /* at most 8 taps */
+        __m128i v = _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)at));
+        return _mm_madd_epi16(v, _mm_load_si128((const __m128i *)(const void *)weight));
+    }
+    __m256i sum = _mm256_setzero_si256();
+    for (int k = 0; k < chunks; k++) {
+        __m256i v = _mm256_cvtepu8_epi16(
+            _mm_loadu_si128((const __m128i *)(const void *)(at + (ptrdiff_t)16 * k)));
+        __m256i w = _mm256_load_si256((const __m256i *)(const void *)(weight + (ptrdiff_t)16 * k));
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(v, w));
+    }
+    return _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
+}
+
+INLINE void far_rows(const struct hr__horizontal *h, const uint8_t *const row[3],
+                     float *const out[3], int chunks)
+{
+    const int16_t *table = (const int16_t *)(const void *)h->table;
+    ptrdiff_t pitch = chunks ? 16 * (ptrdiff_t)chunks : 8;
+    for (int j = 0; j < h->count; j += 4)
+        for (int c = 0; c < 3; c++) {
+            __m128i s[4];
+            for (int o = 0; o < 4; o++)
+                s[o] = far_sum(row[c] + h->begin[j + o], table + (j + o) * pitch, chunks);
+            __m128i sum = _mm_hadd_epi32(_mm_hadd_epi32(s[0], s[1]), _mm_hadd_epi32(s[2], s[3]));
+            if (h->ceiling) {
+                sum = _mm_max_epi32(sum, _mm_setzero_si128());
+                sum = _mm_min_epi32(sum, _mm_set1_epi32(h->ceiling));
+            }
+            _mm_store_ps(out[c] + j, _mm_cvtepi32_ps(sum));
+        }
+}
+
+static void far_8(const struct hr__horizontal *h, const uint8_t *const row[3], float *const out[3])
+{
+    far_rows(h, row, out, 0);
+}
+
+static void far_16(const struct hr__horizontal *h, const uint8_t *const row[3], float *const out[3])
+{
+    far_rows(h, row, out, 1);
+}
+
+static void far_any(const struct hr__horizontal *h, const uint8_t *const row[3],
+                    float *const out[3])
+{
+    far_rows(h, row, out, (h->taps + 15) / 16);
+}
+
+static void prepare_far(struct hr__horizontal *h)
+{
+    int16_t *table = (int16_t *)(void *)h->table;
+    size_t pitch = h->taps <= 8 ? 8 : (size_t)(h->taps + 15) / 16 * 16;
+    memset(table, 0, (size_t)h->padded * pitch * sizeof *table);
+    for (int j = 0; j < h->count; j++)
+        memcpy(table + (size_t)j * pitch, h->weight + (size_t)j * (size_t)h->pitch,
+               (size_t)h->pitch * sizeof *table);
+    h->run = h->taps <= 8 ? far_8 : h->taps <= 16 ? far_16 : far_any;
+}
+
+static void prepare(struct hr__horizontal *h)
+{
+    int spread = 0;
+    for (int j = 0; j < h->count; j += 4) {
+        int apart = h->begin[j + 3] - h->begin[j];
+        apart = apart < 0 ? -apart : apart;
+        spread = apart > spread ? apart : spread;
+    }
+    if (spread <= NEAR_SPREAD)
+        prepare_near(h);
+    else
+        prepare_far(h);
+}
+
+/* Elements that the vertical loop does at a time. */
+#define BLOCK 32
+
+INLINE __m256 finish(const struct hr__column *column, __m256 v)
+{
+    if (column->clamp) {
+        v = _mm256_min_ps(_mm256_max_ps(v, _mm256_setzero_ps()), _mm256_set1_ps(255));
+        v = _mm256_mul_ps(v, _mm256_set1_ps(column->scale));
+    }
+    return _mm256_add_ps(v, _mm256_set1_ps(column->shift));
+}
+
+/* `vectors` x 8 sums from element i on. */
+INLINE void sum_rows(const struct hr__column *column, int i, int vectors, __m256 *v)
+{
+    __m256 w = _mm256_broadcast_ss(column->weight);
+    for (int k = 0; k < vectors; k++)
+        v[k] = _mm256_mul_ps(w, _mm256_loadu_ps(column->rows[0] + i + 8 * k));
+    for (int t = 1; t < column->taps; t++) {
+        const float *row = column->rows[t] + i;
+        w = _mm256_broadcast_ss(column->weight + t);
+        for (int k = 0; k < vectors; k++)
+            v[k] = _mm256_add_ps(v[k], _mm256_mul_ps(w, _mm256_loadu_ps(row + 8 * k)));
+    }
+    for (int k = 0; k < vectors; k++)
+        v[k] = finish(column, v[k]);
+}
+
+INLINE __m256i bytes_of(__m256 v)
+{
+    v = _mm256_add_ps(v, _mm256_set1_ps(0.5f));
+    v = _mm256_min_ps(_mm256_max_ps(v, _mm256_setzero_ps()), _mm256_set1_ps(255));
+    return _mm256_cvttps_epi32(v);
+}
+
+/* 8 bfloat16 in the low halves of 8 words. */
+INLINE __m256i bfloat16_of(__m256 v)
+{
+    __m256i bits = _mm256_castps_si256(v), top = _mm256_srli_epi32(bits, 16);
+    __m256i round =
+        _mm256_add_epi32(_mm256_and_si256(top, _mm256_set1_epi32(1)), _mm256_set1_epi32(0x7fff));
+    __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, round), 16);
+    __m256i quiet = _mm256_or_si256(top, _mm256_set1_epi32(0x40));
+    __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    return _mm256_blendv_epi8(rounded, quiet, nan);
+}
+
+INLINE void put(void *out, __m256i v, int stream)
+{
+    if (stream)
+        _mm256_stream_si256(out, v);
+    else
+        _mm256_storeu_si256(out, v);
+}
+
+/* Casts 32 elements. */
+INLINE void put_block(const __m256 v[4], enum hr_dtype dtype, uint8_t *out, int stream)
+{
+    if (dtype == HR_FLOAT32) {
+        for (int k = 0; k < 4; k++)
+            put(out + 32 * k, _mm256_castps_si256(v[k]), stream);
+    } else if (dtype == HR_FLOAT16) {
+        for (int k = 0; k < 4; k += 2) {
+            __m128i low = _mm256_cvtps_ph(v[k], _MM_FROUND_TO_NEAREST_INT);
+            __m128i high = _mm256_cvtps_ph(v[k + 1], _MM_FROUND_TO_NEAREST_INT);
+            put(out + 16 * k, _mm256_set_m128i(high, low), stream);
+        }
+    } else if (dtype == HR_BFLOAT16) {
+        for (int k = 0; k < 4; k += 2) {
+            __m256i both = _mm256_packus_epi32(bfloat16_of(v[k]), bfloat16_of(v[k + 1]));
+            put(out + 16 * k, _mm256_permute4x64_epi64(both, 0xd8), stream);
+        }
+    } else {
+        __m256i low = _mm256_packs_epi32(bytes_of(v[0]), bytes_of(v[1]));
+        __m256i high = _mm256_packs_epi32(bytes_of(v[2]), bytes_of(v[3]));
+        /* The packs work on halves: put their groups of four back in order. */
+        __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+        put(out, _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order), stream);
+    }
+}
+
+/* Casts n <= 8 elements. */
+INLINE void put_few(__m256 v, int n, enum hr_dtype dtype, uint8_t *out)
+{
+    _Alignas(32) uint8_t cast[4 * 32];
+    const __m256 block[4] = {v, v, v, v};
+    put_block(block, dtype, cast, 0);
+    memcpy(out, cast, (size_t)n * hr__element_bytes(dtype));
+}
+
+INLINE void vertical_as(const struct hr__column *column, enum hr_dtype dtype, uint8_t *out)
+{
+    int bytes = (int)hr__element_bytes(dtype), width = column->width, i = 0;
+    __m256 v[4];
+    /* Elements before the first that streaming may begin at; none where
+     * elements straddle. */
+    int skew = (int)((uintptr_t)out & 31), stream = column->stream && skew % bytes == 0;
+    int head = stream && skew ? (32 - skew) / bytes : 0;
+    head = head < width ? head : width;
+    while (i < head) {
+        int n = head - i < 8 ? head - i : 8;
+        sum_rows(column, i, 1, v);
+        put_few(v[0], n, dtype, out + (ptrdiff_t)i * bytes);
+        i += n;
+    }
+    for (; i + BLOCK <= width; i += BLOCK) {
+        sum_rows(column, i, 4, v);
+        if (stream)
+            put_block(v, dtype, out + (ptrdiff_t)i * bytes, 1);
+        else
+            put_block(v, dtype, out + (ptrdiff_t)i * bytes, 0);
+    }
+    for (; i < width; i += 8) {
+        sum_rows(column, i, 1, v);
+        put_few(v[0], width - i < 8 ? width - i : 8, dtype, out + (ptrdiff_t)i * bytes);
+    }
+}
+
+static void vertical(const struct hr__column *column, void *out)
+{
+    switch (column->dtype) {
+    case HR_UINT8:
+        vertical_as(column, HR_UINT8, out);
+        break;
+    case HR_FLOAT16:
+        vertical_as(column, HR_FLOAT16, out);
+        break;
+    case HR_BFLOAT16:
+        vertical_as(column, HR_BFLOAT16, out);
+        break;
+    case HR_FLOAT32:
+        vertical_as(column, HR_FLOAT32, out);
+        break;
+    }
+}
+
+INLINE void cast_as(const float *in, size_t n, enum hr_dtype dtype, uint8_t *out)
+{
+    size_t bytes = hr__element_bytes(dtype);
+    for (; n >= BLOCK; n -= BLOCK, in += BLOCK, out += BLOCK * bytes) {
+        __m256 v[4];
+        for (int k = 0; k < 4; k++)
+            v[k] = _mm256_loadu_ps(in + 8 * k);
+        put_block(v, dtype, out, 0);
+    }
+    while (n) {
+        size_t few = n < 8 ? n : 8;
+        float some[8] = {0};
+        memcpy(some, in, few * sizeof *in);
+        put_few(_mm256_loadu_ps(some), (int)few, dtype, out);
+        n -= few;
+        in += few;
+        out += few * bytes;
+    }
+}
+
+static void cast(const float *in, size_t n, enum hr_dtype dtype, void *out)
+{
+    switch (dtype) {
+    case HR_UINT8:
+        cast_as(in, n, HR_UINT8, out);
+        break;
+    case HR_FLOAT16:
+        cast_as(in, n, HR_FLOAT16, out);
+        break;
+    case HR_BFLOAT16:
+        cast_as(in, n, HR_BFLOAT16, out);
+        break;
+    case HR_FLOAT32:
+        memcpy(out, in, n * sizeof *in);
+        break;
+    }
+}
+
+/* Where byte `at` of 48 interleaved bytes comes from in 16 of one channel, for
+ * elements of `e` bytes; 0x80: from another channel. */
+#define FROM(e, channel, at)                                                                       \
+    ((at) % (3 * (e)) / (e) == (channel) ? (at) / (3 * (e)) * (e) + (at) % (e) : 0x80)
+#define FROM4(e, channel, at)                                                                      \
+    FROM(e, channel, at), FROM(e, channel, (at) + 1), FROM(e, channel, (at) + 2),                  \
+        FROM(e, channel, (at) + 3)
+#define FROM16(e, channel, at)                                                                     \
+    {                                                                                              \
+        FROM4(e, channel, at), FROM4(e, channel, (at) + 4), FROM4(e, channel, (at) + 8),           \
+            FROM4(e, channel, (at) + 12)                                                           \
+    }
+#define FROM48(e, channel)                                                                         \
+    {                                                                                              \
+        FROM16(e, channel, 0), FROM16(e, channel, 16), FROM16(e, channel, 32)                      \
+    }
+#define FROM144(e)                                                                                 \
+    {                                                                                              \
+        FROM48(e, 0), FROM48(e, 1), FROM48(e, 2)                                                   \
+    }
+
+static const _Alignas(16) uint8_t interleave_1[3][3][16] = FROM144(1);
+static const _Alignas(16) uint8_t interleave_2[3][3][16] = FROM144(2);
+static const _Alignas(16) uint8_t interleave_4[3][3][16] = FROM144(4);
+
+static void interleave(const void *const in[3], size_t n, size_t element_bytes, int stream,
+                       void *out)
+{
+    const uint8_t(*from)[3][16] = element_bytes == 1   ? interleave_1
+                                  : element_bytes == 2 ? interleave_2
+                                                       : interleave_4;
+    size_t bytes = n * element_bytes, at = 0;
+    uint8_t *to = out;
+    stream = stream && ((uintptr_t)out & 15) == 0;
+    __m128i shuffle[3][3];
+    for (int c = 0; c < 3; c++)
+        for (int k = 0; k < 3; k++)
+            shuffle[c][k] = _mm_load_si128((const __m128i *)(const void *)from[c][k]);
+    for (; at + 16 <= bytes; at += 16, to += 48) {
+        __m128i v[3];
+        for (int c = 0; c < 3; c++)
+            v[c] = _mm_loadu_si128((const __m128i *)(const void *)((const uint8_t *)in[c] + at));
+        for (int k = 0; k < 3; k++) {
+            __m128i mixed = _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(v[0], shuffle[0][k]),
+                                                      _mm_shuffle_epi8(v[1], shuffle[1][k])),
+                                         _mm_shuffle_epi8(v[2], shuffle[2][k]));
+            __m128i *place = (__m128i *)(void *)(to + 16 * k);
+            if (stream)
+                _mm_stream_si128(place, mixed);
+            else
+                _mm_storeu_si128(place, mixed);
+        }
+    }
+    const void *const rest[3] = {(const uint8_t *)in[0] + at, (const uint8_t *)in[1] + at,
+                                 (const uint8_t *)in[2] + at};
+    hr__fused_portable.interleave(rest, n - at / element_bytes, element_bytes, 0, to);
+}
+
+const struct hr__fused_kernels hr__fused_avx2 = {
+    .prepare = prepare,
+    .vertical = vertical,
+    .cast = cast,
+    .interleave = interleave,
+};
