@@ -16,7 +16,7 @@ static enum hr__isa detect(void)
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-        __builtin_cpu_supports("bmi2"))
+        __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c"))
         best = HR__ISA_AVX2;
     if (best == HR__ISA_AVX2 && __builtin_cpu_supports("avx512f") &&
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
