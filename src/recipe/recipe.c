@@ -1,3 +1,159 @@
-/* placeholder of the first skeleton; the room's first commit replaces it */
-extern int hr__room_placeholder_recipe;
-int hr__room_placeholder_recipe;
+/*
+ * Making a recipe: every operation is checked against what is known of the
+ * pixels when it is reached, so that what cannot work is refused before the
+ * first sample is read. ToDtype and Normalize become the scale and shift of
+ * the last pass (see operation.h).
+ */
+#include "base/error.h"
+#include "base/memory.h"
+#include "recipe/operation.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+/* Pillow raises DecompressionBombError beyond this. */
+#define DEFAULT_MAX_PIXELS 178956970
+
+size_t hr_dtype_bytes(enum hr_dtype dtype)
+{
+    switch (dtype) {
+    case HR_UINT8:
+        return 1;
+    case HR_FLOAT16:
+    case HR_BFLOAT16:
+        return 2;
+    case HR_FLOAT32:
+        return 4;
+    }
+    return 0;
+}
+
+void hr_recipe_options_default(struct hr_recipe_options *options)
+{
+    memset(options, 0, sizeof *options);
+    options->size = sizeof *options;
+    options->layout = HR_NCHW;
+    options->max_pixels = DEFAULT_MAX_PIXELS;
+}
+
+/* Takes what the caller's version of the struct has; the rest is default. */
+static int read_options(struct hr_recipe_options *out, const struct hr_recipe_options *options,
+                        struct hr_error *error)
+{
+    hr_recipe_options_default(out);
+    if (!options)
+        return 0;
+    if (options->size < offsetof(struct hr_recipe_options, max_pixels) ||
+        options->size > sizeof *options)
+        return hr__fail(error, -EINVAL,
+                        "recipe options of %zu bytes are not of this version: "
+                        "fill them with hr_recipe_options_default first",
+                        options->size);
+    memcpy(out, options, options->size);
+    out->size = sizeof *out;
+    if (out->layout != HR_NCHW && out->layout != HR_NHWC)
+        return hr__fail(error, -EINVAL, "layout %d of the recipe is unknown: use NCHW or NHWC",
+                        (int)out->layout);
+    if (!out->max_pixels)
+        return hr__fail(error, -EINVAL, "max_pixels 0 would refuse every image: set a limit");
+    return 0;
+}
+
+static int bind_operations(struct hr_recipe *recipe, const struct hr_operation *operations,
+                           struct hr__state *state, struct hr_error *error)
+{
+    for (int i = 0; i < recipe->count; i++) {
+        struct hr__bound *bound = &recipe->operation[i];
+        const struct hr__operation_class *class = hr__operation_class(operations[i].kind);
+        if (!class)
+            return hr__fail(error, -EINVAL, "operation %d of the recipe has the unknown kind %d",
+                            i + 1, (int)operations[i].kind);
+        bound->operation = operations[i];
+        bound->position = i;
+        int r = class->check(bound, state, error);
+        if (r)
+            return r;
+    }
+    if (!state->width)
+        return hr__fail(
+            error, -EINVAL,
+            "the recipe's output has no fixed size: it needs a "
+            "RandomResizedCrop, CenterCrop, RandomCrop or a Resize to height and width");
+    return 0;
+}
+
+static int set_output(struct hr_recipe *recipe, const struct hr__state *state,
+                      struct hr_error *error)
+{
+    struct hr_tensor_spec *spec = &recipe->spec;
+    if (state->width > HR__MAX_SIDE || state->height > HR__MAX_SIDE)
+        return hr__fail(error, -EINVAL,
+                        "the recipe's output of %d x %d (height x width) is too "
+                        "large: neither side may be more than %d",
+                        state->height, state->width, HR__MAX_SIDE);
+    spec->dtype = state->dtype;
+    spec->layout = recipe->options.layout;
+    spec->channels = 3;
+    spec->height = state->height;
+    spec->width = state->width;
+    spec->bytes =
+        (size_t)3 * (size_t)state->height * (size_t)state->width * hr_dtype_bytes(state->dtype);
+    for (int c = 0; c < 3; c++) {
+        recipe->scale[c] = (float)state->scale[c];
+        recipe->shift[c] = (float)state->shift[c];
+        if (!isfinite(recipe->scale[c]) || !isfinite(recipe->shift[c]))
+            return hr__fail(error, -EINVAL,
+                            "the recipe's Normalize leads beyond the range of "
+                            "float32 in channel %d: use a larger std",
+                            c);
+    }
+    return 0;
+}
+
+int hr_recipe_create(struct hr_recipe **out, const struct hr_operation *operations, size_t count,
+                     const struct hr_recipe_options *options, struct hr_error *error)
+{
+    struct hr__state state = {.dtype = HR_UINT8, .scale = {1, 1, 1}};
+    *out = NULL;
+    if (count > HR__RECIPE_MAX_OPERATIONS)
+        return hr__fail(error, -EINVAL, "a recipe of %zu operations is too long: at most %d", count,
+                        HR__RECIPE_MAX_OPERATIONS);
+    struct hr_recipe *recipe = hr__alloc(HR__TAG_RECIPE, 1, sizeof *recipe);
+    if (!recipe)
+        return hr__fail(error, -ENOMEM, "out of memory for a recipe");
+    atomic_init(&recipe->references, 1);
+    recipe->count = (int)count;
+    int r = read_options(&recipe->options, options, error);
+    if (!r)
+        r = bind_operations(recipe, operations, &state, error);
+    if (!r)
+        r = set_output(recipe, &state, error);
+    if (r) {
+        hr_recipe_unref(&recipe);
+        return r;
+    }
+    *out = recipe;
+    return 0;
+}
+
+struct hr_recipe *hr_recipe_ref(struct hr_recipe *recipe)
+{
+    atomic_fetch_add_explicit(&recipe->references, 1, memory_order_relaxed);
+    return recipe;
+}
+
+void hr_recipe_unref(struct hr_recipe **recipe)
+{
+    struct hr_recipe *r = *recipe;
+    *recipe = NULL;
+    /* release, then acquire: what other holders did happens before the free */
+    if (r && atomic_fetch_sub_explicit(&r->references, 1, memory_order_acq_rel) == 1)
+        hr__free(r);
+}
+
+void hr_recipe_output(const struct hr_recipe *recipe, struct hr_tensor_spec *spec)
+{
+    *spec = recipe->spec;
+}

@@ -1,0 +1,26 @@
+/*
+ * The general path: a plan's steps one after the other on float planes, for
+ * recipes that the fused pass cannot do. Exact first, fast second.
+ */
+#ifndef HR_RECIPE_GENERAL_H
+#define HR_RECIPE_GENERAL_H
+
+#include "recipe/color.h"
+#include "recipe/scratch.h"
+
+/*
+ * Makes `picture` a width x height image in one of the scratch's float buffers,
+ * rows `stride` >= width apart. Errors: -ENOMEM.
+ */
+int hr__picture_reserve(struct hr__scratch *scratch, int which, int width, int height,
+                        ptrdiff_t stride, struct hr__picture *picture, struct hr_error *error);
+
+/*
+ * Runs every step of the plan on `pixels`, which hold plan->source. *picture is
+ * then the whole result, in the scratch's memory. Errors: -ENOMEM.
+ */
+int hr__general_run(struct hr__scratch *scratch, const struct hr__plan *plan,
+                    const struct hr__planar *pixels, struct hr__picture *picture,
+                    struct hr_error *error);
+
+#endif

@@ -1,0 +1,24 @@
+/* RandomGrayscale: with probability p all channels become the luma. */
+#include "recipe/operation.h"
+
+static void defaults(struct hr_operation *operation)
+{
+    operation->u.random_grayscale.p = 0.1;
+}
+
+static int check(struct hr__bound *bound, struct hr__state *state, struct hr_error *error)
+{
+    int r = hr__check_probability(bound, bound->operation.u.random_grayscale.p, error);
+    return r ? r : hr__check_color_place(bound, state, 0, error);
+}
+
+static int draw(const struct hr__bound *bound, struct hr__random *random, struct hr__plan *plan,
+                struct hr_error *error)
+{
+    if (hr__random_unit(random) < bound->operation.u.random_grayscale.p)
+        hr__plan_color(plan, HR__STEP_GRAYSCALE, 0);
+    return 0;
+}
+
+const struct hr__operation_class hr__class_random_grayscale = {"RandomGrayscale", defaults, check,
+                                                               draw};

@@ -1,0 +1,125 @@
+/*
+ * Running a plan: the fused pass where the plan was folded for it, the general
+ * path otherwise. Colours at the end of a folded plan run on the float planes
+ * that the fused pass leaves, before scale, shift and cast.
+ */
+#include "recipe/general.h"
+#include "recipe/operation.h"
+#include "recipe/orient.h"
+#include "recipe/store.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+
+/* Turns the decoded region as EXIF says, into the scratch's memory. */
+static int orient(struct hr__scratch *scratch, const struct hr__plan *plan,
+                  const struct hr__planar *pixels, struct hr__planar *out, struct hr_error *error)
+{
+    out->width = plan->source.width;
+    out->height = plan->source.height;
+    out->stride = ((ptrdiff_t)out->width + 63) & ~(ptrdiff_t)63;
+    size_t plane = (size_t)out->stride * (size_t)out->height + HR__PIXEL_SLACK;
+    int r = hr__buffer_reserve(&scratch->oriented, 3 * plane, error);
+    if (r)
+        return r;
+    for (int c = 0; c < 3; c++)
+        out->plane[c] = (uint8_t *)scratch->oriented.bytes + (size_t)c * plane;
+    hr__orient_pixels(pixels, plan->orientation, out);
+    return 0;
+}
+
+/* The folded steps, without colours, to `out`. */
+static int run_fused(struct hr__scratch *scratch, const struct hr__plan *plan,
+                     struct hr__fused_job *job, struct hr_error *error)
+{
+    job->x = plan->x;
+    job->y = plan->y;
+    job->x.origin -= plan->source.x;
+    job->y.origin -= plan->source.y;
+    job->interpolation = plan->interpolation;
+    job->antialias = plan->antialias;
+    return hr__fused_run(scratch->fused, job, error);
+}
+
+static int run_fused_tensor(const struct hr_recipe *recipe, struct hr__scratch *scratch,
+                            const struct hr__plan *plan, const struct hr__planar *pixels, void *out,
+                            struct hr_error *error)
+{
+    struct hr__fused_job job = {
+        .pixels = pixels, .dtype = recipe->spec.dtype, .layout = recipe->spec.layout, .out = out};
+    for (int c = 0; c < 3; c++) {
+        job.scale[c] = recipe->scale[c];
+        job.shift[c] = recipe->shift[c];
+    }
+    return run_fused(scratch, plan, &job, error);
+}
+
+/* The folded steps, then the colours, to float planes. */
+static int run_fused_picture(struct hr__scratch *scratch, const struct hr__plan *plan,
+                             const struct hr__planar *pixels, struct hr__picture *picture,
+                             struct hr_error *error)
+{
+    int width = plan->x.count, height = plan->y.count;
+    int r = hr__picture_reserve(scratch, 0, width, height, width, picture, error);
+    if (r)
+        return r;
+    struct hr__fused_job job = {.pixels = pixels,
+                                .scale = {1, 1, 1},
+                                .dtype = HR_FLOAT32,
+                                .layout = HR_NCHW,
+                                .out = picture->plane[0]};
+    r = run_fused(scratch, plan, &job, error);
+    for (int i = 0; i < plan->count && !r; i++) {
+        if (hr__step_is_color(&plan->step[i]))
+            hr__color_run(&plan->step[i], picture);
+    }
+    return r;
+}
+
+/* Scale, shift, cast and layout of a picture that is whole. */
+static void finish(const struct hr_recipe *recipe, const struct hr__picture *picture, void *out)
+{
+    struct hr__store store = {.out = out,
+                              .width = picture->width,
+                              .height = picture->height,
+                              .dtype = recipe->spec.dtype,
+                              .layout = recipe->spec.layout};
+    for (int y = 0; y < picture->height; y++) {
+        const float *channel[3];
+        for (int c = 0; c < 3; c++) {
+            float *restrict row = picture->plane[c] + y * picture->stride;
+            float scale = recipe->scale[c], shift = recipe->shift[c];
+            if (scale != 1.0f || shift != 0.0f) {
+                for (int x = 0; x < picture->width; x++)
+                    row[x] = row[x] * scale + shift;
+            }
+            channel[c] = row;
+        }
+        hr__store_row(&store, y, channel);
+    }
+}
+
+int hr__recipe_run(const struct hr_recipe *recipe, struct hr__scratch *scratch,
+                   const struct hr__plan *plan, const struct hr__planar *pixels, void *out,
+                   struct hr_error *error)
+{
+    struct hr__planar oriented;
+    struct hr__picture picture;
+    if (pixels->width != plan->region.width || pixels->height != plan->region.height)
+        return hr__fail(error, -EINVAL, "the recipe needs %d x %d pixels and was given %d x %d",
+                        plan->region.width, plan->region.height, pixels->width, pixels->height);
+    if (plan->orientation != 1) {
+        int r = orient(scratch, plan, pixels, &oriented, error);
+        if (r)
+            return r;
+        pixels = &oriented;
+    }
+    if (plan->fused && !plan->colors)
+        return run_fused_tensor(recipe, scratch, plan, pixels, out, error);
+    int r = plan->fused ? run_fused_picture(scratch, plan, pixels, &picture, error)
+                        : hr__general_run(scratch, plan, pixels, &picture, error);
+    if (!r)
+        finish(recipe, &picture, out);
+    return r;
+}
