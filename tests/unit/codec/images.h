@@ -1,0 +1,77 @@
+/*
+ * Images for the codec's tests: JPEG files of every kind that libjpeg can
+ * write, PNG files chunk by chunk, and libjpeg's own plain full decode as the
+ * reference that regions are compared with.
+ */
+#ifndef HR_TEST_CODEC_IMAGES_H
+#define HR_TEST_CODEC_IMAGES_H
+
+#include "codec/codec.h"
+
+enum jpeg_scans {
+    SCANS_BASELINE,
+    SCANS_PROGRESSIVE,
+    SCANS_SEPARATE,   /* sequential, one scan a component */
+    SCANS_INCOMPLETE, /* progressive without the last refinement */
+    SCANS_ARITHMETIC,
+};
+
+struct jpeg_spec {
+    int width, height;
+    int components; /* 1, 3, or 4: CMYK */
+    int h[4], v[4]; /* sampling factors; all 0: 1x1 */
+    int quality;
+    int restart; /* MCUs between restart markers; 0: none */
+    int rgb;     /* 3 components stored as RGB */
+    int ycck;    /* 4 components stored as YCCK */
+    enum jpeg_scans scans;
+    uint64_t seed; /* of the picture */
+};
+
+struct bytes {
+    uint8_t *data; /* freed with free() */
+    size_t length;
+};
+
+/* Small deterministic generator (SplitMix64) for sizes, regions and damage. */
+uint64_t next_random(uint64_t *state);
+int random_between(uint64_t *state, int low, int high); /* both included */
+
+/* A picture with gradients, edges and noise; `channels` bytes a pixel. */
+uint8_t *make_picture(int width, int height, int channels, uint64_t seed);
+
+struct bytes make_jpeg(const struct jpeg_spec *spec);
+
+/* libjpeg's full decode as interleaved RGB; the caller frees it. NULL where
+ * libjpeg fails or warns. */
+uint8_t *decode_plainly(const struct bytes *file, int *width, int *height);
+
+/* `segment` (marker and all) behind the SOI of `file`; frees the old bytes. */
+void insert_segment(struct bytes *file, const void *segment, size_t length);
+
+struct png_spec {
+    int width, height;
+    int depth; /* bits of a sample */
+    int type;  /* PNG colour type */
+    int interlaced;
+    int palette;          /* entries of PLTE, for type 3 */
+    const uint8_t *chunk; /* a whole chunk to put before IDAT, or NULL */
+    size_t chunk_bytes;
+    uint64_t seed;
+};
+
+/* Writes a PNG with libspng from random samples; *samples (freed by the
+ * caller) gets the raw rows, 16-bit samples big-endian, rows padded to bytes. */
+struct bytes make_png(const struct png_spec *spec, uint8_t **samples);
+
+/* One PNG chunk with its CRC. */
+struct bytes make_chunk(const char *type, const void *data, size_t length);
+
+/* A small TIFF header with the orientation tag, as in EXIF. */
+struct bytes make_exif(int orientation, int big_endian);
+
+/* 1 where `planar` equals the region of the interleaved `reference` image. */
+int planar_equals(const struct hr__planar *planar, const uint8_t *reference, int reference_width,
+                  const struct hr_region *region);
+
+#endif
