@@ -59,6 +59,7 @@ static const struct hr__fused_kernels *const versions[] = {
     [HR__ISA_PORTABLE] = &hr__fused_portable,
 #if defined(__x86_64__)
     [HR__ISA_AVX2] = &hr__fused_avx2,
+    [HR__ISA_AVX512] = &hr__fused_avx512,
 #endif
 };
 

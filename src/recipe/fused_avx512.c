@@ -1,0 +1,416 @@
+/*
+ * The fused pass for AVX-512 with VBMI and VNNI; compiled for them as a whole
+ * file.
+ *
+ * Horizontally, 16 outputs at a time: one byte permutation of a window of up to
+ * 64 bytes picks four neighbouring taps of each output, and two dot products
+ * of bytes multiply them with the high parts and the low 7 bits of the weights;
+ * the next four taps are the same permutation four bytes further on. Where 16
+ * outputs are too far apart for that, the AVX2 loops do the row.
+ */
+#include "recipe/fused_kernels.h"
+
+#include <immintrin.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Most quads of taps that the loop's records have room for. */
+#define MAX_QUADS 12
+
+/* Table, a record for 16 outputs: this, then for every quad of taps the high
+ * parts, int8 [16][4], and the low ones, uint8 [16][4]. */
+struct group {
+    int32_t base[MAX_QUADS]; /* columns under the windows of the quads */
+    uint8_t pad[16];
+    uint8_t index[64];
+};
+
+_Static_assert(sizeof(struct group) == 128, "weights follow the record aligned");
+
+INLINE size_t group_bytes(int quads)
+{
+    return sizeof(struct group) + (size_t)quads * 128;
+}
+
+INLINE __m512i load_window(const uint8_t *at, int bytes)
+{
+    if (bytes == 32)
+        return _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(const void *)at));
+    return _mm512_loadu_si512(at);
+}
+
+/* Sums of 16 outputs of one channel. */
+INLINE __m512i sum_group(const uint8_t *row, const struct group *g, int quads, int window)
+{
+    const __m512i *weight = (const __m512i *)(const void *)(g + 1);
+    __m512i index = _mm512_load_si512(g->index);
+    __m512i high = _mm512_setzero_si512(), low = high;
+    if (quads <= 2) {
+        __m512i v[2];
+        for (int k = 0; k < quads; k++) {
+            v[k] = _mm512_permutexvar_epi8(index, load_window(row + g->base[k], window));
+            high = _mm512_dpbusd_epi32(high, v[k], weight[2 * k]);
+        }
+        high = _mm512_slli_epi32(high, 7);
+        for (int k = 0; k < quads; k++)
+            high = _mm512_dpbusd_epi32(high, v[k], weight[2 * k + 1]);
+        return high;
+    }
+    for (int k = 0; k < quads; k++) {
+        __m512i v = _mm512_permutexvar_epi8(index, load_window(row + g->base[k], window));
+        high = _mm512_dpbusd_epi32(high, v, weight[2 * k]);
+        low = _mm512_dpbusd_epi32(low, v, weight[2 * k + 1]);
+    }
+    return _mm512_add_epi32(_mm512_slli_epi32(high, 7), low);
+}
+
+INLINE void near_rows(const struct hr__horizontal *h, const uint8_t *const row[3],
+                      float *const out[3], int quads, int window, int clamp)
+{
+    const uint8_t *table = h->table;
+    for (int j = 0; j < h->count; j += 16) {
+        const struct group *g = (const struct group *)(const void *)table;
+        for (int c = 0; c < 3; c++) {
+            __m512i sum = sum_group(row[c], g, quads, window);
+            if (clamp) {
+                sum = _mm512_max_epi32(sum, _mm512_setzero_si512());
+                sum = _mm512_min_epi32(sum, _mm512_set1_epi32(h->ceiling));
+            }
+            _mm512_store_ps(out[c] + j, _mm512_cvtepi32_ps(sum));
+        }
+        table += group_bytes(quads);
+    }
+}
+
+/* One loop per number of quads that is common and window, with and without the
+ * clamp. */
+#define NEAR(name, quads, window, clamp)                                                           \
+    static void name(const struct hr__horizontal *h, const uint8_t *const row[3],                  \
+                     float *const out[3])                                                          \
+    {                                                                                              \
+        near_rows(h, row, out, quads, window, clamp);                                              \
+    }
+NEAR(near_1_half, 1, 32, 0)
+NEAR(near_1, 1, 64, 0)
+NEAR(near_2_half, 2, 32, 0)
+NEAR(near_2, 2, 64, 0)
+NEAR(near_any, (h->taps + 3) / 4, 64, 0)
+NEAR(near_1_clamp, 1, 64, 1)
+NEAR(near_2_clamp, 2, 64, 1)
+NEAR(near_any_clamp, (h->taps + 3) / 4, 64, 1)
+
+static hr__horizontal_fn choose(const struct hr__horizontal *h, int quads, int spread)
+{
+    int half = spread <= 32 - 4;
+    if (h->ceiling)
+        return quads == 1 ? near_1_clamp : quads == 2 ? near_2_clamp : near_any_clamp;
+    if (quads == 1)
+        return half ? near_1_half : near_1;
+    if (quads == 2)
+        return half ? near_2_half : near_2;
+    return near_any;
+}
+
+/* The parts of four taps' weights of 16 outputs from j on. */
+static void split_weights(const struct hr__horizontal *h, int j, int quad, uint8_t *out)
+{
+    int16_t weight[16][4];
+    for (int o = 0; o < 16; o++)
+        memcpy(weight[o], h->weight + (ptrdiff_t)(j + o) * h->pitch + 4 * quad, sizeof weight[o]);
+    __m512i first = _mm512_loadu_si512(weight), last = _mm512_loadu_si512(weight + 8);
+    __m512i seven = _mm512_set1_epi16(127);
+    __m256i high[2] = {_mm512_cvtepi16_epi8(_mm512_srai_epi16(first, 7)),
+                       _mm512_cvtepi16_epi8(_mm512_srai_epi16(last, 7))};
+    __m256i low[2] = {_mm512_cvtepi16_epi8(_mm512_and_si512(first, seven)),
+                      _mm512_cvtepi16_epi8(_mm512_and_si512(last, seven))};
+    memcpy(out, high, 64);
+    memcpy(out + 64, low, 64);
+}
+
+static void prepare_near(struct hr__horizontal *h, int spread)
+{
+    int quads = (h->taps + 3) / 4;
+    uint8_t *table = h->table;
+    for (int j = 0; j < h->count; j += 16) {
+        struct group *g = (struct group *)(void *)table;
+        const int32_t *begin = h->begin + j;
+        /* Positions rise, or fall when flipped. */
+        int base = begin[0] < begin[15] ? begin[0] : begin[15];
+        __m512i apart = _mm512_sub_epi32(_mm512_loadu_si512(begin), _mm512_set1_epi32(base));
+        __m512i index = _mm512_mullo_epi32(apart, _mm512_set1_epi32(0x01010101));
+        _mm512_store_si512(g->index, _mm512_add_epi32(index, _mm512_set1_epi32(0x03020100)));
+        for (int k = 0; k < quads; k++) {
+            /* A window that would begin beyond the last column has no weights. */
+            g->base[k] = base + 4 * k < h->width ? base + 4 * k : h->width - 1;
+            split_weights(h, j, k, table + sizeof *g + (size_t)k * 128);
+        }
+        table += group_bytes(quads);
+    }
+    h->run = choose(h, quads, spread);
+}
+
+static void prepare(struct hr__horizontal *h)
+{
+    int spread = 0;
+    for (int j = 0; j < h->count; j += 16) {
+        int apart = h->begin[j + 15] - h->begin[j];
+        apart = apart < 0 ? -apart : apart;
+        spread = apart > spread ? apart : spread;
+    }
+    if (spread <= 64 - 4 && h->taps <= 4 * MAX_QUADS)
+        prepare_near(h, spread);
+    else
+        hr__fused_avx2.prepare(h);
+}
+
+INLINE __m512 finish(const struct hr__column *column, __m512 v)
+{
+    if (column->clamp) {
+        v = _mm512_min_ps(_mm512_max_ps(v, _mm512_setzero_ps()), _mm512_set1_ps(255));
+        v = _mm512_mul_ps(v, _mm512_set1_ps(column->scale));
+    }
+    return _mm512_add_ps(v, _mm512_set1_ps(column->shift));
+}
+
+/* `vectors` x 16 sums from element i on. */
+INLINE void sum_rows(const struct hr__column *column, int i, int vectors, __m512 *v)
+{
+    __m512 w = _mm512_set1_ps(column->weight[0]);
+    for (int k = 0; k < vectors; k++)
+        v[k] = _mm512_mul_ps(w, _mm512_loadu_ps(column->rows[0] + i + 16 * k));
+    for (int t = 1; t < column->taps; t++) {
+        const float *row = column->rows[t] + i;
+        w = _mm512_set1_ps(column->weight[t]);
+        for (int k = 0; k < vectors; k++)
+            v[k] = _mm512_add_ps(v[k], _mm512_mul_ps(w, _mm512_loadu_ps(row + 16 * k)));
+    }
+    for (int k = 0; k < vectors; k++)
+        v[k] = finish(column, v[k]);
+}
+
+INLINE __m512i bytes_of(__m512 v)
+{
+    v = _mm512_add_ps(v, _mm512_set1_ps(0.5f));
+    v = _mm512_min_ps(_mm512_max_ps(v, _mm512_setzero_ps()), _mm512_set1_ps(255));
+    return _mm512_cvttps_epi32(v);
+}
+
+INLINE __m256i bfloat16_of(__m512 v)
+{
+    __m512i bits = _mm512_castps_si512(v), top = _mm512_srli_epi32(bits, 16);
+    __m512i round =
+        _mm512_add_epi32(_mm512_and_si512(top, _mm512_set1_epi32(1)), _mm512_set1_epi32(0x7fff));
+    __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, round), 16);
+    __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    rounded = _mm512_mask_or_epi32(rounded, nan, top, _mm512_set1_epi32(0x40));
+    return _mm512_cvtepi32_epi16(rounded);
+}
+
+INLINE __m256i words_of(__m512 v, enum hr_dtype dtype)
+{
+    return dtype == HR_FLOAT16 ? _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT) : bfloat16_of(v);
+}
+
+INLINE void put(void *out, __m512i v, int stream)
+{
+    if (stream)
+        _mm512_stream_si512(out, v);
+    else
+        _mm512_storeu_si512(out, v);
+}
+
+INLINE void put_half(void *out, __m256i v, int stream)
+{
+    if (stream)
+        _mm256_stream_si256(out, v);
+    else
+        _mm256_storeu_si256(out, v);
+}
+
+/* Casts `vectors` (2 or 4) x 16 elements. Bytes go out by 32, so that their
+ * rows need be no multiple of 64. */
+INLINE void put_block(const __m512 *v, int vectors, enum hr_dtype dtype, uint8_t *out, int stream)
+{
+    if (dtype == HR_FLOAT32) {
+        for (int k = 0; k < vectors; k++)
+            put(out + 64 * k, _mm512_castps_si512(v[k]), stream);
+    } else if (dtype == HR_UINT8) {
+        for (int k = 0; k < vectors; k += 2) {
+            __m512i both = _mm512_packs_epi32(bytes_of(v[k]), bytes_of(v[k + 1]));
+            /* Packing works on quarters: put their groups of four in order. */
+            both = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), both);
+            put_half(out + 16 * k, _mm512_cvtepi16_epi8(both), stream);
+        }
+    } else {
+        for (int k = 0; k < vectors; k += 2) {
+            __m512i low = _mm512_castsi256_si512(words_of(v[k], dtype));
+            put(out + 32 * k, _mm512_inserti64x4(low, words_of(v[k + 1], dtype), 1), stream);
+        }
+    }
+}
+
+/* Casts n <= 16 elements. */
+INLINE void put_few(__m512 v, int n, enum hr_dtype dtype, uint8_t *out)
+{
+    __mmask16 mask = (__mmask16)((1u << n) - 1);
+    if (dtype == HR_FLOAT32)
+        _mm512_mask_storeu_ps(out, mask, v);
+    else if (dtype == HR_UINT8)
+        _mm_mask_storeu_epi8(out, mask, _mm512_cvtepi32_epi8(bytes_of(v)));
+    else
+        _mm256_mask_storeu_epi16(out, mask, words_of(v, dtype));
+}
+
+INLINE void blocks_as(const struct hr__column *column, enum hr_dtype dtype, int stream, int *from,
+                      uint8_t *out)
+{
+    ptrdiff_t bytes = (ptrdiff_t)hr__element_bytes(dtype);
+    int i = *from, width = column->width;
+    __m512 v[4];
+    for (; i + 64 <= width; i += 64) {
+        sum_rows(column, i, 4, v);
+        put_block(v, 4, dtype, out + i * bytes, stream);
+    }
+    if (i + 32 <= width) {
+        sum_rows(column, i, 2, v);
+        put_block(v, 2, dtype, out + i * bytes, stream);
+        i += 32;
+    }
+    *from = i;
+}
+
+INLINE void vertical_as(const struct hr__column *column, enum hr_dtype dtype, uint8_t *out)
+{
+    int bytes = (int)hr__element_bytes(dtype), width = column->width, i = 0;
+    int line = dtype == HR_UINT8 ? 32 : 64;
+    __m512 v;
+    /* Elements before the first that streaming may begin at; none where
+     * elements straddle. */
+    int skew = (int)((uintptr_t)out & (uintptr_t)(line - 1));
+    int stream = column->stream && skew % bytes == 0;
+    int head = stream && skew ? (line - skew) / bytes : 0;
+    head = head < width ? head : width;
+    while (i < head) {
+        int n = head - i < 16 ? head - i : 16;
+        sum_rows(column, i, 1, &v);
+        put_few(v, n, dtype, out + (ptrdiff_t)i * bytes);
+        i += n;
+    }
+    if (stream)
+        blocks_as(column, dtype, 1, &i, out);
+    else
+        blocks_as(column, dtype, 0, &i, out);
+    for (; i < width; i += 16) {
+        sum_rows(column, i, 1, &v);
+        put_few(v, width - i < 16 ? width - i : 16, dtype, out + (ptrdiff_t)i * bytes);
+    }
+}
+
+static void vertical(const struct hr__column *column, void *out)
+{
+    switch (column->dtype) {
+    case HR_UINT8:
+        vertical_as(column, HR_UINT8, out);
+        break;
+    case HR_FLOAT16:
+        vertical_as(column, HR_FLOAT16, out);
+        break;
+    case HR_BFLOAT16:
+        vertical_as(column, HR_BFLOAT16, out);
+        break;
+    case HR_FLOAT32:
+        vertical_as(column, HR_FLOAT32, out);
+        break;
+    }
+}
+
+INLINE void cast_as(const float *in, size_t n, enum hr_dtype dtype, uint8_t *out)
+{
+    size_t bytes = hr__element_bytes(dtype), i = 0;
+    for (; i + 32 <= n; i += 32) {
+        const __m512 v[2] = {_mm512_loadu_ps(in + i), _mm512_loadu_ps(in + i + 16)};
+        put_block(v, 2, dtype, out + i * bytes, 0);
+    }
+    for (; i < n; i += 16) {
+        int few = n - i < 16 ? (int)(n - i) : 16;
+        __m512 v = _mm512_maskz_loadu_ps((__mmask16)((1u << few) - 1), in + i);
+        put_few(v, few, dtype, out + i * bytes);
+    }
+}
+
+static void cast(const float *in, size_t n, enum hr_dtype dtype, void *out)
+{
+    switch (dtype) {
+    case HR_UINT8:
+        cast_as(in, n, HR_UINT8, out);
+        break;
+    case HR_FLOAT16:
+        cast_as(in, n, HR_FLOAT16, out);
+        break;
+    case HR_BFLOAT16:
+        cast_as(in, n, HR_BFLOAT16, out);
+        break;
+    case HR_FLOAT32:
+        memcpy(out, in, n * sizeof *in);
+        break;
+    }
+}
+
+/* Where byte `at` of 192 interleaved ones comes from, for elements of `e` bytes:
+ * 0..63 of the first channel, 64.. of the second, 128.. of the third. */
+#define FROM(e, at)   ((at) % (3 * (e)) / (e)*64 + (at) / (3 * (e)) * (e) + (at) % (e))
+#define FROM4(e, at)  FROM(e, at), FROM(e, (at) + 1), FROM(e, (at) + 2), FROM(e, (at) + 3)
+#define FROM16(e, at) FROM4(e, at), FROM4(e, (at) + 4), FROM4(e, (at) + 8), FROM4(e, (at) + 12)
+#define FROM64(e, at)                                                                              \
+    {                                                                                              \
+        FROM16(e, at), FROM16(e, (at) + 16), FROM16(e, (at) + 32), FROM16(e, (at) + 48)            \
+    }
+#define FROM192(e)                                                                                 \
+    {                                                                                              \
+        FROM64(e, 0), FROM64(e, 64), FROM64(e, 128)                                                \
+    }
+
+static const _Alignas(64) uint8_t interleave_1[3][64] = FROM192(1);
+static const _Alignas(64) uint8_t interleave_2[3][64] = FROM192(2);
+static const _Alignas(64) uint8_t interleave_4[3][64] = FROM192(4);
+
+static void interleave(const void *const in[3], size_t n, size_t element_bytes, int stream,
+                       void *out)
+{
+    const uint8_t(*from)[64] = element_bytes == 1   ? interleave_1
+                               : element_bytes == 2 ? interleave_2
+                                                    : interleave_4;
+    size_t bytes = n * element_bytes;
+    uint8_t *to = out;
+    stream = stream && ((uintptr_t)out & 31) == 0;
+    for (size_t at = 0; at < bytes; at += 64, to += 192) {
+        size_t left = bytes - at < 64 ? bytes - at : 64;
+        __mmask64 mask = left < 64 ? ((__mmask64)1 << left) - 1 : ~(__mmask64)0;
+        __m512i a = _mm512_maskz_loadu_epi8(mask, (const uint8_t *)in[0] + at);
+        __m512i b = _mm512_maskz_loadu_epi8(mask, (const uint8_t *)in[1] + at);
+        __m512i c = _mm512_maskz_loadu_epi8(mask, (const uint8_t *)in[2] + at);
+        for (size_t k = 0; k < 3; k++) {
+            __m512i index = _mm512_load_si512(from[k]);
+            __m512i mixed = _mm512_permutex2var_epi8(a, index, b);
+            mixed = _mm512_mask_permutexvar_epi8(mixed, _mm512_movepi8_mask(index), index, c);
+            size_t done = 64 * k, whole = 3 * left;
+            if (done + 64 <= whole && stream) {
+                _mm256_stream_si256((__m256i *)(void *)(to + done), _mm512_castsi512_si256(mixed));
+                _mm256_stream_si256((__m256i *)(void *)(to + done + 32),
+                                    _mm512_extracti64x4_epi64(mixed, 1));
+            } else if (done + 64 <= whole) {
+                _mm512_storeu_si512(to + done, mixed);
+            } else if (done < whole) {
+                _mm512_mask_storeu_epi8(to + done, ((__mmask64)1 << (whole - done)) - 1, mixed);
+            }
+        }
+    }
+}
+
+const struct hr__fused_kernels hr__fused_avx512 = {
+    .prepare = prepare,
+    .vertical = vertical,
+    .cast = cast,
+    .interleave = interleave,
+};
