@@ -1,0 +1,124 @@
+/*
+ * headrace._core.Batch: one batch of a loader.
+ *
+ * A batch holds one reference to the loader's slot; each array taken from it
+ * holds its own, so that batch and arrays may die in any order.
+ */
+#include "core.h"
+
+struct batch {
+    PyObject_HEAD struct hr_batch *handle;
+    struct hr_batch_view view;
+};
+
+PyObject *core_batch_new(struct core_state *state, struct hr_batch *handle)
+{
+    struct batch *self = PyObject_New(struct batch, state->batch_type);
+    if (!self) {
+        hr_batch_release(&handle);
+        return NULL;
+    }
+    self->handle = handle;
+    hr_batch_get(handle, &self->view);
+    return (PyObject *)self;
+}
+
+static void batch_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    hr_batch_release(&((struct batch *)object)->handle);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+static PyObject *batch_images(PyObject *object, void *closure)
+{
+    struct batch *self = (struct batch *)object;
+    struct core_memory *memory = core_memory_of_batch(self->handle);
+    if (!memory)
+        return PyErr_NoMemory();
+    return core_array_of_spec(core_state_of(object), memory, self->view.images, &self->view.spec,
+                              (Py_ssize_t)self->view.count);
+}
+
+/* closure: non-NULL for the indices, NULL for the labels. */
+static PyObject *batch_integers(PyObject *object, void *closure)
+{
+    struct batch *self = (struct batch *)object;
+    struct core_memory *memory = core_memory_of_batch(self->handle);
+    if (!memory)
+        return PyErr_NoMemory();
+    Py_ssize_t count = (Py_ssize_t)self->view.count;
+    return core_array_new(core_state_of(object), memory,
+                          closure ? self->view.indices : self->view.labels, CORE_INT64, 1, &count);
+}
+
+enum batch_number { BATCH_COUNT, BATCH_EPOCH, BATCH_NUMBER, BATCH_PADDING, BATCH_REPLACED };
+
+static PyObject *batch_number(PyObject *object, void *closure)
+{
+    const struct hr_batch_view *v = &((struct batch *)object)->view;
+    switch ((enum batch_number)(uintptr_t)closure) {
+    case BATCH_COUNT:
+        return PyLong_FromSize_t(v->count);
+    case BATCH_EPOCH:
+        return PyLong_FromUnsignedLongLong(v->epoch);
+    case BATCH_NUMBER:
+        return PyLong_FromUnsignedLongLong(v->number);
+    case BATCH_PADDING:
+        return PyLong_FromSize_t(v->padding);
+    case BATCH_REPLACED:
+    default:
+        return PyLong_FromSize_t(v->replaced);
+    }
+}
+
+static Py_ssize_t batch_length(PyObject *object)
+{
+    return (Py_ssize_t)((struct batch *)object)->view.count;
+}
+
+static PyObject *batch_repr(PyObject *object)
+{
+    const struct hr_batch_view *v = &((struct batch *)object)->view;
+    return PyUnicode_FromFormat("headrace.Batch(epoch=%llu, number=%llu, samples=%zu)",
+                                (unsigned long long)v->epoch, (unsigned long long)v->number,
+                                v->count);
+}
+
+#define NUMBER(name, which, doc)                                                                   \
+    {                                                                                              \
+        name, batch_number, NULL, PyDoc_STR(doc), (void *)(uintptr_t)(which)                       \
+    }
+
+static PyGetSetDef batch_getset[] = {
+    {"images", batch_images, NULL,
+     PyDoc_STR("Array: (samples, 3, height, width) or (samples, height, width, 3)."), NULL},
+    {"labels", batch_integers, NULL, PyDoc_STR("Array of int64."), NULL},
+    {"indices", batch_integers, NULL,
+     PyDoc_STR("Array of int64: the samples really used, stand-ins for bad ones too."),
+     (void *)(uintptr_t)1},
+    NUMBER("count", BATCH_COUNT, "Samples."),
+    NUMBER("epoch", BATCH_EPOCH, "Epoch, from 0."),
+    NUMBER("number", BATCH_NUMBER, "Of the batch in its epoch, from 0."),
+    NUMBER("padding", BATCH_PADDING, "Samples at the end that only make the ranks equal."),
+    NUMBER("replaced", BATCH_REPLACED, "Samples that stand in for bad ones."),
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot batch_slots[] = {
+    {Py_tp_doc, (void *)PyDoc_STR("A batch: arrays over the loader's memory, which goes back to\n"
+                                  "the loader when batch and arrays are gone.")},
+    {Py_tp_dealloc, batch_dealloc},
+    {Py_tp_repr, batch_repr},
+    {Py_tp_getset, batch_getset},
+    {Py_sq_length, batch_length},
+    {0, NULL},
+};
+
+PyType_Spec core_batch_spec = {
+    .name = "headrace.Batch",
+    .basicsize = sizeof(struct batch),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = batch_slots,
+};

@@ -1,0 +1,99 @@
+/*
+ * What the files of the extension module headrace._core share.
+ *
+ * One C file per Python type. The extension is a thin layer: objects own one
+ * library handle each, arguments are checked by the library, and everything
+ * that is convenience lives in the pure Python package above it. All types are
+ * heap types kept in the module's state; none holds Python references, so none
+ * takes part in garbage collection.
+ *
+ * The GIL is released around whatever may block. An object whose library
+ * handle serves one thread at a time has a `busy` mark, set and cleared under
+ * the GIL: a second thread gets an exception instead of a race.
+ */
+#ifndef HEADRACE_PYTHON_CORE_H
+#define HEADRACE_PYTHON_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <headrace/headrace.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct core_state {
+    PyTypeObject *array_type;
+    PyTypeObject *batch_type;
+    PyTypeObject *dataset_type;
+    PyTypeObject *recipe_type;
+    PyTypeObject *preparer_type;
+    PyTypeObject *loader_type;
+    PyObject *sample_error;         /* headrace.SampleError */
+    PyObject *too_many_bad_samples; /* headrace.TooManyBadSamples */
+    PyObject *emit_log;             /* headrace._log.emit(level, message) */
+};
+
+/* The state of the module that `self`'s type belongs to. */
+struct core_state *core_state_of(PyObject *self);
+
+/* errors.c: raises the Python exception for a library error. `filename` is a
+ * str or bytes for OSErrors, or NULL. Always returns NULL. */
+PyObject *core_raise(struct core_state *state, int code, const struct hr_error *error,
+                     PyObject *filename);
+
+/* errors.c: bytes of the library to str: UTF-8, anything else escaped. */
+PyObject *core_text(const char *text);
+
+/* log.c: the library's messages wait in a queue until a Python thread that
+ * holds the GIL anyway passes them on; a pending exception is kept. */
+int core_log_install(void);
+void core_log_drain(struct core_state *state);
+
+/* array.c */
+
+enum core_dtype { CORE_UINT8, CORE_FLOAT16, CORE_BFLOAT16, CORE_FLOAT32, CORE_INT64 };
+
+#define CORE_MAX_DIMENSIONS 4
+
+/* Where an array's elements live: a batch of a loader, or a block of ours.
+ * Counted without the GIL, because DLPack consumers drop theirs on any thread. */
+struct core_memory;
+
+/* A holder of one more reference to `batch` / of a new block of `bytes`, 64-byte
+ * aligned, at *data. One reference for the caller; NULL: out of memory. */
+struct core_memory *core_memory_of_batch(struct hr_batch *batch);
+struct core_memory *core_memory_of_block(size_t bytes, void **data);
+void core_memory_unref(struct core_memory *memory);
+
+/* A C-contiguous array at `data`; takes over the caller's reference to
+ * `memory`, on failure too. */
+PyObject *core_array_new(struct core_state *state, struct core_memory *memory, void *data,
+                         enum core_dtype dtype, int dimensions, const Py_ssize_t *shape);
+
+enum core_dtype core_dtype_of(enum hr_dtype dtype);
+const char *core_dtype_name(enum core_dtype dtype);
+
+/* An array of one sample or, with count >= 0, of `count` samples. */
+PyObject *core_array_of_spec(struct core_state *state, struct core_memory *memory, void *data,
+                             const struct hr_tensor_spec *spec, Py_ssize_t count);
+
+/* Gets a one-dimensional contiguous buffer of int64; raises TypeError else. */
+int core_get_int64(PyObject *object, const char *what, Py_buffer *view);
+
+/* batch.c: takes over the caller's reference to the batch. */
+PyObject *core_batch_new(struct core_state *state, struct hr_batch *batch);
+
+/* Handles of other types' objects, borrowed. */
+struct hr_dataset *core_dataset_handle(PyObject *self);
+struct hr_recipe *core_recipe_handle(PyObject *self);
+
+extern PyType_Spec core_array_spec;
+extern PyType_Spec core_batch_spec;
+extern PyType_Spec core_dataset_spec;
+extern PyType_Spec core_recipe_spec;
+extern PyType_Spec core_preparer_spec;
+extern PyType_Spec core_loader_spec;
+
+#endif

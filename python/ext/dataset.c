@@ -1,0 +1,414 @@
+/*
+ * headrace._core.Dataset: one reference to a library dataset.
+ *
+ * Paths are decoded as the file system's (surrogateescape), so that names that
+ * are not UTF-8 survive the way to Python and back. Opening and verifying
+ * release the GIL; Ctrl-C cancels them through the library's progress callback.
+ */
+#include "core.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct dataset {
+    PyObject_HEAD struct hr_dataset *handle;
+};
+
+struct hr_dataset *core_dataset_handle(PyObject *self)
+{
+    return ((struct dataset *)self)->handle;
+}
+
+/* Takes over the reference. */
+static PyObject *dataset_new(PyTypeObject *type, struct hr_dataset *handle)
+{
+    struct dataset *self = PyObject_New(struct dataset, type);
+    if (!self) {
+        hr_dataset_unref(&handle);
+        return NULL;
+    }
+    self->handle = handle;
+    return (PyObject *)self;
+}
+
+static void dataset_dealloc(PyObject *object)
+{
+    struct dataset *self = (struct dataset *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    /* The last reference waits for background work that never needs the GIL. */
+    hr_dataset_unref(&self->handle);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+/* A call into the library without the GIL, watched for signals. */
+struct watch {
+    pthread_t caller;
+    PyThreadState *saved;
+};
+
+/* Signal handlers run on the main thread only, so calls from other threads of
+ * the library have nothing to do here. */
+static int on_progress(void *arg, uint64_t done, uint64_t total, const char *stage)
+{
+    struct watch *watch = arg;
+    if (!pthread_equal(watch->caller, pthread_self()))
+        return 0;
+    PyEval_RestoreThread(watch->saved);
+    int stop = PyErr_CheckSignals();
+    watch->saved = PyEval_SaveThread();
+    return stop;
+}
+
+static void watch_begin(struct watch *watch)
+{
+    watch->caller = pthread_self();
+    watch->saved = PyEval_SaveThread();
+}
+
+static void watch_end(struct watch *watch)
+{
+    PyEval_RestoreThread(watch->saved);
+}
+
+typedef int (*opener)(struct hr_dataset **, const char *, const struct hr_dataset_options *,
+                      struct hr_error *);
+
+static PyObject *open_with(PyObject *type, PyObject *args, PyObject *kwargs, opener open)
+{
+    static char *names[] = {"path", "index", "threads", "wait_sizes", "allow_empty", NULL};
+    struct hr_dataset_options options;
+    hr_dataset_options_default(&options);
+    PyObject *path = NULL;
+    int index = HR_INDEX_USER_CACHE;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$iipp", names, PyUnicode_FSConverter, &path,
+                                     &index, &options.threads, &options.wait_sizes,
+                                     &options.allow_empty_classes))
+        return NULL;
+    struct core_state *state = PyType_GetModuleState((PyTypeObject *)type);
+    struct hr_dataset *handle = NULL;
+    struct hr_error error = {0};
+    struct watch watch;
+    options.index = (enum hr_index_policy)index;
+    options.progress = on_progress;
+    options.progress_arg = &watch;
+    watch_begin(&watch);
+    int r = open(&handle, PyBytes_AsString(path), &options, &error);
+    watch_end(&watch);
+    core_log_drain(state);
+    PyObject *result = NULL;
+    if (r) {
+        PyObject *name = PyUnicode_DecodeFSDefault(PyBytes_AsString(path));
+        core_raise(state, r, &error, name);
+        Py_XDECREF(name);
+    } else {
+        result = dataset_new((PyTypeObject *)type, handle);
+    }
+    Py_DECREF(path);
+    return result;
+}
+
+static PyObject *dataset_open_folder(PyObject *type, PyObject *args, PyObject *kwargs)
+{
+    return open_with(type, args, kwargs, hr_dataset_open_folder);
+}
+
+static PyObject *dataset_open_list(PyObject *type, PyObject *args, PyObject *kwargs)
+{
+    return open_with(type, args, kwargs, hr_dataset_open_list);
+}
+
+/* The paths as C strings; `owners` keeps the bytes objects behind them. */
+static const char **convert_paths(PyObject *paths, PyObject **owners, Py_ssize_t *count)
+{
+    PyObject *list = PySequence_List(paths);
+    if (!list)
+        return NULL;
+    Py_ssize_t n = PyList_Size(list);
+    const char **out = malloc((n ? (size_t)n : 1) * sizeof *out);
+    if (!out) {
+        PyErr_NoMemory();
+        goto fail;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *bytes = NULL;
+        if (!PyUnicode_FSConverter(PyList_GetItem(list, i), &bytes))
+            goto fail;
+        out[i] = PyBytes_AsString(bytes);
+        if (PyList_SetItem(list, i, bytes) < 0)
+            goto fail;
+    }
+    *owners = list;
+    *count = n;
+    return out;
+fail:
+    free(out);
+    Py_DECREF(list);
+    return NULL;
+}
+
+static PyObject *dataset_from_paths(PyObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"paths", "labels", NULL};
+    PyObject *paths, *labels, *owners = NULL, *result = NULL;
+    Py_ssize_t count;
+    Py_buffer view;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO", names, &paths, &labels) ||
+        core_get_int64(labels, "labels", &view) < 0)
+        return NULL;
+    struct core_state *state = PyType_GetModuleState((PyTypeObject *)type);
+    const char **converted = convert_paths(paths, &owners, &count);
+    if (!converted)
+        goto done;
+    if (view.len != count * 8) {
+        PyErr_Format(PyExc_ValueError, "%zd paths but %zd labels", count, view.len / 8);
+        goto done;
+    }
+    struct hr_dataset *handle = NULL;
+    struct hr_error error = {0};
+    int r;
+    Py_BEGIN_ALLOW_THREADS r =
+        hr_dataset_from_paths(&handle, converted, view.buf, (size_t)count, &error);
+    Py_END_ALLOW_THREADS core_log_drain(state);
+    result = r ? core_raise(state, r, &error, NULL) : dataset_new((PyTypeObject *)type, handle);
+done:
+    free(converted);
+    Py_XDECREF(owners);
+    PyBuffer_Release(&view);
+    return result;
+}
+
+static PyObject *dataset_subset(PyObject *object, PyObject *indices)
+{
+    Py_buffer view;
+    if (core_get_int64(indices, "indices", &view) < 0)
+        return NULL;
+    struct hr_dataset *handle = NULL;
+    struct hr_error error = {0};
+    int r;
+    Py_BEGIN_ALLOW_THREADS r = hr_dataset_subset(&handle, core_dataset_handle(object), view.buf,
+                                                 (size_t)view.len / 8, &error);
+    Py_END_ALLOW_THREADS PyBuffer_Release(&view);
+    return r ? core_raise(core_state_of(object), r, &error, NULL)
+             : dataset_new(Py_TYPE(object), handle);
+}
+
+/* A sample number from Python: in range or IndexError, no negative ones. */
+static int check_index(PyObject *object, PyObject *number, size_t *out)
+{
+    Py_ssize_t i = PyNumber_AsSsize_t(number, PyExc_IndexError);
+    if (i == -1 && PyErr_Occurred())
+        return -1;
+    size_t count = hr_dataset_count(core_dataset_handle(object));
+    if (i < 0 || (size_t)i >= count) {
+        PyErr_Format(PyExc_IndexError, "sample %zd of %zu", i, count);
+        return -1;
+    }
+    *out = (size_t)i;
+    return 0;
+}
+
+typedef size_t (*text_getter)(const struct hr_dataset *, size_t, char *, size_t);
+
+static PyObject *text_of(PyObject *object, PyObject *number, text_getter get)
+{
+    size_t i;
+    char small[512];
+    if (check_index(object, number, &i) < 0)
+        return NULL;
+    const struct hr_dataset *handle = core_dataset_handle(object);
+    size_t length = get(handle, i, small, sizeof small);
+    if (length < sizeof small)
+        return PyUnicode_DecodeFSDefaultAndSize(small, (Py_ssize_t)length);
+    char *large = malloc(length + 1);
+    if (!large)
+        return PyErr_NoMemory();
+    get(handle, i, large, length + 1);
+    PyObject *text = PyUnicode_DecodeFSDefaultAndSize(large, (Py_ssize_t)length);
+    free(large);
+    return text;
+}
+
+static PyObject *dataset_path(PyObject *object, PyObject *number)
+{
+    return text_of(object, number, hr_dataset_path);
+}
+
+static PyObject *dataset_key(PyObject *object, PyObject *number)
+{
+    return text_of(object, number, hr_dataset_key);
+}
+
+static PyObject *dataset_label(PyObject *object, PyObject *number)
+{
+    size_t i;
+    if (check_index(object, number, &i) < 0)
+        return NULL;
+    return PyLong_FromLongLong(hr_dataset_label(core_dataset_handle(object), i));
+}
+
+static PyObject *dataset_sample_bytes(PyObject *object, PyObject *number)
+{
+    size_t i;
+    if (check_index(object, number, &i) < 0)
+        return NULL;
+    int64_t bytes = hr_dataset_sample_bytes(core_dataset_handle(object), i);
+    if (bytes == HR_SIZE_UNKNOWN)
+        Py_RETURN_NONE;
+    return PyLong_FromLongLong(bytes);
+}
+
+static PyObject *dataset_labels(PyObject *object, PyObject *none)
+{
+    const struct hr_dataset *handle = core_dataset_handle(object);
+    size_t count = hr_dataset_count(handle);
+    void *data;
+    struct core_memory *memory = core_memory_of_block(count * sizeof(int64_t), &data);
+    if (!memory)
+        return PyErr_NoMemory();
+    int64_t *labels = data;
+    for (size_t i = 0; i < count; i++)
+        labels[i] = hr_dataset_label(handle, i);
+    Py_ssize_t shape = (Py_ssize_t)count;
+    return core_array_new(core_state_of(object), memory, labels, CORE_INT64, 1, &shape);
+}
+
+static PyObject *dataset_classes(PyObject *object, PyObject *none)
+{
+    const struct hr_dataset *handle = core_dataset_handle(object);
+    size_t count = hr_dataset_class_count(handle);
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list && i < count; i++) {
+        PyObject *name = PyUnicode_DecodeFSDefault(hr_dataset_class_name(handle, i));
+        if (!name || PyList_SetItem(list, (Py_ssize_t)i, name) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *dataset_wait_sizes(PyObject *object, PyObject *none)
+{
+    int r;
+    Py_BEGIN_ALLOW_THREADS r = hr_dataset_wait_sizes(core_dataset_handle(object));
+    Py_END_ALLOW_THREADS if (r) return core_raise(core_state_of(object), r, NULL, NULL);
+    Py_RETURN_NONE;
+}
+
+static PyObject *dataset_info(PyObject *object, PyObject *none)
+{
+    struct hr_dataset_info info = {.size = sizeof info};
+    hr_dataset_get_info(core_dataset_handle(object), &info);
+    PyObject *path = PyUnicode_DecodeFSDefault(info.index_path);
+    return path ? Py_BuildValue("{s:O,s:K,s:K,s:N}", "from_index",
+                                info.from_index ? Py_True : Py_False, "directories",
+                                (unsigned long long)info.directories, "memory_bytes",
+                                (unsigned long long)info.memory_bytes, "index_path", path)
+                : NULL;
+}
+
+static PyObject *report_list(const struct hr_verify_report *report)
+{
+    size_t count = hr_verify_report_count(report);
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list && i < count; i++) {
+        struct hr_bad_sample bad;
+        hr_verify_report_get(report, i, &bad);
+        PyObject *path = PyUnicode_DecodeFSDefault(bad.path);
+        PyObject *reason = core_text(bad.reason);
+        PyObject *entry = path && reason
+                              ? Py_BuildValue("(KOO)", (unsigned long long)bad.index, path, reason)
+                              : NULL;
+        Py_XDECREF(path);
+        Py_XDECREF(reason);
+        if (!entry || PyList_SetItem(list, (Py_ssize_t)i, entry) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *dataset_verify(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"threads", NULL};
+    int threads = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$i", names, &threads))
+        return NULL;
+    struct hr_verify_report *report = NULL;
+    struct hr_error error = {0};
+    struct watch watch;
+    watch_begin(&watch);
+    int r = hr_dataset_verify(core_dataset_handle(object), threads, on_progress, &watch, &report,
+                              &error);
+    watch_end(&watch);
+    core_log_drain(core_state_of(object));
+    if (r)
+        return core_raise(core_state_of(object), r, &error, NULL);
+    PyObject *list = report_list(report);
+    hr_verify_report_destroy(&report);
+    return list;
+}
+
+static PyObject *dataset_root(PyObject *object, void *closure)
+{
+    return PyUnicode_DecodeFSDefault(hr_dataset_root(core_dataset_handle(object)));
+}
+
+static Py_ssize_t dataset_length(PyObject *object)
+{
+    return (Py_ssize_t)hr_dataset_count(core_dataset_handle(object));
+}
+
+#define KEYWORDS(f) (PyCFunction)(void (*)(void)) f, METH_VARARGS | METH_KEYWORDS
+
+static PyMethodDef dataset_methods[] = {
+    {"open_folder", (PyCFunction)(void (*)(void))dataset_open_folder,
+     METH_CLASS | METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("open_folder(path, *, index=0, threads=0, wait_sizes=False, allow_empty=False)\n"
+               "--\n\nAn image folder, root/class/...; index: 0 user cache, 1 beside, 2 none.")},
+    {"open_list", (PyCFunction)(void (*)(void))dataset_open_list,
+     METH_CLASS | METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("open_list(path, *, index=0, threads=0, wait_sizes=False, allow_empty=False)\n"
+               "--\n\nA file of lines 'path label'.")},
+    {"from_paths", (PyCFunction)(void (*)(void))dataset_from_paths,
+     METH_CLASS | METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("from_paths(paths, labels)\n--\n\nThe given samples; labels: int64 buffer.")},
+    {"subset", dataset_subset, METH_O,
+     PyDoc_STR("subset(indices)\n--\n\nThe samples at `indices`, an int64 buffer.")},
+    {"path", dataset_path, METH_O, PyDoc_STR("path(index)\n--\n\nA path that can be opened.")},
+    {"key", dataset_key, METH_O, PyDoc_STR("key(index)\n--\n\nThe path relative to the root.")},
+    {"label", dataset_label, METH_O, PyDoc_STR("label(index)\n--\n\nThe label of one sample.")},
+    {"labels", dataset_labels, METH_NOARGS,
+     PyDoc_STR("labels()\n--\n\nAn int64 Array of all labels.")},
+    {"classes", dataset_classes, METH_NOARGS, PyDoc_STR("classes()\n--\n\nNames, sorted.")},
+    {"sample_bytes", dataset_sample_bytes, METH_O,
+     PyDoc_STR("sample_bytes(index)\n--\n\nSize of the file, or None while it is not known.")},
+    {"wait_sizes", dataset_wait_sizes, METH_NOARGS,
+     PyDoc_STR("wait_sizes()\n--\n\nWaits until all sizes are known.")},
+    {"info", dataset_info, METH_NOARGS,
+     PyDoc_STR("info()\n--\n\nHow the dataset came to be: from_index, directories, ...")},
+    {"verify", KEYWORDS(dataset_verify),
+     PyDoc_STR("verify(*, threads=0)\n--\n\nDecodes everything: [(index, path, reason), ...].")},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef dataset_getset[] = {
+    {"root", dataset_root, NULL, PyDoc_STR("The directory as given, or ''."), NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot dataset_slots[] = {
+    {Py_tp_doc, (void *)PyDoc_STR("A list of samples; made by its class methods.")},
+    {Py_tp_dealloc, dataset_dealloc},
+    {Py_tp_methods, dataset_methods},
+    {Py_tp_getset, dataset_getset},
+    {Py_sq_length, dataset_length},
+    {0, NULL},
+};
+
+PyType_Spec core_dataset_spec = {
+    .name = "headrace._core.Dataset",
+    .basicsize = sizeof(struct dataset),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = dataset_slots,
+};

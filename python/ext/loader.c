@@ -1,0 +1,378 @@
+/*
+ * headrace._core.Loader: a library loader.
+ *
+ * next() waits without the GIL. The library gives the wait up with -EINTR from
+ * time to time; then Python's signal handlers get their chance (Ctrl-C) and
+ * the wait goes on. One thread at a time may be inside a call that moves the
+ * loader; statistics may be read from any thread meanwhile.
+ */
+#include "core.h"
+
+#include <errno.h>
+
+struct loader {
+    PyObject_HEAD struct hr_loader *handle; /* NULL once closed */
+    bool busy; /* a moving call runs without the GIL; guarded by the GIL */
+};
+
+static int parse_on_error(const char *text, struct hr_loader_options *options)
+{
+    if (PyOS_stricmp(text, "raise") == 0)
+        options->on_error = HR_ON_ERROR_RAISE;
+    else if (PyOS_stricmp(text, "skip") == 0)
+        options->on_error = HR_ON_ERROR_SKIP;
+    else {
+        PyErr_Format(PyExc_ValueError, "on_error must be 'raise' or 'skip', not '%s'", text);
+        return -1;
+    }
+    return 0;
+}
+
+static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {
+        "dataset",       "recipe",         "batch_size", "shuffle",     "drop_last",
+        "seed",          "rank",           "world_size", "threads",     "local_world_size",
+        "batches_ahead", "staging_bytes",  "direct_io",  "no_io_uring", "on_error",
+        "max_bad_share", "external_order", "pinned",     NULL};
+    struct core_state *state = PyType_GetModuleState(type);
+    struct hr_loader_options o;
+    hr_loader_options_default(&o);
+    unsigned long long seed = o.seed, staging_bytes = o.staging_bytes;
+    const char *on_error = "raise";
+    PyObject *dataset, *recipe;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!|$ippKiiiiiKppsdpp", names,
+                                     state->dataset_type, &dataset, state->recipe_type, &recipe,
+                                     &o.batch_size, &o.shuffle, &o.drop_last, &seed, &o.rank,
+                                     &o.world_size, &o.threads, &o.local_world_size,
+                                     &o.batches_ahead, &staging_bytes, &o.direct_io, &o.no_io_uring,
+                                     &on_error, &o.max_bad_share, &o.external_order, &o.pinned) ||
+        parse_on_error(on_error, &o) < 0)
+        return NULL;
+    o.seed = seed;
+    o.staging_bytes = staging_bytes;
+    o.wait_ms = 100; /* how long Ctrl-C may go unseen when another thread got the signal */
+    struct hr_loader *handle = NULL;
+    struct hr_error error = {0};
+    int r;
+    Py_BEGIN_ALLOW_THREADS r = hr_loader_create(&handle, core_dataset_handle(dataset),
+                                                core_recipe_handle(recipe), &o, &error);
+    Py_END_ALLOW_THREADS core_log_drain(state);
+    if (r)
+        return core_raise(state, r, &error, NULL);
+    struct loader *self = PyObject_New(struct loader, type);
+    if (!self) {
+        hr_loader_destroy(&handle);
+        return NULL;
+    }
+    self->handle = handle;
+    self->busy = false;
+    return (PyObject *)self;
+}
+
+static void loader_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    /* Waits for workers, which never need the GIL, to finish their sample. */
+    hr_loader_destroy(&((struct loader *)object)->handle);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+static int check_open(struct loader *self)
+{
+    if (self->handle)
+        return 0;
+    PyErr_SetString(PyExc_RuntimeError, "this loader is closed");
+    return -1;
+}
+
+static int enter(struct loader *self)
+{
+    if (check_open(self) < 0)
+        return -1;
+    if (self->busy) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "this loader is being read by another thread: one reader at a time");
+        return -1;
+    }
+    self->busy = true;
+    return 0;
+}
+
+/* Ends a moving call: None, or the exception. */
+static PyObject *leave(struct loader *self, int r, const struct hr_error *error)
+{
+    struct core_state *state = core_state_of((PyObject *)self);
+    self->busy = false;
+    core_log_drain(state);
+    if (r)
+        return core_raise(state, r, error, NULL);
+    Py_RETURN_NONE;
+}
+
+static PyObject *loader_start_epoch(PyObject *object, PyObject *number)
+{
+    struct loader *self = (struct loader *)object;
+    struct hr_error error = {0};
+    unsigned long long epoch = PyLong_AsUnsignedLongLong(number);
+    if ((epoch == (unsigned long long)-1 && PyErr_Occurred()) || enter(self) < 0)
+        return NULL;
+    int r;
+    Py_BEGIN_ALLOW_THREADS r = hr_loader_start_epoch(self->handle, epoch, &error);
+    Py_END_ALLOW_THREADS return leave(self, r, &error);
+}
+
+/* SampleError(path, index, reason) where the library knows the sample. */
+static PyObject *raise_failed(struct loader *self, int r, const struct hr_error *error)
+{
+    struct core_state *state = core_state_of((PyObject *)self);
+    struct hr_skipped_sample failed;
+    if (r == -ECHILD || r == -EAGAIN || r == -EOVERFLOW || r == -ENOMEM ||
+        hr_loader_failed_get(self->handle, &failed) != 0)
+        return core_raise(state, r, error, NULL);
+    PyObject *path = PyUnicode_DecodeFSDefault(failed.path);
+    PyObject *reason = core_text(failed.reason);
+    PyObject *exception = path && reason
+                              ? PyObject_CallFunction(state->sample_error, "OKO", path,
+                                                      (unsigned long long)failed.index, reason)
+                              : NULL;
+    if (exception)
+        PyErr_SetObject(state->sample_error, exception);
+    Py_XDECREF(exception);
+    Py_XDECREF(path);
+    Py_XDECREF(reason);
+    return NULL;
+}
+
+static PyObject *loader_next(PyObject *object, PyObject *none)
+{
+    struct loader *self = (struct loader *)object;
+    struct core_state *state = core_state_of(object);
+    if (enter(self) < 0)
+        return NULL;
+    struct hr_batch *batch = NULL;
+    struct hr_error error;
+    int r;
+    do {
+        error.code = 0;
+        Py_BEGIN_ALLOW_THREADS r = hr_loader_next(self->handle, &batch, &error);
+        Py_END_ALLOW_THREADS
+    } while (r == -EINTR && PyErr_CheckSignals() == 0);
+    self->busy = false;
+    core_log_drain(state);
+    if (r > 0)
+        return core_batch_new(state, batch);
+    if (r == 0)
+        Py_RETURN_NONE;
+    return r == -EINTR ? NULL : raise_failed(self, r, &error);
+}
+
+static PyObject *loader_push(PyObject *object, PyObject *indices)
+{
+    struct loader *self = (struct loader *)object;
+    struct hr_error error = {0};
+    Py_buffer view;
+    if (core_get_int64(indices, "indices", &view) < 0)
+        return NULL;
+    PyObject *result = NULL;
+    if (enter(self) == 0) {
+        int r = hr_loader_push(self->handle, view.buf, (size_t)view.len / 8, &error);
+        result = leave(self, r, &error);
+    }
+    PyBuffer_Release(&view);
+    return result;
+}
+
+static PyObject *loader_push_end(PyObject *object, PyObject *none)
+{
+    struct loader *self = (struct loader *)object;
+    struct hr_error error = {0};
+    if (enter(self) < 0)
+        return NULL;
+    return leave(self, hr_loader_push_end(self->handle, &error), &error);
+}
+
+static PyObject *loader_get_state(PyObject *object, PyObject *none)
+{
+    struct loader *self = (struct loader *)object;
+    struct hr_loader_state s = {0};
+    struct hr_error error = {0};
+    if (check_open(self) < 0)
+        return NULL;
+    int r = hr_loader_get_state(self->handle, &s, &error);
+    if (r)
+        return core_raise(core_state_of(object), r, &error, NULL);
+    return Py_BuildValue("{s:I,s:I,s:K,s:K,s:K,s:K}", "version", s.version, "shuffle", s.shuffle,
+                         "seed", (unsigned long long)s.seed, "epoch", (unsigned long long)s.epoch,
+                         "position", (unsigned long long)s.position, "samples",
+                         (unsigned long long)s.samples);
+}
+
+static PyObject *loader_restore(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"version", "shuffle", "seed", "epoch", "position", "samples", NULL};
+    struct loader *self = (struct loader *)object;
+    struct hr_loader_state s = {0};
+    struct hr_error error = {0};
+    unsigned int version, shuffle;
+    unsigned long long seed, epoch, position, samples;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$IIKKKK", names, &version, &shuffle, &seed,
+                                     &epoch, &position, &samples) ||
+        enter(self) < 0)
+        return NULL;
+    s.version = version;
+    s.shuffle = shuffle;
+    s.seed = seed;
+    s.epoch = epoch;
+    s.position = position;
+    s.samples = samples;
+    int r;
+    Py_BEGIN_ALLOW_THREADS r = hr_loader_restore(self->handle, &s, &error);
+    Py_END_ALLOW_THREADS return leave(self, r, &error);
+}
+
+static PyObject *histogram(const struct hr_histogram *h)
+{
+    PyObject *buckets = PyList_New(HR_HISTOGRAM_BUCKETS);
+    for (int i = 0; buckets && i < HR_HISTOGRAM_BUCKETS; i++) {
+        PyObject *n = PyLong_FromUnsignedLongLong(h->buckets[i]);
+        if (!n || PyList_SetItem(buckets, i, n) < 0)
+            Py_CLEAR(buckets);
+    }
+    return buckets ? Py_BuildValue("{s:K,s:K,s:N}", "count", (unsigned long long)h->count, "sum_ns",
+                                   (unsigned long long)h->sum_ns, "buckets", buckets)
+                   : NULL;
+}
+
+static PyObject *loader_stats(PyObject *object, PyObject *none)
+{
+    struct loader *self = (struct loader *)object;
+    struct hr_loader_stats s = {.size = sizeof s};
+    if (check_open(self) < 0)
+        return NULL;
+    hr_loader_get_stats(self->handle, &s);
+    const struct {
+        const char *name;
+        uint64_t value;
+    } counters[] = {
+        {"samples", s.samples},
+        {"batches", s.batches},
+        {"bad_samples", s.bad_samples},
+        {"padded_samples", s.padded_samples},
+        {"bytes_read", s.bytes_read},
+        {"wait_ns", s.wait_ns},
+        {"grown_slots", s.grown_slots},
+        {"slots", s.slots},
+        {"slot_bytes", s.slot_bytes},
+        {"staged_bytes", s.staged_bytes},
+        {"ready_batches", s.ready_batches},
+        {"threads", (uint64_t)s.threads},
+    };
+    PyObject *dict = Py_BuildValue("{s:O,s:N,s:N,s:N}", "io_uring", s.io_uring ? Py_True : Py_False,
+                                   "fetch", histogram(&s.fetch), "prepare", histogram(&s.prepare),
+                                   "wait", histogram(&s.wait));
+    for (size_t i = 0; dict && i < sizeof counters / sizeof *counters; i++) {
+        PyObject *n = PyLong_FromUnsignedLongLong(counters[i].value);
+        if (!n || PyDict_SetItemString(dict, counters[i].name, n) < 0)
+            Py_CLEAR(dict);
+        Py_XDECREF(n);
+    }
+    return dict;
+}
+
+static PyObject *loader_skipped(PyObject *object, PyObject *none)
+{
+    struct loader *self = (struct loader *)object;
+    if (check_open(self) < 0)
+        return NULL;
+    PyObject *list = PyList_New(0);
+    struct hr_skipped_sample s;
+    for (uint64_t i = 0; list && hr_loader_skipped_get(self->handle, i, &s) == 0; i++) {
+        PyObject *path = PyUnicode_DecodeFSDefault(s.path);
+        PyObject *reason = core_text(s.reason);
+        PyObject *entry = path && reason ? Py_BuildValue("(KKOO)", (unsigned long long)s.epoch,
+                                                         (unsigned long long)s.index, path, reason)
+                                         : NULL;
+        if (!entry || PyList_Append(list, entry) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(entry);
+        Py_XDECREF(path);
+        Py_XDECREF(reason);
+    }
+    return list;
+}
+
+static PyObject *loader_close(PyObject *object, PyObject *none)
+{
+    struct loader *self = (struct loader *)object;
+    if (!self->handle)
+        Py_RETURN_NONE;
+    if (enter(self) < 0)
+        return NULL;
+    struct hr_loader *handle = self->handle;
+    self->handle = NULL;
+    Py_BEGIN_ALLOW_THREADS hr_loader_destroy(&handle);
+    Py_END_ALLOW_THREADS return leave(self, 0, NULL);
+}
+
+static PyObject *loader_batches(PyObject *object, void *closure)
+{
+    struct loader *self = (struct loader *)object;
+    if (check_open(self) < 0)
+        return NULL;
+    return PyLong_FromUnsignedLongLong(hr_loader_batches(self->handle));
+}
+
+static PyObject *loader_skipped_count(PyObject *object, void *closure)
+{
+    struct loader *self = (struct loader *)object;
+    if (check_open(self) < 0)
+        return NULL;
+    return PyLong_FromUnsignedLongLong(hr_loader_skipped_count(self->handle));
+}
+
+static PyMethodDef loader_methods[] = {
+    {"start_epoch", loader_start_epoch, METH_O,
+     PyDoc_STR("start_epoch(epoch)\n--\n\nStarts at the beginning of an epoch.")},
+    {"next", loader_next, METH_NOARGS,
+     PyDoc_STR("next()\n--\n\nThe next Batch, or None at the end of the epoch. Blocks.")},
+    {"push", loader_push, METH_O,
+     PyDoc_STR("push(indices)\n--\n\nExternal order: one more batch, an int64 buffer.")},
+    {"push_end", loader_push_end, METH_NOARGS,
+     PyDoc_STR("push_end()\n--\n\nExternal order: the epoch has no more batches.")},
+    {"get_state", loader_get_state, METH_NOARGS,
+     PyDoc_STR("get_state()\n--\n\nWhere the reader stands, a dict of ints.")},
+    {"restore", (PyCFunction)(void (*)(void))loader_restore, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("restore(*, version, shuffle, seed, epoch, position, samples)\n--\n\n"
+               "Goes on where get_state stood.")},
+    {"stats", loader_stats, METH_NOARGS, PyDoc_STR("stats()\n--\n\nCounters and histograms.")},
+    {"skipped", loader_skipped, METH_NOARGS,
+     PyDoc_STR("skipped()\n--\n\n[(epoch, index, path, reason), ...], the newest 10,000.")},
+    {"close", loader_close, METH_NOARGS,
+     PyDoc_STR("close()\n--\n\nStops the threads; batches stay valid.")},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef loader_getset[] = {
+    {"batches", loader_batches, NULL, PyDoc_STR("Of a whole epoch, for this rank."), NULL},
+    {"skipped_count", loader_skipped_count, NULL, PyDoc_STR("Samples skipped so far."), NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot loader_slots[] = {
+    {Py_tp_doc, (void *)PyDoc_STR("Loader(dataset, recipe, **options)\n\n"
+                                  "Options are those of struct hr_loader_options.")},
+    {Py_tp_new, loader_new},
+    {Py_tp_dealloc, loader_dealloc},
+    {Py_tp_methods, loader_methods},
+    {Py_tp_getset, loader_getset},
+    {0, NULL},
+};
+
+PyType_Spec core_loader_spec = {
+    .name = "headrace._core.Loader",
+    .basicsize = sizeof(struct loader),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = loader_slots,
+};

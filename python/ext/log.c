@@ -1,0 +1,110 @@
+/*
+ * The library's log to Python's, without ever taking the GIL on a foreign
+ * thread.
+ *
+ * The library calls back on any of its threads, at any time, also while the
+ * interpreter is shutting down. The callback therefore only copies the line
+ * into a bounded queue; a Python thread that is inside this extension passes
+ * the lines on to headrace._log.emit. Lines beyond the bound are counted.
+ *
+ * The queue is process-wide because the library's log hook is.
+ */
+#include "core.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define QUEUE_LINES 64
+
+struct line {
+    enum hr_log_level level;
+    char *text; /* malloc'ed */
+};
+
+/* Guarded by `lock`, except `waiting`, a hint that spares the lock. */
+static struct {
+    pthread_mutex_t lock;
+    struct line line[QUEUE_LINES];
+    int count;
+    unsigned long dropped;
+    atomic_int waiting;
+} queue = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void on_log(void *arg, enum hr_log_level level, const char *message)
+{
+    char *copy = strdup(message);
+    pthread_mutex_lock(&queue.lock);
+    if (copy && queue.count < QUEUE_LINES) {
+        queue.line[queue.count++] = (struct line){level, copy};
+        copy = NULL;
+    } else {
+        queue.dropped++;
+    }
+    atomic_store_explicit(&queue.waiting, 1, memory_order_release);
+    pthread_mutex_unlock(&queue.lock);
+    free(copy);
+}
+
+/* A fork while a worker holds the lock would leave it locked in the child. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&queue.lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&queue.lock);
+}
+
+static void install_once(void)
+{
+    pthread_atfork(before_fork, after_fork, after_fork);
+    hr_log_set(on_log, NULL);
+}
+
+int core_log_install(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    return pthread_once(&once, install_once);
+}
+
+static void emit(struct core_state *state, int level, const char *text)
+{
+    PyObject *message = core_text(text);
+    PyObject *result =
+        message ? PyObject_CallFunction(state->emit_log, "iO", level, message) : NULL;
+    if (!result)
+        PyErr_WriteUnraisable(state->emit_log);
+    Py_XDECREF(result);
+    Py_XDECREF(message);
+}
+
+void core_log_drain(struct core_state *state)
+{
+    if (!state->emit_log || !atomic_load_explicit(&queue.waiting, memory_order_acquire))
+        return;
+    struct line line[QUEUE_LINES];
+    pthread_mutex_lock(&queue.lock);
+    int count = queue.count;
+    unsigned long dropped = queue.dropped;
+    memcpy(line, queue.line, (size_t)count * sizeof *line);
+    queue.count = 0;
+    queue.dropped = 0;
+    atomic_store_explicit(&queue.waiting, 0, memory_order_relaxed);
+    pthread_mutex_unlock(&queue.lock);
+
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    for (int i = 0; i < count; i++) {
+        emit(state, (int)line[i].level, line[i].text);
+        free(line[i].text);
+    }
+    if (dropped) {
+        char text[96];
+        PyOS_snprintf(text, sizeof text, "%lu further messages were dropped", dropped);
+        emit(state, HR_LOG_WARNING, text);
+    }
+    PyErr_Restore(type, value, traceback);
+}

@@ -1,0 +1,128 @@
+/*
+ * The extension module headrace._core: multi-phase initialisation, stable ABI.
+ *
+ * Everything it keeps is in the module's state; the exceptions and the log
+ * function are the Python package's own, which is imported before this module.
+ */
+#include "core.h"
+
+static PyModuleDef core_module;
+
+struct core_state *core_state_of(PyObject *self)
+{
+    return PyType_GetModuleState(Py_TYPE(self));
+}
+
+static PyObject *module_drain_log(PyObject *module, PyObject *none)
+{
+    core_log_drain(PyModule_GetState(module));
+    Py_RETURN_NONE;
+}
+
+static PyObject *module_isa_name(PyObject *module, PyObject *none)
+{
+    return PyUnicode_FromString(hr_isa_name());
+}
+
+static PyObject *import_name(const char *module_name, const char *name)
+{
+    PyObject *module = PyImport_ImportModule(module_name);
+    PyObject *object = module ? PyObject_GetAttrString(module, name) : NULL;
+    Py_XDECREF(module);
+    return object;
+}
+
+static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **out)
+{
+    *out = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+    return *out ? PyModule_AddType(module, *out) : -1;
+}
+
+static int module_exec(PyObject *module)
+{
+    struct core_state *state = PyModule_GetState(module);
+    if (add_type(module, &core_array_spec, &state->array_type) < 0 ||
+        add_type(module, &core_batch_spec, &state->batch_type) < 0 ||
+        add_type(module, &core_dataset_spec, &state->dataset_type) < 0 ||
+        add_type(module, &core_recipe_spec, &state->recipe_type) < 0 ||
+        add_type(module, &core_preparer_spec, &state->preparer_type) < 0 ||
+        add_type(module, &core_loader_spec, &state->loader_type) < 0)
+        return -1;
+    state->sample_error = import_name("headrace._errors", "SampleError");
+    state->too_many_bad_samples = import_name("headrace._errors", "TooManyBadSamples");
+    state->emit_log = import_name("headrace._log", "emit");
+    if (!state->sample_error || !state->too_many_bad_samples || !state->emit_log)
+        return -1;
+    if (core_log_install() != 0) {
+        PyErr_SetString(PyExc_RuntimeError, "the log callback could not be installed");
+        return -1;
+    }
+    return PyModule_AddStringConstant(module, "version", hr_version());
+}
+
+static int module_traverse(PyObject *module, visitproc visit, void *arg)
+{
+    struct core_state *state = PyModule_GetState(module);
+    Py_VISIT(state->array_type);
+    Py_VISIT(state->batch_type);
+    Py_VISIT(state->dataset_type);
+    Py_VISIT(state->recipe_type);
+    Py_VISIT(state->preparer_type);
+    Py_VISIT(state->loader_type);
+    Py_VISIT(state->sample_error);
+    Py_VISIT(state->too_many_bad_samples);
+    Py_VISIT(state->emit_log);
+    return 0;
+}
+
+static int module_clear(PyObject *module)
+{
+    struct core_state *state = PyModule_GetState(module);
+    Py_CLEAR(state->array_type);
+    Py_CLEAR(state->batch_type);
+    Py_CLEAR(state->dataset_type);
+    Py_CLEAR(state->recipe_type);
+    Py_CLEAR(state->preparer_type);
+    Py_CLEAR(state->loader_type);
+    Py_CLEAR(state->sample_error);
+    Py_CLEAR(state->too_many_bad_samples);
+    Py_CLEAR(state->emit_log);
+    return 0;
+}
+
+static void module_free(void *module)
+{
+    module_clear(module);
+}
+
+static PyMethodDef module_methods[] = {
+    {"drain_log", module_drain_log, METH_NOARGS,
+     PyDoc_STR("drain_log()\n--\n\nPasses waiting messages of the library to logging.")},
+    {"isa_name", module_isa_name, METH_NOARGS,
+     PyDoc_STR("isa_name()\n--\n\nThe instruction set in use; results do not depend on it.")},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, module_exec},
+    {0, NULL},
+};
+
+static PyModuleDef core_module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_core",
+    .m_doc = PyDoc_STR("The C side of the headrace package."),
+    .m_size = sizeof(struct core_state),
+    .m_methods = module_methods,
+    .m_slots = module_slots,
+    .m_traverse = module_traverse,
+    .m_clear = module_clear,
+    .m_free = module_free,
+};
+
+PyMODINIT_FUNC PyInit__core(void);
+
+PyMODINIT_FUNC PyInit__core(void)
+{
+    return PyModuleDef_Init(&core_module);
+}

@@ -1,0 +1,187 @@
+/*
+ * headrace._core.Preparer: encoded bytes to pixels or to a recipe's tensor, on
+ * the calling thread with the GIL released.
+ */
+#include "core.h"
+
+#include <errno.h>
+
+struct preparer {
+    PyObject_HEAD struct hr_preparer *handle;
+    bool busy; /* a call runs without the GIL; guarded by the GIL */
+};
+
+static PyObject *preparer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "", names))
+        return NULL;
+    struct hr_preparer *handle = NULL;
+    struct hr_error error = {0};
+    int r = hr_preparer_create(&handle, &error);
+    if (r)
+        return core_raise(PyType_GetModuleState(type), r, &error, NULL);
+    struct preparer *self = PyObject_New(struct preparer, type);
+    if (!self) {
+        hr_preparer_destroy(&handle);
+        return NULL;
+    }
+    self->handle = handle;
+    self->busy = false;
+    return (PyObject *)self;
+}
+
+static void preparer_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    hr_preparer_destroy(&((struct preparer *)object)->handle);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+static int enter(struct preparer *self)
+{
+    if (self->busy) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "this Preparer is at work on another thread: make one per thread");
+        return -1;
+    }
+    self->busy = true;
+    return 0;
+}
+
+static PyObject *preparer_info(PyObject *object, PyObject *data)
+{
+    struct preparer *self = (struct preparer *)object;
+    Py_buffer view;
+    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    struct hr_image_info info;
+    struct hr_error error = {0};
+    int r = enter(self);
+    if (r == 0) {
+        r = hr_preparer_info(self->handle, view.buf, (size_t)view.len, &info, &error);
+        self->busy = false;
+    }
+    PyBuffer_Release(&view);
+    if (r)
+        return core_raise(core_state_of(object), r, &error, NULL);
+    return Py_BuildValue("{s:s,s:i,s:i,s:i,s:i}", "format",
+                         info.format == HR_IMAGE_JPEG ? "jpeg" : "png", "width", info.width,
+                         "height", info.height, "channels", info.channels, "orientation",
+                         info.orientation);
+}
+
+/* The whole image when *region is empty; the memory is the caller's. */
+static int decode(struct preparer *self, const Py_buffer *view, struct hr_region *region,
+                  struct core_memory **memory, void **pixels, struct hr_error *error)
+{
+    struct hr_image_info info;
+    int r = hr_preparer_info(self->handle, view->buf, (size_t)view->len, &info, error);
+    if (r)
+        return r;
+    if (!region->width)
+        *region = (struct hr_region){0, 0, info.width, info.height};
+    struct hr_recipe_options limits;
+    hr_recipe_options_default(&limits);
+    size_t bytes = 3;
+    /* Let the library refuse a false size before memory is taken for it. */
+    if (region->width > 0 && region->height > 0 &&
+        (uint64_t)info.width * (uint64_t)info.height <= limits.max_pixels &&
+        region->width <= info.width && region->height <= info.height)
+        bytes = (size_t)region->width * (size_t)region->height * 3;
+    *memory = core_memory_of_block(bytes, pixels);
+    if (!*memory)
+        return -ENOMEM;
+    return hr_preparer_decode(self->handle, view->buf, (size_t)view->len, region, *pixels, bytes,
+                              error);
+}
+
+static PyObject *preparer_decode(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"data", "region", NULL};
+    struct preparer *self = (struct preparer *)object;
+    Py_buffer view;
+    struct hr_region region = {0};
+    PyObject *where = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*|O", names, &view, &where))
+        return NULL;
+    struct core_memory *memory = NULL;
+    void *pixels = NULL;
+    struct hr_error error = {0};
+    int r = -1;
+    if ((where == Py_None ||
+         PyArg_ParseTuple(where, "iiii;region must be (x, y, width, height)", &region.x, &region.y,
+                          &region.width, &region.height)) &&
+        enter(self) == 0) {
+        Py_BEGIN_ALLOW_THREADS r = decode(self, &view, &region, &memory, &pixels, &error);
+        Py_END_ALLOW_THREADS self->busy = false;
+    }
+    PyBuffer_Release(&view);
+    if (r) {
+        if (memory)
+            core_memory_unref(memory);
+        return core_raise(core_state_of(object), r, &error, NULL);
+    }
+    Py_ssize_t shape[3] = {region.height, region.width, 3};
+    return core_array_new(core_state_of(object), memory, pixels, CORE_UINT8, 3, shape);
+}
+
+static PyObject *preparer_run(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"recipe", "data", "seed", "epoch", "index", NULL};
+    struct preparer *self = (struct preparer *)object;
+    struct core_state *state = core_state_of(object);
+    PyObject *recipe;
+    Py_buffer view;
+    unsigned long long seed = 0, epoch = 0, index = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!y*|KKK", names, state->recipe_type, &recipe,
+                                     &view, &seed, &epoch, &index))
+        return NULL;
+    struct hr_tensor_spec spec;
+    hr_recipe_output(core_recipe_handle(recipe), &spec);
+    void *out;
+    struct core_memory *memory = core_memory_of_block(spec.bytes, &out);
+    struct hr_error error = {0};
+    struct hr_draw_key key = {seed, epoch, index};
+    int r = -1;
+    if (!memory) {
+        PyErr_NoMemory();
+    } else if (enter(self) == 0) {
+        Py_BEGIN_ALLOW_THREADS r = hr_preparer_run(self->handle, core_recipe_handle(recipe),
+                                                   view.buf, (size_t)view.len, &key, out, &error);
+        Py_END_ALLOW_THREADS self->busy = false;
+    }
+    PyBuffer_Release(&view);
+    if (r) {
+        if (memory)
+            core_memory_unref(memory);
+        return core_raise(state, r, &error, NULL);
+    }
+    return core_array_of_spec(state, memory, out, &spec, -1);
+}
+
+static PyMethodDef preparer_methods[] = {
+    {"info", preparer_info, METH_O,
+     PyDoc_STR("info(data)\n--\n\nWhat the header says: format, width, height, channels, ...")},
+    {"decode", (PyCFunction)(void (*)(void))preparer_decode, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("decode(data, region=None)\n--\n\nA uint8 Array (height, width, 3).")},
+    {"run", (PyCFunction)(void (*)(void))preparer_run, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("run(recipe, data, seed=0, epoch=0, index=0)\n--\n\nOne sample's Array.")},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot preparer_slots[] = {
+    {Py_tp_doc, (void *)PyDoc_STR("Preparer()\n--\n\nDecoder state of one thread.")},
+    {Py_tp_new, preparer_new},
+    {Py_tp_dealloc, preparer_dealloc},
+    {Py_tp_methods, preparer_methods},
+    {0, NULL},
+};
+
+PyType_Spec core_preparer_spec = {
+    .name = "headrace._core.Preparer",
+    .basicsize = sizeof(struct preparer),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = preparer_slots,
+};

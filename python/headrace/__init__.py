@@ -1,0 +1,38 @@
+"""Headrace prepares training batches with native threads.
+
+* :class:`headrace.torch.DataLoader` takes the place of
+  ``torch.utils.data.DataLoader`` for image folders.
+* :class:`ImageFolder` and :class:`ImageList` say what the samples are.
+* :mod:`headrace.transforms` has torchvision's transforms by name, and
+  translates torchvision's own.
+* :class:`Preparer` runs the same transforms on bytes that you bring.
+
+torch is needed by :mod:`headrace.torch` only. Messages of the library go to the
+logger ``"headrace"``.
+"""
+
+from __future__ import annotations
+
+import atexit as _atexit
+
+from . import _core, transforms
+from ._core import Array
+from ._errors import SampleError, TooManyBadSamples
+from .datasets import BadSample, ImageFolder, ImageList
+from .prepare import Preparer
+
+__version__: str = _core.version
+
+__all__ = [
+    "Array",
+    "BadSample",
+    "ImageFolder",
+    "ImageList",
+    "Preparer",
+    "SampleError",
+    "TooManyBadSamples",
+    "transforms",
+]
+
+# What the library said after the last call into it.
+_atexit.register(_core.drain_log)

@@ -1,0 +1,180 @@
+"""The C extension. Private: the package's own modules are its only users."""
+
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from typing import Any, Literal, TypedDict, final
+
+from typing_extensions import Buffer
+
+version: str
+
+def drain_log() -> None: ...
+def isa_name() -> str: ...
+
+_Path = str | bytes | PathLike[str] | PathLike[bytes]
+
+@final
+class Array:
+    """A C-contiguous array in host memory, for DLPack and the buffer protocol."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> Literal["uint8", "float16", "bfloat16", "float32", "int64"]: ...
+    @property
+    def nbytes(self) -> int: ...
+    def __len__(self) -> int: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class Batch:
+    @property
+    def images(self) -> Array: ...
+    @property
+    def labels(self) -> Array: ...
+    @property
+    def indices(self) -> Array: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def padding(self) -> int: ...
+    @property
+    def replaced(self) -> int: ...
+    def __len__(self) -> int: ...
+
+class _Info(TypedDict):
+    from_index: bool
+    directories: int
+    memory_bytes: int
+    index_path: str
+
+@final
+class Dataset:
+    @classmethod
+    def open_folder(
+        cls,
+        path: _Path,
+        *,
+        index: int = 0,
+        threads: int = 0,
+        wait_sizes: bool = False,
+        allow_empty: bool = False,
+    ) -> Dataset: ...
+    @classmethod
+    def open_list(
+        cls,
+        path: _Path,
+        *,
+        index: int = 0,
+        threads: int = 0,
+        wait_sizes: bool = False,
+        allow_empty: bool = False,
+    ) -> Dataset: ...
+    @classmethod
+    def from_paths(cls, paths: Iterable[_Path], labels: Buffer) -> Dataset: ...
+    def subset(self, indices: Buffer) -> Dataset: ...
+    def path(self, index: int) -> str: ...
+    def key(self, index: int) -> str: ...
+    def label(self, index: int) -> int: ...
+    def labels(self) -> Array: ...
+    def classes(self) -> list[str]: ...
+    def sample_bytes(self, index: int) -> int | None: ...
+    def wait_sizes(self) -> None: ...
+    def info(self) -> _Info: ...
+    def verify(self, *, threads: int = 0) -> list[tuple[int, str, str]]: ...
+    @property
+    def root(self) -> str: ...
+    def __len__(self) -> int: ...
+
+@final
+class Recipe:
+    def __new__(
+        cls,
+        operations: list[tuple[str, dict[str, Any]]],
+        *,
+        layout: int = 0,
+        apply_exif_orientation: bool = False,
+        max_pixels: int = 178956970,
+    ) -> Recipe: ...
+    @property
+    def shape(self) -> tuple[int, int, int]: ...
+    @property
+    def dtype(self) -> Literal["uint8", "float16", "bfloat16", "float32"]: ...
+    @property
+    def nbytes(self) -> int: ...
+
+class _ImageInfo(TypedDict):
+    format: Literal["jpeg", "png"]
+    width: int
+    height: int
+    channels: int
+    orientation: int
+
+@final
+class Preparer:
+    def __new__(cls) -> Preparer: ...
+    def info(self, data: Buffer) -> _ImageInfo: ...
+    def decode(self, data: Buffer, region: Sequence[int] | None = None) -> Array: ...
+    def run(
+        self, recipe: Recipe, data: Buffer, seed: int = 0, epoch: int = 0, index: int = 0
+    ) -> Array: ...
+
+@final
+class Loader:
+    def __new__(
+        cls,
+        dataset: Dataset,
+        recipe: Recipe,
+        *,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        threads: int = 0,
+        local_world_size: int = 1,
+        batches_ahead: int = 2,
+        staging_bytes: int = ...,
+        direct_io: bool = False,
+        no_io_uring: bool = False,
+        on_error: Literal["raise", "skip"] = "raise",
+        max_bad_share: float = 0.01,
+        external_order: bool = False,
+        pinned: bool = False,
+    ) -> Loader: ...
+    @property
+    def batches(self) -> int: ...
+    @property
+    def skipped_count(self) -> int: ...
+    def start_epoch(self, epoch: int, /) -> None: ...
+    def next(self) -> Batch | None: ...
+    def push(self, indices: Buffer, /) -> None: ...
+    def push_end(self) -> None: ...
+    def get_state(self) -> dict[str, int]: ...
+    def restore(
+        self,
+        *,
+        version: int,
+        shuffle: int,
+        seed: int,
+        epoch: int,
+        position: int,
+        samples: int,
+    ) -> None: ...
+    def stats(self) -> dict[str, Any]: ...
+    def skipped(self) -> list[tuple[int, int, str, str]]: ...
+    def close(self) -> None: ...

@@ -1,0 +1,286 @@
+"""torchvision's transforms, read without importing torchvision.
+
+A transform is known by its class name and the module that defines the class; a
+subclass of the user's is therefore never taken for its base. The result is a
+list of (class name in headrace.transforms, its arguments), or ("", transform)
+for what is ours already.
+
+torchvision's own order of things is kept: images are PIL images until ToTensor,
+PILToTensor or ToImage makes them tensors. Pillow always antialiases, so
+``antialias=False`` counts only after that point; ToDtype does nothing to a PIL
+image, so before that point it is refused rather than silently obeyed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+_Step = tuple[str, Any]
+
+_WAY_OUT = (
+    "Apply these to the batches instead (torchvision's v2 transforms take whole batches of "
+    "tensors), leave them out, or keep torch.utils.data.DataLoader for this dataset."
+)
+
+_HINTS = {
+    "RandomApply": "RandomGrayscale and the flips have a probability of their own",
+    "RandomErasing": "v2.RandomErasing can be applied to the batch",
+    "MixUp": "it works on batches: apply it to what the DataLoader yields",
+    "CutMix": "it works on batches: apply it to what the DataLoader yields",
+    "Pad": "RandomCrop and CenterCrop can pad",
+    "Lambda": "a Python function cannot run in the native threads",
+    "ToPILImage": "images are decoded natively: leave it out",
+    "GaussianBlur": "v2.GaussianBlur can be applied to the batch",
+}
+
+
+@dataclass
+class _Walk:
+    """What is known of the image at the transform being looked at."""
+
+    tensor: bool = False
+    steps: list[_Step] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, name: str, **arguments: Any) -> None:
+        self.steps.append((name, arguments))
+
+    def refuse(self, transform: Any, why: str) -> None:
+        self.problems.append(f"{_class_name(transform)}: {why}")
+
+
+def translate(transform: Any) -> list[_Step]:
+    """See the module. Raises TypeError for what is no torchvision transform at all,
+    ValueError for what cannot be translated, each naming all of it."""
+    walk = _Walk()
+    _visit(walk, transform)
+    if walk.problems:
+        raise ValueError(
+            "these transforms cannot be translated:\n  "
+            + "\n  ".join(walk.problems)
+            + "\n"
+            + _WAY_OUT
+        )
+    return walk.steps
+
+
+def _class_name(value: Any) -> str:
+    named = value if hasattr(value, "__qualname__") else type(value)  # a function or a class
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def _visit(walk: _Walk, transform: Any) -> None:
+    cls = type(transform)
+    module = cls.__module__.partition(".")[0]
+    if module == "headrace" and hasattr(transform, "_operations"):
+        walk.steps.append(("", transform))
+    elif isinstance(transform, (list, tuple)):
+        _visit_all(walk, transform)
+    elif cls.__module__.startswith("torch.nn.") and cls.__name__ == "Sequential":
+        _visit_all(walk, transform)
+    elif cls.__module__.startswith("torch.nn.") and cls.__name__ == "Identity":
+        pass
+    elif module == "torchvision" and cls.__name__ in _HANDLERS:
+        try:
+            _HANDLERS[cls.__name__](walk, transform)
+        except AttributeError as error:
+            walk.refuse(transform, f"not of a torchvision that is known here ({error})")
+    elif module == "torchvision":
+        walk.refuse(transform, _HINTS.get(cls.__name__, "has no equivalent here"))
+    elif isinstance(transform, type):
+        walk.refuse(transform, "is a class: make an instance of it")
+    elif callable(transform):
+        walk.refuse(transform, "a Python function or class of your own cannot run natively")
+    else:
+        raise TypeError(
+            f"a transform must come from headrace.transforms or torchvision, not {transform!r}"
+        )
+
+
+def _visit_all(walk: _Walk, transforms: Iterable[Any]) -> None:
+    for transform in transforms:
+        _visit(walk, transform)
+
+
+def _compose(walk: _Walk, t: Any) -> None:
+    _visit_all(walk, t.transforms)
+
+
+def _nothing(walk: _Walk, t: Any) -> None:
+    pass
+
+
+def _to_tensor_type(walk: _Walk, t: Any) -> None:
+    walk.tensor = True
+
+
+def _to_tensor(walk: _Walk, t: Any) -> None:
+    if not walk.tensor:
+        walk.add("ToDtype", dtype="float32", scale=True)
+    elif "v2" not in type(t).__module__:
+        walk.refuse(t, "comes a second time, which torchvision refuses too")
+    walk.tensor = True
+
+
+def _to_dtype(walk: _Walk, t: Any) -> None:
+    if not walk.tensor:
+        walk.refuse(t, "does nothing to a PIL image: put ToImage() before it")
+        return
+    dtype = t.dtype
+    if isinstance(dtype, dict):
+        keys = {key if isinstance(key, str) else key.__name__: key for key in dtype}
+        key = next((keys[name] for name in ("Image", "others") if name in keys), None)
+        if key is None:
+            walk.refuse(t, "its dtype names no tv_tensors.Image: give one dtype")
+            return
+        dtype = dtype[key]
+        if dtype is None:
+            return
+    _checked(walk, t, "ToDtype", dtype=dtype, scale=t.scale)
+
+
+def _convert_image_dtype(walk: _Walk, t: Any) -> None:
+    if not walk.tensor:
+        walk.refuse(t, "needs a tensor: put PILToTensor() before it")
+        return
+    _checked(walk, t, "ToDtype", dtype=t.dtype, scale=True)
+
+
+def _normalize(walk: _Walk, t: Any) -> None:
+    if not walk.tensor:
+        walk.refuse(t, "does not take PIL images: put ToImage() and ToDtype() before it")
+        return
+    _checked(walk, t, "Normalize", mean=t.mean, std=t.std)
+
+
+def _checked(walk: _Walk, t: Any, name: str, **arguments: Any) -> None:
+    """Adds a step whose arguments our class accepts, else notes what it says."""
+    from . import transforms
+
+    try:
+        getattr(transforms, name)(**arguments)
+    except (TypeError, ValueError) as error:
+        walk.refuse(t, str(error).removeprefix(f"{name}: "))
+    else:
+        walk.steps.append((name, arguments))
+
+
+def _random_resized_crop(walk: _Walk, t: Any) -> None:
+    _checked(
+        walk,
+        t,
+        "RandomResizedCrop",
+        size=t.size,
+        scale=t.scale,
+        ratio=t.ratio,
+        interpolation=t.interpolation,
+        antialias=_antialias(walk, t),
+    )
+
+
+def _resize(walk: _Walk, t: Any) -> None:
+    _checked(
+        walk,
+        t,
+        "Resize",
+        size=t.size,
+        interpolation=t.interpolation,
+        max_size=t.max_size,
+        antialias=_antialias(walk, t),
+    )
+
+
+def _antialias(walk: _Walk, t: Any) -> bool:
+    return not walk.tensor or getattr(t, "antialias", True) is not False
+
+
+def _center_crop(walk: _Walk, t: Any) -> None:
+    _checked(walk, t, "CenterCrop", size=t.size)
+
+
+def _random_crop(walk: _Walk, t: Any) -> None:
+    padding = t.padding
+    if padding is not None and "v2" in type(t).__module__:
+        # v2 keeps it as left, right, top, bottom
+        left, right, top, bottom = padding
+        padding = (left, top, right, bottom)
+    fill = t.fill
+    if isinstance(fill, dict):
+        walk.refuse(t, "fill as a dict: give one number or three")
+        return
+    _checked(
+        walk,
+        t,
+        "RandomCrop",
+        size=t.size,
+        padding=padding,
+        pad_if_needed=t.pad_if_needed,
+        fill=0 if fill is None else fill,
+        padding_mode=t.padding_mode,
+    )
+
+
+def _with_probability(walk: _Walk, t: Any) -> None:
+    _checked(walk, t, type(t).__name__, p=t.p)
+
+
+def _color_jitter(walk: _Walk, t: Any) -> None:
+    _checked(
+        walk,
+        t,
+        "ColorJitter",
+        brightness=t.brightness,
+        contrast=t.contrast,
+        saturation=t.saturation,
+        hue=t.hue,
+    )
+
+
+def _grayscale(walk: _Walk, t: Any) -> None:
+    if t.num_output_channels == 3:
+        walk.add("RandomGrayscale", p=1.0)
+    else:
+        walk.refuse(t, "images are RGB here: use Grayscale(num_output_channels=3)")
+
+
+def _image_classification(walk: _Walk, t: Any) -> None:
+    """The ``transforms()`` of torchvision's pretrained weights."""
+    _resize_to = t.resize_size[0] if len(t.resize_size) == 1 else t.resize_size
+    _checked(
+        walk,
+        t,
+        "Resize",
+        size=_resize_to,
+        interpolation=t.interpolation,
+        antialias=_antialias(walk, t),
+    )
+    _checked(walk, t, "CenterCrop", size=t.crop_size)
+    walk.tensor = True
+    _checked(walk, t, "ToDtype", dtype="float32", scale=True)
+    _checked(walk, t, "Normalize", mean=t.mean, std=t.std)
+
+
+_HANDLERS: dict[str, Callable[[_Walk, Any], None]] = {
+    "Compose": _compose,
+    "Identity": _nothing,
+    "RGB": _nothing,
+    "PILToTensor": _to_tensor_type,
+    "ToImage": _to_tensor_type,
+    "ToPureTensor": _nothing,
+    "ToTensor": _to_tensor,
+    "ToDtype": _to_dtype,
+    "ConvertImageDtype": _convert_image_dtype,
+    "Normalize": _normalize,
+    "RandomResizedCrop": _random_resized_crop,
+    "Resize": _resize,
+    "CenterCrop": _center_crop,
+    "RandomCrop": _random_crop,
+    "RandomHorizontalFlip": _with_probability,
+    "RandomVerticalFlip": _with_probability,
+    "RandomGrayscale": _with_probability,
+    "ColorJitter": _color_jitter,
+    "Grayscale": _grayscale,
+    "ImageClassification": _image_classification,
+}

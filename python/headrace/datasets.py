@@ -1,0 +1,330 @@
+"""What the samples are: image folders and lists of files.
+
+Both are map-style datasets with torchvision's attributes, so that code written
+for ``torchvision.datasets.ImageFolder`` finds what it looks for. They hold no
+Python object per sample: names and labels stay in the C library, and
+``samples`` and ``targets`` are views of them.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar, overload
+
+from . import _core, transforms as _transforms
+
+__all__ = ["BadSample", "ImageFolder", "ImageList"]
+
+# enum hr_index_policy
+_INDEX = {"user": 0, "beside": 1, "none": 2, None: 2}
+
+_T = TypeVar("_T", covariant=True)
+
+
+@dataclass(frozen=True)
+class BadSample:
+    """A sample that could not be decoded."""
+
+    index: int
+    path: str
+    reason: str
+
+
+class _View(Sequence[_T], Generic[_T]):
+    """A read-only sequence over a dataset; equal to lists of the same contents."""
+
+    def __init__(self, dataset: _core.Dataset) -> None:
+        self._dataset = dataset
+
+    def _get(self, index: int) -> _T:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    @overload
+    def __getitem__(self, index: int) -> _T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[_T]: ...
+    def __getitem__(self, index: int | slice) -> _T | list[_T]:
+        if isinstance(index, slice):
+            return [self._get(i) for i in range(*index.indices(len(self)))]
+        return self._get(_position(index, len(self)))
+
+    def __iter__(self) -> Iterator[_T]:
+        return map(self._get, range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (_View, list, tuple)):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(repr(x) for x in self[:3])
+        return f"[{shown}{', ...' if len(self) > 3 else ''}] ({len(self)})"
+
+
+class _Samples(_View[tuple[str, int]]):
+    def _get(self, index: int) -> tuple[str, int]:
+        return self._dataset.path(index), self._dataset.label(index)
+
+
+class _Targets(_View[int]):
+    def _get(self, index: int) -> int:
+        return self._dataset.label(index)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        import numpy
+
+        labels = numpy.asarray(self._dataset.labels())
+        return labels if dtype is None else labels.astype(dtype)
+
+
+class _ImageDataset:
+    """What folders and lists have in common."""
+
+    _dataset: _core.Dataset
+    transform: Any
+
+    def __len__(self) -> int:
+        """Samples."""
+        return len(self._dataset)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        """(image, label) of one sample, read and decoded now, on this thread.
+
+        With a transform: what a batch of the first epoch (seed 0) has in that row,
+        (3, height, width). Without one: all pixels, uint8, (3, height, width). A
+        NumPy array; for bfloat16, which NumPy lacks, a :class:`headrace.Array`.
+        """
+        i = _position(index, len(self))
+        path = self._dataset.path(i)
+        with open(path, "rb") as file:
+            data = file.read()
+        try:
+            return self._prepare(data, i), self._dataset.label(i)
+        except (ValueError, NotImplementedError) as error:
+            from ._errors import SampleError
+
+            raise SampleError(path, i, str(error)) from error
+
+    def __iter__(self) -> Iterator[tuple[Any, int]]:
+        return map(self.__getitem__, range(len(self)))
+
+    def _prepare(self, data: bytes, index: int) -> Any:
+        import numpy
+
+        local = self.__dict__.setdefault("_local", threading.local())
+        if getattr(local, "transform", self) is not self.transform:
+            # The first call of this thread, or another transform since.
+            local.preparer = _core.Preparer()
+            local.recipe = None
+            if self.transform is not None:
+                local.recipe = _transforms.make_recipe(self.transform)
+            local.transform = self.transform
+        if local.recipe is None:
+            return numpy.asarray(local.preparer.decode(data)).transpose(2, 0, 1)
+        row = local.preparer.run(local.recipe, data, 0, 0, index)
+        return row if row.dtype == "bfloat16" else numpy.asarray(row)
+
+    @property
+    def samples(self) -> Sequence[tuple[str, int]]:
+        """(path, label) of every sample; read-only."""
+        return _Samples(self._dataset)
+
+    @property
+    def imgs(self) -> Sequence[tuple[str, int]]:
+        """The same as :attr:`samples`."""
+        return self.samples
+
+    @property
+    def targets(self) -> Sequence[int]:
+        """The label of every sample; read-only, ``numpy.asarray`` is fast on it."""
+        return _Targets(self._dataset)
+
+    def sample_bytes(self, index: int) -> int | None:
+        """Size of a sample's file, or ``None`` while it is not known yet."""
+        return self._dataset.sample_bytes(_position(index, len(self)))
+
+    def verify(self, threads: int = 0) -> list[BadSample]:
+        """Reads and decodes everything and returns the samples that fail.
+
+        Args:
+            threads: 0 means the cores that this process may use.
+        """
+        return [BadSample(*bad) for bad in self._dataset.verify(threads=threads)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        state.pop("_dataset", None)
+        state.pop("_local", None)
+        return state
+
+
+class ImageFolder(_ImageDataset):
+    """Images in one directory per class: ``root/class/.../image.jpg``.
+
+    Classes, samples and their order are those of torchvision's ``ImageFolder``.
+    The names are kept in an index file, so that the next opening need not list
+    every directory again; a changed directory is noticed.
+
+    Args:
+        root: the directory.
+        transform: what happens to an image, from :mod:`headrace.transforms` or
+            torchvision; a DataLoader may be given another.
+        target_transform, loader, is_valid_file: torchvision's; refused, because
+            Python functions cannot run in the native threads.
+        allow_empty: keep classes without an image instead of failing.
+        index: where the index file is: ``"user"`` (the user's cache directory),
+            ``"beside"`` (in ``root``) or ``"none"``.
+        threads: for listing directories; 0 means the cores of this process.
+
+    Raises:
+        FileNotFoundError: no such directory, no class, or an empty class.
+        NotADirectoryError, PermissionError: as they say.
+
+    Attributes:
+        root: the directory as given.
+        classes: class names, sorted; a label is a position in it.
+        class_to_idx: label of each class name.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        transform: Any = None,
+        target_transform: None = None,
+        loader: None = None,
+        is_valid_file: None = None,
+        allow_empty: bool = False,
+        *,
+        index: Literal["user", "beside", "none"] | None = "user",
+        threads: int = 0,
+    ) -> None:
+        refuse_callables(
+            "ImageFolder",
+            target_transform=target_transform,
+            loader=loader,
+            is_valid_file=is_valid_file,
+        )
+        if index not in _INDEX:
+            raise ValueError(f"index must be 'user', 'beside' or 'none', got {index!r}")
+        self.root = os.fsdecode(root)
+        self.transform = _checked_transform(transform)
+        self.allow_empty = bool(allow_empty)
+        self.index = index
+        self._open(threads)
+
+    def _open(self, threads: int = 0) -> None:
+        self._dataset = _core.Dataset.open_folder(
+            self.root, index=_INDEX[self.index], threads=threads, allow_empty=self.allow_empty
+        )
+        self.classes: list[str] = self._dataset.classes()
+        self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_count": len(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        count = state.pop("_count")
+        classes = state["classes"]
+        self.__dict__.update(state)
+        self._open()
+        if len(self) != count or self.classes != classes:
+            raise RuntimeError(
+                f"{self.root} has changed since this ImageFolder was pickled: {count} samples of "
+                f"{len(classes)} classes then, {len(self)} of {len(self.classes)} now"
+            )
+
+    def __repr__(self) -> str:
+        return (
+            f"headrace.ImageFolder({self.root!r}, samples={len(self)}, "
+            f"classes={len(self.classes)}, transform={self.transform!r})"
+        )
+
+
+class ImageList(_ImageDataset):
+    """Images by an explicit list.
+
+    Args:
+        source: a list file, one sample per line, ``path label`` (paths relative to
+            the file), or an iterable of (path, label).
+        transform: as of :class:`ImageFolder`.
+
+    Raises:
+        ValueError: a line or an entry that is not a path and a label.
+        FileNotFoundError: no such list file.
+    """
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str] | Iterable[tuple[str | os.PathLike[str], int]],
+        transform: Any = None,
+    ) -> None:
+        self.transform = _checked_transform(transform)
+        if isinstance(source, (str, bytes, os.PathLike)):
+            self._dataset = _core.Dataset.open_list(source)
+        else:
+            self._dataset = dataset_of_pairs(source)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_samples": list(self.samples)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        samples = state.pop("_samples")
+        self.__dict__.update(state)
+        self._dataset = dataset_of_pairs(samples)
+
+    def __repr__(self) -> str:
+        return f"headrace.ImageList(samples={len(self)}, transform={self.transform!r})"
+
+
+def dataset_of_pairs(pairs: Iterable[tuple[Any, int]]) -> _core.Dataset:
+    """A core dataset of (path, label) pairs."""
+    paths: list[Any] = []
+    labels = array.array("q")
+    for i, pair in enumerate(pairs):
+        try:
+            path, label = pair
+            labels.append(label)
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError(
+                f"sample {i} must be a path and a whole number, got {pair!r}"
+            ) from None
+        paths.append(path)
+    return _core.Dataset.from_paths(paths, labels)
+
+
+def refuse_callables(who: str, **arguments: Any) -> None:
+    """Raises for torchvision's arguments that are Python functions."""
+    for name, value in arguments.items():
+        if value is not None:
+            raise ValueError(
+                f"{who}: {name} is not supported, because Python functions cannot run in the "
+                "native threads. Leave it out"
+                + (
+                    " and map the labels of each batch"
+                    if name == "target_transform"
+                    else ", or list the files yourself for headrace.ImageList"
+                )
+                + "."
+            )
+
+
+def _checked_transform(transform: Any) -> Any:
+    """Kept as it was given; what cannot be translated is said now, not later."""
+    if transform is not None:
+        _transforms.as_transform(transform)
+    return transform
+
+
+def _position(index: int, count: int) -> int:
+    if not -count <= index < count:
+        raise IndexError(f"sample {index} of {count}")
+    return index + count if index < 0 else index

@@ -1,0 +1,88 @@
+"""Which datasets the DataLoader accepts, and what they are to the C library.
+
+A dataset can be read natively when its samples are (path, label) pairs and
+nothing in Python happens between file and batch. That holds for Headrace's own
+datasets, for torchvision's ImageFolder and DatasetFolder with torchvision's own
+loader function, and for subsets of these. torchvision is recognised by its
+class names and is not imported. A subclass that changes how a sample is made is
+refused: reading its files natively would silently leave its code out.
+"""
+
+from __future__ import annotations
+
+import array
+from typing import Any
+
+from torch.utils.data import Subset
+
+from .. import _core
+from ..datasets import _ImageDataset, dataset_of_pairs, refuse_callables
+
+_WAY_OUT = (
+    "Give headrace.ImageFolder, headrace.ImageList (an iterable of (path, label)), torchvision's "
+    "ImageFolder or DatasetFolder, or a torch.utils.data.Subset of these; or keep "
+    "torch.utils.data.DataLoader for this dataset."
+)
+
+_TORCHVISION_LOADERS = {"default_loader", "pil_loader", "accimage_loader"}
+
+
+def resolve(dataset: Any) -> tuple[_core.Dataset, Any]:
+    """The core dataset and the transform of what the user gave.
+
+    Raises TypeError or ValueError that names what is not supported.
+    """
+    if isinstance(dataset, _ImageDataset):
+        _refuse_override(dataset, _ImageDataset)
+        return dataset._dataset, dataset.transform
+    if isinstance(dataset, Subset):
+        _refuse_override(dataset, Subset, "__getitems__")
+        parent, transform = resolve(dataset.dataset)
+        return parent.subset(int64(dataset.indices)), transform
+    folder = _torchvision_folder(dataset)
+    if folder is not None:
+        _refuse_override(dataset, folder)
+        return _of_torchvision(dataset), dataset.transform
+    raise TypeError(f"a dataset of type {_type_name(type(dataset))} is not supported. {_WAY_OUT}")
+
+
+def int64(values: Any) -> array.array[int]:
+    """Whole numbers of a list, range, tensor or NumPy array as an int64 buffer."""
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    return array.array("q", values)
+
+
+def _type_name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _refuse_override(dataset: Any, base: type, *more: str) -> None:
+    for name in ("__getitem__", *more):
+        if getattr(type(dataset), name, None) is not getattr(base, name, None):
+            raise TypeError(
+                f"{_type_name(type(dataset))} has its own {name}, which cannot run in the native "
+                f"threads. {_WAY_OUT}"
+            )
+
+
+def _torchvision_folder(dataset: Any) -> type | None:
+    """torchvision's DatasetFolder if the dataset is one."""
+    for cls in type(dataset).__mro__:
+        if cls.__module__ == "torchvision.datasets.folder" and cls.__name__ == "DatasetFolder":
+            return cls
+    return None
+
+
+def _of_torchvision(dataset: Any) -> _core.Dataset:
+    refuse_callables(_type_name(type(dataset)), target_transform=dataset.target_transform)
+    loader = dataset.loader
+    if (
+        getattr(loader, "__module__", None) != "torchvision.datasets.folder"
+        or getattr(loader, "__name__", None) not in _TORCHVISION_LOADERS
+    ):
+        raise ValueError(
+            f"the dataset's loader {loader!r} cannot run in the native threads: leave loader out "
+            "(JPEG and PNG files are decoded natively), or keep torch.utils.data.DataLoader"
+        )
+    return dataset_of_pairs(dataset.samples)

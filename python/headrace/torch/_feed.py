@@ -1,0 +1,240 @@
+"""A sampler of the user's, feeding batches of indices to the C library.
+
+Any iterable of indices, or of lists of indices, will do, an endless one too:
+it is asked for a few batches ahead of training, never for all.
+
+Resuming: a sampler (or its iterator) with state_dict and load_state_dict is
+asked for its state after each batch. Any other is replayed: the random
+generators it may draw from are remembered as they were when it was started; to
+resume, it is started from them again and what had been handed out is passed
+over. This is exact for samplers that draw when they start, as torch's do; one
+that draws from a global generator while training draws from it too needs a
+state of its own.
+"""
+
+from __future__ import annotations
+
+import array
+import base64
+import copy
+import itertools
+import random
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from ._datasets import int64
+
+# A batch of indices and the sampler's own state after it (None: it has none).
+Taken = tuple["array.array[int]", Any]
+
+
+class Feed:
+    """Batches of indices out of a sampler or a batch sampler.
+
+    Args:
+        source: the sampler, or the batch sampler.
+        batched: whether ``source`` gives batches.
+        batch_size, drop_last: how to cut a sampler's indices; unused for batches.
+    """
+
+    def __init__(
+        self, source: Iterable[Any], *, batched: bool, batch_size: int, drop_last: bool
+    ) -> None:
+        self.source = source
+        self.batched = batched
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self._iterator: Iterator[Any] = iter(())
+        self._start: _Start | None = None  # of a sampler without a state of its own
+        self._own: Any = None  # of one with: its state when it was started
+        self._ready: list[Taken | None] = []
+
+    def __len__(self) -> int:
+        """Batches of an epoch; TypeError where the sampler has no length."""
+        count = len(self.source)  # type: ignore[arg-type]
+        if self.batched:
+            return count
+        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+
+    def begin(self) -> None:
+        """Starts the sampler for an epoch."""
+        self._start = _Start.now(self.source)
+        self._iterator = iter(self.source)
+        self._own = self._own_state()
+        # Samplers draw at their first index: now, before training draws again.
+        self._ready = [self._pull()]
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Starts the sampler where ``state`` was taken."""
+        if "own" in state:
+            self._own = state["own"]
+            if state["of"] == "sampler":
+                self.source.load_state_dict(state["own"])  # type: ignore[attr-defined]
+            self._iterator = iter(self.source)
+            if state["of"] == "iterator":
+                self._iterator.load_state_dict(state["own"])  # type: ignore[attr-defined]
+            self._ready = []
+            return
+        self._start = _Start.decode(state["start"])
+        with self._start.again(self.source):
+            self._iterator = iter(self.source)
+            wanted = state["batches"] if self.batched else state["position"]
+            passed = sum(1 for _ in itertools.islice(self._iterator, wanted))
+            if passed < wanted:
+                raise ValueError(
+                    f"the sampler ended after {passed} of {wanted} "
+                    f"{'batches' if self.batched else 'samples'} that were handed out before: it "
+                    "is not the one that the state was taken with"
+                )
+            self._ready = [self._pull()]
+
+    def take(self) -> Taken | None:
+        """The next batch, or None at the sampler's end. Raises what the sampler raises."""
+        return self._ready.pop() if self._ready else self._pull()
+
+    def state(self, position: int, batches: int, own: Any) -> dict[str, Any]:
+        """What resume needs, once ``position`` samples in ``batches`` batches were used."""
+        place = {"position": position, "batches": batches}
+        of = self._stateful()
+        if of is not None:
+            return {**place, "of": of, "own": self._own if own is None else own}
+        assert self._start is not None
+        return {**place, "start": self._start.encode()}
+
+    def _stateful(self) -> str | None:
+        for of, thing in (("iterator", self._iterator), ("sampler", self.source)):
+            if hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict"):
+                return of
+        return None
+
+    def _own_state(self) -> Any:
+        of = self._stateful()
+        if of is None:
+            return None
+        thing = self._iterator if of == "iterator" else self.source
+        return copy.deepcopy(thing.state_dict())  # type: ignore[attr-defined]
+
+    def _pull(self) -> Taken | None:
+        if self.batched:
+            batch = next(self._iterator, None)
+            if batch is None:
+                return None
+            indices = int64(batch)
+            if not indices:
+                raise ValueError("the batch sampler gave an empty batch")
+        else:
+            indices = int64(list(itertools.islice(self._iterator, self.batch_size)))
+            if not indices or (self.drop_last and len(indices) < self.batch_size):
+                return None
+        return indices, self._own_state()
+
+
+class _Start:
+    """What a sampler's order may depend on, as it was when an epoch began."""
+
+    def __init__(
+        self,
+        common: dict[str, Any],
+        generators: list[torch.Tensor],
+        epochs: list[int | None],
+    ) -> None:
+        self._common = common  # states of the process-wide generators
+        self._generators = generators  # of the sampler's own generators
+        self._epochs = epochs  # set_epoch's argument, of each part
+
+    @classmethod
+    def now(cls, source: Any) -> _Start:
+        return cls(
+            _common_states(),
+            [g.get_state() for g in _generators(source)],
+            [_epoch(part) for part in _parts(source)],
+        )
+
+    @contextmanager
+    def again(self, source: Any) -> Iterator[None]:
+        """Puts everything back to how it was; afterwards, the process-wide generators
+        to how they are now, so that resuming a loader does not disturb training."""
+        now = _common_states()
+        for generator, state in zip(_generators(source), self._generators):
+            generator.set_state(state)
+        for part, epoch in zip(_parts(source), self._epochs):
+            if epoch is not None and _epoch(part) is not None:
+                part.set_epoch(epoch)
+        _set_common_states(self._common)
+        try:
+            yield
+        finally:
+            _set_common_states(now)
+
+    def encode(self) -> dict[str, Any]:
+        """Plain types only."""
+        version, words, gauss = self._common["python"]
+        out: dict[str, Any] = {
+            "torch": _encode(self._common["torch"]),
+            "python": [version, list(words), gauss],
+            "generators": [_encode(g) for g in self._generators],
+            "epochs": self._epochs,
+        }
+        if "numpy" in self._common:
+            name, key, *rest = self._common["numpy"]
+            out["numpy"] = [str(name), [int(k) for k in key], *(_plain(r) for r in rest)]
+        return out
+
+    @classmethod
+    def decode(cls, state: dict[str, Any]) -> _Start:
+        version, words, gauss = state["python"]
+        common: dict[str, Any] = {
+            "torch": _decode(state["torch"]),
+            "python": (version, tuple(words), gauss),
+        }
+        if "numpy" in state:
+            common["numpy"] = tuple(state["numpy"])
+        return cls(common, [_decode(g) for g in state["generators"]], state["epochs"])
+
+
+def _parts(source: Any) -> list[Any]:
+    """The sampler and, for a batch sampler, the sampler inside it."""
+    inner = getattr(source, "sampler", None)
+    return [source] if inner is None else [source, inner]
+
+
+def _generators(source: Any) -> list[torch.Generator]:
+    found = [getattr(part, "generator", None) for part in _parts(source)]
+    return [g for g in found if isinstance(g, torch.Generator)]
+
+
+def _epoch(part: Any) -> int | None:
+    epoch = getattr(part, "epoch", None)
+    return epoch if isinstance(epoch, int) and hasattr(part, "set_epoch") else None
+
+
+def _common_states() -> dict[str, Any]:
+    states: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
+    if "numpy" in sys.modules:
+        states["numpy"] = sys.modules["numpy"].random.get_state()
+    return states
+
+
+def _set_common_states(states: dict[str, Any]) -> None:
+    torch.set_rng_state(states["torch"])
+    random.setstate(states["python"])
+    if "numpy" in states:
+        import numpy
+
+        numpy.random.set_state(states["numpy"])
+
+
+def _encode(state: torch.Tensor) -> str:
+    return base64.b64encode(bytes(state.tolist())).decode("ascii")
+
+
+def _decode(text: str) -> torch.Tensor:
+    return torch.tensor(list(base64.b64decode(text)), dtype=torch.uint8)
+
+
+def _plain(value: Any) -> int | float:
+    return float(value) if isinstance(value, float) else int(value)

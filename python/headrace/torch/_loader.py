@@ -1,0 +1,733 @@
+"""The DataLoader: torch's arguments and manners over the native loader.
+
+The order of samples, their preparation and the place in an epoch belong to the
+C library; this file translates arguments, cuts a user's sampler into batches,
+and keeps the little state that lives between epochs. A user's sampler is the
+only case in which Python touches every index.
+"""
+
+from __future__ import annotations
+
+import atexit
+import operator
+import os
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.utils.data
+from torch.utils.dlpack import from_dlpack
+
+from .. import _core, transforms as _transforms
+from .._errors import TooManyBadSamples
+from ._datasets import resolve
+from ._feed import Feed
+
+_FORMAT = "headrace.torch.DataLoader"
+_VERSION = 1
+_SEEDS = 1 << 64
+
+
+@dataclass(frozen=True)
+class SkippedSample:
+    """A sample that was replaced because it could not be used."""
+
+    epoch: int
+    index: int
+    path: str
+    reason: str
+
+
+class DataLoader:
+    """Batches of an image folder, prepared by native threads.
+
+    Iterating gives ``(images, labels)``: ``images`` of shape (samples, 3, height,
+    width) with the transform's element type, ``labels`` int64; then ``index``
+    (int64, positions in ``dataset``) with ``return_index`` and a list of paths with
+    ``return_path``. The tensors are the loader's own memory, yours to keep and to
+    change; it is used again when the last of them is gone.
+
+    Batches depend on dataset, transform, ``seed``, epoch, batch size and ranks;
+    never on threads or timing. Epochs count from 0 and advance by themselves with
+    every ``iter()``, also when the one before was left early.
+
+    torch's arguments:
+        dataset: ``headrace.ImageFolder`` or ``ImageList``, torchvision's
+            ``ImageFolder`` or ``DatasetFolder`` with its own loader, or a ``Subset``
+            of these.
+        batch_size: samples per batch of this rank.
+        shuffle: a new order every epoch.
+        sampler, batch_sampler: any iterable of indices, or of lists of them, endless
+            ones too. Every rank uses its own, as with torch.
+        num_workers: threads. ``None``: the cores that this process may use, over
+            LOCAL_WORLD_SIZE, less one, at least one. 0: one thread.
+        collate_fn: ``None`` or torch's ``default_collate``; others are refused.
+        pin_memory: page-locked batches for asynchronous copies, where there is CUDA.
+        drop_last: leave a last smaller batch out. Without it the ranks' last batches
+            are padded from the start of the order to equal size.
+        timeout, worker_init_fn: refused.
+        multiprocessing_context, persistent_workers, pin_memory_device, in_order:
+            accepted without effect: threads need no start method, stay alive between
+            epochs, and batches always come in order.
+        generator: its ``initial_seed()`` is used as ``seed``.
+        prefetch_factor: batches prepared ahead, 2 if ``None``: of all threads together,
+            which share the work of every batch.
+
+    Headrace's arguments:
+        transform: replaces the dataset's; headrace's or torchvision's.
+        seed: of order and random parameters.
+        dtype: element type of ``images``, as a last ``ToDtype(dtype, scale=True)``.
+        layout: ``"NCHW"``, ``"NHWC"`` (samples, height, width, 3), or
+            ``"channels_last"``: NCHW shape over NHWC memory, torch's memory format.
+        on_error: ``"raise"`` (:class:`headrace.SampleError`), or ``"skip"``: another
+            sample stands in, see :meth:`skipped`.
+        max_bad_share: with ``"skip"``: more bad samples than this share of an epoch's
+            raise :class:`headrace.TooManyBadSamples`.
+        return_index, return_path: see above.
+        rank, world_size: this process's part. ``None``: of torch.distributed where it
+            is initialised, else RANK and WORLD_SIZE, else 0 of 1. Unused with a
+            sampler.
+        direct_io: read past the page cache.
+        io_uring: ``False`` reads with plain threads.
+        staging_bytes: encoded bytes read ahead at most; 16 MiB if ``None``.
+        apply_exif_orientation: turn images as their EXIF tag says; torchvision
+            ignores it.
+        max_pixels: larger images are bad samples; Pillow's limit if ``None``.
+
+    Raises:
+        TypeError, ValueError: an argument that is not supported, by name, and what to
+            do instead.
+
+    One iterator is live at a time: a new ``iter()`` ends the one before. In a forked
+    child the loader works again from the next ``iter()`` on. It cannot be pickled;
+    datasets and transforms can.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable[int] | None = None,
+        batch_sampler: Iterable[Any] | None = None,
+        num_workers: int | None = None,
+        collate_fn: Any = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Any = None,
+        multiprocessing_context: Any = None,
+        generator: torch.Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        transform: Any = None,
+        seed: int = 0,
+        dtype: Any = None,
+        layout: Literal["NCHW", "NHWC", "channels_last"] = "NCHW",
+        on_error: Literal["raise", "skip"] = "raise",
+        max_bad_share: float = 0.01,
+        return_index: bool = False,
+        return_path: bool = False,
+        rank: int | None = None,
+        world_size: int | None = None,
+        direct_io: bool = False,
+        io_uring: bool = True,
+        staging_bytes: int | None = None,
+        apply_exif_orientation: bool = False,
+        max_pixels: int | None = None,
+    ) -> None:
+        _refuse_functions(collate_fn, worker_init_fn, timeout)
+        _check_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
+        self.dataset = dataset
+        self.shuffle = bool(shuffle)
+        self.drop_last = bool(drop_last)
+        self.batch_size = None if batch_sampler is not None else _count("batch_size", batch_size, 1)
+        self.num_workers = None if num_workers is None else _count("num_workers", num_workers, 0)
+        self.prefetch_factor = (
+            2 if prefetch_factor is None else _count("prefetch_factor", prefetch_factor, 1)
+        )
+        self.collate_fn = torch.utils.data.default_collate
+        self.pin_memory = bool(pin_memory)
+        self.pin_memory_device = pin_memory_device
+        self.timeout = timeout
+        self.worker_init_fn = None
+        self.multiprocessing_context = multiprocessing_context
+        self.persistent_workers = bool(persistent_workers)
+        self.in_order = bool(in_order)
+        self.generator = generator
+        self.seed = _seed(seed, generator)
+        self.return_index = bool(return_index)
+        self.return_path = bool(return_path)
+        self.layout = layout
+        self.rank, self.world_size, self._local_world_size = _ranks(rank, world_size)
+
+        self._feed = _feed(sampler, batch_sampler, self.batch_size or 1, self.drop_last)
+        self.batch_sampler = batch_sampler
+        self.sampler: Any = sampler if batch_sampler is None else None
+        if self._feed is None:
+            self.sampler = _Order(self)
+        self._capacity = self.batch_size or _first_capacity(batch_sampler)
+        self._pin_by_copy = False
+        self._options: dict[str, Any] = {
+            "threads": 0 if num_workers is None else max(1, num_workers),
+            "local_world_size": self._local_world_size,
+            "batches_ahead": self.prefetch_factor,
+            "direct_io": direct_io,
+            "no_io_uring": not io_uring,
+            "on_error": on_error,
+            "max_bad_share": max_bad_share,
+            "pinned": self._can_pin(),
+        }
+        if staging_bytes is not None:
+            self._options["staging_bytes"] = _count("staging_bytes", staging_bytes, 1)
+
+        self._source, own_transform = resolve(dataset)
+        self._recipe = _make_recipe(
+            own_transform if transform is None else transform,
+            dtype=dtype,
+            layout=layout,
+            apply_exif_orientation=apply_exif_orientation,
+            max_pixels=max_pixels,
+        )
+
+        self._next_epoch = 0
+        self._resume: dict[str, Any] | None = None  # a loaded state that iter() starts from
+        self._live: _Epoch | None = None  # the epoch that was begun and not finished
+        self._closed = False
+        self._past_stats: dict[str, Any] | None = None  # of native loaders that were replaced
+        self._past_skipped: list[SkippedSample] = []
+        self._core = self._make_core()
+        _open_loaders.add(self)
+
+    # Iterating
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Begins the next epoch; an iterator that is still live ends."""
+        self._check_open()
+        if self._pid != os.getpid():
+            self._core = self._make_core()  # its threads stayed in the parent
+        self._live = None
+        epoch = _Epoch(self, self._next_epoch, self._resume)
+        self._live = epoch
+        self._next_epoch = epoch.number + 1
+        self._resume = None
+        return epoch
+
+    def __len__(self) -> int:
+        """Batches of an epoch. TypeError where the sampler has no length."""
+        if self._feed is not None:
+            return len(self._feed)
+        self._check_open()
+        return self._core.batches
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next ``iter()`` is this epoch; passed on to the sampler where it has a
+        ``set_epoch`` too. Not needed for epochs to differ."""
+        self._next_epoch = _count("epoch", epoch, 0)
+        self._resume = None
+        inner = getattr(self.batch_sampler, "sampler", self.sampler)
+        for sampler in (self.batch_sampler, inner):
+            if not isinstance(sampler, _Order):
+                getattr(sampler, "set_epoch", lambda epoch: None)(epoch)
+
+    # Resuming
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where training stands: after the batches that were taken. Small, of plain
+        types: torch.save and json both keep it.
+
+        With Headrace's own order it holds for any number of ranks and any batch size;
+        each rank gives the same. After the last batch but before the loop has ended,
+        the state is the end of that epoch.
+        """
+        if self._resume is not None:
+            return {**self._resume}
+        if self._live is not None:
+            return self._live.state()
+        return self._state(self._next_epoch, 0)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The next ``iter()`` goes on where ``state`` was taken: its first batch is, bit
+        for bit, the one that would have come; the epochs after it follow.
+
+        ``seed`` and ``shuffle`` become the state's. Raises ValueError for a state of
+        another dataset, version or kind of sampler.
+        """
+        self._check_state(state)
+        self._live = None
+        self.seed = int(state["seed"])
+        self.shuffle = bool(state["shuffle"])
+        self._next_epoch = int(state["epoch"])
+        self._resume = dict(state)
+
+    def _state(self, epoch: int, position: int, sampler: Any = None) -> dict[str, Any]:
+        return {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "epoch": epoch,
+            "position": position,
+            "seed": self.seed,
+            "shuffle": self.shuffle,
+            "samples": len(self._source),
+            "external": self._feed is not None,
+            "sampler": sampler,
+        }
+
+    def _check_state(self, state: Mapping[str, Any]) -> None:
+        if state.get("format") != _FORMAT:
+            raise ValueError("this is not a state of headrace.torch.DataLoader")
+        if state["version"] != _VERSION:
+            raise ValueError(f"the state has version {state['version']}, known is {_VERSION}")
+        if state["samples"] != len(self._source):
+            raise ValueError(
+                f"the state is of a dataset of {state['samples']} samples, this one has "
+                f"{len(self._source)}"
+            )
+        if bool(state["external"]) != (self._feed is not None):
+            raise ValueError(
+                "the state was taken "
+                + ("with" if state["external"] else "without")
+                + " a sampler: make this DataLoader alike"
+            )
+
+    # Watching
+
+    def stats(self) -> dict[str, Any]:
+        """Counters since the loader was made: ``samples``, ``batches``, ``bad_samples``,
+        ``padded_samples``, ``bytes_read``, ``wait_ns`` (training waited in ``next``),
+        ``grown_slots``; the state of now: ``slots``, ``slot_bytes``, ``staged_bytes``,
+        ``ready_batches``, ``threads``, ``io_uring``; and the histograms ``fetch``,
+        ``prepare`` (per sample) and ``wait`` (per batch): ``count``, ``sum_ns`` and
+        ``buckets``, bucket i counting durations of 2^i to 2^(i+1) ns."""
+        self._check_open()
+        return _add_stats(self._core.stats(), self._past_stats)
+
+    def skipped(self) -> list[SkippedSample]:
+        """The samples that were replaced so far (the newest 10,000), with reasons."""
+        self._check_open()
+        return self._past_skipped + [SkippedSample(*s) for s in self._core.skipped()]
+
+    # Ending
+
+    def close(self) -> None:
+        """Stops the threads. Batches that are held stay valid; iterating is over."""
+        self._closed = True
+        self._live = None
+        self._core.close()
+
+    def __enter__(self) -> DataLoader:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("this DataLoader is closed")
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a headrace.torch.DataLoader holds threads and cannot be pickled: pickle the dataset "
+            "and state_dict(), and make a DataLoader where they arrive"
+        )
+
+    def __repr__(self) -> str:
+        core = self._recipe
+        return (
+            f"headrace.torch.DataLoader({len(self._source)} samples, "
+            f"batch_size={self.batch_size}, shape={core.shape}, dtype={core.dtype!r}, "
+            f"shuffle={self.shuffle}, seed={self.seed}, rank={self.rank}/{self.world_size})"
+        )
+
+    # The native loader
+
+    def _make_core(self) -> _core.Loader:
+        """A native loader for the options of now; counters of the one before are kept."""
+        self._keep_counters()
+        options = {
+            **self._options,
+            "batch_size": self._capacity,
+            "shuffle": self.shuffle,
+            "drop_last": self.drop_last,
+            "seed": self.seed,
+            "rank": self.rank,
+            "world_size": self.world_size,
+            "external_order": self._feed is not None,
+        }
+        if self._feed is not None:
+            # What is left to the sampler.
+            options.update(shuffle=False, drop_last=False, rank=0, world_size=1)
+        self._pid = os.getpid()
+        try:
+            return _core.Loader(self._source, self._recipe, **options)
+        except NotImplementedError:
+            if not options["pinned"]:
+                raise
+        self._pin_by_copy = True
+        self._options["pinned"] = options["pinned"] = False
+        return _core.Loader(self._source, self._recipe, **options)
+
+    def _keep_counters(self) -> None:
+        old = getattr(self, "_core", None)
+        if old is None or self._pid != os.getpid():
+            return
+        self._past_stats = _add_stats(old.stats(), self._past_stats)
+        self._past_skipped += [SkippedSample(*s) for s in old.skipped()]
+        old.close()
+
+    def _grow(self, batch: int) -> None:
+        """A native loader whose batches may have ``batch`` samples."""
+        self._capacity = max(batch, self._capacity + self._capacity // 2)
+        self._core = self._make_core()
+
+    def _can_pin(self) -> bool:
+        if not self.pin_memory:
+            return False
+        if torch.cuda.is_available():
+            return True
+        warnings.warn(
+            "'pin_memory' argument is set as true but no accelerator is found, then device "
+            "pinned memory won't be used.",
+            stacklevel=3,
+        )
+        return False
+
+    def _tensors(self, batch: _core.Batch) -> tuple[Any, ...]:
+        images = from_dlpack(batch.images)
+        labels = from_dlpack(batch.labels)
+        if self.layout == "channels_last":
+            images = images.permute(0, 3, 1, 2)
+        if self._pin_by_copy:
+            images, labels = images.pin_memory(), labels.pin_memory()
+        out: tuple[Any, ...] = (images, labels)
+        if self.return_index or self.return_path:
+            index = from_dlpack(batch.indices)
+            if self.return_index:
+                out += (index,)
+            if self.return_path:
+                out += ([self._source.path(i) for i in index.tolist()],)
+        return out
+
+
+class _Epoch:
+    """One pass over the data: what ``iter(loader)`` gives."""
+
+    def __init__(
+        self, loader: DataLoader, number: int, resume: dict[str, Any] | None
+    ) -> None:
+        self._loader = loader
+        self.number = number
+        self._done = False
+        # Of a user's sampler:
+        self._position = 0  # samples handed out
+        self._batches = 0
+        self._own: Any = None  # the sampler's own state after them
+        self._pushed: deque[tuple[int, Any]] = deque()  # given to the native loader, not yet back
+        self._held: tuple[Any, Any] | None = None  # taken, larger than the native loader's batches
+        self._ended = False  # the sampler has no more
+        self._failure: Exception | None = None  # what it raised, for when its turn comes
+        if resume is not None:
+            self._resume(resume)
+        else:
+            loader._core.start_epoch(number)
+            if loader._feed is not None:
+                loader._feed.begin()
+
+    def _resume(self, state: dict[str, Any]) -> None:
+        loader = self._loader
+        if loader._feed is not None:
+            sampler = state["sampler"]
+            if sampler is None:
+                loader._feed.begin()  # the state was taken between epochs
+            else:
+                loader._feed.resume(sampler)
+                self._position = sampler["position"]
+                self._batches = sampler["batches"]
+        self._restore_core(int(state["position"]))
+
+    def _restore_core(self, position: int) -> None:
+        loader = self._loader
+        loader._core.restore(
+            version=1,
+            shuffle=int(loader.shuffle and loader._feed is None),
+            seed=loader.seed,
+            epoch=self.number,
+            position=position,
+            samples=len(loader._source),
+        )
+
+    def __iter__(self) -> _Epoch:
+        return self
+
+    def __next__(self) -> tuple[Any, ...]:
+        loader = self._loader
+        if self._done:
+            raise StopIteration
+        if loader._live is not self:
+            loader._check_open()
+            raise RuntimeError(
+                "this iterator has ended, because a newer iter() of the same DataLoader (or "
+                "load_state_dict) took its place: make two DataLoaders to read side by side"
+            )
+        if loader._feed is not None:
+            self._fill(loader._feed)
+        try:
+            batch = loader._core.next()
+        except TooManyBadSamples as error:
+            self._finish()
+            raise TooManyBadSamples(str(error), tuple(loader.skipped())) from None
+        except Exception:
+            self._finish()
+            raise
+        if batch is None:
+            self._finish()
+            if self._failure is not None:
+                raise self._failure
+            raise StopIteration
+        if self._pushed:
+            count, self._own = self._pushed.popleft()
+            self._position += count
+            self._batches += 1
+        return loader._tensors(batch)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def _finish(self) -> None:
+        self._done = True
+        if self._loader._live is self:
+            self._loader._live = None
+
+    def state(self) -> dict[str, Any]:
+        loader = self._loader
+        if loader._feed is not None:
+            sampler = loader._feed.state(self._position, self._batches, self._own)
+            return loader._state(self.number, self._position, sampler)
+        return loader._state(self.number, loader._core.get_state()["position"])
+
+    def _fill(self, feed: Feed) -> None:
+        """Pushes batches until one more is on its way than the loader prepares ahead."""
+        loader = self._loader
+        while not self._ended and len(self._pushed) <= loader.prefetch_factor:
+            try:
+                if self._held is None:
+                    self._held = feed.take()
+                if self._held is None:
+                    self._end()
+                elif len(self._held[0]) <= loader._capacity:
+                    self._push()
+                elif self._pushed:
+                    return  # the larger ones come when these are through
+                else:
+                    loader._grow(len(self._held[0]))
+                    self._restore_core(self._position)
+            except Exception as error:
+                self._failure = error
+                self._end()
+
+    def _push(self) -> None:
+        assert self._held is not None
+        indices, own = self._held
+        self._loader._core.push(indices)
+        self._pushed.append((len(indices), own))
+        self._held = None
+
+    def _end(self) -> None:
+        self._ended = True
+        self._loader._core.push_end()
+
+
+class _Order:
+    """Stands where torch has a sampler when none was given: the native order."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self._loader = weakref.ref(loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        """As ``DistributedSampler.set_epoch``; the DataLoader's."""
+        loader = self._loader()
+        if loader is not None:
+            loader.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        """Samples of this rank in an epoch, padding included."""
+        loader = self._loader()
+        if loader is None:
+            return 0
+        ranks, samples = loader.world_size, len(loader._source)
+        if loader.drop_last:
+            return len(loader) * (loader.batch_size or 1)
+        return -(-samples // ranks)
+
+    def __repr__(self) -> str:
+        return "<the native order of a headrace.torch.DataLoader>"
+
+
+_open_loaders: weakref.WeakSet[DataLoader] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Stops all threads before the interpreter takes itself apart."""
+    for loader in list(_open_loaders):
+        try:
+            loader.close()
+        except RuntimeError:
+            pass  # a daemon thread is still waiting in it
+
+
+def _count(what: str, value: Any, least: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} must be a whole number, got {value!r}") from None
+    if number < least:
+        raise ValueError(f"{what} must be at least {least}, got {value!r}")
+    return number
+
+
+def _refuse_functions(collate_fn: Any, worker_init_fn: Any, timeout: float) -> None:
+    if collate_fn is not None and collate_fn is not torch.utils.data.default_collate:
+        raise ValueError(
+            f"collate_fn {collate_fn!r} is not supported, because batches are put together "
+            "natively. Leave it out and apply it to the batches that come out (MixUp and CutMix "
+            "work there), or keep torch.utils.data.DataLoader."
+        )
+    if worker_init_fn is not None:
+        raise ValueError(
+            "worker_init_fn is not supported: there are no worker processes, and random "
+            "parameters depend on seed, epoch and sample only. Leave it out."
+        )
+    if timeout < 0:
+        raise ValueError("timeout option should be non-negative")
+    if timeout > 0:
+        raise ValueError(
+            "timeout is not supported: there are no worker processes that could be lost. Leave "
+            "it at 0; a signal or Ctrl-C interrupts the wait."
+        )
+
+
+def _check_order(
+    batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: Any
+) -> None:
+    if sampler is not None and shuffle:
+        raise ValueError("sampler option is mutually exclusive with shuffle")
+    if batch_sampler is not None and (
+        batch_size != 1 or shuffle or sampler is not None or drop_last
+    ):
+        raise ValueError(
+            "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and "
+            "drop_last"
+        )
+    if batch_size is None:
+        raise ValueError(
+            "batch_size=None (samples without batches) is not supported: iterate the dataset "
+            "itself, or use batch_size=1"
+        )
+
+
+def _seed(seed: Any, generator: torch.Generator | None) -> int:
+    number = operator.index(seed)
+    if not 0 <= number < _SEEDS:
+        raise ValueError(f"seed must be between 0 and 2**64 - 1, got {seed!r}")
+    if generator is None:
+        return number
+    if number:
+        raise ValueError("give seed or generator, not both: the generator's seed would be used")
+    return generator.initial_seed() % _SEEDS
+
+
+def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int, int]:
+    """(rank, world size, local world size) from arguments or surroundings."""
+    if (rank is None) != (world_size is None):
+        raise ValueError("give rank and world_size both, or neither")
+    if rank is None or world_size is None:
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        elif "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+            rank, world_size = _environment("RANK"), _environment("WORLD_SIZE")
+        else:
+            rank, world_size = 0, 1
+    rank, world_size = _count("rank", rank, 0), _count("world_size", world_size, 1)
+    if rank >= world_size:
+        raise ValueError(f"rank {rank} must be less than world_size {world_size}")
+    local = _environment("LOCAL_WORLD_SIZE") if "LOCAL_WORLD_SIZE" in os.environ else 1
+    return rank, world_size, max(1, local)
+
+
+def _environment(name: str) -> int:
+    try:
+        return int(os.environ[name])
+    except ValueError:
+        raise ValueError(
+            f"the environment variable {name} must be a whole number, not {os.environ[name]!r}"
+        ) from None
+
+
+def _feed(sampler: Any, batch_sampler: Any, batch_size: int, drop_last: bool) -> Feed | None:
+    source = sampler if batch_sampler is None else batch_sampler
+    if source is None:
+        return None
+    if not isinstance(source, Iterable) and not hasattr(source, "__getitem__"):
+        raise TypeError(f"a sampler must be iterable, got {source!r}")
+    return Feed(
+        source,
+        batched=batch_sampler is not None,
+        batch_size=batch_size,
+        drop_last=drop_last,
+    )
+
+
+def _first_capacity(batch_sampler: Any) -> int:
+    """Samples that a batch sampler's batches will have, as far as it says."""
+    size = getattr(batch_sampler, "batch_size", None)
+    return size if isinstance(size, int) and size > 0 else 1
+
+
+def _make_recipe(transform: Any, *, layout: str, **options: Any) -> _core.Recipe:
+    if transform is None:
+        raise ValueError(
+            "there is no transform, but batches need images of one size: give the dataset or the "
+            "DataLoader transform=, for example headrace.transforms.Compose([Resize(256), "
+            'CenterCrop(224), ToDtype("float32", scale=True)])'
+        )
+    if layout not in ("NCHW", "NHWC", "channels_last"):
+        raise ValueError(f"layout must be 'NCHW', 'NHWC' or 'channels_last', got {layout!r}")
+    return _transforms.make_recipe(
+        transform, layout="NCHW" if layout == "NCHW" else "NHWC", **options
+    )
+
+
+_ADDED = (
+    "samples",
+    "batches",
+    "bad_samples",
+    "padded_samples",
+    "bytes_read",
+    "wait_ns",
+    "grown_slots",
+)
+
+
+def _add_stats(now: dict[str, Any], past: dict[str, Any] | None) -> dict[str, Any]:
+    """Counters of a loader and of those it took the place of."""
+    if past is None:
+        return now
+    out = dict(now)
+    for name in _ADDED:
+        out[name] = now[name] + past[name]
+    for name in ("fetch", "prepare", "wait"):
+        a, b = now[name], past[name]
+        out[name] = {
+            "count": a["count"] + b["count"],
+            "sum_ns": a["sum_ns"] + b["sum_ns"],
+            "buckets": [x + y for x, y in zip(a["buckets"], b["buckets"])],
+        }
+    return out

@@ -1,0 +1,548 @@
+"""What happens to an image between its file and the batch.
+
+The classes have the names, arguments, defaults and distributions of
+torchvision's v2 transforms (0.29). They describe; the C library executes them,
+all at once, so an instance is not called on images: hand a :class:`Compose`, a
+list of transforms, or a torchvision ``Compose`` to a dataset, a DataLoader or a
+:class:`headrace.Preparer`.
+
+Random parameters depend on seed, epoch, sample index and the position of the
+transform only. Images are RGB; the result must have one fixed size.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from . import _core
+from ._torchvision import translate as _translate
+
+__all__ = [
+    "CenterCrop",
+    "ColorJitter",
+    "Compose",
+    "Normalize",
+    "PILToTensor",
+    "RandomCrop",
+    "RandomGrayscale",
+    "RandomHorizontalFlip",
+    "RandomResizedCrop",
+    "RandomVerticalFlip",
+    "Resize",
+    "ToDtype",
+    "ToImage",
+    "ToTensor",
+    "Transform",
+    "from_torchvision",
+]
+
+_Operation = tuple[str, dict[str, Any]]
+
+# enum hr_dtype
+_DTYPES = {"uint8": 0, "float16": 1, "half": 1, "bfloat16": 2, "float32": 3, "float": 3}
+# enum hr_interpolation; the numbers are PIL's
+_INTERPOLATIONS = {"bilinear": 0, "bicubic": 1, 2: 0, 3: 1}
+# enum hr_padding_mode
+_PADDING_MODES = {"constant": 0, "edge": 1, "reflect": 2, "symmetric": 3}
+# enum hr_layout
+_LAYOUTS = {"NCHW": 0, "NHWC": 1}
+
+
+class Transform:
+    """Base of all transforms: compared, printed and pickled by their arguments."""
+
+    def _operations(self) -> list[_Operation]:
+        """The C library's operations that this transform stands for."""
+        raise NotImplementedError
+
+    def _arguments(self) -> dict[str, Any]:
+        return {k: v for k, v in vars(self).items() if not k.startswith("_")}
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{k}={v!r}" for k, v in self._arguments().items())
+        return f"{type(self).__name__}({arguments})"
+
+    def __call__(self, *inputs: Any) -> Any:
+        raise TypeError(
+            f"{type(self).__name__} is not called on images: give it to headrace.ImageFolder, "
+            "headrace.torch.DataLoader or headrace.Preparer as transform="
+        )
+
+
+class Compose(Transform):
+    """Several transforms, one after the other.
+
+    Args:
+        transforms: transforms of this module, of torchvision, or lists of them.
+    """
+
+    def __init__(self, transforms: Sequence[Any]) -> None:
+        if not isinstance(transforms, Sequence) or isinstance(transforms, str):
+            raise TypeError(f"Compose takes a list of transforms, not {_name(transforms)}")
+        self.transforms: list[Transform] = []
+        for transform in transforms:
+            made = as_transform(transform)
+            self.transforms += made.transforms if isinstance(made, Compose) else [made]
+
+    def _operations(self) -> list[_Operation]:
+        return [operation for t in self.transforms for operation in t._operations()]
+
+    def __repr__(self) -> str:
+        return "Compose([\n" + "".join(f"    {t!r},\n" for t in self.transforms) + "])"
+
+
+class RandomResizedCrop(Transform):
+    """A random part of the image, resized to ``size``.
+
+    Args:
+        size: (height, width) in pixels, or one number for both.
+        scale: smallest and largest area of the part over the image's; uniform.
+        ratio: smallest and largest width over height; log-uniform.
+        interpolation: bilinear or bicubic, as torchvision's InterpolationMode, a
+            string or PIL's number.
+        antialias: ``True`` as Pillow always does it; ``False`` as torch's
+            interpolate without it.
+    """
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        scale: Sequence[float] = (0.08, 1.0),
+        ratio: Sequence[float] = (3.0 / 4.0, 4.0 / 3.0),
+        interpolation: Any = "bilinear",
+        antialias: bool | None = True,
+    ) -> None:
+        self.size = _size("RandomResizedCrop", size)
+        self.scale = _pair("RandomResizedCrop: scale", scale)
+        self.ratio = _pair("RandomResizedCrop: ratio", ratio)
+        self.interpolation = _interpolation("RandomResizedCrop", interpolation)
+        self.antialias = antialias is None or bool(antialias)
+        if not 0 < self.scale[0] <= self.scale[1]:
+            raise ValueError(f"RandomResizedCrop: scale must be (min, max) above 0, got {scale}")
+        if not 0 < self.ratio[0] <= self.ratio[1]:
+            raise ValueError(f"RandomResizedCrop: ratio must be (min, max) above 0, got {ratio}")
+
+    def _operations(self) -> list[_Operation]:
+        return [
+            (
+                "RandomResizedCrop",
+                {
+                    "height": self.size[0],
+                    "width": self.size[1],
+                    "scale": self.scale,
+                    "ratio": self.ratio,
+                    "interpolation": _INTERPOLATIONS[self.interpolation],
+                    "antialias": self.antialias,
+                },
+            )
+        ]
+
+
+class Resize(Transform):
+    """The whole image at another size.
+
+    Args:
+        size: (height, width), or one number: the shorter side's new length, the
+            other one following. Only the first gives batches a fixed size.
+        interpolation, antialias: as of :class:`RandomResizedCrop`.
+        max_size: with one number: the longer side's largest length.
+    """
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        interpolation: Any = "bilinear",
+        max_size: int | None = None,
+        antialias: bool | None = True,
+    ) -> None:
+        if size is None:
+            raise ValueError("Resize: size=None (max_size alone) is not supported: give a size")
+        if isinstance(size, Sequence) and len(size) == 2:
+            self.size: int | tuple[int, int] = _size("Resize", size)
+        else:
+            self.size = _size("Resize", size)[0]
+        self.interpolation = _interpolation("Resize", interpolation)
+        self.max_size = None if max_size is None else _integer("Resize: max_size", max_size, 1)
+        self.antialias = antialias is None or bool(antialias)
+        if self.max_size is not None:
+            if isinstance(self.size, tuple):
+                raise ValueError("Resize: max_size goes with size as one number only")
+            if self.max_size <= self.size:
+                raise ValueError(
+                    f"Resize: max_size = {max_size} must be greater than the size {size} of the "
+                    "shorter side"
+                )
+
+    def _operations(self) -> list[_Operation]:
+        height, width = self.size if isinstance(self.size, tuple) else (self.size, 0)
+        return [
+            (
+                "Resize",
+                {
+                    "height": height,
+                    "width": width,
+                    "max_size": self.max_size or 0,
+                    "interpolation": _INTERPOLATIONS[self.interpolation],
+                    "antialias": self.antialias,
+                },
+            )
+        ]
+
+
+class CenterCrop(Transform):
+    """The middle of the image; a smaller image is padded with 0.
+
+    Args:
+        size: (height, width) in pixels, or one number for both.
+    """
+
+    def __init__(self, size: int | Sequence[int]) -> None:
+        self.size = _size("CenterCrop", size)
+
+    def _operations(self) -> list[_Operation]:
+        return [("CenterCrop", {"height": self.size[0], "width": self.size[1]})]
+
+
+class RandomCrop(Transform):
+    """A part of the image of a fixed size, at a random place.
+
+    Args:
+        size: (height, width) in pixels, or one number for both.
+        padding: pixels added around the image first: one number, (left and right,
+            top and bottom) or (left, top, right, bottom).
+        pad_if_needed: pad images that are smaller than ``size`` instead of failing.
+        fill: value of constant padding, one number or three, in the units that
+            pixels have at this place (0 to 255 before a ToDtype with scale).
+        padding_mode: "constant", "edge", "reflect" or "symmetric".
+    """
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        padding: int | Sequence[int] | None = None,
+        pad_if_needed: bool = False,
+        fill: float | Sequence[float] = 0,
+        padding_mode: str = "constant",
+    ) -> None:
+        self.size = _size("RandomCrop", size)
+        self.padding = _padding(padding)
+        self.pad_if_needed = bool(pad_if_needed)
+        self.fill = _channels("RandomCrop: fill", fill)
+        self.padding_mode = padding_mode
+        if padding_mode not in _PADDING_MODES:
+            raise ValueError(
+                f"RandomCrop: padding_mode must be one of {', '.join(_PADDING_MODES)}, "
+                f"got {padding_mode!r}"
+            )
+
+    def _operations(self) -> list[_Operation]:
+        return [
+            (
+                "RandomCrop",
+                {
+                    "height": self.size[0],
+                    "width": self.size[1],
+                    "padding": self.padding or (0, 0, 0, 0),
+                    "pad_if_needed": self.pad_if_needed,
+                    "fill": self.fill,
+                    "padding_mode": _PADDING_MODES[self.padding_mode],
+                },
+            )
+        ]
+
+
+class _Flip(Transform):
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = _probability(type(self).__name__, p)
+
+    def _operations(self) -> list[_Operation]:
+        return [(type(self).__name__, {"p": self.p})]
+
+
+class RandomHorizontalFlip(_Flip):
+    """Left and right exchanged with probability ``p``."""
+
+
+class RandomVerticalFlip(_Flip):
+    """Top and bottom exchanged with probability ``p``."""
+
+
+class RandomGrayscale(Transform):
+    """All three channels become the luma, with probability ``p``."""
+
+    def __init__(self, p: float = 0.1) -> None:
+        self.p = _probability("RandomGrayscale", p)
+
+    def _operations(self) -> list[_Operation]:
+        return [("RandomGrayscale", {"p": self.p})]
+
+
+class ColorJitter(Transform):
+    """Brightness, contrast, saturation and hue changed at random, in random order.
+
+    Args:
+        brightness, contrast, saturation: x for factors in [max(0, 1 - x), 1 + x],
+            or (min, max).
+        hue: x for shifts in [-x, x], or (min, max), within [-0.5, 0.5].
+    """
+
+    def __init__(
+        self,
+        brightness: float | Sequence[float] | None = None,
+        contrast: float | Sequence[float] | None = None,
+        saturation: float | Sequence[float] | None = None,
+        hue: float | Sequence[float] | None = None,
+    ) -> None:
+        self.brightness = _jitter("brightness", brightness, 1.0, (0.0, math.inf))
+        self.contrast = _jitter("contrast", contrast, 1.0, (0.0, math.inf))
+        self.saturation = _jitter("saturation", saturation, 1.0, (0.0, math.inf))
+        self.hue = _jitter("hue", hue, 0.0, (-0.5, 0.5))
+
+    def _operations(self) -> list[_Operation]:
+        return [
+            (
+                "ColorJitter",
+                {
+                    "brightness": self.brightness or (1.0, 1.0),
+                    "contrast": self.contrast or (1.0, 1.0),
+                    "saturation": self.saturation or (1.0, 1.0),
+                    "hue": self.hue or (0.0, 0.0),
+                },
+            )
+        ]
+
+
+class ToDtype(Transform):
+    """Another element type.
+
+    Args:
+        dtype: uint8, float16, bfloat16 or float32: a torch or NumPy dtype, or its
+            name.
+        scale: ``True`` maps 0..255 to 0..1 on the way from uint8 to a float type.
+    """
+
+    def __init__(self, dtype: Any, scale: bool = False) -> None:
+        self.dtype = dtype_name(dtype, "ToDtype")
+        self.scale = bool(scale)
+
+    def _operations(self) -> list[_Operation]:
+        return [("ToDtype", {"dtype": _DTYPES[self.dtype], "scale": self.scale})]
+
+
+class Normalize(Transform):
+    """(value - mean) / std, per channel.
+
+    Args:
+        mean, std: one number or three.
+        inplace: without effect.
+    """
+
+    def __init__(
+        self,
+        mean: float | Sequence[float],
+        std: float | Sequence[float],
+        inplace: bool = False,
+    ) -> None:
+        self.mean = _channels("Normalize: mean", mean)
+        self.std = _channels("Normalize: std", std)
+        if any(s == 0 for s in self.std):
+            raise ValueError("Normalize: std must not be 0")
+
+    def _operations(self) -> list[_Operation]:
+        return [("Normalize", {"mean": self.mean, "std": self.std})]
+
+
+class _Nothing(Transform):
+    def _operations(self) -> list[_Operation]:
+        return []
+
+
+class ToImage(_Nothing):
+    """Nothing: images are tensors here from the beginning."""
+
+
+class PILToTensor(_Nothing):
+    """Nothing: images are tensors here from the beginning."""
+
+
+class ToTensor(Transform):
+    """``ToDtype("float32", scale=True)``, as torchvision's v1 does it."""
+
+    def _operations(self) -> list[_Operation]:
+        return [("ToDtype", {"dtype": _DTYPES["float32"], "scale": True})]
+
+
+def from_torchvision(transform: Any) -> Compose:
+    """Translates a torchvision transform: v1 or v2, one, a Compose, a list of them,
+    ``nn.Sequential``, or the ``transforms()`` of pretrained weights.
+
+    torchvision itself is not imported. Order, parameters and defaults are kept.
+    Raises ValueError that names everything that cannot be translated and what
+    to do about it.
+    """
+    return Compose([_make(name, arguments) for name, arguments in _translate(transform)])
+
+
+def _make(name: str, arguments: Any) -> Transform:
+    if name == "":
+        assert isinstance(arguments, Transform)
+        return arguments
+    made: Transform = globals()[name](**arguments)
+    return made
+
+
+def as_transform(transform: Any) -> Transform:
+    """What was given as a ``transform`` argument, as a transform of this module."""
+    if isinstance(transform, Transform):
+        return transform
+    if isinstance(transform, (list, tuple)):
+        return Compose(transform)
+    return from_torchvision(transform)
+
+
+def make_recipe(
+    transform: Any,
+    *,
+    dtype: Any = None,
+    layout: str = "NCHW",
+    apply_exif_orientation: bool = False,
+    max_pixels: int | None = None,
+) -> _core.Recipe:
+    """The checked recipe of a transform. Raises ValueError naming what is wrong.
+
+    ``dtype`` stands for a last ``ToDtype(dtype, scale=True)``.
+    """
+    operations = as_transform(transform)._operations()
+    if dtype is not None:
+        operations += ToDtype(dtype, scale=True)._operations()
+    if layout not in _LAYOUTS:
+        raise ValueError(f"layout must be 'NCHW' or 'NHWC', got {layout!r}")
+    options: dict[str, Any] = {} if max_pixels is None else {"max_pixels": max_pixels}
+    return _core.Recipe(
+        operations,
+        layout=_LAYOUTS[layout],
+        apply_exif_orientation=apply_exif_orientation,
+        **options,
+    )
+
+
+def dtype_name(dtype: Any, who: str) -> str:
+    """'uint8', 'float16', 'bfloat16' or 'float32' of a torch or NumPy dtype or a name."""
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
+    if not isinstance(name, str):
+        name = getattr(dtype, "__name__", None) or str(dtype)
+    name = name.removeprefix("torch.")
+    if name not in _DTYPES:
+        raise ValueError(
+            f"{who}: dtype must be uint8, float16, bfloat16 or float32, got {dtype!r}"
+        )
+    return {"half": "float16", "float": "float32"}.get(name, name)
+
+
+def _name(value: Any) -> str:
+    return type(value).__name__
+
+
+def _integer(what: str, value: Any, least: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} must be a whole number, got {value!r}") from None
+    if isinstance(value, bool) or number < least:
+        raise ValueError(f"{what} must be a whole number of at least {least}, got {value!r}")
+    return number
+
+
+def _numbers(what: str, values: Any) -> tuple[float, ...]:
+    try:
+        return tuple(float(v) for v in values)
+    except (TypeError, ValueError):
+        raise TypeError(f"{what} must be numbers, got {values!r}") from None
+
+
+def _size(who: str, size: Any) -> tuple[int, int]:
+    if isinstance(size, Iterable):
+        values = tuple(_integer(f"{who}: size", v, 1) for v in size)
+        if len(values) not in (1, 2):
+            raise ValueError(f"{who}: size must be one number or (height, width), got {size!r}")
+        return values[0], values[-1]
+    value = _integer(f"{who}: size", size, 1)
+    return value, value
+
+
+def _pair(what: str, values: Any) -> tuple[float, float]:
+    if not isinstance(values, Iterable) or len(pair := _numbers(what, values)) != 2:
+        raise TypeError(f"{what} must be two numbers, got {values!r}")
+    return pair[0], pair[1]
+
+
+def _channels(what: str, values: Any) -> tuple[float, float, float]:
+    if isinstance(values, Mapping):
+        raise TypeError(f"{what} must be one number or three, got {values!r}")
+    numbers = _numbers(what, values if isinstance(values, Iterable) else (values,))
+    if len(numbers) == 1:
+        numbers *= 3
+    if len(numbers) != 3:
+        raise ValueError(f"{what} must be one number or three (images are RGB), got {values!r}")
+    return numbers[0], numbers[1], numbers[2]
+
+
+def _padding(padding: Any) -> tuple[int, int, int, int] | None:
+    if padding is None:
+        return None
+    if not isinstance(padding, Iterable):
+        padding = (padding,)
+    p = tuple(_integer("RandomCrop: padding", v, 0) for v in padding)
+    if len(p) not in (1, 2, 4):
+        raise ValueError(
+            "RandomCrop: padding must be one number, (left and right, top and bottom) or "
+            f"(left, top, right, bottom), got {padding!r}"
+        )
+    return (p * (4 // len(p)))[:4]  # type: ignore[return-value]
+
+
+def _probability(who: str, p: Any) -> float:
+    if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 <= p <= 1:
+        raise ValueError(f"{who}: p must be a probability between 0 and 1, got {p!r}")
+    return float(p)
+
+
+def _jitter(
+    what: str, value: Any, center: float, bound: tuple[float, float]
+) -> tuple[float, float] | None:
+    if value is None:
+        return None
+    if isinstance(value, (int, float)):
+        if value < 0:
+            raise ValueError(f"ColorJitter: {what} as one number must not be negative, got {value}")
+        low = center - value
+        pair = (max(low, 0.0) if center else low, center + value)
+    else:
+        pair = _pair(f"ColorJitter: {what}", value)
+    if not bound[0] <= pair[0] <= pair[1] <= bound[1]:
+        raise ValueError(
+            f"ColorJitter: {what} must lie within {bound[0]:g} to {bound[1]:g}, smaller first, "
+            f"got {value!r}"
+        )
+    return None if pair == (center, center) else (float(pair[0]), float(pair[1]))
+
+
+def _interpolation(who: str, value: Any) -> str:
+    plain = getattr(value, "value", value)  # an enum's
+    if isinstance(plain, str):
+        plain = plain.lower()
+    if isinstance(plain, bool) or not isinstance(plain, (str, int)):
+        plain = None
+    if plain not in _INTERPOLATIONS:
+        raise ValueError(
+            f"{who}: interpolation must be bilinear or bicubic, got {value!r}"
+        )
+    return "bicubic" if _INTERPOLATIONS[plain] else "bilinear"
