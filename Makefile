@@ -56,7 +56,8 @@ samples: setup
 	elif [ ! -d '$(DATA)' ]; then echo 'DATA=$(DATA) is not a folder' >&2; exit 2; fi
 
 demo: package samples
-	@$(python) tools/demo.py --data '$(DATA)' --command $(build)/cli/headrace
+	@$(python) tools/demo.py --data '$(DATA)' --command $(build)/cli/headrace \
+	    --json $(build)/demo.json
 
 test: package samples
 	@$(python) tools/run_tests.py --build $(build)

@@ -70,7 +70,8 @@ def main():
          ["meson", "test", "-C", str(build), "--num-processes", str(arguments.jobs),
           "--print-errorlogs"]),
         ("Python", build / "pytest.xml", pytest_totals,
-         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/python",
+         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+          "tests/python", "tests/tools",
           f"--junitxml={build / 'pytest.xml'}"]),
     )
     lines, good = [], True

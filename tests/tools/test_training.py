@@ -1,0 +1,83 @@
+"""The training script with both loaders, alone and under torchrun; the demo's table."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch")
+
+import demo  # noqa: E402
+
+LOADERS = ("torch", "headrace")
+
+
+def train(root, folder, loader, result, ranks=1, more=()):
+    if loader == "headrace" and importlib.util.find_spec("headrace") is None:
+        pytest.skip("the headrace package is not installed")
+    script = [str(root / "tools" / "torchvision_shim.py")] if loader == "torch" else []
+    script.append(str(root / "examples" / "train_imagefolder.py"))
+    launcher = [sys.executable, "-W", "ignore"]
+    if ranks > 1:
+        launcher += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    command = [*launcher, *script, "--data", str(folder), "--loader", loader, "--device", "cpu",
+               "--batch-size", "8", "--workers", "1", "--compute-threads", "1",
+               "--json", str(result), *more]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False,
+                          env=dict(os.environ, OMP_NUM_THREADS="1"))
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(result.read_text()), done.stdout
+
+
+@pytest.mark.parametrize("loader", LOADERS)
+def test_learns(root, small_folder, tmp_path, loader):
+    result, output = train(root, small_folder, loader, tmp_path / "r.json",
+                           more=("--epochs", "4", "--val-share", "0.2", "--warm"))
+    assert result["loader"] == loader and len(result["epochs"]) == 4
+    assert result["samples"] == 4 * 64  # 80 less 16 held back, whole batches
+    assert result["epochs"][-1]["loss"] < result["epochs"][0]["loss"]
+    assert 0 <= result["validation_accuracy"] <= 1
+    assert result["wait_s"] < result["seconds"]
+    assert result["cpu_s_per_1000_samples"] > 0 and result["peak_memory_bytes"] > 50e6
+    assert "epoch 4/4" in output
+
+
+@pytest.mark.parametrize("loader", LOADERS)
+def test_under_torchrun(root, small_folder, tmp_path, loader):
+    result, output = train(root, small_folder, loader, tmp_path / "r.json", ranks=2,
+                           more=("--epochs", "1"))
+    assert result["world_size"] == 2
+    assert result["samples"] == 80  # 5 batches of 8 on each of two ranks
+    assert output.count("epoch 1/1") == 1  # one rank speaks
+
+
+def test_samples_are_spread_over_classes(root, small_folder, tmp_path):
+    result, _ = train(root, small_folder, "torch", tmp_path / "r.json",
+                      more=("--epochs", "1", "--samples", "16"))
+    assert result["samples"] == 16
+
+
+def test_table_and_notes():
+    def result(loader, rate, wait):
+        epoch = {"samples_per_s": rate}
+        return {"loader": loader, "samples_per_s": rate, "wait_s": wait, "seconds": 10.0,
+                "cpu_s_per_1000_samples": 4.0, "peak_memory_bytes": 5e8, "final_loss": 0.5,
+                "final_accuracy": 0.75, "samples": 2000, "device": "cpu", "epochs": [epoch]}
+
+    stock, ours = result("torch", 200.0, 6.0), result("headrace", 600.0, 0.1)
+    lines = demo.table(stock, ours)
+    assert lines[1].split() == ["samples", "per", "second", "200", "600", "3.0", "x"]
+    assert any("75.0" in line for line in lines)
+    assert any("1,000 samples" in note for note in demo.notes((stock, ours), 1, 1))
+
+
+def test_demo_names_what_is_wrong(tmp_path):
+    (tmp_path / "class").mkdir()
+    with pytest.raises(demo.Failure, match="no image under"):
+        demo.choose_samples(tmp_path, 1)
+    (tmp_path / "class" / "text.jpg").write_text("not a picture")
+    with pytest.raises(demo.Failure, match="cannot be read"):
+        demo.choose_samples(tmp_path, 1)
