@@ -1,50 +1,5 @@
 /* Making recipes: defaults, output shapes, and every refusal with its words. */
-#include "../test.h"
-
-#include "base/memory.h"
-#include "recipe/operation.h"
-
-#include <errno.h>
-#include <math.h>
-#include <string.h>
-
-static struct hr_operation op(enum hr_operation_kind kind)
-{
-    struct hr_operation o;
-    hr_operation_default(&o, kind);
-    return o;
-}
-
-static struct hr_operation sized(enum hr_operation_kind kind, int height, int width)
-{
-    struct hr_operation o = op(kind);
-    switch (kind) {
-    case HR_RANDOM_RESIZED_CROP:
-        o.u.random_resized_crop.height = height;
-        o.u.random_resized_crop.width = width;
-        break;
-    case HR_RESIZE:
-        o.u.resize.height = height;
-        o.u.resize.width = width;
-        break;
-    case HR_CENTER_CROP:
-        o.u.center_crop.height = height;
-        o.u.center_crop.width = width;
-        break;
-    default:
-        o.u.random_crop.height = height;
-        o.u.random_crop.width = width;
-    }
-    return o;
-}
-
-static struct hr_operation to_dtype(enum hr_dtype dtype, int scale)
-{
-    struct hr_operation o = op(HR_TO_DTYPE);
-    o.u.to_dtype.dtype = dtype;
-    o.u.to_dtype.scale = scale;
-    return o;
-}
+#include "recipe_cases.h"
 
 static void refused(const struct hr_operation *operations, size_t count, const char *words)
 {
