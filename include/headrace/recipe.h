@@ -59,13 +59,17 @@ struct hr_operation {
             int antialias;
         } resize;
         struct {
-            int height, width; /* smaller images are padded with 0, as in torchvision */
+            /* smaller images are padded with 0 in the units of its place, as in
+             * torchvision */
+            int height, width;
         } center_crop;
         struct {
             int height, width;
             int padding[4]; /* left, top, right, bottom */
             int pad_if_needed;
-            double fill[3]; /* per channel, 0..255 */
+            /* per channel, in the units of its place: 0..255, after a ToDtype with
+             * scale 0..1, after Normalize what that makes of them */
+            double fill[3];
             enum hr_padding_mode padding_mode;
         } random_crop;
         struct {
