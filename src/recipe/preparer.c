@@ -1,4 +1,8 @@
-/* The public preparer: one decoder and one scratch, used in turn. */
+/*
+ * The public preparer: one decoder and one scratch, used in turn. The header
+ * is read first, then the recipe says which region it needs, then only that is
+ * decoded and run.
+ */
 #include "base/error.h"
 #include "base/memory.h"
 #include "recipe/recipe.h"
