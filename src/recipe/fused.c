@@ -45,13 +45,14 @@ struct hr__fused {
     struct hr__taps x, y;
     struct hr__horizontal horizontal;
     int sum;                     /* of the horizontal weights */
+    int first, last;             /* columns of the region that the outputs read */
     struct horizontal_key x_key; /* in == 0: no tables */
     struct vertical_key y_key;
     struct block begin, weight, table; /* of the horizontal filter */
     struct block column;               /* float [3][y.count][y.taps]: vertical weights */
     struct block extent;               /* int [y.count]: taps without the zeros at their end */
-    struct block ring;                 /* float [y.taps][3][padded] */
-    struct block rows;                 /* const float *[3][y.taps] */
+    struct block ring;                 /* float [NHWC: 3][y.taps][padded] */
+    struct block rows;                 /* float *[NHWC: 3][2 x y.taps]: into it */
     struct block pixels;               /* NHWC: one row, channel by channel */
 };
 
@@ -213,6 +214,10 @@ static int horizontal_tables(struct hr__fused *f, const struct hr__fused_job *jo
     int32_t *begin = f->begin.at;
     for (int j = 0; j < h->padded; j++)
         begin[j] = f->x.begin[j < h->count ? j : h->count - 1] + job->x.origin;
+    int low = begin[0] < begin[h->count - 1] ? begin[0] : begin[h->count - 1];
+    int high = begin[0] + begin[h->count - 1] - low;
+    f->first = low;
+    f->last = high + h->taps < h->width ? high + h->taps : h->width;
     quantise(&f->x, f->sum, h->pitch, f->weight.at);
     h->begin = begin;
     h->weight = f->weight.at;
@@ -263,65 +268,99 @@ static int memory_for_rows(struct hr__fused *f, const struct hr__fused_job *job,
                            struct hr_error *error)
 {
     size_t rows = (size_t)f->y.taps, padded = (size_t)f->horizontal.padded;
-    int result = need(&f->ring, rows * 3 * padded * sizeof(float), error);
+    size_t rings = job->layout == HR_NHWC ? 3 : 1;
+    int result = need(&f->ring, rings * rows * padded * sizeof(float), error);
     if (!result)
-        result = need(&f->rows, 3 * rows * sizeof(float *), error);
+        result = need(&f->rows, rings * 2 * rows * sizeof(float *), error);
     if (!result && job->layout == HR_NHWC)
         result = need(&f->pixels, 3 * padded * sizeof(float), error);
     return result;
 }
 
-static float *ring_row(const struct hr__fused *f, int row, int channel)
+/* One channel's way through the rows: from the top of the crop down, also where
+ * that is the last output row. */
+struct pass {
+    const struct hr__fused *fused;
+    const struct hr__fused_job *job;
+    int channel;
+    float **rows; /* [2 x y.taps]: the ring's rows, twice over, so that the rows from
+                     any one on stand side by side */
+    int next;     /* first row of the crop that is not yet in the ring */
+    int slot;     /* of the ring for it */
+};
+
+/* Rows that are fetched into the cache ahead of the one being filtered. */
+#define ROWS_AHEAD 5
+
+/* Filters one row of the crop into the ring. */
+static void feed(struct pass *p)
 {
-    return (float *)f->ring.at +
-           ((ptrdiff_t)(row % f->y.taps) * 3 + channel) * f->horizontal.padded;
+    const struct hr__planar *pixels = p->job->pixels;
+    const struct hr__horizontal *h = &p->fused->horizontal;
+    const uint8_t *plane = pixels->plane[p->channel];
+    int at = p->next + p->job->y.origin;
+    int ahead = at + ROWS_AHEAD < pixels->height ? at + ROWS_AHEAD : pixels->height - 1;
+    assert(at >= 0 && at < pixels->height);
+    for (int i = p->fused->first; i < p->fused->last; i += 64)
+        __builtin_prefetch(plane + ahead * pixels->stride + i);
+    h->run(h, plane + at * pixels->stride, p->rows[p->slot]);
+    p->next++;
+    p->slot = p->slot + 1 < p->fused->y.taps ? p->slot + 1 : 0;
 }
 
-/* Filters row `row` of the crop into the ring. */
-static void feed(const struct hr__fused *f, const struct hr__fused_job *job, int row)
+/* Sums the rows under output row j into the elements at `out`. */
+static void emit(struct pass *p, int j, void *out)
 {
-    const struct hr__planar *p = job->pixels;
-    const uint8_t *in[3];
-    float *out[3];
-    assert(row + job->y.origin >= 0 && row + job->y.origin < p->height);
-    for (int c = 0; c < 3; c++) {
-        in[c] = p->plane[c] + (row + job->y.origin) * p->stride;
-        out[c] = ring_row(f, row, c);
+    const struct hr__fused *f = p->fused;
+    const struct hr__fused_job *job = p->job;
+    int begin = f->y.begin[j], count = ((const int *)f->extent.at)[j], ring = f->y.taps;
+    if (p->next < begin) { /* filters without antialias leave rows out */
+        p->next = begin;
+        p->slot = 0;
     }
-    f->horizontal.run(&f->horizontal, in, out);
+    while (p->next < begin + count)
+        feed(p);
+    int oldest = p->slot - (p->next - begin);
+    struct hr__column column = {
+        .rows = (const float *const *)p->rows + (oldest < 0 ? oldest + ring : oldest),
+        .weight = (const float *)f->column.at + ((ptrdiff_t)p->channel * f->y.count + j) * ring,
+        .taps = count,
+        .width = job->x.count,
+        .clamp = job->interpolation == HR_BICUBIC,
+        .scale = job->scale[p->channel],
+        .shift = job->shift[p->channel],
+        .dtype = job->dtype,
+        .stream = job->layout == HR_NCHW,
+    };
+    f->kernels->vertical(&column, out);
 }
 
-/* Sums the rows under output row j and stores it. */
-static void emit(const struct hr__fused *f, const struct hr__fused_job *job, int j)
+/* Channel by channel: one output stream at a time, and filtering in between. */
+static void run_planar(struct pass pass[3])
 {
-    size_t taps = (size_t)f->y.taps, width = (size_t)job->x.count, height = (size_t)job->y.count;
-    size_t bytes = hr__element_bytes(job->dtype);
-    const float **rows = f->rows.at;
-    uint8_t *out = job->out, *pixels = f->pixels.at;
-    int count = ((const int *)f->extent.at)[j];
-    for (int c = 0; c < 3; c++) {
-        const float **mine = rows + (size_t)c * taps;
-        for (int t = 0; t < count; t++)
-            mine[t] = ring_row(f, f->y.begin[j] + t, c);
-        struct hr__column column = {
-            .rows = mine,
-            .weight = (const float *)f->column.at + ((size_t)c * height + (size_t)j) * taps,
-            .taps = count,
-            .width = job->x.count,
-            .clamp = job->interpolation == HR_BICUBIC,
-            .scale = job->scale[c],
-            .shift = job->shift[c],
-            .dtype = job->dtype,
-            .stream = job->layout == HR_NCHW,
-        };
-        if (job->layout == HR_NCHW)
-            f->kernels->vertical(&column, out + ((size_t)c * height + (size_t)j) * width * bytes);
-        else
-            f->kernels->vertical(&column, pixels + (size_t)c * width * bytes);
-    }
-    if (job->layout == HR_NHWC) {
-        const void *const in[3] = {pixels, pixels + width * bytes, pixels + 2 * width * bytes};
-        f->kernels->interleave(in, width, bytes, 1, out + (size_t)j * width * 3 * bytes);
+    const struct hr__fused_job *job = pass->job;
+    size_t row_bytes = (size_t)job->x.count * hr__element_bytes(job->dtype);
+    for (size_t c = 0; c < 3; c++)
+        for (int k = 0; k < job->y.count; k++) {
+            size_t j = (size_t)(job->y.flip ? job->y.count - 1 - k : k);
+            emit(&pass[c], (int)j,
+                 (uint8_t *)job->out + (c * (size_t)job->y.count + j) * row_bytes);
+        }
+}
+
+/* Row by row: the channels of a row meet in L1. */
+static void run_interleaved(struct pass pass[3])
+{
+    const struct hr__fused_job *job = pass->job;
+    size_t bytes = hr__element_bytes(job->dtype), row_bytes = (size_t)job->x.count * bytes;
+    uint8_t *pixels = pass->fused->pixels.at;
+    const void *const rows[3] = {pixels, pixels + row_bytes, pixels + 2 * row_bytes};
+    for (int k = 0; k < job->y.count; k++) {
+        int j = job->y.flip ? job->y.count - 1 - k : k;
+        for (size_t c = 0; c < 3; c++)
+            emit(&pass[c], j, pixels + c * row_bytes);
+        pass->fused->kernels->interleave(rows, (size_t)job->x.count, bytes, 1,
+                                         (uint8_t *)job->out + (size_t)j * 3 * row_bytes);
     }
 }
 
@@ -334,15 +373,20 @@ int hr__fused_run(struct hr__fused *fused, const struct hr__fused_job *job, stru
         result = memory_for_rows(fused, job, error);
     if (result < 0)
         return result;
-    /* From the top of the crop down, also where that is the last output row. */
-    int next = 0;
-    for (int k = 0; k < job->y.count; k++) {
-        int j = job->y.flip ? job->y.count - 1 - k : k;
-        int begin = fused->y.begin[j], end = begin + ((const int *)fused->extent.at)[j];
-        for (next = next > begin ? next : begin; next < end; next++)
-            feed(fused, job, next);
-        emit(fused, job, j);
+    struct pass pass[3];
+    for (int c = 0; c < 3; c++) {
+        /* Planar output is done with one channel's ring before the next begins. */
+        int apart = job->layout == HR_NHWC ? c : 0, taps = fused->y.taps;
+        float **rows = (float **)fused->rows.at + (ptrdiff_t)apart * 2 * taps;
+        pass[c] = (struct pass){.fused = fused, .job = job, .channel = c, .rows = rows};
+        for (int t = 0; t < 2 * taps; t++)
+            rows[t] = (float *)fused->ring.at +
+                      (ptrdiff_t)(apart * taps + t % taps) * fused->horizontal.padded;
     }
+    if (job->layout == HR_NHWC)
+        run_interleaved(pass);
+    else
+        run_planar(pass);
 #if defined(__x86_64__)
     __builtin_ia32_sfence();
 #endif

@@ -50,35 +50,30 @@ INLINE __m256i load_windows(const uint8_t *low, const uint8_t *high)
     return _mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1);
 }
 
-INLINE void near_rows(const struct hr__horizontal *h, const uint8_t *const row[3],
-                      float *const out[3], int pairs, int clamp)
+INLINE void near_rows(const struct hr__horizontal *h, const uint8_t *row, float *out, int pairs,
+                      int clamp)
 {
     const uint8_t *table = h->table;
     for (int j = 0; j < h->count; j += 8) {
         const struct group *g = (const struct group *)(const void *)table;
         const __m256i *weight = (const __m256i *)(const void *)(table + sizeof *g);
         __m256i shuffle = _mm256_load_si256((const __m256i *)(const void *)g->shuffle);
-        __m256i sum[3];
-        for (int c = 0; c < 3; c++) {
-            __m256i v = load_windows(row[c] + g->base[0], row[c] + g->base[1]);
-            sum[c] = _mm256_madd_epi16(_mm256_shuffle_epi8(v, shuffle), weight[0]);
+        const uint8_t *low = row + g->base[0], *high = row + g->base[1];
+        __m256i sum = _mm256_shuffle_epi8(load_windows(low, high), shuffle);
+        sum = _mm256_madd_epi16(sum, weight[0]);
+        for (int k = 1; k < pairs; k++) {
+            __m256i v = load_windows(low + 2 * k, high + 2 * k);
+            v = _mm256_madd_epi16(_mm256_shuffle_epi8(v, shuffle), weight[k]);
+            sum = _mm256_add_epi32(sum, v);
         }
-        for (int k = 1; k < pairs; k++)
-            for (int c = 0; c < 3; c++) {
-                __m256i v = load_windows(row[c] + g->base[0] + 2 * k, row[c] + g->base[1] + 2 * k);
-                v = _mm256_madd_epi16(_mm256_shuffle_epi8(v, shuffle), weight[k]);
-                sum[c] = _mm256_add_epi32(sum[c], v);
-            }
-        for (int c = 0; c < 3; c++)
-            _mm256_store_ps(out[c] + j, to_float(h, sum[c], clamp));
+        _mm256_store_ps(out + j, to_float(h, sum, clamp));
         table += group_bytes(pairs);
     }
 }
 
 /* One loop per number of pairs that is common, with and without the clamp. */
 #define NEAR(name, pairs, clamp)                                                                   \
-    static void name(const struct hr__horizontal *h, const uint8_t *const row[3],                  \
-                     float *const out[3])                                                          \
+    static void name(const struct hr__horizontal *h, const uint8_t *row, float *out)               \
     {                                                                                              \
         near_rows(h, row, out, pairs, clamp);                                                      \
     }
@@ -142,37 +137,34 @@ INLINE __m128i far_sum(const uint8_t *at, const int16_t *weight, int chunks)
     return _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
 }
 
-INLINE void far_rows(const struct hr__horizontal *h, const uint8_t *const row[3],
-                     float *const out[3], int chunks)
+INLINE void far_rows(const struct hr__horizontal *h, const uint8_t *row, float *out, int chunks)
 {
     const int16_t *table = (const int16_t *)(const void *)h->table;
     ptrdiff_t pitch = chunks ? 16 * (ptrdiff_t)chunks : 8;
-    for (int j = 0; j < h->count; j += 4)
-        for (int c = 0; c < 3; c++) {
-            __m128i s[4];
-            for (int o = 0; o < 4; o++)
-                s[o] = far_sum(row[c] + h->begin[j + o], table + (j + o) * pitch, chunks);
-            __m128i sum = _mm_hadd_epi32(_mm_hadd_epi32(s[0], s[1]), _mm_hadd_epi32(s[2], s[3]));
-            if (h->ceiling) {
-                sum = _mm_max_epi32(sum, _mm_setzero_si128());
-                sum = _mm_min_epi32(sum, _mm_set1_epi32(h->ceiling));
-            }
-            _mm_store_ps(out[c] + j, _mm_cvtepi32_ps(sum));
+    for (int j = 0; j < h->count; j += 4) {
+        __m128i s[4];
+        for (int o = 0; o < 4; o++)
+            s[o] = far_sum(row + h->begin[j + o], table + (j + o) * pitch, chunks);
+        __m128i sum = _mm_hadd_epi32(_mm_hadd_epi32(s[0], s[1]), _mm_hadd_epi32(s[2], s[3]));
+        if (h->ceiling) {
+            sum = _mm_max_epi32(sum, _mm_setzero_si128());
+            sum = _mm_min_epi32(sum, _mm_set1_epi32(h->ceiling));
         }
+        _mm_store_ps(out + j, _mm_cvtepi32_ps(sum));
+    }
 }
 
-static void far_8(const struct hr__horizontal *h, const uint8_t *const row[3], float *const out[3])
+static void far_8(const struct hr__horizontal *h, const uint8_t *row, float *out)
 {
     far_rows(h, row, out, 0);
 }
 
-static void far_16(const struct hr__horizontal *h, const uint8_t *const row[3], float *const out[3])
+static void far_16(const struct hr__horizontal *h, const uint8_t *row, float *out)
 {
     far_rows(h, row, out, 1);
 }
 
-static void far_any(const struct hr__horizontal *h, const uint8_t *const row[3],
-                    float *const out[3])
+static void far_any(const struct hr__horizontal *h, const uint8_t *row, float *out)
 {
     far_rows(h, row, out, (h->taps + 15) / 16);
 }

@@ -65,20 +65,18 @@ INLINE __m512i sum_group(const uint8_t *row, const struct group *g, int quads, i
     return _mm512_add_epi32(_mm512_slli_epi32(high, 7), low);
 }
 
-INLINE void near_rows(const struct hr__horizontal *h, const uint8_t *const row[3],
-                      float *const out[3], int quads, int window, int clamp)
+INLINE void near_rows(const struct hr__horizontal *h, const uint8_t *row, float *out, int quads,
+                      int window, int clamp)
 {
     const uint8_t *table = h->table;
     for (int j = 0; j < h->count; j += 16) {
         const struct group *g = (const struct group *)(const void *)table;
-        for (int c = 0; c < 3; c++) {
-            __m512i sum = sum_group(row[c], g, quads, window);
-            if (clamp) {
-                sum = _mm512_max_epi32(sum, _mm512_setzero_si512());
-                sum = _mm512_min_epi32(sum, _mm512_set1_epi32(h->ceiling));
-            }
-            _mm512_store_ps(out[c] + j, _mm512_cvtepi32_ps(sum));
+        __m512i sum = sum_group(row, g, quads, window);
+        if (clamp) {
+            sum = _mm512_max_epi32(sum, _mm512_setzero_si512());
+            sum = _mm512_min_epi32(sum, _mm512_set1_epi32(h->ceiling));
         }
+        _mm512_store_ps(out + j, _mm512_cvtepi32_ps(sum));
         table += group_bytes(quads);
     }
 }
@@ -86,8 +84,7 @@ INLINE void near_rows(const struct hr__horizontal *h, const uint8_t *const row[3
 /* One loop per number of quads that is common and window, with and without the
  * clamp. */
 #define NEAR(name, quads, window, clamp)                                                           \
-    static void name(const struct hr__horizontal *h, const uint8_t *const row[3],                  \
-                     float *const out[3])                                                          \
+    static void name(const struct hr__horizontal *h, const uint8_t *row, float *out)               \
     {                                                                                              \
         near_rows(h, row, out, quads, window, clamp);                                              \
     }

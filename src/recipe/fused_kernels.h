@@ -24,9 +24,8 @@
 
 struct hr__horizontal;
 
-/* Filters one row of three channels into `out`: padded floats each. */
-typedef void (*hr__horizontal_fn)(const struct hr__horizontal *h, const uint8_t *const row[3],
-                                  float *const out[3]);
+/* Filters one row of bytes into `out`: padded floats. */
+typedef void (*hr__horizontal_fn)(const struct hr__horizontal *h, const uint8_t *row, float *out);
 
 /* The horizontal filter of a job, outputs in written order. Outputs from count
  * to padded repeat the last one's position with weights of 0. */

@@ -4,21 +4,17 @@
 
 #include <string.h>
 
-static void horizontal(const struct hr__horizontal *h, const uint8_t *const row[3],
-                       float *const out[3])
+static void horizontal(const struct hr__horizontal *h, const uint8_t *row, float *out)
 {
     for (int j = 0; j < h->count; j++) {
         const int16_t *weight = h->weight + (ptrdiff_t)j * h->pitch;
-        int32_t sum[3] = {0, 0, 0};
+        const uint8_t *at = row + h->begin[j];
+        int32_t sum = 0;
         for (int t = 0; t < h->taps; t++)
-            for (int c = 0; c < 3; c++)
-                sum[c] += weight[t] * row[c][h->begin[j] + t];
-        for (int c = 0; c < 3; c++) {
-            int32_t v = sum[c];
-            if (h->ceiling)
-                v = v < 0 ? 0 : v > h->ceiling ? h->ceiling : v;
-            out[c][j] = (float)v;
-        }
+            sum += weight[t] * at[t];
+        if (h->ceiling)
+            sum = sum < 0 ? 0 : sum > h->ceiling ? h->ceiling : sum;
+        out[j] = (float)sum;
     }
 }
 

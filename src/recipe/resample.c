@@ -106,8 +106,8 @@ static inline int output_at(const struct hr__axis *axis, int j)
 
 static inline double triangle(double x)
 {
-    x = fabs(x);
-    return x < 1 ? 1 - x : 0;
+    double w = 1 - fabs(x);
+    return w > 0 ? w : 0;
 }
 
 /* Keys' cubic, a = -0.5. */
@@ -116,51 +116,56 @@ static inline double cubic(double x)
     x = fabs(x);
     double inner = ((1.5 * x) - 2.5) * x * x + 1;
     double outer = (((x - 5) * x + 8) * x - 4) * -0.5;
-    return x < 1 ? inner : x < 2 ? outer : 0;
+    double w = x < 1 ? inner : outer;
+    return x < 2 ? w : 0;
 }
 
-/* One tap of all outputs, and the running sums. */
-static void antialias_tap(const struct filter *f, struct hr__taps *taps, const double *centre,
-                          const int *end, double *sum, int t)
+/* Weights of tap t of all outputs, and the running sums. from[j]: tap 0's
+ * distance from the filter's centre; length[j]: how many taps there are. */
+static void antialias_tap(const struct filter *f, const double *restrict from,
+                          const double *restrict length, int count, int t, double *restrict weight,
+                          double *restrict sum)
 {
-    double *restrict weight = taps->weight + (size_t)t * taps->stride;
-    const int *restrict begin = taps->begin;
     double inverse = 1.0 / f->stretch;
     if (f->interpolation == HR_BICUBIC) {
-        for (int j = 0; j < taps->count; j++) {
-            double w = cubic((begin[j] + t - centre[j] + 0.5) * inverse);
-            weight[j] = begin[j] + t < end[j] ? w : 0;
+        for (int j = 0; j < count; j++) {
+            double w = cubic((from[j] + t) * inverse);
+            weight[j] = t < length[j] ? w : 0;
+            sum[j] += weight[j];
         }
     } else {
-        for (int j = 0; j < taps->count; j++) {
-            double w = triangle((begin[j] + t - centre[j] + 0.5) * inverse);
-            weight[j] = begin[j] + t < end[j] ? w : 0;
+        for (int j = 0; j < count; j++) {
+            double w = triangle((from[j] + t) * inverse);
+            weight[j] = t < length[j] ? w : 0;
+            sum[j] += weight[j];
         }
     }
-    for (int j = 0; j < taps->count; j++)
-        sum[j] += weight[j];
 }
 
-/* `room` taps are laid out; behind them two rows of doubles and one of ints. */
+/* `room` taps are laid out; behind them three rows of doubles. */
 static void build_antialias(const struct filter *f, struct hr__taps *taps,
                             const struct hr__axis *axis, int room)
 {
-    double *centre = taps->weight + (size_t)room * taps->stride;
-    double *sum = centre + taps->stride;
-    int *end = taps->begin + taps->stride;
+    double *from = taps->weight + (size_t)room * taps->stride;
+    double *length = from + taps->stride, *sum = length + taps->stride;
     for (int j = 0; j < taps->count; j++) {
-        centre[j] = centre_of(f, output_at(axis, j));
-        taps->begin[j] = antialias_begin(f, centre[j]);
-        end[j] = antialias_end(f, centre[j], axis->in);
+        double centre = centre_of(f, output_at(axis, j));
+        int begin = antialias_begin(f, centre);
+        taps->begin[j] = begin;
+        from[j] = begin - centre + 0.5;
+        length[j] = antialias_end(f, centre, axis->in) - begin;
         sum[j] = 0;
     }
     for (int t = 0; t < room; t++)
-        antialias_tap(f, taps, centre, end, sum, t);
+        antialias_tap(f, from, length, taps->count, t, taps->weight + (size_t)t * taps->stride,
+                      sum);
     for (int j = 0; j < taps->count; j++)
         sum[j] = 1.0 / sum[j];
-    for (int t = 0; t < room; t++)
+    for (int t = 0; t < room; t++) {
+        double *restrict weight = taps->weight + (size_t)t * taps->stride;
         for (int j = 0; j < taps->count; j++)
-            taps->weight[(size_t)t * taps->stride + (size_t)j] *= sum[j];
+            weight[j] *= sum[j];
+    }
 }
 
 /* The four cubic convolution weights at fraction `t` (a = -0.75). */
@@ -211,7 +216,7 @@ static int tap_is_empty(const struct hr__taps *taps, int t)
 
 static int grow(struct hr__taps *taps, size_t room, struct hr_error *error)
 {
-    size_t bytes = (room + 2) * taps->stride * sizeof(double) + 2 * taps->stride * sizeof(int);
+    size_t bytes = (room + 3) * taps->stride * sizeof(double) + taps->stride * sizeof(int);
     if (bytes > taps->capacity_bytes) {
         hr__free(taps->weight);
         taps->capacity_bytes = 0;
@@ -220,7 +225,7 @@ static int grow(struct hr__taps *taps, size_t room, struct hr_error *error)
             return hr__fail(error, -ENOMEM, "no memory for a resize table of %zu bytes", bytes);
         taps->capacity_bytes = bytes;
     }
-    taps->begin = (int *)(taps->weight + (room + 2) * taps->stride);
+    taps->begin = (int *)(taps->weight + (room + 3) * taps->stride);
     return 0;
 }
 
