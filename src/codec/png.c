@@ -1,7 +1,9 @@
 /*
  * PNG through libspng: every colour type and depth to 8-bit RGB as Pillow's
  * convert("RGB") does it: alpha is dropped, transparency and gamma are ignored,
- * of 16-bit samples the high byte stays.
+ * of 16-bit samples the high byte stays, and an index behind the palette's end
+ * is black. One difference: 16-bit grey, which Pillow clips at 255, is scaled
+ * like the other 16-bit types, because clipping leaves white and little else.
  *
  * Only IHDR, PLTE, IDAT and IEND decide the pixels, so libspng is given a
  * stream from which all ancillary chunks are left out: their text and profiles
@@ -20,7 +22,7 @@
 
 #include <spng.h>
 
-enum { SIGNATURE_BYTES = 8, CHUNK_HEADER_BYTES = 8, CHUNK_FRAME_BYTES = 12 };
+enum { SIGNATURE_BYTES = 8, CHUNK_HEADER_BYTES = 8, CHUNK_FRAME_BYTES = 12, IHDR_BYTES = 13 };
 
 /* The file without its ancillary chunks. */
 struct critical_stream {
@@ -31,7 +33,6 @@ struct critical_stream {
 struct png {
     struct hr__scratch row; /* one scanline as stored */
     uint8_t map[3][256];    /* sample or palette index of at most 8 bits to R, G, B */
-    unsigned map_entries;   /* indices below this are valid */
     hr__deinterleave_fn *deinterleave;
 };
 
@@ -93,26 +94,37 @@ static int read_critical(spng_ctx *ctx, void *user, void *to, size_t length)
     return 0;
 }
 
+/* libspng's allocation hooks get no context, and it reports zlib's lack of
+ * memory as a damaged stream. Whether memory was refused during the current
+ * call is therefore noted per thread. */
+static _Thread_local int memory_refused;
+
+static void *note_refusal(void *block)
+{
+    memory_refused |= !block;
+    return block;
+}
+
 static void *take_memory(size_t size)
 {
-    return hr__alloc(HR__TAG_CODEC, 1, size);
+    return note_refusal(hr__alloc(HR__TAG_CODEC, 1, size));
 }
 
 static void *take_more_memory(void *block, size_t size)
 {
-    return hr__realloc(HR__TAG_CODEC, block, 1, size);
+    return note_refusal(hr__realloc(HR__TAG_CODEC, block, 1, size));
 }
 
 static void *take_array(size_t count, size_t size)
 {
-    return hr__alloc(HR__TAG_CODEC, count, size);
+    return note_refusal(hr__alloc(HR__TAG_CODEC, count, size));
 }
 
 static int fail_png(int code, struct hr_error *error)
 {
-    switch (code) {
-    case SPNG_EMEM:
+    if (memory_refused)
         return hr__fail(error, -ENOMEM, "out of memory while decoding PNG");
+    switch (code) {
     case SPNG_IO_EOF:
         return hr__fail(error, -EBADMSG, "damaged PNG: the file ends early");
     case SPNG_ECHUNK_UNKNOWN_CRITICAL:
@@ -124,18 +136,40 @@ static int fail_png(int code, struct hr_error *error)
     }
 }
 
+/* libspng tells of a wrong header checksum only when rows are read, but sizes
+ * are relied upon before. The CRC-32 of PNG, third edition, annex D. */
+static int header_is_intact(const struct hr__encoded *in)
+{
+    uint32_t crc = ~0u;
+    if (in->length < SIGNATURE_BYTES + CHUNK_FRAME_BYTES + IHDR_BYTES)
+        return 0;
+    const uint8_t *p = in->bytes + SIGNATURE_BYTES + 4, *end = p + 4 + IHDR_BYTES;
+    for (; p < end; p++) {
+        crc ^= *p;
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0);
+    }
+    return ~crc == read_be32(end);
+}
+
 /* Makes a context on `stream` with the header read. */
 static int open_png(spng_ctx **out, const struct hr__encoded *in, struct critical_stream *stream,
                     struct spng_ihdr *header, struct hr_error *error)
 {
     static struct spng_alloc memory = {take_memory, take_more_memory, take_array, hr__free};
+    memory_refused = 0;
     spng_ctx *ctx = spng_ctx_new2(&memory, 0);
     int rc = SPNG_EMEM;
     stream->at = in->bytes;
     stream->end = in->bytes + in->length;
     stream->left = SIGNATURE_BYTES;
-    if (!ctx || (rc = spng_set_png_stream(ctx, read_critical, stream)) ||
-        (rc = spng_get_ihdr(ctx, header))) {
+    if (ctx)
+        rc = spng_set_png_stream(ctx, read_critical, stream);
+    if (!rc)
+        rc = spng_get_ihdr(ctx, header);
+    if (!rc && !header_is_intact(in))
+        rc = SPNG_ECHUNK_CRC;
+    if (rc) {
         spng_ctx_free(ctx);
         return fail_png(rc, error);
     }
@@ -206,14 +240,13 @@ static int make_map(struct png *png, spng_ctx *ctx, const struct spng_ihdr *head
     if (header->color_type != SPNG_COLOR_TYPE_INDEXED) {
         for (unsigned v = 0; v <= top; v++)
             png->map[0][v] = png->map[1][v] = png->map[2][v] = (uint8_t)(v * 255 / top);
-        png->map_entries = top + 1;
         return 0;
     }
     struct spng_plte palette;
     int rc = spng_get_plte(ctx, &palette);
     if (rc)
         return rc;
-    png->map_entries = palette.n_entries;
+    memset(png->map, 0, sizeof png->map);
     for (unsigned v = 0; v < palette.n_entries && v < 256; v++) {
         png->map[0][v] = palette.entries[v].red;
         png->map[1][v] = palette.entries[v].green;
@@ -222,20 +255,17 @@ static int make_map(struct png *png, spng_ctx *ctx, const struct spng_ihdr *head
     return 0;
 }
 
-/* Stores samples of 1, 2, 4 or 8 bits; SPNG_EPLTE_IDX where the palette has no
- * such entry. */
-static int store_mapped(const struct png *png, const struct run *run, unsigned depth)
+/* Stores samples of 1, 2, 4 or 8 bits. */
+static void store_mapped(const struct png *png, const struct run *run, unsigned depth)
 {
-    unsigned per_byte = 8 / depth, mask = (1u << depth) - 1, highest = 0;
+    unsigned per_byte = 8 / depth, mask = (1u << depth) - 1;
     for (size_t i = 0; i < run->count; i++) {
         size_t pixel = run->first + i;
         unsigned shift = depth * (per_byte - 1 - (unsigned)(pixel % per_byte));
         unsigned v = run->row[pixel / per_byte] >> shift & mask;
-        highest = v > highest ? v : highest;
         for (int c = 0; c < 3; c++)
             run->plane[c][i * run->step] = png->map[c][v];
     }
-    return highest < png->map_entries ? 0 : SPNG_EPLTE_IDX;
 }
 
 /* Stores samples of 8 or 16 bits; of the latter the first, high, byte. */
@@ -255,8 +285,8 @@ static void store_samples(const struct png *png, const struct run *run, const st
 }
 
 /* Stores what a scanline has of the region. */
-static int store_scanline(const struct png *png, const struct hr__decode_job *job,
-                          const struct layout *l, const struct spng_row_info *at, int interlaced)
+static void store_scanline(const struct png *png, const struct hr__decode_job *job,
+                           const struct layout *l, const struct spng_row_info *at, int interlaced)
 {
     static const uint8_t adam7_start[7] = {0, 4, 0, 2, 0, 1, 0};
     static const uint8_t adam7_step[7] = {8, 8, 4, 4, 2, 2, 1};
@@ -265,32 +295,37 @@ static int store_scanline(const struct png *png, const struct hr__decode_job *jo
     size_t step = interlaced ? adam7_step[at->pass] : 1;
     size_t left = (size_t)r->x, right = left + (size_t)r->width;
     if (at->row_num < (uint32_t)r->y || at->row_num >= (uint32_t)r->y + (uint32_t)r->height)
-        return 0;
+        return;
     struct run run = {.row = png->row.bytes, .step = step};
     run.first = left > start ? (left - start + step - 1) / step : 0;
     size_t x = start + run.first * step;
     if (x >= right)
-        return 0;
+        return;
     run.count = (right - x + step - 1) / step;
     for (int c = 0; c < 3; c++)
         run.plane[c] = job->out.plane[c] +
                        (ptrdiff_t)(at->row_num - (uint32_t)r->y) * job->out.stride + (x - left);
     if (l->mapped)
-        return store_mapped(png, &run, l->depth);
-    store_samples(png, &run, l);
-    return 0;
+        store_mapped(png, &run, l->depth);
+    else
+        store_samples(png, &run, l);
 }
 
 /* Decodes scanlines up to the region's last. Returns one of libspng's codes. */
 static int read_scanlines(struct png *png, spng_ctx *ctx, const struct hr__decode_job *job,
-                          const struct spng_ihdr *header)
+                          const struct critical_stream *stream)
 {
-    struct layout l = layout_of(header);
+    struct spng_ihdr header;
+    int rc = spng_get_ihdr(ctx, &header);
+    if (!rc)
+        rc = spng_decode_image(ctx, NULL, 0, SPNG_FMT_RAW, SPNG_DECODE_PROGRESSIVE);
+    if (rc)
+        return rc;
+    struct layout l = layout_of(&header);
     uint32_t end = (uint32_t)job->region.y + (uint32_t)job->region.height;
-    int interlaced = header->interlace_method != 0;
-    int rc = spng_decode_image(ctx, NULL, 0, SPNG_FMT_RAW, SPNG_DECODE_PROGRESSIVE);
-    if (!rc && l.mapped)
-        rc = make_map(png, ctx, header);
+    int interlaced = header.interlace_method != 0;
+    if (l.mapped)
+        rc = make_map(png, ctx, &header);
     while (!rc) {
         struct spng_row_info at;
         rc = spng_get_row_info(ctx, &at);
@@ -301,16 +336,14 @@ static int read_scanlines(struct png *png, spng_ctx *ctx, const struct hr__decod
         rc = spng_decode_scanline(ctx, png->row.bytes, png->row.capacity);
         if (rc && rc != SPNG_EOI)
             return rc;
-        int stored = store_scanline(png, job, &l, &at, interlaced);
-        if (stored)
-            return stored;
+        store_scanline(png, job, &l, &at, interlaced);
     }
     if (rc != SPNG_EOI)
         return rc;
-    /* The checksums of what the last scanlines came from; Pillow, too, accepts
-     * a file without its IEND. */
+    /* The checksum of what the last scanlines came from; Pillow, too, accepts a
+     * file without its IEND. */
     rc = spng_decode_chunks(ctx);
-    return rc == SPNG_IO_EOF ? 0 : rc;
+    return rc == SPNG_IO_EOF && !stream->left ? 0 : rc;
 }
 
 static int png_region(void *state, const struct hr__decode_job *job, struct hr_error *error)
@@ -328,7 +361,7 @@ static int png_region(void *state, const struct hr__decode_job *job, struct hr_e
         struct layout l = layout_of(&header);
         rc = hr__scratch_reserve(&png->row, ((size_t)header.width * l.channels * l.depth + 7) / 8,
                                  error);
-        if (!rc && (rc = read_scanlines(png, ctx, job, &header)))
+        if (!rc && (rc = read_scanlines(png, ctx, job, &stream)))
             rc = fail_png(rc, error);
     }
     spng_ctx_free(ctx);
