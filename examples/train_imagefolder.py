@@ -18,9 +18,13 @@ import argparse
 import json
 import os
 import resource
+import signal
 import sys
 import threading
 import time
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during the imports ends at once
 
 import torch
 from torch import nn
@@ -349,6 +353,7 @@ def parse_arguments():
 
 
 def main():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     args = parse_arguments()
     if args.world_size > 1:
         torch.distributed.init_process_group("nccl" if args.device.type == "cuda" else "gloo")

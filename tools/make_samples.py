@@ -77,7 +77,7 @@ def run(command, **options):
 
 def apt_options(cache):
     """Options that make apt work under `cache` alone: no root, no change to the system."""
-    lists = cache / "apt"
+    lists = (cache / "apt").resolve()
     (lists / "lists" / "partial").mkdir(parents=True, exist_ok=True)
     (lists / "archives" / "partial").mkdir(parents=True, exist_ok=True)
     return ["-o", f"Dir::State::Lists={lists / 'lists'}", "-o", f"Dir::Cache={lists}",
@@ -114,7 +114,9 @@ def fetch_packages(cache, progress):
     if not available:
         progress.say("no package lists on this system: fetching them into data/cache")
         options = apt_options(cache)
-        run(["apt-get", *options, "update"])
+        updated = run(["apt-get", *options, "update"])
+        if updated.returncode != 0:
+            progress.say((updated.stderr.strip().splitlines() or ["apt-get update failed"])[-1])
         available = candidates(missing, options)
     if not available and photographs_of(cache, ready) < MIN_PHOTOGRAPHS:
         raise Failure("apt knows none of the packages with photographs: "

@@ -82,7 +82,10 @@ def main():
         return 2
     if sys.argv[1] == "--report":
         return report()
-    prepare()
+    try:
+        prepare()
+    except KeyboardInterrupt:
+        return 130
     del sys.argv[0]
     runpy.run_path(sys.argv[0], run_name="__main__")
     return 0

@@ -3,8 +3,10 @@
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -81,3 +83,22 @@ def test_demo_names_what_is_wrong(tmp_path):
     (tmp_path / "class" / "text.jpg").write_text("not a picture")
     with pytest.raises(demo.Failure, match="cannot be read"):
         demo.choose_samples(tmp_path, 1)
+
+
+def test_interrupt_ends_even_a_deaf_run(monkeypatch, tmp_path):
+    monkeypatch.setattr(demo, "ENDING_S", 0.3)
+    ready = tmp_path / "pid"
+    deaf = ("import os, signal, time, pathlib; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+            f"pathlib.Path({str(ready)!r}).write_text(str(os.getpid())); time.sleep(60)")
+
+    def interrupt():
+        while not (ready.exists() and ready.read_text()):
+            ended.wait(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    ended = threading.Event()
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        demo.run_through([sys.executable, "-c", deaf])
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(ready.read_text()), 0)
