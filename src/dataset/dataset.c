@@ -1,3 +1,280 @@
-/* placeholder of the first skeleton; the room's first commit replaces it */
-extern int hr__room_placeholder_dataset;
-int hr__room_placeholder_dataset;
+/*
+ * Datasets as the public API shows them: reference counts, subsets, and what
+ * can be asked about a sample. Opening is in the engine, which has threads.
+ */
+#include "dataset/dataset.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "dataset/list.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Names of empty classes that a message lists. */
+#define NAMED_CLASSES 5
+
+void hr_dataset_options_default(struct hr_dataset_options *options)
+{
+    *options = (struct hr_dataset_options){.size = sizeof *options};
+}
+
+static int allocate(struct hr_dataset **out, struct hr_error *error)
+{
+    struct hr_dataset *d = hr__alloc(HR__TAG_DATASET, 1, sizeof *d);
+    *out = NULL;
+    if (!d)
+        return hr__fail(error, -ENOMEM, "out of memory for a dataset");
+    if (pthread_mutex_init(&d->fill_lock, NULL)) {
+        hr__free(d);
+        return hr__fail(error, -ENOMEM, "out of memory for a lock");
+    }
+    atomic_init(&d->references, 1);
+    *out = d;
+    return 0;
+}
+
+int hr__dataset_create(struct hr_dataset **out, struct hr__catalog *catalog, const char *base,
+                       const char *root, struct hr_error *error)
+{
+    struct hr_dataset *d;
+    int r = allocate(&d, error);
+    *out = NULL;
+    if (r)
+        return r;
+    d->base = hr__strdup(HR__TAG_DATASET, base);
+    d->root = hr__strdup(HR__TAG_DATASET, root);
+    if (!d->base || !d->root) {
+        hr_dataset_unref(&d);
+        return hr__fail(error, -ENOMEM, "out of memory for a dataset");
+    }
+    d->catalog = catalog;
+    d->count = catalog->header->samples;
+    d->is_folder = !catalog->labels;
+    atomic_init(&d->sizes_known, (catalog->header->flags & HR__CATALOG_SIZES) != 0);
+    *out = d;
+    return 0;
+}
+
+int hr_dataset_from_paths(struct hr_dataset **out, const char *const *paths, const int64_t *labels,
+                          size_t count, struct hr_error *error)
+{
+    struct hr__catalog *catalog;
+    *out = NULL;
+    int r = hr__list_from_paths(&catalog, paths, labels, count, error);
+    if (!r)
+        r = hr__dataset_create(out, catalog, "", "", error);
+    if (r)
+        hr__catalog_destroy(&catalog);
+    return r;
+}
+
+struct hr_dataset *hr__dataset_origin(struct hr_dataset *dataset)
+{
+    return dataset->parent ? dataset->parent : dataset;
+}
+
+/* The catalog behind a dataset, and the sample's place in it. */
+static const struct hr__catalog *resolve(const struct hr_dataset *d, size_t *index)
+{
+    if (!d->parent)
+        return d->catalog;
+    *index = (size_t)d->indices[*index];
+    return d->parent->catalog;
+}
+
+int hr_dataset_subset(struct hr_dataset **out, struct hr_dataset *parent, const int64_t *indices,
+                      size_t count, struct hr_error *error)
+{
+    struct hr_dataset *d;
+    *out = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (indices[i] < 0 || (uint64_t)indices[i] >= parent->count)
+            return hr__fail(error, -ERANGE,
+                            "index %" PRId64 " at position %zu of the subset: the dataset has "
+                            "%zu samples",
+                            indices[i], i, parent->count);
+    int r = allocate(&d, error);
+    if (r)
+        return r;
+    d->indices = hr__alloc(HR__TAG_DATASET, count ? count : 1, sizeof *d->indices);
+    if (!d->indices) {
+        hr_dataset_unref(&d);
+        return hr__fail(error, -ENOMEM, "out of memory for %zu indices", count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        size_t at = (size_t)indices[i];
+        resolve(parent, &at);
+        d->indices[i] = (int64_t)at;
+    }
+    d->count = count;
+    d->parent = hr_dataset_ref(hr__dataset_origin(parent));
+    d->is_folder = d->parent->is_folder;
+    *out = d;
+    return 0;
+}
+
+struct hr_dataset *hr_dataset_ref(struct hr_dataset *dataset)
+{
+    atomic_fetch_add_explicit(&dataset->references, 1, memory_order_relaxed);
+    return dataset;
+}
+
+void hr_dataset_unref(struct hr_dataset **dataset)
+{
+    struct hr_dataset *d = *dataset;
+    *dataset = NULL;
+    /* acq_rel: what others did with the dataset happens before it is freed */
+    if (!d || atomic_fetch_sub_explicit(&d->references, 1, memory_order_acq_rel) != 1)
+        return;
+    if (d->background.self)
+        d->background.stop(d->background.self);
+    hr_dataset_unref(&d->parent);
+    hr__catalog_destroy(&d->catalog);
+    hr__free(d->indices);
+    hr__free(d->index_path);
+    hr__free(d->base);
+    hr__free(d->root);
+    pthread_mutex_destroy(&d->fill_lock);
+    hr__free(d);
+}
+
+size_t hr_dataset_count(const struct hr_dataset *dataset)
+{
+    return dataset->count;
+}
+
+size_t hr_dataset_class_count(const struct hr_dataset *dataset)
+{
+    const struct hr_dataset *d = dataset->parent ? dataset->parent : dataset;
+    return d->catalog->header->classes;
+}
+
+const char *hr_dataset_class_name(const struct hr_dataset *dataset, size_t label)
+{
+    const struct hr_dataset *d = dataset->parent ? dataset->parent : dataset;
+    if (label >= d->catalog->header->classes)
+        return NULL;
+    return hr__catalog_at(d->catalog, d->catalog->class_names[label]);
+}
+
+int64_t hr_dataset_label(const struct hr_dataset *dataset, size_t index)
+{
+    const struct hr__catalog *c = resolve(dataset, &index);
+    return c->labels ? c->labels[index] : c->directories[c->sample_directory[index]].label;
+}
+
+int64_t hr_dataset_sample_bytes(const struct hr_dataset *dataset, size_t index)
+{
+    const struct hr__catalog *c = resolve(dataset, &index);
+    return hr__catalog_load(&c->sizes[index]);
+}
+
+int64_t hr__dataset_mtime_ns(const struct hr_dataset *dataset, size_t index)
+{
+    const struct hr__catalog *c = resolve(dataset, &index);
+    return hr__catalog_load(&c->mtimes_ns[index]);
+}
+
+/* Text that is cut to a capacity while its whole length is counted. */
+struct writer {
+    char *buffer;
+    size_t capacity, length;
+};
+
+static void put(struct writer *w, const char *text)
+{
+    size_t n = strlen(text);
+    if (w->length < w->capacity) {
+        size_t room = w->capacity - w->length;
+        memcpy(w->buffer + w->length, text, n < room ? n : room);
+    }
+    w->length += n;
+}
+
+static size_t finish(const struct writer *w)
+{
+    if (w->capacity)
+        w->buffer[w->length < w->capacity ? w->length : w->capacity - 1] = 0;
+    return w->length;
+}
+
+static void put_key(struct writer *w, const struct hr__catalog *c, size_t index)
+{
+    const char *directory = hr__catalog_at(c, c->directories[c->sample_directory[index]].path);
+    if (*directory) {
+        put(w, directory);
+        put(w, "/");
+    }
+    put(w, hr__catalog_at(c, c->names[index]));
+}
+
+size_t hr_dataset_key(const struct hr_dataset *dataset, size_t index, char *buffer, size_t capacity)
+{
+    struct writer w = {buffer, capacity, 0};
+    put_key(&w, resolve(dataset, &index), index);
+    return finish(&w);
+}
+
+size_t hr_dataset_path(const struct hr_dataset *dataset, size_t index, char *buffer,
+                       size_t capacity)
+{
+    struct writer w = {buffer, capacity, 0};
+    const struct hr_dataset *d = dataset->parent ? dataset->parent : dataset;
+    const struct hr__catalog *c = resolve(dataset, &index);
+    /* as os.path.join: an absolute key stands alone, no slash is doubled */
+    if (*d->base && *hr__catalog_at(c, c->names[index]) != '/') {
+        put(&w, d->base);
+        if (d->base[strlen(d->base) - 1] != '/')
+            put(&w, "/");
+    }
+    put_key(&w, c, index);
+    return finish(&w);
+}
+
+const char *hr_dataset_root(const struct hr_dataset *dataset)
+{
+    return dataset->parent ? dataset->parent->root : dataset->root;
+}
+
+void hr_dataset_get_info(const struct hr_dataset *dataset, struct hr_dataset_info *info)
+{
+    const struct hr_dataset *d = dataset->parent ? dataset->parent : dataset;
+    struct hr_dataset_info now = {.size = sizeof now};
+    now.from_index = d->from_index;
+    now.directories = d->is_folder ? d->catalog->header->directories : 0;
+    now.memory_bytes = d->catalog->header->bytes + sizeof *d + sizeof *d->catalog;
+    if (dataset->parent)
+        now.memory_bytes += sizeof *dataset + dataset->count * sizeof *dataset->indices;
+    if (d->index_path)
+        snprintf(now.index_path, sizeof now.index_path, "%s", d->index_path);
+    /* callers built against a shorter struct get what they know */
+    size_t known = info->size && info->size < sizeof now ? info->size : sizeof now;
+    now.size = known;
+    memcpy(info, &now, known);
+}
+
+size_t hr__dataset_empty_classes(const struct hr_dataset *dataset, char *names, size_t capacity)
+{
+    const struct hr__catalog *c = dataset->catalog;
+    struct writer w = {names, capacity, 0};
+    uint64_t d = 0;
+    size_t empty = 0;
+    for (uint64_t label = 0; label < c->header->classes; label++) {
+        uint64_t samples = 0;
+        char printable[256];
+        for (; d < c->header->directories && c->directories[d].label == label; d++)
+            samples += c->directories[d].count;
+        if (samples || ++empty > NAMED_CLASSES)
+            continue;
+        hr__printable(printable, sizeof printable, hr__catalog_at(c, c->class_names[label]));
+        put(&w, empty > 1 ? ", " : "");
+        put(&w, printable);
+    }
+    if (empty > NAMED_CLASSES)
+        put(&w, ", ...");
+    finish(&w);
+    return empty;
+}

@@ -1,0 +1,203 @@
+/*
+ * The catalog's layout, and the checks that make a block from outside safe.
+ *
+ * hr__catalog_adopt trusts nothing: an index beside shared data may have been
+ * written by somebody else. After it, every offset lies in the arena, every
+ * name is one path component, and every directory is below its class.
+ */
+#include "dataset/catalog.h"
+
+#include "base/memory.h"
+
+#include <errno.h>
+#include <string.h>
+#include <xxhash.h>
+
+#define BYTE_ORDER_MARK 0x01020304u
+#define CHECKSUM_FROM   (offsetof(struct hr__catalog_header, checksum) + sizeof(uint64_t))
+
+/* Byte offsets of the sections for given counts. */
+struct layout {
+    uint64_t directories, class_names, names, sizes, mtimes_ns, labels, sample_directory, arena;
+    uint64_t total;
+};
+
+/* Places a section of count x size at *at and moves it behind, 8-byte aligned. */
+static int place(uint64_t *at, uint64_t *section, uint64_t count, uint64_t size)
+{
+    uint64_t bytes;
+    *section = *at;
+    return __builtin_mul_overflow(count, size, &bytes) ||
+           __builtin_add_overflow(bytes, 7u, &bytes) ||
+           __builtin_add_overflow(*at, bytes & ~(uint64_t)7, at);
+}
+
+static int lay_out(struct layout *l, const struct hr__catalog_shape *shape)
+{
+    uint64_t at = sizeof(struct hr__catalog_header);
+    int bad = place(&at, &l->directories, shape->directories, sizeof(struct hr__catalog_directory));
+    bad |= place(&at, &l->class_names, shape->classes, sizeof(uint64_t));
+    bad |= place(&at, &l->names, shape->samples, sizeof(uint64_t));
+    bad |= place(&at, &l->sizes, shape->samples, sizeof(int64_t));
+    bad |= place(&at, &l->mtimes_ns, shape->samples, sizeof(int64_t));
+    bad |= place(&at, &l->labels, shape->labels ? shape->samples : 0, sizeof(int64_t));
+    bad |= place(&at, &l->sample_directory, shape->samples, sizeof(uint32_t));
+    bad |= place(&at, &l->arena, shape->arena_bytes, 1);
+    l->total = at;
+    return bad || at > PTRDIFF_MAX || shape->directories > UINT32_MAX || shape->classes > UINT32_MAX
+               ? -EOVERFLOW
+               : 0;
+}
+
+static void point(struct hr__catalog *c, const struct layout *l, int labels)
+{
+    char *base = (char *)c->header;
+    c->directories = (struct hr__catalog_directory *)(base + l->directories);
+    c->class_names = (uint64_t *)(base + l->class_names);
+    c->names = (uint64_t *)(base + l->names);
+    c->sizes = (int64_t *)(base + l->sizes);
+    c->mtimes_ns = (int64_t *)(base + l->mtimes_ns);
+    c->labels = labels ? (int64_t *)(base + l->labels) : NULL;
+    c->sample_directory = (uint32_t *)(base + l->sample_directory);
+    c->arena = base + l->arena;
+}
+
+int hr__catalog_create(struct hr__catalog **out, const struct hr__catalog_shape *shape)
+{
+    struct layout l;
+    *out = NULL;
+    if (lay_out(&l, shape))
+        return -EOVERFLOW;
+    struct hr__catalog *c = hr__alloc(HR__TAG_DATASET, 1, sizeof *c);
+    if (!c)
+        return -ENOMEM;
+    c->header = hr__alloc(HR__TAG_DATASET, l.total, 1);
+    if (!c->header) {
+        hr__catalog_destroy(&c);
+        return -ENOMEM;
+    }
+    memcpy(c->header->magic, HR__CATALOG_MAGIC, sizeof c->header->magic);
+    c->header->version = HR__CATALOG_VERSION;
+    c->header->byte_order = BYTE_ORDER_MARK;
+    c->header->bytes = l.total;
+    c->header->classes = shape->classes;
+    c->header->directories = shape->directories;
+    c->header->samples = shape->samples;
+    c->header->arena_bytes = shape->arena_bytes;
+    c->header->flags = shape->labels ? HR__CATALOG_LABELS : 0;
+    point(c, &l, shape->labels);
+    for (uint64_t i = 0; i < shape->samples; i++)
+        c->sizes[i] = c->mtimes_ns[i] = HR_SIZE_UNKNOWN;
+    *out = c;
+    return 0;
+}
+
+uint64_t hr__catalog_text(struct hr__catalog *catalog, const char *text, size_t length)
+{
+    uint64_t offset = catalog->arena_used;
+    memcpy(catalog->arena + offset, text, length);
+    catalog->arena[offset + length] = 0;
+    catalog->arena_used = offset + length + 1;
+    return offset;
+}
+
+uint64_t hr__catalog_checksum(const struct hr__catalog_header *block)
+{
+    return XXH3_64bits((const char *)block + CHECKSUM_FROM, block->bytes - CHECKSUM_FROM);
+}
+
+/* Non-zero when text is one path component that names an entry. */
+static int is_component(const char *text, size_t length)
+{
+    if (!length || memchr(text, '/', length))
+        return 0;
+    return !(text[0] == '.' && (length == 1 || (length == 2 && text[1] == '.')));
+}
+
+static int name_is_safe(const struct hr__catalog *c, uint64_t offset)
+{
+    if (offset >= c->header->arena_bytes)
+        return 0;
+    const char *name = c->arena + offset;
+    return is_component(name, strlen(name));
+}
+
+/* Non-zero when the path is that of its class or below it, in plain components. */
+static int path_is_safe(const struct hr__catalog *c, const struct hr__catalog_directory *d)
+{
+    if (d->path >= c->header->arena_bytes || d->label >= c->header->classes)
+        return 0;
+    const char *path = c->arena + d->path;
+    const char *class_name = c->arena + c->class_names[d->label];
+    size_t n = strlen(class_name);
+    if (strncmp(path, class_name, n) || (path[n] && path[n] != '/'))
+        return 0;
+    for (;;) {
+        size_t length = strcspn(path, "/");
+        if (!is_component(path, length))
+            return 0;
+        if (!path[length])
+            return 1;
+        path += length + 1;
+    }
+}
+
+static int contents_are_safe(const struct hr__catalog *c)
+{
+    const struct hr__catalog_header *h = c->header;
+    if (!h->arena_bytes || c->arena[h->arena_bytes - 1] || h->root >= h->arena_bytes)
+        return 0;
+    for (uint64_t i = 0; i < h->classes; i++)
+        if (!name_is_safe(c, c->class_names[i]))
+            return 0;
+    uint64_t first = 0;
+    for (uint64_t i = 0; i < h->directories; i++) {
+        const struct hr__catalog_directory *d = &c->directories[i];
+        if (!path_is_safe(c, d) || d->first != first || d->count > h->samples - first)
+            return 0;
+        if (i && d->label < d[-1].label)
+            return 0;
+        for (; first < d->first + d->count; first++)
+            if (c->sample_directory[first] != i || !name_is_safe(c, c->names[first]))
+                return 0;
+    }
+    for (uint64_t i = 0; i < h->samples; i++)
+        if (c->sizes[i] < HR_SIZE_UNKNOWN)
+            return 0;
+    return first == h->samples;
+}
+
+int hr__catalog_adopt(struct hr__catalog **out, void *block, size_t bytes)
+{
+    struct layout l;
+    const struct hr__catalog_header *h = block;
+    *out = NULL;
+    if (bytes < sizeof *h || memcmp(h->magic, HR__CATALOG_MAGIC, sizeof h->magic) ||
+        h->version != HR__CATALOG_VERSION || h->byte_order != BYTE_ORDER_MARK ||
+        h->bytes != bytes || h->flags != HR__CATALOG_SIZES)
+        return -EBADMSG;
+    struct hr__catalog_shape shape = {h->classes, h->directories, h->samples, h->arena_bytes, 0};
+    if (lay_out(&l, &shape) || l.total != bytes || hr__catalog_checksum(h) != h->checksum)
+        return -EBADMSG;
+    struct hr__catalog *c = hr__alloc(HR__TAG_DATASET, 1, sizeof *c);
+    if (!c)
+        return -ENOMEM;
+    c->header = block;
+    point(c, &l, 0);
+    if (!contents_are_safe(c)) {
+        hr__free(c);
+        return -EBADMSG;
+    }
+    c->arena_used = shape.arena_bytes;
+    *out = c;
+    return 0;
+}
+
+void hr__catalog_destroy(struct hr__catalog **catalog)
+{
+    if (!*catalog)
+        return;
+    hr__free((*catalog)->header);
+    hr__free(*catalog);
+    *catalog = NULL;
+}

@@ -1,0 +1,117 @@
+/*
+ * The names of a dataset, in one block of memory that is also the index file.
+ *
+ * Layout (native byte order, every section 8-byte aligned):
+ *   header | directories | class names | names | sizes | mtimes
+ *          | labels (lists only) | directory of each sample | arena
+ * Texts are 0-terminated in the arena, whose last byte is 0; sections hold
+ * offsets into it. A sample costs 28 bytes, its name and a zero.
+ *
+ * Samples stand in dataset order, those of one directory side by side.
+ * Directories stand in the order of their samples; all that were walked are
+ * there, also those without samples, because the index is validated by them.
+ */
+#ifndef HR_DATASET_CATALOG_H
+#define HR_DATASET_CATALOG_H
+
+#include <headrace/dataset.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HR__CATALOG_MAGIC   "HRINDEX"
+#define HR__CATALOG_VERSION 1u
+
+enum hr__catalog_flags {
+    HR__CATALOG_SIZES = 1,  /* sizes and mtimes have been asked for, all of them */
+    HR__CATALOG_LABELS = 2, /* labels section present; otherwise a sample's label is
+                               its directory's */
+};
+
+struct hr__catalog_header {
+    char magic[8];
+    uint32_t version;
+    uint32_t byte_order; /* 0x01020304 as the writer's machine stores it */
+    uint64_t checksum;   /* XXH3-64 of all that follows this field; only in files */
+    uint64_t bytes;      /* of the whole block */
+    uint64_t classes;    /* counts */
+    uint64_t directories;
+    uint64_t samples;
+    uint64_t arena_bytes;
+    uint64_t root;     /* arena offset: canonical path of the root; "" for lists */
+    uint32_t flags;    /* enum hr__catalog_flags */
+    uint32_t reserved; /* 0 */
+};
+
+struct hr__catalog_directory {
+    uint64_t path;     /* arena offset: path below the root; "" for lists */
+    uint32_t label;    /* of its samples */
+    uint32_t reserved; /* 0 */
+    uint64_t first;    /* its samples are [first, first + count) */
+    uint64_t count;
+    uint64_t inode; /* as it was just before it was listed */
+    int64_t mtime_ns;
+    int64_t ctime_ns;
+    int64_t listed_ns; /* CLOCK_REALTIME when listing began */
+};
+
+/* What a new catalog must hold. */
+struct hr__catalog_shape {
+    uint64_t classes, directories, samples, arena_bytes;
+    int labels; /* non-zero: with a labels section */
+};
+
+/* The block and where its sections are. */
+struct hr__catalog {
+    struct hr__catalog_header *header; /* the block; owned */
+    struct hr__catalog_directory *directories;
+    uint64_t *class_names; /* arena offsets */
+    uint64_t *names;       /* arena offsets */
+    int64_t *sizes;        /* bytes or HR_SIZE_UNKNOWN; atomic access while filling */
+    int64_t *mtimes_ns;    /* the same */
+    int64_t *labels;       /* or NULL */
+    uint32_t *sample_directory;
+    char *arena;
+    uint64_t arena_used; /* while it is being built */
+    int untrusted;       /* non-zero: must not become an index (see walk.h) */
+};
+
+/* An empty catalog of that shape: everything 0, sizes and mtimes unknown. On
+ * success *out is the caller's. Errors: -ENOMEM, -EOVERFLOW. */
+int hr__catalog_create(struct hr__catalog **out, const struct hr__catalog_shape *shape);
+
+/* Copies text into the arena, which must have room; returns its offset. */
+uint64_t hr__catalog_text(struct hr__catalog *catalog, const char *text, size_t length);
+
+/*
+ * Takes `block` (from hr__alloc or hr__alloc_aligned, `bytes` long, from
+ * outside) as a catalog after checking the checksum and every count, offset and
+ * name in it: no later access can leave the block, and no path the root. On
+ * success the block belongs to *out, on failure to the caller.
+ * Errors: -EBADMSG (another format, version, machine, or damaged), -ENOMEM.
+ */
+int hr__catalog_adopt(struct hr__catalog **out, void *block, size_t bytes);
+
+/* Checksum of the block as a file has it. */
+uint64_t hr__catalog_checksum(const struct hr__catalog_header *block);
+
+void hr__catalog_destroy(struct hr__catalog **catalog);
+
+static inline const char *hr__catalog_at(const struct hr__catalog *catalog, uint64_t offset)
+{
+    return catalog->arena + offset;
+}
+
+/* Sizes and times are written behind the readers' backs: single values,
+ * nothing else hangs on them, so relaxed order is enough. */
+static inline int64_t hr__catalog_load(const int64_t *value)
+{
+    return __atomic_load_n(value, __ATOMIC_RELAXED);
+}
+
+static inline void hr__catalog_store(int64_t *value, int64_t now)
+{
+    __atomic_store_n(value, now, __ATOMIC_RELAXED);
+}
+
+#endif

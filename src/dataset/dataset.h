@@ -1,0 +1,61 @@
+/*
+ * Inside a dataset: what the engine needs to open one and to fill in sizes.
+ *
+ * A dataset owns a catalog, or is a subset: a reference to a dataset with a
+ * catalog and indices into it (a subset of a subset is flattened). Everything
+ * is constant after creation but the sizes and times in the catalog.
+ */
+#ifndef HR_DATASET_DATASET_H
+#define HR_DATASET_DATASET_H
+
+#include "dataset/catalog.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* Work that goes on behind a dataset; made by the engine. */
+struct hr__background {
+    void *self; /* NULL: none */
+    /* Stops the work, waits for its thread and frees self. In a forked child,
+     * where the thread does not exist, only forgets it. */
+    void (*stop)(void *self);
+    /* Waits until the work is done: 0 or -ECANCELED. */
+    int (*wait)(void *self);
+};
+
+struct hr_dataset {
+    _Atomic int64_t references;
+    char *root;                       /* folder: as given to open; else "" */
+    char *base;                       /* what keys are relative to; "": nothing */
+    struct hr__catalog *catalog;      /* NULL for subsets */
+    struct hr_dataset *parent;        /* subsets: the one with the catalog; a reference */
+    int64_t *indices;                 /* subsets: into the parent */
+    size_t count;                     /* samples */
+    int is_folder;                    /* non-zero: the catalog has classes */
+    int from_index;                   /* non-zero: the catalog was read from an index */
+    char *index_path;                 /* NULL: no index is used */
+    struct hr__background background; /* set before others see the dataset */
+    pthread_mutex_t fill_lock;        /* held while sizes are filled on demand */
+    _Atomic int sizes_known;
+};
+
+/*
+ * Makes a dataset of a catalog, which it takes over on success. `base` is where
+ * the keys' paths begin, `root` what hr_dataset_root returns; both are copied.
+ * Errors: -ENOMEM; the catalog stays the caller's.
+ */
+int hr__dataset_create(struct hr_dataset **out, struct hr__catalog *catalog, const char *base,
+                       const char *root, struct hr_error *error);
+
+/* The dataset with the catalog: itself, or a subset's parent. */
+struct hr_dataset *hr__dataset_origin(struct hr_dataset *dataset);
+
+/* Modification time of the file of sample `index` in ns since 1970 as the scan
+ * saw it, or HR_SIZE_UNKNOWN. Any thread. */
+int64_t hr__dataset_mtime_ns(const struct hr_dataset *dataset, size_t index);
+
+/* Empty classes: how many; and the names of the first ones, printable, into
+ * `names`. Zero for datasets without classes. */
+size_t hr__dataset_empty_classes(const struct hr_dataset *dataset, char *names, size_t capacity);
+
+#endif
