@@ -76,6 +76,7 @@ def _visit(walk: _Walk, transform: Any) -> None:
     module = cls.__module__.partition(".")[0]
     if module == "headrace" and hasattr(transform, "_operations"):
         walk.steps.append(("", transform))
+        walk.tensor |= cls.__name__ in ("PILToTensor", "ToDtype", "ToImage", "ToTensor")
     elif isinstance(transform, (list, tuple)):
         _visit_all(walk, transform)
     elif cls.__module__.startswith("torch.nn.") and cls.__name__ == "Sequential":

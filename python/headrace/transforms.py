@@ -88,8 +88,8 @@ class Compose(Transform):
         if not isinstance(transforms, Sequence) or isinstance(transforms, str):
             raise TypeError(f"Compose takes a list of transforms, not {_name(transforms)}")
         self.transforms: list[Transform] = []
-        for transform in transforms:
-            made = as_transform(transform)
+        for name, arguments in _translate(list(transforms)):
+            made = _make(name, arguments)
             self.transforms += made.transforms if isinstance(made, Compose) else [made]
 
     def _operations(self) -> list[_Operation]:
@@ -388,7 +388,7 @@ def from_torchvision(transform: Any) -> Compose:
     Raises ValueError that names everything that cannot be translated and what
     to do about it.
     """
-    return Compose([_make(name, arguments) for name, arguments in _translate(transform)])
+    return Compose([transform])
 
 
 def _make(name: str, arguments: Any) -> Transform:

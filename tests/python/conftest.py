@@ -1,0 +1,180 @@
+"""Fixtures: image folders made with Pillow, real photographs where there are any.
+
+torchvision's wheel does not load beside a CPU build of torch, because its
+compiled operators are missing. Its Python parts need only their names, which
+are declared here; tests that need torchvision are skipped where it is absent.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+
+
+def load_torchvision():
+    try:
+        import torchvision  # noqa: F401
+    except RuntimeError:
+        for name in [m for m in sys.modules if m.startswith("torchvision")]:
+            del sys.modules[name]
+        library = torch.library.Library("torchvision", "DEF")
+        library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        load_torchvision.library = library  # the names live as long as this does
+    except ImportError:
+        return None
+    try:
+        import torchvision
+
+        return torchvision
+    except (ImportError, RuntimeError):
+        return None
+
+
+TORCHVISION = load_torchvision()
+
+
+@pytest.fixture(scope="session")
+def torchvision():
+    if TORCHVISION is None:
+        pytest.skip("torchvision cannot be imported here")
+    return TORCHVISION
+
+
+@pytest.fixture(scope="session")
+def v2(torchvision):
+    from torchvision.transforms import v2
+
+    return v2
+
+
+@pytest.fixture(scope="session")
+def v1(torchvision):
+    from torchvision import transforms
+
+    return transforms
+
+
+@pytest.fixture(autouse=True, scope="session")
+def private_cache(tmp_path_factory):
+    """Index files of tests stay out of the user's cache; no ranks from outside."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        os.environ.pop(name, None)
+
+
+def synthetic(width: int, height: int, seed: int) -> Image.Image:
+    """Smooth colours with edges and some noise, as photographs have them."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[0:height, 0:width] / max(width, height)
+    planes = []
+    for _ in range(3):
+        a, b, c, d = rng.uniform(2, 14, 4)
+        plane = 128 + 60 * np.sin(a * x + b * y) + 45 * np.cos(c * x * y + d)
+        plane += 30 * (np.sin(9 * d * x) > 0.4) + rng.normal(0, 4, plane.shape)
+        planes.append(plane)
+    return Image.fromarray(np.clip(np.stack(planes, -1), 0, 255).astype(np.uint8))
+
+
+def encode(image: Image.Image, form: str = "JPEG", **options) -> bytes:
+    out = io.BytesIO()
+    if form == "JPEG":
+        options.setdefault("quality", 90)
+    image.save(out, form, **options)
+    return out.getvalue()
+
+
+@pytest.fixture(scope="session")
+def photos() -> list[bytes]:
+    """Encoded images: synthetic ones and, where they exist, real photographs."""
+    found = [
+        encode(synthetic(250, 188, 1)),
+        encode(synthetic(131, 200, 2), quality=75),
+        encode(synthetic(90, 61, 3), "PNG"),
+    ]
+    return found + _real(4)
+
+
+def _real(count: int) -> list[bytes]:
+    root = os.environ.get("HEADRACE_SAMPLES") or Path(__file__).parents[2] / "data" / "sample"
+    real = [
+        path
+        for path in sorted(Path(root).glob("*/*.jpg"))
+        if max(Image.open(path).size) <= 510
+    ]
+    return [p.read_bytes() for p in real[:: max(1, len(real) // count)][:count]]
+
+
+@pytest.fixture(scope="session")
+def real_photos() -> list[bytes]:
+    """Photographs of the sample set that tools/make_samples.py makes."""
+    found = _real(24)
+    if not found:
+        pytest.skip("no photographs: make demo or tools/make_samples.py makes some")
+    return found
+
+
+CLASSES = ["apple", "boat", "cat"]
+PER_CLASS = 13
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory) -> Path:
+    """Three classes of 13 images of different sizes, one nested, one a PNG."""
+    root = tmp_path_factory.mktemp("folder")
+    for c, name in enumerate(CLASSES):
+        for i in range(PER_CLASS):
+            below = root / name / ("deeper" if i == 4 else "")
+            below.mkdir(parents=True, exist_ok=True)
+            image = synthetic(60 + 7 * i, 80 + 5 * c, 100 * c + i)
+            if i == 5:
+                (below / f"{i:02}.png").write_bytes(encode(image, "PNG"))
+            else:
+                (below / f"{i:02}.jpg").write_bytes(encode(image))
+    return root
+
+
+COUNT = len(CLASSES) * PER_CLASS
+
+
+@pytest.fixture
+def recipe():
+    import headrace.transforms as T
+
+    return T.Compose(
+        [
+            T.RandomResizedCrop(32),
+            T.RandomHorizontalFlip(),
+            T.ToDtype("float32", scale=True),
+            T.Normalize(**IMAGENET),
+        ]
+    )
+
+
+@pytest.fixture
+def dataset(folder, recipe):
+    import headrace
+
+    return headrace.ImageFolder(folder, recipe)
+
+
+def run_python(code: str, *arguments: str, timeout: float = 60, **environment: str):
+    """A fresh interpreter; its result with stdout and stderr as text."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={**os.environ, **environment},
+        check=False,
+    )
