@@ -4,18 +4,32 @@
 
 #include <string.h>
 
-static void horizontal(const struct hr__horizontal *h, const uint8_t *row, float *out)
+#define INLINE static inline __attribute__((always_inline))
+
+/* The weights behind an output's last tap are zeros: adding those in keeps the
+ * number of taps constant, and the loop without branches. */
+INLINE void filter(const struct hr__horizontal *h, const uint8_t *row, float *out, int taps)
 {
     for (int j = 0; j < h->count; j++) {
         const int16_t *weight = h->weight + (ptrdiff_t)j * h->pitch;
         const uint8_t *at = row + h->begin[j];
         int32_t sum = 0;
-        for (int t = 0; t < h->taps; t++)
+        for (int t = 0; t < taps; t++)
             sum += weight[t] * at[t];
         if (h->ceiling)
             sum = sum < 0 ? 0 : sum > h->ceiling ? h->ceiling : sum;
         out[j] = (float)sum;
     }
+}
+
+static void horizontal(const struct hr__horizontal *h, const uint8_t *row, float *out)
+{
+    if (h->pitch == 4)
+        filter(h, row, out, 4);
+    else if (h->pitch == 8)
+        filter(h, row, out, 8);
+    else
+        filter(h, row, out, h->taps);
 }
 
 static void prepare(struct hr__horizontal *h)

@@ -5,50 +5,6 @@
 #include "base/cpu.h"
 #include "recipe/fused_kernels.h"
 
-#include <string.h>
-
-uint8_t hr__store_uint8(float v)
-{
-    float rounded = v + 0.5f;
-    if (!(rounded > 0)) /* NaN too */
-        return 0;
-    return rounded < 255 ? (uint8_t)rounded : 255;
-}
-
-uint16_t hr__store_float16(float v)
-{
-    uint32_t bits;
-    memcpy(&bits, &v, sizeof bits);
-    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
-    uint32_t magnitude = bits & 0x7fffffff;
-    if (magnitude > 0x7f800000) /* NaN: quiet, with what fits of its payload */
-        return (uint16_t)(sign | 0x7e00 | (magnitude >> 13 & 0x3ff));
-    if (magnitude >= 0x477ff000) /* 65520 and above round to infinity */
-        return (uint16_t)(sign | 0x7c00);
-    if (magnitude < 0x33000000) /* below half of the least subnormal */
-        return sign;
-    uint32_t exponent = magnitude >> 23, shift = 13, mantissa;
-    if (exponent < 113) { /* subnormal: the leading one joins the mantissa */
-        shift += 113 - exponent;
-        mantissa = (magnitude & 0x7fffff) | 0x800000;
-    } else {
-        mantissa = magnitude - (112u << 23);
-    }
-    uint32_t kept = mantissa >> shift, rest = mantissa & ((1u << shift) - 1);
-    uint32_t half = 1u << (shift - 1);
-    kept += rest > half || (rest == half && (kept & 1));
-    return (uint16_t)(sign | kept);
-}
-
-uint16_t hr__store_bfloat16(float v)
-{
-    uint32_t bits;
-    memcpy(&bits, &v, sizeof bits);
-    if ((bits & 0x7fffffff) > 0x7f800000)
-        return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 void hr__store_cast(const float *in, size_t n, enum hr_dtype dtype, void *out)
 {
     hr__fused_kernels(hr__isa())->cast(in, n, dtype, out);

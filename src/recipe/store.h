@@ -11,6 +11,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* One sample in memory. */
 struct hr__store {
@@ -27,9 +28,45 @@ void hr__store_cast(const float *in, size_t n, enum hr_dtype dtype, void *out);
  * for different rows. */
 void hr__store_row(const struct hr__store *store, int row, const float *const channel[3]);
 
-/* The casts of one value: what all others must equal. */
-uint8_t hr__store_uint8(float v);
-uint16_t hr__store_float16(float v);
-uint16_t hr__store_bfloat16(float v);
+/* The casts of one value: what all others must equal. Both sides of every
+ * choice are worked out, so that compilers make vectors of loops over them. */
+static inline uint8_t hr__store_uint8(float v)
+{
+    float rounded = v + 0.5f;
+    rounded = rounded > 0 ? rounded : 0; /* NaN too */
+    rounded = rounded < 255 ? rounded : 255;
+    return (uint8_t)(int32_t)rounded;
+}
+
+static inline uint32_t hr__float_bits(float v)
+{
+    uint32_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    return bits;
+}
+
+static inline uint16_t hr__store_float16(float v)
+{
+    uint32_t bits = hr__float_bits(v), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+    float absolute;
+    memcpy(&absolute, &magnitude, sizeof absolute);
+    /* Normal: to nearest even by adding just below half of the bits that go. */
+    uint32_t normal = (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
+    /* Subnormal: the sum with 0.5 is rounded to the spacing of subnormals, 2^-24. */
+    uint32_t subnormal = hr__float_bits(absolute + 0.5f) - 0x3f000000;
+    uint32_t nan = 0x7e00 | (magnitude >> 13 & 0x3ff);
+    uint32_t half = magnitude < 113u << 23 ? subnormal : normal;
+    half = magnitude >= 0x477ff000 ? 0x7c00 : half; /* 65520 and above */
+    half = magnitude > 0x7f800000 ? nan : half;
+    return (uint16_t)(sign | half);
+}
+
+static inline uint16_t hr__store_bfloat16(float v)
+{
+    uint32_t bits = hr__float_bits(v);
+    uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    uint32_t nan = bits >> 16 | 0x40;
+    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded);
+}
 
 #endif
