@@ -142,9 +142,10 @@ static int refuse(const uint8_t *bytes, size_t length, struct hr_error *error)
         return hr__fail(error, -EBADMSG,
                         "the file begins with zero bytes, as after an interrupted copy; "
                         "restore or remove it");
-    if (length < 8 && !memcmp(bytes, decoded_formats[1].bytes, length))
-        return hr__fail(error, -EBADMSG, "the PNG ends after %zu bytes; restore or remove it",
-                        length);
+    for (int i = 0; i < FORMATS; i++)
+        if (length < decoded_formats[i].length && !memcmp(bytes, decoded_formats[i].bytes, length))
+            return hr__fail(error, -EBADMSG, "the %s ends after %zu bytes; restore or remove it",
+                            decoded_formats[i].name, length);
     if (looks_like_text(bytes, length))
         return hr__fail(error, -ENOTSUP,
                         "this is text, not an image (a web page saved in its place?); "

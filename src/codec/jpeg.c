@@ -12,7 +12,8 @@
  *
  * Decoding stops after the region's last row, so damage behind it is not seen;
  * a region that reaches the last row of the image also checks its end. Every
- * warning of libjpeg after which pixels would be guessed is an error.
+ * warning of libjpeg after which pixels would be guessed is an error. Changed
+ * bytes that still read as Huffman codes are found by no JPEG decoder.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -102,6 +103,14 @@ static void fail_out(j_common_ptr common)
     longjmp(j->escape, 1);
 }
 
+/* Leaves libjpeg with a message of our own about the number `n`. */
+static __attribute__((noreturn, format(printf, 3, 0))) void fail_with(struct jpeg *j, int code,
+                                                                      const char *format, int n)
+{
+    j->code = hr__fail(j->error, code, format, n);
+    longjmp(j->escape, 1);
+}
+
 /* Warnings that leave every pixel as the file says it. */
 static int warning_is_harmless(int message)
 {
@@ -159,10 +168,8 @@ static boolean source_resync(j_decompress_ptr cinfo, int desired)
 static void watch_scans(j_common_ptr common)
 {
     struct jpeg *j = common->client_data;
-    if (j->cinfo.input_scan_number <= MOST_SCANS)
-        return;
-    j->code = hr__fail(j->error, -EBADMSG, "damaged JPEG: more than %d scans", MOST_SCANS);
-    longjmp(j->escape, 1);
+    if (j->cinfo.input_scan_number > MOST_SCANS)
+        fail_with(j, -EBADMSG, "damaged JPEG: more than %d scans", MOST_SCANS);
 }
 
 static void jpeg_state_destroy(void **state)
@@ -257,7 +264,7 @@ static void read_header(struct jpeg *j, const struct hr__encoded *in)
         ERREXIT1(&j->cinfo, JERR_BAD_PRECISION, j->cinfo.data_precision);
     int n = j->cinfo.num_components;
     if (n != 1 && n != 3 && n != 4)
-        ERREXIT2(&j->cinfo, JERR_COMPONENT_COUNT, n, 4);
+        fail_with(j, -ENOTSUP, "unsupported JPEG: %d colour components", n);
 }
 
 static int jpeg_info(void *state, const struct hr__encoded *in, struct hr_image_info *info,
