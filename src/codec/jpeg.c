@@ -75,7 +75,9 @@ static int error_code(int message)
     switch (message) {
     case JERR_OUT_OF_MEMORY:
         return -ENOMEM;
+#if JPEG_LIB_VERSION < 70 /* Ubuntu builds with the interface of libjpeg 8, which lacks it */
     case JERR_ARITH_NOTIMPL:
+#endif
     case JERR_BAD_PRECISION:
     case JERR_CCIR601_NOTIMPL:
     case JERR_COMPONENT_COUNT:
