@@ -1,0 +1,143 @@
+"""What the benchmarks share: peers as pinned worker processes, interleaved
+passes, medians, the description of the machine, and the last line of JSON.
+
+A worker is a process that prints one JSON line when it is ready, then, for
+each line "pass" on its standard input, does one pass over the same samples and
+prints {"seconds", "cpu_seconds", "samples"}. Only one worker works at a time;
+passes of all workers alternate, so that a drift of the machine's speed meets
+all of them alike. Ratios are taken pass by pass and their median is reported.
+"""
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+
+
+def log(text):
+    print(text, flush=True)
+
+
+def machine():
+    """One line about where the figures come from."""
+    cpu = "unknown CPU"
+    flags = ""
+    with open("/proc/cpuinfo") as f:
+        for line in f:
+            if line.startswith("model name"):
+                cpu = line.split(":", 1)[1].strip()
+            if line.startswith("flags"):
+                flags = line
+    isa = "AVX-512" if "avx512_vnni" in flags else "AVX2" if "avx2" in flags else "no AVX2"
+    kernel = platform.release().split("-")[0]
+    return f"{cpu}, {os.cpu_count()} cores, {isa}, Linux {kernel}, {time.strftime('%Y-%m-%d')}"
+
+
+def busy_note():
+    """What could not be controlled: how busy the machine was at the start."""
+    load = os.getloadavg()[0]
+    steal = 0
+    with open("/proc/stat") as f:
+        v = [int(x) for x in f.readline().split()[1:9]]
+        steal = v[7] / max(sum(v), 1)
+    return f"load average {load:.2f} at the start, {steal:.2%} of CPU time stolen since boot"
+
+
+class Missing(Exception):
+    """A peer that cannot be measured here; str() is the reason."""
+
+
+class Worker:
+    """One peer in a process of its own, pinned to `cpus`."""
+
+    def __init__(self, name, command, cpus, env=None, timeout=180):
+        self.name = name
+        self.passes = []
+        full = dict(os.environ, OMP_NUM_THREADS=str(len(cpus)), **(env or {}))
+        try:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                text=True, env=full, preexec_fn=lambda: os.sched_setaffinity(0, cpus))
+        except OSError as error:
+            raise Missing(str(error)) from None
+        self.info = self._answer()
+
+    def _answer(self):
+        while True:
+            line = self.process.stdout.readline()
+            if not line:
+                error = self.process.stderr.read().strip().splitlines()
+                self.process.wait()
+                raise Missing(error[-1][:200] if error else f"{self.name} ended without a word")
+            if line.startswith("{"):
+                return json.loads(line)
+
+    def run(self):
+        self.process.stdin.write("pass\n")
+        self.process.stdin.flush()
+        result = self._answer()
+        self.passes.append(result)
+        return result
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.stdin.close()
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+    def micros(self):
+        """Median microseconds per sample."""
+        return statistics.median(p["seconds"] / p["samples"] * 1e6 for p in self.passes)
+
+    def spread(self):
+        """(max - min) / median over the passes."""
+        v = [p["seconds"] / p["samples"] for p in self.passes]
+        return (max(v) - min(v)) / statistics.median(v)
+
+
+def interleave(workers, passes, warmup=1):
+    """Runs all workers in turn, `passes` times after `warmup` uncounted ones."""
+    for n in range(warmup + passes):
+        order = workers if n % 2 == 0 else workers[::-1]
+        for worker in order:
+            worker.run()
+            if n < warmup:
+                worker.passes.clear()
+            if sys.stderr.isatty():
+                print(f"\r  pass {n + 1}/{warmup + passes}  {worker.name:<28}", end="",
+                      file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        print("\r" + " " * 60 + "\r", end="", file=sys.stderr)
+
+
+def ratio(ours, theirs, key="seconds"):
+    """Median over passes of theirs per sample over ours per sample: how many
+    times our speed is theirs."""
+    return statistics.median(
+        (t[key] / t["samples"]) / (o[key] / o["samples"])
+        for o, t in zip(ours.passes, theirs.passes))
+
+
+def finish(name, figures):
+    """The last line: every key of the contract is there; floats rounded."""
+    rounded = {k: (round(v, 4) if isinstance(v, float) else v) for k, v in figures.items()}
+    print(json.dumps({"bench": name, "figures": rounded}), flush=True)
+
+
+def drop_caches():
+    """Empties the page, dentry and inode caches; False where that is not allowed."""
+    os.sync()
+    try:
+        with open("/proc/sys/vm/drop_caches", "w") as f:
+            f.write("3")
+        return True
+    except OSError:
+        return False

@@ -1,0 +1,17 @@
+"""torchvision's ImageFolder listing a folder: seconds, as one JSON line."""
+
+import json
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
+try:
+    import torchvision_shim  # noqa: F401
+except ImportError:
+    pass
+from torchvision.datasets import ImageFolder
+
+start = time.perf_counter()
+dataset = ImageFolder(sys.argv[1])
+print(json.dumps({"seconds": time.perf_counter() - start, "samples": len(dataset)}))

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Installs what the benchmarks compare with: Pillow, OpenCV, DALI, SPDL and
+# simplejpeg into an environment of their own (.venv-bench), and the
+# distribution's torchvision, whose compiled decoder loads beside its own
+# torch. Everything is optional: a benchmark says which peer is missing.
+set -uo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+venv=${BENCH_VENV:-$root/.venv-bench}
+stamp=$venv/.stamp
+[ "$stamp" -nt "$0" ] && exit 0
+[ -x "$venv/bin/python" ] || "${PYTHON:-python3}" -m venv "$venv" || exit 1
+for package in numpy pillow opencv-python-headless nvidia-dali-cuda130 spdl; do
+    echo "bench: installing $package"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "$package" ||
+        echo "bench: $package cannot be installed here; its figures will be null"
+done
+if [ -n "${VENV:-}" ] && [ -x "$VENV/bin/pip" ]; then
+    "$VENV/bin/pip" install --quiet --disable-pip-version-check simplejpeg || true
+fi
+if ! /usr/bin/python3 -c 'import torchvision' 2>/dev/null; then
+    sudo=; [ "$(id -u)" = 0 ] || sudo=sudo
+    echo "bench: installing python3-torchvision from the distribution"
+    $sudo apt-get install -y -qq python3-torchvision >/dev/null ||
+        echo "bench: python3-torchvision cannot be installed here; its figure will be null"
+fi
+touch "$stamp"
