@@ -64,7 +64,7 @@ test: package samples
 
 # The peers that a benchmark compares with are installed once, where they can be.
 bench-%: package samples
-	@if [ -x bench/setup.sh ]; then bench/setup.sh; fi
+	@bench/setup.sh
 	@bench/run $*
 
 install: build

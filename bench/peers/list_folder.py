@@ -6,10 +6,9 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
-try:
-    import torchvision_shim  # noqa: F401
-except ImportError:
-    pass
+import torchvision_shim
+
+torchvision_shim.prepare()
 from torchvision.datasets import ImageFolder
 
 start = time.perf_counter()

@@ -10,10 +10,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import simplejpeg
 import torch
 
-try:
-    import torchvision_shim  # noqa: F401
-except ImportError:
-    pass
+import torchvision_shim
+
+torchvision_shim.prepare()
 import torchvision
 from torchvision.transforms import v2 as t
 
