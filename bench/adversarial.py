@@ -6,10 +6,11 @@ import os
 import sys
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageFile
 
 folder = sys.argv[1]
 os.makedirs(folder, exist_ok=True)
+ImageFile.MAXBLOCK = 1 << 22  # noise at quality 100 is larger than Pillow expects
 rng = np.random.default_rng(1)
 sizes = [(1, 1), (2, 3), (5, 5), (7, 8), (8, 8), (9, 17), (15, 16), (16, 16), (17, 33), (31, 64),
          (65, 63), (100, 37), (127, 255), (300, 5), (5, 300), (300, 299)]
