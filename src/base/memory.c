@@ -1,20 +1,26 @@
 /*
- * Allocation with a small header before each block: its size, tag and the
+ * Allocation with a small header before each block: its size, tag, pool and the
  * pointer that malloc gave. The header keeps 64-byte alignment possible without
  * a second table.
  */
 #include "base/memory.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 struct header {
-    void *base;    /* what free() takes */
-    size_t size;   /* bytes the caller asked for */
+    void *base;            /* what free() takes */
+    size_t size;           /* bytes the caller asked for */
     uint32_t tag;
-    uint32_t pad;
-    uint64_t pad2; /* keeps malloc's 16-byte alignment for the block */
+    uint32_t size_class;   /* of a pool's block */
+    struct hr__blocks *pool; /* where hr__free puts the block; NULL: nowhere */
 };
 
 _Static_assert(sizeof(struct header) % 16 == 0, "blocks keep malloc's alignment");
@@ -51,6 +57,7 @@ static void *place(void *base, void *block, size_t size, enum hr__tag tag)
     h->base = base;
     h->size = size;
     h->tag = tag;
+    h->pool = NULL;
     atomic_fetch_add_explicit(&allocated[tag], size, memory_order_relaxed);
     return block;
 }
@@ -80,17 +87,12 @@ void *hr__realloc(enum hr__tag tag, void *block, size_t count, size_t size)
     return place(base, base + sizeof(struct header), bytes, tag);
 }
 
-void *hr__alloc_aligned(enum hr__tag tag, size_t size, size_t slack)
-{
-    return hr__alloc_aligned_to(tag, size, slack, 64);
-}
-
-void *hr__alloc_aligned_to(enum hr__tag tag, size_t size, size_t slack, size_t alignment)
+static void *aligned_block(enum hr__tag tag, size_t size, size_t slack, size_t alignment)
 {
     size_t total;
     if (__builtin_add_overflow(size, slack, &total) ||
         __builtin_add_overflow(total, alignment + sizeof(struct header), &total) ||
-        total > PTRDIFF_MAX || must_fail())
+        total > PTRDIFF_MAX)
         return NULL;
     char *base = malloc(total);
     if (!base)
@@ -100,11 +102,196 @@ void *hr__alloc_aligned_to(enum hr__tag tag, size_t size, size_t slack, size_t a
     return place(base, (void *)block, size, tag);
 }
 
+void *hr__alloc_aligned_to(enum hr__tag tag, size_t size, size_t slack, size_t alignment)
+{
+    return must_fail() ? NULL : aligned_block(tag, size, slack, alignment);
+}
+
+void *hr__alloc_aligned(enum hr__tag tag, size_t size, size_t slack)
+{
+    return hr__alloc_aligned_to(tag, size, slack, 64);
+}
+
+/*
+ * Pools keep blocks by size class, four classes to a power of two, from 16 KiB
+ * (below, malloc serves from warm memory anyway) to 4 MiB. The lock is only ever
+ * tried: who does not get it uses malloc and free, so nobody waits, and a child
+ * forked while it was held is not stuck.
+ */
+#define POOL_LEAST_LOG2 14
+#define POOL_MOST_LOG2  22
+#define POOL_CLASSES    ((POOL_MOST_LOG2 - POOL_LEAST_LOG2) * 4)
+
+/* What a kept block holds in its own first bytes. */
+struct kept {
+    struct kept *next;
+};
+
+struct hr__blocks {
+    enum hr__tag tag;
+    size_t alignment;
+    size_t retain_bytes;       /* most bytes to keep */
+    _Atomic size_t references; /* the creator's and one for each block in use */
+    pthread_mutex_t lock;      /* guards the three below */
+    size_t kept_bytes;
+    int closed;                /* keep nothing more */
+    struct kept *kept[POOL_CLASSES];
+};
+
+#if defined(__SANITIZE_ADDRESS__)
+/* A kept block is as forbidden as a freed one. */
+static void forbid(void *block, size_t size)
+{
+    __asan_poison_memory_region(block, size);
+}
+static void permit(void *block, size_t size)
+{
+    __asan_unpoison_memory_region(block, size);
+}
+#else
+static void forbid(void *block, size_t size)
+{
+    (void)block, (void)size;
+}
+static void permit(void *block, size_t size)
+{
+    (void)block, (void)size;
+}
+#endif
+
+static size_t class_bytes(unsigned size_class)
+{
+    size_t octave = (size_t)1 << (POOL_LEAST_LOG2 + size_class / 4);
+    return octave + octave / 4 * (size_class % 4 + 1);
+}
+
+/* The smallest class that holds `size`; POOL_CLASSES: none of them is meant for it. */
+static unsigned class_of(size_t size)
+{
+    if (size <= (size_t)1 << POOL_LEAST_LOG2 || size > (size_t)1 << POOL_MOST_LOG2)
+        return POOL_CLASSES;
+    unsigned log2 = 63 - (unsigned)__builtin_clzll(size - 1);
+    size_t quarter = (size_t)1 << (log2 - 2);
+    return (log2 - POOL_LEAST_LOG2) * 4 + (unsigned)((size - 1 - ((size_t)1 << log2)) / quarter);
+}
+
+struct hr__blocks *hr__blocks_create(enum hr__tag tag, size_t alignment, size_t retain_bytes)
+{
+    struct hr__blocks *pool = hr__alloc(tag, 1, sizeof *pool);
+    if (!pool)
+        return NULL;
+    pool->tag = tag;
+    pool->alignment = alignment;
+    pool->retain_bytes = retain_bytes;
+    atomic_init(&pool->references, 1);
+    pthread_mutex_init(&pool->lock, NULL);
+    return pool;
+}
+
+static void release_pool(struct hr__blocks *pool)
+{
+    /* Acquire and release: the last one must see what the others did with it. */
+    if (atomic_fetch_sub_explicit(&pool->references, 1, memory_order_acq_rel) > 1)
+        return;
+    pthread_mutex_destroy(&pool->lock);
+    hr__free(pool);
+}
+
+/* Frees a pool's block that nobody uses. */
+static void free_block(enum hr__tag tag, void *block)
+{
+    struct header *h = header_of(block);
+    atomic_fetch_sub_explicit(&allocated[tag], h->size, memory_order_relaxed);
+    free(h->base);
+}
+
+void hr__blocks_destroy(struct hr__blocks **pool)
+{
+    struct hr__blocks *p = *pool;
+    if (!p)
+        return;
+    *pool = NULL;
+    /* Waiting is right here: holders are quick. In a forked child the holder may
+     * not exist; then what is kept is lost with the child. */
+    struct timespec patience;
+    clock_gettime(CLOCK_REALTIME, &patience);
+    patience.tv_sec += 1;
+    if (!pthread_mutex_timedlock(&p->lock, &patience)) {
+        p->closed = 1;
+        for (unsigned c = 0; c < POOL_CLASSES; c++)
+            for (struct kept *k; (k = p->kept[c]);) {
+                permit(k, class_bytes(c));
+                p->kept[c] = k->next;
+                free_block(p->tag, k);
+            }
+        pthread_mutex_unlock(&p->lock);
+    }
+    release_pool(p);
+}
+
+/* A kept block of the class, if there is one and the lock is free. */
+static void *take_kept(struct hr__blocks *pool, unsigned size_class)
+{
+    if (pthread_mutex_trylock(&pool->lock))
+        return NULL;
+    struct kept *k = pool->kept[size_class];
+    if (k) {
+        permit(k, class_bytes(size_class));
+        pool->kept[size_class] = k->next;
+        pool->kept_bytes -= class_bytes(size_class);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return k;
+}
+
+void *hr__blocks_alloc(struct hr__blocks *pool, size_t size)
+{
+    unsigned size_class = class_of(size);
+    if (size_class == POOL_CLASSES)
+        return hr__alloc_aligned_to(pool->tag, size, 0, pool->alignment);
+    if (must_fail())
+        return NULL;
+    void *block = take_kept(pool, size_class);
+    if (!block)
+        block = aligned_block(pool->tag, class_bytes(size_class), 0, pool->alignment);
+    if (!block)
+        return NULL;
+    header_of(block)->pool = pool;
+    header_of(block)->size_class = size_class;
+    atomic_fetch_add_explicit(&pool->references, 1, memory_order_relaxed);
+    return block;
+}
+
+static void give_back(struct hr__blocks *pool, void *block)
+{
+    unsigned size_class = header_of(block)->size_class;
+    size_t bytes = class_bytes(size_class);
+    int keep = 0;
+    if (!pthread_mutex_trylock(&pool->lock)) {
+        keep = !pool->closed && pool->kept_bytes + bytes <= pool->retain_bytes;
+        if (keep) {
+            struct kept *k = block;
+            k->next = pool->kept[size_class];
+            pool->kept[size_class] = k;
+            pool->kept_bytes += bytes;
+            forbid(block, bytes);
+        }
+        pthread_mutex_unlock(&pool->lock);
+    }
+    if (!keep)
+        free_block(pool->tag, block);
+    release_pool(pool);
+}
+
 void hr__free(void *block)
 {
     if (!block)
         return;
     struct header *h = header_of(block);
+    if (h->pool) {
+        give_back(h->pool, block);
+        return;
+    }
     atomic_fetch_sub_explicit(&allocated[h->tag], h->size, memory_order_relaxed);
     free(h->base);
 }

@@ -3,6 +3,9 @@
 
 #include "base/memory.h"
 
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 
 static void accounting(void **state)
@@ -70,6 +73,104 @@ static void asked_for_failures(void **state)
     hr__free(d);
 }
 
+static void pool_reuses_and_accounts(void **state)
+{
+    struct hr__blocks *pool = hr__blocks_create(HR__TAG_STORAGE, 4096, 1 << 20);
+    assert_non_null(pool);
+    uint64_t empty = hr__allocated(HR__TAG_STORAGE);
+    char *a = hr__blocks_alloc(pool, 100000);
+    assert_int_equal((uintptr_t)a % 4096, 0);
+    memset(a, 1, 100000);
+    uint64_t one = hr__allocated(HR__TAG_STORAGE) - empty;
+    assert_in_range(one, 100000, 125000);
+    hr__free(a);
+    assert_int_equal(hr__allocated(HR__TAG_STORAGE), empty + one);
+    char *b = hr__blocks_alloc(pool, 99000); /* the same class: the same block */
+    assert_ptr_equal(a, b);
+    assert_int_equal(hr__allocated(HR__TAG_STORAGE), empty + one);
+    char *c = hr__blocks_alloc(pool, 200000);
+    memset(c, 2, 200000);
+    hr__blocks_destroy(&pool);
+    assert_null(pool);
+    hr__blocks_destroy(&pool);
+    memset(b, 3, 99000); /* blocks outlive their pool */
+    hr__free(b);
+    hr__free(c);
+    assert_int_equal(hr__allocated(HR__TAG_STORAGE), 0);
+}
+
+static void pool_holds_every_size(void **state)
+{
+    struct hr__blocks *pool = hr__blocks_create(HR__TAG_STORAGE, 64, 64 << 20);
+    for (size_t around = 1 << 12; around <= 1 << 23; around *= 2)
+        for (size_t quarter = 0; quarter < 4; quarter++)
+            for (size_t off = 0; off < 3; off++) {
+                size_t size = around + around / 4 * quarter + off - 1;
+                uint64_t before = hr__allocated(HR__TAG_STORAGE);
+                char *p = hr__blocks_alloc(pool, size);
+                assert_non_null(p);
+                assert_int_equal((uintptr_t)p % 64, 0);
+                p[0] = p[size - 1] = 1;
+                uint64_t grown = hr__allocated(HR__TAG_STORAGE) - before;
+                assert_true(!grown || (grown >= size && grown <= size + size / 4 + 1));
+                hr__free(p);
+            }
+    hr__blocks_destroy(&pool);
+    assert_int_equal(hr__allocated(HR__TAG_STORAGE), 0);
+}
+
+static void pool_keeps_its_limit(void **state)
+{
+    struct hr__blocks *pool = hr__blocks_create(HR__TAG_STORAGE, 64, 1 << 20);
+    uint64_t empty = hr__allocated(HR__TAG_STORAGE);
+    void *block[64];
+    for (int i = 0; i < 64; i++)
+        assert_non_null(block[i] = hr__blocks_alloc(pool, 64 << 10));
+    for (int i = 0; i < 64; i++)
+        hr__free(block[i]);
+    assert_int_equal(hr__allocated(HR__TAG_STORAGE), empty + (1 << 20));
+    hr__alloc_fail_at(1, 0);
+    assert_null(hr__blocks_alloc(pool, 64 << 10));
+    hr__alloc_fail_at(1, 0);
+    assert_null(hr__blocks_create(HR__TAG_STORAGE, 64, 1));
+    hr__blocks_destroy(&pool);
+    assert_int_equal(hr__allocated(HR__TAG_STORAGE), 0);
+}
+
+/* Blocks allocated by one thread and freed by others. */
+enum { PASSED = 8192 };
+static void *_Atomic passing[PASSED];
+
+static void *free_every_other(void *arg)
+{
+    for (size_t i = (size_t)(uintptr_t)arg; i < PASSED; i += 2) {
+        void *block;
+        while (!(block = atomic_load(&passing[i])))
+            sched_yield();
+        assert_int_equal(*(size_t *)block, i);
+        hr__free(block);
+    }
+    return NULL;
+}
+
+static void pool_between_threads(void **state)
+{
+    struct hr__blocks *pool = hr__blocks_create(HR__TAG_STORAGE, 64, 4 << 20);
+    pthread_t thread[2];
+    for (uintptr_t t = 0; t < 2; t++)
+        assert_int_equal(pthread_create(&thread[t], NULL, free_every_other, (void *)t), 0);
+    for (size_t i = 0; i < PASSED; i++) {
+        size_t *block = hr__blocks_alloc(pool, (17 << 10) + i % 13 * 1000);
+        assert_non_null(block);
+        *block = i;
+        atomic_store(&passing[i], block);
+    }
+    hr__blocks_destroy(&pool);
+    for (int t = 0; t < 2; t++)
+        pthread_join(thread[t], NULL);
+    assert_int_equal(hr__allocated(HR__TAG_STORAGE), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -77,6 +178,10 @@ int main(void)
         cmocka_unit_test(alignment),
         cmocka_unit_test(overflow_is_refused),
         cmocka_unit_test(asked_for_failures),
+        cmocka_unit_test(pool_reuses_and_accounts),
+        cmocka_unit_test(pool_holds_every_size),
+        cmocka_unit_test(pool_keeps_its_limit),
+        cmocka_unit_test(pool_between_threads),
     };
     return cmocka_run_group_tests_name("base-memory", tests, NULL, NULL);
 }
