@@ -1,3 +1,136 @@
-/* placeholder of the first skeleton; the room's first commit replaces it */
-extern int hr__room_placeholder_storage;
-int hr__room_placeholder_storage;
+/*
+ * The reader's face: counts requests, keeps those that have ended, and chooses
+ * the backend. The pread backend is the transfer's own loop and lives here; the
+ * io_uring one is in uring.c.
+ */
+#include "storage/reader.h"
+
+#include "base/error.h"
+#include "storage/backend.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdatomic.h>
+
+#define DEPTH_MOST        1024
+#define DEFAULT_MAX_BYTES (UINT64_C(2) << 30)
+
+struct hr__reader {
+    unsigned depth; /* requests in flight at most */
+    struct hr__transfer_rules rules;
+    const struct hr__reader_backend *backend;
+    void *self;                /* the backend's; NULL: pread, which has no state */
+    struct hr__read_list done; /* ended and not yet collected */
+    unsigned in_flight;        /* submitted and not yet collected */
+};
+
+/* Tells people once why their reads are not asynchronous, not once a thread. */
+static void log_refusal(int code)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&told))
+        hr__log(HR_LOG_INFO,
+                "io_uring is refused here (%s); files are read with pread instead. Containers "
+                "often forbid it: allow the io_uring system calls in the seccomp profile and see "
+                "/proc/sys/kernel/io_uring_disabled",
+                hr__errno_text(code));
+}
+
+int hr__reader_create(struct hr__reader **out, const struct hr__reader_options *options,
+                      struct hr_error *error)
+{
+    if (options->depth < 1 || options->depth > DEPTH_MOST)
+        return hr__fail(error, -EINVAL, "reader: depth is %u; it must be 1 to %d", options->depth,
+                        DEPTH_MOST);
+    struct hr__reader *reader = hr__alloc(HR__TAG_STORAGE, 1, sizeof *reader);
+    if (!reader)
+        goto fail;
+    reader->depth = options->depth;
+    reader->rules = (struct hr__transfer_rules){.max_bytes = options->max_bytes ? options->max_bytes
+                                                                                : DEFAULT_MAX_BYTES,
+                                                .direct = options->direct,
+                                                .pool = hr__transfer_pool(options->depth)};
+    if (!reader->rules.pool)
+        goto fail;
+    if (!options->no_io_uring) {
+        int rc = hr__uring_create(&reader->self, options->depth, &reader->rules, &reader->done);
+        if (rc)
+            log_refusal(rc);
+        else
+            reader->backend = &hr__uring_backend;
+    }
+    *out = reader;
+    return 0;
+
+fail:
+    hr__reader_destroy(&reader);
+    return hr__fail(error, -ENOMEM, "no memory for a reader; free memory on this host");
+}
+
+void hr__reader_destroy(struct hr__reader **reader)
+{
+    if (!*reader)
+        return;
+    if ((*reader)->backend)
+        (*reader)->backend->destroy((*reader)->self);
+    for (struct hr__read *read; (read = hr__read_list_take(&(*reader)->done));) {
+        hr__free(read->bytes);
+        read->bytes = NULL;
+        read->length = 0;
+        read->result = -ECANCELED;
+    }
+    hr__blocks_destroy(&(*reader)->rules.pool);
+    hr__free(*reader);
+    *reader = NULL;
+}
+
+int hr__reader_is_io_uring(const struct hr__reader *reader)
+{
+    return reader->backend == &hr__uring_backend;
+}
+
+int hr__reader_submit(struct hr__reader *reader, struct hr__read *read)
+{
+    if (reader->in_flight >= reader->depth)
+        return -EAGAIN;
+    if (reader->backend) {
+        int rc = reader->backend->submit(reader->self, read);
+        if (rc)
+            return rc;
+    } else {
+        hr__transfer_run(read, &reader->rules);
+        hr__read_list_append(&reader->done, read);
+    }
+    reader->in_flight++;
+    return 0;
+}
+
+int hr__reader_wait(struct hr__reader *reader, struct hr__read **done, int capacity,
+                    int64_t timeout_ns)
+{
+    assert(capacity > 0);
+    if (!reader->in_flight)
+        return 0;
+    if (reader->backend) {
+        int rc = reader->backend->progress(reader->self, timeout_ns);
+        if (rc && !reader->done.first)
+            return rc;
+    }
+    int count = 0;
+    while (count < capacity && (done[count] = hr__read_list_take(&reader->done)))
+        count++;
+    reader->in_flight -= (unsigned)count;
+    return count;
+}
+
+unsigned hr__reader_in_flight(const struct hr__reader *reader)
+{
+    return reader->in_flight;
+}
+
+int hr__read_file(struct hr__read *read, uint64_t max_bytes)
+{
+    struct hr__transfer_rules rules = {.max_bytes = max_bytes ? max_bytes : DEFAULT_MAX_BYTES};
+    hr__transfer_run(read, &rules);
+    return read->result;
+}

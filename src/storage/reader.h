@@ -24,7 +24,10 @@ struct hr__reader_options {
     uint64_t max_bytes; /* a larger file is refused with -EFBIG; 0: 2 GiB */
 };
 
-/* One file to read; owned by the caller and in place until it has come back. */
+/* One file to read; owned by the caller and in place until it has come back.
+ * Its bytes are those up to its end as reading finds it, whatever size it had
+ * before. Not a regular file: -EISDIR for a directory, -ENXIO for a FIFO, socket
+ * or device, never a wait. */
 struct hr__read {
     const char *path;     /* owned by the caller */
     int64_t expected;     /* bytes it had when it was scanned; < 0: unknown */

@@ -1,0 +1,178 @@
+/*
+ * Microseconds and bandwidth of the file reader, beside its yardstick: a plain
+ * loop of open, fstat, read into a new buffer, close on one thread.
+ *
+ * usage: reader FILES BYTES DEPTH REPEATS [cold] [direct] [in DIRECTORY]
+ * Makes FILES files of BYTES, reads them all with each method, interleaved
+ * REPEATS times, and prints the median of each. "cold" drops each file from the
+ * page cache before every pass (fadvise), so it needs a real disk.
+ */
+#include "storage/reader.h"
+#include "base/clock.h"
+#include "base/memory.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum method { PLAIN, PREAD, URING, METHODS };
+static const char *const method_names[] = {"plain loop", "pread reader", "io_uring reader"};
+
+struct setup {
+    int files, bytes, depth, repeats, cold, direct;
+    char directory[512];
+    char (*paths)[640];
+};
+
+static void die(const char *what)
+{
+    perror(what);
+    exit(3);
+}
+
+static void make_files(struct setup *s)
+{
+    char *data = malloc((size_t)s->bytes);
+    s->paths = calloc((size_t)s->files, sizeof *s->paths);
+    if (!data || !s->paths || !mkdtemp(s->directory))
+        die(s->directory);
+    for (int i = 0; i < s->bytes; i++)
+        data[i] = (char)(i * 2654435761u >> 13);
+    for (int i = 0; i < s->files; i++) {
+        snprintf(s->paths[i], sizeof s->paths[i], "%s/%06d", s->directory, i);
+        int fd = open(s->paths[i], O_WRONLY | O_CREAT | O_EXCL, 0600);
+        if (fd < 0 || write(fd, data, (size_t)s->bytes) != s->bytes || fsync(fd) || close(fd))
+            die(s->paths[i]);
+    }
+    free(data);
+}
+
+static void drop(const struct setup *s)
+{
+    for (int i = 0; i < s->files; i++) {
+        int fd = open(s->paths[i], O_RDONLY);
+        if (fd < 0 || posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED))
+            die(s->paths[i]);
+        close(fd);
+    }
+}
+
+static void read_plain(const struct setup *s)
+{
+    for (int i = 0; i < s->files; i++) {
+        struct stat status;
+        int fd = open(s->paths[i], O_RDONLY | O_CLOEXEC);
+        if (fd < 0 || fstat(fd, &status))
+            die(s->paths[i]);
+        void *block = hr__alloc_aligned(HR__TAG_STORAGE, (size_t)status.st_size, 64);
+        if (!block || read(fd, block, (size_t)status.st_size) != status.st_size)
+            die(s->paths[i]);
+        hr__free(block);
+        close(fd);
+    }
+}
+
+static void read_with(const struct setup *s, struct hr__reader *reader)
+{
+    struct hr__read *reads = calloc((size_t)s->depth, sizeof *reads);
+    struct hr__read *done[64];
+    int next = 0, left = s->files;
+    if (!reads)
+        die("calloc");
+    for (; next < s->depth && next < s->files; next++) {
+        reads[next].path = s->paths[next];
+        if (hr__reader_submit(reader, &reads[next]))
+            die("submit");
+    }
+    while (left) {
+        int n = hr__reader_wait(reader, done, 64, -1);
+        if (n < 0)
+            die("wait");
+        for (int i = 0; i < n; i++, left--) {
+            if (done[i]->result || done[i]->length != (size_t)s->bytes)
+                die(done[i]->path);
+            hr__free(done[i]->bytes);
+            if (next == s->files)
+                continue;
+            done[i]->path = s->paths[next++];
+            if (hr__reader_submit(reader, done[i]))
+                die("submit");
+        }
+    }
+    free(reads);
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void parse(struct setup *s, int argc, char **argv)
+{
+    if (argc < 5) {
+        fprintf(stderr, "usage: reader FILES BYTES DEPTH REPEATS [cold] [direct] [in DIRECTORY]\n");
+        exit(2);
+    }
+    s->files = atoi(argv[1]);
+    s->bytes = atoi(argv[2]);
+    s->depth = atoi(argv[3]);
+    s->repeats = atoi(argv[4]);
+    strcpy(s->directory, "/tmp/headrace-reader-XXXXXX");
+    for (int i = 5; i < argc; i++) {
+        s->cold |= !strcmp(argv[i], "cold");
+        s->direct |= !strcmp(argv[i], "direct");
+        if (!strcmp(argv[i], "in") && i + 1 < argc)
+            snprintf(s->directory, sizeof s->directory, "%s/headrace-reader-XXXXXX", argv[++i]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct setup s = {0};
+    struct hr__reader *readers[METHODS] = {0};
+    parse(&s, argc, argv);
+    make_files(&s);
+    double *times = calloc((size_t)s.repeats * METHODS, sizeof *times);
+    if (!times)
+        die("calloc");
+    for (int m = PREAD; m < METHODS; m++) {
+        struct hr__reader_options options = {
+            .depth = (unsigned)s.depth, .direct = s.direct, .no_io_uring = m == PREAD};
+        struct hr_error error;
+        if (hr__reader_create(&readers[m], &options, &error))
+            die(error.message);
+    }
+    for (int r = -1; r < s.repeats; r++)
+        for (int m = 0; m < METHODS; m++) {
+            if (s.cold)
+                drop(&s);
+            uint64_t start = hr__now_ns();
+            if (m == PLAIN)
+                read_plain(&s);
+            else
+                read_with(&s, readers[m]);
+            if (r >= 0)
+                times[m * s.repeats + r] = (double)(hr__now_ns() - start);
+        }
+    double plain = 0;
+    for (int m = 0; m < METHODS; m++) {
+        qsort(times + m * s.repeats, (size_t)s.repeats, sizeof *times, compare);
+        double ns = times[m * s.repeats + s.repeats / 2];
+        plain = m ? plain : ns;
+        int uring = m == URING && hr__reader_is_io_uring(readers[m]);
+        printf("%-16s %8.2f us a file  %8.1f MB/s  %5.2f x plain%s\n", method_names[m],
+               ns / 1e3 / s.files, (double)s.files * s.bytes / ns * 1e3, ns / plain,
+               m == URING && !uring ? " (io_uring refused)" : "");
+        hr__reader_destroy(&readers[m]);
+    }
+    for (int i = 0; i < s.files; i++)
+        unlink(s.paths[i]);
+    rmdir(s.directory);
+    free(s.paths);
+    free(times);
+    return 0;
+}

@@ -1,0 +1,232 @@
+/*
+ * The steps of reading one whole file; see transfer.h.
+ *
+ * One read normally suffices: it asks for more than the file's size, so that a
+ * result of exactly that size is the end and growth is noticed without a
+ * further call. Descriptors are opened O_NONBLOCK, so that a FIFO or a device
+ * in the place of a file is refused instead of waited for.
+ */
+#include "storage/transfer.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Offsets, lengths and addresses of O_DIRECT reads: a page satisfies every
+ * common device; where it does not, the read fails and is done buffered. */
+#define DIRECT_ALIGNMENT 4096
+
+/* First buffer of a file that says it has no size (/proc, or an empty one). */
+#define UNSIZED_BYTES 4096
+
+/* Bytes of one read call: the kernel's limit is just below 2 GiB. */
+#define REQUEST_MOST (UINT64_C(1) << 30)
+
+/* Bytes of buffers kept for reuse: those of one round of usual files. */
+#define RETAIN_BYTES_PER_READ ((size_t)256 << 10)
+#define RETAIN_BYTES_MOST     ((size_t)8 << 20)
+
+/* Interrupted or would-block results in a row before one is taken for an error. */
+#define RETRIES_MOST 64
+
+static size_t round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+struct hr__blocks *hr__transfer_pool(unsigned depth)
+{
+    size_t retain = depth * RETAIN_BYTES_PER_READ;
+    return hr__blocks_create(HR__TAG_STORAGE, DIRECT_ALIGNMENT,
+                             retain < RETAIN_BYTES_MOST ? retain : RETAIN_BYTES_MOST);
+}
+
+void hr__transfer_begin(struct hr__transfer *t, struct hr__read *read,
+                        const struct hr__transfer_rules *rules)
+{
+    read->result = -EINPROGRESS;
+    read->bytes = NULL;
+    read->length = 0;
+    read->next = NULL;
+    read->submitted_ns = hr__now_ns();
+    read->completed_ns = 0;
+    *t = (struct hr__transfer){
+        .read = read, .rules = rules, .fd = -1, .stale_fd = -1, .direct = rules->direct};
+}
+
+int hr__transfer_open_flags(const struct hr__transfer *t)
+{
+    return O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (t->direct ? O_DIRECT : 0);
+}
+
+enum hr__step hr__transfer_fail(struct hr__transfer *t, int result)
+{
+    hr__free(t->bytes);
+    t->bytes = NULL;
+    t->read->result = result;
+    t->read->completed_ns = hr__now_ns();
+    return HR__STEP_DONE;
+}
+
+/* Makes room for `capacity` bytes, keeping those that are there. */
+static int reserve(struct hr__transfer *t, size_t capacity)
+{
+    struct hr__blocks *pool = t->rules->pool;
+    uint8_t *bytes = pool ? hr__blocks_alloc(pool, capacity)
+                          : hr__alloc_aligned_to(HR__TAG_STORAGE, capacity, 0, DIRECT_ALIGNMENT);
+    if (!bytes)
+        return -ENOMEM;
+    if (t->length)
+        memcpy(bytes, t->bytes, t->length);
+    hr__free(t->bytes);
+    t->bytes = bytes;
+    t->capacity = capacity;
+    return 0;
+}
+
+static enum hr__step finish(struct hr__transfer *t)
+{
+    if (t->capacity - t->length < HR__READ_SLACK && reserve(t, t->length + HR__READ_SLACK))
+        return hr__transfer_fail(t, -ENOMEM);
+    memset(t->bytes + t->length, 0, HR__READ_SLACK);
+    struct hr__read *read = t->read;
+    read->bytes = t->bytes;
+    read->length = t->length;
+    read->result = 0;
+    read->completed_ns = hr__now_ns();
+    t->bytes = NULL;
+    return HR__STEP_DONE;
+}
+
+/* O_DIRECT is refused for this file, or has lost its alignment: from the
+ * beginning, through the page cache. */
+static enum hr__step restart_buffered(struct hr__transfer *t)
+{
+    t->direct = 0;
+    t->stale_fd = t->fd;
+    t->fd = -1;
+    t->length = 0;
+    hr__free(t->bytes);
+    t->bytes = NULL;
+    return HR__STEP_OPEN;
+}
+
+static int is_passing(int result)
+{
+    return result == -EINTR || result == -EAGAIN;
+}
+
+enum hr__step hr__transfer_opened(struct hr__transfer *t, int result)
+{
+    struct stat status;
+    if (is_passing(result) && t->retries++ < RETRIES_MOST)
+        return HR__STEP_OPEN;
+    if (result == -EINVAL && t->direct)
+        return restart_buffered(t);
+    if (result < 0)
+        return hr__transfer_fail(t, result);
+    t->fd = result;
+    /* Not worth a trip through the ring: an open file's attributes are in memory. */
+    if (fstat(t->fd, &status))
+        return hr__transfer_fail(t, -errno);
+    if (S_ISDIR(status.st_mode))
+        return hr__transfer_fail(t, -EISDIR);
+    if (!S_ISREG(status.st_mode))
+        return hr__transfer_fail(t, -ENXIO);
+    if ((uint64_t)status.st_size > t->rules->max_bytes)
+        return hr__transfer_fail(t, -EFBIG);
+    t->size = (uint64_t)status.st_size;
+    if (!t->size && t->direct)
+        return restart_buffered(t);
+    size_t room = t->size ? (size_t)t->size : UNSIZED_BYTES;
+    if (t->direct)
+        room = round_up(room, DIRECT_ALIGNMENT);
+    return reserve(t, room + HR__READ_SLACK) ? hr__transfer_fail(t, -ENOMEM) : HR__STEP_READ;
+}
+
+size_t hr__transfer_request(const struct hr__transfer *t)
+{
+    size_t room = t->capacity - t->length;
+    if (t->direct)
+        room = room / DIRECT_ALIGNMENT * DIRECT_ALIGNMENT;
+    return room < REQUEST_MOST ? room : REQUEST_MOST;
+}
+
+/*
+ * The read was interrupted, or the file system cannot read without waiting.
+ * Then the descriptor's O_NONBLOCK would make it fail for ever, and comes off
+ * now that the file is known to be a regular one with bytes in it. A file
+ * without a size may be one of /proc that waits for events: it keeps the flag,
+ * and is tried on this thread, which cannot wait then.
+ */
+static enum hr__step read_again(struct hr__transfer *t, int result)
+{
+    if (t->retries++ >= RETRIES_MOST)
+        return hr__transfer_fail(t, result);
+    if (result == -EINTR)
+        return HR__STEP_READ;
+    if (!t->size) {
+        ssize_t n = pread(t->fd, t->bytes + t->length, hr__transfer_request(t), (off_t)t->length);
+        if (n < 0)
+            return errno == EINTR ? HR__STEP_READ : hr__transfer_fail(t, -errno);
+        return hr__transfer_got(t, n);
+    }
+    int flags = fcntl(t->fd, F_GETFL);
+    if (flags >= 0 && flags & O_NONBLOCK && fcntl(t->fd, F_SETFL, flags & ~O_NONBLOCK))
+        return hr__transfer_fail(t, -errno);
+    t->blocking = 1;
+    return HR__STEP_READ;
+}
+
+enum hr__step hr__transfer_got(struct hr__transfer *t, ssize_t result)
+{
+    if (is_passing((int)result))
+        return read_again(t, (int)result);
+    if (result < 0)
+        return result == -EINVAL && t->direct ? restart_buffered(t)
+                                              : hr__transfer_fail(t, (int)result);
+    t->retries = 0;
+    t->length += (size_t)result;
+    if (t->length > t->rules->max_bytes)
+        return hr__transfer_fail(t, -EFBIG);
+    if (!result || (t->size && t->length == t->size))
+        return finish(t);
+    if (t->direct && (t->length > t->size || t->length % DIRECT_ALIGNMENT))
+        return restart_buffered(t);
+    if (t->length > t->size && t->capacity - t->length < UNSIZED_BYTES &&
+        reserve(t, t->capacity + t->capacity / 2 + UNSIZED_BYTES))
+        return hr__transfer_fail(t, -ENOMEM);
+    return HR__STEP_READ;
+}
+
+static int open_file(const struct hr__transfer *t)
+{
+    int fd = open(t->read->path, hr__transfer_open_flags(t));
+    return fd < 0 ? -errno : fd;
+}
+
+static ssize_t read_some(const struct hr__transfer *t)
+{
+    ssize_t n = pread(t->fd, t->bytes + t->length, hr__transfer_request(t), (off_t)t->length);
+    return n < 0 ? -errno : n;
+}
+
+void hr__transfer_run(struct hr__read *read, const struct hr__transfer_rules *rules)
+{
+    struct hr__transfer t;
+    hr__transfer_begin(&t, read, rules);
+    enum hr__step step = HR__STEP_OPEN;
+    while (step != HR__STEP_DONE) {
+        step = step == HR__STEP_OPEN ? hr__transfer_opened(&t, open_file(&t))
+                                     : hr__transfer_got(&t, read_some(&t));
+        if (t.stale_fd >= 0)
+            close(t.stale_fd);
+        t.stale_fd = -1;
+    }
+    if (t.fd >= 0)
+        close(t.fd);
+}

@@ -1,0 +1,306 @@
+/*
+ * The transfer's state machine, fed with what kernels give rarely: short reads,
+ * interruptions, would-block, files that change between open and read, O_DIRECT
+ * refused at each point.
+ */
+#include "../test.h"
+
+#include "base/memory.h"
+#include "files.h"
+#include "storage/transfer.h"
+
+/* Acts as a driver whose reads return at most `most` bytes. */
+struct driver {
+    struct hr__read read;
+    struct hr__transfer t;
+    struct hr__transfer_rules rules;
+    enum hr__step step;
+};
+
+static void begin(struct driver *d, const char *path, int direct)
+{
+    *d = (struct driver){.read = {.path = path, .expected = -1},
+                         .rules = {.max_bytes = 1 << 20, .direct = direct}};
+    hr__transfer_begin(&d->t, &d->read, &d->rules);
+    d->step = HR__STEP_OPEN;
+}
+
+static void do_open(struct driver *d)
+{
+    assert_int_equal(d->step, HR__STEP_OPEN);
+    if (d->t.stale_fd >= 0)
+        close(d->t.stale_fd);
+    d->t.stale_fd = -1;
+    int fd = open(d->read.path, hr__transfer_open_flags(&d->t));
+    d->step = hr__transfer_opened(&d->t, fd < 0 ? -errno : fd);
+}
+
+static void do_read(struct driver *d, size_t most)
+{
+    assert_int_equal(d->step, HR__STEP_READ);
+    size_t n = hr__transfer_request(&d->t);
+    assert_true(n > 0);
+    ssize_t got = pread(d->t.fd, d->t.bytes + d->t.length, n < most ? n : most, (off_t)d->t.length);
+    d->step = hr__transfer_got(&d->t, got < 0 ? -errno : got);
+}
+
+static void end(struct driver *d, int result, size_t length, unsigned seed)
+{
+    assert_int_equal(d->step, HR__STEP_DONE);
+    assert_int_equal(d->read.result, result);
+    assert_null(d->t.bytes);
+    if (!result) {
+        assert_int_equal(d->read.length, length);
+        assert_int_equal((uintptr_t)d->read.bytes % 64, 0);
+        assert_int_equal(files_differ(d->read.bytes, length, seed), length);
+        for (int i = 0; i < 64; i++)
+            assert_int_equal(d->read.bytes[length + (size_t)i], 0);
+        hr__free(d->read.bytes);
+    } else {
+        assert_null(d->read.bytes);
+    }
+    assert_true(d->read.completed_ns >= d->read.submitted_ns);
+    if (d->t.stale_fd >= 0)
+        close(d->t.stale_fd);
+    if (d->t.fd >= 0)
+        close(d->t.fd);
+    assert_int_equal(hr__allocated(HR__TAG_STORAGE), 0);
+}
+
+static void short_reads_add_up(void **state)
+{
+    static const size_t most[] = {1, 7, 511, 4096, 10000};
+    char *path = files_make("short", 1, 10000);
+    for (size_t m = 0; m < sizeof most / sizeof *most; m++) {
+        struct driver d;
+        begin(&d, path, 0);
+        do_open(&d);
+        unsigned reads = 0;
+        for (; d.step == HR__STEP_READ; reads++)
+            do_read(&d, most[m]);
+        assert_int_equal(reads, (10000 + most[m] - 1) / most[m]);
+        end(&d, 0, 10000, 1);
+    }
+    free(path);
+}
+
+static void one_read_for_a_steady_file(void **state)
+{
+    static const size_t sizes[] = {1, 63, 64, 65, 4095, 4096, 4097, 100000};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        char *path = files_make("steady", 2, sizes[s]);
+        struct driver d;
+        begin(&d, path, 0);
+        do_open(&d);
+        do_read(&d, SIZE_MAX);
+        end(&d, 0, sizes[s], 2);
+        free(path);
+    }
+}
+
+static void interruptions_pass(void **state)
+{
+    char *path = files_make("eintr", 3, 5000);
+    struct driver d;
+    begin(&d, path, 0);
+    d.step = hr__transfer_opened(&d.t, -EINTR);
+    assert_int_equal(d.step, HR__STEP_OPEN);
+    d.step = hr__transfer_opened(&d.t, -EAGAIN);
+    do_open(&d);
+    do_read(&d, 1000);
+    d.step = hr__transfer_got(&d.t, -EINTR);
+    assert_int_equal(d.t.length, 1000);
+    do_read(&d, 1000);
+    assert_true(fcntl(d.t.fd, F_GETFL) & O_NONBLOCK);
+    d.step = hr__transfer_got(&d.t, -EAGAIN);
+    assert_int_equal(d.t.length, 2000);
+    /* It would fail for ever with O_NONBLOCK on a file system that must wait. */
+    assert_true(d.t.blocking);
+    assert_false(fcntl(d.t.fd, F_GETFL) & O_NONBLOCK);
+    do_read(&d, SIZE_MAX);
+    end(&d, 0, 5000, 3);
+    free(path);
+}
+
+static void endless_interruption_is_an_error(void **state)
+{
+    static const int codes[] = {-EINTR, -EAGAIN};
+    char *path = files_make("endless", 3, 5000);
+    for (int c = 0; c < 2; c++) {
+        struct driver d;
+        int rounds = 0;
+        begin(&d, path, 0);
+        do_open(&d);
+        for (; d.step == HR__STEP_READ; rounds++)
+            d.step = hr__transfer_got(&d.t, codes[c]);
+        assert_in_range(rounds, 10, 1000);
+        end(&d, codes[c], 0, 0);
+        begin(&d, path, 0);
+        for (rounds = 0; d.step == HR__STEP_OPEN; rounds++)
+            d.step = hr__transfer_opened(&d.t, codes[c]);
+        assert_in_range(rounds, 10, 1000);
+        end(&d, codes[c], 0, 0);
+    }
+    free(path);
+}
+
+static void shrunk_after_open(void **state)
+{
+    for (size_t left = 0; left <= 3000; left += 1000) {
+        char *path = files_make("shrunk", 4, 5000);
+        struct driver d;
+        begin(&d, path, 0);
+        do_open(&d);
+        do_read(&d, left / 2 ? left / 2 : 1);
+        assert_int_equal(truncate(path, (off_t)left), 0);
+        while (d.step == HR__STEP_READ)
+            do_read(&d, SIZE_MAX);
+        end(&d, 0, left ? left : 1, 4);
+        free(path);
+    }
+}
+
+static void grown_after_open(void **state)
+{
+    static const size_t more[] = {1, 63, 64, 65, 5000, 500000};
+    for (int direct = 0; direct < 2; direct++)
+        for (size_t m = 0; m < sizeof more / sizeof *more; m++) {
+            char *path = files_make("grown", 5, 3000);
+            struct driver d;
+            begin(&d, path, direct);
+            while (d.step == HR__STEP_OPEN)
+                do_open(&d);
+            free(files_make("grown", 5, 3000 + more[m]));
+            while (d.step != HR__STEP_DONE)
+                if (d.step == HR__STEP_OPEN)
+                    do_open(&d);
+                else
+                    do_read(&d, SIZE_MAX);
+            end(&d, 0, 3000 + more[m], 5);
+            free(path);
+        }
+}
+
+static void too_large(void **state)
+{
+    char *path = files_make("large", 6, (1 << 20) + 1);
+    struct driver d;
+    begin(&d, path, 0);
+    do_open(&d);
+    end(&d, -EFBIG, 0, 0);
+    assert_int_equal(truncate(path, 1 << 20), 0);
+    begin(&d, path, 0);
+    do_open(&d);
+    while (d.step == HR__STEP_READ)
+        do_read(&d, SIZE_MAX);
+    end(&d, 0, 1 << 20, 6);
+    /* Grown beyond the limit after it was opened. */
+    assert_int_equal(truncate(path, 1000), 0);
+    begin(&d, path, 0);
+    do_open(&d);
+    assert_int_equal(truncate(path, 3 << 20), 0);
+    while (d.step == HR__STEP_READ)
+        do_read(&d, SIZE_MAX);
+    end(&d, -EFBIG, 0, 0);
+    free(path);
+}
+
+static void direct_is_given_up(void **state)
+{
+    char *path = files_make("direct", 7, 10000);
+    struct driver d;
+    begin(&d, path, 1); /* refused at open */
+    assert_true(hr__transfer_open_flags(&d.t) & O_DIRECT);
+    d.step = hr__transfer_opened(&d.t, -EINVAL);
+    assert_false(hr__transfer_open_flags(&d.t) & O_DIRECT);
+    do_open(&d);
+    do_read(&d, SIZE_MAX);
+    end(&d, 0, 10000, 7);
+
+    begin(&d, path, 1); /* refused at the first read */
+    do_open(&d);
+    if (d.step == HR__STEP_READ) {
+        int direct_fd = d.t.fd;
+        d.step = hr__transfer_got(&d.t, -EINVAL);
+        assert_int_equal(d.t.stale_fd, direct_fd);
+    }
+    do_open(&d);
+    do_read(&d, SIZE_MAX);
+    end(&d, 0, 10000, 7);
+
+    begin(&d, path, 1); /* a short read off the grid */
+    do_open(&d);
+    if (d.step == HR__STEP_READ) {
+        assert_int_equal(hr__transfer_request(&d.t) % 4096, 0);
+        memset(d.t.bytes, 0xEE, 1000);
+        d.step = hr__transfer_got(&d.t, 1000);
+        do_open(&d);
+    }
+    do_read(&d, SIZE_MAX);
+    end(&d, 0, 10000, 7);
+    free(path);
+}
+
+/* A refusal that has nothing to do with O_DIRECT is not tried again. */
+static void invalid_without_direct_is_an_error(void **state)
+{
+    char *path = files_make("einval", 8, 100);
+    struct driver d;
+    begin(&d, path, 0);
+    d.step = hr__transfer_opened(&d.t, -EINVAL);
+    end(&d, -EINVAL, 0, 0);
+    begin(&d, path, 0);
+    do_open(&d);
+    d.step = hr__transfer_got(&d.t, -EIO);
+    end(&d, -EIO, 0, 0);
+    free(path);
+}
+
+static void no_memory(void **state)
+{
+    char *path = files_make("enomem", 9, 3000);
+    struct driver d;
+    begin(&d, path, 0);
+    hr__alloc_fail_at(1, 0);
+    do_open(&d);
+    end(&d, -ENOMEM, 0, 0);
+    begin(&d, path, 0); /* while growing */
+    do_open(&d);
+    free(files_make("enomem", 9, 300000));
+    hr__alloc_fail_at(1, 1);
+    while (d.step == HR__STEP_READ)
+        do_read(&d, SIZE_MAX);
+    hr__alloc_fail_at(0, 0);
+    end(&d, -ENOMEM, 0, 0);
+    free(path);
+}
+
+/* An empty file where the kernel says would-block, as some do under O_NONBLOCK. */
+static void would_block_on_an_empty_file(void **state)
+{
+    char *path = files_make("empty", 10, 0);
+    struct driver d;
+    begin(&d, path, 0);
+    do_open(&d);
+    d.step = hr__transfer_got(&d.t, -EAGAIN);
+    end(&d, 0, 0, 10);
+    free(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(short_reads_add_up),
+        cmocka_unit_test(one_read_for_a_steady_file),
+        cmocka_unit_test(interruptions_pass),
+        cmocka_unit_test(endless_interruption_is_an_error),
+        cmocka_unit_test(shrunk_after_open),
+        cmocka_unit_test(grown_after_open),
+        cmocka_unit_test(too_large),
+        cmocka_unit_test(direct_is_given_up),
+        cmocka_unit_test(invalid_without_direct_is_an_error),
+        cmocka_unit_test(no_memory),
+        cmocka_unit_test(would_block_on_an_empty_file),
+    };
+    return cmocka_run_group_tests_name("storage-transfer", tests, files_setup, files_teardown);
+}
