@@ -53,7 +53,7 @@ struct hr__fused {
     struct block extent;               /* int [y.count]: taps without the zeros at their end */
     struct block ring;                 /* float [NHWC: 3][y.taps][padded] */
     struct block rows;                 /* float *[NHWC: 3][2 x y.taps]: into it */
-    struct block pixels;               /* NHWC: one row, channel by channel */
+    struct block staged;               /* one output row; NHWC: also its channels */
 };
 
 static const struct hr__fused_kernels *const versions[] = {
@@ -83,7 +83,7 @@ int hr__fused_create(struct hr__fused **out, struct hr_error *error)
 static void each_block(struct hr__fused *f, struct block *blocks[8])
 {
     struct block *all[] = {&f->begin,  &f->weight, &f->table, &f->column,
-                           &f->extent, &f->ring,   &f->rows,  &f->pixels};
+                           &f->extent, &f->ring,   &f->rows,  &f->staged};
     memcpy(blocks, all, sizeof all);
 }
 
@@ -272,8 +272,8 @@ static int memory_for_rows(struct hr__fused *f, const struct hr__fused_job *job,
     int result = need(&f->ring, rings * rows * padded * sizeof(float), error);
     if (!result)
         result = need(&f->rows, rings * 2 * rows * sizeof(float *), error);
-    if (!result && job->layout == HR_NHWC)
-        result = need(&f->pixels, 3 * padded * sizeof(float), error);
+    if (!result)
+        result = need(&f->staged, 2 * rings * padded * sizeof(float), error);
     return result;
 }
 
@@ -309,7 +309,7 @@ static void feed(struct pass *p)
 }
 
 /* Sums the rows under output row j into the elements at `out`. */
-static void emit(struct pass *p, int j, void *out)
+static void emit(struct pass *p, int j, void *out, int stream)
 {
     const struct hr__fused *f = p->fused;
     const struct hr__fused_job *job = p->job;
@@ -330,9 +330,46 @@ static void emit(struct pass *p, int j, void *out)
         .scale = job->scale[p->channel],
         .shift = job->shift[p->channel],
         .dtype = job->dtype,
-        .stream = job->layout == HR_NCHW,
+        .stream = stream,
     };
     f->kernels->vertical(&column, out);
+}
+
+/* Where the rows of the output go. */
+struct target {
+    const struct hr__fused_kernels *kernels;
+    uint8_t *out, *staged; /* the rows; memory for one on its way there */
+    ptrdiff_t row_bytes;
+    int rows, flip;
+    int ragged; /* rows do not begin and end with lines: they are staged */
+};
+
+/* Output rows whose edges are fetched ahead. */
+#define EDGES_AHEAD 3
+
+/* The row that is written in place k of the order of work. Lines that two rows
+ * share are written through the cache, and had better be in it by then. */
+static int target_row(const struct target *target, int k)
+{
+    int j = target->flip ? target->rows - 1 - k : k;
+    int edge = target->flip ? j - EDGES_AHEAD : j + 1 + EDGES_AHEAD;
+    if (target->ragged && edge >= 0 && edge <= target->rows)
+        __builtin_prefetch(target->out + edge * target->row_bytes, 1);
+    return j;
+}
+
+static struct target target_of(const struct hr__fused *f, const struct hr__fused_job *job,
+                               uint8_t *out, size_t row_bytes)
+{
+    return (struct target){
+        .kernels = f->kernels,
+        .out = out,
+        .staged = f->staged.at,
+        .row_bytes = (ptrdiff_t)row_bytes,
+        .rows = job->y.count,
+        .flip = job->y.flip,
+        .ragged = ((uintptr_t)out | row_bytes) % HR__LINE_BYTES != 0,
+    };
 }
 
 /* Channel by channel: one output stream at a time, and filtering in between. */
@@ -340,27 +377,36 @@ static void run_planar(struct pass pass[3])
 {
     const struct hr__fused_job *job = pass->job;
     size_t row_bytes = (size_t)job->x.count * hr__element_bytes(job->dtype);
-    for (size_t c = 0; c < 3; c++)
-        for (int k = 0; k < job->y.count; k++) {
-            size_t j = (size_t)(job->y.flip ? job->y.count - 1 - k : k);
-            emit(&pass[c], (int)j,
-                 (uint8_t *)job->out + (c * (size_t)job->y.count + j) * row_bytes);
+    for (size_t c = 0; c < 3; c++) {
+        uint8_t *out = (uint8_t *)job->out + c * (size_t)job->y.count * row_bytes;
+        struct target target = target_of(pass->fused, job, out, row_bytes);
+        for (int k = 0; k < target.rows; k++) {
+            int j = target_row(&target, k);
+            uint8_t *row = target.out + j * target.row_bytes;
+            emit(&pass[c], j, target.ragged ? target.staged : row, !target.ragged);
+            if (target.ragged)
+                target.kernels->copy(row, target.staged, row_bytes);
         }
+    }
 }
 
 /* Row by row: the channels of a row meet in L1. */
 static void run_interleaved(struct pass pass[3])
 {
     const struct hr__fused_job *job = pass->job;
-    size_t bytes = hr__element_bytes(job->dtype), row_bytes = (size_t)job->x.count * bytes;
-    uint8_t *pixels = pass->fused->pixels.at;
-    const void *const rows[3] = {pixels, pixels + row_bytes, pixels + 2 * row_bytes};
-    for (int k = 0; k < job->y.count; k++) {
-        int j = job->y.flip ? job->y.count - 1 - k : k;
+    size_t bytes = hr__element_bytes(job->dtype), width = (size_t)job->x.count;
+    struct target target = target_of(pass->fused, job, job->out, 3 * width * bytes);
+    uint8_t *pixels = target.staged + 3 * width * bytes;
+    const void *const rows[3] = {pixels, pixels + width * bytes, pixels + 2 * width * bytes};
+    for (int k = 0; k < target.rows; k++) {
+        int j = target_row(&target, k);
+        uint8_t *row = target.out + j * target.row_bytes;
         for (size_t c = 0; c < 3; c++)
-            emit(&pass[c], j, pixels + c * row_bytes);
-        pass->fused->kernels->interleave(rows, (size_t)job->x.count, bytes, 1,
-                                         (uint8_t *)job->out + (size_t)j * 3 * row_bytes);
+            emit(&pass[c], j, pixels + c * width * bytes, 0);
+        target.kernels->interleave(rows, width, bytes, !target.ragged,
+                                   target.ragged ? target.staged : row);
+        if (target.ragged)
+            target.kernels->copy(row, target.staged, 3 * width * bytes);
     }
 }
 

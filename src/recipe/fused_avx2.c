@@ -249,11 +249,11 @@ INLINE void put(void *out, __m256i v, int stream)
         _mm256_storeu_si256(out, v);
 }
 
-/* Casts 32 elements. */
-INLINE void put_block(const __m256 v[4], enum hr_dtype dtype, uint8_t *out, int stream)
+/* Casts `vectors` x 8 elements: 4, or as many as there are for float32. */
+INLINE void put_block(const __m256 *v, int vectors, enum hr_dtype dtype, uint8_t *out, int stream)
 {
     if (dtype == HR_FLOAT32) {
-        for (int k = 0; k < 4; k++)
+        for (int k = 0; k < vectors; k++)
             put(out + 32 * k, _mm256_castps_si256(v[k]), stream);
     } else if (dtype == HR_FLOAT16) {
         for (int k = 0; k < 4; k += 2) {
@@ -280,35 +280,28 @@ INLINE void put_few(__m256 v, int n, enum hr_dtype dtype, uint8_t *out)
 {
     _Alignas(32) uint8_t cast[4 * 32];
     const __m256 block[4] = {v, v, v, v};
-    put_block(block, dtype, cast, 0);
+    put_block(block, 4, dtype, cast, 0);
     memcpy(out, cast, (size_t)n * hr__element_bytes(dtype));
 }
 
-INLINE void vertical_as(const struct hr__column *column, enum hr_dtype dtype, uint8_t *out)
+INLINE void vertical_as(const struct hr__column *column, enum hr_dtype dtype, int stream,
+                        uint8_t *out)
 {
-    int bytes = (int)hr__element_bytes(dtype), width = column->width, i = 0;
+    ptrdiff_t bytes = (ptrdiff_t)hr__element_bytes(dtype);
+    int i = 0, width = column->width;
     __m256 v[4];
-    /* Elements before the first that streaming may begin at; none where
-     * elements straddle. */
-    int skew = (int)((uintptr_t)out & 31), stream = column->stream && skew % bytes == 0;
-    int head = stream && skew ? (32 - skew) / bytes : 0;
-    head = head < width ? head : width;
-    while (i < head) {
-        int n = head - i < 8 ? head - i : 8;
-        sum_rows(column, i, 1, v);
-        put_few(v[0], n, dtype, out + (ptrdiff_t)i * bytes);
-        i += n;
-    }
     for (; i + BLOCK <= width; i += BLOCK) {
         sum_rows(column, i, 4, v);
-        if (stream)
-            put_block(v, dtype, out + (ptrdiff_t)i * bytes, 1);
-        else
-            put_block(v, dtype, out + (ptrdiff_t)i * bytes, 0);
+        put_block(v, 4, dtype, out + i * bytes, stream);
+    }
+    if (dtype == HR_FLOAT32 && i + 16 <= width) { /* a line of them */
+        sum_rows(column, i, 2, v);
+        put_block(v, 2, dtype, out + i * bytes, stream);
+        i += 16;
     }
     for (; i < width; i += 8) {
         sum_rows(column, i, 1, v);
-        put_few(v[0], width - i < 8 ? width - i : 8, dtype, out + (ptrdiff_t)i * bytes);
+        put_few(v[0], width - i < 8 ? width - i : 8, dtype, out + i * bytes);
     }
 }
 
@@ -316,16 +309,28 @@ static void vertical(const struct hr__column *column, void *out)
 {
     switch (column->dtype) {
     case HR_UINT8:
-        vertical_as(column, HR_UINT8, out);
+        if (column->stream)
+            vertical_as(column, HR_UINT8, 1, out);
+        else
+            vertical_as(column, HR_UINT8, 0, out);
         break;
     case HR_FLOAT16:
-        vertical_as(column, HR_FLOAT16, out);
+        if (column->stream)
+            vertical_as(column, HR_FLOAT16, 1, out);
+        else
+            vertical_as(column, HR_FLOAT16, 0, out);
         break;
     case HR_BFLOAT16:
-        vertical_as(column, HR_BFLOAT16, out);
+        if (column->stream)
+            vertical_as(column, HR_BFLOAT16, 1, out);
+        else
+            vertical_as(column, HR_BFLOAT16, 0, out);
         break;
     case HR_FLOAT32:
-        vertical_as(column, HR_FLOAT32, out);
+        if (column->stream)
+            vertical_as(column, HR_FLOAT32, 1, out);
+        else
+            vertical_as(column, HR_FLOAT32, 0, out);
         break;
     }
 }
@@ -337,7 +342,7 @@ INLINE void cast_as(const float *in, size_t n, enum hr_dtype dtype, uint8_t *out
         __m256 v[4];
         for (int k = 0; k < 4; k++)
             v[k] = _mm256_loadu_ps(in + 8 * k);
-        put_block(v, dtype, out, 0);
+        put_block(v, 4, dtype, out, 0);
     }
     while (n) {
         size_t few = n < 8 ? n : 8;
@@ -401,7 +406,6 @@ static void interleave(const void *const in[3], size_t n, size_t element_bytes, 
                                                        : interleave_4;
     size_t bytes = n * element_bytes, at = 0;
     uint8_t *to = out;
-    stream = stream && ((uintptr_t)out & 15) == 0;
     __m128i shuffle[3][3];
     for (int c = 0; c < 3; c++)
         for (int k = 0; k < 3; k++)
@@ -426,9 +430,29 @@ static void interleave(const void *const in[3], size_t n, size_t element_bytes, 
     hr__fused_portable.interleave(rest, n - at / element_bytes, element_bytes, 0, to);
 }
 
+static void copy(void *out, const void *in, size_t bytes)
+{
+    size_t head = (size_t)(-(uintptr_t)out % HR__LINE_BYTES), at;
+    if (bytes < head + HR__LINE_BYTES) {
+        memcpy(out, in, bytes);
+        return;
+    }
+    memcpy(out, in, head);
+    for (at = head; at + HR__LINE_BYTES <= bytes; at += HR__LINE_BYTES) {
+        const uint8_t *from = (const uint8_t *)in + at;
+        uint8_t *to = (uint8_t *)out + at;
+        __m256i low = _mm256_loadu_si256((const __m256i *)(const void *)from);
+        __m256i high = _mm256_loadu_si256((const __m256i *)(const void *)(from + 32));
+        _mm256_stream_si256((__m256i *)(void *)to, low);
+        _mm256_stream_si256((__m256i *)(void *)(to + 32), high);
+    }
+    memcpy((uint8_t *)out + at, (const uint8_t *)in + at, bytes - at);
+}
+
 const struct hr__fused_kernels hr__fused_avx2 = {
     .prepare = prepare,
     .vertical = vertical,
     .cast = cast,
     .interleave = interleave,
+    .copy = copy,
 };

@@ -217,28 +217,26 @@ INLINE void put(void *out, __m512i v, int stream)
         _mm512_storeu_si512(out, v);
 }
 
-INLINE void put_half(void *out, __m256i v, int stream)
+/* 64 uint8. Packing works on quarters: their groups of four are put in order. */
+INLINE __m512i pack_bytes(__m512 a, __m512 b, __m512 c, __m512 d)
 {
-    if (stream)
-        _mm256_stream_si256(out, v);
-    else
-        _mm256_storeu_si256(out, v);
+    __m512i low = _mm512_packs_epi32(bytes_of(a), bytes_of(b));
+    __m512i high = _mm512_packs_epi32(bytes_of(c), bytes_of(d));
+    __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    return _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high));
 }
 
-/* Casts `vectors` (2 or 4) x 16 elements. Bytes go out by 32, so that their
- * rows need be no multiple of 64. */
+/* Casts `vectors` x 16 elements: 2 or 4, or as many as there are for float32. */
 INLINE void put_block(const __m512 *v, int vectors, enum hr_dtype dtype, uint8_t *out, int stream)
 {
     if (dtype == HR_FLOAT32) {
         for (int k = 0; k < vectors; k++)
             put(out + 64 * k, _mm512_castps_si512(v[k]), stream);
+    } else if (dtype == HR_UINT8 && vectors == 4) {
+        put(out, pack_bytes(v[0], v[1], v[2], v[3]), stream);
     } else if (dtype == HR_UINT8) {
-        for (int k = 0; k < vectors; k += 2) {
-            __m512i both = _mm512_packs_epi32(bytes_of(v[k]), bytes_of(v[k + 1]));
-            /* Packing works on quarters: put their groups of four in order. */
-            both = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), both);
-            put_half(out + 16 * k, _mm512_cvtepi16_epi8(both), stream);
-        }
+        __m512i bytes = pack_bytes(v[0], v[1], v[1], v[1]);
+        _mm256_storeu_si256((__m256i *)(void *)out, _mm512_castsi512_si256(bytes));
     } else {
         for (int k = 0; k < vectors; k += 2) {
             __m512i low = _mm512_castsi256_si512(words_of(v[k], dtype));
@@ -259,11 +257,11 @@ INLINE void put_few(__m512 v, int n, enum hr_dtype dtype, uint8_t *out)
         _mm256_mask_storeu_epi16(out, mask, words_of(v, dtype));
 }
 
-INLINE void blocks_as(const struct hr__column *column, enum hr_dtype dtype, int stream, int *from,
-                      uint8_t *out)
+INLINE void vertical_as(const struct hr__column *column, enum hr_dtype dtype, int stream,
+                        uint8_t *out)
 {
     ptrdiff_t bytes = (ptrdiff_t)hr__element_bytes(dtype);
-    int i = *from, width = column->width;
+    int i = 0, width = column->width;
     __m512 v[4];
     for (; i + 64 <= width; i += 64) {
         sum_rows(column, i, 4, v);
@@ -274,33 +272,14 @@ INLINE void blocks_as(const struct hr__column *column, enum hr_dtype dtype, int 
         put_block(v, 2, dtype, out + i * bytes, stream);
         i += 32;
     }
-    *from = i;
-}
-
-INLINE void vertical_as(const struct hr__column *column, enum hr_dtype dtype, uint8_t *out)
-{
-    int bytes = (int)hr__element_bytes(dtype), width = column->width, i = 0;
-    int line = dtype == HR_UINT8 ? 32 : 64;
-    __m512 v;
-    /* Elements before the first that streaming may begin at; none where
-     * elements straddle. */
-    int skew = (int)((uintptr_t)out & (uintptr_t)(line - 1));
-    int stream = column->stream && skew % bytes == 0;
-    int head = stream && skew ? (line - skew) / bytes : 0;
-    head = head < width ? head : width;
-    while (i < head) {
-        int n = head - i < 16 ? head - i : 16;
-        sum_rows(column, i, 1, &v);
-        put_few(v, n, dtype, out + (ptrdiff_t)i * bytes);
-        i += n;
+    if (dtype == HR_FLOAT32 && i + 16 <= width) { /* a line of them */
+        sum_rows(column, i, 1, v);
+        put_block(v, 1, dtype, out + i * bytes, stream);
+        i += 16;
     }
-    if (stream)
-        blocks_as(column, dtype, 1, &i, out);
-    else
-        blocks_as(column, dtype, 0, &i, out);
     for (; i < width; i += 16) {
-        sum_rows(column, i, 1, &v);
-        put_few(v, width - i < 16 ? width - i : 16, dtype, out + (ptrdiff_t)i * bytes);
+        sum_rows(column, i, 1, v);
+        put_few(v[0], width - i < 16 ? width - i : 16, dtype, out + i * bytes);
     }
 }
 
@@ -308,16 +287,28 @@ static void vertical(const struct hr__column *column, void *out)
 {
     switch (column->dtype) {
     case HR_UINT8:
-        vertical_as(column, HR_UINT8, out);
+        if (column->stream)
+            vertical_as(column, HR_UINT8, 1, out);
+        else
+            vertical_as(column, HR_UINT8, 0, out);
         break;
     case HR_FLOAT16:
-        vertical_as(column, HR_FLOAT16, out);
+        if (column->stream)
+            vertical_as(column, HR_FLOAT16, 1, out);
+        else
+            vertical_as(column, HR_FLOAT16, 0, out);
         break;
     case HR_BFLOAT16:
-        vertical_as(column, HR_BFLOAT16, out);
+        if (column->stream)
+            vertical_as(column, HR_BFLOAT16, 1, out);
+        else
+            vertical_as(column, HR_BFLOAT16, 0, out);
         break;
     case HR_FLOAT32:
-        vertical_as(column, HR_FLOAT32, out);
+        if (column->stream)
+            vertical_as(column, HR_FLOAT32, 1, out);
+        else
+            vertical_as(column, HR_FLOAT32, 0, out);
         break;
     }
 }
@@ -380,7 +371,6 @@ static void interleave(const void *const in[3], size_t n, size_t element_bytes, 
                                                     : interleave_4;
     size_t bytes = n * element_bytes;
     uint8_t *to = out;
-    stream = stream && ((uintptr_t)out & 31) == 0;
     for (size_t at = 0; at < bytes; at += 64, to += 192) {
         size_t left = bytes - at < 64 ? bytes - at : 64;
         __mmask64 mask = left < 64 ? ((__mmask64)1 << left) - 1 : ~(__mmask64)0;
@@ -392,12 +382,8 @@ static void interleave(const void *const in[3], size_t n, size_t element_bytes, 
             __m512i mixed = _mm512_permutex2var_epi8(a, index, b);
             mixed = _mm512_mask_permutexvar_epi8(mixed, _mm512_movepi8_mask(index), index, c);
             size_t done = 64 * k, whole = 3 * left;
-            if (done + 64 <= whole && stream) {
-                _mm256_stream_si256((__m256i *)(void *)(to + done), _mm512_castsi512_si256(mixed));
-                _mm256_stream_si256((__m256i *)(void *)(to + done + 32),
-                                    _mm512_extracti64x4_epi64(mixed, 1));
-            } else if (done + 64 <= whole) {
-                _mm512_storeu_si512(to + done, mixed);
+            if (done + 64 <= whole) {
+                put(to + done, mixed, stream);
             } else if (done < whole) {
                 _mm512_mask_storeu_epi8(to + done, ((__mmask64)1 << (whole - done)) - 1, mixed);
             }
@@ -405,9 +391,23 @@ static void interleave(const void *const in[3], size_t n, size_t element_bytes, 
     }
 }
 
+static void copy(void *out, const void *in, size_t bytes)
+{
+    size_t head = (size_t)(-(uintptr_t)out % HR__LINE_BYTES), at;
+    if (bytes < head + HR__LINE_BYTES) {
+        memcpy(out, in, bytes);
+        return;
+    }
+    memcpy(out, in, head);
+    for (at = head; at + HR__LINE_BYTES <= bytes; at += HR__LINE_BYTES)
+        put((uint8_t *)out + at, _mm512_loadu_si512((const uint8_t *)in + at), 1);
+    memcpy((uint8_t *)out + at, (const uint8_t *)in + at, bytes - at);
+}
+
 const struct hr__fused_kernels hr__fused_avx512 = {
     .prepare = prepare,
     .vertical = vertical,
     .cast = cast,
     .interleave = interleave,
+    .copy = copy,
 };

@@ -16,6 +16,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Streaming stores fill whole lines only: one that is also written through the
+ * cache costs a round trip to memory. */
+#define HR__LINE_BYTES 64
+
 /* Outputs per table entry at most: rows of the ring are padded to a multiple. */
 #define HR__FUSED_GROUP 16
 
@@ -61,7 +65,7 @@ struct hr__column {
                   is in the weights */
     float scale, shift;
     enum hr_dtype dtype;
-    int stream; /* non-zero: aligned parts bypass the caches */
+    int stream; /* non-zero: bypass the caches; the output is whole lines */
 };
 
 struct hr__fused_kernels {
@@ -69,9 +73,11 @@ struct hr__fused_kernels {
     /* `out` takes width elements of the column's dtype. */
     void (*vertical)(const struct hr__column *column, void *out);
     void (*cast)(const float *in, size_t n, enum hr_dtype dtype, void *out);
-    /* Three rows of n elements to one of n pixels; stream as above. */
+    /* Three rows of n elements to one of n pixels; stream as in the column. */
     void (*interleave)(const void *const in[3], size_t n, size_t element_bytes, int stream,
                        void *out);
+    /* Copies bytes, whole lines past the caches. */
+    void (*copy)(void *out, const void *in, size_t bytes);
 };
 
 extern const struct hr__fused_kernels hr__fused_portable;

@@ -110,9 +110,15 @@ static void interleave(const void *const in[3], size_t n, size_t element_bytes, 
     }
 }
 
+static void copy(void *out, const void *in, size_t bytes)
+{
+    memcpy(out, in, bytes);
+}
+
 const struct hr__fused_kernels hr__fused_portable = {
     .prepare = prepare,
     .vertical = vertical,
     .cast = cast,
     .interleave = interleave,
+    .copy = copy,
 };
