@@ -78,7 +78,9 @@ static int error_code(int message)
 #if JPEG_LIB_VERSION < 70 /* Ubuntu builds with the interface of libjpeg 8, which lacks it */
     case JERR_ARITH_NOTIMPL:
 #endif
+    case JERR_BAD_LIB_VERSION:
     case JERR_BAD_PRECISION:
+    case JERR_BAD_STRUCT_SIZE:
     case JERR_CCIR601_NOTIMPL:
     case JERR_COMPONENT_COUNT:
     case JERR_CONVERSION_NOTIMPL:
@@ -179,7 +181,6 @@ static void jpeg_state_destroy(void **state)
     struct jpeg *j = *state;
     if (!j)
         return;
-    jpeg_destroy_decompress(&j->cinfo);
     hr__scratch_free(&j->rows);
     hr__free(j);
     *state = NULL;
@@ -190,29 +191,18 @@ static int jpeg_state_create(void **state, struct hr_error *error)
     struct jpeg *j = hr__alloc(HR__TAG_CODEC, 1, sizeof *j);
     if (!j)
         return hr__fail(error, -ENOMEM, "out of memory for a JPEG decoder");
-    j->error = error;
     j->cinfo.err = jpeg_std_error(&j->errors);
     j->errors.error_exit = fail_out;
     j->errors.emit_message = take_message;
     j->errors.output_message = ignore_output;
     j->cinfo.client_data = j;
-    if (setjmp(j->escape)) {
-        int code = j->code;
-        jpeg_destroy_decompress(&j->cinfo);
-        hr__free(j);
-        return code;
-    }
-    jpeg_create_decompress(&j->cinfo);
     j->source.init_source = source_nothing;
     j->source.fill_input_buffer = source_fill;
     j->source.skip_input_data = source_skip;
     j->source.resync_to_restart = source_resync;
     j->source.term_source = source_nothing;
-    j->cinfo.src = &j->source;
     j->progress.progress_monitor = watch_scans;
-    j->cinfo.progress = &j->progress;
     j->deinterleave = hr__deinterleave(hr__isa());
-    j->error = NULL;
     *state = j;
     return 0;
 }
@@ -256,9 +246,17 @@ static void walk_markers(const struct hr__encoded *in, int *orientation, int *lo
     }
 }
 
-/* Reads the header into cinfo; leaves with longjmp on errors. */
+/*
+ * Makes cinfo and reads the header into it; leaves with longjmp on errors. A
+ * libjpeg object keeps its tables from image to image, and a damaged file that
+ * lacks one would be decoded with that of the file before. So each image gets
+ * its own, which costs a microsecond.
+ */
 static void read_header(struct jpeg *j, const struct hr__encoded *in)
 {
+    jpeg_create_decompress(&j->cinfo);
+    j->cinfo.src = &j->source;
+    j->cinfo.progress = &j->progress;
     j->source.next_input_byte = in->bytes;
     j->source.bytes_in_buffer = in->length;
     jpeg_read_header(&j->cinfo, TRUE);
@@ -282,14 +280,14 @@ static int jpeg_info(void *state, const struct hr__encoded *in, struct hr_image_
                         unsupported - 0xC0);
     j->error = error;
     if (setjmp(j->escape)) {
-        jpeg_abort_decompress(&j->cinfo);
+        jpeg_destroy_decompress(&j->cinfo);
         return j->code;
     }
     read_header(j, in);
     info->width = (int)j->cinfo.image_width;
     info->height = (int)j->cinfo.image_height;
     info->channels = j->cinfo.num_components;
-    jpeg_abort_decompress(&j->cinfo);
+    jpeg_destroy_decompress(&j->cinfo);
     return 0;
 }
 
@@ -413,7 +411,7 @@ static int jpeg_region(void *state, const struct hr__decode_job *job, struct hr_
     struct jpeg_decompress_struct *cinfo = &j->cinfo;
     j->error = error;
     if (setjmp(j->escape)) {
-        jpeg_abort_decompress(cinfo);
+        jpeg_destroy_decompress(cinfo);
         return j->code;
     }
     read_header(j, &job->in);
@@ -428,8 +426,7 @@ static int jpeg_region(void *state, const struct hr__decode_job *job, struct hr_
     }
     if (!rc && cinfo->output_scanline == cinfo->output_height)
         jpeg_finish_decompress(cinfo);
-    else
-        jpeg_abort_decompress(cinfo);
+    jpeg_destroy_decompress(cinfo);
     return rc;
 }
 

@@ -311,6 +311,39 @@ static void orientation_is_read(void **state)
         }
 }
 
+static void remove_segments(struct bytes *file, int marker)
+{
+    for (size_t i = 2; file->data[i + 1] != 0xDA;) {
+        size_t length = 2 + (size_t)(file->data[i + 2] << 8 | file->data[i + 3]);
+        if (file->data[i + 1] == marker) {
+            memmove(file->data + i, file->data + i + length, file->length - i - length);
+            file->length -= length;
+        } else {
+            i += length;
+        }
+    }
+}
+
+/* A file without tables is not decoded with those of the file before it. */
+static void tables_do_not_leak_between_files(void **state)
+{
+    struct jpeg_spec other = ordinary;
+    other.scans = SCANS_PROGRESSIVE; /* has Huffman tables of its own */
+    other.quality = 20;
+    struct bytes before = make_jpeg(&other), good = make_jpeg(&ordinary);
+    struct bytes file = make_jpeg(&ordinary);
+    expect_exact(state, &before, &before, NULL);
+    /* Motion JPEG leaves the Huffman tables out; the standard's are meant. */
+    remove_segments(&file, 0xC4);
+    expect_exact(state, &file, &good, NULL);
+    expect_exact(state, &before, &before, NULL);
+    remove_segments(&file, 0xDB);
+    expect_failure(state, &file, -EBADMSG, "Quantization table 0x00 was not defined");
+    free(before.data);
+    free(good.data);
+    free(file.data);
+}
+
 /* After the first image of a size nothing more is allocated, damage included. */
 static void nothing_is_allocated_when_warm(void **state)
 {
@@ -369,6 +402,7 @@ int main(void)
         cmocka_unit_test(too_many_scans_are_refused),
         cmocka_unit_test(regions_are_checked),
         cmocka_unit_test(orientation_is_read),
+        cmocka_unit_test(tables_do_not_leak_between_files),
         cmocka_unit_test(nothing_is_allocated_when_warm),
         cmocka_unit_test(failing_allocations_are_reported),
     };
