@@ -1,0 +1,220 @@
+/*
+ * Verifying a dataset: every sample is read and decoded whole, as a training
+ * run would meet it at worst, and the failures are listed by index.
+ *
+ * Each thread has its own preparer, which keeps its memory from image to image.
+ */
+#include "base/error.h"
+#include "base/memory.h"
+#include "dataset/progress.h"
+#include "engine/pool.h"
+#include "storage/reader.h"
+
+#include <headrace/dataset.h>
+#include <headrace/prepare.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct bad {
+    uint64_t index;
+    char *path, *reason; /* owned */
+};
+
+struct hr_verify_report {
+    struct bad *bad; /* by index */
+    size_t count, capacity;
+};
+
+/* One thread's tools. */
+struct bench {
+    struct hr_preparer *preparer;
+    void *path, *pixels;                  /* owned */
+    size_t path_capacity, pixel_capacity; /* bytes */
+};
+
+struct verification {
+    struct hr_dataset *dataset;
+    struct hr__progress *progress;
+    uint64_t max_pixels;
+    _Atomic size_t next;  /* sample not yet taken */
+    _Atomic int result;   /* what ends the whole run: 0 or -ENOMEM */
+    pthread_mutex_t lock; /* guards the report */
+    struct hr_verify_report *report;
+};
+
+static int grow(void **block, size_t *capacity, size_t bytes)
+{
+    if (bytes <= *capacity)
+        return 0;
+    void *more = hr__alloc_aligned(HR__TAG_ENGINE, bytes, 0);
+    if (!more)
+        return -ENOMEM;
+    hr__free(*block);
+    *block = more;
+    *capacity = bytes;
+    return 0;
+}
+
+static int add_bad(struct verification *v, size_t index, const char *path, const char *reason)
+{
+    struct hr_verify_report *report = v->report;
+    struct bad bad = {index, hr__strdup(HR__TAG_ENGINE, path), hr__strdup(HR__TAG_ENGINE, reason)};
+    int r = bad.path && bad.reason ? 0 : -ENOMEM;
+    pthread_mutex_lock(&v->lock);
+    if (!r && report->count == report->capacity) {
+        size_t capacity = report->capacity ? report->capacity * 2 : 16;
+        struct bad *more = hr__realloc(HR__TAG_ENGINE, report->bad, capacity, sizeof *more);
+        if (more) {
+            report->bad = more;
+            report->capacity = capacity;
+        } else {
+            r = -ENOMEM;
+        }
+    }
+    if (!r)
+        report->bad[report->count++] = bad;
+    pthread_mutex_unlock(&v->lock);
+    if (r) {
+        hr__free(bad.path);
+        hr__free(bad.reason);
+    }
+    return r;
+}
+
+static int decode(struct verification *v, struct bench *b, const struct hr__read *file,
+                  struct hr_error *why)
+{
+    struct hr_image_info info;
+    int r = hr_preparer_info(b->preparer, file->bytes, file->length, &info, why);
+    if (r)
+        return r;
+    uint64_t pixels = (uint64_t)info.width * (uint64_t)info.height;
+    if (pixels > v->max_pixels)
+        return hr__fail(why, -EFBIG, "it declares %d x %d pixels, more than the limit of %llu",
+                        info.width, info.height, (unsigned long long)v->max_pixels);
+    if (grow(&b->pixels, &b->pixel_capacity, pixels * 3))
+        return hr__fail(why, -ENOMEM, "out of memory for %d x %d pixels", info.width, info.height);
+    return hr_preparer_decode(b->preparer, file->bytes, file->length, NULL, b->pixels,
+                              b->pixel_capacity, why);
+}
+
+/* Returns what ends the run; a bad sample is written down and is none of that. */
+static int verify_sample(struct verification *v, struct bench *b, size_t index)
+{
+    struct hr_error why = {0};
+    size_t length = hr_dataset_path(v->dataset, index, NULL, 0);
+    if (grow(&b->path, &b->path_capacity, length + 1))
+        return -ENOMEM;
+    hr_dataset_path(v->dataset, index, b->path, b->path_capacity);
+    struct hr__read file = {.path = b->path, .expected = -1};
+    int r = hr__read_file(&file, 0);
+    if (r) {
+        if (r == -ENOMEM)
+            return r;
+        return add_bad(v, index, b->path, hr__errno_text(r));
+    }
+    r = file.length ? decode(v, b, &file, &why) : hr__fail(&why, -EBADMSG, "the file is empty");
+    hr__free(file.bytes);
+    if (!r || r == -ENOMEM)
+        return r;
+    return add_bad(v, index, b->path, why.message);
+}
+
+/* One thread: takes samples until there are no more. */
+static void verify_many(void *arg, size_t i)
+{
+    struct verification *v = arg;
+    struct bench b = {0};
+    size_t count = hr_dataset_count(v->dataset);
+    int r = hr_preparer_create(&b.preparer, NULL);
+    while (!r && !hr__progress_cancelled(v->progress)) {
+        size_t index = atomic_fetch_add_explicit(&v->next, 1, memory_order_relaxed);
+        if (index >= count)
+            break;
+        r = verify_sample(v, &b, index);
+        hr__progress_add(v->progress, 1);
+    }
+    if (r) {
+        atomic_store_explicit(&v->result, r, memory_order_relaxed);
+        hr__progress_cancel(v->progress);
+    }
+    hr_preparer_destroy(&b.preparer);
+    hr__free(b.path);
+    hr__free(b.pixels);
+}
+
+static int compare_bad(const void *a, const void *b)
+{
+    const struct bad *x = a, *y = b;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+int hr_dataset_verify(struct hr_dataset *dataset, int threads, hr_progress_fn progress,
+                      void *progress_arg, struct hr_verify_report **out, struct hr_error *error)
+{
+    struct hr__progress p;
+    struct hr__pool *pool = NULL;
+    struct hr_recipe_options limits;
+    struct verification v = {.dataset = dataset, .progress = &p};
+    *out = NULL;
+    hr_recipe_options_default(&limits);
+    v.max_pixels = limits.max_pixels;
+    int r = hr__pool_create(&pool, threads, error);
+    if (r)
+        return r;
+    v.report = hr__alloc(HR__TAG_ENGINE, 1, sizeof *v.report);
+    if (!v.report) {
+        hr__pool_destroy(&pool);
+        return hr__fail(error, -ENOMEM, "out of memory for a report");
+    }
+    pthread_mutex_init(&v.lock, NULL);
+    hr__progress_init(&p, progress, progress_arg);
+    hr__progress_stage(&p, "verifying", hr_dataset_count(dataset));
+    const struct hr__executor *executor = hr__pool_executor(pool);
+    executor->run(executor->self, (size_t)executor->threads, verify_many, &v);
+    hr__pool_destroy(&pool);
+    pthread_mutex_destroy(&v.lock);
+    r = v.result;
+    if (r)
+        hr__fail(error, r, "verifying stopped: %s", hr__errno_text(r));
+    else if (hr__progress_end(&p))
+        r = hr__fail(error, -ECANCELED, "verifying was cancelled");
+    if (r) {
+        hr_verify_report_destroy(&v.report);
+        return r;
+    }
+    if (v.report->count)
+        qsort(v.report->bad, v.report->count, sizeof *v.report->bad, compare_bad);
+    *out = v.report;
+    return 0;
+}
+
+size_t hr_verify_report_count(const struct hr_verify_report *report)
+{
+    return report->count;
+}
+
+void hr_verify_report_get(const struct hr_verify_report *report, size_t i,
+                          struct hr_bad_sample *sample)
+{
+    const struct bad *b = &report->bad[i];
+    *sample = (struct hr_bad_sample){b->index, b->path, b->reason};
+}
+
+void hr_verify_report_destroy(struct hr_verify_report **report)
+{
+    struct hr_verify_report *r = *report;
+    *report = NULL;
+    if (!r)
+        return;
+    for (size_t i = 0; i < r->count; i++) {
+        hr__free(r->bad[i].path);
+        hr__free(r->bad[i].reason);
+    }
+    hr__free(r->bad);
+    hr__free(r);
+}
