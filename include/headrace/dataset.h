@@ -31,9 +31,10 @@ enum hr_index_policy {
     HR_INDEX_NONE = 2,        /* neither read nor written */
 };
 
-/* Progress of a long scan: called from one thread at a time, at most some ten
- * times a second and once at the end. A non-zero return cancels: the call that
- * was given the callback returns -ECANCELED. */
+/* Progress of a long call: called on the thread that made the call, at most some
+ * ten times a second and once at the end of each stage; total is 0 where it is
+ * not known yet. A non-zero return cancels: the call that was given the
+ * callback returns -ECANCELED. */
 typedef int (*hr_progress_fn)(void *arg, uint64_t done, uint64_t total, const char *stage);
 
 struct hr_dataset_options {
@@ -51,12 +52,14 @@ struct hr_dataset_options {
 HR_API void hr_dataset_options_default(struct hr_dataset_options *options);
 
 /*
- * Opens an image folder: one class per directory directly under `path`, in
- * byte order of their names, every file below it (nested folders too, links
+ * Opens an image folder: one class per directory directly under `path`, in the
+ * order of their names (code points, as Python sorts them), every file below it (nested folders too, links
  * followed, link loops left out) whose extension is one of torchvision's
  * IMG_EXTENSIONS, case-insensitively, in the order torchvision's ImageFolder
  * gives. Uses and writes the index file as options->index says; an index that
- * cannot be read or written is never an error.
+ * cannot be read or written is never an error. An index is believed while every
+ * directory is as it was and a spot check of files agrees; a single file that
+ * was rewritten in place may keep the size and time that the index has for it.
  *
  * On success *out holds one reference. Errors: -ENOENT, -ENOTDIR, -EACCES;
  * -ENODATA: no class, no image, or an empty class; -ECANCELED; -ENOMEM.
