@@ -7,6 +7,7 @@ DATA ?= data/sample
 PREFIX ?= /usr/local
 DESTDIR ?=
 SETUP_SYSTEM ?= yes
+DEMO_ARGS ?=
 
 venv := $(abspath $(VENV))
 build := $(abspath $(BUILD))
@@ -33,6 +34,7 @@ help:
 	@echo
 	@echo 'Variables: VENV=$(VENV) BUILD=$(BUILD) DATA=$(DATA) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
 	@echo 'DATA=/path/to/imagefolder trains on your images. SETUP_SYSTEM=no leaves the system alone.'
+	@echo "DEMO_ARGS='--workers 4 --samples 8000' sets what the demonstration chooses by itself."
 
 setup:
 	@if [ '$(SETUP_SYSTEM)' = yes ]; then tools/setup.sh; else tools/setup.sh --python; fi
@@ -57,7 +59,7 @@ samples: setup
 
 demo: package samples
 	@$(python) tools/demo.py --data '$(DATA)' --command $(build)/cli/headrace \
-	    --json $(build)/demo.json
+	    --json $(build)/demo.json $(DEMO_ARGS)
 
 test: package samples
 	@$(python) tools/run_tests.py --build $(build)

@@ -179,6 +179,7 @@ def run(arguments):
         scan(arguments.command, arguments.data)
     device = device_of()
     workers, threads = sharing(device)
+    workers = arguments.workers or workers
     samples = arguments.samples or choose_samples(arguments.data, workers)
     options = ["--epochs", str(EPOCHS), "--batch-size", str(BATCH), "--workers", str(workers),
                "--compute-threads", str(threads), "--device", device, "--samples", str(samples),
@@ -204,6 +205,8 @@ def main():
     parser.add_argument("--data", type=Path, required=True, help="image folder")
     parser.add_argument("--command", help="the headrace command, to show its scan of the data")
     parser.add_argument("--samples", type=int, help="samples of an epoch (what fits the time)")
+    parser.add_argument("--workers", type=int,
+                        help="workers of either loader (half the cores; beside a GPU all but one)")
     parser.add_argument("--json", type=Path, help="write both results to this file")
     arguments = parser.parse_args()
     arguments.data = arguments.data.resolve()
