@@ -1,3 +1,632 @@
-/* placeholder of the first skeleton; the room's first commit replaces it */
-extern int hr__room_placeholder_engine;
-int hr__room_placeholder_engine;
+/*
+ * The consumer's side: options, epochs, handing batches out, state, figures.
+ *
+ * The judgement of bad samples, the counters that must add up and the list of
+ * skipped samples are brought up to date here, at a batch's turn, so that they
+ * do not depend on how far the workers are ahead.
+ */
+#include "engine/loader.h"
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_THREADS 4096
+#define MAX_AHEAD   65536
+
+/* A wait without a limit is cut into slices: a futex that is waited for with a
+ * timeout returns after a signal handler even with SA_RESTART. */
+#define WAIT_SLICE_MS 60000
+
+void hr_loader_options_default(struct hr_loader_options *options)
+{
+    *options = (struct hr_loader_options){
+        .size = sizeof *options,
+        .batch_size = 1,
+        .world_size = 1,
+        .local_world_size = 1,
+        .batches_ahead = 2,
+        .staging_bytes = 16u << 20,
+        .on_error = HR_ON_ERROR_RAISE,
+        .max_bad_share = 0.01,
+    };
+}
+
+static int check_range(const char *name, int64_t value, int64_t low, int64_t high,
+                       struct hr_error *error)
+{
+    if (value >= low && value <= high)
+        return 0;
+    return hr__fail(error, -EINVAL, "%s = %" PRId64 ": must be from %" PRId64 " to %" PRId64, name,
+                    value, low, high);
+}
+
+static int check_options(const struct hr_loader_options *o, struct hr_error *error)
+{
+    int r = check_range("batch_size", o->batch_size, 1, INT32_MAX, error);
+    if (!r)
+        r = check_range("world_size", o->world_size, 1, INT32_MAX, error);
+    if (!r)
+        r = check_range("rank", o->rank, 0, o->world_size - 1, error);
+    if (!r)
+        r = check_range("threads", o->threads, 0, MAX_THREADS, error);
+    if (!r)
+        r = check_range("local_world_size", o->local_world_size, 1, INT32_MAX, error);
+    if (!r)
+        r = check_range("batches_ahead", o->batches_ahead, 1, MAX_AHEAD, error);
+    if (!r)
+        r = check_range("on_error", o->on_error, HR_ON_ERROR_RAISE, HR_ON_ERROR_SKIP, error);
+    if (!r)
+        r = check_range("wait_ms", o->wait_ms, 0, INT32_MAX, error);
+    if (!r && !(o->max_bad_share >= 0 && o->max_bad_share <= 1))
+        r = hr__fail(error, -EINVAL, "max_bad_share = %g: must be from 0 to 1", o->max_bad_share);
+    return r;
+}
+
+/* Options of this version out of a caller's, who may be older: what it does not
+ * know keeps its default. */
+static int take_options(struct hr_loader_options *out, const struct hr_loader_options *options,
+                        struct hr_error *error)
+{
+    hr_loader_options_default(out);
+    if (!options)
+        return 0;
+    if (options->size < offsetof(struct hr_loader_options, wait_ms) ||
+        options->size > sizeof *options)
+        return hr__fail(error, -EINVAL,
+                        "options.size = %zu: set it with hr_loader_options_default of the "
+                        "library that is linked",
+                        options->size);
+    memcpy(out, options, options->size);
+    out->size = sizeof *out;
+    return check_options(out, error);
+}
+
+static struct hr__cut whole_cut(const struct hr_loader *l)
+{
+    return (struct hr__cut){
+        .samples = hr_dataset_count(l->dataset),
+        .batch_size = (uint64_t)l->options.batch_size,
+        .ranks = (uint64_t)l->options.world_size,
+        .rank = (uint64_t)l->options.rank,
+        .drop_last = l->options.drop_last,
+    };
+}
+
+static int check_data(const struct hr_loader *l, struct hr_error *error)
+{
+    struct hr__cut cut = whole_cut(l);
+    if (!cut.samples)
+        return hr__fail(error, -ENODATA, "the dataset has no samples");
+    if (!l->options.external_order && !hr__cut_batches(&cut))
+        return hr__fail(error, -ENODATA,
+                        "no batch would come: %" PRIu64 " samples are less than one batch of %d "
+                        "for each of %d ranks, and drop_last drops it; lower batch_size or turn "
+                        "drop_last off",
+                        cut.samples, l->options.batch_size, l->options.world_size);
+    return 0;
+}
+
+static int make_ring(struct hr_loader *l, struct hr_error *error)
+{
+    /* Copies from two more batches may be under way on a device. */
+    size_t copying = l->options.pinned ? 2 : 0;
+    struct hr__ring_options options = {
+        .spec = l->spec,
+        .batch_size = (size_t)l->options.batch_size,
+        .planned = (size_t)l->options.batches_ahead + 2 + copying,
+        .pinned = l->options.pinned,
+    };
+    return hr__ring_create(&l->ring, &options, error);
+}
+
+static void init_locks(struct hr_loader *l)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->work, NULL);
+    pthread_cond_init(&l->fetch, NULL);
+    pthread_cond_init(&l->room, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct hr_recipe *recipe,
+                     const struct hr_loader_options *options, struct hr_error *error)
+{
+    *out = NULL;
+    struct hr_loader_options taken;
+    int r = take_options(&taken, options, error);
+    if (r)
+        return r;
+    struct hr_loader *l = hr__alloc(HR__TAG_ENGINE, 1, sizeof *l);
+    if (!l)
+        return hr__fail(error, -ENOMEM, "out of memory for a loader");
+    init_locks(l);
+    l->options = taken;
+    l->dataset = hr_dataset_ref(dataset);
+    l->recipe = hr_recipe_ref(recipe);
+    l->seed = taken.seed;
+    l->shuffle = taken.shuffle && !taken.external_order;
+    hr_recipe_output(recipe, &l->spec);
+    l->workers_wanted = taken.threads;
+    if (!l->workers_wanted)
+        l->workers_wanted = hr__cpu_count() / taken.local_world_size - 1;
+    if (l->workers_wanted < 1)
+        l->workers_wanted = 1;
+    r = check_data(l, error);
+    if (!r)
+        r = make_ring(l, error);
+    if (r) {
+        hr_loader_destroy(&l);
+        return r;
+    }
+    *out = l;
+    return 0;
+}
+
+static int in_child(const struct hr_loader *l)
+{
+    return l->started && l->pid != getpid();
+}
+
+static int check_child(const struct hr_loader *l, struct hr_error *error)
+{
+    if (!in_child(l))
+        return 0;
+    return hr__fail(error, -ECHILD,
+                    "this loader's threads live in process %d, from which this one was forked: "
+                    "make a new loader here, or make and use it only after forking",
+                    l->pid);
+}
+
+static void free_jobs(struct hr_loader *l)
+{
+    while (l->all_jobs) {
+        struct hr__job *job = l->all_jobs;
+        l->all_jobs = job->all_next;
+        hr__free(job->read.bytes);
+        hr__free(job->path);
+        hr__free(job);
+    }
+    l->free_jobs = NULL;
+}
+
+/* In a forked child the threads do not exist, and locks and what they guard are
+ * as they happened to be: only what no thread was changing is freed. */
+static void abandon(struct hr_loader *l)
+{
+    hr__ring_abandon(&l->ring);
+    hr_dataset_unref(&l->dataset);
+    hr_recipe_unref(&l->recipe);
+    hr__free(l);
+}
+
+void hr_loader_destroy(struct hr_loader **loader)
+{
+    struct hr_loader *l = *loader;
+    if (!l)
+        return;
+    *loader = NULL;
+    if (in_child(l)) {
+        abandon(l);
+        return;
+    }
+    if (l->started)
+        hr__threads_stop(l);
+    pthread_mutex_lock(&l->lock);
+    struct hr_batch *slots = hr__cancel_locked(l);
+    pthread_mutex_unlock(&l->lock);
+    hr__return_slots(slots);
+    free_jobs(l);
+    hr__bad_destroy(l);
+    hr__epoch_unref(&l->plan);
+    hr__ring_close(&l->ring);
+    hr_dataset_unref(&l->dataset);
+    hr_recipe_unref(&l->recipe);
+    pthread_cond_destroy(&l->work);
+    pthread_cond_destroy(&l->fetch);
+    pthread_cond_destroy(&l->room);
+    pthread_mutex_destroy(&l->lock);
+    hr__free(l);
+}
+
+/* The plan of an epoch from position `start` on. */
+static int make_plan(const struct hr_loader *l, const struct hr_loader_state *from,
+                     struct hr__epoch **out, struct hr_error *error)
+{
+    struct hr__epoch *plan = hr__alloc(HR__TAG_ENGINE, 1, sizeof *plan);
+    if (!plan)
+        return hr__fail(error, -ENOMEM, "out of memory for an epoch's plan");
+    atomic_init(&plan->refs, 1);
+    plan->epoch = from->epoch;
+    plan->seed = from->seed;
+    plan->cut = whole_cut(l);
+    plan->cut.start = from->position;
+    plan->first_number = from->position / (plan->cut.batch_size * plan->cut.ranks);
+    plan->batches = UINT64_MAX;
+    if (!l->options.external_order) {
+        int r = hr__order_create(&plan->order, plan->cut.samples, from->shuffle != 0, from->seed,
+                                 from->epoch, error);
+        if (r) {
+            hr__epoch_unref(&plan);
+            return r;
+        }
+        plan->batches = hr__cut_batches(&plan->cut);
+    } else {
+        plan->first_number = from->position / plan->cut.batch_size;
+    }
+    *out = plan;
+    return 0;
+}
+
+/* Drops what is in preparation and begins `plan`, taking it. */
+static void begin(struct hr_loader *l, struct hr__epoch *plan)
+{
+    pthread_mutex_lock(&l->lock);
+    struct hr_batch *slots = hr__cancel_locked(l);
+    struct hr__epoch *before = l->plan;
+    struct hr__bad *failed = l->failed;
+    l->failed = NULL;
+    l->plan = plan;
+    l->opened = 0;
+    l->no_more = 0;
+    l->broken.code = 0;
+    l->pushed_samples = plan->cut.start;
+    l->push_ended = 0;
+    l->delivered = 0;
+    l->delivered_samples = 0;
+    l->epoch_seen = l->epoch_bad = 0;
+    l->over = 0;
+    pthread_cond_broadcast(&l->room);
+    hr__wake_claimers_locked(l);
+    pthread_mutex_unlock(&l->lock);
+    hr__return_slots(slots);
+    hr__epoch_unref(&before);
+    hr__free(failed);
+}
+
+static int start_at(struct hr_loader *l, const struct hr_loader_state *state,
+                    struct hr_error *error)
+{
+    struct hr__epoch *plan = NULL;
+    int r = make_plan(l, state, &plan, error);
+    if (r)
+        return r;
+    if (!l->started) {
+        r = hr__threads_start(l, error);
+        if (r) {
+            hr__epoch_unref(&plan);
+            return r;
+        }
+        l->pid = getpid();
+        l->started = 1;
+        hr__ring_set_owner(l->ring, l->pid);
+    }
+    l->seed = state->seed;
+    l->shuffle = state->shuffle != 0;
+    begin(l, plan);
+    return 0;
+}
+
+int hr_loader_start_epoch(struct hr_loader *loader, uint64_t epoch, struct hr_error *error)
+{
+    int r = check_child(loader, error);
+    if (r)
+        return r;
+    struct hr_loader_state state = {
+        .shuffle = (uint32_t)loader->shuffle,
+        .seed = loader->seed,
+        .epoch = epoch,
+    };
+    return start_at(loader, &state, error);
+}
+
+int hr_loader_restore(struct hr_loader *loader, const struct hr_loader_state *state,
+                      struct hr_error *error)
+{
+    int r = check_child(loader, error);
+    if (r)
+        return r;
+    uint64_t samples = hr_dataset_count(loader->dataset);
+    if (state->version != 1)
+        return hr__fail(error, -EINVAL, "a loader state of version %u: this library knows 1",
+                        state->version);
+    if (state->samples != samples)
+        return hr__fail(error, -EINVAL,
+                        "the state is of a dataset of %" PRIu64 " samples, this one has %" PRIu64,
+                        state->samples, samples);
+    if (state->position > samples && !loader->options.external_order)
+        return hr__fail(error, -EINVAL,
+                        "the state's position %" PRIu64 " is beyond the epoch's %" PRIu64
+                        " samples",
+                        state->position, samples);
+    return start_at(loader, state, error);
+}
+
+int hr_loader_get_state(const struct hr_loader *loader, struct hr_loader_state *state,
+                        struct hr_error *error)
+{
+    struct hr_loader *l = (struct hr_loader *)loader;
+    int r = check_child(l, error);
+    if (r)
+        return r;
+    *state = (struct hr_loader_state){
+        .version = 1,
+        .shuffle = (uint32_t)l->shuffle,
+        .seed = l->seed,
+        .samples = hr_dataset_count(l->dataset),
+    };
+    pthread_mutex_lock(&l->lock);
+    if (l->plan) {
+        state->epoch = l->plan->epoch;
+        state->position = l->options.external_order
+                              ? l->plan->cut.start + l->delivered_samples
+                              : hr__cut_position(&l->plan->cut, l->delivered);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return 0;
+}
+
+uint64_t hr_loader_batches(const struct hr_loader *loader)
+{
+    struct hr__cut cut = whole_cut(loader);
+    return loader->options.external_order ? 0 : hr__cut_batches(&cut);
+}
+
+static int check_push(const struct hr_loader *l, const int64_t *indices, size_t count,
+                      struct hr_error *error)
+{
+    int r = check_child(l, error);
+    if (r)
+        return r;
+    if (!l->options.external_order)
+        return hr__fail(error, -EINVAL, "push needs a loader with external_order");
+    if (!l->started)
+        return hr__fail(error, -EINVAL, "no epoch was started: call hr_loader_start_epoch first");
+    if (!count || count > (size_t)l->options.batch_size)
+        return hr__fail(error, -EINVAL, "a batch of %zu samples was pushed: it must be from 1 to %d",
+                        count, l->options.batch_size);
+    size_t samples = hr_dataset_count(l->dataset);
+    for (size_t i = 0; i < count; i++)
+        if (indices[i] < 0 || (uint64_t)indices[i] >= samples)
+            return hr__fail(error, -ERANGE,
+                            "index %" PRId64 " was pushed: the dataset has %zu samples", indices[i],
+                            samples);
+    return 0;
+}
+
+int hr_loader_push(struct hr_loader *loader, const int64_t *indices, size_t count,
+                   struct hr_error *error)
+{
+    int r = check_push(loader, indices, count, error);
+    if (r)
+        return r;
+    struct hr__push *push =
+        hr__alloc(HR__TAG_ENGINE, 1, sizeof *push + count * sizeof *push->indices);
+    if (!push)
+        return hr__fail(error, -ENOMEM, "out of memory for a pushed batch of %zu indices", count);
+    push->count = count;
+    memcpy(push->indices, indices, count * sizeof *indices);
+    pthread_mutex_lock(&loader->lock);
+    if (loader->push_ended) {
+        pthread_mutex_unlock(&loader->lock);
+        hr__free(push);
+        return hr__fail(error, -EINVAL, "a batch was pushed after push_end");
+    }
+    push->position = loader->pushed_samples;
+    loader->pushed_samples += count;
+    if (loader->pushed_last)
+        loader->pushed_last->next = push;
+    else
+        loader->pushed = push;
+    loader->pushed_last = push;
+    hr__wake_claimers_locked(loader);
+    pthread_mutex_unlock(&loader->lock);
+    return 0;
+}
+
+int hr_loader_push_end(struct hr_loader *loader, struct hr_error *error)
+{
+    int r = check_child(loader, error);
+    if (r)
+        return r;
+    if (!loader->options.external_order || !loader->started)
+        return hr__fail(error, -EINVAL, "push_end needs external_order and a started epoch");
+    pthread_mutex_lock(&loader->lock);
+    loader->push_ended = 1;
+    pthread_mutex_unlock(&loader->lock);
+    return 0;
+}
+
+/* Ends the epoch; the slots are returned for the caller to give back. */
+static struct hr_batch *end_locked(struct hr_loader *l)
+{
+    l->over = 1;
+    l->no_more = 1;
+    return hr__cancel_locked(l);
+}
+
+/* Nothing is open: does more come? 1 wait for it, 0 the epoch's end, or an error. */
+static int nothing_open_locked(struct hr_loader *l, struct hr_error *error)
+{
+    if (l->opening)
+        return 1;
+    if (l->options.external_order && !l->push_ended)
+        return l->pushed ? 1
+                         : hr__fail(error, -EAGAIN, "no batch was pushed: push one, or push_end");
+    if (l->options.external_order ? l->pushed != NULL : l->opened < l->plan->batches)
+        return 1;
+    l->over = 1;
+    return hr__bad_judge_locked(l, 1, error);
+}
+
+/* A complete batch at its turn: 1 and the batch, or an error. */
+static int take_complete_locked(struct hr_loader *l, struct hr_batch **out,
+                                struct hr_batch **slots, struct hr_error *error)
+{
+    struct hr_batch *batch = l->window;
+    if (batch->error.code) {
+        if (error)
+            *error = batch->error;
+        int code = batch->error.code;
+        hr__free(l->failed);
+        l->failed = batch->failed;
+        batch->failed = NULL;
+        *slots = end_locked(l);
+        return code;
+    }
+    l->epoch_seen += batch->count;
+    l->epoch_bad += batch->bad;
+    hr__count(&l->counters.bad_samples, batch->bad);
+    hr__bad_keep_locked(l, batch);
+    int r = hr__bad_judge_locked(l, 0, error);
+    if (r) {
+        *slots = end_locked(l);
+        return r;
+    }
+    *out = hr__window_pop_locked(l);
+    l->delivered++;
+    l->delivered_samples += batch->count;
+    hr__count(&l->counters.batches, 1);
+    hr__count(&l->counters.padded_samples, batch->padding);
+    hr__wake_claimers_locked(l);
+    return 1;
+}
+
+/* Returned by take_locked when the consumer has to wait. */
+#define WAIT 2
+
+static int take_locked(struct hr_loader *l, struct hr_batch **out, struct hr_batch **slots,
+                       struct hr_error *error)
+{
+    if (!l->plan)
+        return hr__fail(error, -EINVAL, "no epoch was started: call hr_loader_start_epoch first");
+    if (l->over)
+        return 0;
+    struct hr_batch *batch = l->window;
+    if (batch && batch->done == batch->count)
+        return take_complete_locked(l, out, slots, error);
+    /* What made the next batch impossible: at its turn, or at once where the
+     * first one cannot go on either. */
+    if (l->broken.code && (!batch || (batch->claimed < batch->count &&
+                                      batch->done == batch->claimed))) {
+        int code = l->broken.code;
+        if (error)
+            *error = l->broken;
+        *slots = end_locked(l);
+        return code;
+    }
+    if (batch)
+        return WAIT;
+    int r = nothing_open_locked(l, error);
+    return r == 1 ? WAIT : r;
+}
+
+/* Sleeps until the word moves on, `until_ns` at most: 0, -EINTR or -ETIMEDOUT. */
+static int sleep_on(struct hr_loader *l, unsigned word, uint64_t until_ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
+                             .tv_nsec = (long)(until_ns % 1000000000u)};
+    /* WAIT_BITSET takes an absolute time on the monotonic clock. */
+    if (!syscall(SYS_futex, &l->ready_word, FUTEX_WAIT_BITSET_PRIVATE, word, &until, NULL,
+                 FUTEX_BITSET_MATCH_ANY))
+        return 0;
+    return errno == EAGAIN ? 0 : -errno;
+}
+
+/* Waits for and takes the next batch; the lock is held on entry and exit. */
+static int wait_locked(struct hr_loader *l, struct hr_batch **out, struct hr_batch **slots,
+                       struct hr_error *error)
+{
+    int limit_ms = l->options.wait_ms ? l->options.wait_ms : WAIT_SLICE_MS;
+    uint64_t until_ns = hr__now_ns() + (uint64_t)limit_ms * 1000000u;
+    for (;;) {
+        int r = take_locked(l, out, slots, error);
+        if (r != WAIT)
+            return r;
+        l->consumer_waits = 1;
+        unsigned word = atomic_load_explicit(&l->ready_word, memory_order_relaxed);
+        pthread_mutex_unlock(&l->lock);
+        r = sleep_on(l, word, until_ns);
+        pthread_mutex_lock(&l->lock);
+        l->consumer_waits = 0;
+        if (r == -ETIMEDOUT && !l->options.wait_ms)
+            until_ns = hr__now_ns() + (uint64_t)WAIT_SLICE_MS * 1000000u;
+        else if (r)
+            return hr__fail(error, -EINTR, "interrupted while waiting for a batch: call again");
+    }
+}
+
+int hr_loader_next(struct hr_loader *loader, struct hr_batch **out, struct hr_error *error)
+{
+    *out = NULL;
+    int r = check_child(loader, error);
+    if (r)
+        return r;
+    struct hr_batch *batch = NULL, *slots = NULL;
+    uint64_t start_ns = hr__now_ns();
+    pthread_mutex_lock(&loader->lock);
+    r = wait_locked(loader, &batch, &slots, error);
+    pthread_mutex_unlock(&loader->lock);
+    uint64_t waited_ns = hr__now_ns() - start_ns;
+    hr__count(&loader->counters.wait_ns, waited_ns);
+    hr__histogram_add(&loader->counters.wait, waited_ns);
+    hr__return_slots(slots);
+    if (batch) {
+        hr__batch_reset(batch);
+        hr__ring_deliver(batch);
+        *out = batch;
+    }
+    return r;
+}
+
+static void copy_histogram(struct hr_histogram *out, const struct hr__histogram *h)
+{
+    out->count = atomic_load_explicit(&h->count, memory_order_relaxed);
+    out->sum_ns = atomic_load_explicit(&h->sum_ns, memory_order_relaxed);
+    for (int i = 0; i < HR_HISTOGRAM_BUCKETS; i++)
+        out->buckets[i] = atomic_load_explicit(&h->buckets[i], memory_order_relaxed);
+}
+
+void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats)
+{
+    struct hr_loader *l = (struct hr_loader *)loader;
+    const struct hr__counters *c = &l->counters;
+    struct hr__ring_counts ring = {0};
+    struct hr_loader_stats s = {
+        .size = stats->size < sizeof s ? stats->size : sizeof s,
+        .samples = atomic_load_explicit(&c->samples, memory_order_relaxed),
+        .batches = atomic_load_explicit(&c->batches, memory_order_relaxed),
+        .bad_samples = atomic_load_explicit(&c->bad_samples, memory_order_relaxed),
+        .padded_samples = atomic_load_explicit(&c->padded_samples, memory_order_relaxed),
+        .bytes_read = atomic_load_explicit(&c->bytes_read, memory_order_relaxed),
+        .wait_ns = atomic_load_explicit(&c->wait_ns, memory_order_relaxed),
+        .staged_bytes = atomic_load_explicit(&c->staged_bytes, memory_order_relaxed),
+        .threads = l->workers_wanted,
+    };
+    if (!in_child(l)) {
+        hr__ring_counts(l->ring, &ring);
+        pthread_mutex_lock(&l->lock);
+        s.ready_batches = l->complete;
+        s.io_uring = l->reader_state == 1;
+        pthread_mutex_unlock(&l->lock);
+    }
+    s.slots = ring.slots;
+    s.grown_slots = ring.grown;
+    s.slot_bytes = ring.slot_bytes;
+    copy_histogram(&s.fetch, &c->fetch);
+    copy_histogram(&s.prepare, &c->prepare);
+    copy_histogram(&s.wait, &c->wait);
+    memcpy(stats, &s, s.size);
+}

@@ -1,0 +1,168 @@
+/*
+ * Samples that failed: the newest are kept in detail, in the order of their
+ * batches and places, so that the list does not depend on threads; and the
+ * judgement whether there are too many.
+ */
+#include "base/error.h"
+#include "base/memory.h"
+#include "engine/loader.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* From how many samples on a share means something before the epoch's end. */
+#define JUDGED_FROM 100
+
+struct hr__bad *hr__bad_make(const struct hr_loader *l, const struct hr__job *job, uint64_t index,
+                             const char *reason)
+{
+    size_t path_length = hr_dataset_path(l->dataset, index, NULL, 0);
+    size_t reason_length = strlen(reason);
+    struct hr__bad *bad =
+        hr__alloc(HR__TAG_ENGINE, 1, sizeof *bad + path_length + 1 + reason_length + 1);
+    if (!bad)
+        return NULL;
+    hr_dataset_path(l->dataset, index, bad->path, path_length + 1);
+    bad->reason = memcpy(bad->path + path_length + 1, reason, reason_length + 1);
+    bad->place = job->place;
+    bad->epoch = job->batch->epoch;
+    bad->index = index;
+    return bad;
+}
+
+void hr__bad_free_list(struct hr__bad *list)
+{
+    while (list) {
+        struct hr__bad *next = list->next;
+        hr__free(list);
+        list = next;
+    }
+}
+
+/* Room for one more; without memory the details of the oldest go. */
+static int make_room_locked(struct hr_loader *l)
+{
+    if (l->bad_kept < l->bad_capacity)
+        return 1;
+    if (l->bad_capacity < HR__BAD_KEPT) {
+        /* Not yet a full circle: the first is at 0. */
+        size_t capacity = l->bad_capacity ? l->bad_capacity * 2 : 16;
+        if (capacity > HR__BAD_KEPT)
+            capacity = HR__BAD_KEPT;
+        struct hr__bad **grown =
+            l->bad_first ? NULL : hr__realloc(HR__TAG_ENGINE, l->bad, capacity, sizeof *grown);
+        if (grown) {
+            l->bad = grown;
+            l->bad_capacity = capacity;
+            return 1;
+        }
+    }
+    if (!l->bad_capacity)
+        return 0;
+    hr__free(l->bad[l->bad_first]);
+    l->bad_first = (l->bad_first + 1) % l->bad_capacity;
+    l->bad_kept--;
+    return 1;
+}
+
+void hr__bad_keep_locked(struct hr_loader *l, struct hr_batch *batch)
+{
+    while (batch->skipped) {
+        struct hr__bad *bad = batch->skipped;
+        batch->skipped = bad->next;
+        bad->next = NULL;
+        l->bad_total++;
+        if (!make_room_locked(l)) {
+            hr__free(bad);
+            continue;
+        }
+        l->bad[(l->bad_first + l->bad_kept++) % l->bad_capacity] = bad;
+    }
+}
+
+int hr__bad_judge_locked(const struct hr_loader *l, int at_end, struct hr_error *error)
+{
+    double share = l->options.max_bad_share;
+    if (!l->epoch_bad || (!at_end && l->epoch_seen < JUDGED_FROM) ||
+        (double)l->epoch_bad <= share * (double)l->epoch_seen)
+        return 0;
+    char text[HR_ERROR_MESSAGE_BYTES];
+    int used = snprintf(text, sizeof text,
+                        "%" PRIu64 " of %" PRIu64 " samples of epoch %" PRIu64
+                        " are bad, more than max_bad_share = %g: repair the dataset or raise it;",
+                        l->epoch_bad, l->epoch_seen, l->plan->epoch, share);
+    for (size_t i = 0; i < l->bad_kept; i++) {
+        const struct hr__bad *bad = l->bad[(l->bad_first + i) % l->bad_capacity];
+        if (bad->epoch != l->plan->epoch)
+            continue;
+        char path[256];
+        hr__printable(path, sizeof path, bad->path);
+        size_t left = sizeof text - (size_t)used;
+        int n = snprintf(text + used, left, " sample %" PRIu64 " (%s): %.200s;", bad->index, path,
+                         bad->reason);
+        if (n < 0 || (size_t)n >= left - 8) {
+            snprintf(text + used, left, " ...");
+            break;
+        }
+        used += n;
+    }
+    return hr__fail(error, -EOVERFLOW, "%s", text);
+}
+
+void hr__bad_destroy(struct hr_loader *l)
+{
+    for (size_t i = 0; i < l->bad_kept; i++)
+        hr__free(l->bad[(l->bad_first + i) % l->bad_capacity]);
+    hr__free(l->bad);
+    hr__free(l->failed);
+    l->bad = NULL;
+    l->failed = NULL;
+    l->bad_kept = l->bad_capacity = 0;
+}
+
+static void describe(const struct hr__bad *bad, struct hr_skipped_sample *out)
+{
+    memset(out, 0, sizeof *out);
+    out->epoch = bad->epoch;
+    out->index = bad->index;
+    snprintf(out->path, sizeof out->path, "%s", bad->path);
+    snprintf(out->reason, sizeof out->reason, "%s", bad->reason);
+}
+
+uint64_t hr_loader_skipped_count(const struct hr_loader *loader)
+{
+    struct hr_loader *l = (struct hr_loader *)loader;
+    pthread_mutex_lock(&l->lock);
+    uint64_t count = l->bad_total;
+    pthread_mutex_unlock(&l->lock);
+    return count;
+}
+
+int hr_loader_skipped_get(const struct hr_loader *loader, uint64_t i,
+                          struct hr_skipped_sample *out)
+{
+    struct hr_loader *l = (struct hr_loader *)loader;
+    int r = -ERANGE;
+    pthread_mutex_lock(&l->lock);
+    if (i < l->bad_kept) {
+        describe(l->bad[(l->bad_first + i) % l->bad_capacity], out);
+        r = 0;
+    }
+    pthread_mutex_unlock(&l->lock);
+    return r;
+}
+
+int hr_loader_failed_get(const struct hr_loader *loader, struct hr_skipped_sample *out)
+{
+    struct hr_loader *l = (struct hr_loader *)loader;
+    int r = -ENOENT;
+    pthread_mutex_lock(&l->lock);
+    if (l->failed) {
+        describe(l->failed, out);
+        r = 0;
+    }
+    pthread_mutex_unlock(&l->lock);
+    return r;
+}

@@ -1,0 +1,278 @@
+/*
+ * The loader inside: what its files share.
+ *
+ *   loader.c    the public functions, called by the consumer
+ *   schedule.c  which sample is worked on next, under the loader's lock
+ *   threads.c   the threads that do it: fetchers and workers
+ *   bad.c       samples that failed: what is told about them
+ *   ring.c      slots
+ *
+ * The window is the list of open batches, in order: those being prepared or
+ * complete, not yet handed out. A batch is opened (a slot taken, its samples
+ * determined) by whichever thread first needs a sample of it.
+ *
+ * Who reads: a worker reads its own sample as long as reads do not block (the
+ * bytes are then warm in its core's cache and no thread waits for another).
+ * When they block, the fetchers take over and keep many reads in flight, within
+ * staging_bytes; after a while workers try again.
+ *
+ * Locks: the loader's lock, then the ring's. No I/O, no page-locking, no log
+ * callback under either.
+ */
+#ifndef HR_ENGINE_LOADER_H
+#define HR_ENGINE_LOADER_H
+
+#include "engine/ring.h"
+#include "order/order.h"
+#include "storage/reader.h"
+
+#include <headrace/loader.h>
+#include <headrace/prepare.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* Fetcher threads where io_uring is refused: each has one read in flight. */
+#define HR__PREAD_FETCHERS 8
+/* Reads in flight of the one fetcher with io_uring. */
+#define HR__FETCH_DEPTH 64
+/* Bad samples kept in detail. */
+#define HR__BAD_KEPT 10000
+/* Stand-ins tried for one bad sample. */
+#define HR__MAX_ATTEMPTS 32
+
+/* What an epoch is: immutable, shared by the loader and its open batches. */
+struct hr__epoch {
+    atomic_uint refs;
+    uint64_t epoch;
+    uint64_t seed;
+    struct hr__order *order; /* NULL: external */
+    struct hr__cut cut;      /* external: only start and samples */
+    uint64_t batches;        /* from cut.start on; external: UINT64_MAX */
+    uint64_t first_number;   /* number of the first batch, as batches are told */
+};
+
+/* One sample on its way: owned by the thread or list that has it. */
+struct hr__job {
+    struct hr__read read;
+    struct hr_batch *batch;
+    size_t place;           /* in the batch */
+    char *path;             /* buffer, reused */
+    size_t path_capacity;
+    uint64_t charged_bytes; /* of the staging budget */
+    int unread;             /* the worker reads it */
+    unsigned flight;        /* where a fetcher keeps it while a reader has it */
+    struct hr__job *next;
+    struct hr__job *all_next; /* every job of the loader, for freeing */
+};
+
+/* A sample that failed. */
+struct hr__bad {
+    struct hr__bad *next; /* in its batch */
+    size_t place;
+    uint64_t epoch, index;
+    const char *reason; /* in the same block, as is the path */
+    char path[];
+};
+
+/* What became of a job: the worker's, handed to hr__finish_locked. */
+struct hr__outcome {
+    struct hr__bad *skipped; /* the bad sample that was replaced */
+    struct hr__bad *failed;  /* the bad sample that was not */
+    struct hr_error error;   /* with code 0 where all is well */
+    int blocked;             /* the worker's read had to wait for storage */
+};
+
+/* A batch that an external order pushed. */
+struct hr__push {
+    struct hr__push *next;
+    uint64_t position; /* of its first sample */
+    size_t count;
+    int64_t indices[];
+};
+
+struct hr__histogram {
+    _Atomic uint64_t count, sum_ns;
+    _Atomic uint64_t buckets[HR_HISTOGRAM_BUCKETS];
+};
+
+/* Counters since the loader was made; relaxed, because nothing is inferred from
+ * one about another. */
+struct hr__counters {
+    _Atomic uint64_t samples, batches, bad_samples, padded_samples, bytes_read, wait_ns;
+    _Atomic uint64_t staged_bytes;
+    struct hr__histogram fetch, prepare, wait;
+};
+
+struct hr__thread {
+    struct hr_loader *loader;
+    pthread_t id;
+    int number;
+    struct hr_preparer *preparer; /* workers */
+};
+
+struct hr_loader {
+    /* Constant from create on. */
+    struct hr_loader_options options;
+    struct hr_dataset *dataset;
+    struct hr_recipe *recipe;
+    struct hr_tensor_spec spec;
+    int workers_wanted;
+    struct hr__ring *ring;
+
+    /* The consumer's thread alone, and destroy. */
+    int started;                /* threads exist */
+    int pid;                    /* of the process they live in */
+    struct hr__thread *workers; /* workers_wanted */
+    int worker_count;
+    struct hr__thread fetchers[HR__PREAD_FETCHERS];
+    int fetcher_count;
+
+    struct hr__counters counters;
+
+    /* Number of times something happened that the consumer may wait for: a futex. */
+    atomic_uint ready_word;
+
+    pthread_mutex_t lock; /* guards everything below */
+    pthread_cond_t work;  /* workers: a sample to take */
+    pthread_cond_t fetch; /* fetchers: a sample to read, and room for it */
+    pthread_cond_t room;  /* who opens a batch: a slot came back; start: a reader was made */
+
+    struct hr__epoch *plan;  /* NULL before the first epoch */
+    uint64_t seed;           /* options.seed, or a restored state's */
+    int shuffle;             /* likewise */
+    uint64_t opened;         /* batches of the plan opened or being opened */
+    int opening;             /* a thread is opening one; the lock is free meanwhile */
+    int no_more;             /* open no more: a batch failed, or the epoch is over */
+    struct hr_error broken;  /* why the next batch could not be opened; code 0: it could */
+    struct hr_batch *window; /* open batches, the next to hand out first */
+    struct hr_batch *window_last;
+    int window_count;
+    struct hr_batch *cursor; /* the first with unclaimed samples, or NULL */
+    uint64_t fetched;        /* jobs in the batches' fetched lists */
+    int stale;               /* batches of dropped epochs with samples still in hand */
+    uint64_t complete;       /* batches of the window that are */
+
+    struct hr__push *pushed; /* external order: not yet opened */
+    struct hr__push *pushed_last;
+    uint64_t pushed_samples; /* position behind the last push */
+    int push_ended;
+
+    int stop;
+    int idle_workers;
+    int idle_fetchers;
+    int live_fetchers;       /* with a working reader */
+    int consumer_waits;
+    int workers_read;        /* workers read their own samples */
+    int blocked_score;       /* rises when a worker's read blocks */
+    uint64_t fetcher_samples; /* how many more the fetchers read before workers try again */
+    uint64_t fetcher_span;    /* how many that was at the last switch */
+    uint64_t reserved_bytes;  /* staging: in flight and staged */
+    int reader_state;         /* of the first fetcher: 0 being made, 1 io_uring, 2 pread, < 0 */
+
+    struct hr__job *free_jobs;
+    struct hr__job *all_jobs;
+
+    uint64_t delivered;         /* batches of the plan handed out */
+    uint64_t delivered_samples; /* of the plan */
+    uint64_t epoch_seen;        /* samples handed out in this epoch, since its start or restore */
+    uint64_t epoch_bad;         /* of them, bad */
+    int over;                   /* nothing more comes in this epoch */
+
+    struct hr__bad **bad; /* the newest, a circle of bad_capacity */
+    size_t bad_capacity, bad_first, bad_kept;
+    uint64_t bad_total;
+    struct hr__bad *failed; /* what ended the epoch */
+};
+
+static inline void hr__count(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+static inline void hr__uncount(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_fetch_sub_explicit(counter, n, memory_order_relaxed);
+}
+
+static inline void hr__histogram_add(struct hr__histogram *h, uint64_t ns)
+{
+    int bucket = ns ? 63 - __builtin_clzll(ns) : 0;
+    if (bucket >= HR_HISTOGRAM_BUCKETS)
+        bucket = HR_HISTOGRAM_BUCKETS - 1;
+    hr__count(&h->count, 1);
+    hr__count(&h->sum_ns, ns);
+    hr__count(&h->buckets[bucket], 1);
+}
+
+/* schedule.c: `_locked` means with the loader's lock held by the caller. */
+
+struct hr__epoch *hr__epoch_ref(struct hr__epoch *plan);
+void hr__epoch_unref(struct hr__epoch **plan);
+
+/* The next sample to read, in order, or NULL. Opens a batch when need be; the
+ * lock is released and taken again then. */
+struct hr__job *hr__claim_locked(struct hr_loader *l);
+
+/* Non-zero where a claim may succeed now. */
+int hr__can_claim_locked(const struct hr_loader *l);
+
+/* Bytes that a sample's file is expected to have. */
+uint64_t hr__size_of(const struct hr_loader *l, const struct hr_batch *batch, size_t place);
+
+/* The same for what the next claim will give. */
+uint64_t hr__next_size_locked(const struct hr_loader *l);
+
+/* A job with its bytes read (or `unread`) becomes a worker's. */
+void hr__stage_locked(struct hr_loader *l, struct hr__job *job);
+
+/* The oldest staged job of the earliest batch, or NULL. */
+struct hr__job *hr__take_staged_locked(struct hr_loader *l);
+
+/* The job is done: its outcome goes to its batch, the job to the free ones.
+ * Returns a slot that the caller gives back to the ring, unlocked, or NULL. */
+struct hr_batch *hr__finish_locked(struct hr_loader *l, struct hr__job *job,
+                                   struct hr__outcome *outcome);
+
+/* Drops the window. Returns slots, linked by next, that the caller gives back to
+ * the ring, unlocked. */
+struct hr_batch *hr__cancel_locked(struct hr_loader *l);
+
+/* Takes the first batch out of the window. */
+struct hr_batch *hr__window_pop_locked(struct hr_loader *l);
+
+/* Wakes who can go on when samples have become claimable. */
+void hr__wake_claimers_locked(struct hr_loader *l);
+
+void hr__wake_consumer_locked(struct hr_loader *l);
+
+/* Gives back a list of slots. */
+void hr__return_slots(struct hr_batch *list);
+
+/* Forgets what a batch's samples left behind. */
+void hr__batch_reset(struct hr_batch *batch);
+
+/* threads.c */
+
+/* Starts the threads. Errors: -EAGAIN, -ENOMEM; then none is left running. */
+int hr__threads_start(struct hr_loader *l, struct hr_error *error);
+
+/* Stops them and waits. Bytes of unfinished jobs are freed. */
+void hr__threads_stop(struct hr_loader *l);
+
+/* bad.c */
+
+/* A record of a failed sample; NULL: out of memory. hr__free frees it. */
+struct hr__bad *hr__bad_make(const struct hr_loader *l, const struct hr__job *job, uint64_t index,
+                             const char *reason);
+void hr__bad_free_list(struct hr__bad *list);
+
+/* Adds a batch's bad samples to the kept ones, taking them. */
+void hr__bad_keep_locked(struct hr_loader *l, struct hr_batch *batch);
+
+/* 0, or -EOVERFLOW with a message where too many samples of the epoch are bad. */
+int hr__bad_judge_locked(const struct hr_loader *l, int at_end, struct hr_error *error);
+
+void hr__bad_destroy(struct hr_loader *l);
+
+#endif

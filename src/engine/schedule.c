@@ -1,0 +1,449 @@
+/*
+ * Which sample is worked on next.
+ *
+ * Everything here runs under the loader's lock and takes a fraction of a
+ * microsecond, but for the opening of a batch: one thread at a time does that,
+ * with the lock released, while the others go on with what is open.
+ *
+ * Nothing here depends on which thread asks or when, except the choice of who
+ * does the work: batches are opened in order, and what is in them is a function
+ * of the plan alone.
+ */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "engine/loader.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A file of unknown size is charged to the staging budget as so many bytes. */
+#define TYPICAL_FILE_BYTES (128u << 10)
+
+struct hr__epoch *hr__epoch_ref(struct hr__epoch *plan)
+{
+    atomic_fetch_add_explicit(&plan->refs, 1, memory_order_relaxed);
+    return plan;
+}
+
+void hr__epoch_unref(struct hr__epoch **pointer)
+{
+    struct hr__epoch *plan = *pointer;
+    if (!plan)
+        return;
+    *pointer = NULL;
+    if (atomic_fetch_sub_explicit(&plan->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    hr__order_destroy(&plan->order);
+    hr__free(plan);
+}
+
+void hr__wake_consumer_locked(struct hr_loader *l)
+{
+    if (!l->consumer_waits)
+        return;
+    l->consumer_waits = 0;
+    atomic_fetch_add_explicit(&l->ready_word, 1, memory_order_release);
+    syscall(SYS_futex, &l->ready_word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+void hr__wake_claimers_locked(struct hr_loader *l)
+{
+    if (l->workers_read && l->idle_workers)
+        pthread_cond_signal(&l->work);
+    else if (!l->workers_read && l->idle_fetchers)
+        pthread_cond_signal(&l->fetch);
+}
+
+/* A batch can be opened: the plan has one, and the window has room. */
+static int can_open_locked(const struct hr_loader *l)
+{
+    if (l->stop || !l->plan || l->no_more || l->opening ||
+        l->window_count >= l->options.batches_ahead)
+        return 0;
+    return l->options.external_order ? l->pushed != NULL : l->opened < l->plan->batches;
+}
+
+int hr__can_claim_locked(const struct hr_loader *l)
+{
+    return !l->broken.code && (l->cursor || can_open_locked(l));
+}
+
+uint64_t hr__size_of(const struct hr_loader *l, const struct hr_batch *batch, size_t place)
+{
+    int64_t bytes = hr_dataset_sample_bytes(l->dataset, (size_t)batch->indices[place]);
+    return bytes < 0 ? TYPICAL_FILE_BYTES : (uint64_t)bytes;
+}
+
+uint64_t hr__next_size_locked(const struct hr_loader *l)
+{
+    return l->cursor ? hr__size_of(l, l->cursor, l->cursor->claimed) : TYPICAL_FILE_BYTES;
+}
+
+void hr__batch_reset(struct hr_batch *batch)
+{
+    hr__bad_free_list(batch->skipped);
+    hr__free(batch->failed);
+    batch->skipped = batch->failed = NULL;
+    batch->bad = 0;
+    batch->error.code = 0;
+    batch->claimed = batch->done = 0;
+    batch->cancelled = 0;
+    batch->fetched = batch->fetched_last = NULL;
+    hr__epoch_unref(&batch->plan);
+}
+
+void hr__return_slots(struct hr_batch *list)
+{
+    while (list) {
+        struct hr_batch *next = list->next;
+        hr__batch_reset(list);
+        hr__ring_return(list);
+        list = next;
+    }
+}
+
+/* What get_slot looks at before each try. */
+static int still_wanted(struct hr_loader *l, const struct hr__epoch *plan, int *stale)
+{
+    pthread_mutex_lock(&l->lock);
+    int wanted = !l->stop && l->plan == plan;
+    *stale = l->stale;
+    pthread_mutex_unlock(&l->lock);
+    return wanted;
+}
+
+/* Sleeps until a slot may have come back, `ns` at most. */
+static void wait_for_room(struct hr_loader *l, const struct hr__epoch *plan, uint64_t ns)
+{
+    uint64_t until_ns = hr__now_ns() + ns;
+    struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
+                             .tv_nsec = (long)(until_ns % 1000000000u)};
+    pthread_mutex_lock(&l->lock);
+    if (!l->stop && l->plan == plan)
+        pthread_cond_timedwait(&l->room, &l->lock, &until);
+    pthread_mutex_unlock(&l->lock);
+}
+
+/*
+ * A slot for the next batch of `plan`. Slots that are about to come back without
+ * the consumer (of a dropped epoch; copies on the device) are waited for; those
+ * that the consumer holds are not: the ring grows. -ECANCELED: no longer wanted.
+ */
+static int get_slot(struct hr_loader *l, const struct hr__epoch *plan, struct hr_batch **batch,
+                    struct hr_error *error)
+{
+    uint64_t pause_ns = 100000;
+    int stale, r, grown = 0;
+    for (;;) {
+        if (!still_wanted(l, plan, &stale))
+            return -ECANCELED;
+        r = hr__ring_acquire(l->ring, 0, batch, &grown, error);
+        if (r != -EAGAIN && r != -EBUSY)
+            return r;
+        if (!stale && r == -EAGAIN) {
+            r = hr__ring_acquire(l->ring, 1, batch, &grown, error);
+            break;
+        }
+        wait_for_room(l, plan, pause_ns);
+        if (pause_ns < 2000000)
+            pause_ns *= 2;
+    }
+    struct hr__ring_counts counts;
+    hr__ring_counts(l->ring, &counts);
+    if (grown && counts.grown == 1)
+        hr__log(HR_LOG_WARNING,
+                "more batches are held than planned for: the ring grows beyond %d slots of %llu "
+                "bytes; release batches, or expect memory for all that are held",
+                l->options.batches_ahead + 2, (unsigned long long)counts.slot_bytes);
+    return r;
+}
+
+/* Determines what is in batch `opened` of the plan. */
+static void fill(struct hr_loader *l, const struct hr__epoch *plan, uint64_t opened,
+                 const struct hr__push *push, struct hr_batch *batch)
+{
+    batch->padding = 0;
+    if (push) {
+        batch->count = push->count;
+        for (size_t i = 0; i < push->count; i++) {
+            batch->positions[i] = push->position + i;
+            batch->indices[i] = push->indices[i];
+        }
+    } else {
+        batch->count = hr__cut_batch(&plan->cut, opened, batch->positions, &batch->padding);
+        for (size_t i = 0; i < batch->count; i++)
+            batch->indices[i] = (int64_t)hr__order_at(plan->order, batch->positions[i]);
+    }
+    for (size_t i = 0; i < batch->count; i++)
+        batch->labels[i] = hr_dataset_label(l->dataset, (size_t)batch->indices[i]);
+    batch->replaced = 0;
+    batch->epoch = plan->epoch;
+    batch->number = plan->first_number + opened;
+}
+
+static void append_locked(struct hr_loader *l, struct hr_batch *batch)
+{
+    batch->next = NULL;
+    if (l->window_last)
+        l->window_last->next = batch;
+    else
+        l->window = batch;
+    l->window_last = batch;
+    l->window_count++;
+    if (!l->cursor)
+        l->cursor = batch;
+}
+
+/* Opens the next batch: releases the lock while it gets a slot. */
+static void open_locked(struct hr_loader *l)
+{
+    struct hr__epoch *plan = hr__epoch_ref(l->plan);
+    uint64_t number = l->opened++;
+    struct hr__push *push = l->pushed;
+    if (push) {
+        l->pushed = push->next;
+        if (!l->pushed)
+            l->pushed_last = NULL;
+    }
+    l->opening = 1;
+    pthread_mutex_unlock(&l->lock);
+
+    struct hr_batch *batch = NULL;
+    struct hr_error error = {0};
+    int r = get_slot(l, plan, &batch, &error);
+    if (!r)
+        fill(l, plan, number, push, batch);
+    hr__free(push);
+
+    pthread_mutex_lock(&l->lock);
+    l->opening = 0;
+    int wanted = !l->stop && l->plan == plan && !l->no_more;
+    if (wanted && !r) {
+        batch->plan = plan;
+        append_locked(l, batch);
+        return;
+    }
+    if (wanted) {
+        l->broken = error;
+        l->broken.code = r;
+        l->no_more = 1;
+        hr__wake_consumer_locked(l);
+    }
+    pthread_mutex_unlock(&l->lock);
+    if (batch)
+        hr__ring_return(batch);
+    hr__epoch_unref(&plan);
+    pthread_mutex_lock(&l->lock);
+    /* Another epoch may have begun meanwhile, and found us opening. */
+    hr__wake_claimers_locked(l);
+}
+
+static struct hr__job *take_job_locked(struct hr_loader *l)
+{
+    struct hr__job *job = l->free_jobs;
+    if (job) {
+        l->free_jobs = job->next;
+        job->next = NULL;
+        return job;
+    }
+    job = hr__alloc(HR__TAG_ENGINE, 1, sizeof *job);
+    if (!job)
+        return NULL;
+    job->all_next = l->all_jobs;
+    l->all_jobs = job;
+    return job;
+}
+
+static void break_locked(struct hr_loader *l)
+{
+    l->no_more = 1;
+    hr__fail(&l->broken, -ENOMEM, "out of memory for a sample's read: lower batches_ahead");
+    hr__wake_consumer_locked(l);
+}
+
+struct hr__job *hr__claim_locked(struct hr_loader *l)
+{
+    while (hr__can_claim_locked(l) && !l->cursor)
+        open_locked(l);
+    if (!hr__can_claim_locked(l))
+        return NULL;
+    struct hr__job *job = take_job_locked(l);
+    if (!job) {
+        break_locked(l);
+        return NULL;
+    }
+    struct hr_batch *batch = l->cursor;
+    job->batch = batch;
+    job->place = batch->claimed++;
+    job->unread = 1;
+    job->charged_bytes = 0;
+    if (batch->claimed == batch->count)
+        l->cursor = batch->next;
+    return job;
+}
+
+static void free_job_locked(struct hr_loader *l, struct hr__job *job)
+{
+    l->reserved_bytes -= job->charged_bytes;
+    job->charged_bytes = 0;
+    job->batch = NULL;
+    job->next = l->free_jobs;
+    l->free_jobs = job;
+    /* Half empty: enough room for the fetchers to work in bulk. */
+    if (!l->workers_read && l->idle_fetchers &&
+        l->reserved_bytes <= l->options.staging_bytes / 2 && hr__can_claim_locked(l))
+        pthread_cond_signal(&l->fetch);
+}
+
+static void drop_bytes(struct hr_loader *l, struct hr__job *job)
+{
+    if (!job->read.bytes)
+        return;
+    hr__uncount(&l->counters.staged_bytes, job->read.length);
+    hr__free(job->read.bytes);
+    job->read.bytes = NULL;
+}
+
+void hr__stage_locked(struct hr_loader *l, struct hr__job *job)
+{
+    struct hr_batch *batch = job->batch;
+    job->next = NULL;
+    if (batch->fetched_last)
+        batch->fetched_last->next = job;
+    else
+        batch->fetched = job;
+    batch->fetched_last = job;
+    l->fetched++;
+    if (l->idle_workers)
+        pthread_cond_signal(&l->work);
+}
+
+struct hr__job *hr__take_staged_locked(struct hr_loader *l)
+{
+    if (!l->fetched)
+        return NULL;
+    struct hr_batch *batch = l->window;
+    while (batch && !batch->fetched)
+        batch = batch->next;
+    if (!batch)
+        return NULL;
+    struct hr__job *job = batch->fetched;
+    batch->fetched = job->next;
+    if (!batch->fetched)
+        batch->fetched_last = NULL;
+    job->next = NULL;
+    l->fetched--;
+    return job;
+}
+
+/* In order of place, so that lists do not depend on who was first. */
+static void insert_bad(struct hr__bad **list, struct hr__bad *bad)
+{
+    while (*list && (*list)->place < bad->place)
+        list = &(*list)->next;
+    bad->next = *list;
+    *list = bad;
+}
+
+static void note_outcome_locked(struct hr_loader *l, struct hr_batch *batch, size_t place,
+                                struct hr__outcome *outcome)
+{
+    if (outcome->skipped) {
+        insert_bad(&batch->skipped, outcome->skipped);
+        batch->bad++;
+        batch->replaced += !outcome->error.code;
+        outcome->skipped = NULL;
+    }
+    if (!outcome->error.code)
+        return;
+    l->no_more = 1;
+    /* The failure with the lowest place is the batch's; one without a record
+     * (out of memory) comes after all others. */
+    size_t before = batch->failed ? batch->failed->place : SIZE_MAX;
+    if (!batch->error.code || (outcome->failed && place < before)) {
+        hr__free(batch->failed);
+        batch->failed = outcome->failed;
+        batch->error = outcome->error;
+        outcome->failed = NULL;
+    }
+}
+
+struct hr_batch *hr__finish_locked(struct hr_loader *l, struct hr__job *job,
+                                   struct hr__outcome *outcome)
+{
+    struct hr_batch *batch = job->batch;
+    size_t place = job->place;
+    free_job_locked(l, job);
+    batch->done++;
+    if (batch->cancelled) {
+        if (batch->done < batch->claimed)
+            return NULL;
+        l->stale--;
+        pthread_cond_broadcast(&l->room);
+        batch->next = NULL;
+        return batch;
+    }
+    note_outcome_locked(l, batch, place, outcome);
+    if (batch->done == batch->count) {
+        l->complete++;
+        if (batch == l->window)
+            hr__wake_consumer_locked(l);
+    } else if (l->broken.code) {
+        hr__wake_consumer_locked(l);
+    }
+    return NULL;
+}
+
+struct hr_batch *hr__window_pop_locked(struct hr_loader *l)
+{
+    struct hr_batch *batch = l->window;
+    l->window = batch->next;
+    if (!l->window)
+        l->window_last = NULL;
+    l->window_count--;
+    l->complete -= batch->done == batch->count;
+    if (l->cursor == batch)
+        l->cursor = batch->next;
+    batch->next = NULL;
+    return batch;
+}
+
+struct hr_batch *hr__cancel_locked(struct hr_loader *l)
+{
+    struct hr_batch *slots = NULL;
+    while (l->window) {
+        struct hr_batch *batch = hr__window_pop_locked(l);
+        while (batch->fetched) {
+            struct hr__job *job = batch->fetched;
+            batch->fetched = job->next;
+            l->fetched--;
+            drop_bytes(l, job);
+            free_job_locked(l, job);
+            batch->done++;
+        }
+        batch->fetched_last = NULL;
+        batch->cancelled = 1;
+        /* After stop nobody has a job in hand. */
+        if (batch->done < batch->claimed && !l->stop) {
+            l->stale++;
+        } else {
+            batch->next = slots;
+            slots = batch;
+        }
+    }
+    assert(!l->fetched && !l->complete);
+    l->cursor = NULL;
+    while (l->pushed) {
+        struct hr__push *push = l->pushed;
+        l->pushed = push->next;
+        hr__free(push);
+    }
+    l->pushed_last = NULL;
+    return slots;
+}

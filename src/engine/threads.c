@@ -1,0 +1,618 @@
+/*
+ * The threads: workers, which prepare samples, and fetchers, which read files
+ * when reading blocks (see loader.h).
+ *
+ * A thread with nothing to do waits on its condition; it is woken one at a time
+ * and wakes the next when there is work for two, so that a batch handed out
+ * costs one wake-up and not one per thread.
+ *
+ * All signals are blocked in them: handlers run in the program's own threads.
+ */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "engine/loader.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+/* Score at which fetchers take over: about three blocked reads in a row, or a
+ * third of all reads blocking. */
+#define BLOCKED_LIMIT 12
+#define BLOCKED_STEP  4
+/* Samples that fetchers read before workers try again, at first and at most. */
+#define FETCHER_SPAN_MIN 1024
+#define FETCHER_SPAN_MAX 16384
+
+/* How long a fetcher waits for a read before it looks at the rest of the world:
+ * briefly where it could soon submit more. */
+#define FETCH_WAIT_NS       INT64_C(20000000)
+#define FETCH_WAIT_SHORT_NS INT64_C(2000000)
+
+/* Reads taken from the schedule at once, so that the first are in flight early. */
+#define FETCH_BULK 32
+
+/* A fetcher's own state. */
+struct fetcher {
+    struct hr_loader *loader;
+    int number;
+    struct hr__reader *reader;
+    unsigned depth;                          /* reads in flight at most */
+    struct hr__job *flight[HR__FETCH_DEPTH]; /* what the reader has */
+    unsigned flying;
+};
+
+static int set_path(struct hr_loader *l, struct hr__job *job, uint64_t index)
+{
+    size_t length = hr_dataset_path(l->dataset, index, job->path, job->path_capacity);
+    if (length >= job->path_capacity) {
+        size_t capacity = length + 64;
+        char *path = hr__realloc(HR__TAG_ENGINE, job->path, capacity, 1);
+        if (!path)
+            return -ENOMEM;
+        job->path = path;
+        job->path_capacity = capacity;
+        hr_dataset_path(l->dataset, index, job->path, capacity);
+    }
+    job->read = (struct hr__read){
+        .path = job->path,
+        .expected = hr_dataset_sample_bytes(l->dataset, index),
+        .user = job,
+    };
+    return 0;
+}
+
+static void account_read(struct hr_loader *l, const struct hr__read *read, uint64_t ns)
+{
+    if (read->result)
+        return;
+    hr__count(&l->counters.bytes_read, read->length);
+    hr__count(&l->counters.staged_bytes, read->length);
+    hr__histogram_add(&l->counters.fetch, ns);
+}
+
+static void drop_bytes(struct hr_loader *l, struct hr__read *read)
+{
+    if (!read->bytes)
+        return;
+    hr__uncount(&l->counters.staged_bytes, read->length);
+    hr__free(read->bytes);
+    read->bytes = NULL;
+}
+
+static void read_now(struct hr_loader *l, struct hr__job *job, uint64_t index)
+{
+    int r = set_path(l, job, index);
+    if (r) {
+        job->read.result = r;
+        job->read.bytes = NULL;
+        return;
+    }
+    uint64_t start = hr__now_ns();
+    job->read.result = hr__read_file(&job->read, 0);
+    account_read(l, &job->read, hr__now_ns() - start);
+}
+
+/* Reads, telling whether this thread had to wait. The kernel's count of
+ * voluntary switches tells storage from a busy machine, which time does not. */
+static int read_and_watch(struct hr_loader *l, struct hr__job *job, uint64_t index)
+{
+    struct rusage before, after;
+    getrusage(RUSAGE_THREAD, &before);
+    read_now(l, job, index);
+    getrusage(RUSAGE_THREAD, &after);
+    return after.ru_nvcsw != before.ru_nvcsw;
+}
+
+/* One sample's bytes to its place in the batch; frees the bytes. */
+static int prepare(struct hr__thread *self, struct hr__job *job, uint64_t index,
+                   struct hr_error *error)
+{
+    struct hr_loader *l = self->loader;
+    const struct hr__epoch *plan = job->batch->plan;
+    if (job->read.result)
+        return hr__fail(error, job->read.result, "cannot read it: %s",
+                        hr__errno_text(job->read.result));
+    uint8_t *out = (uint8_t *)job->batch->images + job->place * l->spec.bytes;
+    struct hr_draw_key key = {.seed = plan->seed, .epoch = plan->epoch, .index = index};
+    /* Repeats of a sample in an external order must not be the same picture. */
+    if (!plan->order)
+        key.epoch += job->batch->positions[job->place] << 32;
+    error->message[0] = 0;
+    uint64_t start = hr__now_ns();
+    int r = hr_preparer_run(self->preparer, l->recipe, job->read.bytes, job->read.length, &key, out,
+                            error);
+    hr__histogram_add(&l->counters.prepare, hr__now_ns() - start);
+    drop_bytes(l, &job->read);
+    if (r && !error->message[0])
+        hr__fail(error, r, "%s", hr__errno_text(r));
+    return r;
+}
+
+/* Failures of the machine, not of the sample, are never skipped. */
+static int is_samples_fault(int code)
+{
+    return code != -ENOMEM && code != -EMFILE && code != -ENFILE && code != -ECANCELED;
+}
+
+/* Dataset index of the stand-in for the sample at `position`, at `attempt`. */
+static uint64_t stand_in(const struct hr__epoch *plan, uint64_t position, uint32_t attempt)
+{
+    uint64_t samples = plan->cut.samples;
+    uint64_t other = hr__order_replacement(samples, plan->seed, plan->epoch, position % samples,
+                                           attempt);
+    return plan->order ? hr__order_at(plan->order, other) : other;
+}
+
+/* Puts another sample where a bad one was. 0, or the last error. */
+static int replace(struct hr__thread *self, struct hr__job *job, struct hr_error *error)
+{
+    struct hr_loader *l = self->loader;
+    struct hr_batch *batch = job->batch;
+    const struct hr__epoch *plan = batch->plan;
+    uint64_t others = plan->cut.samples - 1;
+    uint32_t attempts = others < HR__MAX_ATTEMPTS ? (uint32_t)others : HR__MAX_ATTEMPTS;
+    int r = -EBADMSG;
+    for (uint32_t attempt = 0; attempt < attempts && r && is_samples_fault(r); attempt++) {
+        uint64_t index = stand_in(plan, batch->positions[job->place], attempt);
+        read_now(l, job, index);
+        r = prepare(self, job, index, error);
+        if (!r) {
+            batch->indices[job->place] = (int64_t)index;
+            batch->labels[job->place] = hr_dataset_label(l->dataset, index);
+        }
+    }
+    return r;
+}
+
+/* Turns a failure at `index` into the message that the consumer gets. */
+static void fail_job(struct hr_loader *l, struct hr__job *job, uint64_t index,
+                     const struct hr_error *cause, struct hr__outcome *outcome)
+{
+    outcome->failed = hr__bad_make(l, job, index, cause->message);
+    char path[512] = "?";
+    if (outcome->failed)
+        hr__printable(path, sizeof path, outcome->failed->path);
+    hr__fail(&outcome->error, cause->code, "sample %" PRIu64 " (%s): %.480s", index, path,
+             cause->message);
+}
+
+static void handle_failure(struct hr__thread *self, struct hr__job *job, struct hr_error *cause,
+                           struct hr__outcome *outcome)
+{
+    struct hr_loader *l = self->loader;
+    uint64_t index = (uint64_t)job->batch->indices[job->place];
+    if (l->options.on_error != HR_ON_ERROR_SKIP || !is_samples_fault(cause->code)) {
+        fail_job(l, job, index, cause, outcome);
+        return;
+    }
+    outcome->skipped = hr__bad_make(l, job, index, cause->message);
+    if (!outcome->skipped) {
+        hr__fail(&outcome->error, -ENOMEM, "out of memory for the record of a bad sample");
+        return;
+    }
+    struct hr_error last = {.code = cause->code};
+    int r = replace(self, job, &last);
+    if (!r)
+        return;
+    if (is_samples_fault(r))
+        snprintf(last.message, sizeof last.message,
+                 "%.300s; no stand-in could be read either (up to %d were tried)",
+                 outcome->skipped->reason, HR__MAX_ATTEMPTS);
+    last.code = r;
+    fail_job(l, job, index, &last, outcome);
+}
+
+static void process(struct hr__thread *self, struct hr__job *job, struct hr__outcome *outcome)
+{
+    struct hr_loader *l = self->loader;
+    uint64_t index = (uint64_t)job->batch->indices[job->place];
+    struct hr_error error;
+    memset(outcome, 0, offsetof(struct hr__outcome, error));
+    outcome->error.code = 0;
+    outcome->blocked = 0;
+    if (job->unread)
+        outcome->blocked = read_and_watch(l, job, index);
+    int r = prepare(self, job, index, &error);
+    if (r) {
+        error.code = r;
+        handle_failure(self, job, &error, outcome);
+    }
+    if (!outcome->error.code)
+        hr__count(&l->counters.samples, 1);
+}
+
+static void let_fetchers_read_locked(struct hr_loader *l)
+{
+    l->workers_read = 0;
+    l->fetcher_span *= 2;
+    if (l->fetcher_span > FETCHER_SPAN_MAX)
+        l->fetcher_span = FETCHER_SPAN_MAX;
+    l->fetcher_samples = l->fetcher_span;
+    pthread_cond_broadcast(&l->fetch);
+}
+
+static void let_workers_read_locked(struct hr_loader *l)
+{
+    l->workers_read = 1;
+    /* A trial: one blocked read among the first ends it. */
+    l->blocked_score = BLOCKED_LIMIT - BLOCKED_STEP;
+    pthread_cond_broadcast(&l->work);
+}
+
+static void watch_blocking_locked(struct hr_loader *l, int blocked)
+{
+    if (!l->workers_read || !l->live_fetchers)
+        return;
+    if (blocked)
+        l->blocked_score += BLOCKED_STEP;
+    else if (l->blocked_score > 0)
+        l->blocked_score--;
+    else
+        l->fetcher_span = FETCHER_SPAN_MIN / 2;
+    if (l->blocked_score >= BLOCKED_LIMIT)
+        let_fetchers_read_locked(l);
+}
+
+static int has_work_locked(const struct hr_loader *l)
+{
+    return l->fetched || (l->workers_read && hr__can_claim_locked(l));
+}
+
+static struct hr__job *next_job_locked(struct hr_loader *l)
+{
+    struct hr__job *job = hr__take_staged_locked(l);
+    if (!job && l->workers_read)
+        job = hr__claim_locked(l);
+    if (job && l->idle_workers && has_work_locked(l))
+        pthread_cond_signal(&l->work);
+    return job;
+}
+
+static void *work(void *arg)
+{
+    struct hr__thread *self = arg;
+    struct hr_loader *l = self->loader;
+    struct hr__outcome outcome;
+    pthread_mutex_lock(&l->lock);
+    while (!l->stop) {
+        struct hr__job *job = next_job_locked(l);
+        if (!job) {
+            /* Looking may have released the lock: look again before sleeping. */
+            if (!l->stop && !has_work_locked(l)) {
+                l->idle_workers++;
+                pthread_cond_wait(&l->work, &l->lock);
+                l->idle_workers--;
+            }
+            continue;
+        }
+        int unread = job->unread;
+        pthread_mutex_unlock(&l->lock);
+        process(self, job, &outcome);
+        pthread_mutex_lock(&l->lock);
+        struct hr_batch *slot = hr__finish_locked(l, job, &outcome);
+        if (unread)
+            watch_blocking_locked(l, outcome.blocked);
+        if (slot || outcome.skipped || outcome.failed) {
+            pthread_mutex_unlock(&l->lock);
+            hr__return_slots(slot);
+            hr__free(outcome.skipped);
+            hr__free(outcome.failed);
+            pthread_mutex_lock(&l->lock);
+        }
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* There is a sample to read, and room for it in the staging budget. */
+static int has_read_locked(const struct hr_loader *l)
+{
+    return !l->workers_read && hr__can_claim_locked(l) &&
+           (!l->reserved_bytes ||
+            l->reserved_bytes + hr__next_size_locked(l) <= l->options.staging_bytes);
+}
+
+/* Takes samples to read, linked by next: as many as `room` in flight and the
+ * staging budget allow. */
+static struct hr__job *claim_reads_locked(struct hr_loader *l, unsigned room)
+{
+    struct hr__job *list = NULL, **end = &list;
+    if (room > FETCH_BULK)
+        room = FETCH_BULK;
+    while (room-- && has_read_locked(l)) {
+        struct hr__job *job = hr__claim_locked(l);
+        if (!job)
+            break;
+        job->charged_bytes = hr__size_of(l, job->batch, job->place);
+        l->reserved_bytes += job->charged_bytes;
+        *end = job;
+        end = &job->next;
+        if (l->fetcher_samples && !--l->fetcher_samples && !l->options.direct_io)
+            let_workers_read_locked(l);
+    }
+    *end = NULL;
+    if (list && l->idle_fetchers && has_read_locked(l))
+        pthread_cond_signal(&l->fetch);
+    return list;
+}
+
+/* Hands claimed reads to the reader; those it does not take are left to the
+ * workers, and returned. */
+static struct hr__job *submit(struct fetcher *f, struct hr__job *list)
+{
+    struct hr__job *left = NULL;
+    while (list) {
+        struct hr__job *job = list;
+        list = job->next;
+        int r = set_path(f->loader, job, (uint64_t)job->batch->indices[job->place]);
+        if (!r)
+            r = hr__reader_submit(f->reader, &job->read);
+        job->unread = r != 0;
+        if (r) {
+            job->next = left;
+            left = job;
+        } else {
+            job->flight = f->flying;
+            f->flight[f->flying++] = job;
+        }
+    }
+    return left;
+}
+
+static void land(struct fetcher *f, struct hr__job *job)
+{
+    struct hr__job *last = f->flight[--f->flying];
+    f->flight[job->flight] = last;
+    last->flight = job->flight;
+}
+
+/* A job that came back goes to the workers, or away when its epoch was dropped.
+ * Returns a slot to be given back. */
+static struct hr_batch *deliver_locked(struct hr_loader *l, struct hr__job *job)
+{
+    l->reserved_bytes -= job->charged_bytes;
+    job->charged_bytes = job->unread ? 0 : job->read.length;
+    l->reserved_bytes += job->charged_bytes;
+    if (!job->batch->cancelled) {
+        hr__stage_locked(l, job);
+        return NULL;
+    }
+    struct hr__outcome outcome = {.blocked = 0};
+    drop_bytes(l, &job->read);
+    return hr__finish_locked(l, job, &outcome);
+}
+
+static void deliver(struct hr_loader *l, struct hr__job *list)
+{
+    struct hr_batch *slots = NULL;
+    pthread_mutex_lock(&l->lock);
+    while (list) {
+        struct hr__job *next = list->next;
+        struct hr_batch *slot = deliver_locked(l, list);
+        if (slot) {
+            slot->next = slots;
+            slots = slot;
+        }
+        list = next;
+    }
+    pthread_mutex_unlock(&l->lock);
+    hr__return_slots(slots);
+}
+
+/* Completed reads as a list of jobs in front of `list`; a negative errno in
+ * *failure when the reader is broken. */
+static struct hr__job *collect(struct fetcher *f, int64_t timeout_ns, struct hr__job *list,
+                               int *failure)
+{
+    struct hr__read *done[HR__FETCH_DEPTH];
+    int n = hr__reader_wait(f->reader, done, HR__FETCH_DEPTH, timeout_ns);
+    *failure = n < 0 && n != -EINTR ? n : 0;
+    /* From the last to the first: the list begins with the oldest. */
+    for (int i = n - 1; i >= 0; i--) {
+        struct hr__job *job = done[i]->user;
+        land(f, job);
+        if (done[i]->result)
+            done[i]->bytes = NULL;
+        account_read(f->loader, done[i], done[i]->completed_ns - done[i]->submitted_ns);
+        job->next = list;
+        list = job;
+    }
+    return list;
+}
+
+/* Reads for the workers until stop, or until the reader fails. */
+static int fetch_loop(struct fetcher *f)
+{
+    struct hr_loader *l = f->loader;
+    int failure = 0;
+    pthread_mutex_lock(&l->lock);
+    while (!l->stop && !failure) {
+        struct hr__job *list = claim_reads_locked(l, f->depth - f->flying);
+        if (!list && !f->flying) {
+            /* Looking may have released the lock: look again before sleeping. */
+            if (!l->stop && !has_read_locked(l)) {
+                l->idle_fetchers++;
+                pthread_cond_wait(&l->fetch, &l->lock);
+                l->idle_fetchers--;
+            }
+            continue;
+        }
+        int more = !l->workers_read;
+        pthread_mutex_unlock(&l->lock);
+        struct hr__job *done = submit(f, list);
+        int64_t timeout_ns = f->flying < f->depth && more ? FETCH_WAIT_SHORT_NS : FETCH_WAIT_NS;
+        if (f->flying)
+            done = collect(f, done ? 0 : timeout_ns, done, &failure);
+        deliver(l, done);
+        pthread_mutex_lock(&l->lock);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return failure;
+}
+
+static int open_reader(struct fetcher *f)
+{
+    struct hr_loader *l = f->loader;
+    struct hr_error error = {0};
+    struct hr__reader_options options = {
+        .depth = HR__FETCH_DEPTH,
+        .direct = l->options.direct_io,
+        .no_io_uring = l->options.no_io_uring || f->number > 0,
+    };
+    int r = hr__reader_create(&f->reader, &options, &error);
+    int uring = !r && hr__reader_is_io_uring(f->reader);
+    /* A pread reader reads while it is handed a request: one at a time, so that
+     * the other fetchers share what there is to read. */
+    f->depth = uring ? HR__FETCH_DEPTH : 1;
+    pthread_mutex_lock(&l->lock);
+    l->live_fetchers += !r;
+    if (f->number == 0) {
+        l->reader_state = r ? r : uring ? 1 : 2;
+        pthread_cond_broadcast(&l->room);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return r;
+}
+
+/* Frees the reader; what it had in flight goes to the workers, who read anew. */
+static void close_reader(struct fetcher *f)
+{
+    struct hr__job *list = NULL;
+    hr__reader_destroy(&f->reader);
+    while (f->flying) {
+        struct hr__job *job = f->flight[--f->flying];
+        job->unread = 1;
+        job->read.bytes = NULL;
+        job->next = list;
+        list = job;
+    }
+    deliver(f->loader, list);
+}
+
+static void *fetch(void *arg)
+{
+    struct hr__thread *self = arg;
+    struct hr_loader *l = self->loader;
+    struct fetcher f = {.loader = l, .number = self->number};
+    if (open_reader(&f))
+        return NULL;
+    int failure = fetch_loop(&f);
+    close_reader(&f);
+    if (!failure)
+        return NULL;
+    hr__log(HR_LOG_WARNING, "asynchronous reads failed (%s): the workers read for themselves",
+            hr__errno_text(failure));
+    pthread_mutex_lock(&l->lock);
+    l->live_fetchers--;
+    if (!l->live_fetchers)
+        let_workers_read_locked(l);
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+static int start_one(struct hr__thread *thread, void *(*run)(void *), const char *name,
+                     struct hr_error *error)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int r = pthread_create(&thread->id, NULL, run, thread);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (r)
+        return hr__fail(error, -EAGAIN,
+                        "cannot make thread %d of the loader (%s): lower `threads`, or raise the "
+                        "limit of processes",
+                        thread->number + 1, hr__errno_text(r));
+    char text[16];
+    snprintf(text, sizeof text, "%s-%d", name, thread->number);
+    pthread_setname_np(thread->id, text);
+    return 0;
+}
+
+static int start_fetcher(struct hr_loader *l, struct hr_error *error)
+{
+    struct hr__thread *thread = &l->fetchers[l->fetcher_count];
+    *thread = (struct hr__thread){.loader = l, .number = l->fetcher_count};
+    int r = start_one(thread, fetch, "hr-fetch", error);
+    l->fetcher_count += !r;
+    return r;
+}
+
+/* The first fetcher finds out what the kernel offers; more are only of use with
+ * pread. */
+static int start_fetchers(struct hr_loader *l, struct hr_error *error)
+{
+    int r = start_fetcher(l, error);
+    if (r)
+        return r;
+    pthread_mutex_lock(&l->lock);
+    while (!l->reader_state)
+        pthread_cond_wait(&l->room, &l->lock);
+    int state = l->reader_state;
+    pthread_mutex_unlock(&l->lock);
+    if (state < 0)
+        return hr__fail(error, state, "cannot make a reader: %s", hr__errno_text(state));
+    while (!r && state == 2 && l->fetcher_count < HR__PREAD_FETCHERS)
+        r = start_fetcher(l, error);
+    return r;
+}
+
+static int start_worker(struct hr_loader *l, struct hr_error *error)
+{
+    struct hr__thread *thread = &l->workers[l->worker_count];
+    *thread = (struct hr__thread){.loader = l, .number = l->worker_count};
+    int r = hr_preparer_create(&thread->preparer, error);
+    if (!r)
+        r = start_one(thread, work, "hr-work", error);
+    if (r)
+        hr_preparer_destroy(&thread->preparer);
+    else
+        l->worker_count++;
+    return r;
+}
+
+int hr__threads_start(struct hr_loader *l, struct hr_error *error)
+{
+    l->stop = 0;
+    l->reader_state = 0;
+    l->live_fetchers = 0;
+    l->workers_read = !l->options.direct_io;
+    l->blocked_score = 0;
+    l->fetcher_span = FETCHER_SPAN_MIN / 2;
+    l->fetcher_samples = 0;
+    int r = 0;
+    l->workers = hr__alloc(HR__TAG_ENGINE, (size_t)l->workers_wanted, sizeof *l->workers);
+    if (!l->workers)
+        r = hr__fail(error, -ENOMEM, "out of memory for %d workers", l->workers_wanted);
+    if (!r)
+        r = start_fetchers(l, error);
+    while (!r && l->worker_count < l->workers_wanted)
+        r = start_worker(l, error);
+    if (r)
+        hr__threads_stop(l);
+    return r;
+}
+
+void hr__threads_stop(struct hr_loader *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->stop = 1;
+    pthread_cond_broadcast(&l->work);
+    pthread_cond_broadcast(&l->fetch);
+    pthread_cond_broadcast(&l->room);
+    pthread_mutex_unlock(&l->lock);
+    for (int i = 0; i < l->fetcher_count; i++)
+        pthread_join(l->fetchers[i].id, NULL);
+    for (int i = 0; i < l->worker_count; i++) {
+        pthread_join(l->workers[i].id, NULL);
+        hr_preparer_destroy(&l->workers[i].preparer);
+    }
+    hr__free(l->workers);
+    l->workers = NULL;
+    l->worker_count = l->fetcher_count = 0;
+}
