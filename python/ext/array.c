@@ -255,6 +255,14 @@ static PyObject *export_capsule(const struct array *self, bool versioned, bool c
     return capsule;
 }
 
+static int parse_pair(PyObject *pair, const char *what, int *first, int *second)
+{
+    if (PyTuple_Check(pair) && PyTuple_Size(pair) == 2)
+        return PyArg_ParseTuple(pair, "ii", first, second) ? 0 : -1;
+    PyErr_Format(PyExc_TypeError, "%s must be a pair of integers, not %R", what, pair);
+    return -1;
+}
+
 /* The consumer's wishes: a stream (host memory has none), a device. */
 static int check_request(PyObject *stream, PyObject *device)
 {
@@ -265,7 +273,7 @@ static int check_request(PyObject *stream, PyObject *device)
     if (device == Py_None)
         return 0;
     int type, id;
-    if (!PyArg_ParseTuple(device, "ii;dl_device must be a pair of integers", &type, &id))
+    if (parse_pair(device, "dl_device", &type, &id) < 0)
         return -1;
     if (type != DLPACK_DEVICE_CPU) {
         PyErr_Format(PyExc_BufferError,
@@ -287,9 +295,8 @@ static PyObject *array_dlpack(PyObject *object, PyObject *args, PyObject *kwargs
         return NULL;
     bool versioned = false;
     if (max_version != Py_None) {
-        long major, minor;
-        if (!PyArg_ParseTuple(max_version, "ll;max_version must be a pair of integers", &major,
-                              &minor))
+        int major, minor;
+        if (parse_pair(max_version, "max_version", &major, &minor) < 0)
             return NULL;
         versioned = major >= DLPACK_MAJOR;
     }

@@ -97,6 +97,19 @@ static int decode(struct preparer *self, const Py_buffer *view, struct hr_region
                               error);
 }
 
+static int parse_region(PyObject *where, struct hr_region *region)
+{
+    if (where == Py_None)
+        return 0;
+    if (PyTuple_Check(where) && PyTuple_Size(where) == 4)
+        return PyArg_ParseTuple(where, "iiii", &region->x, &region->y, &region->width,
+                                &region->height)
+                   ? 0
+                   : -1;
+    PyErr_Format(PyExc_TypeError, "region must be (x, y, width, height), not %R", where);
+    return -1;
+}
+
 static PyObject *preparer_decode(PyObject *object, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"data", "region", NULL};
@@ -110,10 +123,7 @@ static PyObject *preparer_decode(PyObject *object, PyObject *args, PyObject *kwa
     void *pixels = NULL;
     struct hr_error error = {0};
     int r = -1;
-    if ((where == Py_None ||
-         PyArg_ParseTuple(where, "iiii;region must be (x, y, width, height)", &region.x, &region.y,
-                          &region.width, &region.height)) &&
-        enter(self) == 0) {
+    if (parse_region(where, &region) == 0 && enter(self) == 0) {
         Py_BEGIN_ALLOW_THREADS r = decode(self, &view, &region, &memory, &pixels, &error);
         Py_END_ALLOW_THREADS self->busy = false;
     }

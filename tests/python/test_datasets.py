@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -126,11 +127,16 @@ def test_index_file_is_where_it_is_asked_for(tmp_path):
     (tmp_path / "a" / "0.png").write_bytes(encode(synthetic(8, 8, 0), "PNG"))
     headrace.ImageFolder(tmp_path, index="none")
     assert os.listdir(tmp_path) == ["a"]
-    os.utime(tmp_path / "a", (1e9, 1e9))
-    os.utime(tmp_path, (1e9, 1e9))
-    for _ in range(2):
+    end = time.monotonic() + 20
+    while time.monotonic() < end:  # directories that just changed are not trusted yet
         d = headrace.ImageFolder(tmp_path, index="beside")
         assert d.classes == ["a"] and len(d) == 1
+        if d._dataset.info()["from_index"]:
+            break
+        d._dataset.wait_sizes()
+        del d  # waits for the index to be written
+        time.sleep(0.5)
+    assert d._dataset.info()["from_index"]
     assert any(name.startswith(".headrace") for name in os.listdir(tmp_path))
 
 

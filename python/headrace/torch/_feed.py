@@ -71,13 +71,7 @@ class Feed:
     def resume(self, state: dict[str, Any]) -> None:
         """Starts the sampler where ``state`` was taken."""
         if "own" in state:
-            self._own = state["own"]
-            if state["of"] == "sampler":
-                self.source.load_state_dict(state["own"])  # type: ignore[attr-defined]
-            self._iterator = iter(self.source)
-            if state["of"] == "iterator":
-                self._iterator.load_state_dict(state["own"])  # type: ignore[attr-defined]
-            self._ready = []
+            self._resume_own(state)
             return
         self._start = _Start.decode(state["start"])
         with self._start.again(self.source):
@@ -91,6 +85,19 @@ class Feed:
                     "is not the one that the state was taken with"
                 )
             self._ready = [self._pull()]
+
+    def _resume_own(self, state: dict[str, Any]) -> None:
+        self._own = own = state["own"]
+        self._ready = []
+        if state["of"] == "sampler":
+            self.source.load_state_dict(own["state"])  # type: ignore[attr-defined]
+        if own["ended"]:
+            # Its state is that of a sampler about to start again, which is not wanted yet.
+            self._iterator = iter(())
+            return
+        self._iterator = iter(self.source)
+        if state["of"] == "iterator":
+            self._iterator.load_state_dict(own["state"])  # type: ignore[attr-defined]
 
     def take(self) -> Taken | None:
         """The next batch, or None at the sampler's end. Raises what the sampler raises."""
@@ -111,14 +118,16 @@ class Feed:
                 return of
         return None
 
-    def _own_state(self) -> Any:
+    def _own_state(self, ended: bool = False) -> Any:
         of = self._stateful()
         if of is None:
             return None
         thing = self._iterator if of == "iterator" else self.source
-        return copy.deepcopy(thing.state_dict())  # type: ignore[attr-defined]
+        state = copy.deepcopy(thing.state_dict())  # type: ignore[attr-defined]
+        return {"state": state, "ended": ended}
 
     def _pull(self) -> Taken | None:
+        ended = False
         if self.batched:
             batch = next(self._iterator, None)
             if batch is None:
@@ -130,7 +139,8 @@ class Feed:
             indices = int64(list(itertools.islice(self._iterator, self.batch_size)))
             if not indices or (self.drop_last and len(indices) < self.batch_size):
                 return None
-        return indices, self._own_state()
+            ended = len(indices) < self.batch_size
+        return indices, self._own_state(ended)
 
 
 class _Start:

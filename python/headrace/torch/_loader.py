@@ -213,12 +213,12 @@ class DataLoader:
         self._check_open()
         if self._pid != os.getpid():
             self._core = self._make_core()  # its threads stayed in the parent
+        number, resume = self._next_epoch, self._resume
         self._live = None
-        epoch = _Epoch(self, self._next_epoch, self._resume)
-        self._live = epoch
-        self._next_epoch = epoch.number + 1
+        iterator = _Iterator(self, number, resume)
+        self._next_epoch = number + 1
         self._resume = None
-        return epoch
+        return iterator
 
     def __len__(self) -> int:
         """Batches of an epoch. TypeError where the sampler has no length."""
@@ -249,9 +249,13 @@ class DataLoader:
         """
         if self._resume is not None:
             return {**self._resume}
-        if self._live is not None:
-            return self._live.state()
-        return self._state(self._next_epoch, 0)
+        epoch = self._live
+        if epoch is None:
+            return self._state(self._next_epoch, 0)
+        if self._feed is None:
+            return self._state(epoch.number, self._core.get_state()["position"])
+        sampler = self._feed.state(epoch.position, epoch.batches, epoch.own)
+        return self._state(epoch.number, epoch.position, sampler)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The next ``iter()`` goes on where ``state`` was taken: its first batch is, bit
@@ -317,10 +321,11 @@ class DataLoader:
     # Ending
 
     def close(self) -> None:
-        """Stops the threads. Batches that are held stay valid; iterating is over."""
+        """Stops the threads. Batches that are held stay valid; iterating is over.
+        RuntimeError while another thread waits for a batch."""
+        self._core.close()
         self._closed = True
         self._live = None
-        self._core.close()
 
     def __enter__(self) -> DataLoader:
         return self
@@ -417,28 +422,35 @@ class DataLoader:
 
 
 class _Epoch:
-    """One pass over the data: what ``iter(loader)`` gives."""
+    """How far one pass over the data is. The loader keeps it after a ``break``, so it
+    refers to neither loader nor iterator, and all of them die without a collector."""
 
-    def __init__(
-        self, loader: DataLoader, number: int, resume: dict[str, Any] | None
-    ) -> None:
-        self._loader = loader
+    def __init__(self, number: int) -> None:
         self.number = number
-        self._done = False
         # Of a user's sampler:
-        self._position = 0  # samples handed out
-        self._batches = 0
-        self._own: Any = None  # the sampler's own state after them
-        self._pushed: deque[tuple[int, Any]] = deque()  # given to the native loader, not yet back
-        self._held: tuple[Any, Any] | None = None  # taken, larger than the native loader's batches
-        self._ended = False  # the sampler has no more
-        self._failure: Exception | None = None  # what it raised, for when its turn comes
+        self.position = 0  # samples handed out
+        self.batches = 0
+        self.own: Any = None  # the sampler's own state after them
+        self.pushed: deque[tuple[int, Any]] = deque()  # given to the native loader, not yet back
+        self.held: tuple[Any, Any] | None = None  # taken, larger than the native loader's batches
+        self.ended = False  # the sampler has no more
+        self.failure: Exception | None = None  # what it raised, for when its turn comes
+
+
+class _Iterator:
+    """What ``iter(loader)`` gives: one epoch, from its beginning or a loaded state on."""
+
+    def __init__(self, loader: DataLoader, number: int, resume: dict[str, Any] | None) -> None:
+        self._loader = loader
+        self._epoch = _Epoch(number)
+        self._done = False
         if resume is not None:
             self._resume(resume)
         else:
             loader._core.start_epoch(number)
             if loader._feed is not None:
                 loader._feed.begin()
+        loader._live = self._epoch
 
     def _resume(self, state: dict[str, Any]) -> None:
         loader = self._loader
@@ -448,8 +460,8 @@ class _Epoch:
                 loader._feed.begin()  # the state was taken between epochs
             else:
                 loader._feed.resume(sampler)
-                self._position = sampler["position"]
-                self._batches = sampler["batches"]
+                self._epoch.position = sampler["position"]
+                self._epoch.batches = sampler["batches"]
         self._restore_core(int(state["position"]))
 
     def _restore_core(self, position: int) -> None:
@@ -458,19 +470,22 @@ class _Epoch:
             version=1,
             shuffle=int(loader.shuffle and loader._feed is None),
             seed=loader.seed,
-            epoch=self.number,
+            epoch=self._epoch.number,
             position=position,
             samples=len(loader._source),
         )
 
-    def __iter__(self) -> _Epoch:
+    def __iter__(self) -> _Iterator:
         return self
 
+    def __len__(self) -> int:
+        return len(self._loader)
+
     def __next__(self) -> tuple[Any, ...]:
-        loader = self._loader
+        loader, epoch = self._loader, self._epoch
         if self._done:
             raise StopIteration
-        if loader._live is not self:
+        if loader._live is not epoch:
             loader._check_open()
             raise RuntimeError(
                 "this iterator has ended, because a newer iter() of the same DataLoader (or "
@@ -488,59 +503,47 @@ class _Epoch:
             raise
         if batch is None:
             self._finish()
-            if self._failure is not None:
-                raise self._failure
+            if epoch.failure is not None:
+                raise epoch.failure
             raise StopIteration
-        if self._pushed:
-            count, self._own = self._pushed.popleft()
-            self._position += count
-            self._batches += 1
+        if epoch.pushed:
+            count, epoch.own = epoch.pushed.popleft()
+            epoch.position += count
+            epoch.batches += 1
         return loader._tensors(batch)
-
-    def __len__(self) -> int:
-        return len(self._loader)
 
     def _finish(self) -> None:
         self._done = True
-        if self._loader._live is self:
+        if self._loader._live is self._epoch:
             self._loader._live = None
-
-    def state(self) -> dict[str, Any]:
-        loader = self._loader
-        if loader._feed is not None:
-            sampler = loader._feed.state(self._position, self._batches, self._own)
-            return loader._state(self.number, self._position, sampler)
-        return loader._state(self.number, loader._core.get_state()["position"])
 
     def _fill(self, feed: Feed) -> None:
         """Pushes batches until one more is on its way than the loader prepares ahead."""
-        loader = self._loader
-        while not self._ended and len(self._pushed) <= loader.prefetch_factor:
+        loader, epoch = self._loader, self._epoch
+        while not epoch.ended and len(epoch.pushed) <= loader.prefetch_factor:
             try:
-                if self._held is None:
-                    self._held = feed.take()
-                if self._held is None:
+                if epoch.held is None:
+                    epoch.held = feed.take()
+                if epoch.held is None:
                     self._end()
-                elif len(self._held[0]) <= loader._capacity:
-                    self._push()
-                elif self._pushed:
+                elif len(epoch.held[0]) <= loader._capacity:
+                    self._push(*epoch.held)
+                elif epoch.pushed:
                     return  # the larger ones come when these are through
                 else:
-                    loader._grow(len(self._held[0]))
-                    self._restore_core(self._position)
+                    loader._grow(len(epoch.held[0]))
+                    self._restore_core(epoch.position)
             except Exception as error:
-                self._failure = error
+                epoch.failure = error
                 self._end()
 
-    def _push(self) -> None:
-        assert self._held is not None
-        indices, own = self._held
+    def _push(self, indices: Any, own: Any) -> None:
         self._loader._core.push(indices)
-        self._pushed.append((len(indices), own))
-        self._held = None
+        self._epoch.pushed.append((len(indices), own))
+        self._epoch.held = None
 
     def _end(self) -> None:
-        self._ended = True
+        self._epoch.ended = True
         self._loader._core.push_end()
 
 
