@@ -20,8 +20,10 @@ sources := $(shell find src include python cli -type f -not -name '*.pyc' 2>/dev
 export PATH := $(venv)/bin:$(PATH)
 export VENV := $(venv)
 export BUILD := $(build)
-export DATA
-export HEADRACE_DATA := $(abspath $(DATA))
+# Not abspath: the folder's name may hold spaces.
+data := $(if $(filter /%,$(DATA)),$(DATA),$(CURDIR)/$(DATA))
+export HEADRACE_DATA := $(data)
+export DATA := $(data)
 
 .PHONY: help setup build package samples demo test install clean
 
@@ -54,7 +56,7 @@ package: build
 	@$(MAKE) --no-print-directory $(package)
 
 samples: setup
-	@if [ '$(DATA)' = data/sample ]; then $(python) tools/make_samples.py; \
+	@if [ '$(DATA)' = '$(CURDIR)/data/sample' ]; then $(python) tools/make_samples.py; \
 	elif [ ! -d '$(DATA)' ]; then echo 'DATA=$(DATA) is not a folder' >&2; exit 2; fi
 
 demo: package samples
