@@ -179,6 +179,28 @@ static void walk_backwards(struct hr__plan *plan)
     plan->source = need;
 }
 
+/* Refuses an image that becomes larger inside the recipe than any image may be:
+ * a long and narrow one, resized by its shorter side before a colour step that
+ * needs all of it. Only the general path keeps such images. */
+static int check_inside(const struct hr__plan *plan, uint64_t max_pixels, struct hr_error *error)
+{
+    int rows = plan->source.height;
+    for (int i = 0; i < plan->count; i++) {
+        const struct hr__step *step = &plan->step[i];
+        /* a resize first makes its source's rows as wide as its result */
+        int height =
+            step->kind == HR__STEP_RESIZE && rows > step->need.height ? rows : step->need.height;
+        if ((uint64_t)step->need.width * (uint64_t)height > max_pixels)
+            return hr__fail(error, -EFBIG,
+                            "the image of %d x %d pixels becomes %d x %d inside the "
+                            "recipe, more than its max_pixels of %llu",
+                            plan->width, plan->height, step->need.width, height,
+                            (unsigned long long)max_pixels);
+        rows = step->need.height;
+    }
+    return 0;
+}
+
 /* Folding one direction: `begin`, `count` are the pixels of the crop before
  * the resize, the window of the result after it. */
 struct fold {
@@ -312,8 +334,13 @@ int hr__recipe_plan(const struct hr_recipe *recipe, struct hr__scratch *scratch,
     }
     walk_backwards(plan);
     plan->fused = fold_steps(plan);
-    if (plan->fused)
+    if (plan->fused) {
         plan->source = fused_source(plan);
+    } else {
+        int r = check_inside(plan, recipe->options.max_pixels, error);
+        if (r)
+            return r;
+    }
     plan->region = hr__orient_region(&plan->source, info->width, info->height, plan->orientation);
     *out = plan;
     *region = plan->region;

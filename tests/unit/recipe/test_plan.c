@@ -406,6 +406,31 @@ static void limits_of_images(void **state)
     hr_recipe_unref(&recipe);
 }
 
+/* A narrow image may not blow up where a colour step needs all of it. */
+static void limits_inside(void **state)
+{
+    struct hr_operation list[3] = {sized(HR_RESIZE, 256, 0), op(HR_COLOR_JITTER),
+                                   sized(HR_CENTER_CROP, 8, 8)};
+    struct hr__scratch *scratch;
+    const struct hr__plan *plan;
+    struct hr_region region;
+    struct hr_error error = {0};
+    struct hr_draw_key key = {0, 0, 0};
+    struct hr_image_info info = {HR_IMAGE_JPEG, 30000, 1, 3, 1};
+    struct hr_recipe *recipe = recipe_of(list, 3);
+    assert_int_equal(hr__scratch_create(&scratch, NULL), 0);
+    assert_int_equal(hr__recipe_plan(recipe, scratch, &info, &key, &plan, &region, &error), 0);
+    hr_recipe_unref(&recipe);
+    list[1].u.color_jitter.contrast[1] = 2;
+    recipe = recipe_of(list, 3);
+    assert_int_equal(hr__recipe_plan(recipe, scratch, &info, &key, &plan, &region, &error), -EFBIG);
+    assert_string_equal(error.message,
+                        "the image of 30000 x 1 pixels becomes 7680000 x 256 inside the recipe, "
+                        "more than its max_pixels of 178956970");
+    hr__scratch_destroy(&scratch);
+    hr_recipe_unref(&recipe);
+}
+
 static void padding_indices(void **state)
 {
     /* numpy.pad of 0 1 2 3 by six on both sides */
@@ -436,6 +461,7 @@ int main(void)
         cmocka_unit_test(neutral_jitter_is_nothing),
         cmocka_unit_test(draws_are_a_function_of_the_key),
         cmocka_unit_test(limits_of_images),
+        cmocka_unit_test(limits_inside),
         cmocka_unit_test(padding_indices),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
