@@ -189,6 +189,10 @@ static void harmless_oddities_are_decoded(void **state)
     file.length = good.length;
     file.data[find_marker(&file, 0xE0, 0xE0) + 9] = 7; /* JFIF 7.01 */
     expect_exact(state, &file, &good, NULL);
+
+    memcpy(file.data, good.data, good.length);
+    file.data[find_marker(&file, 0xDA, 0xDA) + 12] = 0; /* last coefficient 0: not used here */
+    expect_exact(state, &file, &good, NULL);
     free(file.data);
     free(good.data);
 }
