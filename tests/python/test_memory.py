@@ -3,7 +3,7 @@
 from conftest import run_python
 
 CODE = """
-import ctypes, sys
+import ctypes, sys, time
 import headrace, headrace.transforms as T
 from headrace.torch import DataLoader
 
@@ -15,6 +15,11 @@ pairs = [s for s in headrace.ImageFolder(sys.argv[1]).samples] * 4
 d = headrace.ImageList(pairs, T.Compose([T.RandomResizedCrop(224), T.ToTensor()]))
 before = resident()
 loader = DataLoader(d, 16, num_workers=int(sys.argv[2]), shuffle=True)
+# Two batches held and all others ready: every planned slot has been used once.
+held = [batch for batch, _ in zip(loader, range(2))]
+while loader.stats()["ready_batches"] < loader.prefetch_factor:
+    time.sleep(0.01)
+del held
 peaks = []
 for epoch in range(20):
     peak = 0

@@ -1,7 +1,13 @@
 """The package as a whole: imports, version, types, messages."""
 
+import ast
+import importlib.util
 import logging
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 import headrace
 from conftest import run_python
@@ -61,3 +67,31 @@ def test_exceptions_carry_their_parts_and_survive_pickling():
     assert str(copy) == "sample 7 (/a/\\xff.jpg): truncated"
     many = pickle.loads(pickle.dumps(headrace.TooManyBadSamples("3 of 5", ("x",))))
     assert str(many) == "3 of 5" and many.skipped == ("x",)
+
+
+def public(names):
+    return {name for name in names if not name.startswith("_")}
+
+
+def test_stubs_name_what_the_extension_has():
+    stub = ast.parse((Path(headrace.__file__).parent / "_core.pyi").read_text())
+    functions = {n.name for n in stub.body if isinstance(n, ast.FunctionDef)}
+    classes = {n.name: n for n in stub.body if isinstance(n, ast.ClassDef)}
+    classes = {name: n for name, n in classes.items() if not name.startswith("_")}
+    assert functions | set(classes) | {"version"} == public(dir(headrace._core))
+    for name, node in classes.items():
+        members = {n.name for n in node.body if isinstance(n, ast.FunctionDef)}
+        assert public(members) == public(dir(getattr(headrace._core, name))), name
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="mypy is not installed")
+def test_types_check():
+    source = Path(__file__).parents[2] / "python"
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "headrace"],
+        cwd=source,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
