@@ -80,11 +80,11 @@ static void hue_row(float *restrict r, float *restrict g, float *restrict b, int
         low = blue < low ? blue : low;
         float chroma = high - low;
         float divisor = chroma > 0.0f ? chroma : 1.0f;
-        float in_red = (green - blue) / divisor;
-        float in_green = 2.0f + (blue - red) / divisor;
-        float in_blue = 4.0f + (red - green) / divisor;
-        float sixths = green == high ? in_green : in_blue;
-        sixths = red == high ? in_red : sixths;
+        float apart = green == high ? blue - red : red - green;
+        float sector = green == high ? 2.0f : 4.0f;
+        apart = red == high ? green - blue : apart;
+        sector = red == high ? 0.0f : sector;
+        float sixths = sector + apart / divisor;
         /* -1..5 sixths, turned by -3..3: brought to 0..6 */
         sixths = sixths + turn;
         sixths = sixths < 0.0f ? sixths + 6.0f : sixths;

@@ -99,7 +99,7 @@ static void region_is_exact(void **state)
     struct hr__random r;
     int paths[2] = {0, 0};
     hr__random_init(&r, 21, 0, 0, 0);
-    for (uint64_t i = 0; i < 600; i++) {
+    for (uint64_t i = 0; i < 300; i++) {
         struct hr_recipe *recipe = random_recipe(&r, i & 1 ? HR_NHWC : HR_NCHW);
         int width = 25 + (int)hr__random_below(&r, 300),
             height = 25 + (int)hr__random_below(&r, 300);
@@ -114,7 +114,7 @@ static void region_is_exact(void **state)
         image_free(&image);
         hr_recipe_unref(&recipe);
     }
-    assert_true(paths[0] > 100 && paths[1] > 100);
+    assert_true(paths[0] > 50 && paths[1] > 50);
 }
 
 /* By how much a colour step may enlarge a difference. */
@@ -134,7 +134,7 @@ static void both_paths_agree(void **state)
     struct hr__random r;
     int compared = 0;
     hr__random_init(&r, 22, 0, 0, 0);
-    for (uint64_t i = 0; i < 900; i++) {
+    for (uint64_t i = 0; i < 450; i++) {
         struct hr_recipe *recipe = random_recipe(&r, HR_NCHW);
         struct hr__planar image =
             image_of(40 + (int)hr__random_below(&r, 200), 40 + (int)hr__random_below(&r, 200), i);
@@ -158,7 +158,7 @@ static void both_paths_agree(void **state)
         image_free(&image);
         hr_recipe_unref(&recipe);
     }
-    assert_true(compared > 200);
+    assert_true(compared > 100);
 }
 
 static void padding_shows_the_right_pixels(void **state)
