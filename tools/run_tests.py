@@ -2,8 +2,9 @@
 """Runs every test and ends with the totals: what `make test` does after building.
 
 The C and command tests run through Meson, which leaves BUILD/meson-logs/testlog.json;
-the Python tests through pytest, which leaves BUILD/pytest.xml. Both always run; the
-exit status is 0 only when nothing failed in either and something ran in each.
+the tests of the Python package and those of tools and examples through pytest, which leaves
+BUILD/pytest.xml and BUILD/pytest-tools.xml. All parts always run; the exit status is 0 only
+when nothing failed and something ran in each.
 """
 
 import argparse
@@ -46,6 +47,11 @@ def pytest_totals(log):
     return passed, len(failed), skipped, failed
 
 
+def pytest_command(folder, log):
+    return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", folder,
+            f"--junitxml={log}"]
+
+
 def run_part(command, log, count, environment):
     """Runs one part; returns its totals, or None where it left no log."""
     log.unlink(missing_ok=True)
@@ -69,10 +75,10 @@ def main():
         ("C and command", build / "meson-logs" / "testlog.json", meson_totals,
          ["meson", "test", "-C", str(build), "--num-processes", str(arguments.jobs),
           "--print-errorlogs"]),
-        ("Python", build / "pytest.xml", pytest_totals,
-         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
-          "tests/python", "tests/tools",
-          f"--junitxml={build / 'pytest.xml'}"]),
+        ("Python package", build / "pytest.xml", pytest_totals,
+         pytest_command("tests/python", build / "pytest.xml")),
+        ("tools, examples", build / "pytest-tools.xml", pytest_totals,
+         pytest_command("tests/tools", build / "pytest-tools.xml")),
     )
     lines, good = [], True
     for title, log, count, command in parts:
@@ -82,12 +88,12 @@ def main():
             print("interrupted", file=sys.stderr)
             return 130
         if totals is None:
-            lines.append(f"{title + ':':15} did not run (exit status {status})")
+            lines.append(f"{title + ':':17} did not run (exit status {status})")
             good = False
             continue
         passed, failed, skipped, names = totals
         good = good and status == 0 and failed == 0 and passed > 0
-        lines.append(f"{title + ':':15} {passed} passed, {failed} failed, {skipped} skipped")
+        lines.append(f"{title + ':':17} {passed} passed, {failed} failed, {skipped} skipped")
         lines.extend(f"    failed: {name}" for name in names)
     print("\n" + "\n".join(lines))
     print("all tests passed" if good else "TESTS FAILED")
