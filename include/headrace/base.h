@@ -16,7 +16,7 @@
 #error "Headrace runs on Linux"
 #endif
 
-#define HR_API __attribute__((visibility("default")))
+#define HR_API       __attribute__((visibility("default")))
 #define HR_NODISCARD __attribute__((warn_unused_result))
 
 #define HR_VERSION_MAJOR 0

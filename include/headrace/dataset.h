@@ -26,7 +26,7 @@ struct hr_dataset;
 
 /* Where the index file of a folder is kept: it saves the next open the walk. */
 enum hr_index_policy {
-    HR_INDEX_USER_CACHE = 0, /* $XDG_CACHE_HOME/headrace/index, or ~/.cache/... */
+    HR_INDEX_USER_CACHE = 0,  /* $XDG_CACHE_HOME/headrace/index, or ~/.cache/... */
     HR_INDEX_BESIDE_DATA = 1, /* ROOT/.headrace-index */
     HR_INDEX_NONE = 2,        /* neither read nor written */
 };
@@ -38,14 +38,14 @@ enum hr_index_policy {
 typedef int (*hr_progress_fn)(void *arg, uint64_t done, uint64_t total, const char *stage);
 
 struct hr_dataset_options {
-    size_t size;                 /* sizeof(struct hr_dataset_options) */
+    size_t size; /* sizeof(struct hr_dataset_options) */
     enum hr_index_policy index;
-    int threads;                 /* for walking and stat; 0: the cores of this process */
-    int wait_sizes;              /* non-zero: sizes and times are known on return;
-                                    0: names only, sizes follow in the background */
-    int allow_empty_classes;     /* non-zero: a class folder without an image is
-                                    kept; 0: it is an error, as in torchvision */
-    hr_progress_fn progress;     /* may be NULL */
+    int threads;             /* for walking and stat; 0: the cores of this process */
+    int wait_sizes;          /* non-zero: sizes and times are known on return;
+                                0: names only, sizes follow in the background */
+    int allow_empty_classes; /* non-zero: a class folder without an image is
+                                kept; 0: it is an error, as in torchvision */
+    hr_progress_fn progress; /* may be NULL */
     void *progress_arg;
 };
 
@@ -53,12 +53,11 @@ HR_API void hr_dataset_options_default(struct hr_dataset_options *options);
 
 /*
  * Opens an image folder: one class per directory directly under `path`, in the
- * order of their names (code points, as Python sorts them), every file below it (nested folders too, links
- * followed, link loops left out) whose extension is one of torchvision's
- * IMG_EXTENSIONS, case-insensitively, in the order torchvision's ImageFolder
- * gives. Uses and writes the index file as options->index says; an index that
- * cannot be read or written is never an error. An index is believed while every
- * directory is as it was and a spot check of files agrees; a single file that
+ * order of their names (code points, as Python sorts them), every file below it (nested folders
+ * too, links followed, link loops left out) whose extension is one of torchvision's IMG_EXTENSIONS,
+ * case-insensitively, in the order torchvision's ImageFolder gives. Uses and writes the index file
+ * as options->index says; an index that cannot be read or written is never an error. An index is
+ * believed while every directory is as it was and a spot check of files agrees; a single file that
  * was rewritten in place may keep the size and time that the index has for it.
  *
  * On success *out holds one reference. Errors: -ENOENT, -ENOTDIR, -EACCES;
@@ -142,11 +141,11 @@ HR_API HR_NODISCARD int hr_dataset_wait_sizes(struct hr_dataset *dataset);
 
 /* How the dataset came to be, for people who wonder about the time it took. */
 struct hr_dataset_info {
-    size_t size;              /* sizeof, set by the caller */
-    int from_index;           /* non-zero: names came from a valid index file */
-    uint64_t directories;     /* walked or validated */
-    uint64_t memory_bytes;    /* resident bytes of names, labels and sizes */
-    char index_path[1024];    /* "" when none is used */
+    size_t size;           /* sizeof, set by the caller */
+    int from_index;        /* non-zero: names came from a valid index file */
+    uint64_t directories;  /* walked or validated */
+    uint64_t memory_bytes; /* resident bytes of names, labels and sizes */
+    char index_path[1024]; /* "" when none is used */
 };
 
 HR_API void hr_dataset_get_info(const struct hr_dataset *dataset, struct hr_dataset_info *info);

@@ -37,37 +37,37 @@ enum hr_on_error {
 };
 
 struct hr_loader_options {
-    size_t size; /* sizeof(struct hr_loader_options) */
-    int batch_size;          /* samples per batch of this rank; default 1 */
-    int shuffle;             /* default 0: dataset order */
+    size_t size;    /* sizeof(struct hr_loader_options) */
+    int batch_size; /* samples per batch of this rank; default 1 */
+    int shuffle;    /* default 0: dataset order */
     int drop_last;
-    uint64_t seed;           /* default 0 */
-    int rank, world_size;    /* default 0 of 1 */
-    int threads;             /* workers; 0 (default): the cores this process may use
-                                (affinity and cgroup quota) over local_world_size, less
-                                one, at least one */
-    int local_world_size;    /* ranks that share this host; default 1 */
-    int batches_ahead;       /* batches prepared ahead of the consumer; default 2 */
-    uint64_t staging_bytes;  /* encoded bytes fetched ahead at most; default 16 MiB */
-    int direct_io;           /* non-zero: O_DIRECT, where the file system has it */
-    int no_io_uring;         /* non-zero: pread threads even where io_uring works */
+    uint64_t seed;          /* default 0 */
+    int rank, world_size;   /* default 0 of 1 */
+    int threads;            /* workers; 0 (default): the cores this process may use
+                               (affinity and cgroup quota) over local_world_size, less
+                               one, at least one */
+    int local_world_size;   /* ranks that share this host; default 1 */
+    int batches_ahead;      /* batches prepared ahead of the consumer; default 2 */
+    uint64_t staging_bytes; /* encoded bytes fetched ahead at most; default 16 MiB */
+    int direct_io;          /* non-zero: O_DIRECT, where the file system has it */
+    int no_io_uring;        /* non-zero: pread threads even where io_uring works */
     enum hr_on_error on_error;
-    double max_bad_share;    /* with SKIP: more than this share of the samples seen in an
-                                epoch being bad stops the run; default 0.01. Judged from
-                                the 100th sample on, and at the epoch's end */
-    int external_order;      /* non-zero: the caller pushes each batch's indices with
-                                hr_loader_push; shuffle, rank and drop_last are unused.
-                                An index may come several times and an epoch may never
-                                end, so that its random parameters are drawn for the
-                                epoch number epoch + (p << 32), p = samples of the epoch
-                                before it (a restored position included) */
-    int pinned;              /* non-zero: slots are page-locked for an accelerator and
-                                reused only after the copies from them are complete;
-                                -ENOTSUP from create where that cannot be had */
-    int wait_ms;             /* > 0: next gives up with -EINTR after so many ms without a
-                                batch, so that a language binding can look for signals
-                                that another thread received (Python: 100). 0 (default):
-                                only a signal handler run by the waiting thread ends it */
+    double max_bad_share; /* with SKIP: more than this share of the samples seen in an
+                             epoch being bad stops the run; default 0.01. Judged from
+                             the 100th sample on, and at the epoch's end */
+    int external_order;   /* non-zero: the caller pushes each batch's indices with
+                             hr_loader_push; shuffle, rank and drop_last are unused.
+                             An index may come several times and an epoch may never
+                             end, so that its random parameters are drawn for the
+                             epoch number epoch + (p << 32), p = samples of the epoch
+                             before it (a restored position included) */
+    int pinned;           /* non-zero: slots are page-locked for an accelerator and
+                             reused only after the copies from them are complete;
+                             -ENOTSUP from create where that cannot be had */
+    int wait_ms;          /* > 0: next gives up with -EINTR after so many ms without a
+                             batch, so that a language binding can look for signals
+                             that another thread received (Python: 100). 0 (default):
+                             only a signal handler run by the waiting thread ends it */
 };
 
 HR_API void hr_loader_options_default(struct hr_loader_options *options);
@@ -129,17 +129,16 @@ HR_API HR_NODISCARD int hr_loader_push_end(struct hr_loader *loader, struct hr_e
  * versioned, independent of ranks and batch size.
  */
 struct hr_loader_state {
-    uint32_t version;       /* 1 */
+    uint32_t version; /* 1 */
     uint32_t shuffle;
     uint64_t seed;
     uint64_t epoch;
-    uint64_t position;      /* samples of the epoch's order that are behind us, all ranks */
-    uint64_t samples;       /* of the dataset */
+    uint64_t position; /* samples of the epoch's order that are behind us, all ranks */
+    uint64_t samples;  /* of the dataset */
 };
 
 HR_API HR_NODISCARD int hr_loader_get_state(const struct hr_loader *loader,
-                                            struct hr_loader_state *state,
-                                            struct hr_error *error);
+                                            struct hr_loader_state *state, struct hr_error *error);
 
 /*
  * Continues at `state`: the next batch is the one that would have come. With
@@ -155,15 +154,15 @@ HR_API HR_NODISCARD int hr_loader_restore(struct hr_loader *loader,
 
 /* A batch's memory. Pointers live until the last release. */
 struct hr_batch_view {
-    void *images;           /* count samples as `spec` says, without gaps; 64-byte aligned */
+    void *images; /* count samples as `spec` says, without gaps; 64-byte aligned */
     struct hr_tensor_spec spec;
-    int64_t *labels;        /* count */
-    int64_t *indices;       /* count: the samples really used (replacements too) */
+    int64_t *labels;  /* count */
+    int64_t *indices; /* count: the samples really used (replacements too) */
     size_t count;
     uint64_t epoch;
-    uint64_t number;        /* of the batch in its epoch, from 0 */
-    size_t padding;         /* samples at the end that only pad this rank's share */
-    size_t replaced;        /* samples that stand in for bad ones */
+    uint64_t number; /* of the batch in its epoch, from 0 */
+    size_t padding;  /* samples at the end that only pad this rank's share */
+    size_t replaced; /* samples that stand in for bad ones */
 };
 
 HR_API void hr_batch_get(const struct hr_batch *batch, struct hr_batch_view *view);
@@ -190,20 +189,20 @@ struct hr_histogram {
 /* Counters since the loader was made; each is read by itself, so that sums may
  * be a few samples apart while workers run. */
 struct hr_loader_stats {
-    size_t size;              /* sizeof, set by the caller */
-    uint64_t samples;         /* prepared */
-    uint64_t batches;         /* handed out */
+    size_t size;      /* sizeof, set by the caller */
+    uint64_t samples; /* prepared */
+    uint64_t batches; /* handed out */
     uint64_t bad_samples;
-    uint64_t padded_samples;  /* handed out only to pad */
-    uint64_t bytes_read;      /* from files */
-    uint64_t wait_ns;         /* the consumer was blocked in next */
-    uint64_t grown_slots;     /* slots beyond the planned ring */
-    uint64_t slots;           /* in the ring now */
-    uint64_t slot_bytes;      /* of one slot */
-    uint64_t staged_bytes;    /* encoded bytes fetched and not yet prepared, now */
-    uint64_t ready_batches;   /* complete and not yet handed out, now */
+    uint64_t padded_samples; /* handed out only to pad */
+    uint64_t bytes_read;     /* from files */
+    uint64_t wait_ns;        /* the consumer was blocked in next */
+    uint64_t grown_slots;    /* slots beyond the planned ring */
+    uint64_t slots;          /* in the ring now */
+    uint64_t slot_bytes;     /* of one slot */
+    uint64_t staged_bytes;   /* encoded bytes fetched and not yet prepared, now */
+    uint64_t ready_batches;  /* complete and not yet handed out, now */
     int threads;
-    int io_uring;             /* non-zero: in use */
+    int io_uring;                /* non-zero: in use */
     struct hr_histogram fetch;   /* one sample: from asking to all its bytes */
     struct hr_histogram prepare; /* one sample: decode and recipe */
     struct hr_histogram wait;    /* one call of next */
@@ -214,7 +213,7 @@ HR_API void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader
 /* One replaced sample (on_error = SKIP), or the one that ended an epoch (RAISE). */
 struct hr_skipped_sample {
     uint64_t epoch;
-    uint64_t index;           /* in the dataset */
+    uint64_t index; /* in the dataset */
     char path[1024];
     char reason[256];
 };

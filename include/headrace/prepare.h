@@ -60,8 +60,8 @@ HR_API HR_NODISCARD int hr_preparer_info(struct hr_preparer *preparer, const voi
  * the image; -EFBIG: more than max_pixels of the default recipe options.
  */
 HR_API HR_NODISCARD int hr_preparer_decode(struct hr_preparer *preparer, const void *bytes,
-                                           size_t length, const struct hr_region *region,
-                                           void *out, size_t capacity, struct hr_error *error);
+                                           size_t length, const struct hr_region *region, void *out,
+                                           size_t capacity, struct hr_error *error);
 
 /*
  * Runs `recipe` on one encoded image. `out` takes one sample as

@@ -100,10 +100,10 @@ HR_API const char *hr_operation_name(enum hr_operation_kind kind);
 struct hr_recipe_options {
     size_t size; /* sizeof(struct hr_recipe_options) */
     enum hr_layout layout;
-    int apply_exif_orientation;  /* 0 (default): ignored, as in torchvision */
-    uint64_t max_pixels;         /* width x height an image may declare, before any
-                                    memory is taken for it; default 178,956,970, where
-                                    Pillow raises too */
+    int apply_exif_orientation; /* 0 (default): ignored, as in torchvision */
+    uint64_t max_pixels;        /* width x height an image may declare, before any
+                                   memory is taken for it; default 178,956,970, where
+                                   Pillow raises too */
 };
 
 HR_API void hr_recipe_options_default(struct hr_recipe_options *options);

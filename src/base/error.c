@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define STR_(x) #x
-#define STR(x) STR_(x)
+#define STR(x)  STR_(x)
 
 const char *hr_version(void)
 {

@@ -16,10 +16,10 @@
 #endif
 
 struct header {
-    void *base;            /* what free() takes */
-    size_t size;           /* bytes the caller asked for */
+    void *base;  /* what free() takes */
+    size_t size; /* bytes the caller asked for */
     uint32_t tag;
-    uint32_t size_class;   /* of a pool's block */
+    uint32_t size_class;     /* of a pool's block */
     struct hr__blocks *pool; /* where hr__free puts the block; NULL: nowhere */
 };
 
@@ -134,7 +134,7 @@ struct hr__blocks {
     _Atomic size_t references; /* the creator's and one for each block in use */
     pthread_mutex_t lock;      /* guards the three below */
     size_t kept_bytes;
-    int closed;                /* keep nothing more */
+    int closed; /* keep nothing more */
     struct kept *kept[POOL_CLASSES];
 };
 

@@ -395,7 +395,8 @@ static int check_push(const struct hr_loader *l, const int64_t *indices, size_t 
     if (!l->started)
         return hr__fail(error, -EINVAL, "no epoch was started: call hr_loader_start_epoch first");
     if (!count || count > (size_t)l->options.batch_size)
-        return hr__fail(error, -EINVAL, "a batch of %zu samples was pushed: it must be from 1 to %d",
+        return hr__fail(error, -EINVAL, "a batch of %zu samples was pushed: it must be from 1 to "
+                        "%d",
                         count, l->options.batch_size);
     size_t samples = hr_dataset_count(l->dataset);
     for (size_t i = 0; i < count; i++)

@@ -18,8 +18,8 @@
 struct hr__reader;
 
 struct hr__reader_options {
-    unsigned depth;     /* requests in flight at most, 1..1024 */
-    int direct;         /* O_DIRECT where the file system has it */
+    unsigned depth; /* requests in flight at most, 1..1024 */
+    int direct;     /* O_DIRECT where the file system has it */
     int no_io_uring;
     uint64_t max_bytes; /* a larger file is refused with -EFBIG; 0: 2 GiB */
 };
@@ -29,13 +29,13 @@ struct hr__reader_options {
  * before. Not a regular file: -EISDIR for a directory, -ENXIO for a FIFO, socket
  * or device, never a wait. */
 struct hr__read {
-    const char *path;     /* owned by the caller */
-    int64_t expected;     /* bytes it had when it was scanned; < 0: unknown */
+    const char *path; /* owned by the caller */
+    int64_t expected; /* bytes it had when it was scanned; < 0: unknown */
     void *user;
     /* results */
-    int result;           /* 0 or a negative errno */
-    uint8_t *bytes;       /* on success: the file's bytes, 64-byte aligned, followed by
-                             64 zero bytes; the taker's, freed with hr__free */
+    int result;     /* 0 or a negative errno */
+    uint8_t *bytes; /* on success: the file's bytes, 64-byte aligned, followed by
+                       64 zero bytes; the taker's, freed with hr__free */
     size_t length;
     uint64_t submitted_ns, completed_ns;
     struct hr__read *next; /* free for the caller between submit calls; used inside */

@@ -102,9 +102,9 @@ static void unit_moments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_answers),    cmocka_unit_test(pure_function_of_its_key),
+        cmocka_unit_test(known_answers),     cmocka_unit_test(pure_function_of_its_key),
         cmocka_unit_test(neighbours_differ), cmocka_unit_test(below_is_uniform),
-        cmocka_unit_test(below_large),      cmocka_unit_test(unit_moments),
+        cmocka_unit_test(below_large),       cmocka_unit_test(unit_moments),
     };
     return cmocka_run_group_tests_name("base-random", tests, NULL, NULL);
 }
