@@ -1,0 +1,20 @@
+#!/bin/sh
+# Runs every check of the repository's rules: include order, headers that compile
+# alone as C and C++, exported symbols, install-and-link, sources, formatting.
+# `make test` contains them; this is the quick way while working.
+#
+# Variables: BUILD (build), the Meson build folder, made where it is missing.
+set -eu
+
+cd -- "$(dirname -- "$0")/.."
+BUILD=${BUILD:-build}
+if [ -d .venv/bin ]; then
+    PATH=$PWD/.venv/bin:$PATH
+fi
+command -v meson >/dev/null 2>&1 || {
+    echo "check: meson is not there; run tools/setup.sh first" >&2
+    exit 3
+}
+[ -e "$BUILD/build.ninja" ] || meson setup "$BUILD" >/dev/null
+ninja -C "$BUILD" --quiet
+exec meson test -C "$BUILD" --suite checks --no-rebuild --print-errorlogs "$@"

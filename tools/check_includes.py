@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Checks who includes whom.
+
+The house is built of rooms (folders of src/). A room may include itself, the
+public headers, and the rooms below it, as BELOW says; cli/, python/, examples/
+and benchmark programs see the public headers only; a public header includes
+public headers only; nobody includes a .c file. Every include of ours is written
+from the root ("room/file.h"), so that the rule can be read in the line.
+
+Usage: check_includes.py [ROOT]. Prints each breach; exit status 1 if any.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+# What each room may include besides itself: docs/design.md says why.
+BELOW = {
+    "base": set(),
+    "dataset": {"base"},
+    "storage": {"base"},
+    "order": {"base"},
+    "codec": {"base"},
+    "recipe": {"base", "codec"},
+    "engine": {"base", "dataset", "storage", "order", "codec", "recipe"},
+}
+# Programs outside the rooms that measure or test one from inside, and which.
+INSIDE = {"bench/reader.c": {"base", "storage"}}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def includes(path):
+    """(line number, quote or angle bracket, what) of each include of a file."""
+    text = path.read_text(encoding="utf-8")
+    for match in INCLUDE.finditer(text):
+        yield text.count("\n", 0, match.start(2)) + 1, match.group(1), match.group(2)
+
+
+def check_room(root, path, room):
+    allowed = BELOW[room] | {room}
+    for line, bracket, what in includes(path):
+        if bracket == "<":
+            continue
+        if "/" not in what:
+            yield line, f'"{what}" is not written from src/: say "{room}/{what}"'
+        elif what.split("/")[0] not in allowed:
+            yield line, f'room {room} may not include "{what}": only {", ".join(sorted(allowed))}'
+        elif not (root / "src" / what).is_file():
+            yield line, f'"{what}" is no file of src/'
+
+
+def check_public_only(root, path, rooms=frozenset()):
+    for line, bracket, what in includes(path):
+        name = what.split("/")[0]
+        if name in BELOW and name not in rooms and (root / "src" / what).is_file():
+            yield line, f'"{what}" is inside the library: only <headrace/...> may be included here'
+        elif bracket == '"' and not (path.parent / what).is_file() and name not in rooms:
+            yield line, f'"{what}" is not a file beside this one'
+
+
+def check_header(root, path):
+    for line, bracket, what in includes(path):
+        if bracket == '"':
+            yield line, f'"{what}": a public header includes with angle brackets only'
+        elif what.startswith("headrace/") and not (root / "include" / what).is_file():
+            yield line, f"<{what}> is no public header"
+
+
+def breaches(root):
+    """Every breach below root as "file:line: what"."""
+    found = []
+
+    def add(path, problems):
+        found.extend(f"{path.relative_to(root)}:{line}: {text}" for line, text in problems)
+
+    for path in sorted(root.glob("src/*/**/*.[ch]")):
+        room = path.relative_to(root / "src").parts[0]
+        if room in BELOW:
+            add(path, check_room(root, path, room))
+        else:
+            add(path, [(1, f"room {room} is unknown: give it its place in {Path(__file__).name}")])
+    for folder in ("cli", "python", "examples", "bench"):
+        for path in sorted(root.glob(f"{folder}/**/*.[ch]")):
+            rooms = INSIDE.get(str(path.relative_to(root)), frozenset())
+            add(path, check_public_only(root, path, rooms))
+    for path in sorted(root.glob("include/**/*.h")):
+        add(path, check_header(root, path))
+    for folder in ("src", "cli", "python", "examples", "bench", "include", "tests"):
+        for path in sorted(root.glob(f"{folder}/**/*.[ch]")):
+            add(path, [(line, f"a source file is included: {what}")
+                       for line, _, what in includes(path) if what.endswith(".c")])
+    return found
+
+
+def main():
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent).resolve()
+    if not (root / "src").is_dir():
+        print(f"{root} has no src/: is it the root of the project?", file=sys.stderr)
+        return 2
+    found = breaches(root)
+    print("\n".join(found) or "includes: all in order")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+#!/bin/sh
+# Installs the library to a folder of its own and builds programs against what
+# lies there, found through pkg-config as anybody else's program would: with the
+# shared library and with the static one. Then runs them on a small image folder.
+#
+# Usage: check_install.sh BUILD (a finished Meson build). Needs meson, pkg-config
+# and a C compiler (CC).
+set -eu
+
+[ $# = 1 ] || { echo "usage: check_install.sh BUILD" >&2; exit 2; }
+root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
+build=$(CDPATH= cd -- "$1" && pwd)
+CC=${CC:-cc}
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT INT TERM
+
+fail() {
+    echo "install: $*" >&2
+    exit 1
+}
+
+meson install -C "$build" --no-rebuild --quiet --destdir "$stage/root" >"$stage/log" 2>&1 || {
+    cat "$stage/log" >&2
+    fail "meson install failed"
+}
+pc=$(find "$stage/root" -name headrace.pc)
+[ -n "$pc" ] || fail "no headrace.pc was installed"
+libdir=$(dirname "$(dirname "$pc")")
+export PKG_CONFIG_PATH="$(dirname "$pc")" PKG_CONFIG_SYSROOT_DIR="$stage/root"
+[ -e "$libdir/libheadrace.so.0" ] || fail "no libheadrace.so.0 in $libdir"
+[ -e "$libdir/libheadrace.a" ] || fail "no libheadrace.a in $libdir"
+version=$(pkg-config --modversion headrace)
+
+# An image folder of two classes, out of the decoder tests' files.
+mkdir -p "$stage/images/one" "$stage/images/two"
+for number in 1 2 3 4; do
+    cp "$root/tests/golden/codec/rgb.jpg" "$stage/images/one/$number.jpg"
+    cp "$root/tests/golden/codec/420.jpg" "$stage/images/two/$number.jpg"
+done
+
+warnings="-std=c11 -Wall -Wextra -Werror"
+for source in "$root/tests/checks/installed.c" "$root/examples/read_batches.c"; do
+    [ -e "$source" ] || continue
+    name=$(basename "$source" .c)
+    # Flags are lists: they are split on purpose.
+    # shellcheck disable=SC2046,SC2086
+    $CC $warnings "$source" -o "$stage/$name-shared" $(pkg-config --cflags --libs headrace) ||
+        fail "$name does not build against the shared library"
+    # The system's own libraries are not below the staging folder.
+    libraries=$(PKG_CONFIG_SYSROOT_DIR= pkg-config --static --libs headrace |
+        tr ' ' '\n' | grep -v -e '^-L' -e '^-lheadrace$' | tr '\n' ' ')
+    # shellcheck disable=SC2046,SC2086
+    $CC $warnings $(pkg-config --cflags headrace) "$source" -o "$stage/$name-static" \
+        "$libdir/libheadrace.a" $libraries ||
+        fail "$name does not build against the static library"
+    for kind in shared static; do
+        if ! LD_LIBRARY_PATH="$libdir" "$stage/$name-$kind" "$stage/images" >"$stage/out" 2>&1; then
+            cat "$stage/out" >&2
+            fail "$name ($kind) failed"
+        fi
+        [ -s "$stage/out" ] || fail "$name ($kind) printed nothing"
+    done
+done
+"$stage/installed-static" "$stage/images" | grep -q "^headrace $version, 8 samples in 2 classes$" ||
+    fail "the installed library is not version $version, or does not read a folder"
+echo "install: two programs built and run against headrace $version, shared and static"
