@@ -341,7 +341,8 @@ struct target {
     uint8_t *out, *staged; /* the rows; memory for one on its way there */
     ptrdiff_t row_bytes;
     int rows, flip;
-    int ragged; /* rows do not begin and end with lines: they are staged */
+    int stream; /* rows bypass the caches */
+    int ragged; /* ... but do not begin and end with lines: they are staged */
 };
 
 /* Output rows whose edges are fetched ahead. */
@@ -361,6 +362,7 @@ static int target_row(const struct target *target, int k)
 static struct target target_of(const struct hr__fused *f, const struct hr__fused_job *job,
                                uint8_t *out, size_t row_bytes)
 {
+    int ragged = ((uintptr_t)out | row_bytes) % HR__LINE_BYTES != 0;
     return (struct target){
         .kernels = f->kernels,
         .out = out,
@@ -368,7 +370,8 @@ static struct target target_of(const struct hr__fused *f, const struct hr__fused
         .row_bytes = (ptrdiff_t)row_bytes,
         .rows = job->y.count,
         .flip = job->y.flip,
-        .ragged = ((uintptr_t)out | row_bytes) % HR__LINE_BYTES != 0,
+        .stream = !job->cached && !ragged,
+        .ragged = !job->cached && ragged,
     };
 }
 
@@ -383,7 +386,7 @@ static void run_planar(struct pass pass[3])
         for (int k = 0; k < target.rows; k++) {
             int j = target_row(&target, k);
             uint8_t *row = target.out + j * target.row_bytes;
-            emit(&pass[c], j, target.ragged ? target.staged : row, !target.ragged);
+            emit(&pass[c], j, target.ragged ? target.staged : row, target.stream);
             if (target.ragged)
                 target.kernels->copy(row, target.staged, row_bytes);
         }
@@ -403,7 +406,7 @@ static void run_interleaved(struct pass pass[3])
         uint8_t *row = target.out + j * target.row_bytes;
         for (size_t c = 0; c < 3; c++)
             emit(&pass[c], j, pixels + c * width * bytes, 0);
-        target.kernels->interleave(rows, width, bytes, !target.ragged,
+        target.kernels->interleave(rows, width, bytes, target.stream,
                                    target.ragged ? target.staged : row);
         if (target.ragged)
             target.kernels->copy(row, target.staged, 3 * width * bytes);

@@ -32,8 +32,9 @@ struct hr__fused_job {
     float scale[3], shift[3]; /* output = value (0..255) x scale + shift */
     enum hr_dtype dtype;      /* UINT8: scale, shift are 1, 0; rounded half up, clamped */
     enum hr_layout layout;
-    void *out; /* one sample, count_y x count_x x 3, aligned to its elements; fastest
-                  where aligned to 64 bytes */
+    void *out;  /* one sample, count_y x count_x x 3, aligned to its elements; fastest
+                   where aligned to 64 bytes */
+    int cached; /* non-zero: the sample is read again soon, so it goes through the cache */
 };
 
 struct hr__fused; /* one thread's tables and ring */

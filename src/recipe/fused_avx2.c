@@ -164,6 +164,11 @@ static void far_16(const struct hr__horizontal *h, const uint8_t *row, float *ou
     far_rows(h, row, out, 1);
 }
 
+static void far_32(const struct hr__horizontal *h, const uint8_t *row, float *out)
+{
+    far_rows(h, row, out, 2);
+}
+
 static void far_any(const struct hr__horizontal *h, const uint8_t *row, float *out)
 {
     far_rows(h, row, out, (h->taps + 15) / 16);
@@ -177,7 +182,10 @@ static void prepare_far(struct hr__horizontal *h)
     for (int j = 0; j < h->count; j++)
         memcpy(table + (size_t)j * pitch, h->weight + (size_t)j * (size_t)h->pitch,
                (size_t)h->pitch * sizeof *table);
-    h->run = h->taps <= 8 ? far_8 : h->taps <= 16 ? far_16 : far_any;
+    if (h->taps <= 16)
+        h->run = h->taps <= 8 ? far_8 : far_16;
+    else
+        h->run = h->taps <= 32 ? far_32 : far_any;
 }
 
 static void prepare(struct hr__horizontal *h)

@@ -267,21 +267,45 @@ static inline float clamp_value(float v)
     return v < 0 ? 0 : v > 255 ? 255 : v;
 }
 
-/* One row through the horizontal filter. */
-static void filter_row(const float *in, const struct hr__axis *x, const struct hr__taps *taps,
-                       const float *weight, int clamp, float *out)
+/* A filter output by output, in float: what the horizontal pass reads. */
+struct row_filter {
+    int count, taps;
+    const int *begin; /* [count] */
+    int *length;      /* [count]: taps without the zeros at their end */
+    float *weight;    /* [count][taps] */
+};
+
+static int row_filter_make(struct row_filter *filter, const struct hr__taps *taps,
+                           struct hr_error *error)
 {
-    for (int j = 0; j < taps->count; j++)
-        out[j] = 0;
-    for (int t = 0; t < taps->taps; t++) {
-        const float *w = weight + (size_t)t * taps->stride;
-        for (int j = 0; j < taps->count; j++)
-            if (w[j] != 0)
-                out[j] += w[j] * in[x->origin + taps->begin[j] + t];
+    size_t count = (size_t)taps->count, most = (size_t)taps->taps;
+    filter->count = taps->count;
+    filter->taps = taps->taps;
+    filter->begin = taps->begin;
+    filter->length = hr__alloc(HR__TAG_RECIPE, count, sizeof *filter->length);
+    filter->weight = hr__alloc(HR__TAG_RECIPE, count * most, sizeof *filter->weight);
+    if (!filter->length || !filter->weight)
+        return hr__fail(error, -ENOMEM, "no memory for a resize to %d pixels", taps->count);
+    for (size_t t = 0; t < most; t++)
+        for (size_t j = 0; j < count; j++) {
+            double w = taps->weight[t * taps->stride + j];
+            filter->weight[j * most + t] = (float)w;
+            filter->length[j] = w != 0 ? (int)t + 1 : filter->length[j];
+        }
+    return 0;
+}
+
+/* One row through the horizontal filter. */
+static void filter_row(const float *in, const struct row_filter *filter, int clamp, float *out)
+{
+    for (int j = 0; j < filter->count; j++) {
+        const float *weight = filter->weight + (ptrdiff_t)j * filter->taps;
+        const float *at = in + filter->begin[j];
+        float sum = 0;
+        for (int t = 0; t < filter->length[j]; t++)
+            sum += weight[t] * at[t];
+        out[j] = clamp ? clamp_value(sum) : sum;
     }
-    if (clamp)
-        for (int j = 0; j < taps->count; j++)
-            out[j] = clamp_value(out[j]);
 }
 
 /* One output row out of the filtered rows, of which `middle` is the crop's row
@@ -318,7 +342,8 @@ int hr__resample_f32(const struct hr__plane_f32 *in, const struct hr__axis *x,
                      struct hr__plane_f32 *out, struct hr_error *error)
 {
     struct hr__taps tx = {0}, ty = {0};
-    float *weight = NULL, *middle = NULL;
+    struct row_filter filter = {0};
+    float *middle = NULL;
     int begin, end, clamp = interpolation == HR_BICUBIC;
     int result = hr__taps_build(&tx, x, interpolation, antialias, error);
     if (!result)
@@ -327,23 +352,22 @@ int hr__resample_f32(const struct hr__plane_f32 *in, const struct hr__axis *x,
         goto fail;
     hr__axis_source(y, interpolation, antialias, &begin, &end);
     assert(y->origin + begin >= 0 && y->origin + end <= in->height);
-    size_t weights = (size_t)tx.taps * tx.stride;
-    weight = hr__alloc(HR__TAG_RECIPE, weights, sizeof *weight);
+    if ((result = row_filter_make(&filter, &tx, error)) < 0)
+        goto fail;
     middle = hr__alloc(HR__TAG_RECIPE, (size_t)(end - begin) * (size_t)x->count, sizeof *middle);
-    if (!weight || !middle) {
+    if (!middle) {
         result = hr__fail(error, -ENOMEM, "no memory for resizing %d x %d pixels", x->in, y->in);
         goto fail;
     }
-    for (size_t i = 0; i < weights; i++)
-        weight[i] = (float)tx.weight[i];
     for (int row = begin; row < end; row++)
         if (antialias || row_is_used(&ty, row))
-            filter_row(in->at + (ptrdiff_t)(y->origin + row) * in->stride, x, &tx, weight,
+            filter_row(in->at + (ptrdiff_t)(y->origin + row) * in->stride + x->origin, &filter,
                        clamp && antialias, middle + (ptrdiff_t)(row - begin) * x->count);
     for (int j = 0; j < ty.count; j++)
         filter_column(middle, begin, &ty, j, x->count, clamp, out->at + (ptrdiff_t)j * out->stride);
 fail:
-    hr__free(weight);
+    hr__free(filter.length);
+    hr__free(filter.weight);
     hr__free(middle);
     hr__taps_free(&tx);
     hr__taps_free(&ty);
