@@ -22,6 +22,8 @@ struct hr_recipe;
 
 enum hr_dtype { HR_UINT8 = 0, HR_FLOAT16 = 1, HR_BFLOAT16 = 2, HR_FLOAT32 = 3 };
 enum hr_layout { HR_NCHW = 0, HR_NHWC = 1 };
+/* Bicubic results are cut to 0..255 (0..1), as Pillow does, also where torchvision
+ * would let floats pass, after a ToDtype. */
 enum hr_interpolation { HR_BILINEAR = 0, HR_BICUBIC = 1 };
 enum hr_padding_mode { HR_PAD_CONSTANT = 0, HR_PAD_EDGE, HR_PAD_REFLECT, HR_PAD_SYMMETRIC };
 

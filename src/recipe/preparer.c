@@ -84,8 +84,7 @@ int hr_preparer_decode(struct hr_preparer *preparer, const void *bytes, size_t l
         (uint64_t)region->width * (uint64_t)region->height * 3 > capacity)
         return hr__fail(error, -ENOSPC, "%d x %d pixels need %llu bytes and %zu are there",
                         region->width, region->height,
-                        (unsigned long long)region->width * (unsigned)region->height * 3,
-                        capacity);
+                        (unsigned long long)region->width * (unsigned)region->height * 3, capacity);
     r = hr__decoder_region(preparer->decoder, bytes, length, &info, region, &pixels, error);
     if (r)
         return r;
@@ -93,9 +92,8 @@ int hr_preparer_decode(struct hr_preparer *preparer, const void *bytes, size_t l
     return 0;
 }
 
-int hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe *recipe,
-                    const void *bytes, size_t length, const struct hr_draw_key *key, void *out,
-                    struct hr_error *error)
+int hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe *recipe, const void *bytes,
+                    size_t length, const struct hr_draw_key *key, void *out, struct hr_error *error)
 {
     struct hr_image_info info;
     struct hr_region region;
