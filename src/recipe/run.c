@@ -67,6 +67,7 @@ static int run_fused_picture(struct hr__scratch *scratch, const struct hr__plan 
     struct hr__fused_job job = {.pixels = pixels,
                                 .scale = {1, 1, 1},
                                 .dtype = HR_FLOAT32,
+                                .cached = 1,
                                 .layout = HR_NCHW,
                                 .out = picture->plane[0]};
     r = run_fused(scratch, plan, &job, error);
