@@ -1,0 +1,161 @@
+"""The checks of the repository find what they are for: each is run on a small
+tree with one breach in it, and on the same tree without."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+HEADER = "/* Public. */\n#define HR_API __attribute__((visibility(\"default\")))\n"
+
+
+def write(root, name, text):
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def check(script, *arguments):
+    return subprocess.run([sys.executable, ROOT / "tools" / script, *map(str, arguments)],
+                          capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    write(tmp_path, "include/headrace/base.h", HEADER)
+    write(tmp_path, "src/base/error.h", "/* E. */\n#include <headrace/base.h>\n")
+    write(tmp_path, "src/storage/reader.h", '/* R. */\n#include "base/error.h"\n')
+    write(tmp_path, "src/storage/reader.c",
+          '/* R. */\n#include "storage/reader.h"\n#include <stdio.h>\n')
+    write(tmp_path, "src/engine/loader.c", '/* L. */\n#include "storage/reader.h"\n')
+    write(tmp_path, "cli/main.c", '/* M. */\n#include <headrace/base.h>\n#include "cmd.h"\n')
+    write(tmp_path, "cli/cmd.h", "/* C. */\n")
+    return tmp_path
+
+
+def test_includes_in_order(tree):
+    result = check("check_includes.py", tree)
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize("name, line, said", [
+    ("src/base/log.c", '#include "storage/reader.h"', "room base may not include"),
+    ("src/storage/probe.c", '#include "engine/loader.h"', "room storage may not include"),
+    ("src/storage/probe.c", '  #  include "reader.h"', "not written from src/"),
+    ("src/storage/probe.c", '#include "base/none.h"', "no file of src/"),
+    ("src/engine/all.c", '#include "storage/reader.c"', "a source file is included"),
+    ("src/attic/a.c", '#include "base/error.h"', "room attic is unknown"),
+    ("cli/cmd_scan.c", '#include "base/error.h"', "inside the library"),
+    ("python/ext/module.c", '#include "storage/reader.h"', "inside the library"),
+    ("include/headrace/loader.h", '#include "base.h"', "angle brackets"),
+    ("include/headrace/loader.h", "#include <headrace/gone.h>", "no public header"),
+])
+def test_includes_find(tree, name, line, said):
+    write(tree, name, f"/* X. */\n{line}\n")
+    result = check("check_includes.py", tree)
+    assert result.returncode == 1
+    assert said in result.stdout
+    assert f"{name}:" in result.stdout
+
+
+def library(tmp_path, source):
+    if not shutil.which("cc") or not shutil.which("nm"):
+        pytest.skip("no C compiler")
+    code = write(tmp_path, "library.c", source)
+    built = tmp_path / "libx.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-fvisibility=hidden", code, "-o", built], check=True)
+    return built
+
+
+PUBLIC = "__attribute__((visibility(\"default\"))) "
+DECLARED = HEADER + """
+struct hr_thing;
+HR_API int hr_one(void);
+/* HR_API int hr_never(void); in a comment only */
+HR_API __attribute__((warn_unused_result)) const struct hr_thing *
+hr_two(int (*callback)(void *arg), void *arg);
+int hr_private(void);
+"""
+
+
+@pytest.mark.parametrize("source, said", [
+    (PUBLIC + "int hr_one(void) { return 1; }" + PUBLIC + "void *hr_two(void) { return 0; }", None),
+    (PUBLIC + "int hr_one(void) { return 1; }", "hr_two: declared"),
+    (PUBLIC + "int hr_one(void) { return 1; }" + PUBLIC + "void *hr_two(void) { return 0; }"
+     + PUBLIC + "int hr_private(void) { return 1; }", "hr_private: exported"),
+    (PUBLIC + "int hr_one(void) { return 1; }" + PUBLIC + "void *hr_two(void) { return 0; }"
+     + PUBLIC + "int hr_data;", "hr_data: exported"),
+])
+def test_symbols(tmp_path, source, said):
+    write(tmp_path, "include/headrace/x.h", DECLARED)
+    result = check("check_symbols.py", library(tmp_path, source), tmp_path / "include")
+    assert result.returncode == (0 if said is None else 1), result.stdout
+    if said:
+        assert result.stdout.count("\n") == 1
+        assert said in result.stdout
+
+
+def test_symbols_need_a_declaration(tmp_path):
+    (tmp_path / "include").mkdir()
+    built = library(tmp_path, PUBLIC + "int hr_one(void) { return 1; }")
+    assert check("check_symbols.py", built, tmp_path / "include").returncode == 2
+
+
+PLACE = "/" + "home/somebody/headrace"
+
+
+@pytest.mark.parametrize("name, text, said", [
+    ("a.c", "/* Purpose. */\nint a;\n", None),
+    ("a.c", "int a;\n", "no comment on its purpose"),
+    ("a.py", "import sys\n", "no comment on its purpose"),
+    ("a.py", '#!/usr/bin/env python3\n"""Purpose."""\n', None),
+    ("a.sh", "#!/bin/sh\nset -eu\n", "no comment on its purpose"),
+    ("a.c", "/* Purpose. */\nint a; \n", "ends in blanks"),
+    ("a.c", "/* Purpose. */\n\tint a;\n", "indented with a tab"),
+    ("a.c", "/* Purpose. */\nint a;", "end with a newline"),
+    ("a.c", "/* Purpose. */\nint " + "a" * 100 + ";\n", "columns"),
+    ("a.md", f"Look at `{PLACE}/x`.\n", "a place of one machine"),
+    ("a.c", f'/* Purpose. */\nconst char *p = "{PLACE}";\n', "a place of one machine"),
+    ("a.md", "See /usr/include/x.h, https://example.org/home/a/b, src/base/a.h, MB/s/core.\n", None),
+])
+def test_sources(tmp_path, name, text, said):
+    write(tmp_path, name, text)
+    result = check("check_sources.py", tmp_path)
+    assert result.returncode == (0 if said is None else 1), result.stdout
+    if said:
+        assert f"{name}:" in result.stdout and said in result.stdout
+
+
+def test_format(tmp_path):
+    (tmp_path / "tools").mkdir()
+    script = shutil.copy(ROOT / "tools" / "check_format.sh", tmp_path / "tools")
+    shutil.copy(ROOT / ".clang-format", tmp_path)
+    path = write(tmp_path, "src/base/a.c", "/* A. */\nint main( void ){return 0;}\n")
+    result = subprocess.run([script], capture_output=True, text=True, check=False)
+    if result.returncode == 77:
+        pytest.skip(result.stdout)
+    assert result.returncode == 1
+    assert "src/base/a.c: not formatted" in result.stdout
+    subprocess.run([script, "--fix"], check=True)
+    assert "int main(void)\n{\n    return 0;\n}\n" in path.read_text()
+    assert subprocess.run([script], check=False, capture_output=True).returncode == 0
+
+
+def test_this_tree_keeps_its_rules():
+    for script in ("check_includes.py", "check_sources.py"):
+        result = check(script, ROOT)
+        assert result.returncode == 0, result.stdout
+
+
+def test_checks_run_from_anywhere(tmp_path):
+    environment = dict(os.environ, LC_ALL="C")
+    for script in ("check_includes.py", "check_sources.py"):
+        result = subprocess.run([sys.executable, ROOT / "tools" / script], cwd=tmp_path,
+                                env=environment, capture_output=True, check=False)
+        assert result.returncode == 0, result.stdout
