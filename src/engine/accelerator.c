@@ -52,7 +52,7 @@ struct driver {
 
 struct cuda {
     struct driver driver;
-    int devices;                /* of the host, at most HR__MAX_DEVICES */
+    int devices;                 /* of the host, at most HR__MAX_DEVICES */
     int device[HR__MAX_DEVICES]; /* the driver's handles */
     pthread_mutex_t lock;        /* guards context[] */
     /* Primary contexts that this backend has seen in use and holds on to. */

@@ -140,8 +140,7 @@ uint64_t hr_loader_skipped_count(const struct hr_loader *loader)
     return count;
 }
 
-int hr_loader_skipped_get(const struct hr_loader *loader, uint64_t i,
-                          struct hr_skipped_sample *out)
+int hr_loader_skipped_get(const struct hr_loader *loader, uint64_t i, struct hr_skipped_sample *out)
 {
     struct hr_loader *l = (struct hr_loader *)loader;
     int r = -ERANGE;

@@ -370,9 +370,8 @@ int hr_loader_get_state(const struct hr_loader *loader, struct hr_loader_state *
     pthread_mutex_lock(&l->lock);
     if (l->plan) {
         state->epoch = l->plan->epoch;
-        state->position = l->options.external_order
-                              ? l->plan->cut.start + l->delivered_samples
-                              : hr__cut_position(&l->plan->cut, l->delivered);
+        state->position = l->options.external_order ? l->plan->cut.start + l->delivered_samples
+                                                    : hr__cut_position(&l->plan->cut, l->delivered);
     }
     pthread_mutex_unlock(&l->lock);
     return 0;
@@ -395,9 +394,9 @@ static int check_push(const struct hr_loader *l, const int64_t *indices, size_t 
     if (!l->started)
         return hr__fail(error, -EINVAL, "no epoch was started: call hr_loader_start_epoch first");
     if (!count || count > (size_t)l->options.batch_size)
-        return hr__fail(error, -EINVAL, "a batch of %zu samples was pushed: it must be from 1 to "
-                        "%d",
-                        count, l->options.batch_size);
+        return hr__fail(error, -EINVAL,
+                        "a batch of %zu samples was pushed: it must be from 1 to %d", count,
+                        l->options.batch_size);
     size_t samples = hr_dataset_count(l->dataset);
     for (size_t i = 0; i < count; i++)
         if (indices[i] < 0 || (uint64_t)indices[i] >= samples)
@@ -473,8 +472,8 @@ static int nothing_open_locked(struct hr_loader *l, struct hr_error *error)
 }
 
 /* A complete batch at its turn: 1 and the batch, or an error. */
-static int take_complete_locked(struct hr_loader *l, struct hr_batch **out,
-                                struct hr_batch **slots, struct hr_error *error)
+static int take_complete_locked(struct hr_loader *l, struct hr_batch **out, struct hr_batch **slots,
+                                struct hr_error *error)
 {
     struct hr_batch *batch = l->window;
     if (batch->error.code) {
@@ -520,8 +519,8 @@ static int take_locked(struct hr_loader *l, struct hr_batch **out, struct hr_bat
         return take_complete_locked(l, out, slots, error);
     /* What made the next batch impossible: at its turn, or at once where the
      * first one cannot go on either. */
-    if (l->broken.code && (!batch || (batch->claimed < batch->count &&
-                                      batch->done == batch->claimed))) {
+    if (l->broken.code &&
+        (!batch || (batch->claimed < batch->count && batch->done == batch->claimed))) {
         int code = l->broken.code;
         if (error)
             *error = l->broken;

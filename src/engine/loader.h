@@ -56,8 +56,8 @@ struct hr__epoch {
 struct hr__job {
     struct hr__read read;
     struct hr_batch *batch;
-    size_t place;           /* in the batch */
-    char *path;             /* buffer, reused */
+    size_t place; /* in the batch */
+    char *path;   /* buffer, reused */
     size_t path_capacity;
     uint64_t charged_bytes; /* of the staging budget */
     int unread;             /* the worker reads it */
@@ -161,10 +161,10 @@ struct hr_loader {
     int stop;
     int idle_workers;
     int idle_fetchers;
-    int live_fetchers;       /* with a working reader */
+    int live_fetchers; /* with a working reader */
     int consumer_waits;
-    int workers_read;        /* workers read their own samples */
-    int blocked_score;       /* rises when a worker's read blocks */
+    int workers_read;         /* workers read their own samples */
+    int blocked_score;        /* rises when a worker's read blocks */
     uint64_t fetcher_samples; /* how many more the fetchers read before workers try again */
     uint64_t fetcher_span;    /* how many that was at the last switch */
     uint64_t reserved_bytes;  /* staging: in flight and staged */

@@ -53,16 +53,16 @@ struct hr_batch {
     uint64_t number; /* in the epoch */
 
     /* Work: guarded by the loader's lock. */
-    struct hr__epoch *plan;       /* what it belongs to; a reference */
-    size_t claimed;               /* samples taken by a fetcher or worker, from the front */
-    size_t done;                  /* samples finished */
-    int cancelled;                /* its epoch was dropped */
-    struct hr__job *fetched;      /* read and waiting for a worker, oldest first */
+    struct hr__epoch *plan;  /* what it belongs to; a reference */
+    size_t claimed;          /* samples taken by a fetcher or worker, from the front */
+    size_t done;             /* samples finished */
+    int cancelled;           /* its epoch was dropped */
+    struct hr__job *fetched; /* read and waiting for a worker, oldest first */
     struct hr__job *fetched_last;
-    struct hr__bad *skipped;      /* its bad samples, in order of place */
-    size_t bad;                   /* their number */
-    struct hr__bad *failed;       /* the failed sample with the lowest place, or NULL */
-    struct hr_error error;        /* of that sample; code 0: none */
+    struct hr__bad *skipped; /* its bad samples, in order of place */
+    size_t bad;              /* their number */
+    struct hr__bad *failed;  /* the failed sample with the lowest place, or NULL */
+    struct hr_error error;   /* of that sample; code 0: none */
 };
 
 struct hr__ring_options {

@@ -296,8 +296,8 @@ static void free_job_locked(struct hr_loader *l, struct hr__job *job)
     job->next = l->free_jobs;
     l->free_jobs = job;
     /* Half empty: enough room for the fetchers to work in bulk. */
-    if (!l->workers_read && l->idle_fetchers &&
-        l->reserved_bytes <= l->options.staging_bytes / 2 && hr__can_claim_locked(l))
+    if (!l->workers_read && l->idle_fetchers && l->reserved_bytes <= l->options.staging_bytes / 2 &&
+        hr__can_claim_locked(l))
         pthread_cond_signal(&l->fetch);
 }
 

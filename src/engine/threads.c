@@ -143,8 +143,8 @@ static int is_samples_fault(int code)
 static uint64_t stand_in(const struct hr__epoch *plan, uint64_t position, uint32_t attempt)
 {
     uint64_t samples = plan->cut.samples;
-    uint64_t other = hr__order_replacement(samples, plan->seed, plan->epoch, position % samples,
-                                           attempt);
+    uint64_t other =
+        hr__order_replacement(samples, plan->seed, plan->epoch, position % samples, attempt);
     return plan->order ? hr__order_at(plan->order, other) : other;
 }
 

@@ -38,6 +38,7 @@ static struct {
     uint64_t enqueued, performed;
     int context_active, contexts_held;
     int capturing;
+    int held; /* no copy is performed */
     int recorded, events, queries;
     void *pinned[MAX_PINNED];
     int pinned_count;
@@ -61,7 +62,7 @@ static void *perform(void *arg)
 {
     pthread_mutex_lock(&gpu.lock);
     for (;;) {
-        while (gpu.performed == gpu.enqueued && gpu.running)
+        while ((gpu.performed == gpu.enqueued || gpu.held) && gpu.running)
             pthread_cond_wait(&gpu.changed, &gpu.lock);
         if (gpu.performed == gpu.enqueued)
             break;
@@ -89,6 +90,7 @@ EXPORT void standin_stop(void);
 EXPORT void standin_copy(void *to, const void *from, size_t bytes, long delay_ns);
 EXPORT void standin_synchronize(void);
 EXPORT void standin_set_capturing(int capturing);
+EXPORT void standin_set_held(int held);
 EXPORT void standin_counts(int *recorded, int *events, int *pinned, int *unpinned_in_use,
                            int *contexts_held);
 
@@ -127,6 +129,11 @@ void standin_synchronize(void)
 void standin_set_capturing(int capturing)
 {
     LOCKED(gpu.capturing = capturing);
+}
+
+void standin_set_held(int held)
+{
+    LOCKED(gpu.held = held; pthread_cond_broadcast(&gpu.changed));
 }
 
 void standin_counts(int *recorded, int *events, int *pinned, int *unpinned_in_use,
@@ -246,7 +253,7 @@ int cuEventQuery(void *event)
 {
     int code;
     /* A query in the global mode would invalidate a capture. */
-    LOCKED(gpu.queries++; code = gpu.capturing && capture_mode != 2 ? CAPTURING
+    LOCKED(gpu.queries++; code = gpu.capturing && capture_mode != 2                ? CAPTURING
                                  : gpu.performed >= ((struct event *)event)->after ? 0
                                                                                    : NOT_READY);
     return code;

@@ -456,12 +456,17 @@ static void test_idle_costs_nothing(void **state)
         struct hr_loader *loader = fixture_loader(&fixture, &options);
         assert_int_equal(hr_loader_start_epoch(loader, 0, &error), 0);
         struct hr_batch *batch = fixture_next(loader);
-        sleep_ms(150);
+        struct hr_loader_stats stats = {.size = sizeof stats};
+        do {
+            sleep_ms(20);
+            hr_loader_get_stats(loader, &stats);
+        } while (stats.ready_batches < 2);
+        sleep_ms(50);
         clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
         sleep_ms(200);
         clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
-        int64_t used_ns = (after.tv_sec - before.tv_sec) * INT64_C(1000000000) + after.tv_nsec -
-                          before.tv_nsec;
+        int64_t used_ns =
+            (after.tv_sec - before.tv_sec) * INT64_C(1000000000) + after.tv_nsec - before.tv_nsec;
         assert_in_range(used_ns, 0, 2000000);
         hr_batch_release(&batch);
         hr_loader_destroy(&loader);

@@ -31,8 +31,7 @@ static int teardown(void **state)
 }
 
 /* Reads a whole epoch and holds it against the order. */
-static void check_epoch(struct hr_loader *loader, const struct hr_loader_options *o,
-                        uint64_t epoch)
+static void check_epoch(struct hr_loader *loader, const struct hr_loader_options *o, uint64_t epoch)
 {
     struct hr_error error;
     struct hr__order *order = NULL;
