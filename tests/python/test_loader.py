@@ -296,6 +296,20 @@ def test_pin_memory_without_cuda_warns_as_torch_does(dataset):
         DataLoader(dataset, 4)
 
 
+def test_pin_memory_where_slots_cannot_be_pinned(dataset, monkeypatch):
+    """No CUDA driver behind torch's word for it: every batch is copied into torch's own
+    pinned memory, which is played here."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setenv("HEADRACE_CUDA_LIBRARY", "/nowhere/libcuda.so.1")
+    pinned = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda t: pinned.append(t) or t.clone())
+    loader = DataLoader(dataset, 4, pin_memory=True)
+    plain = DataLoader(dataset, 4)
+    for (a, x), (b, y) in zip(loader, plain, strict=True):
+        assert torch.equal(a, b) and torch.equal(x, y)
+    assert len(pinned) == 2 * len(loader)
+
+
 def test_loaders_are_not_pickled(dataset):
     with pytest.raises(TypeError, match="state_dict"):
         pickle.dumps(DataLoader(dataset))

@@ -103,6 +103,24 @@ except KeyboardInterrupt:
     assert seconds < 10
 
 
+def test_ctrl_c_ends_a_verification(large):
+    code = (
+        SETUP
+        + SLOW
+        + """
+print("ready", flush=True)
+try:
+    slow.verify(threads=2)
+except KeyboardInterrupt:
+    print("interrupted")
+print(slow.verify.__self__ is slow, headrace.ImageList([(sys.argv[1], 0)]).verify())
+"""
+    )
+    out, status, seconds = interrupted(code, large)
+    assert (out, status) == ("interrupted\nTrue []\n", 0)
+    assert seconds < 10
+
+
 @pytest.mark.parametrize(
     "ending",
     [
@@ -205,6 +223,11 @@ def test_a_forked_child_begins_anew_and_the_parent_goes_on(dataset):
         loader.close()
         return out
 
+    def watched():
+        return loader.stats()["batches"], loader.skipped(), len(loader)
+
+    assert in_child(watched) == "(0, [], 10)"
+    assert "fork" in in_child(lambda: [watched(), next(epoch)])
     assert in_child(whole_epoch) == str(expected)
     assert in_child(lambda: torch.equal(held, copy)) == "True"
     assert in_child(loader.close) == "None"

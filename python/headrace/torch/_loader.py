@@ -210,9 +210,7 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """Begins the next epoch; an iterator that is still live ends."""
-        self._check_open()
-        if self._pid != os.getpid():
-            self._core = self._make_core()  # its threads stayed in the parent
+        self._native()
         number, resume = self._next_epoch, self._resume
         self._live = None
         iterator = _Iterator(self, number, resume)
@@ -224,8 +222,7 @@ class DataLoader:
         """Batches of an epoch. TypeError where the sampler has no length."""
         if self._feed is not None:
             return len(self._feed)
-        self._check_open()
-        return self._core.batches
+        return self._native().batches
 
     def set_epoch(self, epoch: int) -> None:
         """The next ``iter()`` is this epoch; passed on to the sampler where it has a
@@ -310,13 +307,12 @@ class DataLoader:
         ``ready_batches``, ``threads``, ``io_uring``; and the histograms ``fetch``,
         ``prepare`` (per sample) and ``wait`` (per batch): ``count``, ``sum_ns`` and
         ``buckets``, bucket i counting durations of 2^i to 2^(i+1) ns."""
-        self._check_open()
-        return _add_stats(self._core.stats(), self._past_stats)
+        return _add_stats(self._native().stats(), self._past_stats)
 
     def skipped(self) -> list[SkippedSample]:
         """The samples that were replaced so far (the newest 10,000), with reasons."""
-        self._check_open()
-        return self._past_skipped + [SkippedSample(*s) for s in self._core.skipped()]
+        now = [SkippedSample(*s) for s in self._native().skipped()]
+        return self._past_skipped + now
 
     # Ending
 
@@ -352,6 +348,14 @@ class DataLoader:
         )
 
     # The native loader
+
+    def _native(self) -> _core.Loader:
+        """The native loader of this process: a forked child has none of its threads."""
+        self._check_open()
+        if self._pid != os.getpid():
+            self._live = None
+            self._core = self._make_core()
+        return self._core
 
     def _make_core(self) -> _core.Loader:
         """A native loader for the options of now; counters of the one before are kept."""
@@ -488,8 +492,9 @@ class _Iterator:
         if loader._live is not epoch:
             loader._check_open()
             raise RuntimeError(
-                "this iterator has ended, because a newer iter() of the same DataLoader (or "
-                "load_state_dict) took its place: make two DataLoaders to read side by side"
+                "this iterator has ended, because a newer iter() of the same DataLoader, a "
+                "load_state_dict or a fork took its place: make two DataLoaders to read side by "
+                "side"
             )
         if loader._feed is not None:
             self._fill(loader._feed)
