@@ -1,7 +1,9 @@
 """The adversarial list: files that are damaged, hostile, gone or forbidden."""
 
 import os
+import shutil
 import struct
+import tempfile
 import zlib
 
 import numpy as np
@@ -11,7 +13,7 @@ from PIL import Image
 
 import headrace
 import headrace.transforms as T
-from conftest import encode, synthetic
+from conftest import encode, run_python, synthetic
 from headrace.torch import DataLoader
 
 TRANSFORM = T.Compose([T.RandomResizedCrop(16), T.ToTensor()])
@@ -153,13 +155,28 @@ def test_a_directory_and_a_fifo_named_jpg(tmp_path, good):
             list(DataLoader(listed, 1))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_an_unreadable_file(tmp_path, good):
-    secret = tmp_path / "secret.jpg"
-    secret.write_bytes(good.read_bytes())
-    secret.chmod(0)
-    with pytest.raises(headrace.SampleError, match="(?i)permission"):
-        list(DataLoader(headrace.ImageList([(secret, 0)], TRANSFORM)))
+UNREADABLE = """
+import os, sys, headrace, headrace.transforms as T
+from headrace.torch import DataLoader
+if os.geteuid() == 0:
+    os.setuid(65534)  # root may read everything
+loader = DataLoader(headrace.ImageList([(sys.argv[1], 0)], T.RandomResizedCrop(16)))
+try:
+    list(loader)
+except headrace.SampleError as error:
+    print(error.reason)
+"""
+
+
+def test_an_unreadable_file(good):
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        secret = os.path.join(folder, "secret.jpg")
+        shutil.copy(good, secret)
+        os.chmod(secret, 0)
+        done = run_python(UNREADABLE, secret)
+    assert done.returncode == 0, done.stderr
+    assert "permission denied" in done.stdout.lower()
 
 
 def test_names_that_are_not_utf8_in_errors(tmp_path, good):
