@@ -1,0 +1,141 @@
+/*
+ * headrace scan: opens a dataset as training would, says what is in it, and
+ * with --verify decodes every image.
+ */
+#include "cli.h"
+#include "options.h"
+#include "progress.h"
+#include "summary.h"
+#include "text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct scan_options {
+    int json, verify, threads, index, classes, no_progress, verbose;
+};
+
+static int parse(struct scan_options *o, int argc, char **argv, const char **path)
+{
+    /* in the order of enum hr_index_policy */
+    static const char *const policies[] = {"user", "beside", "none", NULL};
+    const struct cli_option options[] = {
+        {.name = "verify",
+         .target = &o->verify,
+         .help = "read and decode every image; list the bad ones"},
+        {.name = "classes", .target = &o->classes, .help = "list every class, by label"},
+        {.name = "json", .target = &o->json, .help = "print JSON (see headrace-scan(1))"},
+        {.name = "threads",
+         .kind = CLI_NUMBER,
+         .target = &o->threads,
+         .value = "N",
+         .least = 1,
+         .most = 256,
+         .help = "threads to work with (default: the cores this\nprocess may use)"},
+        {.name = "index",
+         .kind = CLI_CHOICE,
+         .target = &o->index,
+         .value = "user|beside|none",
+         .choices = policies,
+         .help = "where the names are kept for the next time: in the\n"
+                 "user's cache directory (default), in the dataset's\n"
+                 "own, or nowhere, which looks at every file afresh"},
+        {.name = "no-progress", .target = &o->no_progress, .help = "draw no progress bar"},
+        {.name = "verbose", .target = &o->verbose, .help = "say more on standard error"},
+    };
+    const struct cli_syntax syntax = {
+        .verb = "scan",
+        .arguments = "PATH [options]",
+        .text = "Says what a dataset holds: classes, images, their sizes, and what is wrong\n"
+                "with it. PATH is an image folder (one directory per class) or a list of\n"
+                "lines \"path<TAB>label\".",
+        .options = options,
+        .option_count = (int)(sizeof options / sizeof *options),
+        .positional = 1,
+        .example = "  headrace scan /data/train                what is there\n"
+                   "  headrace scan /data/train --verify       and which files are damaged\n"
+                   "  headrace scan val.txt --json             a list, for a program",
+    };
+    return cli_parse(&syntax, argc, argv, path);
+}
+
+/* Warnings always, the rest with --verbose. Comes from any thread, in one write. */
+static void log_line(void *arg, enum hr_log_level level, const char *message)
+{
+    const struct scan_options *o = arg;
+    char *escaped = text_escape(message);
+    if (escaped && (level == HR_LOG_WARNING || o->verbose))
+        fprintf(stderr, "headrace scan: %s\n", escaped);
+    free(escaped);
+}
+
+static int failed(struct cli_progress *progress, int code, const struct hr_error *error)
+{
+    cli_progress_clear(progress);
+    if (cli_interrupted()) {
+        cli_complain("scan", "interrupted");
+        return CLI_INTERRUPTED;
+    }
+    char *message = text_escape(code == -ENOMEM && !error->code ? "out of memory" : error->message);
+    cli_complain("scan", "%s", message ? message : "out of memory");
+    free(message);
+    return CLI_FAILED;
+}
+
+static int collect(struct summary *summary, const char *path, const struct scan_options *o,
+                   struct cli_progress *progress, struct hr_error *error)
+{
+    struct hr_dataset *dataset = NULL;
+    struct hr_verify_report *report = NULL;
+    struct hr_dataset_options options;
+    hr_dataset_options_default(&options);
+    options.index = (enum hr_index_policy)o->index;
+    options.threads = o->threads;
+    options.wait_sizes = 1;
+    options.allow_empty_classes = 1; /* a finding, not a failure */
+    options.progress = cli_progress_call;
+    options.progress_arg = progress;
+    int r = hr_dataset_open(&dataset, path, &options, error);
+    if (!r)
+        r = summary_make(summary, path, dataset);
+    if (!r && o->verify)
+        r = hr_dataset_verify(dataset, o->threads, cli_progress_call, progress, &report, error);
+    if (!r && report)
+        r = summary_add_report(summary, report);
+    hr_verify_report_destroy(&report);
+    hr_dataset_unref(&dataset);
+    return r;
+}
+
+int cmd_scan(int argc, char **argv)
+{
+    struct scan_options o = {0};
+    struct summary summary = {0};
+    struct cli_progress progress;
+    struct hr_error error = {0};
+    const char *path = NULL;
+    int status = parse(&o, argc, argv, &path);
+    if (status >= 0)
+        return status;
+    cli_progress_init(&progress, o.no_progress);
+    hr_log_set(log_line, &o);
+    int r = collect(&summary, path, &o, &progress, &error);
+    if (r || cli_interrupted()) {
+        status = failed(&progress, r, &error);
+        goto done;
+    }
+    cli_progress_clear(&progress);
+    status = summary_has_problem(&summary) ? CLI_PROBLEM : CLI_OK;
+    if (!o.json) {
+        summary_print(&summary, o.classes);
+    } else if (summary_print_json(&summary)) {
+        cli_complain("scan", "cannot write JSON");
+        status = CLI_FAILED;
+    }
+    status = cli_finish("scan", status);
+done:
+    hr_log_set(NULL, NULL);
+    summary_clear(&summary);
+    return status;
+}

@@ -1,0 +1,44 @@
+/* headrace version: which library this is, and what it found on the machine. */
+#include "cli.h"
+#include "options.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+static int print_json(void)
+{
+    json_t *root = json_pack("{s:s, s:s}", "version", hr_version(), "instructions", hr_isa_name());
+    int bad = !root || json_dumpf(root, stdout, JSON_INDENT(2));
+    json_decref(root);
+    if (bad) {
+        cli_complain("version", "cannot write JSON");
+        return CLI_FAILED;
+    }
+    putchar('\n');
+    return CLI_OK;
+}
+
+int cmd_version(int argc, char **argv)
+{
+    int json = 0, status = CLI_OK;
+    const struct cli_option options[] = {
+        {.name = "json", .target = &json, .help = "print JSON"},
+    };
+    const struct cli_syntax syntax = {
+        .verb = "version",
+        .arguments = "[options]",
+        .text = "Prints the version of Headrace and the instruction set that its fast paths\n"
+                "use on this machine (results do not depend on it).",
+        .options = options,
+        .option_count = 1,
+        .example = "  headrace version --json",
+    };
+    int r = cli_parse(&syntax, argc, argv, NULL);
+    if (r >= 0)
+        return r;
+    if (json)
+        status = print_json();
+    else
+        printf("headrace %s\ninstructions  %s\n", hr_version(), hr_isa_name());
+    return cli_finish("version", status);
+}

@@ -1,0 +1,110 @@
+/*
+ * The headrace command: finds the verb and hands over.
+ */
+#include "cli.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct cli_verb verbs[] = {
+    {"scan", "what a dataset holds: classes, sizes, damaged files", cmd_scan},
+    {"version", "the version, and what this machine offers", cmd_version},
+};
+
+#define VERBS (int)(sizeof verbs / sizeof *verbs)
+
+void cli_complain(const char *verb, const char *format, ...)
+{
+    va_list args;
+    fprintf(stderr, "headrace%s%s: ", verb ? " " : "", verb ? verb : "");
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+int cli_finish(const char *verb, int status)
+{
+    if (!fflush(stdout) && !ferror(stdout))
+        return status;
+    cli_complain(verb, "cannot write to standard output");
+    return CLI_FAILED;
+}
+
+/* Levenshtein's distance, of the first MAX_WORD letters. */
+static int distance(const char *a, const char *b)
+{
+    enum { MAX_WORD = 32 };
+    int row[MAX_WORD + 1], n = (int)strnlen(a, MAX_WORD), m = (int)strnlen(b, MAX_WORD);
+    for (int j = 0; j <= m; j++)
+        row[j] = j;
+    for (int i = 1; i <= n; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= m; j++) {
+            int change = diagonal + (a[i - 1] != b[j - 1]);
+            int least = row[j] + 1 < row[j - 1] + 1 ? row[j] + 1 : row[j - 1] + 1;
+            diagonal = row[j];
+            row[j] = change < least ? change : least;
+        }
+    }
+    return row[m];
+}
+
+const char *cli_nearest(const char *word, const char *const *names, int count)
+{
+    const char *nearest = NULL;
+    int least = 3; /* further off it is another word */
+    for (int i = 0; i < count; i++) {
+        int d = distance(word, names[i]);
+        if (d < least && d < (int)strlen(names[i])) {
+            least = d;
+            nearest = names[i];
+        }
+    }
+    return nearest;
+}
+
+static void print_help(FILE *out)
+{
+    fputs("Usage: headrace VERB [options]\n\n"
+          "Finds the stalls in DNN training and removes them.\n\nVerbs:\n",
+          out);
+    for (int i = 0; i < VERBS; i++)
+        fprintf(out, "  %-10s %s\n", verbs[i].name, verbs[i].summary);
+    fputs("\nheadrace VERB --help tells more of each.\n\n"
+          "Example:\n  headrace scan /data/train --verify\n",
+          out);
+}
+
+static int unknown_verb(const char *word)
+{
+    const char *names[VERBS];
+    for (int i = 0; i < VERBS; i++)
+        names[i] = verbs[i].name;
+    const char *near = cli_nearest(word, names, VERBS);
+    cli_complain(NULL, "unknown verb %s%s%s; see headrace --help", word,
+                 near ? "; did you mean " : "", near ? near : "");
+    return CLI_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return CLI_USAGE;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+        print_help(stdout);
+        return cli_finish(NULL, CLI_OK);
+    }
+    if (!strcmp(argv[1], "--version")) {
+        printf("headrace %s\n", hr_version());
+        return cli_finish(NULL, CLI_OK);
+    }
+    for (int i = 0; i < VERBS; i++)
+        if (!strcmp(argv[1], verbs[i].name))
+            return verbs[i].run(argc - 1, argv + 1);
+    return unknown_verb(argv[1]);
+}

@@ -1,0 +1,38 @@
+/*
+ * The command line of one verb: a table of options, from which both the parser
+ * and the help text are made, so that they cannot disagree.
+ */
+#ifndef HR_CLI_OPTIONS_H
+#define HR_CLI_OPTIONS_H
+
+enum cli_option_kind { CLI_FLAG, CLI_NUMBER, CLI_CHOICE };
+
+struct cli_option {
+    const char *name; /* without the dashes */
+    enum cli_option_kind kind;
+    int *target;                /* FLAG: becomes 1; NUMBER: the value; CHOICE: its position */
+    const char *value;          /* how the help calls the value, "N" or "a|b|c" */
+    const char *help;           /* lines of at most 52 columns, divided by \n */
+    int least, most;            /* NUMBER: the range */
+    const char *const *choices; /* CHOICE: the words, NULL-terminated */
+};
+
+/* A verb's command line. */
+struct cli_syntax {
+    const char *verb;
+    const char *arguments; /* of the usage line, e.g. "PATH [options]" */
+    const char *text;      /* what it does; lines of at most 78 columns */
+    const struct cli_option *options;
+    int option_count;
+    int positional;      /* how many arguments it takes, exactly */
+    const char *example; /* lines of commands with what they do */
+};
+
+/*
+ * Parses argv[1..]. `positional` takes syntax->positional pointers into argv.
+ * Returns -1 to go on; else what the verb returns at once: CLI_OK after
+ * --help, CLI_USAGE after a complaint.
+ */
+int cli_parse(const struct cli_syntax *syntax, int argc, char **argv, const char **positional);
+
+#endif

@@ -1,0 +1,190 @@
+/* Counting a dataset: per class, per size, and what could not be looked at. */
+#include "summary.h"
+
+#include "text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static int add_bad(struct summary_bads *bads, uint64_t index, const char *path, const char *reason)
+{
+    /* grows at 1, 2, 4, 8, ... */
+    if (!(bads->count & (bads->count - 1))) {
+        size_t capacity = bads->count ? bads->count * 2 : 1;
+        struct summary_bad *more = realloc(bads->items, capacity * sizeof *more);
+        if (!more)
+            return -ENOMEM;
+        bads->items = more;
+    }
+    struct summary_bad bad = {index, text_escape(path), text_escape(reason)};
+    if (!bad.path || !bad.reason) {
+        free(bad.path);
+        free(bad.reason);
+        return -ENOMEM;
+    }
+    bads->items[bads->count++] = bad;
+    return 0;
+}
+
+static void clear_bads(struct summary_bads *bads)
+{
+    for (size_t i = 0; i < bads->count; i++) {
+        free(bads->items[i].path);
+        free(bads->items[i].reason);
+    }
+    free(bads->items);
+}
+
+static char *path_of(const struct hr_dataset *dataset, size_t index)
+{
+    size_t length = hr_dataset_path(dataset, index, NULL, 0);
+    char *path = malloc(length + 1);
+    if (path)
+        hr_dataset_path(dataset, index, path, length + 1);
+    return path;
+}
+
+static int add_unreadable(struct summary *s, const struct hr_dataset *dataset, size_t index)
+{
+    struct stat st;
+    char *path = path_of(dataset, index);
+    if (!path)
+        return -ENOMEM;
+    const char *reason = "it changed during the scan";
+    if (stat(path, &st))
+        reason = strerror(errno);
+    else if (S_ISDIR(st.st_mode))
+        reason = "it is a directory";
+    int r = add_bad(&s->unreadable, index, path, reason);
+    free(path);
+    return r;
+}
+
+static int compare_int64(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static int compare_class(const void *key, const void *item)
+{
+    int64_t label = *(const int64_t *)key, other = ((const struct summary_class *)item)->label;
+    return label < other ? -1 : label > other;
+}
+
+/* The classes of a folder are its labels 0, 1, ...; those of a list are the
+ * labels that occur. */
+static int make_classes(struct summary *s, const struct hr_dataset *dataset)
+{
+    size_t count = hr_dataset_class_count(dataset);
+    int64_t *labels = calloc(count + s->samples + 1, sizeof *labels);
+    if (!labels)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++)
+        labels[i] = (int64_t)i;
+    if (!s->is_folder) {
+        for (size_t i = 0; i < s->samples; i++)
+            labels[count++] = hr_dataset_label(dataset, i);
+        qsort(labels, count, sizeof *labels, compare_int64);
+        size_t kept = 0;
+        for (size_t i = 0; i < count; i++)
+            if (!kept || labels[kept - 1] != labels[i])
+                labels[kept++] = labels[i];
+        count = kept;
+    }
+    s->classes = calloc(count + 1, sizeof *s->classes);
+    for (size_t i = 0; s->classes && i < count; i++) {
+        char digits[TEXT_NUMBER];
+        snprintf(digits, sizeof digits, "%" PRId64, labels[i]);
+        s->classes[i].label = labels[i];
+        s->classes[i].name = text_escape(s->is_folder ? hr_dataset_class_name(dataset, i) : digits);
+        if (!s->classes[i].name)
+            break;
+        s->class_count++;
+    }
+    free(labels);
+    return s->class_count == count && s->classes ? 0 : -ENOMEM;
+}
+
+static void count_size(struct summary *s, int64_t *sizes, int64_t bytes)
+{
+    sizes[s->known++] = bytes;
+    s->bytes += (uint64_t)bytes;
+    s->buckets[bytes ? 63 - __builtin_clzll((uint64_t)bytes) : 0]++;
+}
+
+static int count_samples(struct summary *s, const struct hr_dataset *dataset)
+{
+    int64_t *sizes = calloc(s->samples + 1, sizeof *sizes);
+    int r = sizes ? 0 : -ENOMEM;
+    for (size_t i = 0; !r && i < s->samples; i++) {
+        int64_t label = hr_dataset_label(dataset, i), bytes = hr_dataset_sample_bytes(dataset, i);
+        struct summary_class *c =
+            bsearch(&label, s->classes, s->class_count, sizeof *c, compare_class);
+        c->samples++;
+        if (bytes < 0) {
+            r = add_unreadable(s, dataset, i);
+            continue;
+        }
+        c->bytes += (uint64_t)bytes;
+        count_size(s, sizes, bytes);
+    }
+    if (!r && s->known) {
+        qsort(sizes, s->known, sizeof *sizes, compare_int64);
+        s->smallest = (uint64_t)sizes[0];
+        s->median = (uint64_t)sizes[(s->known - 1) / 2];
+        s->largest = (uint64_t)sizes[s->known - 1];
+        s->mean = s->bytes / s->known;
+    }
+    free(sizes);
+    return r;
+}
+
+int summary_make(struct summary *summary, const char *path, const struct hr_dataset *dataset)
+{
+    summary->path = text_escape(path);
+    if (!summary->path)
+        return -ENOMEM;
+    summary->samples = hr_dataset_count(dataset);
+    summary->is_folder = *hr_dataset_root(dataset) != 0;
+    summary->info.size = sizeof summary->info;
+    hr_dataset_get_info(dataset, &summary->info);
+    int r = make_classes(summary, dataset);
+    if (!r)
+        r = count_samples(summary, dataset);
+    for (size_t i = 0; i < summary->class_count; i++)
+        summary->empty_classes += !summary->classes[i].samples;
+    return r;
+}
+
+int summary_add_report(struct summary *summary, const struct hr_verify_report *report)
+{
+    summary->verified = 1;
+    for (size_t i = 0; i < hr_verify_report_count(report); i++) {
+        struct hr_bad_sample bad;
+        hr_verify_report_get(report, i, &bad);
+        if (add_bad(&summary->bad, bad.index, bad.path, bad.reason))
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+int summary_has_problem(const struct summary *summary)
+{
+    return summary->empty_classes || summary->unreadable.count || summary->bad.count;
+}
+
+void summary_clear(struct summary *summary)
+{
+    for (size_t i = 0; i < summary->class_count; i++)
+        free(summary->classes[i].name);
+    free(summary->classes);
+    free(summary->path);
+    clear_bads(&summary->unreadable);
+    clear_bads(&summary->bad);
+    memset(summary, 0, sizeof *summary);
+}

@@ -1,0 +1,233 @@
+/* The summary as text of 80 columns, and as JSON. */
+#include "summary.h"
+#include "text.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define BAR_COLUMNS    32
+#define NAME_COLUMNS   40
+#define CLASSES_AN_END 6  /* largest and smallest classes that are listed */
+#define BADS_AT_MOST   20 /* unreadable files listed as text */
+
+static const char *plural(uint64_t n, const char *one, const char *many)
+{
+    return n == 1 ? one : many;
+}
+
+static void print_head(const struct summary *s)
+{
+    char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER], d[TEXT_NUMBER];
+    printf("%s\n", s->path);
+    printf("  %s %s of %s, %s", text_count(a, s->samples), plural(s->samples, "image", "images"),
+           s->is_folder ? "an image folder" : "a list", text_count(b, s->class_count));
+    printf(" %s, %s", plural(s->class_count, "class", "classes"), text_bytes(c, s->bytes));
+    if (s->is_folder)
+        printf(", %s %s", text_count(d, s->info.directories),
+               plural(s->info.directories, "directory", "directories"));
+    printf("\n");
+}
+
+static void print_sizes(const struct summary *s)
+{
+    char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER], d[TEXT_NUMBER];
+    uint64_t most = 0;
+    int first = SUMMARY_BUCKETS, last = -1;
+    if (!s->known)
+        return;
+    for (int i = 0; i < SUMMARY_BUCKETS; i++)
+        if (s->buckets[i]) {
+            first = i < first ? i : first;
+            last = i;
+            most = s->buckets[i] > most ? s->buckets[i] : most;
+        }
+    printf("\nBytes of an image: mean %s, median %s, from %s to %s\n", text_bytes(a, s->mean),
+           text_bytes(b, s->median), text_bytes(c, s->smallest), text_bytes(d, s->largest));
+    for (int i = first; i <= last; i++) {
+        /* any image at all shows */
+        int bar = (int)((s->buckets[i] * BAR_COLUMNS + most - 1) / most);
+        printf("  from %8s %12s %5.1f %%", text_bytes(a, i ? (uint64_t)1 << i : 0),
+               text_count(b, s->buckets[i]), 100.0 * (double)s->buckets[i] / (double)s->known);
+        printf("%s%.*s\n", bar ? "  " : "", bar, "################################");
+    }
+}
+
+static void print_class(const struct summary *s, const struct summary_class *c)
+{
+    char a[TEXT_NUMBER], b[TEXT_NUMBER];
+    printf("  ");
+    text_print_cell(c->name, NAME_COLUMNS);
+    printf(" %12s %5.1f %% %10s\n", text_count(a, c->samples),
+           s->samples ? 100.0 * (double)c->samples / (double)s->samples : 0.0,
+           text_bytes(b, c->bytes));
+}
+
+/* Most images first; equal ones by label. */
+static int compare_samples(const void *a, const void *b)
+{
+    const struct summary_class *x = *(struct summary_class *const *)a;
+    const struct summary_class *y = *(struct summary_class *const *)b;
+    if (x->samples != y->samples)
+        return x->samples > y->samples ? -1 : 1;
+    return x->label < y->label ? -1 : x->label > y->label;
+}
+
+static void print_ends(const struct summary *s)
+{
+    char a[TEXT_NUMBER];
+    const struct summary_class **order = calloc(s->class_count, sizeof *order);
+    if (!order)
+        return;
+    for (size_t i = 0; i < s->class_count; i++)
+        order[i] = &s->classes[i];
+    qsort(order, s->class_count, sizeof *order, compare_samples);
+    for (size_t i = 0; i < CLASSES_AN_END; i++)
+        print_class(s, order[i]);
+    printf("  ... %s more; --classes lists all\n",
+           text_count(a, s->class_count - 2 * CLASSES_AN_END));
+    for (size_t i = s->class_count - CLASSES_AN_END; i < s->class_count; i++)
+        print_class(s, order[i]);
+    free(order);
+}
+
+static void print_classes(const struct summary *s, int all)
+{
+    uint64_t least = UINT64_MAX, most = 0;
+    char a[TEXT_NUMBER], b[TEXT_NUMBER];
+    for (size_t i = 0; i < s->class_count; i++) {
+        uint64_t n = s->classes[i].samples;
+        least = n < least ? n : least;
+        most = n > most ? n : most;
+    }
+    printf("\nImages of a class: mean %.1f, from %s to %s\n",
+           (double)s->samples / (double)s->class_count, text_count(a, least), text_count(b, most));
+    if (!all && s->class_count > 2 * CLASSES_AN_END + 1) {
+        print_ends(s);
+        return;
+    }
+    for (size_t i = 0; i < s->class_count; i++)
+        print_class(s, &s->classes[i]);
+}
+
+static void print_bads(const struct summary_bads *bads, size_t at_most)
+{
+    char a[TEXT_NUMBER];
+    for (size_t i = 0; i < bads->count && i < at_most; i++)
+        printf("  %s: %s\n", bads->items[i].path, bads->items[i].reason);
+    if (bads->count > at_most)
+        printf("  ... %s more; --json lists all\n", text_count(a, bads->count - at_most));
+}
+
+static void print_problems(const struct summary *s)
+{
+    char a[TEXT_NUMBER], b[TEXT_NUMBER];
+    if (s->empty_classes) {
+        printf("\n%s %s without an image:\n", text_count(a, s->empty_classes),
+               plural(s->empty_classes, "class", "classes"));
+        for (size_t i = 0; i < s->class_count; i++)
+            if (!s->classes[i].samples)
+                printf("  %s\n", s->classes[i].name);
+    }
+    if (s->unreadable.count) {
+        printf("\n%s %s cannot be looked at:\n", text_count(a, s->unreadable.count),
+               plural(s->unreadable.count, "file", "files"));
+        print_bads(&s->unreadable, BADS_AT_MOST);
+    }
+    if (!s->verified)
+        return;
+    if (!s->bad.count) {
+        printf("\nEvery image was read and decoded: none is bad.\n");
+        return;
+    }
+    printf("\n%s of %s images %s bad:\n", text_count(a, s->bad.count), text_count(b, s->samples),
+           plural(s->bad.count, "is", "are"));
+    print_bads(&s->bad, s->bad.count);
+}
+
+void summary_print(const struct summary *summary, int all_classes)
+{
+    print_head(summary);
+    print_sizes(summary);
+    if (summary->class_count)
+        print_classes(summary, all_classes);
+    print_problems(summary);
+}
+
+static json_t *json_bads(const struct summary_bads *bads)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < bads->count; i++) {
+        const struct summary_bad *b = &bads->items[i];
+        json_array_append_new(list, json_pack("{s:I, s:s, s:s}", "index", (json_int_t)b->index,
+                                              "path", b->path, "reason", b->reason));
+    }
+    return list;
+}
+
+static json_t *json_classes(const struct summary *s)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < s->class_count; i++) {
+        const struct summary_class *c = &s->classes[i];
+        json_array_append_new(list, json_pack("{s:I, s:s, s:I, s:I}", "label", (json_int_t)c->label,
+                                              "name", c->name, "samples", (json_int_t)c->samples,
+                                              "bytes", (json_int_t)c->bytes));
+    }
+    return list;
+}
+
+static json_t *json_histogram(const struct summary *s)
+{
+    json_t *list = json_array();
+    for (int i = 0; list && i < SUMMARY_BUCKETS; i++)
+        if (s->buckets[i])
+            json_array_append_new(
+                list, json_pack("{s:I, s:I, s:I}", "from", i ? (json_int_t)1 << i : (json_int_t)0,
+                                "to", (json_int_t)(((uint64_t)1 << (i + 1)) - (i == 62)), "samples",
+                                (json_int_t)s->buckets[i]));
+    return list;
+}
+
+static json_t *json_size(const struct summary *s)
+{
+    if (!s->known)
+        return json_null();
+    return json_pack("{s:I, s:I, s:I, s:I}", "mean", (json_int_t)s->mean, "median",
+                     (json_int_t)s->median, "smallest", (json_int_t)s->smallest, "largest",
+                     (json_int_t)s->largest);
+}
+
+static json_t *json_verify(const struct summary *s)
+{
+    if (!s->verified)
+        return json_null();
+    return json_pack("{s:I, s:o}", "checked", (json_int_t)s->samples, "bad", json_bads(&s->bad));
+}
+
+static json_t *json_index(const struct summary *s)
+{
+    char *path = text_escape(s->info.index_path);
+    json_t *index = !path || !*path
+                        ? json_null()
+                        : json_pack("{s:s, s:b}", "path", path, "used", s->info.from_index);
+    free(path);
+    return index;
+}
+
+int summary_print_json(const struct summary *summary)
+{
+    const struct summary *s = summary;
+    json_t *root =
+        json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "layout", 1,
+                  "path", s->path, "kind", s->is_folder ? "folder" : "list", "samples",
+                  (json_int_t)s->samples, "bytes", (json_int_t)s->bytes, "directories",
+                  (json_int_t)s->info.directories, "classes", json_classes(s), "size", json_size(s),
+                  "histogram", json_histogram(s), "unreadable", json_bads(&s->unreadable), "verify",
+                  json_verify(s), "index", json_index(s), "ok", !summary_has_problem(s));
+    int bad = !root || json_dumpf(root, stdout, JSON_INDENT(2));
+    json_decref(root);
+    if (!bad)
+        putchar('\n');
+    return bad ? -1 : 0;
+}

@@ -1,0 +1,364 @@
+#!/usr/bin/env python3
+"""The headrace command: exact output, exit statuses, order, Ctrl-C, progress.
+
+Runs the built command (HEADRACE_EXE) on folders made here; needs nothing but
+Python's own library. Images are PNG files written by hand.
+"""
+import json
+import os
+import pty
+import random
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import zlib
+
+EXE = os.environ["HEADRACE_EXE"]
+EXTENSIONS = (b".jpg", b".jpeg", b".png", b".ppm", b".bmp", b".pgm", b".tif", b".tiff", b".webp")
+
+
+def png(width, height, pad_to=0):
+    """An RGB PNG; a text chunk makes it `pad_to` bytes long."""
+
+    def chunk(kind, data):
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    rows = b"".join(b"\0" + bytes((x * 3 + y) % 251 for x in range(width * 3)) for y in range(height))
+    head = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    tail = chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    missing = pad_to - len(head) - len(tail)
+    if missing >= 14:
+        head += chunk(b"tEXt", b"a\0" + b"x" * (missing - 14))
+    return head + tail
+
+
+def escape(name):
+    """Bytes as the command prints them."""
+    text = name.decode("utf-8", "surrogateescape")
+    return "".join(
+        "".join("\\x%02X" % b for b in c.encode("utf-8", "surrogateescape"))
+        if 0xDC80 <= ord(c) <= 0xDCFF or ord(c) < 32 or 0x7F <= ord(c) < 0xA0
+        else c
+        for c in text
+    )
+
+
+class Cli(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.root = os.path.realpath(tempfile.mkdtemp(prefix="headrace-cli-"))
+        self.cache = os.path.join(self.root, "cache")
+        self.env = dict(os.environ, XDG_CACHE_HOME=self.cache)
+        self.addCleanup(shutil.rmtree, self.root)
+
+    def write(self, name, data=b""):
+        path = os.path.join(os.fsencode(self.root), os.fsencode(name))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as f:
+            f.write(data)
+        return path
+
+    def run_it(self, *args):
+        r = subprocess.run([EXE, *args], capture_output=True, env=self.env, cwd=self.root, timeout=60)
+        return r.returncode, r.stdout.decode(), r.stderr.decode()
+
+    def expect(self, args, status, out="", err=""):
+        self.assertEqual(self.run_it(*args), (status, out, err))
+
+    def make_set(self):
+        for i in range(3):
+            self.write(f"set/cat/{i}.png", png(8, 8, 300))
+        self.write("set/dog/0.png", png(16, 16, 5000))
+
+    # verbs and options
+
+    def test_usage(self):
+        status, out, err = self.run_it()
+        self.assertEqual((status, out), (2, ""))
+        self.assertIn("Usage: headrace VERB", err)
+        status, out, err = self.run_it("--help")
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("headrace scan /data/train --verify", out)
+        self.expect(["--version"], 0, "headrace 0.1.0\n")
+        self.expect(["scna"], 2, "", "headrace: unknown verb scna; did you mean scan; see headrace --help\n")
+        self.expect(["frobnicate"], 2, "", "headrace: unknown verb frobnicate; see headrace --help\n")
+
+    def test_help_of_verbs(self):
+        for verb in ("scan", "version"):
+            status, out, err = self.run_it(verb, "--help")
+            self.assertEqual((status, err), (0, ""))
+            self.assertTrue(out.startswith(f"Usage: headrace {verb} "))
+            self.assertIn(f"Example:\n  headrace {verb}", out)
+            self.assertLessEqual(max(map(len, out.splitlines())), 80)
+
+    def test_wrong_options(self):
+        for args, message in (
+            (["."], None),
+            ([], "an argument is missing; usage: headrace scan PATH [options]"),
+            ([".", "b", "c"], "one argument too many: b; see headrace scan --help"),
+            ([".", "--jsno"], "unknown option --jsno; did you mean --json; see headrace scan --help"),
+            ([".", "-j"], "unknown option -j; see headrace scan --help"),
+            ([".", "--json=1"], "--json takes no value"),
+            ([".", "--threads"], "--threads needs a value: --threads N"),
+            ([".", "--threads", "0"], "--threads 0: it must be a number from 1 to 256"),
+            ([".", "--threads=2x"], "--threads 2x: it must be a number from 1 to 256"),
+            ([".", "--index", "here"], "--index here: it must be one of user|beside|none"),
+        ):
+            if message:
+                self.expect(["scan", *args], 2, "", f"headrace scan: {message}\n")
+
+    def test_version(self):
+        status, out, _ = self.run_it("version")
+        self.assertEqual(status, 0)
+        self.assertRegex(out, r"\Aheadrace 0\.1\.0\ninstructions  (avx512|avx2|portable)\n\Z")
+        status, out, _ = self.run_it("version", "--json")
+        self.assertEqual(status, 0)
+        self.assertEqual(json.loads(out)["version"], "0.1.0")
+
+    # scan
+
+    def test_scan_text(self):
+        self.make_set()
+        self.expect(
+            ["scan", "set"],
+            0,
+            """\
+set
+  4 images of an image folder, 2 classes, 5.76 KiB, 2 directories
+
+Bytes of an image: mean 1.44 KiB, median 300 B, from 300 B to 4.88 KiB
+  from    256 B            3  75.0 %  ################################
+  from    512 B            0   0.0 %
+  from 1.00 KiB            0   0.0 %
+  from 2.00 KiB            0   0.0 %
+  from 4.00 KiB            1  25.0 %  ###########
+
+Images of a class: mean 2.0, from 1 to 3
+  cat                                                 3  75.0 %      900 B
+  dog                                                 1  25.0 %   4.88 KiB
+""",
+        )
+
+    def test_scan_json(self):
+        self.make_set()
+        status, out, err = self.run_it("scan", "set", "--json", "--index=none", "--verify")
+        self.assertEqual((status, err), (0, ""))
+        self.assertEqual(
+            json.loads(out),
+            {
+                "layout": 1,
+                "path": "set",
+                "kind": "folder",
+                "samples": 4,
+                "bytes": 5900,
+                "directories": 2,
+                "classes": [
+                    {"label": 0, "name": "cat", "samples": 3, "bytes": 900},
+                    {"label": 1, "name": "dog", "samples": 1, "bytes": 5000},
+                ],
+                "size": {"mean": 1475, "median": 300, "smallest": 300, "largest": 5000},
+                "histogram": [
+                    {"from": 256, "to": 512, "samples": 3},
+                    {"from": 4096, "to": 8192, "samples": 1},
+                ],
+                "unreadable": [],
+                "verify": {"checked": 4, "bad": []},
+                "index": None,
+                "ok": True,
+            },
+        )
+
+    def test_bad_images(self):
+        self.make_set()
+        whole = png(40, 40)
+        self.write("set/cat/cut.png", whole[: len(whole) // 2])
+        self.write("set/dog/empty.jpg")
+        self.write(b"set/dog/te\xffxt\n.jpg", b"no image at all\n" * 10)
+        status, out, err = self.run_it("scan", "set", "--verify", "--threads", "2")
+        self.assertEqual((status, err), (1, ""))
+        lines = out.splitlines()
+        at = lines.index("3 of 7 images are bad:")
+        self.assertEqual(len(lines), at + 4)
+        self.assertRegex(lines[at + 1], r"^  set/cat/cut\.png: .")
+        self.assertEqual(lines[at + 2], "  set/dog/empty.jpg: the file is empty")
+        self.assertRegex(lines[at + 3], r"^  set/dog/te\\xFFxt\\x0A\.jpg: .")
+        status, out, _ = self.run_it("scan", "set", "--verify", "--json")
+        result = json.loads(out)
+        self.assertEqual((status, result["ok"]), (1, False))
+        self.assertEqual([b["index"] for b in result["verify"]["bad"]], [3, 5, 6])
+
+    def test_empty_class_and_lost_file(self):
+        self.make_set()
+        os.makedirs(os.path.join(self.root, "set/eel"))
+        os.symlink("nowhere", os.path.join(self.root, "set/dog/lost.png"))
+        status, out, err = self.run_it("scan", "set")
+        self.assertEqual((status, err), (1, ""))
+        self.assertTrue(
+            out.endswith(
+                "\n1 class without an image:\n  eel\n"
+                "\n1 file cannot be looked at:\n  set/dog/lost.png: No such file or directory\n"
+            ),
+            out,
+        )
+
+    def test_list(self):
+        self.make_set()
+        self.write("list.txt", b"set/cat/0.png\t7\n# a remark\nset/dog/0.png -1\n")
+        status, out, err = self.run_it("scan", "list.txt", "--json")
+        result = json.loads(out)
+        self.assertEqual((status, err, result["kind"], result["bytes"]), (0, "", "list", 5300))
+        self.assertEqual([(c["label"], c["name"]) for c in result["classes"]], [(-1, "-1"), (7, "7")])
+        self.write("list.txt", b"set/cat/0.png\n")
+        self.expect(
+            ["scan", "list.txt"],
+            3,
+            "",
+            "headrace scan: list.txt, line 1: it has one field; write the path, a tab and the label\n",
+        )
+
+    def test_failures(self):
+        self.expect(["scan", "none"], 3, "", "headrace scan: cannot open none: No such file or directory\n")
+        os.makedirs(os.path.join(self.root, "hollow"))
+        self.expect(
+            ["scan", "hollow"],
+            3,
+            "",
+            "headrace scan: no class directory in hollow: an image folder has one directory per class "
+            "directly under its root\n",
+        )
+        self.make_set()
+        with open("/dev/full", "wb") as full:
+            r = subprocess.run([EXE, "scan", "set"], stdout=full, stderr=subprocess.PIPE, env=self.env, cwd=self.root)
+        self.assertEqual((r.returncode, r.stderr), (3, b"headrace scan: cannot write to standard output\n"))
+
+    def test_many_classes_fit_80_columns(self):
+        for i in range(20):
+            self.write(f"set/{'very long name ' * 4}{i:02d}\u00e9/x.png", png(2, 2))
+            for k in range(i):
+                self.write(f"set/{'very long name ' * 4}{i:02d}\u00e9/{k}.png", png(2, 2))
+        status, out, _ = self.run_it("scan", "set")
+        self.assertEqual(status, 0)
+        self.assertLessEqual(max(map(len, out.splitlines())), 80)
+        self.assertIn("  ... 8 more; --classes lists all\n", out)
+        self.assertEqual(sum(line.startswith("  very") for line in out.splitlines()), 12)
+        status, out, _ = self.run_it("scan", "set", "--classes")
+        self.assertEqual(sum(line.startswith("  very") for line in out.splitlines()), 20)
+
+    def test_index(self):
+        self.make_set()
+
+        def scan(*args):
+            status, out, err = self.run_it("scan", "set", "--json", *args)
+            self.assertEqual((status, err), (0, ""))
+            return json.loads(out)
+
+        status, _, err = self.run_it("scan", "set", "--verbose")
+        self.assertEqual(status, 0)
+        self.assertIn("no index of set is written yet", err)
+        time.sleep(2.1)  # until the folder's times can be trusted
+        for policy, place in (("beside", os.path.join(self.root, "set/.headrace-index")), ("user", self.cache)):
+            first, second = scan("--index", policy), scan("--index", policy)
+            self.assertFalse(first["index"]["used"])
+            self.assertTrue(second["index"]["used"])
+            self.assertTrue(second["index"]["path"].startswith(place))
+            self.assertEqual({**first, "index": 0}, {**second, "index": 0})
+            self.assertEqual(os.stat(second["index"]["path"]).st_mode & 0o777, 0o600)
+        self.write("set/cat/more.png", png(8, 8, 300))
+        third = scan("--index", "beside")
+        self.assertEqual((third["index"]["used"], third["samples"]), (False, 5))
+
+    def test_order_is_that_of_os_walk(self):
+        """The order torchvision's ImageFolder takes: found through --verify, as all are bad."""
+        chance = random.Random(5)
+        pieces = [b"a", b"B", b"-", b".", b"1", b"10", "\u00e9".encode(), "\uff01".encode(), b"\xff", b"\xe2\x82",
+                  "\U0001f600".encode(), b" ", b"_"]
+
+        def name():
+            return b"x" + b"".join(chance.choices(pieces, k=chance.randint(1, 4)))
+
+        for _ in range(300):
+            path = b"/".join(name() for _ in range(chance.randint(2, 4)))
+            try:
+                self.write(b"set/" + path + chance.choice([b".jpg", b".PNG", b".txt", b".Webp", b".jpeg"]), b"?")
+            except (NotADirectoryError, IsADirectoryError):
+                pass
+        root = os.path.join(self.root, "set")
+        expected = []
+        for entry in sorted(e.name for e in os.scandir(root) if e.is_dir()):
+            for place, _, files in sorted(os.walk(os.path.join(root, entry), followlinks=True)):
+                expected += [
+                    os.path.join(place, f) for f in sorted(files) if os.fsencode(f).lower().endswith(EXTENSIONS)
+                ]
+        expected = [escape(os.fsencode(p)) for p in expected]
+        self.assertGreater(len(expected), 150)
+        for threads in ("1", "3"):
+            status, out, _ = self.run_it("scan", root, "--verify", "--json", "--threads", threads)
+            self.assertEqual(status, 1)
+            self.assertEqual([b["path"] for b in json.loads(out)["verify"]["bad"]], expected)
+
+    # terminals and signals
+
+    def make_slow_set(self, count):
+        """Images that take a while: links to one large file."""
+        large = self.write("large.png", png(600, 600))
+        for i in range(count):
+            link = os.path.join(self.root, f"set/cat/{i}.png")
+            os.makedirs(os.path.dirname(link), exist_ok=True)
+            os.link(large, link)
+
+    def test_interrupt(self):
+        self.make_slow_set(5000)
+        p = subprocess.Popen(
+            [EXE, "scan", "set", "--verify", "--threads=1"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.env, cwd=self.root,
+        )
+        time.sleep(0.5)
+        self.assertIsNone(p.poll(), "it ended before it could be interrupted")
+        p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=10)
+        self.assertEqual((p.returncode, out, err), (130, b"", b"headrace scan: interrupted\n"))
+
+    def test_progress_on_a_terminal_only(self):
+        self.make_slow_set(150)
+
+        def on_terminal(*args):
+            terminal, other = pty.openpty()
+            p = subprocess.Popen(
+                [EXE, "scan", "set", "--verify", *args],
+                stdout=subprocess.PIPE, stderr=other, env=self.env, cwd=self.root,
+            )
+            os.close(other)
+            seen = b""
+            while True:
+                try:
+                    piece = os.read(terminal, 65536)
+                except OSError:
+                    break
+                if not piece:
+                    break
+                seen += piece
+            os.close(terminal)
+            p.stdout.read()
+            p.stdout.close()
+            self.assertEqual(p.wait(), 0)
+            return seen.decode()
+
+        seen = on_terminal()
+        self.assertRegex(seen, r"\rverifying  \[#{30}\] 100 %  150")
+        self.assertTrue(seen.endswith("\r\x1b[K"))
+        for line in re.split("\r", re.sub("\x1b\\[K", "", seen)):
+            self.assertLessEqual(len(line), 79)
+        self.assertEqual(on_terminal("--no-progress"), "")
+        self.assertEqual(self.run_it("scan", "set", "--verify")[2], "")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv)
