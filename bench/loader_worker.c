@@ -67,8 +67,7 @@ static void time_open(const char *path, enum hr_index_policy index, int sizes)
     struct hr_dataset_info info = {.size = sizeof info};
     hr_dataset_get_info(dataset, &info);
     printf("{\"seconds\": %.6f, \"samples\": %zu, \"from_index\": %d, \"memory_bytes\": %llu}\n",
-           took, hr_dataset_count(dataset), info.from_index,
-           (unsigned long long)info.memory_bytes);
+           took, hr_dataset_count(dataset), info.from_index, (unsigned long long)info.memory_bytes);
     hr_dataset_unref(&dataset);
 }
 

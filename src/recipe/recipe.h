@@ -35,8 +35,7 @@ size_t hr__scratch_memory(const struct hr__scratch *scratch);
  */
 int hr__recipe_plan(const struct hr_recipe *recipe, struct hr__scratch *scratch,
                     const struct hr_image_info *info, const struct hr_draw_key *key,
-                    const struct hr__plan **plan, struct hr_region *region,
-                    struct hr_error *error);
+                    const struct hr__plan **plan, struct hr_region *region, struct hr_error *error);
 
 /* Runs the plan on the decoded region, writing one sample at `out`. */
 int hr__recipe_run(const struct hr_recipe *recipe, struct hr__scratch *scratch,
