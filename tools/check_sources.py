@@ -22,7 +22,7 @@ CODE = {".c", ".h", ".py", ".sh"}
 # First folders of absolute paths that are the same everywhere, and the
 # placeholders that documentation uses.
 COMMON = {"bin", "boot", "dev", "etc", "lib", "lib64", "opt", "proc", "run", "sbin", "srv", "sys",
-          "tmp", "usr", "var", "path", "data", "mnt", "nonexistent"}
+          "tmp", "usr", "var", "path", "data", "mnt", "nonexistent", "nowhere"}
 # Not part of a longer word, URL, relative path or expression.
 ABSOLUTE = re.compile(r"(?<![\w.\-+/:<>{}$%~*)\]\\^|])/([A-Za-z_][\w.\-]*)/[\w.\-]+")
 MOST_LINES = 800
