@@ -107,8 +107,9 @@ def run_through(command):
 
 def scan(command, data):
     """The dataset as `headrace scan` sees it."""
-    print(f"$ headrace scan {data}", flush=True)
-    status = run_through([command, "scan", str(data)])
+    shown = data.relative_to(ROOT) if data.is_relative_to(ROOT) else data
+    print(f"$ headrace scan {shown}", flush=True)
+    status = run_through([command, "scan", str(shown)])
     if status != 0:
         raise Failure(f"headrace scan failed with status {status}")
 
@@ -209,7 +210,7 @@ def main():
                         help="workers of either loader (half the cores; beside a GPU all but one)")
     parser.add_argument("--json", type=Path, help="write both results to this file")
     arguments = parser.parse_args()
-    arguments.data = arguments.data.resolve()
+    arguments.data = arguments.data.absolute()
     try:
         run(arguments)
     except Failure as failure:
