@@ -9,7 +9,6 @@ only case in which Python touches every index.
 from __future__ import annotations
 
 import atexit
-import operator
 import os
 import warnings
 import weakref
@@ -24,12 +23,12 @@ from torch.utils.dlpack import from_dlpack
 
 from .. import _core, transforms as _transforms
 from .._errors import TooManyBadSamples
+from . import _arguments as arguments
 from ._datasets import resolve
 from ._feed import Feed
 
 _FORMAT = "headrace.torch.DataLoader"
 _VERSION = 1
-_SEEDS = 1 << 64
 
 
 @dataclass(frozen=True)
@@ -143,16 +142,20 @@ class DataLoader:
         apply_exif_orientation: bool = False,
         max_pixels: int | None = None,
     ) -> None:
-        _refuse_functions(collate_fn, worker_init_fn, timeout)
-        _check_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
+        arguments.refuse_functions(collate_fn, worker_init_fn, timeout)
+        arguments.check_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
         self.dataset = dataset
         self.shuffle = bool(shuffle)
         self.drop_last = bool(drop_last)
-        self.batch_size = None if batch_sampler is not None else _count("batch_size", batch_size, 1)
-        self.num_workers = None if num_workers is None else _count("num_workers", num_workers, 0)
-        self.prefetch_factor = (
-            2 if prefetch_factor is None else _count("prefetch_factor", prefetch_factor, 1)
-        )
+        self.batch_size: int | None = None
+        if batch_sampler is None:
+            self.batch_size = arguments.count("batch_size", batch_size, 1)
+        self.num_workers = num_workers
+        if num_workers is not None:
+            arguments.count("num_workers", num_workers, 0)
+        self.prefetch_factor = 2
+        if prefetch_factor is not None:
+            self.prefetch_factor = arguments.count("prefetch_factor", prefetch_factor, 1)
         self.collate_fn = torch.utils.data.default_collate
         self.pin_memory = bool(pin_memory)
         self.pin_memory_device = pin_memory_device
@@ -162,18 +165,18 @@ class DataLoader:
         self.persistent_workers = bool(persistent_workers)
         self.in_order = bool(in_order)
         self.generator = generator
-        self.seed = _seed(seed, generator)
+        self.seed = arguments.seed(seed, generator)
         self.return_index = bool(return_index)
         self.return_path = bool(return_path)
         self.layout = layout
-        self.rank, self.world_size, self._local_world_size = _ranks(rank, world_size)
+        self.rank, self.world_size, self._local_world_size = arguments.ranks(rank, world_size)
 
         self._feed = _feed(sampler, batch_sampler, self.batch_size or 1, self.drop_last)
         self.batch_sampler = batch_sampler
         self.sampler: Any = sampler if batch_sampler is None else None
         if self._feed is None:
             self.sampler = _Order(self)
-        self._capacity = self.batch_size or _first_capacity(batch_sampler)
+        self._capacity = self.batch_size or arguments.first_capacity(batch_sampler)
         self._pin_by_copy = False
         self._options: dict[str, Any] = {
             "threads": 0 if num_workers is None else max(1, num_workers),
@@ -186,7 +189,7 @@ class DataLoader:
             "pinned": self._can_pin(),
         }
         if staging_bytes is not None:
-            self._options["staging_bytes"] = _count("staging_bytes", staging_bytes, 1)
+            self._options["staging_bytes"] = arguments.count("staging_bytes", staging_bytes, 1)
 
         self._source, own_transform = resolve(dataset)
         self._recipe = _make_recipe(
@@ -227,7 +230,7 @@ class DataLoader:
     def set_epoch(self, epoch: int) -> None:
         """The next ``iter()`` is this epoch; passed on to the sampler where it has a
         ``set_epoch`` too. Not needed for epochs to differ."""
-        self._next_epoch = _count("epoch", epoch, 0)
+        self._next_epoch = arguments.count("epoch", epoch, 0)
         self._resume = None
         inner = getattr(self.batch_sampler, "sampler", self.sampler)
         for sampler in (self.batch_sampler, inner):
@@ -591,94 +594,6 @@ def _close_all() -> None:
             pass  # a daemon thread is still waiting in it
 
 
-def _count(what: str, value: Any, least: int) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{what} must be a whole number, got {value!r}") from None
-    if number < least:
-        raise ValueError(f"{what} must be at least {least}, got {value!r}")
-    return number
-
-
-def _refuse_functions(collate_fn: Any, worker_init_fn: Any, timeout: float) -> None:
-    if collate_fn is not None and collate_fn is not torch.utils.data.default_collate:
-        raise ValueError(
-            f"collate_fn {collate_fn!r} is not supported, because batches are put together "
-            "natively. Leave it out and apply it to the batches that come out (MixUp and CutMix "
-            "work there), or keep torch.utils.data.DataLoader."
-        )
-    if worker_init_fn is not None:
-        raise ValueError(
-            "worker_init_fn is not supported: there are no worker processes, and random "
-            "parameters depend on seed, epoch and sample only. Leave it out."
-        )
-    if timeout < 0:
-        raise ValueError("timeout option should be non-negative")
-    if timeout > 0:
-        raise ValueError(
-            "timeout is not supported: there are no worker processes that could be lost. Leave "
-            "it at 0; a signal or Ctrl-C interrupts the wait."
-        )
-
-
-def _check_order(
-    batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: Any
-) -> None:
-    if sampler is not None and shuffle:
-        raise ValueError("sampler option is mutually exclusive with shuffle")
-    if batch_sampler is not None and (
-        batch_size != 1 or shuffle or sampler is not None or drop_last
-    ):
-        raise ValueError(
-            "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and "
-            "drop_last"
-        )
-    if batch_size is None:
-        raise ValueError(
-            "batch_size=None (samples without batches) is not supported: iterate the dataset "
-            "itself, or use batch_size=1"
-        )
-
-
-def _seed(seed: Any, generator: torch.Generator | None) -> int:
-    number = operator.index(seed)
-    if not 0 <= number < _SEEDS:
-        raise ValueError(f"seed must be between 0 and 2**64 - 1, got {seed!r}")
-    if generator is None:
-        return number
-    if number:
-        raise ValueError("give seed or generator, not both: the generator's seed would be used")
-    return generator.initial_seed() % _SEEDS
-
-
-def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int, int]:
-    """(rank, world size, local world size) from arguments or surroundings."""
-    if (rank is None) != (world_size is None):
-        raise ValueError("give rank and world_size both, or neither")
-    if rank is None or world_size is None:
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
-        elif "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-            rank, world_size = _environment("RANK"), _environment("WORLD_SIZE")
-        else:
-            rank, world_size = 0, 1
-    rank, world_size = _count("rank", rank, 0), _count("world_size", world_size, 1)
-    if rank >= world_size:
-        raise ValueError(f"rank {rank} must be less than world_size {world_size}")
-    local = _environment("LOCAL_WORLD_SIZE") if "LOCAL_WORLD_SIZE" in os.environ else 1
-    return rank, world_size, max(1, local)
-
-
-def _environment(name: str) -> int:
-    try:
-        return int(os.environ[name])
-    except ValueError:
-        raise ValueError(
-            f"the environment variable {name} must be a whole number, not {os.environ[name]!r}"
-        ) from None
-
-
 def _feed(sampler: Any, batch_sampler: Any, batch_size: int, drop_last: bool) -> Feed | None:
     source = sampler if batch_sampler is None else batch_sampler
     if source is None:
@@ -691,12 +606,6 @@ def _feed(sampler: Any, batch_sampler: Any, batch_size: int, drop_last: bool) ->
         batch_size=batch_size,
         drop_last=drop_last,
     )
-
-
-def _first_capacity(batch_sampler: Any) -> int:
-    """Samples that a batch sampler's batches will have, as far as it says."""
-    size = getattr(batch_sampler, "batch_size", None)
-    return size if isinstance(size, int) and size > 0 else 1
 
 
 def _make_recipe(transform: Any, *, layout: str, **options: Any) -> _core.Recipe:

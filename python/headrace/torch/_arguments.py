@@ -1,0 +1,110 @@
+"""The DataLoader's arguments: what is refused and why, and what the surroundings say.
+
+Refusals name the argument and what to do instead; where torch refuses the same,
+the words are torch's.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from typing import Any
+
+import torch
+import torch.utils.data
+
+_SEEDS = 1 << 64
+
+
+def count(what: str, value: Any, least: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} must be a whole number, got {value!r}") from None
+    if number < least:
+        raise ValueError(f"{what} must be at least {least}, got {value!r}")
+    return number
+
+
+def refuse_functions(collate_fn: Any, worker_init_fn: Any, timeout: float) -> None:
+    if collate_fn is not None and collate_fn is not torch.utils.data.default_collate:
+        raise ValueError(
+            f"collate_fn {collate_fn!r} is not supported, because batches are put together "
+            "natively. Leave it out and apply it to the batches that come out (MixUp and CutMix "
+            "work there), or keep torch.utils.data.DataLoader."
+        )
+    if worker_init_fn is not None:
+        raise ValueError(
+            "worker_init_fn is not supported: there are no worker processes, and random "
+            "parameters depend on seed, epoch and sample only. Leave it out."
+        )
+    if timeout < 0:
+        raise ValueError("timeout option should be non-negative")
+    if timeout > 0:
+        raise ValueError(
+            "timeout is not supported: there are no worker processes that could be lost. Leave "
+            "it at 0; a signal or Ctrl-C interrupts the wait."
+        )
+
+
+def check_order(
+    batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: Any
+) -> None:
+    if sampler is not None and shuffle:
+        raise ValueError("sampler option is mutually exclusive with shuffle")
+    if batch_sampler is not None and (
+        batch_size != 1 or shuffle or sampler is not None or drop_last
+    ):
+        raise ValueError(
+            "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and "
+            "drop_last"
+        )
+    if batch_size is None:
+        raise ValueError(
+            "batch_size=None (samples without batches) is not supported: iterate the dataset "
+            "itself, or use batch_size=1"
+        )
+
+
+def seed(seed: Any, generator: torch.Generator | None) -> int:
+    number = operator.index(seed)
+    if not 0 <= number < _SEEDS:
+        raise ValueError(f"seed must be between 0 and 2**64 - 1, got {seed!r}")
+    if generator is None:
+        return number
+    if number:
+        raise ValueError("give seed or generator, not both: the generator's seed would be used")
+    return generator.initial_seed() % _SEEDS
+
+
+def ranks(rank: int | None, world_size: int | None) -> tuple[int, int, int]:
+    """(rank, world size, local world size) from arguments or surroundings."""
+    if (rank is None) != (world_size is None):
+        raise ValueError("give rank and world_size both, or neither")
+    if rank is None or world_size is None:
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        elif "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+            rank, world_size = _environment("RANK"), _environment("WORLD_SIZE")
+        else:
+            rank, world_size = 0, 1
+    rank, world_size = count("rank", rank, 0), count("world_size", world_size, 1)
+    if rank >= world_size:
+        raise ValueError(f"rank {rank} must be less than world_size {world_size}")
+    local = _environment("LOCAL_WORLD_SIZE") if "LOCAL_WORLD_SIZE" in os.environ else 1
+    return rank, world_size, max(1, local)
+
+
+def _environment(name: str) -> int:
+    try:
+        return int(os.environ[name])
+    except ValueError:
+        raise ValueError(
+            f"the environment variable {name} must be a whole number, not {os.environ[name]!r}"
+        ) from None
+
+
+def first_capacity(batch_sampler: Any) -> int:
+    """Samples that a batch sampler's batches will have, as far as it says."""
+    size = getattr(batch_sampler, "batch_size", None)
+    return size if isinstance(size, int) and size > 0 else 1
