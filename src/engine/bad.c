@@ -134,6 +134,8 @@ static void describe(const struct hr__bad *bad, struct hr_skipped_sample *out)
 uint64_t hr_loader_skipped_count(const struct hr_loader *loader)
 {
     struct hr_loader *l = (struct hr_loader *)loader;
+    if (hr__in_child(l))
+        return 0;
     pthread_mutex_lock(&l->lock);
     uint64_t count = l->bad_total;
     pthread_mutex_unlock(&l->lock);
@@ -144,6 +146,8 @@ int hr_loader_skipped_get(const struct hr_loader *loader, uint64_t i, struct hr_
 {
     struct hr_loader *l = (struct hr_loader *)loader;
     int r = -ERANGE;
+    if (hr__in_child(l))
+        return r;
     pthread_mutex_lock(&l->lock);
     if (i < l->bad_kept) {
         describe(l->bad[(l->bad_first + i) % l->bad_capacity], out);
@@ -157,6 +161,8 @@ int hr_loader_failed_get(const struct hr_loader *loader, struct hr_skipped_sampl
 {
     struct hr_loader *l = (struct hr_loader *)loader;
     int r = -ENOENT;
+    if (hr__in_child(l))
+        return r;
     pthread_mutex_lock(&l->lock);
     if (l->failed) {
         describe(l->failed, out);

@@ -175,19 +175,14 @@ int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct 
     return 0;
 }
 
-static int in_child(const struct hr_loader *l)
-{
-    return l->started && l->pid != getpid();
-}
-
 static int check_child(const struct hr_loader *l, struct hr_error *error)
 {
-    if (!in_child(l))
+    if (!hr__in_child(l))
         return 0;
     return hr__fail(error, -ECHILD,
                     "this loader's threads live in process %d, from which this one was forked: "
                     "make a new loader here, or make and use it only after forking",
-                    l->pid);
+                    atomic_load(&l->pid));
 }
 
 static void free_jobs(struct hr_loader *l)
@@ -218,11 +213,11 @@ void hr_loader_destroy(struct hr_loader **loader)
     if (!l)
         return;
     *loader = NULL;
-    if (in_child(l)) {
+    if (hr__in_child(l)) {
         abandon(l);
         return;
     }
-    if (l->started)
+    if (hr__is_started(l))
         hr__threads_stop(l);
     pthread_mutex_lock(&l->lock);
     struct hr_batch *slots = hr__cancel_locked(l);
@@ -303,15 +298,14 @@ static int start_at(struct hr_loader *l, const struct hr_loader_state *state,
     int r = make_plan(l, state, &plan, error);
     if (r)
         return r;
-    if (!l->started) {
+    if (!hr__is_started(l)) {
         r = hr__threads_start(l, error);
         if (r) {
             hr__epoch_unref(&plan);
             return r;
         }
-        l->pid = getpid();
-        l->started = 1;
-        hr__ring_set_owner(l->ring, l->pid);
+        atomic_store(&l->pid, getpid());
+        hr__ring_set_owner(l->ring, getpid());
     }
     l->seed = state->seed;
     l->shuffle = state->shuffle != 0;
@@ -391,7 +385,7 @@ static int check_push(const struct hr_loader *l, const int64_t *indices, size_t 
         return r;
     if (!l->options.external_order)
         return hr__fail(error, -EINVAL, "push needs a loader with external_order");
-    if (!l->started)
+    if (!hr__is_started(l))
         return hr__fail(error, -EINVAL, "no epoch was started: call hr_loader_start_epoch first");
     if (!count || count > (size_t)l->options.batch_size)
         return hr__fail(error, -EINVAL,
@@ -441,7 +435,7 @@ int hr_loader_push_end(struct hr_loader *loader, struct hr_error *error)
     int r = check_child(loader, error);
     if (r)
         return r;
-    if (!loader->options.external_order || !loader->started)
+    if (!loader->options.external_order || !hr__is_started(loader))
         return hr__fail(error, -EINVAL, "push_end needs external_order and a started epoch");
     pthread_mutex_lock(&loader->lock);
     loader->push_ended = 1;
@@ -615,7 +609,7 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
         .staged_bytes = atomic_load_explicit(&c->staged_bytes, memory_order_relaxed),
         .threads = l->workers_wanted,
     };
-    if (!in_child(l)) {
+    if (!hr__in_child(l)) {
         hr__ring_counts(l->ring, &ring);
         pthread_mutex_lock(&l->lock);
         s.ready_batches = l->complete;

@@ -31,6 +31,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 /* Fetcher threads where io_uring is refused: each has one read in flight. */
 #define HR__PREAD_FETCHERS 8
@@ -121,8 +122,7 @@ struct hr_loader {
     struct hr__ring *ring;
 
     /* The consumer's thread alone, and destroy. */
-    int started;                /* threads exist */
-    int pid;                    /* of the process they live in */
+    atomic_int pid;             /* of the process that the threads live in; 0: not started */
     struct hr__thread *workers; /* workers_wanted */
     int worker_count;
     struct hr__thread fetchers[HR__PREAD_FETCHERS];
@@ -203,6 +203,19 @@ static inline void hr__histogram_add(struct hr__histogram *h, uint64_t ns)
     hr__count(&h->count, 1);
     hr__count(&h->sum_ns, ns);
     hr__count(&h->buckets[bucket], 1);
+}
+
+static inline int hr__is_started(const struct hr_loader *l)
+{
+    return atomic_load_explicit(&l->pid, memory_order_relaxed) != 0;
+}
+
+/* A forked child of the process that the threads live in: its locks may be held
+ * for ever by threads that do not exist here. */
+static inline int hr__in_child(const struct hr_loader *l)
+{
+    int pid = atomic_load_explicit(&l->pid, memory_order_relaxed);
+    return pid && pid != getpid();
 }
 
 /* schedule.c: `_locked` means with the loader's lock held by the caller. */

@@ -299,6 +299,10 @@ static int child(struct hr_loader *loader, struct hr_batch *held)
         hr_loader_push_end(loader, &error) != -ECHILD)
         return 1;
     hr_loader_get_stats(loader, &stats);
+    struct hr_skipped_sample sample;
+    if (hr_loader_skipped_count(loader) || !hr_loader_skipped_get(loader, 0, &sample) ||
+        !hr_loader_failed_get(loader, &sample))
+        return 2;
     struct hr_batch *again = hr_batch_ref(held);
     hr_batch_release(&held);
     hr_loader_destroy(&loader);
