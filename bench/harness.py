@@ -56,7 +56,7 @@ class Worker:
     def __init__(self, name, command, cpus, env=None, timeout=180):
         self.name = name
         self.passes = []
-        full = dict(os.environ, OMP_NUM_THREADS=str(len(cpus)), **(env or {}))
+        full = {**os.environ, "OMP_NUM_THREADS": "1", **(env or {})}
         try:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -49,8 +49,7 @@ def against_torch(args, figures):
         try:
             for name in ("headrace_loader", "torch_loader"):
                 workers.append(harness.Worker(
-                    name, [VENV, os.path.join(HERE, "peers", name + ".py"), *common], cores,
-                    {"OMP_NUM_THREADS": "1"}))
+                    name, [VENV, os.path.join(HERE, "peers", name + ".py"), *common], cores))
             harness.interleave(workers, args.passes)
         finally:
             for worker in workers:
