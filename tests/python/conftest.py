@@ -1,12 +1,12 @@
 """Fixtures: image folders made with Pillow, real photographs where there are any.
 
-torchvision's wheel does not load beside a CPU build of torch, because its
-compiled operators are missing. Its Python parts need only their names, which
-are declared here; tests that need torchvision are skipped where it is absent.
+torchvision's wheel does not load beside a CPU build of torch; its Python parts do
+with tools/torchvision_shim.py. Tests that need it are skipped where it is absent.
 """
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import subprocess
@@ -15,30 +15,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 
 
 def load_torchvision():
+    sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
     try:
-        import torchvision  # noqa: F401
-    except RuntimeError:
-        for name in [m for m in sys.modules if m.startswith("torchvision")]:
-            del sys.modules[name]
-        library = torch.library.Library("torchvision", "DEF")
-        library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        load_torchvision.library = library  # the names live as long as this does
-    except ImportError:
-        return None
-    try:
-        import torchvision
-
-        return torchvision
+        importlib.import_module("torchvision_shim").prepare()
+        return importlib.import_module("torchvision")
     except (ImportError, RuntimeError):
         return None
+    finally:
+        del sys.path[0]
 
 
 TORCHVISION = load_torchvision()

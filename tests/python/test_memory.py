@@ -16,7 +16,7 @@ d = headrace.ImageList(pairs, T.Compose([T.RandomResizedCrop(224), T.ToTensor()]
 before = resident()
 loader = DataLoader(d, 16, num_workers=int(sys.argv[2]), shuffle=True)
 # Two batches held and all others ready: every planned slot has been used once.
-held = [batch for batch, _ in zip(loader, range(2))]
+held = [batch for _, batch in zip(range(2), loader)]
 while loader.stats()["ready_batches"] < loader.prefetch_factor:
     time.sleep(0.01)
 del held

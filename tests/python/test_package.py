@@ -1,13 +1,8 @@
 """The package as a whole: imports, version, types, messages."""
 
 import ast
-import importlib.util
 import logging
-import subprocess
-import sys
 from pathlib import Path
-
-import pytest
 
 import headrace
 from conftest import run_python
@@ -82,16 +77,3 @@ def test_stubs_name_what_the_extension_has():
     for name, node in classes.items():
         members = {n.name for n in node.body if isinstance(n, ast.FunctionDef)}
         assert public(members) == public(dir(getattr(headrace._core, name))), name
-
-
-@pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="mypy is not installed")
-def test_types_check():
-    source = Path(__file__).parents[2] / "python"
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "headrace"],
-        cwd=source,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout

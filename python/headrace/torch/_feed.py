@@ -22,14 +22,14 @@ import random
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from ._datasets import int64
 
 # A batch of indices and the sampler's own state after it (None: it has none).
-Taken = tuple["array.array[int]", Any]
+Taken: TypeAlias = "tuple[array.array[int], Any]"
 
 
 class Feed:
