@@ -305,6 +305,26 @@ def test_state_before_the_first_batch_with_a_sampler(dataset):
     assert batches_of(again) == expected
 
 
+def test_resume_far_into_an_endless_sampler(dataset):
+    class Endless:
+        def __iter__(self):
+            return (i * i % COUNT for i in itertools.count())
+
+    def make():
+        return DataLoader(dataset, 4, sampler=Endless(), return_index=True)
+
+    loader = make()
+    epoch = iter(loader)
+    for _ in range(50):
+        next(epoch)
+    state = loader.state_dict()
+    assert state["position"] == 200 > COUNT
+    again = make()
+    again.load_state_dict(state)
+    for (a, _, x), (b, _, y) in itertools.islice(zip(epoch, again), 5):
+        assert torch.equal(a, b) and torch.equal(x, y)
+
+
 def test_resume_notices_another_sampler(dataset):
     loader = DataLoader(dataset, 4, sampler=range(30))
     for _ in zip(range(5), loader):
