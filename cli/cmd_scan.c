@@ -32,7 +32,7 @@ static int parse(struct scan_options *o, int argc, char **argv, const char **pat
          .value = "N",
          .least = 1,
          .most = 256,
-         .help = "threads to work with (default: the cores this\nprocess may use)"},
+         .help = "threads to work with (default: 16 to look at\nfiles, the cores to decode them)"},
         {.name = "index",
          .kind = CLI_CHOICE,
          .target = &o->index,

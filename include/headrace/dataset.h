@@ -40,7 +40,7 @@ typedef int (*hr_progress_fn)(void *arg, uint64_t done, uint64_t total, const ch
 struct hr_dataset_options {
     size_t size; /* sizeof(struct hr_dataset_options) */
     enum hr_index_policy index;
-    int threads;             /* for walking and stat; 0: the cores of this process */
+    int threads;             /* for walking and stat; 0: 16, or the cores where they are more */
     int wait_sizes;          /* non-zero: sizes and times are known on return;
                                 0: names only, sizes follow in the background */
     int allow_empty_classes; /* non-zero: a class folder without an image is
