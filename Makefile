@@ -53,7 +53,7 @@ $(package): $(sources)
 	@touch $@
 
 package: build
-	@$(MAKE) --no-print-directory $(package)
+	@$(MAKE) -s --no-print-directory $(package)
 
 samples: setup
 	@if [ '$(DATA)' = '$(CURDIR)/data/sample' ]; then $(python) tools/make_samples.py; \

@@ -22,10 +22,10 @@ TORCH=${TORCH:-torch==2.13.0}
 TORCHVISION=${TORCHVISION:-torchvision==0.28.0}
 PIP_ARGS=${PIP_ARGS:-}
 
-packages="gcc g++ make libc6-dev pkg-config binutils python3 python3-venv python3-dev
+packages="git gcc g++ make libc6-dev pkg-config binutils python3 python3-venv python3-dev
 ca-certificates libjpeg-dev libspng-dev libpng-dev liburing-dev libxxhash-dev libjansson-dev
 libcmocka-dev"
-packages_dev="clang clang-format libclang-rt-dev git"
+packages_dev="clang clang-format libclang-rt-dev"
 python_packages="numpy pillow meson ninja meson-python pytest"
 
 say() { printf 'setup: %s\n' "$*"; }
