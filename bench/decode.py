@@ -114,6 +114,7 @@ def main():
 
         report(workers, figures)
         figures["headrace_us"] = ours.micros()
+        figures["samples_per_s"] = {w.info["name"]: round(1e6 / w.micros()) for w in workers}
         figures["isa"] = ours.info["isa"]
 
         hard = adversarial(os.path.join(scratch, "adversarial"))
