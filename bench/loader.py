@@ -104,7 +104,8 @@ def memory(args, figures):
 
 def sample_part(folder, scratch, count):
     """A folder of links to `count` samples, spread over the classes."""
-    paths = sorted(os.path.join(d, f) for d, _, names in os.walk(folder) for f in names)
+    paths = sorted(os.path.join(d, f) for d, _, names in os.walk(folder) for f in names
+                   if f.lower().endswith((".jpg", ".jpeg", ".png")))
     for path in paths[::max(1, len(paths) // count)][:count]:
         target = os.path.join(scratch, os.path.basename(os.path.dirname(path)))
         os.makedirs(target, exist_ok=True)
