@@ -113,11 +113,11 @@ def sample_part(folder, scratch, count):
     return scratch
 
 
-def make_names(folder, count, put):
-    """`count` files in 100 classes; put(i, path) makes the i-th."""
+def make_names(folder, count, classes, put):
+    """`count` files in `classes` folders; put(i, path) makes the i-th."""
     for i in range(count):
-        if i % (count // 100) == 0:
-            directory = os.path.join(folder, f"class{i // (count // 100):03d}")
+        if i % (count // classes) == 0:
+            directory = os.path.join(folder, f"class{i // (count // classes):04d}")
             os.makedirs(directory)
         put(i, os.path.join(directory, f"image_{i:08d}.jpg"))
 
@@ -141,43 +141,52 @@ def small_file(i, path):
         f.write(b"%d" % i)
 
 
-def starting(args, figures):
-    """100,000 files: list, scan, reopen, first batch; against ImageFolder."""
-    with tempfile.TemporaryDirectory(dir=args.scratch) as scratch:
-        folder, linked, cache = (os.path.join(scratch, d) for d in ("names", "linked", "cache"))
-        for directory in (folder, linked, cache):
-            os.makedirs(directory)
-        log("\nmaking 100,000 files to list, and 100,000 links to samples to load ...")
-        make_names(folder, 100_000, small_file)
-        make_names(linked, 100_000, links_to(args.data))
-        env = {"XDG_CACHE_HOME": cache}
+def listing(folder, suffix, figures):
+    """One cold folder of 100,000 files: ImageFolder, our names, our names and sizes."""
+    theirs, lists, scans = [], [], []
+    peer = [VENV, os.path.join(HERE, "peers", "list_folder.py"), folder]
+    for _ in range(3):
         cold = harness.drop_caches()
-        theirs, lists, scans = [], [], []
-        peer = [VENV, os.path.join(HERE, "peers", "list_folder.py"), folder]
-        for _ in range(3):
-            harness.drop_caches()
-            # Python and the modules are loaded before the clock starts, and are cold too.
-            answer = subprocess.run(peer, check=True, stdout=subprocess.PIPE, text=True).stdout
-            theirs.append(json.loads(answer.splitlines()[-1])["seconds"])
-            harness.drop_caches()
-            lists.append(c_worker("list", folder, env=env)[0]["seconds"])
-            harness.drop_caches()
-            scans.append(c_worker("scan", folder, env=env)[0]["seconds"])
-        index_settle(folder, env)
-        reopen = [c_worker("reopen", folder, env=env)[0] for _ in range(5)]
+        # The peer's clock starts when Python and its modules are loaded.
+        answer = subprocess.run(peer, check=True, stdout=subprocess.PIPE, text=True).stdout
+        theirs.append(json.loads(answer.splitlines()[-1])["seconds"])
+        harness.drop_caches()
+        lists.append(c_worker("list", folder)[0]["seconds"])
+        harness.drop_caches()
+        scans.append(c_worker("scan", folder)[0]["seconds"])
+    middle = statistics.median
+    figures["list_vs_imagefolder" + suffix] = middle(t / o for o, t in zip(lists, theirs))
+    figures["scan_vs_imagefolder" + suffix] = middle(t / o for o, t in zip(scans, theirs))
+    figures["listing_cold"] = cold
+    log(f"listing    {len(os.listdir(folder)):>5} classes, "
+        f"{'cold' if cold else 'WARM (caches cannot be dropped here)'}: ImageFolder "
+        f"{middle(theirs):.2f} s, names and classes {middle(lists):.2f} s, with sizes and times "
+        f"{middle(scans):.2f} s")
+
+
+def starting(args, figures):
+    """100,000 files: list, scan, reopen, first batch; against ImageFolder. In 1,000
+    classes, as many as ImageNet has, and in 100, where directories are large: sizes
+    and times cost one inode each, names one directory entry, and ImageFolder a
+    walk of each directory, so the ratios depend on the shape."""
+    with tempfile.TemporaryDirectory(dir=args.scratch) as scratch:
+        many, few, linked, cache = (os.path.join(scratch, d)
+                                    for d in ("many", "few", "linked", "cache"))
+        log("\nmaking 2 x 100,000 files to list, and 100,000 links to samples to load ...")
+        make_names(many, 100_000, 1000, small_file)
+        make_names(few, 100_000, 100, small_file)
+        make_names(linked, 100_000, 1000, links_to(args.data))
+        listing(many, "", figures)
+        listing(few, "_100_classes", figures)
+        os.makedirs(cache)
+        env = {"XDG_CACHE_HOME": cache}
         index_settle(linked, env)
+        reopen = [c_worker("reopen", linked, env=env)[0] for _ in range(5)]
         first = [c_worker("first", linked, 0, 64, env=env)[0]["seconds"] for _ in range(5)]
-        middle = statistics.median
-        figures["list_vs_imagefolder"] = middle(t / o for o, t in zip(lists, theirs))
-        figures["scan_vs_imagefolder"] = middle(t / o for o, t in zip(scans, theirs))
-        figures["reopen_s"] = middle(r["seconds"] for r in reopen)
+        figures["reopen_s"] = statistics.median(r["seconds"] for r in reopen)
         figures["reopen_from_index"] = min(r["from_index"] for r in reopen)
-        figures["first_batch_s"] = middle(first)
+        figures["first_batch_s"] = statistics.median(first)
         figures["index_bytes_per_sample"] = reopen[0]["memory_bytes"] / reopen[0]["samples"]
-        figures["listing_cold"] = cold
-        log(f"listing    {'cold' if cold else 'WARM (caches cannot be dropped here)'}: ImageFolder "
-            f"{middle(theirs):.2f} s, names and classes {middle(lists):.2f} s, with sizes and times "
-            f"{middle(scans):.2f} s")
         log(f"reopen     {figures['reopen_s'] * 1e3:.0f} ms through the index; first batch of 64 "
             f"after {figures['first_batch_s'] * 1e3:.0f} ms; "
             f"{figures['index_bytes_per_sample']:.0f} bytes of memory a sample")
