@@ -240,8 +240,10 @@ static void open_locked(struct hr_loader *l)
         hr__ring_return(batch);
     hr__epoch_unref(&plan);
     pthread_mutex_lock(&l->lock);
-    /* Another epoch may have begun meanwhile, and found us opening. */
+    /* Another epoch may have begun meanwhile, and found us opening: its samples
+     * wait for a thread, or its consumer for a batch that may not come. */
     hr__wake_claimers_locked(l);
+    hr__wake_consumer_locked(l);
 }
 
 static struct hr__job *take_job_locked(struct hr_loader *l)

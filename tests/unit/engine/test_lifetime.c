@@ -279,6 +279,44 @@ static void test_start_over_at_work(void **state)
     hr_loader_destroy(&loader);
 }
 
+/* An epoch that ends before a thread has finished with one that was dropped: the
+ * thread waits for a slot of the dropped epoch when the consumer begins to wait. */
+static void test_empty_epoch_after_a_dropped_one(void **state)
+{
+    static const int64_t index[] = {1, 2, 3};
+    struct hr_loader_options options;
+    struct hr_error error;
+    struct hr_batch *batch, *held[2];
+    fixture_options(&options);
+    options.external_order = 1;
+    options.threads = 2;
+    options.batches_ahead = 1;
+    options.wait_ms = 3000;
+    struct hr_loader *loader = fixture_loader(&fixture, &options);
+    for (uint64_t epoch = 0; epoch < 40; epoch += 4) {
+        assert_int_equal(hr_loader_start_epoch(loader, epoch, &error), 0);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(hr_loader_push(loader, index + i, 1, &error), 0);
+            held[i] = fixture_next(loader);
+        }
+        fixture_before_prepare = gate;
+        set_gate(1);
+        assert_int_equal(hr_loader_push(loader, index + 2, 1, &error), 0);
+        await_gate(1);
+        assert_int_equal(hr_loader_start_epoch(loader, epoch + 1, &error), 0);
+        assert_int_equal(hr_loader_push(loader, index, 1, &error), 0);
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+        assert_int_equal(hr_loader_start_epoch(loader, epoch + 2, &error), 0);
+        assert_int_equal(hr_loader_push_end(loader, &error), 0);
+        int r = hr_loader_next(loader, &batch, &error);
+        set_gate(0);
+        assert_int_equal(r, 0);
+        hr_batch_release(&held[0]);
+        hr_batch_release(&held[1]);
+    }
+    hr_loader_destroy(&loader);
+}
+
 /* The child: a clear error from everything, and no hang in destroy. */
 static int child(struct hr_loader *loader, struct hr_batch *held)
 {
@@ -557,6 +595,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_destroy_anytime, setup, teardown),
         cmocka_unit_test_setup_teardown(test_start_over, setup, teardown),
         cmocka_unit_test_setup_teardown(test_start_over_at_work, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_empty_epoch_after_a_dropped_one, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fork, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fork_before_use, setup, teardown),
         cmocka_unit_test_setup_teardown(test_signal_interrupts, setup, teardown),
