@@ -169,3 +169,18 @@ def test_loading_a_state_ends_a_live_iterator(dataset):
     with pytest.raises(RuntimeError, match="ended"):
         next(epoch)
     assert len(take(loader)) == 9
+
+
+@pytest.mark.parametrize("order", ["native", "sampler"])
+def test_closing_does_not_lose_the_place(dataset, order):
+    options = {} if order == "native" else {"shuffle": False, "sampler": range(COUNT)}
+    whole = take(make(dataset, **options))
+    with make(dataset, **options) as loader:
+        take(loader, 2)
+        state = loader.state_dict()
+    assert loader.state_dict() == state
+    loader.close()
+    assert loader.state_dict() == state
+    again = make(dataset, **options)
+    again.load_state_dict(loader.state_dict())
+    assert same(take(again), whole[2:])

@@ -320,9 +320,15 @@ class DataLoader:
     # Ending
 
     def close(self) -> None:
-        """Stops the threads. Batches that are held stay valid; iterating is over.
-        RuntimeError while another thread waits for a batch."""
+        """Stops the threads. Batches that are held stay valid; iterating is over;
+        :meth:`state_dict` still tells the place. RuntimeError while another thread
+        waits for a batch."""
+        place = None
+        if self._live is not None and self._pid == os.getpid():
+            place = self.state_dict()  # the native loader knows it until it is closed
         self._core.close()
+        if place is not None:
+            self._resume = place
         self._closed = True
         self._live = None
 
