@@ -15,51 +15,10 @@ const char *hr_version(void)
     return STR(HR_VERSION_MAJOR) "." STR(HR_VERSION_MINOR) "." STR(HR_VERSION_PATCH);
 }
 
-int hr__fail(struct hr_error *error, int code, const char *format, ...)
-{
-    if (error) {
-        va_list args;
-        va_start(args, format);
-        error->code = code;
-        vsnprintf(error->message, sizeof error->message, format, args);
-        va_end(args);
-    }
-    return code;
-}
-
 const char *hr__errno_text(int code)
 {
     static _Thread_local char text[128];
     return strerror_r(abs(code), text, sizeof text);
-}
-
-/* Guards the two words below; held only to copy them, never while logging. */
-static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
-static hr_log_fn log_fn;
-static void *log_arg;
-
-void hr_log_set(hr_log_fn fn, void *arg)
-{
-    pthread_mutex_lock(&log_lock);
-    log_fn = fn;
-    log_arg = arg;
-    pthread_mutex_unlock(&log_lock);
-}
-
-void hr__log(enum hr_log_level level, const char *format, ...)
-{
-    pthread_mutex_lock(&log_lock);
-    hr_log_fn fn = log_fn;
-    void *arg = log_arg;
-    pthread_mutex_unlock(&log_lock);
-    if (!fn)
-        return;
-    char line[HR_ERROR_MESSAGE_BYTES];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    fn(arg, level, line);
 }
 
 /* Length of the well-formed UTF-8 sequence at s (Unicode 15, table 3-7), 0 if none. */
@@ -114,4 +73,68 @@ void hr__printable(char *out, size_t capacity, const char *text)
         s += plain ? n : 1;
     }
     out[used] = 0;
+}
+
+/* A text that was cut in the middle of a character ends before it instead. */
+static void drop_cut_character(char *text)
+{
+    size_t length = strlen(text), last = length;
+    if (length + 1 < HR_ERROR_MESSAGE_BYTES)
+        return;
+    while (last > 0 && length - last < 3 && ((unsigned char)text[last - 1] & 0xC0) == 0x80)
+        last--;
+    if (last > 0 && (unsigned char)text[last - 1] >= 0xC2 &&
+        !utf8_length((const unsigned char *)text + last - 1))
+        text[last - 1] = 0;
+}
+
+/* Formats into `out`, printable: arguments are often names of files, which may be
+ * any bytes, and may be what `out` holds already. */
+static void format_printable(char *out, size_t capacity, const char *format, va_list args)
+{
+    char raw[HR_ERROR_MESSAGE_BYTES];
+    vsnprintf(raw, sizeof raw, format, args);
+    drop_cut_character(raw);
+    hr__printable(out, capacity, raw);
+}
+
+int hr__fail(struct hr_error *error, int code, const char *format, ...)
+{
+    if (error) {
+        va_list args;
+        va_start(args, format);
+        format_printable(error->message, sizeof error->message, format, args);
+        va_end(args);
+        error->code = code;
+    }
+    return code;
+}
+
+/* Guards the two words below; held only to copy them, never while logging. */
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
+static hr_log_fn log_fn;
+static void *log_arg;
+
+void hr_log_set(hr_log_fn fn, void *arg)
+{
+    pthread_mutex_lock(&log_lock);
+    log_fn = fn;
+    log_arg = arg;
+    pthread_mutex_unlock(&log_lock);
+}
+
+void hr__log(enum hr_log_level level, const char *format, ...)
+{
+    pthread_mutex_lock(&log_lock);
+    hr_log_fn fn = log_fn;
+    void *arg = log_arg;
+    pthread_mutex_unlock(&log_lock);
+    if (!fn)
+        return;
+    char line[HR_ERROR_MESSAGE_BYTES];
+    va_list args;
+    va_start(args, format);
+    format_printable(line, sizeof line, format, args);
+    va_end(args);
+    fn(arg, level, line);
 }

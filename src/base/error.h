@@ -2,7 +2,9 @@
  * Filling in struct hr_error, and the log.
  *
  * hr__fail is the one way to report a failure: `return hr__fail(error, -EINVAL,
- * "...")`. Messages say what failed, where, and what to do.
+ * "...")`. Messages say what failed, where, and what to do. They and the lines of
+ * the log come out as hr__printable makes them, so names of files may go into
+ * them as they are.
  */
 #ifndef HR_BASE_ERROR_H
 #define HR_BASE_ERROR_H
@@ -10,7 +12,7 @@
 #include <headrace/base.h>
 
 /* Writes code (a negative errno) and the formatted message into *error, unless
- * it is NULL, and returns code. */
+ * it is NULL, and returns code. The arguments may lie in *error. */
 int hr__fail(struct hr_error *error, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -25,6 +25,40 @@ static void long_messages_are_cut(void **state)
     assert_int_equal(strlen(e.message), HR_ERROR_MESSAGE_BYTES - 1);
 }
 
+/* Names of files are any bytes: what a message makes of them is one line of UTF-8. */
+static void messages_are_one_line_of_utf8(void **state)
+{
+    struct hr_error e;
+    hr__fail(&e, -ENOENT, "cannot open %s: %s", "a\nb\xE9\x1B[31m.jpg", "gone");
+    assert_string_equal(e.message, "cannot open a\\x0Ab\\xE9\\x1B[31m.jpg: gone");
+    /* printable text stays as it is */
+    hr__fail(&e, -ENOENT, "caf\xC3\xA9 \\x0A");
+    assert_string_equal(e.message, "caf\xC3\xA9 \\x0A");
+}
+
+static void cuts_fall_between_characters(void **state)
+{
+    struct hr_error e;
+    char text[HR_ERROR_MESSAGE_BYTES + 100];
+    for (size_t before = 0; before < 2; before++) {
+        memset(text, 'x', before);
+        for (size_t i = before; i + 2 < sizeof text; i += 2)
+            memcpy(text + i, "\xC3\xA9", 3);
+        hr__fail(&e, -EIO, "%s", text);
+        size_t length = strlen(e.message);
+        assert_true(length >= HR_ERROR_MESSAGE_BYTES - 2);
+        assert_memory_equal(e.message + length - 2, "\xC3\xA9", 2);
+    }
+}
+
+static void a_message_may_quote_the_one_before(void **state)
+{
+    struct hr_error e;
+    hr__fail(&e, -EIO, "the inner reason");
+    hr__fail(&e, -EBADMSG, "photo.jpg: %s (sample %d)", e.message, 3);
+    assert_string_equal(e.message, "photo.jpg: the inner reason (sample 3)");
+}
+
 static int lines;
 static void count_lines(void *arg, enum hr_log_level level, const char *message)
 {
@@ -34,11 +68,21 @@ static void count_lines(void *arg, enum hr_log_level level, const char *message)
     lines++;
 }
 
+static int printable_seen;
+static void see_printable(void *arg, enum hr_log_level level, const char *message)
+{
+    assert_string_equal(message, "index \\xFF\\x0A");
+    printable_seen = 1;
+}
+
 static void log_goes_to_the_callback_only(void **state)
 {
     hr__log(HR_LOG_WARNING, "seen %d", 0);
     hr_log_set(count_lines, &lines);
     hr__log(HR_LOG_WARNING, "seen %d", 1);
+    hr_log_set(see_printable, NULL);
+    hr__log(HR_LOG_INFO, "index \xFF\n");
+    assert_true(printable_seen);
     hr_log_set(NULL, NULL);
     hr__log(HR_LOG_WARNING, "seen %d", 2);
     assert_int_equal(lines, 1);
@@ -74,6 +118,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fail_fills_and_returns),
         cmocka_unit_test(long_messages_are_cut),
+        cmocka_unit_test(messages_are_one_line_of_utf8),
+        cmocka_unit_test(cuts_fall_between_characters),
+        cmocka_unit_test(a_message_may_quote_the_one_before),
         cmocka_unit_test(log_goes_to_the_callback_only),
         cmocka_unit_test(printable),
     };
