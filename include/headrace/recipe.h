@@ -105,7 +105,8 @@ struct hr_recipe_options {
     int apply_exif_orientation; /* 0 (default): ignored, as in torchvision */
     uint64_t max_pixels;        /* width x height an image may declare, before any
                                    memory is taken for it; default 178,956,970, where
-                                   Pillow raises too */
+                                   Pillow raises too. Rows take whole vectors: beyond
+                                   2^24 pixels a side below 32 counts as 32 */
 };
 
 HR_API void hr_recipe_options_default(struct hr_recipe_options *options);

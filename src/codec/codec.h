@@ -33,11 +33,23 @@ void hr__decoder_destroy(struct hr__decoder **decoder);
 int hr__decoder_info(struct hr__decoder *decoder, const void *bytes, size_t length,
                      struct hr_image_info *info, struct hr_error *error);
 
+/* Longest side of an image, in pixels: positions along it are exact in double and
+ * sums of a few of them, paddings too, in int. */
+#define HR__MAX_IMAGE_SIDE (1 << 28)
+
+/*
+ * Refuses (-EFBIG) an image that `info` makes larger than max_pixels, before any
+ * memory is taken for it. Rows take whole vectors, so a long and narrow image
+ * needs up to 64 times the memory of its pixels: beyond 16 Mi pixels its shorter
+ * side counts as 32, which bounds a plane at twice max_pixels bytes.
+ */
+int hr__check_pixels(const struct hr_image_info *info, uint64_t max_pixels, struct hr_error *error);
+
 /*
  * Decodes `region` of the image whose header hr__decoder_info read into `info`.
  * *out points into memory of the decoder, valid until its next call; rows and
  * planes are followed by HR__PIXEL_SLACK readable bytes.
- * The caller has checked width x height against its limit; the region is
+ * The caller has made sure of the size with hr__check_pixels; the region is
  * checked here (-ERANGE). A stream that ends early or is corrupt is -EBADMSG
  * even where the library would only warn, as Pillow does by default: pixels
  * are never guessed.

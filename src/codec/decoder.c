@@ -11,6 +11,7 @@
 #include "codec/format.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 static const struct hr__format *const formats[] = {&hr__format_jpeg, &hr__format_png};
@@ -190,6 +191,32 @@ int hr__decoder_info(struct hr__decoder *decoder, const void *bytes, size_t leng
     if (!rc)
         *info = found;
     return rc;
+}
+
+/* A side as the limit of pixels counts it, see hr__check_pixels. */
+#define LEAST_SIDE   32
+#define SMALL_ANYWAY (UINT64_C(1) << 24)
+
+int hr__check_pixels(const struct hr_image_info *info, uint64_t max_pixels, struct hr_error *error)
+{
+    uint64_t width = (uint64_t)info->width, height = (uint64_t)info->height;
+    uint64_t held =
+        (width > LEAST_SIDE ? width : LEAST_SIDE) * (height > LEAST_SIDE ? height : LEAST_SIDE);
+    if (info->width < 1 || info->height < 1)
+        return hr__fail(error, -EBADMSG, "the image declares %d x %d pixels; restore or remove it",
+                        info->width, info->height);
+    if (width * height > max_pixels)
+        return hr__fail(error, -EFBIG,
+                        "the image declares %d x %d pixels, more than max_pixels of %" PRIu64
+                        "; remove it, make it smaller or raise the limit",
+                        info->width, info->height, max_pixels);
+    if (width > HR__MAX_IMAGE_SIDE || height > HR__MAX_IMAGE_SIDE ||
+        (held > max_pixels && held > SMALL_ANYWAY))
+        return hr__fail(error, -EFBIG,
+                        "the image declares %d x %d pixels, too long and narrow for max_pixels of "
+                        "%" PRIu64 "; remove it or cut it into pieces",
+                        info->width, info->height, max_pixels);
+    return 0;
 }
 
 static int check_region(const struct hr_image_info *info, const struct hr_region *r,

@@ -6,6 +6,7 @@
  */
 #include "base/error.h"
 #include "base/memory.h"
+#include "codec/codec.h"
 #include "dataset/progress.h"
 #include "engine/pool.h"
 #include "storage/reader.h"
@@ -90,12 +91,11 @@ static int decode(struct verification *v, struct bench *b, const struct hr__read
 {
     struct hr_image_info info;
     int r = hr_preparer_info(b->preparer, file->bytes, file->length, &info, why);
+    if (!r)
+        r = hr__check_pixels(&info, v->max_pixels, why);
     if (r)
         return r;
-    uint64_t pixels = (uint64_t)info.width * (uint64_t)info.height;
-    if (pixels > v->max_pixels)
-        return hr__fail(why, -EFBIG, "it declares %d x %d pixels, more than the limit of %llu",
-                        info.width, info.height, (unsigned long long)v->max_pixels);
+    size_t pixels = (size_t)info.width * (size_t)info.height;
     if (grow(&b->pixels, &b->pixel_capacity, pixels * 3))
         return hr__fail(why, -ENOMEM, "out of memory for %d x %d pixels", info.width, info.height);
     return hr_preparer_decode(b->preparer, file->bytes, file->length, NULL, b->pixels,

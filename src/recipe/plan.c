@@ -311,14 +311,9 @@ int hr__recipe_plan(const struct hr_recipe *recipe, struct hr__scratch *scratch,
                     const struct hr__plan **out, struct hr_region *region, struct hr_error *error)
 {
     struct hr__plan *plan = &scratch->plan;
-    if (info->width < 1 || info->height < 1)
-        return hr__fail(error, -EBADMSG, "the image declares %d x %d pixels", info->width,
-                        info->height);
-    if ((uint64_t)info->width * (uint64_t)info->height > recipe->options.max_pixels)
-        return hr__fail(error, -EFBIG,
-                        "the image declares %d x %d pixels, more than the recipe's "
-                        "max_pixels of %llu",
-                        info->width, info->height, (unsigned long long)recipe->options.max_pixels);
+    int r = hr__check_pixels(info, recipe->options.max_pixels, error);
+    if (r)
+        return r;
     start(plan, recipe, info);
     for (int i = 0; i < recipe->count; i++) {
         const struct hr__bound *bound = &recipe->operation[i];
@@ -328,7 +323,7 @@ int hr__recipe_plan(const struct hr_recipe *recipe, struct hr__scratch *scratch,
         struct hr__random random;
         uint64_t purpose = HR__PURPOSE_OPERATION + ((uint64_t)bound->position << 8);
         hr__random_init(&random, key->seed, purpose, key->epoch, key->index);
-        int r = class->draw(bound, &random, plan, error);
+        r = class->draw(bound, &random, plan, error);
         if (r)
             return r;
     }
@@ -337,7 +332,7 @@ int hr__recipe_plan(const struct hr_recipe *recipe, struct hr__scratch *scratch,
     if (plan->fused) {
         plan->source = fused_source(plan);
     } else {
-        int r = check_inside(plan, recipe->options.max_pixels, error);
+        r = check_inside(plan, recipe->options.max_pixels, error);
         if (r)
             return r;
     }

@@ -73,9 +73,9 @@ int hr_preparer_decode(struct hr_preparer *preparer, const void *bytes, size_t l
         return r;
     struct hr_recipe_options limits;
     hr_recipe_options_default(&limits);
-    if ((uint64_t)info.width * (uint64_t)info.height > limits.max_pixels)
-        return hr__fail(error, -EFBIG, "the image declares %d x %d pixels, more than %llu",
-                        info.width, info.height, (unsigned long long)limits.max_pixels);
+    r = hr__check_pixels(&info, limits.max_pixels, error);
+    if (r)
+        return r;
     struct hr_region whole = {0, 0, info.width, info.height};
     if (!region)
         region = &whole;

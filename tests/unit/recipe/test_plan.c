@@ -386,8 +386,9 @@ static void limits_of_images(void **state)
     assert_int_equal(hr_recipe_create(&recipe, list, 2, &options, NULL), 0);
     assert_int_equal(hr__scratch_create(&scratch, NULL), 0);
     assert_int_equal(hr__recipe_plan(recipe, scratch, &info, &key, &plan, &region, &error), -EFBIG);
-    assert_string_equal(error.message, "the image declares 101 x 100 pixels, more than the "
-                                       "recipe's max_pixels of 10000");
+    assert_string_equal(error.message, "the image declares 101 x 100 pixels, more than "
+                                       "max_pixels of 10000; remove it, make it smaller or "
+                                       "raise the limit");
     info.width = 60000;
     info.height = 60000;
     assert_int_equal(hr__recipe_plan(recipe, scratch, &info, &key, &plan, &region, &error), -EFBIG);
@@ -402,6 +403,46 @@ static void limits_of_images(void **state)
     info.width = 100;
     info.height = 100;
     assert_int_equal(hr__recipe_plan(recipe, scratch, &info, &key, &plan, &region, &error), 0);
+    hr__scratch_destroy(&scratch);
+    hr_recipe_unref(&recipe);
+}
+
+/* Rows of whole vectors: a file of some 100 KB could make tens of GB of them. */
+static void limits_narrow_images(void **state)
+{
+    struct hr_operation list[2] = {sized(HR_RANDOM_CROP, 8, 8), sized(HR_RESIZE, 8, 8)};
+    struct hr_recipe_options options;
+    struct hr_recipe *recipe;
+    struct hr__scratch *scratch;
+    const struct hr__plan *plan;
+    struct hr_region region;
+    struct hr_error error = {0};
+    struct hr_draw_key key = {0, 0, 0};
+    hr_recipe_options_default(&options);
+    options.apply_exif_orientation = 1;
+    assert_int_equal(hr_recipe_create(&recipe, &list[1], 1, &options, NULL), 0);
+    assert_int_equal(hr__scratch_create(&scratch, NULL), 0);
+    for (int turned = 0; turned < 2; turned++) {
+        struct hr_image_info info = {HR_IMAGE_PNG, 1, 178956970, 3, turned ? 6 : 1};
+        if (turned)
+            info = (struct hr_image_info){HR_IMAGE_PNG, 178956970, 1, 3, 6};
+        assert_int_equal(hr__recipe_plan(recipe, scratch, &info, &key, &plan, &region, &error),
+                         -EFBIG);
+        assert_non_null(strstr(error.message, "too long and narrow"));
+        *(turned ? &info.width : &info.height) = 1 << 19; /* 2^24 with a side of 32 */
+        assert_int_equal(hr__recipe_plan(recipe, scratch, &info, &key, &plan, &region, NULL), 0);
+    }
+    hr_recipe_unref(&recipe);
+    /* sides that int could not be added to */
+    options.max_pixels = UINT64_MAX;
+    list[0].u.random_crop.pad_if_needed = 1;
+    list[0].u.random_crop.padding[0] = list[0].u.random_crop.padding[2] = 65536;
+    assert_int_equal(hr_recipe_create(&recipe, list, 1, &options, NULL), 0);
+    struct hr_image_info widest = {HR_IMAGE_PNG, INT32_MAX, 1, 3, 1};
+    assert_int_equal(hr__recipe_plan(recipe, scratch, &widest, &key, &plan, &region, &error),
+                     -EFBIG);
+    widest.width = 1 << 28;
+    assert_int_equal(hr__recipe_plan(recipe, scratch, &widest, &key, &plan, &region, NULL), 0);
     hr__scratch_destroy(&scratch);
     hr_recipe_unref(&recipe);
 }
@@ -461,6 +502,7 @@ int main(void)
         cmocka_unit_test(neutral_jitter_is_nothing),
         cmocka_unit_test(draws_are_a_function_of_the_key),
         cmocka_unit_test(limits_of_images),
+        cmocka_unit_test(limits_narrow_images),
         cmocka_unit_test(limits_inside),
         cmocka_unit_test(padding_indices),
     };
