@@ -5,6 +5,13 @@
  * Errors: a function that can fail returns 0 or a negative errno and must be
  * checked. Detail goes to a caller-owned struct hr_error, which may be NULL.
  * There is no global error state, so threads never see each other's messages.
+ *
+ * Structs whose first member is `size` may grow in later versions. Of options a
+ * program sets what it knows after hr_..._options_default, which fills in the
+ * rest and the size; of results it sets `size` to its sizeof and gets that much.
+ * Programs and libraries of different ages work together: members that only
+ * the library knows keep their defaults, and one that only the program knows is
+ * refused (-EINVAL) unless it was left as it was.
  */
 #ifndef HEADRACE_BASE_H
 #define HEADRACE_BASE_H

@@ -49,7 +49,14 @@ struct hr_dataset_options {
     void *progress_arg;
 };
 
-HR_API void hr_dataset_options_default(struct hr_dataset_options *options);
+/* Fills in the defaults of a struct of `size` bytes, of whatever version: for
+ * bindings of other languages. C programs call the next one. */
+HR_API void hr_dataset_options_init(struct hr_dataset_options *options, size_t size);
+
+static inline void hr_dataset_options_default(struct hr_dataset_options *options)
+{
+    hr_dataset_options_init(options, sizeof *options);
+}
 
 /*
  * Opens an image folder: one class per directory directly under `path`, in the

@@ -70,7 +70,14 @@ struct hr_loader_options {
                              only a signal handler run by the waiting thread ends it */
 };
 
-HR_API void hr_loader_options_default(struct hr_loader_options *options);
+/* Fills in the defaults of a struct of `size` bytes, of whatever version: for
+ * bindings of other languages. C programs call the next one. */
+HR_API void hr_loader_options_init(struct hr_loader_options *options, size_t size);
+
+static inline void hr_loader_options_default(struct hr_loader_options *options)
+{
+    hr_loader_options_init(options, sizeof *options);
+}
 
 /*
  * Makes a loader; takes its own references to dataset and recipe. Threads

@@ -91,6 +91,7 @@ struct hr_operation {
         struct {
             double mean[3], std[3];
         } normalize;
+        uint64_t reserved[16]; /* 0; room for parameters of later versions */
     } u;
 };
 
@@ -109,7 +110,14 @@ struct hr_recipe_options {
                                    2^24 pixels a side below 32 counts as 32 */
 };
 
-HR_API void hr_recipe_options_default(struct hr_recipe_options *options);
+/* Fills in the defaults of a struct of `size` bytes, of whatever version: for
+ * bindings of other languages. C programs call the next one. */
+HR_API void hr_recipe_options_init(struct hr_recipe_options *options, size_t size);
+
+static inline void hr_recipe_options_default(struct hr_recipe_options *options)
+{
+    hr_recipe_options_init(options, sizeof *options);
+}
 
 /*
  * Makes a recipe of `count` operations, which are copied. Without a ToDtype

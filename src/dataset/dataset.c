@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/versioned.h"
 #include "dataset/list.h"
 
 #include <errno.h>
@@ -16,9 +17,10 @@
 /* Names of empty classes that a message lists. */
 #define NAMED_CLASSES 5
 
-void hr_dataset_options_default(struct hr_dataset_options *options)
+void hr_dataset_options_init(struct hr_dataset_options *options, size_t size)
 {
-    *options = (struct hr_dataset_options){.size = sizeof *options};
+    static const struct hr_dataset_options defaults = {.index = HR_INDEX_USER_CACHE};
+    hr__versioned_default(options, size, &defaults, sizeof defaults);
 }
 
 static int allocate(struct hr_dataset **out, struct hr_error *error)
@@ -242,7 +244,7 @@ const char *hr_dataset_root(const struct hr_dataset *dataset)
 void hr_dataset_get_info(const struct hr_dataset *dataset, struct hr_dataset_info *info)
 {
     const struct hr_dataset *d = dataset->parent ? dataset->parent : dataset;
-    struct hr_dataset_info now = {.size = sizeof now};
+    struct hr_dataset_info now = {0};
     now.from_index = d->from_index;
     now.directories = d->is_folder ? d->catalog->header->directories : 0;
     now.memory_bytes = d->catalog->header->bytes + sizeof *d + sizeof *d->catalog;
@@ -250,10 +252,7 @@ void hr_dataset_get_info(const struct hr_dataset *dataset, struct hr_dataset_inf
         now.memory_bytes += sizeof *dataset + dataset->count * sizeof *dataset->indices;
     if (d->index_path)
         snprintf(now.index_path, sizeof now.index_path, "%s", d->index_path);
-    /* callers built against a shorter struct get what they know */
-    size_t known = info->size && info->size < sizeof now ? info->size : sizeof now;
-    now.size = known;
-    memcpy(info, &now, known);
+    hr__versioned_give(info, &now, sizeof now);
 }
 
 size_t hr__dataset_empty_classes(const struct hr_dataset *dataset, char *names, size_t capacity)

@@ -11,6 +11,7 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/versioned.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -27,10 +28,9 @@
  * timeout returns after a signal handler even with SA_RESTART. */
 #define WAIT_SLICE_MS 60000
 
-void hr_loader_options_default(struct hr_loader_options *options)
+void hr_loader_options_init(struct hr_loader_options *options, size_t size)
 {
-    *options = (struct hr_loader_options){
-        .size = sizeof *options,
+    static const struct hr_loader_options defaults = {
         .batch_size = 1,
         .world_size = 1,
         .local_world_size = 1,
@@ -39,6 +39,7 @@ void hr_loader_options_default(struct hr_loader_options *options)
         .on_error = HR_ON_ERROR_RAISE,
         .max_bad_share = 0.01,
     };
+    hr__versioned_default(options, size, &defaults, sizeof defaults);
 }
 
 static int check_range(const char *name, int64_t value, int64_t low, int64_t high,
@@ -72,23 +73,14 @@ static int check_options(const struct hr_loader_options *o, struct hr_error *err
     return r;
 }
 
-/* Options of this version out of a caller's, who may be older: what it does not
- * know keeps its default. */
 static int take_options(struct hr_loader_options *out, const struct hr_loader_options *options,
                         struct hr_error *error)
 {
     hr_loader_options_default(out);
     if (!options)
         return 0;
-    if (options->size < offsetof(struct hr_loader_options, wait_ms) ||
-        options->size > sizeof *options)
-        return hr__fail(error, -EINVAL,
-                        "options.size = %zu: set it with hr_loader_options_default of the "
-                        "library that is linked",
-                        options->size);
-    memcpy(out, options, options->size);
-    out->size = sizeof *out;
-    return check_options(out, error);
+    int r = hr__versioned_take(out, sizeof *out, options, "hr_loader_options", error);
+    return r ? r : check_options(out, error);
 }
 
 static struct hr__cut whole_cut(const struct hr_loader *l)
@@ -599,7 +591,6 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
     const struct hr__counters *c = &l->counters;
     struct hr__ring_counts ring = {0};
     struct hr_loader_stats s = {
-        .size = stats->size < sizeof s ? stats->size : sizeof s,
         .samples = atomic_load_explicit(&c->samples, memory_order_relaxed),
         .batches = atomic_load_explicit(&c->batches, memory_order_relaxed),
         .bad_samples = atomic_load_explicit(&c->bad_samples, memory_order_relaxed),
@@ -622,5 +613,5 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
     copy_histogram(&s.fetch, &c->fetch);
     copy_histogram(&s.prepare, &c->prepare);
     copy_histogram(&s.wait, &c->wait);
-    memcpy(stats, &s, s.size);
+    hr__versioned_give(stats, &s, sizeof s);
 }

@@ -9,6 +9,7 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/versioned.h"
 #include "dataset/dataset.h"
 #include "dataset/index.h"
 #include "dataset/list.h"
@@ -180,12 +181,9 @@ static int take_options(struct hr_dataset_options *out, const struct hr_dataset_
     hr_dataset_options_default(out);
     if (!options)
         return 0;
-    if (options->size < sizeof options->size || options->size > 4096)
-        return hr__fail(error, -EINVAL,
-                        "hr_dataset_options.size is %zu: call hr_dataset_options_default first",
-                        options->size);
-    memcpy(out, options, options->size < sizeof *out ? options->size : sizeof *out);
-    out->size = sizeof *out;
+    int r = hr__versioned_take(out, sizeof *out, options, "hr_dataset_options", error);
+    if (r)
+        return r;
     if ((int)out->index < HR_INDEX_USER_CACHE || out->index > HR_INDEX_NONE)
         return hr__fail(error, -EINVAL, "hr_dataset_options.index is %d: not an index policy",
                         (int)out->index);

@@ -6,6 +6,7 @@
  */
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/versioned.h"
 #include "recipe/operation.h"
 
 #include <errno.h>
@@ -30,29 +31,22 @@ size_t hr_dtype_bytes(enum hr_dtype dtype)
     return 0;
 }
 
-void hr_recipe_options_default(struct hr_recipe_options *options)
+void hr_recipe_options_init(struct hr_recipe_options *options, size_t size)
 {
-    memset(options, 0, sizeof *options);
-    options->size = sizeof *options;
-    options->layout = HR_NCHW;
-    options->max_pixels = DEFAULT_MAX_PIXELS;
+    static const struct hr_recipe_options defaults = {.layout = HR_NCHW,
+                                                      .max_pixels = DEFAULT_MAX_PIXELS};
+    hr__versioned_default(options, size, &defaults, sizeof defaults);
 }
 
-/* Takes what the caller's version of the struct has; the rest is default. */
 static int read_options(struct hr_recipe_options *out, const struct hr_recipe_options *options,
                         struct hr_error *error)
 {
     hr_recipe_options_default(out);
     if (!options)
         return 0;
-    if (options->size < offsetof(struct hr_recipe_options, max_pixels) ||
-        options->size > sizeof *options)
-        return hr__fail(error, -EINVAL,
-                        "recipe options of %zu bytes are not of this version: "
-                        "fill them with hr_recipe_options_default first",
-                        options->size);
-    memcpy(out, options, options->size);
-    out->size = sizeof *out;
+    int r = hr__versioned_take(out, sizeof *out, options, "hr_recipe_options", error);
+    if (r)
+        return r;
     if (out->layout != HR_NCHW && out->layout != HR_NHWC)
         return hr__fail(error, -EINVAL, "layout %d of the recipe is unknown: use NCHW or NHWC",
                         (int)out->layout);

@@ -579,6 +579,13 @@ static void test_refusals(void **state)
     struct hr_error error;
     struct hr_batch *batch;
     struct hr_loader *loader = NULL;
+    /* a program that knows nothing behind batch_size */
+    struct hr_loader_options old;
+    memset(&old, 0x55, sizeof old);
+    hr_loader_options_init(&old, offsetof(struct hr_loader_options, shuffle));
+    assert_int_equal(old.shuffle, 0x55555555);
+    assert_int_equal(hr_loader_create(&loader, fixture.dataset, fixture.recipe, &old, &error), 0);
+    hr_loader_destroy(&loader);
     assert_int_equal(hr_loader_create(&loader, fixture.dataset, fixture.recipe, NULL, &error), 0);
     assert_int_equal(hr_loader_next(loader, &batch, &error), -EINVAL);
     assert_int_equal(hr_loader_batches(loader), SAMPLES);

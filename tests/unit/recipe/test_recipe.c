@@ -251,6 +251,13 @@ static void options(void **state)
     hr_recipe_options_default(&o);
     assert_int_equal(o.max_pixels, 178956970);
     assert_int_equal(o.apply_exif_orientation, 0);
+    /* a program that does not know max_pixels yet */
+    struct hr_recipe_options old;
+    memset(&old, 0x55, sizeof old);
+    hr_recipe_options_init(&old, offsetof(struct hr_recipe_options, max_pixels));
+    assert_int_equal(old.max_pixels, 0x5555555555555555);
+    assert_int_equal(hr_recipe_create(&recipe, list, 1, &old, NULL), 0);
+    hr_recipe_unref(&recipe);
     o.size = 3;
     assert_int_equal(hr_recipe_create(&recipe, list, 1, &o, &error), -EINVAL);
     assert_non_null(strstr(error.message, "hr_recipe_options_default"));
