@@ -25,6 +25,13 @@ static int open_directory(const struct fill *f, uint64_t directory)
     return *path ? openat(f->base_fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC) : f->base_fd;
 }
 
+/* What this process lacks for a moment says nothing about the files, and must
+ * not be kept in an index. */
+static int is_lack(int code)
+{
+    return code == -EMFILE || code == -ENFILE || code == -ENOMEM;
+}
+
 static void close_directory(const struct fill *f, int fd)
 {
     if (fd >= 0 && fd != f->base_fd)
@@ -56,7 +63,7 @@ static void fill_chunk(void *arg, size_t chunk)
     struct hr__catalog *c = f->catalog;
     uint64_t i = (uint64_t)chunk * CHUNK_SAMPLES, end = i + CHUNK_SAMPLES;
     uint32_t open_now = UINT32_MAX;
-    int fd = -1;
+    int fd = -1, result = 0; /* of opening the directory */
     if (hr__progress_cancelled(f->progress))
         return;
     if (end > c->header->samples)
@@ -68,8 +75,12 @@ static void fill_chunk(void *arg, size_t chunk)
             close_directory(f, fd);
             open_now = c->sample_directory[i];
             fd = open_directory(f, open_now);
+            result = fd == -1 ? -errno : 0;
         }
-        if (fd == -1 || look_at(f, fd, i, &bytes, &mtime_ns))
+        int r = result ? result : look_at(f, fd, i, &bytes, &mtime_ns);
+        if (is_lack(r))
+            __atomic_store_n(&c->untrusted, 1, __ATOMIC_RELAXED);
+        if (r)
             continue;
         hr__catalog_store(&c->mtimes_ns[i], mtime_ns);
         hr__catalog_store(&c->sizes[i], bytes);
@@ -84,7 +95,9 @@ int hr__sizes_fill(struct hr__catalog *catalog, const char *base,
     uint64_t samples = catalog->header->samples;
     struct fill f = {catalog, open_base(base), progress};
     hr__progress_stage(progress, "sizes", samples);
-    if (f.base_fd >= 0 || f.base_fd == AT_FDCWD)
+    if (f.base_fd == -1)
+        catalog->untrusted |= is_lack(-errno);
+    else
         executor->run(executor->self, (samples + CHUNK_SAMPLES - 1) / CHUNK_SAMPLES, fill_chunk,
                       &f);
     if (f.base_fd >= 0)

@@ -6,8 +6,13 @@
 #include "dataset/sizes.h"
 #include "dataset/walk.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* A small folder with its catalog and the path of its index. */
 struct fixture {
@@ -139,6 +144,64 @@ static void names_without_sizes_are_not_kept(void **state)
     struct fixture *f = *state;
     f->catalog->header->flags = 0;
     assert_int_equal(hr__index_save(f->catalog, f->path, HR_INDEX_BESIDE_DATA), -ESTALE);
+}
+
+/* Sizes that are unknown because this process had no descriptors left. */
+static void lack_of_descriptors_is_not_kept(void **state)
+{
+    struct fixture *f = *state;
+    struct hr__progress progress;
+    struct rlimit before, few;
+    int last = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    hr__progress_init(&progress, NULL, NULL);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    for (rlim_t more = 0; more < 2; more++) { /* not even the root; the root only */
+        fixture_scan(f);
+        f->catalog->untrusted = 0;
+        few = (struct rlimit){(rlim_t)last + 1 + more, before.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+        int r = hr__sizes_fill(f->catalog, f->tree.root, &hr__executor_serial, &progress);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+        assert_int_equal(r, 0);
+        assert_int_equal(hr__index_save(f->catalog, f->path, HR_INDEX_BESIDE_DATA), -ESTALE);
+    }
+    close(last);
+}
+
+static int count_entries(const char *folder)
+{
+    DIR *d = opendir(folder);
+    int count = 0;
+    while (readdir(d))
+        count++;
+    closedir(d);
+    return count;
+}
+
+/* A process that dies while it writes leaves nothing behind. */
+static void death_in_mid_write(void **state)
+{
+    struct fixture *f = *state;
+    int probe = open(f->tree.root, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600), status;
+    if (probe < 0)
+        skip(); /* this file system has no files without a name */
+    close(probe);
+    int before = count_entries(f->tree.root);
+    pid_t child = fork();
+    if (!child) {
+        struct rlimit small = {16, 16}, no_core = {0, 0};
+        signal(SIGXFSZ, SIG_DFL);
+        setrlimit(RLIMIT_CORE, &no_core);
+        setrlimit(RLIMIT_FSIZE, &small);
+        int r = hr__index_save(f->catalog, f->path, HR_INDEX_BESIDE_DATA);
+        _exit(r ? 1 : 0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ);
+    assert_int_equal(count_entries(f->tree.root), before);
+    save(f);
+    assert_int_equal(count_entries(f->tree.root), before + 1);
+    assert_int_equal(load(f), 0);
 }
 
 static void places_by_policy(void **state)
@@ -282,6 +345,8 @@ int main(void)
         TEST(every_change_is_seen),
         TEST(young_folders_are_not_trusted),
         TEST(names_without_sizes_are_not_kept),
+        TEST(lack_of_descriptors_is_not_kept),
+        TEST(death_in_mid_write),
         TEST(places_by_policy),
         TEST(damaged_files_are_refused),
         TEST(mutations_with_a_right_checksum),
