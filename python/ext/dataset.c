@@ -169,9 +169,10 @@ static PyObject *dataset_from_paths(PyObject *type, PyObject *args, PyObject *kw
     struct hr_dataset *handle = NULL;
     struct hr_error error = {0};
     int r;
-    Py_BEGIN_ALLOW_THREADS r =
-        hr_dataset_from_paths(&handle, converted, view.buf, (size_t)count, &error);
-    Py_END_ALLOW_THREADS core_log_drain(state);
+    Py_BEGIN_ALLOW_THREADS
+        r = hr_dataset_from_paths(&handle, converted, view.buf, (size_t)count, &error);
+    Py_END_ALLOW_THREADS
+    core_log_drain(state);
     result = r ? core_raise(state, r, &error, NULL) : dataset_new((PyTypeObject *)type, handle);
 done:
     free(converted);
@@ -188,9 +189,11 @@ static PyObject *dataset_subset(PyObject *object, PyObject *indices)
     struct hr_dataset *handle = NULL;
     struct hr_error error = {0};
     int r;
-    Py_BEGIN_ALLOW_THREADS r = hr_dataset_subset(&handle, core_dataset_handle(object), view.buf,
-                                                 (size_t)view.len / 8, &error);
-    Py_END_ALLOW_THREADS PyBuffer_Release(&view);
+    Py_BEGIN_ALLOW_THREADS
+        r = hr_dataset_subset(&handle, core_dataset_handle(object), view.buf, (size_t)view.len / 8,
+                              &error);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&view);
     return r ? core_raise(core_state_of(object), r, &error, NULL)
              : dataset_new(Py_TYPE(object), handle);
 }
@@ -291,8 +294,11 @@ static PyObject *dataset_classes(PyObject *object, PyObject *none)
 static PyObject *dataset_wait_sizes(PyObject *object, PyObject *none)
 {
     int r;
-    Py_BEGIN_ALLOW_THREADS r = hr_dataset_wait_sizes(core_dataset_handle(object));
-    Py_END_ALLOW_THREADS if (r) return core_raise(core_state_of(object), r, NULL, NULL);
+    Py_BEGIN_ALLOW_THREADS
+        r = hr_dataset_wait_sizes(core_dataset_handle(object));
+    Py_END_ALLOW_THREADS
+    if (r)
+        return core_raise(core_state_of(object), r, NULL, NULL);
     Py_RETURN_NONE;
 }
 

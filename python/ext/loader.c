@@ -55,9 +55,11 @@ static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     struct hr_loader *handle = NULL;
     struct hr_error error = {0};
     int r;
-    Py_BEGIN_ALLOW_THREADS r = hr_loader_create(&handle, core_dataset_handle(dataset),
-                                                core_recipe_handle(recipe), &o, &error);
-    Py_END_ALLOW_THREADS core_log_drain(state);
+    Py_BEGIN_ALLOW_THREADS
+        r = hr_loader_create(&handle, core_dataset_handle(dataset), core_recipe_handle(recipe), &o,
+                             &error);
+    Py_END_ALLOW_THREADS
+    core_log_drain(state);
     if (r)
         return core_raise(state, r, &error, NULL);
     struct loader *self = PyObject_New(struct loader, type);
@@ -73,8 +75,12 @@ static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 static void loader_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
-    /* Waits for workers, which never need the GIL, to finish their sample. */
-    hr_loader_destroy(&((struct loader *)object)->handle);
+    struct hr_loader *handle = ((struct loader *)object)->handle;
+    /* Waits for workers to finish their sample, and for copies to a device, which
+     * may be queued behind something that needs the GIL. */
+    Py_BEGIN_ALLOW_THREADS
+        hr_loader_destroy(&handle);
+    Py_END_ALLOW_THREADS
     PyObject_Free(object);
     Py_DECREF(type);
 }
@@ -119,8 +125,10 @@ static PyObject *loader_start_epoch(PyObject *object, PyObject *number)
     if ((epoch == (unsigned long long)-1 && PyErr_Occurred()) || enter(self) < 0)
         return NULL;
     int r;
-    Py_BEGIN_ALLOW_THREADS r = hr_loader_start_epoch(self->handle, epoch, &error);
-    Py_END_ALLOW_THREADS return leave(self, r, &error);
+    Py_BEGIN_ALLOW_THREADS
+        r = hr_loader_start_epoch(self->handle, epoch, &error);
+    Py_END_ALLOW_THREADS
+    return leave(self, r, &error);
 }
 
 /* SampleError(path, index, reason) where the library knows the sample. */
@@ -156,7 +164,8 @@ static PyObject *loader_next(PyObject *object, PyObject *none)
     int r;
     do {
         error.code = 0;
-        Py_BEGIN_ALLOW_THREADS r = hr_loader_next(self->handle, &batch, &error);
+        Py_BEGIN_ALLOW_THREADS
+            r = hr_loader_next(self->handle, &batch, &error);
         Py_END_ALLOW_THREADS
     } while (r == -EINTR && PyErr_CheckSignals() == 0);
     self->busy = false;
@@ -228,8 +237,10 @@ static PyObject *loader_restore(PyObject *object, PyObject *args, PyObject *kwar
     s.position = position;
     s.samples = samples;
     int r;
-    Py_BEGIN_ALLOW_THREADS r = hr_loader_restore(self->handle, &s, &error);
-    Py_END_ALLOW_THREADS return leave(self, r, &error);
+    Py_BEGIN_ALLOW_THREADS
+        r = hr_loader_restore(self->handle, &s, &error);
+    Py_END_ALLOW_THREADS
+    return leave(self, r, &error);
 }
 
 static PyObject *histogram(const struct hr_histogram *h)
@@ -312,8 +323,10 @@ static PyObject *loader_close(PyObject *object, PyObject *none)
         return NULL;
     struct hr_loader *handle = self->handle;
     self->handle = NULL;
-    Py_BEGIN_ALLOW_THREADS hr_loader_destroy(&handle);
-    Py_END_ALLOW_THREADS return leave(self, 0, NULL);
+    Py_BEGIN_ALLOW_THREADS
+        hr_loader_destroy(&handle);
+    Py_END_ALLOW_THREADS
+    return leave(self, 0, NULL);
 }
 
 static PyObject *loader_batches(PyObject *object, void *closure)

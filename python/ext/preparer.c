@@ -124,8 +124,10 @@ static PyObject *preparer_decode(PyObject *object, PyObject *args, PyObject *kwa
     struct hr_error error = {0};
     int r = -1;
     if (parse_region(where, &region) == 0 && enter(self) == 0) {
-        Py_BEGIN_ALLOW_THREADS r = decode(self, &view, &region, &memory, &pixels, &error);
-        Py_END_ALLOW_THREADS self->busy = false;
+        Py_BEGIN_ALLOW_THREADS
+            r = decode(self, &view, &region, &memory, &pixels, &error);
+        Py_END_ALLOW_THREADS
+        self->busy = false;
     }
     PyBuffer_Release(&view);
     if (r) {
@@ -158,9 +160,11 @@ static PyObject *preparer_run(PyObject *object, PyObject *args, PyObject *kwargs
     if (!memory) {
         PyErr_NoMemory();
     } else if (enter(self) == 0) {
-        Py_BEGIN_ALLOW_THREADS r = hr_preparer_run(self->handle, core_recipe_handle(recipe),
-                                                   view.buf, (size_t)view.len, &key, out, &error);
-        Py_END_ALLOW_THREADS self->busy = false;
+        Py_BEGIN_ALLOW_THREADS
+            r = hr_preparer_run(self->handle, core_recipe_handle(recipe), view.buf,
+                                (size_t)view.len, &key, out, &error);
+        Py_END_ALLOW_THREADS
+        self->busy = false;
     }
     PyBuffer_Release(&view);
     if (r) {
