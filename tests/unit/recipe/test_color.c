@@ -5,6 +5,7 @@
 #include "recipe_cases.h"
 
 #include "recipe/color.h"
+#include "recipe/color_rows.h"
 
 #define WIDTH  61
 #define HEIGHT 17
@@ -180,9 +181,46 @@ static void stays_in_the_window(void **state)
                 assert_true(s.at[c][y * 64 + x] == -7);
 }
 
+/* Every kernel on rows of every length, beside the plain version. */
+static void versions_are_equal(void **state)
+{
+    const struct hr__color_rows *plain = &hr__color_rows_portable,
+                                *fast = hr__color_rows(hr__isa());
+    static struct sample a, b;
+    for (int n = 1; n <= WIDTH; n++) {
+        float factor = 0.1f * (float)(n % 25), turn = 3.0f - 0.1f * (float)n;
+        double lane_a[HR__LUMA_LANES] = {0}, lane_b[HR__LUMA_LANES] = {0};
+        sample_make(&a, (uint64_t)n);
+        b = a;
+        plain->luma(a.at[0], a.at[1], a.at[2], n, lane_a);
+        fast->luma(b.at[0], b.at[1], b.at[2], n, lane_b);
+        assert_memory_equal(lane_a, lane_b, sizeof lane_a);
+        for (int y = 0; y < HEIGHT; y++) {
+            float *p[3], *q[3];
+            for (int c = 0; c < 3; c++) {
+                p[c] = a.at[c] + (ptrdiff_t)64 * y;
+                q[c] = b.at[c] + (ptrdiff_t)64 * y;
+            }
+            plain->hue(p[0], p[1], p[2], n, turn);
+            fast->hue(q[0], q[1], q[2], n, turn);
+            plain->saturation(p[0], p[1], p[2], n, factor);
+            fast->saturation(q[0], q[1], q[2], n, factor);
+            plain->brightness(p[0], n, factor);
+            fast->brightness(q[0], n, factor);
+            plain->blend(p[1], n, factor, 20 - factor);
+            fast->blend(q[1], n, factor, 20 - factor);
+            assert_memory_equal(a.at, b.at, sizeof a.at);
+            plain->grayscale(p[0], p[1], p[2], n);
+            fast->grayscale(q[0], q[1], q[2], n);
+            assert_memory_equal(a.at, b.at, sizeof a.at);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(versions_are_equal),
         cmocka_unit_test(blends),
         cmocka_unit_test(hues),
         cmocka_unit_test(sequences_do_not_round),
