@@ -17,8 +17,9 @@ static void print_option(const char *name, const char *value, const char *help)
     if (strlen(left) > 21)
         printf("\n%24s", "");
     for (;;) {
-        int length = (int)strcspn(help, "\n");
-        printf("%.*s\n", length, help);
+        size_t length = strcspn(help, "\n");
+        fwrite(help, 1, length, stdout);
+        putchar('\n');
         if (!help[length])
             return;
         help += length + 1;
