@@ -25,8 +25,8 @@ static const char *const python_order[] = {
     "\x80",         /* U+DC80 */
     "\xC0\x80",     /* an overlong form: U+DCC0 U+DC80 */
     "\xE2\x82",     /* cut short: U+DCE2 U+DC82 */
-    "\xE2\x82"
-    "A",
+    ("\xE2\x82"
+     "A"),
     "\xED\xA0\x80",     /* a surrogate: U+DCED U+DCA0 U+DC80 */
     "\xF0\x9F\x98",     /* cut short: U+DCF0 ... */
     "\xFF",             /* U+DCFF */
@@ -63,8 +63,8 @@ static void images_by_extension(void **state)
                                      "a.jpgx",
                                      "a.jpg~",
                                      "webp",
-                                     "a.t\xC4\xB0"
-                                     "f"};
+                                     ("a.t\xC4\xB0"
+                                      "f")};
     for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
         assert_true(hr__name_is_image(yes[i], strlen(yes[i])));
     for (size_t i = 0; i < sizeof no / sizeof *no; i++)
