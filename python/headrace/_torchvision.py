@@ -20,19 +20,20 @@ from typing import Any
 _Step = tuple[str, Any]
 
 _WAY_OUT = (
-    "Apply these to the batches instead (torchvision's v2 transforms take whole batches of "
-    "tensors), leave them out, or keep torch.utils.data.DataLoader for this dataset."
+    "Apply these to each image of the batches instead (torch.stack([t(x) for x in images]); "
+    "on a whole batch a random transform draws once for all of it), leave them out, or keep "
+    "torch.utils.data.DataLoader for this dataset."
 )
 
 _HINTS = {
     "RandomApply": "RandomGrayscale and the flips have a probability of their own",
-    "RandomErasing": "v2.RandomErasing can be applied to the batch",
+    "RandomErasing": "v2.RandomErasing can be applied to each image of the batch",
     "MixUp": "it works on batches: apply it to what the DataLoader yields",
     "CutMix": "it works on batches: apply it to what the DataLoader yields",
     "Pad": "RandomCrop and CenterCrop can pad",
     "Lambda": "a Python function cannot run in the native threads",
     "ToPILImage": "images are decoded natively: leave it out",
-    "GaussianBlur": "v2.GaussianBlur can be applied to the batch",
+    "GaussianBlur": "v2.GaussianBlur can be applied to each image of the batch",
 }
 
 

@@ -183,7 +183,7 @@ class ImageFolder(_ImageDataset):
         allow_empty: keep classes without an image instead of failing.
         index: where the index file is: ``"user"`` (the user's cache directory),
             ``"beside"`` (in ``root``) or ``"none"``.
-        threads: for listing directories; 0 means the cores of this process.
+        threads: for listing directories; 0 means 16, or the cores where they are more.
 
     Raises:
         FileNotFoundError: no such directory, no class, or an empty class.
