@@ -7,6 +7,7 @@
 
 #include <headrace/base.h>
 #include <headrace/dataset.h>
+#include <headrace/form.h>
 #include <headrace/loader.h>
 #include <headrace/prepare.h>
 #include <headrace/recipe.h>

@@ -19,7 +19,13 @@ extern "C" {
 
 struct hr_preparer;
 
-enum hr_image_format { HR_IMAGE_UNKNOWN = 0, HR_IMAGE_JPEG = 1, HR_IMAGE_PNG = 2 };
+enum hr_image_format {
+    HR_IMAGE_UNKNOWN = 0,
+    HR_IMAGE_JPEG = 1,
+    HR_IMAGE_PNG = 2,
+    HR_IMAGE_COEFFICIENTS = 3, /* items: see form.h */
+    HR_IMAGE_PLANES = 4,
+};
 
 /* What an image's header says. */
 struct hr_image_info {

@@ -1,0 +1,54 @@
+/*
+ * The header of an item: the checks that all forms share. What lies behind it is
+ * checked by the form.
+ */
+#include "codec/item.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define SIDE_MOST 65535u
+
+int hr__item_recognise(const void *bytes, size_t length)
+{
+    return length >= sizeof(struct hr__item_header) &&
+           !memcmp(bytes, HR__ITEM_MAGIC, HR__ITEM_MAGIC_BYTES);
+}
+
+static int is_sane(const struct hr__item_header *h)
+{
+    static const uint8_t zero[sizeof h->reserved];
+    int grey = h->components == 1 && h->h == 1 && h->v == 1;
+    int colour = h->components == 3 && (h->h == 1 || h->h == 2) && (h->v == 1 || h->v == 2);
+    return (grey || colour) && (h->form == HR_FORM_COEFFICIENTS || h->form == HR_FORM_PLANES) &&
+           h->width - 1u < SIDE_MOST && h->height - 1u < SIDE_MOST && h->orientation >= 1 &&
+           h->orientation <= 8 && !(h->flags & ~(HR__ITEM_WIDE | HR__ITEM_PROGRESSIVE)) &&
+           !memcmp(h->reserved, zero, sizeof zero);
+}
+
+int hr__item_parse(struct hr__item_header *out, const void *bytes, size_t length,
+                   struct hr_error *error)
+{
+    struct hr__item_header h;
+    if (!hr__item_recognise(bytes, length))
+        return hr__fail(error, -EBADMSG, "damaged item: its header is missing; make it anew");
+    memcpy(&h, bytes, sizeof h);
+    if (h.version != HR__ITEM_VERSION)
+        return hr__fail(error, -ENOTSUP,
+                        "the item is of version %d and this Headrace knows version %d; make it "
+                        "anew or use the Headrace that made it",
+                        h.version, HR__ITEM_VERSION);
+    if (h.bytes != length)
+        return hr__fail(error, -EBADMSG,
+                        "damaged item: it has %zu bytes and its header says %llu; make it anew",
+                        length, (unsigned long long)h.bytes);
+    if (!is_sane(&h))
+        return hr__fail(error, -EBADMSG,
+                        "damaged item: its header makes no sense (form %d, %u x %u pixels, %d "
+                        "components); make it anew",
+                        h.form, h.width, h.height, h.components);
+    *out = h;
+    return 0;
+}
