@@ -45,6 +45,14 @@ static void print_sizes(const struct summary *s)
     printf("\nBytes of an image: mean %s, median %s, from %s to %s\n", text_bytes(a, s->mean),
            text_bytes(b, s->median), text_bytes(c, s->smallest), text_bytes(d, s->largest));
     for (int i = first; i <= last; i++) {
+        int empty = 0;
+        while (!s->buckets[i + empty]) /* ends: the last one is not empty */
+            empty++;
+        if (empty > 1) { /* one file of no bytes does not make a page of zeros */
+            printf("  ...\n");
+            i += empty - 1;
+            continue;
+        }
         /* any image at all shows */
         int bar = (int)((s->buckets[i] * BAR_COLUMNS + most - 1) / most);
         printf("  from %8s %12s %5.1f %%", text_bytes(a, i ? (uint64_t)1 << i : 0),

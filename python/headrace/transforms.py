@@ -546,3 +546,13 @@ def _interpolation(who: str, value: Any) -> str:
             f"{who}: interpolation must be bilinear or bicubic, got {value!r}"
         )
     return "bicubic" if _INTERPOLATIONS[plain] else "bilinear"
+
+
+def __getattr__(name: str) -> Any:
+    """Says of torchvision's other transforms where they can run instead."""
+    if name[:1].isupper():
+        raise AttributeError(
+            f"headrace.transforms has no {name}: it has {', '.join(__all__)}. Other transforms of "
+            "torchvision can be applied to the batches, which are torch tensors, after the loader"
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -117,7 +117,7 @@ static int verify_sample(struct verification *v, struct bench *b, size_t index)
             return r;
         return add_bad(v, index, b->path, hr__errno_text(r));
     }
-    r = file.length ? decode(v, b, &file, &why) : hr__fail(&why, -EBADMSG, "the file is empty");
+    r = decode(v, b, &file, &why);
     hr__free(file.bytes);
     if (!r || r == -ENOMEM)
         return r;

@@ -136,9 +136,7 @@ set
 
 Bytes of an image: mean 1.44 KiB, median 300 B, from 300 B to 4.88 KiB
   from    256 B            3  75.0 %  ################################
-  from    512 B            0   0.0 %
-  from 1.00 KiB            0   0.0 %
-  from 2.00 KiB            0   0.0 %
+  ...
   from 4.00 KiB            1  25.0 %  ###########
 
 Images of a class: mean 2.0, from 1 to 3
@@ -188,7 +186,7 @@ Images of a class: mean 2.0, from 1 to 3
         at = lines.index("3 of 7 images are bad:")
         self.assertEqual(len(lines), at + 4)
         self.assertRegex(lines[at + 1], r"^  set/cat/cut\.png: .")
-        self.assertEqual(lines[at + 2], "  set/dog/empty.jpg: the file is empty")
+        self.assertEqual(lines[at + 2], "  set/dog/empty.jpg: the file is empty (0 bytes); restore or remove it")
         self.assertRegex(lines[at + 3], r"^  set/dog/te\\xFFxt\\x0A\.jpg: .")
         status, out, _ = self.run_it("scan", "set", "--verify", "--json")
         result = json.loads(out)

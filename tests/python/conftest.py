@@ -96,7 +96,7 @@ def photos() -> list[bytes]:
 
 
 def _real(count: int) -> list[bytes]:
-    root = os.environ.get("HEADRACE_SAMPLES") or Path(__file__).parents[2] / "data" / "sample"
+    root = os.environ.get("HEADRACE_DATA") or Path(__file__).parents[2] / "data" / "sample"
     real = [
         path
         for path in sorted(Path(root).glob("*/*.jpg"))

@@ -465,3 +465,22 @@ def test_a_deal_is_distributed_samplers(dataset):
 def test_classes_reach_the_labels(dataset):
     counts = torch.bincount(torch.cat([labels for _, labels in DataLoader(dataset, 6)]))
     assert counts.tolist() == [13] * len(CLASSES)
+
+
+@pytest.mark.parametrize("name", ["batch_size", "sampler", "dataset", "drop_last", "rank"])
+def test_what_cannot_take_effect_any_more_is_refused(dataset, name):
+    loader = DataLoader(dataset, 4)
+    before = getattr(loader, name)
+    with pytest.raises(ValueError, match=f"{name} cannot be changed"):
+        setattr(loader, name, 2)
+    assert getattr(loader, name) is before
+
+
+def test_a_transform_that_was_replaced_is_noticed(folder, recipe):
+    dataset = headrace.ImageFolder(folder, recipe)
+    loader = DataLoader(torch.utils.data.Subset(dataset, range(8)), 4)
+    assert len(list(loader)) == 2
+    dataset.transform = headrace.transforms.Compose(recipe.transforms)
+    with pytest.raises(RuntimeError, match="transform was replaced"):
+        iter(loader)
+    assert len(list(DataLoader(dataset, 4, transform=recipe))) == 10

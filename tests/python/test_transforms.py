@@ -295,3 +295,9 @@ def test_torchvision_is_not_imported_to_translate():
         "assert 'torchvision' not in sys.modules"
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_transform_that_is_not_here_is_told(recipe):
+    with pytest.raises(AttributeError, match="no RandAugment.*after the loader"):
+        T.RandAugment  # noqa: B018
+    assert not hasattr(T, "Mixup")

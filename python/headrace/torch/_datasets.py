@@ -46,6 +46,13 @@ def resolve(dataset: Any) -> tuple[_core.Dataset, Any]:
     raise TypeError(f"a dataset of type {_type_name(type(dataset))} is not supported. {_WAY_OUT}")
 
 
+def transform_of(dataset: Any) -> Any:
+    """The transform that a dataset which `resolve` took has now."""
+    while isinstance(dataset, Subset):
+        dataset = dataset.dataset
+    return dataset.transform
+
+
 def int64(values: Any) -> array.array[int]:
     """Whole numbers of a list, range, tensor or NumPy array as an int64 buffer."""
     if hasattr(values, "tolist"):

@@ -24,11 +24,17 @@ from torch.utils.dlpack import from_dlpack
 from .. import _core, transforms as _transforms
 from .._errors import TooManyBadSamples
 from . import _arguments as arguments
-from ._datasets import resolve
+from ._datasets import resolve, transform_of
 from ._feed import Feed
 
 _FORMAT = "headrace.torch.DataLoader"
 _VERSION = 1
+
+# What the native loader was made for: setting one later could not take effect.
+_FIXED = frozenset(
+    ("batch_sampler", "batch_size", "dataset", "drop_last", "layout", "num_workers", "pin_memory")
+    + ("prefetch_factor", "rank", "sampler", "world_size")
+)
 
 
 @dataclass(frozen=True)
@@ -192,6 +198,7 @@ class DataLoader:
             self._options["staging_bytes"] = arguments.count("staging_bytes", staging_bytes, 1)
 
         self._source, own_transform = resolve(dataset)
+        self._transform_seen = own_transform
         self._recipe = _make_recipe(
             own_transform if transform is None else transform,
             dtype=dtype,
@@ -209,11 +216,17 @@ class DataLoader:
         self._core = self._make_core()
         _open_loaders.add(self)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FIXED and "_closed" in vars(self):
+            raise ValueError(f"{name} cannot be changed after the DataLoader is made: make another")
+        super().__setattr__(name, value)
+
     # Iterating
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """Begins the next epoch; an iterator that is still live ends."""
         self._native()
+        self._check_transform()
         number, resume = self._next_epoch, self._resume
         self._live = None
         iterator = _Iterator(self, number, resume)
@@ -337,6 +350,13 @@ class DataLoader:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def _check_transform(self) -> None:
+        if transform_of(self.dataset) is not self._transform_seen:
+            raise RuntimeError(
+                "the dataset's transform was replaced after this DataLoader was made, which took "
+                "the one before: make another DataLoader, it costs little"
+            )
 
     def _check_open(self) -> None:
         if self._closed:
