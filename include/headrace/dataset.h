@@ -135,7 +135,8 @@ HR_API int64_t hr_dataset_sample_bytes(const struct hr_dataset *dataset, size_t 
 HR_API size_t hr_dataset_key(const struct hr_dataset *dataset, size_t index, char *buffer,
                              size_t capacity);
 
-/* The same, but a path that can be opened. */
+/* The same, but a path that can be opened; of a sample that is a piece of a
+ * container file (a pack, a tar), "CONTAINER:KEY", for people to read. */
 HR_API size_t hr_dataset_path(const struct hr_dataset *dataset, size_t index, char *buffer,
                               size_t capacity);
 

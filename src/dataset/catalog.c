@@ -9,6 +9,8 @@
 
 #include "base/memory.h"
 
+#include <headrace/form.h>
+
 #include <errno.h>
 #include <string.h>
 #include <xxhash.h>
@@ -18,7 +20,8 @@
 
 /* Byte offsets of the sections for given counts. */
 struct layout {
-    uint64_t directories, class_names, names, sizes, mtimes_ns, labels, sample_directory, arena;
+    uint64_t directories, class_names, names, sizes, mtimes_ns, labels, ranges, containers;
+    uint64_t sample_directory, arena;
     uint64_t total;
 };
 
@@ -41,23 +44,33 @@ static int lay_out(struct layout *l, const struct hr__catalog_shape *shape)
     bad |= place(&at, &l->sizes, shape->samples, sizeof(int64_t));
     bad |= place(&at, &l->mtimes_ns, shape->samples, sizeof(int64_t));
     bad |= place(&at, &l->labels, shape->labels ? shape->samples : 0, sizeof(int64_t));
+    bad |= place(&at, &l->ranges, shape->containers ? shape->samples : 0,
+                 sizeof(struct hr__catalog_range));
+    bad |= place(&at, &l->containers, shape->containers, sizeof(struct hr__catalog_container));
     bad |= place(&at, &l->sample_directory, shape->samples, sizeof(uint32_t));
     bad |= place(&at, &l->arena, shape->arena_bytes, 1);
     l->total = at;
-    return bad || at > PTRDIFF_MAX || shape->directories > UINT32_MAX || shape->classes > UINT32_MAX
+    return bad || at > PTRDIFF_MAX || shape->directories > UINT32_MAX ||
+                   shape->classes > UINT32_MAX || shape->containers > UINT32_MAX
                ? -EOVERFLOW
                : 0;
 }
 
-static void point(struct hr__catalog *c, const struct layout *l, int labels)
+static void point(struct hr__catalog *c, const struct layout *l)
 {
+    uint32_t flags = c->header->flags;
     char *base = (char *)c->header;
     c->directories = (struct hr__catalog_directory *)(base + l->directories);
     c->class_names = (uint64_t *)(base + l->class_names);
     c->names = (uint64_t *)(base + l->names);
     c->sizes = (int64_t *)(base + l->sizes);
     c->mtimes_ns = (int64_t *)(base + l->mtimes_ns);
-    c->labels = labels ? (int64_t *)(base + l->labels) : NULL;
+    if (flags & HR__CATALOG_LABELS)
+        c->labels = (int64_t *)(base + l->labels);
+    if (flags & HR__CATALOG_RANGES) {
+        c->ranges = (struct hr__catalog_range *)(base + l->ranges);
+        c->containers = (struct hr__catalog_container *)(base + l->containers);
+    }
     c->sample_directory = (uint32_t *)(base + l->sample_directory);
     c->arena = base + l->arena;
 }
@@ -84,8 +97,10 @@ int hr__catalog_create(struct hr__catalog **out, const struct hr__catalog_shape 
     c->header->directories = shape->directories;
     c->header->samples = shape->samples;
     c->header->arena_bytes = shape->arena_bytes;
-    c->header->flags = shape->labels ? HR__CATALOG_LABELS : 0;
-    point(c, &l, shape->labels);
+    c->header->containers = shape->containers;
+    c->header->flags =
+        (shape->labels ? HR__CATALOG_LABELS : 0) | (shape->containers ? HR__CATALOG_RANGES : 0);
+    point(c, &l);
     for (uint64_t i = 0; i < shape->samples; i++)
         c->sizes[i] = c->mtimes_ns[i] = HR_SIZE_UNKNOWN;
     *out = c;
@@ -142,14 +157,10 @@ static int path_is_safe(const struct hr__catalog *c, const struct hr__catalog_di
     }
 }
 
-static int contents_are_safe(const struct hr__catalog *c)
+/* Names below the directories of an image folder. */
+static int folder_is_safe(const struct hr__catalog *c)
 {
     const struct hr__catalog_header *h = c->header;
-    if (!h->arena_bytes || c->arena[h->arena_bytes - 1] || h->root >= h->arena_bytes)
-        return 0;
-    for (uint64_t i = 0; i < h->classes; i++)
-        if (!name_is_safe(c, c->class_names[i]))
-            return 0;
     uint64_t first = 0;
     for (uint64_t i = 0; i < h->directories; i++) {
         const struct hr__catalog_directory *d = &c->directories[i];
@@ -161,35 +172,93 @@ static int contents_are_safe(const struct hr__catalog *c)
             if (c->sample_directory[first] != i || !name_is_safe(c, c->names[first]))
                 return 0;
     }
+    return first == h->samples;
+}
+
+/* Names that are any texts, in one directory without a path. */
+static int list_is_safe(const struct hr__catalog *c)
+{
+    const struct hr__catalog_header *h = c->header;
+    const struct hr__catalog_directory *d = c->directories;
+    if (h->directories != 1 || d->path >= h->arena_bytes || c->arena[d->path] || d->first ||
+        d->count != h->samples)
+        return 0;
+    for (uint64_t i = 0; i < h->samples; i++)
+        if (c->sample_directory[i] || c->names[i] >= h->arena_bytes || !c->arena[c->names[i]])
+            return 0;
+    return 1;
+}
+
+static int ranges_are_safe(const struct hr__catalog *c)
+{
+    const struct hr__catalog_header *h = c->header;
+    for (uint64_t i = 0; i < h->containers; i++)
+        if (c->containers[i].path >= h->arena_bytes || c->containers[i].bytes > INT64_MAX)
+            return 0;
+    for (uint64_t i = 0; i < h->samples; i++) {
+        const struct hr__catalog_range *r = &c->ranges[i];
+        if (r->container >= h->containers || r->form > HR_FORM_PLANES ||
+            r->flags & ~HR__RANGE_HAS_CHECKSUM || r->source_bytes > INT64_MAX || c->sizes[i] < 0)
+            return 0;
+        uint64_t end = c->containers[r->container].bytes;
+        if (!end)
+            end = INT64_MAX;
+        if (r->offset > end || (uint64_t)c->sizes[i] > end - r->offset)
+            return 0;
+    }
+    return 1;
+}
+
+static int contents_are_safe(const struct hr__catalog *c)
+{
+    const struct hr__catalog_header *h = c->header;
+    if (!h->arena_bytes || c->arena[h->arena_bytes - 1] || h->root >= h->arena_bytes)
+        return 0;
+    for (uint64_t i = 0; i < h->classes; i++)
+        if (!name_is_safe(c, c->class_names[i]))
+            return 0;
     for (uint64_t i = 0; i < h->samples; i++)
         if (c->sizes[i] < HR_SIZE_UNKNOWN)
             return 0;
-    return first == h->samples;
+    return (c->labels ? list_is_safe(c) : folder_is_safe(c)) && (!c->ranges || ranges_are_safe(c));
+}
+
+int hr__catalog_map(struct hr__catalog *out, void *block, size_t bytes)
+{
+    struct layout l;
+    const struct hr__catalog_header *h = block;
+    const uint32_t known = HR__CATALOG_SIZES | HR__CATALOG_LABELS | HR__CATALOG_RANGES;
+    memset(out, 0, sizeof *out);
+    if (bytes < sizeof *h || memcmp(h->magic, HR__CATALOG_MAGIC, sizeof h->magic) ||
+        h->version != HR__CATALOG_VERSION || h->byte_order != BYTE_ORDER_MARK ||
+        h->bytes != bytes || h->flags & ~known ||
+        !(h->flags & HR__CATALOG_RANGES) != !h->containers)
+        return -EBADMSG;
+    struct hr__catalog_shape shape = {h->classes,
+                                      h->directories,
+                                      h->samples,
+                                      h->arena_bytes,
+                                      (h->flags & HR__CATALOG_LABELS) != 0,
+                                      h->containers};
+    if (lay_out(&l, &shape) || l.total != bytes)
+        return -EBADMSG;
+    out->header = block;
+    point(out, &l);
+    out->arena_used = shape.arena_bytes;
+    return 0;
 }
 
 int hr__catalog_adopt(struct hr__catalog **out, void *block, size_t bytes)
 {
-    struct layout l;
-    const struct hr__catalog_header *h = block;
+    struct hr__catalog c;
     *out = NULL;
-    if (bytes < sizeof *h || memcmp(h->magic, HR__CATALOG_MAGIC, sizeof h->magic) ||
-        h->version != HR__CATALOG_VERSION || h->byte_order != BYTE_ORDER_MARK ||
-        h->bytes != bytes || h->flags != HR__CATALOG_SIZES)
+    if (hr__catalog_map(&c, block, bytes) || !(c.header->flags & HR__CATALOG_SIZES) ||
+        hr__catalog_checksum(c.header) != c.header->checksum || !contents_are_safe(&c))
         return -EBADMSG;
-    struct hr__catalog_shape shape = {h->classes, h->directories, h->samples, h->arena_bytes, 0};
-    if (lay_out(&l, &shape) || l.total != bytes || hr__catalog_checksum(h) != h->checksum)
-        return -EBADMSG;
-    struct hr__catalog *c = hr__alloc(HR__TAG_DATASET, 1, sizeof *c);
-    if (!c)
+    *out = hr__alloc(HR__TAG_DATASET, 1, sizeof **out);
+    if (!*out)
         return -ENOMEM;
-    c->header = block;
-    point(c, &l, 0);
-    if (!contents_are_safe(c)) {
-        hr__free(c);
-        return -EBADMSG;
-    }
-    c->arena_used = shape.arena_bytes;
-    *out = c;
+    **out = c;
     return 0;
 }
 

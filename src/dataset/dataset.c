@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 
 /* Names of empty classes that a message lists. */
 #define NAMED_CLASSES 5
@@ -48,7 +49,8 @@ int hr__dataset_create(struct hr_dataset **out, struct hr__catalog *catalog, con
         return r;
     d->base = hr__strdup(HR__TAG_DATASET, base);
     d->root = hr__strdup(HR__TAG_DATASET, root);
-    if (!d->base || !d->root) {
+    if (!d->base || !d->root ||
+        (catalog->ranges && hr__containers_create(&d->containers, catalog, base))) {
         hr_dataset_unref(&d);
         return hr__fail(error, -ENOMEM, "out of memory for a dataset");
     }
@@ -134,6 +136,7 @@ void hr_dataset_unref(struct hr_dataset **dataset)
     if (d->background.self)
         d->background.stop(d->background.self);
     hr_dataset_unref(&d->parent);
+    hr__containers_destroy(&d->containers);
     hr__catalog_destroy(&d->catalog);
     hr__free(d->indices);
     hr__free(d->index_path);
@@ -226,6 +229,12 @@ size_t hr_dataset_path(const struct hr_dataset *dataset, size_t index, char *buf
     struct writer w = {buffer, capacity, 0};
     const struct hr_dataset *d = dataset->parent ? dataset->parent : dataset;
     const struct hr__catalog *c = resolve(dataset, &index);
+    if (c->ranges) {
+        put(&w, hr__containers_path(d->containers, c->ranges[index].container));
+        put(&w, ":");
+        put_key(&w, c, index);
+        return finish(&w);
+    }
     /* as os.path.join: an absolute key stands alone, no slash is doubled */
     if (*d->base && *hr__catalog_at(c, c->names[index]) != '/') {
         put(&w, d->base);
@@ -234,6 +243,33 @@ size_t hr_dataset_path(const struct hr_dataset *dataset, size_t index, char *buf
     }
     put_key(&w, c, index);
     return finish(&w);
+}
+
+int hr__dataset_range(const struct hr_dataset *dataset, size_t index, int direct,
+                      struct hr__range *out, struct hr_error *error)
+{
+    const struct hr_dataset *d = dataset->parent ? dataset->parent : dataset;
+    const struct hr__catalog *c = resolve(dataset, &index);
+    if (!c->ranges)
+        return 0;
+    const struct hr__catalog_range *from = &c->ranges[index];
+    *out = (struct hr__range){
+        .path = hr__containers_path(d->containers, from->container),
+        .offset = from->offset,
+        .bytes = (uint64_t)c->sizes[index],
+        .checksum = from->checksum,
+        .source_bytes = from->source_bytes,
+        .form = (enum hr_form)from->form,
+        .has_checksum = (from->flags & HR__RANGE_HAS_CHECKSUM) != 0,
+    };
+    int r = hr__containers_open(d->containers, from->container, direct, &out->fd, error);
+    return r ? r : 1;
+}
+
+int hr__range_check(const struct hr__range *range, const void *bytes, size_t length)
+{
+    return !range->has_checksum ||
+           (length == range->bytes && XXH3_64bits(bytes, length) == range->checksum);
 }
 
 const char *hr_dataset_root(const struct hr_dataset *dataset)

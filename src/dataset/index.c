@@ -100,7 +100,9 @@ static int read_index(struct hr__catalog **out, const char *path)
     if (!r)
         r = read_all(fd, block, (size_t)st.st_size);
     if (!r)
-        r = hr__catalog_adopt(out, block, (size_t)st.st_size);
+        r = ((struct hr__catalog_header *)block)->flags == HR__CATALOG_SIZES
+                ? hr__catalog_adopt(out, block, (size_t)st.st_size)
+                : -EBADMSG; /* no folder's */
     if (r)
         hr__free(block);
     close(fd);
@@ -254,7 +256,7 @@ int hr__index_save(struct hr__catalog *catalog, const char *path, enum hr_index_
 {
     struct hr__catalog_header *h = catalog->header;
     char *temporary = NULL;
-    if (catalog->untrusted || !(h->flags & HR__CATALOG_SIZES) || (h->flags & HR__CATALOG_LABELS))
+    if (catalog->untrusted || h->flags != HR__CATALOG_SIZES)
         return -ESTALE;
     int r = policy == HR_INDEX_USER_CACHE ? make_parents(path) : 0;
     if (!r)
