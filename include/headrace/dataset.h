@@ -37,6 +37,13 @@ enum hr_index_policy {
  * callback returns -ECANCELED. */
 typedef int (*hr_progress_fn)(void *arg, uint64_t done, uint64_t total, const char *stage);
 
+/* What becomes of samples that cannot be read or decoded. */
+enum hr_on_error {
+    HR_ON_ERROR_RAISE = 0, /* the call fails with the sample's error; a loader's next at the
+                              turn of the sample's batch */
+    HR_ON_ERROR_SKIP = 1,  /* the sample is counted and listed; a loader replaces it */
+};
+
 struct hr_dataset_options {
     size_t size; /* sizeof(struct hr_dataset_options) */
     enum hr_index_policy index;

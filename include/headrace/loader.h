@@ -31,11 +31,6 @@ extern "C" {
 struct hr_loader;
 struct hr_batch;
 
-enum hr_on_error {
-    HR_ON_ERROR_RAISE = 0, /* next fails at that batch's turn */
-    HR_ON_ERROR_SKIP = 1,  /* the sample is replaced, counted and listed */
-};
-
 struct hr_loader_options {
     size_t size;    /* sizeof(struct hr_loader_options) */
     int batch_size; /* samples per batch of this rank; default 1 */
