@@ -1,8 +1,9 @@
 /*
  * Microseconds and bandwidth of the file reader, beside its yardstick: a plain
- * loop of open, fstat, read into a new buffer, close on one thread.
+ * loop of open, fstat, read into a new buffer, close on one thread; with "ranges"
+ * of pieces of one open file, and a loop of pread.
  *
- * usage: reader FILES BYTES DEPTH REPEATS [cold] [direct] [in DIRECTORY]
+ * usage: reader FILES BYTES DEPTH REPEATS [cold] [direct] [ranges] [in DIRECTORY]
  * Makes FILES files of BYTES, reads them all with each method, interleaved
  * REPEATS times, and prints the median of each. "cold" drops each file from the
  * page cache before every pass (fadvise), so it needs a real disk.
@@ -23,6 +24,8 @@ static const char *const method_names[] = {"plain loop", "pread reader", "io_uri
 
 struct setup {
     int files, bytes, depth, repeats, cold, direct;
+    int ranges;       /* one file holds all; paths are that file's */
+    int fd, plain_fd; /* ranges: of the readers (O_DIRECT if direct), of the plain loop */
     char directory[512];
     char (*paths)[640];
 };
@@ -42,12 +45,16 @@ static void make_files(struct setup *s)
     for (int i = 0; i < s->bytes; i++)
         data[i] = (char)(i * 2654435761u >> 13);
     for (int i = 0; i < s->files; i++) {
-        snprintf(s->paths[i], sizeof s->paths[i], "%s/%06d", s->directory, i);
-        int fd = open(s->paths[i], O_WRONLY | O_CREAT | O_EXCL, 0600);
+        snprintf(s->paths[i], sizeof s->paths[i], "%s/%06d", s->directory, s->ranges ? 0 : i);
+        int fd = open(s->paths[i], O_WRONLY | O_CREAT | (s->ranges ? O_APPEND : O_EXCL), 0600);
         if (fd < 0 || write(fd, data, (size_t)s->bytes) != s->bytes || fsync(fd) || close(fd))
             die(s->paths[i]);
     }
     free(data);
+    s->plain_fd = open(s->paths[0], O_RDONLY | O_CLOEXEC);
+    s->fd = open(s->paths[0], O_RDONLY | O_CLOEXEC | (s->direct ? O_DIRECT : 0));
+    if (s->plain_fd < 0 || s->fd < 0)
+        die(s->paths[0]);
 }
 
 static void drop(const struct setup *s)
@@ -58,6 +65,25 @@ static void drop(const struct setup *s)
             die(s->paths[i]);
         close(fd);
     }
+}
+
+static void read_plain_ranges(const struct setup *s)
+{
+    for (int i = 0; i < s->files; i++) {
+        void *block = hr__alloc_aligned(HR__TAG_STORAGE, (size_t)s->bytes, 64);
+        if (!block || pread(s->plain_fd, block, (size_t)s->bytes, (off_t)i * s->bytes) != s->bytes)
+            die(s->paths[i]);
+        hr__free(block);
+    }
+}
+
+static void aim(const struct setup *s, struct hr__read *read, int i)
+{
+    read->path = s->paths[i];
+    read->is_range = s->ranges;
+    read->fd = s->fd;
+    read->offset = (uint64_t)i * (uint64_t)s->bytes;
+    read->expected = s->bytes;
 }
 
 static void read_plain(const struct setup *s)
@@ -83,7 +109,7 @@ static void read_with(const struct setup *s, struct hr__reader *reader)
     if (!reads)
         die("calloc");
     for (; next < s->depth && next < s->files; next++) {
-        reads[next].path = s->paths[next];
+        aim(s, &reads[next], next);
         if (hr__reader_submit(reader, &reads[next]))
             die("submit");
     }
@@ -97,7 +123,7 @@ static void read_with(const struct setup *s, struct hr__reader *reader)
             hr__free(done[i]->bytes);
             if (next == s->files)
                 continue;
-            done[i]->path = s->paths[next++];
+            aim(s, done[i], next++);
             if (hr__reader_submit(reader, done[i]))
                 die("submit");
         }
@@ -114,7 +140,8 @@ static int compare(const void *a, const void *b)
 static void parse(struct setup *s, int argc, char **argv)
 {
     if (argc < 5) {
-        fprintf(stderr, "usage: reader FILES BYTES DEPTH REPEATS [cold] [direct] [in DIRECTORY]\n");
+        fprintf(stderr, "usage: reader FILES BYTES DEPTH REPEATS [cold] [direct] [ranges] "
+                        "[in DIRECTORY]\n");
         exit(2);
     }
     s->files = atoi(argv[1]);
@@ -125,6 +152,7 @@ static void parse(struct setup *s, int argc, char **argv)
     for (int i = 5; i < argc; i++) {
         s->cold |= !strcmp(argv[i], "cold");
         s->direct |= !strcmp(argv[i], "direct");
+        s->ranges |= !strcmp(argv[i], "ranges");
         if (!strcmp(argv[i], "in") && i + 1 < argc)
             snprintf(s->directory, sizeof s->directory, "%s/headrace-reader-XXXXXX", argv[++i]);
     }
@@ -151,7 +179,9 @@ int main(int argc, char **argv)
             if (s.cold)
                 drop(&s);
             uint64_t start = hr__now_ns();
-            if (m == PLAIN)
+            if (m == PLAIN && s.ranges)
+                read_plain_ranges(&s);
+            else if (m == PLAIN)
                 read_plain(&s);
             else
                 read_with(&s, readers[m]);

@@ -1,5 +1,5 @@
 /*
- * How bytes arrive: whole files, many in flight.
+ * How bytes arrive: whole files and ranges of files, many in flight.
  *
  * A reader is used by one thread. Requests are submitted, complete in any
  * order and are collected with hr__reader_wait. The io_uring reader keeps up
@@ -24,13 +24,25 @@ struct hr__reader_options {
     uint64_t max_bytes; /* a larger file is refused with -EFBIG; 0: 2 GiB */
 };
 
-/* One file to read; owned by the caller and in place until it has come back.
- * Its bytes are those up to its end as reading finds it, whatever size it had
- * before. Not a regular file: -EISDIR for a directory, -ENXIO for a FIFO, socket
- * or device, never a wait. */
+/*
+ * One file to read, or a range of one; owned by the caller and in place until it
+ * has come back. A file's bytes are those up to its end as reading finds it,
+ * whatever size it had before. Not a regular file: -EISDIR for a directory, -ENXIO
+ * for a FIFO, socket or device, never a wait.
+ *
+ * A range is exactly `expected` bytes at `offset`; -ENODATA: the file ends before
+ * them. With `fd` >= 0 nothing is opened, looked at or closed: the descriptor, of
+ * a regular file open for reading, is the caller's and stays open until the read
+ * has come back. A reader that reads directly takes one with O_DIRECT and rounds
+ * to what that wants; the others want one without.
+ */
 struct hr__read {
-    const char *path; /* owned by the caller */
-    int64_t expected; /* bytes it had when it was scanned; < 0: unknown */
+    const char *path; /* owned by the caller; of a range too: where O_DIRECT fails and where
+                         fd is -1 it is opened */
+    int64_t expected; /* bytes it had when it was scanned; < 0: unknown. Of a range: its length */
+    int is_range;     /* non-zero: `fd` and `offset` count */
+    int fd;           /* the caller's; -1: open `path` */
+    uint64_t offset;  /* of the range's first byte in the file */
     void *user;
     /* results */
     int result;     /* 0 or a negative errno */

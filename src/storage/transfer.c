@@ -1,10 +1,11 @@
 /*
- * The steps of reading one whole file; see transfer.h.
+ * The steps of reading one whole file or a range of one; see transfer.h.
  *
  * One read normally suffices: it asks for more than the file's size, so that a
  * result of exactly that size is the end and growth is noticed without a
  * further call. Descriptors are opened O_NONBLOCK, so that a FIFO or a device
- * in the place of a file is refused instead of waited for.
+ * in the place of a file is refused instead of waited for. Direct reads of a
+ * range take whole aligned pieces, and its bytes then move to the front.
  */
 #include "storage/transfer.h"
 
@@ -45,19 +46,6 @@ struct hr__blocks *hr__transfer_pool(unsigned depth)
                              retain < RETAIN_BYTES_MOST ? retain : RETAIN_BYTES_MOST);
 }
 
-void hr__transfer_begin(struct hr__transfer *t, struct hr__read *read,
-                        const struct hr__transfer_rules *rules)
-{
-    read->result = -EINPROGRESS;
-    read->bytes = NULL;
-    read->length = 0;
-    read->next = NULL;
-    read->submitted_ns = hr__now_ns();
-    read->completed_ns = 0;
-    *t = (struct hr__transfer){
-        .read = read, .rules = rules, .fd = -1, .stale_fd = -1, .direct = rules->direct};
-}
-
 int hr__transfer_open_flags(const struct hr__transfer *t)
 {
     return O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (t->direct ? O_DIRECT : 0);
@@ -67,6 +55,8 @@ enum hr__step hr__transfer_fail(struct hr__transfer *t, int result)
 {
     hr__free(t->bytes);
     t->bytes = NULL;
+    if (t->borrowed)
+        t->fd = -1;
     t->read->result = result;
     t->read->completed_ns = hr__now_ns();
     return HR__STEP_DONE;
@@ -88,8 +78,19 @@ static int reserve(struct hr__transfer *t, size_t capacity)
     return 0;
 }
 
+/* A range's bytes to the front of the buffer. */
+static void trim(struct hr__transfer *t)
+{
+    size_t skip = (size_t)(t->read->offset - t->start);
+    t->length = (size_t)t->read->expected;
+    if (skip)
+        memmove(t->bytes, t->bytes + skip, t->length);
+}
+
 static enum hr__step finish(struct hr__transfer *t)
 {
+    if (t->read->is_range)
+        trim(t);
     if (t->capacity - t->length < HR__READ_SLACK && reserve(t, t->length + HR__READ_SLACK))
         return hr__transfer_fail(t, -ENOMEM);
     memset(t->bytes + t->length, 0, HR__READ_SLACK);
@@ -99,6 +100,8 @@ static enum hr__step finish(struct hr__transfer *t)
     read->result = 0;
     read->completed_ns = hr__now_ns();
     t->bytes = NULL;
+    if (t->borrowed)
+        t->fd = -1;
     return HR__STEP_DONE;
 }
 
@@ -107,7 +110,9 @@ static enum hr__step finish(struct hr__transfer *t)
 static enum hr__step restart_buffered(struct hr__transfer *t)
 {
     t->direct = 0;
-    t->stale_fd = t->fd;
+    if (!t->borrowed)
+        t->stale_fd = t->fd;
+    t->borrowed = 0;
     t->fd = -1;
     t->length = 0;
     hr__free(t->bytes);
@@ -118,6 +123,42 @@ static enum hr__step restart_buffered(struct hr__transfer *t)
 static int is_passing(int result)
 {
     return result == -EINTR || result == -EAGAIN;
+}
+
+/* Room for the range, from where it begins or, directly, a little before. */
+static enum hr__step begin_range(struct hr__transfer *t)
+{
+    const struct hr__read *read = t->read;
+    t->start = t->direct ? read->offset / DIRECT_ALIGNMENT * DIRECT_ALIGNMENT : read->offset;
+    t->size = read->offset - t->start + (uint64_t)read->expected;
+    size_t room = t->direct ? round_up((size_t)t->size, DIRECT_ALIGNMENT) : (size_t)t->size;
+    if (reserve(t, room + HR__READ_SLACK))
+        return hr__transfer_fail(t, -ENOMEM);
+    return read->expected ? HR__STEP_READ : finish(t);
+}
+
+enum hr__step hr__transfer_begin(struct hr__transfer *t, struct hr__read *read,
+                                 const struct hr__transfer_rules *rules)
+{
+    read->result = -EINPROGRESS;
+    read->bytes = NULL;
+    read->length = 0;
+    read->next = NULL;
+    read->submitted_ns = hr__now_ns();
+    read->completed_ns = 0;
+    *t = (struct hr__transfer){
+        .read = read, .rules = rules, .fd = -1, .stale_fd = -1, .direct = rules->direct};
+    if (!read->is_range)
+        return HR__STEP_OPEN;
+    if (read->expected < 0 || read->offset > (uint64_t)(INT64_MAX - read->expected))
+        return hr__transfer_fail(t, -EINVAL);
+    if ((uint64_t)read->expected > rules->max_bytes)
+        return hr__transfer_fail(t, -EFBIG);
+    if (read->fd < 0)
+        return HR__STEP_OPEN;
+    t->fd = read->fd;
+    t->borrowed = 1;
+    return begin_range(t);
 }
 
 enum hr__step hr__transfer_opened(struct hr__transfer *t, int result)
@@ -137,6 +178,8 @@ enum hr__step hr__transfer_opened(struct hr__transfer *t, int result)
         return hr__transfer_fail(t, -EISDIR);
     if (!S_ISREG(status.st_mode))
         return hr__transfer_fail(t, -ENXIO);
+    if (t->read->is_range)
+        return begin_range(t);
     if ((uint64_t)status.st_size > t->rules->max_bytes)
         return hr__transfer_fail(t, -EFBIG);
     t->size = (uint64_t)status.st_size;
@@ -151,7 +194,11 @@ enum hr__step hr__transfer_opened(struct hr__transfer *t, int result)
 size_t hr__transfer_request(const struct hr__transfer *t)
 {
     size_t room = t->capacity - t->length;
-    if (t->direct)
+    /* of a range no more than is wanted: what follows belongs to others */
+    if (t->read->is_range)
+        room =
+            (t->direct ? round_up((size_t)t->size, DIRECT_ALIGNMENT) : (size_t)t->size) - t->length;
+    else if (t->direct)
         room = room / DIRECT_ALIGNMENT * DIRECT_ALIGNMENT;
     return room < REQUEST_MOST ? room : REQUEST_MOST;
 }
@@ -170,7 +217,8 @@ static enum hr__step read_again(struct hr__transfer *t, int result)
     if (result == -EINTR)
         return HR__STEP_READ;
     if (!t->size) {
-        ssize_t n = pread(t->fd, t->bytes + t->length, hr__transfer_request(t), (off_t)t->length);
+        ssize_t n = pread(t->fd, t->bytes + t->length, hr__transfer_request(t),
+                          (off_t)hr__transfer_offset(t));
         if (n < 0)
             return errno == EINTR ? HR__STEP_READ : hr__transfer_fail(t, -errno);
         return hr__transfer_got(t, n);
@@ -179,6 +227,18 @@ static enum hr__step read_again(struct hr__transfer *t, int result)
     if (flags >= 0 && flags & O_NONBLOCK && fcntl(t->fd, F_SETFL, flags & ~O_NONBLOCK))
         return hr__transfer_fail(t, -errno);
     t->blocking = 1;
+    return HR__STEP_READ;
+}
+
+/* A range has got more, or nothing more. */
+static enum hr__step range_got(struct hr__transfer *t, size_t got)
+{
+    if (t->length >= t->size)
+        return finish(t);
+    if (!got)
+        return hr__transfer_fail(t, -ENODATA);
+    if (t->direct && t->length % DIRECT_ALIGNMENT)
+        return restart_buffered(t);
     return HR__STEP_READ;
 }
 
@@ -191,6 +251,8 @@ enum hr__step hr__transfer_got(struct hr__transfer *t, ssize_t result)
                                               : hr__transfer_fail(t, (int)result);
     t->retries = 0;
     t->length += (size_t)result;
+    if (t->read->is_range)
+        return range_got(t, (size_t)result);
     if (t->length > t->rules->max_bytes)
         return hr__transfer_fail(t, -EFBIG);
     if (!result || (t->size && t->length == t->size))
@@ -211,15 +273,15 @@ static int open_file(const struct hr__transfer *t)
 
 static ssize_t read_some(const struct hr__transfer *t)
 {
-    ssize_t n = pread(t->fd, t->bytes + t->length, hr__transfer_request(t), (off_t)t->length);
+    ssize_t n =
+        pread(t->fd, t->bytes + t->length, hr__transfer_request(t), (off_t)hr__transfer_offset(t));
     return n < 0 ? -errno : n;
 }
 
 void hr__transfer_run(struct hr__read *read, const struct hr__transfer_rules *rules)
 {
     struct hr__transfer t;
-    hr__transfer_begin(&t, read, rules);
-    enum hr__step step = HR__STEP_OPEN;
+    enum hr__step step = hr__transfer_begin(&t, read, rules);
     while (step != HR__STEP_DONE) {
         step = step == HR__STEP_OPEN ? hr__transfer_opened(&t, open_file(&t))
                                      : hr__transfer_got(&t, read_some(&t));

@@ -77,7 +77,7 @@ static int queue_step(struct uring *u, struct slot *slot)
         io_uring_prep_openat(sqe, AT_FDCWD, t->read->path, hr__transfer_open_flags(t), 0);
     else
         io_uring_prep_read(sqe, t->fd, t->bytes + t->length, (unsigned)hr__transfer_request(t),
-                           t->length);
+                           hr__transfer_offset(t));
     /* What could not be done without waiting goes to a kernel thread at once. */
     if (t->blocking)
         io_uring_sqe_set_flags(sqe, IOSQE_ASYNC);
@@ -90,10 +90,15 @@ static int uring_submit(void *self, struct hr__read *read)
     struct uring *u = self;
     assert(u->first_free < u->depth);
     struct slot *slot = &u->slots[u->first_free];
-    hr__transfer_begin(&slot->transfer, read, u->rules);
-    slot->step = HR__STEP_OPEN;
+    slot->step = hr__transfer_begin(&slot->transfer, read, u->rules);
+    if (slot->step == HR__STEP_DONE) {
+        slot->transfer.read = NULL;
+        hr__read_list_append(u->done, read);
+        return 0;
+    }
     int rc = queue_step(u, slot);
     if (rc) {
+        hr__transfer_fail(&slot->transfer, rc);
         slot->transfer.read = NULL;
         return rc;
     }
@@ -230,9 +235,9 @@ static void uring_destroy(void *self)
             continue;
         if (ours)
             slot->transfer.bytes = NULL;
-        else if (slot->transfer.fd >= 0)
-            close(slot->transfer.fd);
         hr__transfer_fail(&slot->transfer, -ECANCELED);
+        if (!ours && slot->transfer.fd >= 0)
+            close(slot->transfer.fd);
         release_slot(u, slot);
     }
     if (u->made)

@@ -109,6 +109,75 @@ static void all_backends_agree(void **state)
     assert_int_equal(hr__allocated(HR__TAG_STORAGE), 0);
 }
 
+/* Ranges of one file, through a descriptor of ours and by path, among whole files. */
+static void ranges_of_a_container(void **state)
+{
+    enum { COUNT = 40, BYTES = 300000 };
+    char *path = files_make("ranges", 3, BYTES);
+    int open_before = files_open_count();
+    for (int s = 0; s < SHAPES; s++) {
+        struct hr__reader *reader = make(shapes[s], 0);
+        struct hr__read reads[COUNT];
+        int fd = open(path, O_RDONLY | O_CLOEXEC | (shapes[s].direct ? O_DIRECT : 0));
+        assert_true(fd >= 0);
+        for (int i = 0; i < COUNT; i++) {
+            reads[i] = (struct hr__read){.path = path, .expected = -1};
+            if (i % 4 == 3)
+                continue;
+            reads[i].is_range = 1;
+            reads[i].fd = i % 4 == 2 ? -1 : fd;
+            reads[i].offset = (uint64_t)i * 6007;
+            reads[i].expected = i * 1013 % 50000;
+        }
+        reads[4].offset = BYTES - 10;
+        reads[4].expected = 11;
+        read_all(reader, reads, COUNT, 16);
+        for (int i = 0; i < COUNT; i++) {
+            if (i == 4) {
+                assert_int_equal(reads[i].result, -ENODATA);
+                continue;
+            }
+            size_t length = i % 4 == 3 ? BYTES : (size_t)reads[i].expected;
+            assert_int_equal(reads[i].result, 0);
+            assert_int_equal(reads[i].length, length);
+            for (size_t k = 0; k < length; k++)
+                if (reads[i].bytes[k] != files_byte(3, (size_t)reads[i].offset + k))
+                    fail_msg("read %d differs at %zu", i, k);
+            hr__free(reads[i].bytes);
+        }
+        hr__reader_destroy(&reader);
+        assert_int_equal(close(fd), 0);
+        assert_int_equal(files_open_count(), open_before);
+        assert_int_equal(hr__allocated(HR__TAG_STORAGE), 0);
+    }
+    struct hr__read read = {.path = path, .is_range = 1, .fd = -1, .offset = 7, .expected = 9};
+    assert_int_equal(hr__read_file(&read, 0), 0);
+    assert_int_equal(read.bytes[8], files_byte(3, 15));
+    hr__free(read.bytes);
+    free(path);
+}
+
+/* A reader that is destroyed with ranges in flight leaves the descriptor alone. */
+static void ranges_destroyed_in_flight(void **state)
+{
+    char *path = files_make("inflight", 4, 100000);
+    for (int s = 0; s < SHAPES; s++) {
+        struct hr__reader *reader = make(shapes[s], 0);
+        struct hr__read reads[8];
+        int fd = open(path, O_RDONLY | O_CLOEXEC | (shapes[s].direct ? O_DIRECT : 0));
+        for (int i = 0; i < 8 && hr__reader_in_flight(reader) < shapes[s].depth; i++) {
+            reads[i] = (struct hr__read){
+                .path = path, .is_range = 1, .fd = fd, .offset = 4096, .expected = 5000};
+            assert_int_equal(hr__reader_submit(reader, &reads[i]), 0);
+        }
+        hr__reader_destroy(&reader);
+        assert_int_equal(reads[0].result, -ECANCELED);
+        assert_int_equal(close(fd), 0);
+        assert_int_equal(hr__allocated(HR__TAG_STORAGE), 0);
+    }
+    free(path);
+}
+
 /* Everything that is not a readable regular file, with the errno it gives. */
 static void odd_paths_fail_and_do_not_hang(void **state)
 {
@@ -470,6 +539,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_backends_agree),
+        cmocka_unit_test(ranges_of_a_container),
+        cmocka_unit_test(ranges_destroyed_in_flight),
         cmocka_unit_test(odd_paths_fail_and_do_not_hang),
         cmocka_unit_test(unreadable_file),
         cmocka_unit_test(files_without_a_size),

@@ -287,6 +287,136 @@ static void would_block_on_an_empty_file(void **state)
     free(path);
 }
 
+/* Begins to read `bytes` at `offset` of the file; by_path: nothing is open yet. */
+static void begin_range(struct driver *d, const char *path, int by_path, int direct,
+                        uint64_t offset, int64_t bytes)
+{
+    int fd = by_path ? -1 : open(path, O_RDONLY | (direct ? O_DIRECT : 0));
+    *d = (struct driver){
+        .read = {.path = path, .is_range = 1, .fd = fd, .offset = offset, .expected = bytes},
+        .rules = {.max_bytes = 1 << 20, .direct = direct}};
+    assert_true(by_path || fd >= 0);
+    d->step = hr__transfer_begin(&d->t, &d->read, &d->rules);
+    if (d->step != HR__STEP_DONE)
+        assert_int_equal(d->step, by_path ? HR__STEP_OPEN : HR__STEP_READ);
+}
+
+/* As `end`, of bytes that begin at the range's offset; a descriptor that was given
+ * is still open. */
+static void end_range(struct driver *d, int result, unsigned seed)
+{
+    assert_int_equal(d->step, HR__STEP_DONE);
+    assert_int_equal(d->read.result, result);
+    if (!result) {
+        assert_int_equal(d->read.length, d->read.expected);
+        assert_int_equal((uintptr_t)d->read.bytes % 64, 0);
+        for (size_t i = 0; i < d->read.length; i++)
+            assert_int_equal(d->read.bytes[i], files_byte(seed, (size_t)d->read.offset + i));
+        for (int i = 0; i < 64; i++)
+            assert_int_equal(d->read.bytes[d->read.length + (size_t)i], 0);
+        hr__free(d->read.bytes);
+    } else {
+        assert_null(d->read.bytes);
+    }
+    if (d->read.fd >= 0) {
+        assert_int_not_equal(d->t.fd, d->read.fd);
+        assert_int_not_equal(d->t.stale_fd, d->read.fd);
+        assert_int_equal(close(d->read.fd), 0);
+    }
+    if (d->t.stale_fd >= 0)
+        close(d->t.stale_fd);
+    if (d->t.fd >= 0)
+        close(d->t.fd);
+    assert_int_equal(hr__allocated(HR__TAG_STORAGE), 0);
+}
+
+static void run_range(struct driver *d, size_t most)
+{
+    while (d->step != HR__STEP_DONE)
+        if (d->step == HR__STEP_OPEN)
+            do_open(d);
+        else {
+            size_t n = hr__transfer_request(&d->t);
+            assert_true(n > 0);
+            ssize_t got = pread(d->t.fd, d->t.bytes + d->t.length, n < most ? n : most,
+                                (off_t)hr__transfer_offset(&d->t));
+            d->step = hr__transfer_got(&d->t, got < 0 ? -errno : got);
+        }
+}
+
+static void ranges_are_exact(void **state)
+{
+    static const uint64_t offsets[] = {0, 1, 64, 4095, 4096, 4097, 12345};
+    static const int64_t lengths[] = {0, 1, 63, 4095, 4096, 4097, 7655};
+    static const size_t most[] = {SIZE_MAX, 4096, 1000};
+    char *path = files_make("container", 11, 20000);
+    for (int kind = 0; kind < 4; kind++)
+        for (size_t o = 0; o < 7; o++)
+            for (size_t l = 0; l < 7; l++)
+                for (size_t m = 0; m < 3; m++) {
+                    struct driver d;
+                    begin_range(&d, path, kind & 1, kind >> 1, offsets[o], lengths[l]);
+                    run_range(&d, most[m]);
+                    end_range(&d, 0, 11);
+                }
+    free(path);
+}
+
+static void ranges_beyond_the_end(void **state)
+{
+    char *path = files_make("cut", 12, 10000);
+    for (int kind = 0; kind < 4; kind++) {
+        struct driver d;
+        begin_range(&d, path, kind & 1, kind >> 1, 8000, 2001);
+        run_range(&d, SIZE_MAX);
+        end_range(&d, -ENODATA, 0);
+        begin_range(&d, path, kind & 1, kind >> 1, 50000, 10);
+        run_range(&d, SIZE_MAX);
+        end_range(&d, -ENODATA, 0);
+        begin_range(&d, path, kind & 1, kind >> 1, 8000, 2000);
+        run_range(&d, SIZE_MAX);
+        end_range(&d, 0, 12);
+        begin_range(&d, path, kind & 1, kind >> 1, INT64_MAX, 1);
+        end_range(&d, -EINVAL, 0);
+        begin_range(&d, path, kind & 1, kind >> 1, 0, -1);
+        end_range(&d, -EINVAL, 0);
+        begin_range(&d, path, kind & 1, kind >> 1, 0, (1 << 20) + 1);
+        end_range(&d, -EFBIG, 0);
+    }
+    free(path);
+}
+
+/* The first read directly from a given descriptor is refused: the file is opened
+ * for reading through the page cache, the descriptor stays as it is. */
+static void ranges_give_up_direct(void **state)
+{
+    char *path = files_make("rdirect", 13, 10000);
+    struct driver d;
+    begin_range(&d, path, 0, 1, 5000, 3000);
+    d.step = hr__transfer_got(&d.t, -EINVAL);
+    assert_int_equal(d.step, HR__STEP_OPEN);
+    assert_false(hr__transfer_open_flags(&d.t) & O_DIRECT);
+    run_range(&d, SIZE_MAX);
+    end_range(&d, 0, 13);
+    begin_range(&d, path, 0, 0, 5000, 3000);
+    d.step = hr__transfer_got(&d.t, -EINVAL);
+    end_range(&d, -EINVAL, 0);
+    begin_range(&d, path, 0, 0, 5000, 3000);
+    d.step = hr__transfer_got(&d.t, -EINTR);
+    assert_int_equal(d.step, HR__STEP_READ);
+    d.step = hr__transfer_got(&d.t, -EAGAIN);
+    assert_true(d.t.blocking);
+    run_range(&d, SIZE_MAX);
+    end_range(&d, 0, 13);
+    int fd = open(path, O_RDONLY);
+    d.read = (struct hr__read){.path = path, .is_range = 1, .fd = fd, .expected = 100};
+    hr__alloc_fail_at(1, 0);
+    d.step = hr__transfer_begin(&d.t, &d.read, &d.rules);
+    hr__alloc_fail_at(0, 0);
+    end_range(&d, -ENOMEM, 0);
+    free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -301,6 +431,9 @@ int main(void)
         cmocka_unit_test(invalid_without_direct_is_an_error),
         cmocka_unit_test(no_memory),
         cmocka_unit_test(would_block_on_an_empty_file),
+        cmocka_unit_test(ranges_are_exact),
+        cmocka_unit_test(ranges_beyond_the_end),
+        cmocka_unit_test(ranges_give_up_direct),
     };
     return cmocka_run_group_tests_name("storage-transfer", tests, files_setup, files_teardown);
 }
