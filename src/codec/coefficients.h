@@ -39,10 +39,11 @@
  *      there (0). Positions rise. They are values that the width is too small for.
  *
  * So that every instruction set and libjpeg-turbo's 16-bit arithmetic give the
- * same pixels, the packer refuses a block with a column whose dequantised
- * coefficients sum, in magnitude, to more than HR__COLUMN_LIMIT: more than any
- * encoder makes from 8-bit samples. Unpackers work on anything without leaving
- * their memory; only the pixels of such a block may then differ.
+ * same pixels, the packer refuses a block in which the dequantised coefficients of
+ * columns 0 and 4, 1 and 5, 2 and 6 or 3 and 7 together sum, in magnitude, to more
+ * than HR__COLUMN_LIMIT: several times what an encoder makes from 8-bit samples.
+ * No sum of the transform then leaves its 16 or 32 bits. Unpackers work on anything
+ * without leaving their memory; only the pixels of such a block may then differ.
  */
 #ifndef HR_CODEC_COEFFICIENTS_H
 #define HR_CODEC_COEFFICIENTS_H
@@ -55,8 +56,8 @@
 /* Most bytes of a block: header, count, map, values, exceptions. */
 #define HR__BLOCK_BYTES_MOST (3 + 1 + 8 + 56 + 63 * 3)
 
-/* An inverse DCT holds its intermediate results, four times a column's sum times
- * at most 1.39, in 16 bits. */
+/* An inverse DCT holds its intermediate results, which are at most 4 x 1.39 times a
+ * column's sum, and sums of two of them, in 16 bits. */
 #define HR__COLUMN_LIMIT 5800
 
 /* Where an item's sections are, after hr__coefficients_open. */
@@ -74,6 +75,11 @@ struct hr__coefficients {
  * Errors: -EBADMSG, -ENOTSUP. */
 int hr__coefficients_open(struct hr__coefficients *out, const void *bytes, size_t length,
                           struct hr_error *error);
+
+/* The first byte of the group that holds block `x` of block row `y`, both inside
+ * the component; NULL where the index leads out of the item. */
+const uint8_t *hr__coefficients_find(const struct hr__coefficients *item, int component, uint32_t y,
+                                     uint32_t x);
 
 /* Blocks of one row of one component, to be unpacked, dequantised and inverse
  * transformed (ISLOW, as libjpeg's accurate integer DCT). */

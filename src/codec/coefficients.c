@@ -1,0 +1,85 @@
+/*
+ * The form `coefficients`: where things are in an item. Every section is checked
+ * to lie inside it once; an offset of the index is checked where it is followed.
+ */
+#include "codec/coefficients.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <string.h>
+
+static uint64_t align8(uint64_t n)
+{
+    return (n + 7) & ~UINT64_C(7);
+}
+
+/* Groups of a row of component c. */
+static uint64_t groups_x(const struct hr__coefficients *c, int component)
+{
+    return (c->blocks_x[component] + HR__GROUP_BLOCKS - 1) / HR__GROUP_BLOCKS;
+}
+
+static int damaged(struct hr_error *error, const char *what)
+{
+    return hr__fail(error, -EBADMSG, "damaged item: %s; make it anew", what);
+}
+
+int hr__coefficients_open(struct hr__coefficients *out, const void *bytes, size_t length,
+                          struct hr_error *error)
+{
+    struct hr__coefficients c;
+    const uint8_t *item = bytes;
+    int r = hr__item_parse(&c.header, bytes, length, error);
+    if (r)
+        return r;
+    const struct hr__item_header *h = &c.header;
+    if (h->form != HR_FORM_COEFFICIENTS)
+        return damaged(error, "it does not hold coefficients");
+    uint64_t rows = 0, groups = 0;
+    for (int i = 0; i < h->components; i++) {
+        c.blocks_x[i] = (hr__item_samples(h->width, h->h, i) + 7) / 8;
+        c.blocks_y[i] = (hr__item_samples(h->height, h->v, i) + 7) / 8;
+        c.row_at[i] = (uint32_t)rows;
+        c.group_at[i] = groups;
+        rows += c.blocks_y[i];
+        groups += c.blocks_y[i] * groups_x(&c, i);
+    }
+    /* Sides are below 2^16, so none of these sums comes near 2^64. */
+    uint64_t quant = sizeof *h, row = quant + h->components * sizeof c.quant[0];
+    uint64_t group = row + align8(rows * 4);
+    uint64_t data = group + align8(groups * (h->flags & HR__ITEM_WIDE ? 4 : 2));
+    if (data + HR__ITEM_PAD > length)
+        return damaged(error, "it is shorter than its index");
+    memcpy(c.quant, item + quant, row - quant);
+    c.rows = item + row;
+    c.groups = item + group;
+    c.data = item + data;
+    c.data_bytes = length - HR__ITEM_PAD - data;
+    *out = c;
+    return 0;
+}
+
+const uint8_t *hr__coefficients_find(const struct hr__coefficients *c, int component, uint32_t y,
+                                     uint32_t x)
+{
+    uint32_t row;
+    uint64_t group = c->group_at[component] + y * groups_x(c, component) + x / HR__GROUP_BLOCKS, at;
+    memcpy(&row, c->rows + 4 * ((size_t)c->row_at[component] + y), sizeof row);
+    if (c->header.flags & HR__ITEM_WIDE) {
+        uint32_t wide;
+        memcpy(&wide, c->groups + 4 * group, sizeof wide);
+        at = (uint64_t)row + wide;
+    } else {
+        uint16_t narrow;
+        memcpy(&narrow, c->groups + 2 * group, sizeof narrow);
+        at = (uint64_t)row + narrow;
+    }
+    return at < c->data_bytes ? c->data + at : NULL;
+}
+
+const struct hr__block_kernels *hr__block_kernels(enum hr__isa isa)
+{
+    (void)isa;
+    return &hr__block_kernels_portable;
+}

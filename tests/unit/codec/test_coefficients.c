@@ -1,0 +1,154 @@
+/* The form `coefficients`: packing and reading back is lossless; limits hold. */
+#include "codec/coefficients.h"
+
+#include "../test.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An image of 4:2:0 whose coefficients are made up: value(k) of position k. */
+struct made {
+    struct hr__packer_image image;
+    uint16_t quant[64];
+    int16_t (*blocks[3])[64];
+    uint32_t blocks_x[3], blocks_y[3];
+};
+
+static uint32_t seed = 1;
+
+static uint32_t draw(uint32_t below)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (uint32_t)((uint64_t)(seed >> 8) * below >> 24);
+}
+
+static void make(struct made *m, uint32_t width, uint32_t height, int components, unsigned share,
+                 int most)
+{
+    memset(m, 0, sizeof *m);
+    m->image = (struct hr__packer_image){width, height, components, 1, 1, 1, 0, {0}};
+    m->image.h = m->image.v = components == 3 ? 2 : 1;
+    for (int i = 0; i < 64; i++)
+        m->quant[i] = (uint16_t)(1 + i / 16);
+    for (int c = 0; c < components; c++) {
+        m->image.quant[c] = m->quant;
+        m->blocks_x[c] = (hr__item_samples(width, (uint8_t)m->image.h, c) + 7) / 8;
+        m->blocks_y[c] = (hr__item_samples(height, (uint8_t)m->image.v, c) + 7) / 8;
+        size_t n = (size_t)m->blocks_x[c] * m->blocks_y[c];
+        m->blocks[c] = calloc(n, sizeof *m->blocks[c]);
+        for (size_t i = 0; i < n; i++) {
+            m->blocks[c][i][0] = (int16_t)((int)draw(2000) - 1000);
+            for (int k = 1; k < 64; k++)
+                if (draw(100) < share)
+                    m->blocks[c][i][k] = (int16_t)((int)draw(2 * (uint32_t)most + 1) - most);
+        }
+    }
+}
+
+static void drop(struct made *m)
+{
+    for (int c = 0; c < 3; c++)
+        free(m->blocks[c]);
+}
+
+static int pack(struct hr__packer *packer, const struct made *m, size_t limit,
+                const uint8_t **bytes, size_t *length)
+{
+    struct hr_error error;
+    int r = hr__packer_begin(packer, &m->image, limit, &error);
+    for (int c = 0; !r && c < m->image.components; c++)
+        for (uint32_t y = 0; !r && y < m->blocks_y[c]; y++)
+            r = hr__packer_row(packer, (const int16_t(*)[64])m->blocks[c] + y * m->blocks_x[c],
+                               &error);
+    return r ? r : hr__packer_end(packer, bytes, length, &error);
+}
+
+static void expect_same(const struct made *m, const uint8_t *bytes, size_t length)
+{
+    struct hr__coefficients item;
+    struct hr_error error;
+    assert_int_equal(hr__coefficients_open(&item, bytes, length, &error), 0);
+    for (int c = 0; c < m->image.components; c++) {
+        int16_t(*row)[64] = calloc(m->blocks_x[c], sizeof *row);
+        for (uint32_t y = 0; y < m->blocks_y[c]; y++) {
+            assert_int_equal(hr__coefficients_row(&item, c, y, row, &error), 0);
+            assert_memory_equal(row, m->blocks[c] + y * m->blocks_x[c],
+                                m->blocks_x[c] * sizeof *row);
+        }
+        free(row);
+    }
+}
+
+static void test_packing_loses_nothing(void **state)
+{
+    static const struct {
+        unsigned share;
+        int most;
+    } kinds[] = {{0, 1}, {2, 1}, {20, 3}, {30, 40}, {100, 1}, {100, 20}, {8, 120}, {1, 1000}};
+    struct hr__packer *packer;
+    struct made m;
+    const uint8_t *bytes;
+    size_t length;
+    (void)state;
+    assert_int_equal(hr__packer_create(&packer, NULL), 0);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        for (int components = 1; components <= 3; components += 2) {
+            make(&m, 1 + draw(200), 1 + draw(100), components, kinds[i].share, kinds[i].most);
+            assert_int_equal(pack(packer, &m, 0, &bytes, &length), 0);
+            expect_same(&m, bytes, length);
+            drop(&m);
+        }
+    hr__packer_destroy(&packer);
+}
+
+static void test_rows_beyond_64_kib_have_a_wide_index(void **state)
+{
+    struct hr__packer *packer;
+    struct made m;
+    const uint8_t *bytes;
+    size_t length;
+    (void)state;
+    assert_int_equal(hr__packer_create(&packer, NULL), 0);
+    make(&m, 16000, 9, 3, 100, 20);
+    assert_int_equal(pack(packer, &m, 0, &bytes, &length), 0);
+    assert_true(((const struct hr__item_header *)bytes)->flags & HR__ITEM_WIDE);
+    expect_same(&m, bytes, length);
+    drop(&m);
+    hr__packer_destroy(&packer);
+}
+
+static void test_limits(void **state)
+{
+    struct hr__packer *packer;
+    struct made m;
+    const uint8_t *bytes;
+    size_t length, exact;
+    (void)state;
+    assert_int_equal(hr__packer_create(&packer, NULL), 0);
+    make(&m, 64, 64, 1, 30, 10);
+    assert_int_equal(pack(packer, &m, 0, &bytes, &exact), 0);
+    assert_int_equal(pack(packer, &m, exact, &bytes, &length), 0);
+    assert_int_equal(length, exact);
+    assert_int_equal(pack(packer, &m, exact - 1, &bytes, &length), -ENOSPC);
+    m.blocks[0][5][4] = 3000;
+    m.blocks[0][5][0] = -2000; /* column 0 and 4: 3000 + 2000 and what was there */
+    assert_int_equal(pack(packer, &m, 0, &bytes, &length), 0);
+    m.blocks[0][5][4] = 5000;
+    assert_int_equal(pack(packer, &m, 0, &bytes, &length), -ENOTSUP);
+    m.blocks[0][5][4] = 0;
+    m.blocks[0][5][0] = -2049;
+    assert_int_equal(pack(packer, &m, 0, &bytes, &length), -ENOTSUP);
+    drop(&m);
+    hr__packer_destroy(&packer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_packing_loses_nothing),
+        cmocka_unit_test(test_rows_beyond_64_kib_have_a_wide_index),
+        cmocka_unit_test(test_limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
