@@ -219,7 +219,8 @@ static void put_key(struct writer *w, const struct hr__catalog *c, size_t index)
 size_t hr_dataset_key(const struct hr_dataset *dataset, size_t index, char *buffer, size_t capacity)
 {
     struct writer w = {buffer, capacity, 0};
-    put_key(&w, resolve(dataset, &index), index);
+    const struct hr__catalog *c = resolve(dataset, &index);
+    put_key(&w, c, index);
     return finish(&w);
 }
 

@@ -170,6 +170,8 @@ static void subsets(void **state)
     hr_dataset_unref(&s);
     hr_dataset_path(ss, 1, text, sizeof text);
     assert_string_equal(text, "d");
+    hr_dataset_key(ss, 0, text, sizeof text);
+    assert_string_equal(text, "b");
     struct hr_dataset_info info = {.size = sizeof info};
     hr_dataset_get_info(ss, &info);
     assert_int_equal(info.size, sizeof info);
