@@ -1,6 +1,7 @@
 /*
- * Fuzzes the check of index files. The first byte chooses whether the checksum
- * and length are put right, so that the checks behind them are reached.
+ * Fuzzes the check of index files, and of catalogs with labels and ranges. The
+ * first byte chooses whether the checksum and length are put right, so that the
+ * checks behind them are reached, and what sections there are.
  */
 #include "base/memory.h"
 #include "dataset/catalog.h"
@@ -19,9 +20,12 @@ static size_t use(const struct hr__catalog *c)
     for (uint64_t i = 0; i < c->header->samples; i++) {
         const struct hr__catalog_directory *d = &c->directories[c->sample_directory[i]];
         const char *name = hr__catalog_at(c, c->names[i]);
-        if (strchr(name, '/') || !*name || *hr__catalog_at(c, d->path) == '/' ||
-            d->label >= c->header->classes)
+        if (!*name || *hr__catalog_at(c, d->path) == '/' ||
+            (!c->labels && (strchr(name, '/') || d->label >= c->header->classes)))
             abort();
+        if (c->ranges && (c->ranges[i].container >= c->header->containers || c->sizes[i] < 0))
+            abort();
+        sum += c->labels ? (size_t)c->labels[i] & 1 : 0;
         sum += strlen(name) + (size_t)(c->sizes[i] & 1) + (size_t)(c->mtimes_ns[i] & 1);
     }
     return sum;
@@ -32,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct hr__catalog *c;
     if (size < 1)
         return 0;
-    int repair = data[0] & 1;
+    int repair = data[0] & 1, sections = data[0];
     data++;
     size--;
     char *block = hr__alloc(HR__TAG_DATASET, size ? size : 1, 1);
@@ -44,7 +48,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(h->magic, HR__CATALOG_MAGIC, sizeof h->magic);
         h->version = HR__CATALOG_VERSION;
         h->byte_order = 0x01020304;
-        h->flags = HR__CATALOG_SIZES;
+        h->flags = HR__CATALOG_SIZES | (sections & 2 ? HR__CATALOG_LABELS : 0) |
+                   (sections & 4 ? HR__CATALOG_RANGES : 0);
         h->bytes = size;
         h->checksum = hr__catalog_checksum(h);
     }
