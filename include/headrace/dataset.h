@@ -4,8 +4,8 @@
  * A dataset is an immutable, reference-counted list of samples. Each has an
  * index (its position in the dataset, from 0), a key (its path relative to the
  * root, bytes as the file system gave them), an integer label and, once it is
- * known, a size in bytes. Two sources exist: an image folder (root/class/...)
- * and an explicit list of paths.
+ * known, a size in bytes. Sources are an image folder (root/class/...), an
+ * explicit list of paths, and a pack (one file that holds all samples).
  *
  * Thread safety: every function may be called from any thread at any time on
  * a dataset that the caller holds a reference to.
@@ -92,7 +92,21 @@ HR_API HR_NODISCARD int hr_dataset_open_list(struct hr_dataset **out, const char
                                              const struct hr_dataset_options *options,
                                              struct hr_error *error);
 
-/* Opens what `path` is: a directory as a folder, a file as a list. */
+/*
+ * Opens a pack (headrace/pack.h): the classes, keys, labels and order of the
+ * dataset it was made from. Its catalog is read, none of its items, so this takes
+ * milliseconds. options->index and threads do not matter. The file stays open
+ * until the dataset ends, also when it is replaced or deleted meanwhile.
+ * Errors: -ENOENT and others of open; -EBADMSG: no pack, cut or damaged;
+ * -EINPROGRESS: its writing has not been finished; -ENOTSUP: of a newer version or
+ * another machine; -ENOMEM. Blocks on I/O.
+ */
+HR_API HR_NODISCARD int hr_dataset_open_pack(struct hr_dataset **out, const char *path,
+                                             const struct hr_dataset_options *options,
+                                             struct hr_error *error);
+
+/* Opens what `path` is: a directory as a folder, a file by its content as a pack or
+ * a list. */
 HR_API HR_NODISCARD int hr_dataset_open(struct hr_dataset **out, const char *path,
                                         const struct hr_dataset_options *options,
                                         struct hr_error *error);

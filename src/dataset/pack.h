@@ -88,4 +88,12 @@ int hr__pack_recognise(const void *bytes, size_t length);
 int hr__pack_open_file(struct hr__catalog **out, struct hr__pack_superblock *super, int fd,
                        const char *path, struct hr_error *error);
 
+/* The dataset of the complete pack at `path`. On success *out holds one reference.
+ * Blocks. Errors: as hr__pack_open_file, and those of open. */
+int hr__pack_dataset(struct hr_dataset **out, const char *path, struct hr_error *error);
+
+/* Says why `path` cannot be opened, and where PATH.partial is there instead, what
+ * to do about it. Returns `code`, a negative errno. */
+int hr__pack_cannot_open(const char *path, int code, struct hr_error *error);
+
 #endif

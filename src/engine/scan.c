@@ -13,12 +13,14 @@
 #include "dataset/dataset.h"
 #include "dataset/index.h"
 #include "dataset/list.h"
+#include "dataset/pack.h"
 #include "dataset/progress.h"
 #include "dataset/sizes.h"
 #include "dataset/walk.h"
 #include "engine/pool.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -332,16 +334,39 @@ int hr_dataset_open_list(struct hr_dataset **out, const char *path,
     return r;
 }
 
+int hr_dataset_open_pack(struct hr_dataset **out, const char *path,
+                         const struct hr_dataset_options *options, struct hr_error *error)
+{
+    struct hr_dataset_options taken;
+    *out = NULL;
+    int r = take_options(&taken, options, error);
+    return r ? r : hr__pack_dataset(out, path, error);
+}
+
+/* The first bytes of the regular file at `path`, up to `capacity`; how many, 0
+ * where it cannot be read: whoever opens it then says why. */
+static size_t first_bytes(const char *path, char *bytes, size_t capacity)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    ssize_t got = fd < 0 ? 0 : pread(fd, bytes, capacity, 0);
+    if (fd >= 0)
+        close(fd);
+    return got < 0 ? 0 : (size_t)got;
+}
+
 int hr_dataset_open(struct hr_dataset **out, const char *path,
                     const struct hr_dataset_options *options, struct hr_error *error)
 {
     struct stat st;
     *out = NULL;
-    if (stat(path, &st)) {
-        int r = -errno;
-        return hr__fail(error, r, "cannot open %s: %s", path, hr__errno_text(r));
-    }
+    if (stat(path, &st))
+        return hr__pack_cannot_open(path, -errno, error);
     if (S_ISDIR(st.st_mode))
         return hr_dataset_open_folder(out, path, options, error);
+    /* a list may come through a pipe, of which no byte is to be lost */
+    char first[512];
+    size_t got = S_ISREG(st.st_mode) ? first_bytes(path, first, sizeof first) : 0;
+    if (hr__pack_recognise(first, got))
+        return hr_dataset_open_pack(out, path, options, error);
     return hr_dataset_open_list(out, path, options, error);
 }

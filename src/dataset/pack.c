@@ -1,0 +1,270 @@
+/*
+ * Reading packs: superblock and catalog come into memory with two reads, so that
+ * opening costs by names and not by items; nothing is mapped, because a file may
+ * be cut by others at any time.
+ */
+#include "dataset/pack.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "dataset/dataset.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#define BYTE_ORDER_MARK 0x01020304u
+#define CHECKSUM_FROM   (offsetof(struct hr__pack_superblock, checksum) + sizeof(uint64_t))
+
+_Static_assert(sizeof(struct hr__pack_superblock) == HR__PACK_SUPERBLOCK_BYTES,
+               "the superblock is one page");
+
+static uint64_t align_up(uint64_t n)
+{
+    return (n + HR__PACK_ITEM_ALIGNMENT - 1) / HR__PACK_ITEM_ALIGNMENT * HR__PACK_ITEM_ALIGNMENT;
+}
+
+static uint64_t checksum_of(const struct hr__pack_superblock *super)
+{
+    return XXH3_64bits((const char *)super + CHECKSUM_FROM, sizeof *super - CHECKSUM_FROM);
+}
+
+/* Bytes of the texts that a pack's catalog holds, zeros included. */
+static uint64_t text_bytes(const struct hr_dataset *dataset)
+{
+    uint64_t bytes = 1;
+    for (size_t i = 0; i < hr_dataset_class_count(dataset); i++)
+        bytes += strlen(hr_dataset_class_name(dataset, i)) + 1;
+    for (size_t i = 0; i < hr_dataset_count(dataset); i++)
+        bytes += hr_dataset_key(dataset, i, NULL, 0) + 1;
+    return bytes;
+}
+
+int hr__pack_catalog(struct hr__catalog **out, const struct hr_dataset *dataset,
+                     struct hr_error *error)
+{
+    struct hr__catalog_shape shape = {
+        .classes = hr_dataset_class_count(dataset),
+        .directories = 1,
+        .samples = hr_dataset_count(dataset),
+        .arena_bytes = text_bytes(dataset),
+        .labels = 1,
+        .containers = 1,
+    };
+    int r = hr__catalog_create(out, &shape);
+    if (r)
+        return hr__fail(error, r, "out of memory for the names of %" PRIu64 " samples",
+                        shape.samples);
+    struct hr__catalog *c = *out;
+    uint64_t none = hr__catalog_text(c, "", 0);
+    c->header->root = c->directories[0].path = c->containers[0].path = none;
+    c->directories[0].count = shape.samples;
+    for (size_t i = 0; i < shape.classes; i++) {
+        const char *name = hr_dataset_class_name(dataset, i);
+        c->class_names[i] = hr__catalog_text(c, name, strlen(name));
+    }
+    for (size_t i = 0; i < shape.samples; i++) {
+        uint64_t at = c->arena_used, left = shape.arena_bytes - at;
+        c->names[i] = at;
+        c->arena_used += hr_dataset_key(dataset, i, c->arena + at, left) + 1;
+        c->labels[i] = hr_dataset_label(dataset, i);
+        c->mtimes_ns[i] = hr__dataset_mtime_ns(dataset, i);
+    }
+    return 0;
+}
+
+void hr__pack_begin(struct hr__pack_superblock *super, uint64_t catalog_bytes, int form,
+                    uint64_t digest)
+{
+    memset(super, 0, sizeof *super);
+    memcpy(super->magic, HR__PACK_MAGIC, sizeof super->magic);
+    super->version = HR__PACK_VERSION;
+    super->byte_order = BYTE_ORDER_MARK;
+    super->state = HR__PACK_WRITING;
+    super->form = form;
+    super->catalog_offset = HR__PACK_SUPERBLOCK_BYTES;
+    super->catalog_bytes = catalog_bytes;
+    super->items_offset = align_up(HR__PACK_SUPERBLOCK_BYTES + catalog_bytes);
+    super->digest = digest;
+    hr__pack_seal(super);
+}
+
+void hr__pack_seal(struct hr__pack_superblock *super)
+{
+    super->checksum = checksum_of(super);
+}
+
+int hr__pack_recognise(const void *bytes, size_t length)
+{
+    return length >= sizeof HR__PACK_MAGIC - 1 &&
+           !memcmp(bytes, HR__PACK_MAGIC, sizeof HR__PACK_MAGIC - 1);
+}
+
+static int damaged(const char *path, const char *what, struct hr_error *error)
+{
+    return hr__fail(error, -EBADMSG, "%s: %s; copy the pack again, or write it anew", path, what);
+}
+
+int hr__pack_check(const struct hr__pack_superblock *s, const char *path, struct hr_error *error)
+{
+    if (!hr__pack_recognise(s, sizeof *s))
+        return hr__fail(error, -EBADMSG, "%s is not a pack", path);
+    if (s->byte_order != BYTE_ORDER_MARK)
+        return hr__fail(error, -ENOTSUP,
+                        "%s was written on a machine of another byte order, or its superblock is "
+                        "damaged; write it anew on one like this",
+                        path);
+    if (s->version != HR__PACK_VERSION)
+        return hr__fail(error, -ENOTSUP,
+                        "%s is a pack of version %" PRIu32 ", this library knows version %u; use a "
+                        "newer library, or write the pack anew",
+                        path, s->version, HR__PACK_VERSION);
+    if (s->checksum != checksum_of(s))
+        return damaged(path, "its superblock is damaged", error);
+    if ((s->state != HR__PACK_WRITING && s->state != HR__PACK_COMPLETE) || s->form < -1 ||
+        s->form > HR_FORM_PLANES || s->catalog_offset != HR__PACK_SUPERBLOCK_BYTES ||
+        s->catalog_bytes > INT64_MAX / 2 ||
+        s->items_offset != align_up(s->catalog_offset + s->catalog_bytes) || s->bytes > INT64_MAX ||
+        (s->state == HR__PACK_COMPLETE && s->bytes < s->catalog_offset + s->catalog_bytes))
+        return damaged(path, "its superblock says what cannot be", error);
+    return 0;
+}
+
+static int read_at(int fd, char *block, uint64_t bytes, uint64_t offset)
+{
+    for (uint64_t at = 0; at < bytes;) {
+        ssize_t got = pread(fd, block + at, bytes - at, (off_t)(offset + at));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -errno;
+        if (!got)
+            return -ENODATA;
+        at += (uint64_t)got;
+    }
+    return 0;
+}
+
+static int cannot_read(const char *path, int code, struct hr_error *error)
+{
+    if (code == -ENODATA)
+        return damaged(path, "it ends before it should", error);
+    return hr__fail(error, code, "cannot read the pack %s: %s", path, hr__errno_text(code));
+}
+
+static int check_super(const struct hr__pack_superblock *s, uint64_t file_bytes, const char *path,
+                       struct hr_error *error)
+{
+    int r = hr__pack_check(s, path, error);
+    if (r)
+        return r;
+    if (s->state != HR__PACK_COMPLETE)
+        return hr__fail(error, -EINPROGRESS,
+                        "%s is a pack whose writing has not been finished: run the same "
+                        "`headrace pack` again, which continues it",
+                        path);
+    if (s->bytes > file_bytes)
+        return hr__fail(error, -EBADMSG,
+                        "%s has %" PRIu64 " of the %" PRIu64 " bytes of the pack: it was cut; copy "
+                        "it again",
+                        path, file_bytes, s->bytes);
+    return 0;
+}
+
+/* What a pack's catalog is beyond what every one is. */
+static int check_items(const struct hr__catalog *c, const struct hr__pack_superblock *s)
+{
+    if (!c->ranges || !c->labels || c->header->containers != 1 ||
+        *hr__catalog_at(c, c->containers[0].path) || c->containers[0].bytes ||
+        c->containers[0].mtime_ns)
+        return 0;
+    for (uint64_t i = 0; i < c->header->samples; i++) {
+        uint64_t offset = c->ranges[i].offset;
+        if (offset < s->items_offset || offset % HR__PACK_ITEM_ALIGNMENT || offset > s->bytes ||
+            (uint64_t)c->sizes[i] > s->bytes - offset)
+            return 0;
+    }
+    return 1;
+}
+
+int hr__pack_open_file(struct hr__catalog **out, struct hr__pack_superblock *super, int fd,
+                       const char *path, struct hr_error *error)
+{
+    struct hr__pack_superblock s;
+    struct stat st;
+    char *block = NULL;
+    *out = NULL;
+    int r = fstat(fd, &st) ? -errno : read_at(fd, (char *)&s, sizeof s, 0);
+    if (r)
+        return cannot_read(path, r, error);
+    r = check_super(&s, (uint64_t)st.st_size, path, error);
+    if (r)
+        return r;
+    block = hr__alloc_aligned(HR__TAG_DATASET, s.catalog_bytes ? s.catalog_bytes : 1, 0);
+    if (!block)
+        return hr__fail(error, -ENOMEM, "out of memory for the catalog of %s, %" PRIu64 " bytes",
+                        path, s.catalog_bytes);
+    r = read_at(fd, block, s.catalog_bytes, s.catalog_offset);
+    if (r) {
+        cannot_read(path, r, error);
+        goto fail;
+    }
+    r = hr__catalog_adopt(out, block, s.catalog_bytes);
+    if (!r && !check_items(*out, &s))
+        r = -EBADMSG;
+    if (r == -EBADMSG)
+        damaged(path, "its catalog is damaged", error);
+    else if (r)
+        hr__fail(error, r, "out of memory for the catalog of %s", path);
+    if (r)
+        goto fail;
+    if (super)
+        *super = s;
+    return 0;
+
+fail:
+    if (*out)
+        hr__catalog_destroy(out);
+    else
+        hr__free(block);
+    return r;
+}
+
+int hr__pack_cannot_open(const char *path, int code, struct hr_error *error)
+{
+    char partial[4096];
+    int n = snprintf(partial, sizeof partial, "%s.partial", path);
+    if (code == -ENOENT && n > 0 && (size_t)n < sizeof partial && !access(partial, F_OK))
+        return hr__fail(error, code,
+                        "there is no %s yet, only the unfinished %s: run the same `headrace pack` "
+                        "again, which continues it",
+                        path, partial);
+    return hr__fail(error, code, "cannot open %s: %s", path, hr__errno_text(code));
+}
+
+int hr__pack_dataset(struct hr_dataset **out, const char *path, struct hr_error *error)
+{
+    struct hr__catalog *catalog = NULL;
+    *out = NULL;
+    /* O_NONBLOCK: a FIFO in its place must not hold us up */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return hr__pack_cannot_open(path, -errno, error);
+    int r = hr__pack_open_file(&catalog, NULL, fd, path, error);
+    if (!r && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK))
+        r = hr__pack_cannot_open(path, -errno, error);
+    if (!r)
+        r = hr__dataset_create(out, catalog, path, "", error);
+    if (r) {
+        hr__catalog_destroy(&catalog);
+        close(fd);
+        return r;
+    }
+    hr__containers_give((*out)->containers, 0, fd);
+    return 0;
+}

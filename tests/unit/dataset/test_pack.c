@@ -1,0 +1,351 @@
+/* Packs: the reader against hand-made files, right and damaged in every way. */
+#include "packs.h"
+
+#include "dataset/list.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+
+enum { SAMPLES = 9 };
+
+struct fixture {
+    struct tree tree;
+    struct hr_dataset *source;
+    uint8_t *items[SAMPLES];
+    size_t lengths[SAMPLES];
+    struct pack_image image;
+    char path[300];
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    const char *paths[SAMPLES];
+    int64_t labels[SAMPLES];
+    char text[SAMPLES][40];
+    tree_make(&f->tree);
+    for (int i = 0; i < SAMPLES; i++) {
+        f->lengths[i] = (size_t)i * 37 % 200;
+        f->items[i] = malloc(f->lengths[i] + 1);
+        memset(f->items[i], 'a' + i, f->lengths[i]);
+        snprintf(text[i], sizeof text[i], i % 2 ? "/far/away/%d.jpg" : "../%d image.jpg", i);
+        paths[i] = text[i];
+        labels[i] = i * 1000000000000 - 5;
+    }
+    assert_int_equal(hr_dataset_from_paths(&f->source, paths, labels, SAMPLES, NULL), 0);
+    pack_make(&f->image, f->source, (const uint8_t *const *)f->items, f->lengths, HR_FORM_ENCODED);
+    snprintf(f->path, sizeof f->path, "%s/made.hrpack", f->tree.root);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 0; i < SAMPLES; i++)
+        free(f->items[i]);
+    free(f->image.bytes);
+    hr_dataset_unref(&f->source);
+    tree_remove(&f->tree);
+    free(f);
+    return hr__allocated(HR__TAG_DATASET) != 0;
+}
+
+static int open_files(void)
+{
+    int count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    while (dir && readdir(dir))
+        count++;
+    if (dir)
+        closedir(dir);
+    return count;
+}
+
+/* Writes the first `length` bytes of the image and opens that. */
+static int open_cut(struct fixture *f, size_t length, struct hr_error *error)
+{
+    struct hr_dataset *d = NULL;
+    struct hr_error unused = {0};
+    pack_write(&f->image, length, f->path);
+    int before = open_files();
+    int r = hr__pack_dataset(&d, f->path, error ? error : &unused);
+    assert_true(r ? !d : d != NULL);
+    hr_dataset_unref(&d);
+    assert_int_equal(open_files(), before);
+    return r;
+}
+
+static int open_it(struct fixture *f, struct hr_error *error)
+{
+    return open_cut(f, f->image.length, error);
+}
+
+static void refused(struct fixture *f, int code, const char *words)
+{
+    struct hr_error error = {0};
+    assert_int_equal(open_it(f, &error), code);
+    if (!strstr(error.message, words))
+        fail_msg("\"%s\" has no \"%s\"", error.message, words);
+}
+
+static void tells_what_the_source_does(void **state)
+{
+    struct fixture *f = *state;
+    struct hr_dataset *d, *subset;
+    struct hr_error error;
+    const int64_t picks[] = {7, 7, 0};
+    pack_write(&f->image, f->image.length, f->path);
+    int before = open_files();
+    assert_int_equal(hr__pack_dataset(&d, f->path, &error), 0);
+    assert_int_equal(open_files(), before + 1);
+    assert_int_equal(hr_dataset_count(d), SAMPLES);
+    assert_int_equal(hr_dataset_class_count(d), 0);
+    assert_int_equal(unlink(f->path), 0); /* what is open stays readable */
+    assert_int_equal(hr_dataset_subset(&subset, d, picks, 3, NULL), 0);
+    hr_dataset_unref(&d);
+    d = subset;
+    for (size_t i = 0; i < 3; i++) {
+        size_t k = (size_t)picks[i];
+        char key[100], expected[100], path[500], joined[500];
+        uint8_t bytes[200];
+        struct hr__range range;
+        hr_dataset_key(d, i, key, sizeof key);
+        hr_dataset_key(f->source, k, expected, sizeof expected);
+        assert_string_equal(key, expected);
+        hr_dataset_path(d, i, path, sizeof path);
+        snprintf(joined, sizeof joined, "%s:%s", f->path, key);
+        assert_string_equal(path, joined);
+        assert_int_equal(hr_dataset_label(d, i), hr_dataset_label(f->source, k));
+        assert_int_equal(hr_dataset_sample_bytes(d, i), f->lengths[k]);
+        assert_int_equal(hr__dataset_range(d, i, 0, &range, &error), 1);
+        assert_int_equal(range.bytes, f->lengths[k]);
+        assert_int_equal(range.source_bytes, f->lengths[k]);
+        assert_int_equal(range.form, HR_FORM_ENCODED);
+        assert_true(range.fd >= 0);
+        assert_true(fcntl(range.fd, F_GETFD) & FD_CLOEXEC);
+        assert_int_equal(pread(range.fd, bytes, range.bytes, (off_t)range.offset), range.bytes);
+        assert_memory_equal(bytes, f->items[k], range.bytes);
+        assert_true(hr__range_check(&range, bytes, range.bytes));
+        assert_false(hr__range_check(&range, bytes, range.bytes + 1));
+        if (range.bytes) {
+            bytes[range.bytes / 2] ^= 1;
+            assert_false(hr__range_check(&range, bytes, range.bytes));
+        }
+    }
+    hr_dataset_unref(&d);
+    assert_int_equal(open_files(), before);
+}
+
+static void folders_and_subsets_keep_their_order(void **state)
+{
+    struct fixture *f = *state;
+    struct hr_error error = {0};
+    static const char class_name[] = "cat";
+    /* a folder's catalog by hand: two classes, directories, a name in each */
+    struct hr__catalog_shape shape = {
+        .classes = 2, .directories = 2, .samples = 2, .arena_bytes = 64};
+    struct hr__catalog *c;
+    struct hr_dataset *folder, *subset, *d;
+    assert_int_equal(hr__catalog_create(&c, &shape), 0);
+    c->header->root = hr__catalog_text(c, "", 0);
+    c->class_names[0] = c->directories[0].path = hr__catalog_text(c, class_name, 3);
+    c->class_names[1] = hr__catalog_text(c, "dog", 3);
+    c->directories[1] = (struct hr__catalog_directory){
+        .path = hr__catalog_text(c, "dog/deep", 8), .label = 1, .first = 1, .count = 1};
+    c->directories[0].count = 1;
+    c->names[0] = hr__catalog_text(c, "a.jpg", 5);
+    c->names[1] = hr__catalog_text(c, "b.jpg", 5);
+    c->sample_directory[1] = 1;
+    c->mtimes_ns[0] = 77;
+    assert_int_equal(hr__dataset_create(&folder, c, "/root", "/root", NULL), 0);
+    assert_int_equal(hr_dataset_subset(&subset, folder, (const int64_t[]){1, 0, 1}, 3, NULL), 0);
+    struct pack_image image;
+    const uint8_t *items[] = {(const uint8_t *)"x", (const uint8_t *)"yy", (const uint8_t *)"z"};
+    pack_make(&image, subset, items, (const size_t[]){1, 2, 1}, HR_FORM_PLANES);
+    pack_write(&image, image.length, f->path);
+    assert_int_equal(hr__pack_dataset(&d, f->path, &error), 0);
+    static const char *const keys[] = {"dog/deep/b.jpg", "cat/a.jpg", "dog/deep/b.jpg"};
+    assert_int_equal(hr_dataset_class_count(d), 2);
+    assert_string_equal(hr_dataset_class_name(d, 0), "cat");
+    assert_string_equal(hr_dataset_class_name(d, 1), "dog");
+    for (size_t i = 0; i < 3; i++) {
+        char key[50];
+        hr_dataset_key(d, i, key, sizeof key);
+        assert_string_equal(key, keys[i]);
+        assert_int_equal(hr_dataset_label(d, i), i != 1);
+    }
+    assert_int_equal(hr__dataset_mtime_ns(d, 1), 77);
+    assert_string_equal(hr_dataset_root(d), "");
+    assert_int_equal(hr_dataset_sample_bytes(d, 1), 2);
+    hr_dataset_unref(&d);
+    hr_dataset_unref(&subset);
+    hr_dataset_unref(&folder);
+    free(image.bytes);
+}
+
+static void every_byte_of_the_front_matters(void **state)
+{
+    struct fixture *f = *state;
+    size_t front = HR__PACK_SUPERBLOCK_BYTES + pack_catalog(&f->image)->bytes;
+    assert_int_equal(open_it(f, NULL), 0);
+    int fd = open(f->path, O_RDWR | O_CLOEXEC);
+    for (size_t i = 0; i < front; i++) {
+        struct hr__catalog *c = NULL;
+        struct hr_error error = {0};
+        uint8_t changed = f->image.bytes[i] ^ (uint8_t)(1u << i % 8);
+        assert_int_equal(pwrite(fd, &changed, 1, (off_t)i), 1);
+        int r = hr__pack_open_file(&c, NULL, fd, "P", &error);
+        if (r != -EBADMSG && r != -ENOTSUP)
+            fail_msg("a change of byte %zu gives %d", i, r);
+        assert_null(c);
+        assert_int_equal(error.code, r);
+        assert_int_equal(error.message[0], 'P');
+        assert_int_equal(pwrite(fd, &f->image.bytes[i], 1, (off_t)i), 1);
+    }
+    close(fd);
+}
+
+static void cut_anywhere(void **state)
+{
+    struct fixture *f = *state;
+    for (size_t length = 0; length < f->image.length; length += length < 100 ? 1 : 61)
+        assert_int_equal(open_cut(f, length, NULL), -EBADMSG);
+    assert_int_equal(open_cut(f, f->image.length - 1, NULL), -EBADMSG);
+    assert_int_equal(open_it(f, NULL), 0);
+}
+
+static void states_and_versions(void **state)
+{
+    struct fixture *f = *state;
+    struct hr__pack_superblock *s = pack_super(&f->image);
+    struct hr_dataset *d;
+    struct hr_error error;
+    s->state = HR__PACK_WRITING;
+    pack_seal(&f->image);
+    refused(f, -EINPROGRESS, "has not been finished: run the same `headrace pack` again");
+    s->state = 3;
+    pack_seal(&f->image);
+    refused(f, -EBADMSG, "what cannot be");
+    s->state = HR__PACK_COMPLETE;
+    s->version = 2;
+    pack_seal(&f->image);
+    refused(f, -ENOTSUP, "version 2");
+    s->version = 1;
+    s->byte_order = 0x04030201;
+    pack_seal(&f->image);
+    refused(f, -ENOTSUP, "another byte order");
+    s->byte_order = 0x01020304;
+    s->magic[0] = 'x';
+    refused(f, -EBADMSG, "is not a pack");
+    char partial[320];
+    snprintf(partial, sizeof partial, "%s.partial", f->path);
+    assert_int_equal(rename(f->path, partial), 0);
+    assert_int_equal(hr__pack_dataset(&d, f->path, &error), -ENOENT);
+    assert_non_null(strstr(error.message, "only the unfinished"));
+    assert_int_equal(mkfifo(f->path, 0600), 0);
+    assert_int_equal(hr__pack_dataset(&d, f->path, &error), -ESPIPE);
+    assert_int_equal(hr__pack_dataset(&d, f->tree.root, &error), -EISDIR);
+}
+
+/* Catalogs with a right checksum that point where no item can be. */
+static void items_out_of_place(void **state)
+{
+    struct fixture *f = *state;
+    struct hr__catalog c;
+    struct hr__catalog_range *r;
+    uint64_t front = pack_super(&f->image)->items_offset;
+    assert_int_equal(hr__catalog_map(&c, pack_catalog(&f->image), pack_catalog(&f->image)->bytes),
+                     0);
+    r = &c.ranges[4];
+    const struct hr__catalog_range good = *r;
+    int64_t size = c.sizes[4];
+    static const struct {
+        int64_t offset, size; /* to the end of the file */
+        int code;
+    } cases[] = {{-64, 64, 0},
+                 {-64, 65, -EBADMSG},
+                 {0, 0, 0},
+                 {64, 0, -EBADMSG},
+                 {-63, 5, -EBADMSG},
+                 {-64, -1, -EBADMSG},
+                 {-64, -2, -EBADMSG},
+                 {INT64_MAX, 0, -EBADMSG},
+                 {-64, INT64_MAX, -EBADMSG},
+                 {INT64_MIN, 0, -EBADMSG}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        r->offset = f->image.length + (uint64_t)cases[i].offset;
+        c.sizes[4] = cases[i].size;
+        pack_seal(&f->image);
+        if (open_it(f, NULL) != cases[i].code)
+            fail_msg("case %zu", i);
+    }
+    *r = good;
+    c.sizes[4] = size;
+    for (uint64_t offset = 0; offset < front; offset += 64) {
+        r->offset = offset;
+        pack_seal(&f->image);
+        assert_int_equal(open_it(f, NULL), -EBADMSG);
+    }
+    *r = good;
+    r->container = 1;
+    pack_seal(&f->image);
+    refused(f, -EBADMSG, "catalog is damaged");
+    *r = good;
+    r->form = 3;
+    pack_seal(&f->image);
+    refused(f, -EBADMSG, "catalog is damaged");
+    *r = good;
+    r->flags = 2;
+    pack_seal(&f->image);
+    refused(f, -EBADMSG, "catalog is damaged");
+    *r = good;
+    c.containers[0].path = c.names[0]; /* a file of the writer's choice */
+    pack_seal(&f->image);
+    refused(f, -EBADMSG, "catalog is damaged");
+    c.containers[0].path = c.header->root;
+    c.names[3] = c.header->root; /* an empty key */
+    pack_seal(&f->image);
+    refused(f, -EBADMSG, "catalog is damaged");
+}
+
+static void no_memory(void **state)
+{
+    struct fixture *f = *state;
+    int r = -1;
+    pack_write(&f->image, f->image.length, f->path);
+    for (int n = 1; r; n++) {
+        struct hr_dataset *d = NULL;
+        struct hr_error error;
+        int before = open_files();
+        uint64_t allocated = hr__allocated(HR__TAG_DATASET);
+        hr__alloc_fail_at((uint64_t)n, 0);
+        r = hr__pack_dataset(&d, f->path, &error);
+        hr__alloc_fail_at(0, 0);
+        if (r) {
+            assert_int_equal(r, -ENOMEM);
+            assert_null(d);
+        }
+        hr_dataset_unref(&d);
+        assert_int_equal(open_files(), before);
+        assert_int_equal(hr__allocated(HR__TAG_DATASET), allocated);
+        assert_in_range(n, 1, 20);
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(tells_what_the_source_does),
+        TEST(folders_and_subsets_keep_their_order),
+        TEST(every_byte_of_the_front_matters),
+        TEST(cut_anywhere),
+        TEST(states_and_versions),
+        TEST(items_out_of_place),
+        TEST(no_memory),
+    };
+    return cmocka_run_group_tests_name("dataset-pack", tests, NULL, NULL);
+}
