@@ -1,0 +1,251 @@
+/*
+ * The converter: one interface over the forms.
+ *
+ * Before an item is given out its pixels are compared with those of
+ * libjpeg-turbo's decode of the file, by rows, so that no more than one of the
+ * two images is whole in memory. What is wrong with a file as a source of items
+ * (a kind that is not known, pixels that differ) is -ENOTSUP: the file is then
+ * kept as it is.
+ */
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/versioned.h"
+#include "codec/jpeg_transcode.h"
+#include "codec/png_write.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* As the recipe's: what Pillow refuses as a decompression bomb. */
+#define DEFAULT_MAX_PIXELS UINT64_C(178956970)
+
+/* Rows compared at once. */
+#define STRIP_ROWS 64
+
+/* Bytes of an item of coefficients by those of its JPEG and its blocks: fitted to
+ * photographs of 500x375 at 4.3 bits a pixel and of 1600x1200 at 1.3, and within
+ * some 5 % of both. */
+#define EXPECTED_PER_BYTE  1.21
+#define EXPECTED_PER_BLOCK 2.4
+
+struct hr_converter {
+    struct hr_converter_options options;
+    struct hr__transcoder *transcoder;
+    struct hr__decoder *files, *items; /* of the two sides of a comparison */
+    struct hr__png_writer *png;        /* made at the first use */
+};
+
+void hr_converter_options_init(struct hr_converter_options *options, size_t size)
+{
+    static const struct hr_converter_options defaults = {.max_pixels = DEFAULT_MAX_PIXELS};
+    hr__versioned_default(options, size, &defaults, sizeof defaults);
+}
+
+static int take_options(struct hr_converter_options *out,
+                        const struct hr_converter_options *options, struct hr_error *error)
+{
+    hr_converter_options_default(out);
+    if (!options)
+        return 0;
+    int r = hr__versioned_take(out, sizeof *out, options, "hr_converter_options", error);
+    if (r)
+        return r;
+    if (!(out->max_growth >= 0))
+        return hr__fail(error, -EINVAL, "hr_converter_options.max_growth is %g: 0 or more",
+                        out->max_growth);
+    if (!out->max_pixels)
+        out->max_pixels = DEFAULT_MAX_PIXELS;
+    return 0;
+}
+
+int hr_converter_create(struct hr_converter **out, const struct hr_converter_options *options,
+                        struct hr_error *error)
+{
+    struct hr_converter *c = hr__alloc(HR__TAG_CODEC, 1, sizeof *c);
+    *out = c;
+    if (!c)
+        return hr__fail(error, -ENOMEM, "out of memory for a converter");
+    int r = take_options(&c->options, options, error);
+    if (!r)
+        r = hr__transcoder_create(&c->transcoder, error);
+    if (!r)
+        r = hr__decoder_create(&c->files, error);
+    if (!r)
+        r = hr__decoder_create(&c->items, error);
+    if (r)
+        hr_converter_destroy(out);
+    return r;
+}
+
+void hr_converter_destroy(struct hr_converter **converter)
+{
+    struct hr_converter *c = *converter;
+    *converter = NULL;
+    if (!c)
+        return;
+    hr__transcoder_destroy(&c->transcoder);
+    hr__decoder_destroy(&c->files);
+    hr__decoder_destroy(&c->items);
+    hr__png_writer_destroy(&c->png);
+    hr__free(c);
+}
+
+size_t hr_converter_memory(const struct hr_converter *c)
+{
+    return sizeof *c + hr__transcoder_memory(c->transcoder) + hr__decoder_memory(c->files) +
+           hr__decoder_memory(c->items) + (c->png ? hr__png_writer_memory(c->png) : 0);
+}
+
+static int same_rows(const struct hr__planar *file, int y, const struct hr__planar *strip)
+{
+    for (int c = 0; c < 3; c++)
+        for (int i = 0; i < strip->height; i++)
+            if (memcmp(file->plane[c] + (y + i) * file->stride, strip->plane[c] + i * strip->stride,
+                       (size_t)strip->width))
+                return 0;
+    return 1;
+}
+
+/* 0 where the item's pixels are those of the file. */
+static int verify(struct hr_converter *c, const struct hr__encoded *file,
+                  const struct hr_image_info *info, const struct hr__transcoded *item,
+                  struct hr_error *error)
+{
+    struct hr__planar whole, strip;
+    struct hr_image_info own;
+    struct hr_region region = {0, 0, info->width, info->height};
+    int r = hr__decoder_region(c->files, file->bytes, file->length, info, &region, &whole, error);
+    if (!r)
+        r = hr__decoder_info(c->items, item->bytes, item->length, &own, error);
+    for (; !r && region.y < info->height; region.y += region.height) {
+        int left = info->height - region.y;
+        region.height = left < STRIP_ROWS ? left : STRIP_ROWS;
+        r = hr__decoder_region(c->items, item->bytes, item->length, &own, &region, &strip, error);
+        if (!r && !same_rows(&whole, region.y, &strip))
+            r = hr__fail(error, -ENOTSUP,
+                         "its pixels as an item would differ from libjpeg-turbo's in rows %d to %d",
+                         region.y, region.y + region.height - 1);
+    }
+    return r;
+}
+
+static size_t limit_of(const struct hr_converter *c, size_t length)
+{
+    double limit = c->options.max_growth * (double)length;
+    return limit <= 0 || limit >= (double)SIZE_MAX ? 0 : limit < 1 ? 1 : (size_t)limit;
+}
+
+/* Reads the header of a file that is to become an item. */
+static int examine(struct hr_converter *c, const struct hr__encoded *file,
+                   struct hr_image_info *info, struct hr_error *error)
+{
+    int r = hr__decoder_info(c->files, file->bytes, file->length, info, error);
+    if (!r && info->format != HR_IMAGE_JPEG)
+        r = hr__fail(error, -ENOTSUP,
+                     info->format == HR_IMAGE_PNG ? "it is a PNG; items are made of JPEG files"
+                                                  : "it is an item already");
+    return r ? r : hr__check_pixels(info, c->options.max_pixels, error);
+}
+
+int hr_converter_run(struct hr_converter *converter, enum hr_form form, const void *bytes,
+                     size_t length, struct hr_item *item, struct hr_error *error)
+{
+    struct hr_converter *c = converter;
+    const struct hr__encoded file = {bytes, length};
+    struct hr__transcoded made;
+    struct hr_image_info info;
+    if (form == HR_FORM_ENCODED) {
+        *item = (struct hr_item){bytes, length, hr_form_of(bytes, length)};
+        return 0;
+    }
+    if (form != HR_FORM_COEFFICIENTS && form != HR_FORM_PLANES)
+        return hr__fail(error, -EINVAL, "%d is none of enum hr_form", (int)form);
+    int r = examine(c, &file, &info, error);
+    if (r)
+        return r;
+    size_t limit = limit_of(c, length);
+    r = form == HR_FORM_PLANES
+            ? hr__transcode_planes(c->transcoder, &file, limit, &made, error)
+            : hr__transcode_coefficients(c->transcoder, &file, limit, &made, error);
+    if (!r && !c->options.trust)
+        r = verify(c, &file, &info, &made, error);
+    if (!r)
+        *item = (struct hr_item){made.bytes, made.length, form};
+    return r;
+}
+
+static int restore_planes(struct hr_converter *c, const void *bytes, size_t length,
+                          struct hr_item *item, struct hr_error *error)
+{
+    struct hr_image_info info;
+    struct hr__planar pixels;
+    int r = c->png ? 0 : hr__png_writer_create(&c->png, error);
+    if (!r)
+        r = hr__decoder_info(c->items, bytes, length, &info, error);
+    if (!r)
+        r = hr__check_pixels(&info, c->options.max_pixels, error);
+    struct hr_region whole = {0, 0, info.width, info.height};
+    if (!r)
+        r = hr__decoder_region(c->items, bytes, length, &info, &whole, &pixels, error);
+    if (!r)
+        r = hr__png_write(c->png, &pixels, &info, &item->bytes, &item->length, error);
+    return r;
+}
+
+int hr_converter_restore(struct hr_converter *converter, const void *bytes, size_t length,
+                         struct hr_item *item, struct hr_error *error)
+{
+    struct hr__coefficients coefficients;
+    struct hr__transcoded made;
+    struct hr_item out = {bytes, length, HR_FORM_ENCODED};
+    int r = 0;
+    switch (hr_form_of(bytes, length)) {
+    case HR_FORM_ENCODED:
+        break;
+    case HR_FORM_COEFFICIENTS:
+        r = hr__coefficients_open(&coefficients, bytes, length, error);
+        if (!r)
+            r = hr__transcode_jpeg(converter->transcoder, &coefficients, &made, error);
+        if (!r)
+            out = (struct hr_item){made.bytes, made.length, HR_FORM_ENCODED};
+        break;
+    case HR_FORM_PLANES:
+        r = restore_planes(converter, bytes, length, &out, error);
+        break;
+    }
+    if (!r)
+        *item = out;
+    return r;
+}
+
+static uint64_t expected_coefficients(const struct hr__item_header *shape, size_t length)
+{
+    uint64_t blocks = 0;
+    for (int c = 0; c < shape->components; c++)
+        blocks += (uint64_t)((hr__item_samples(shape->width, shape->h, c) + 7) / 8) *
+                  ((hr__item_samples(shape->height, shape->v, c) + 7) / 8);
+    return (uint64_t)(EXPECTED_PER_BYTE * (double)length + EXPECTED_PER_BLOCK * (double)blocks);
+}
+
+int hr_converter_estimate(struct hr_converter *converter, enum hr_form form, const void *bytes,
+                          size_t length, struct hr_form_estimate *estimate, struct hr_error *error)
+{
+    struct hr_converter *c = converter;
+    const struct hr__encoded file = {bytes, length};
+    struct hr_form_estimate now = {.bytes = length, .possible = 1};
+    struct hr_image_info info;
+    struct hr__item_header shape;
+    if (form != HR_FORM_ENCODED) {
+        int r = examine(c, &file, &info, error);
+        if (!r)
+            r = hr__transcode_shape(c->transcoder, &file, &shape, error);
+        now.possible = !r;
+        if (r && r != -ENOTSUP)
+            return r;
+        if (!r)
+            now.bytes = form == HR_FORM_PLANES ? hr__planes_bytes(&shape)
+                                               : expected_coefficients(&shape, length);
+    }
+    hr__versioned_give(estimate, &now, sizeof now);
+    return 0;
+}

@@ -1,0 +1,442 @@
+/*
+ * Reading coefficients and planes out of JPEG files, and writing files again; see
+ * jpeg_transcode.h. Which files can become items is decided in check_kind alone.
+ */
+#include "codec/jpeg_transcode.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "codec/jpeg_library.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include <jerror.h>
+
+/* First size of a file that is being written. */
+#define FIRST_BYTES ((size_t)64 << 10)
+
+/* Lines that libjpeg gives at once at most: 4 block rows, of odd grey files. */
+#define LINES_MOST 32
+
+struct hr__transcoder {
+    struct hr__jpeg library;
+    struct hr__packer *packer;
+    struct hr__scratch planes; /* an item of planes */
+    struct hr__scratch lines;  /* what libjpeg writes of one row of MCUs */
+    struct jpeg_compress_struct writer;
+    struct jpeg_destination_mgr destination;
+    uint8_t *file; /* being written */
+    size_t file_bytes, capacity;
+};
+
+int hr__transcoder_create(struct hr__transcoder **out, struct hr_error *error)
+{
+    struct hr__transcoder *t = hr__alloc(HR__TAG_CODEC, 1, sizeof *t);
+    *out = t;
+    if (!t)
+        return hr__fail(error, -ENOMEM, "out of memory for a transcoder");
+    hr__jpeg_init(&t->library);
+    int r = hr__packer_create(&t->packer, error);
+    if (r)
+        hr__transcoder_destroy(out);
+    return r;
+}
+
+void hr__transcoder_destroy(struct hr__transcoder **transcoder)
+{
+    struct hr__transcoder *t = *transcoder;
+    *transcoder = NULL;
+    if (!t)
+        return;
+    hr__packer_destroy(&t->packer);
+    hr__scratch_free(&t->planes);
+    hr__scratch_free(&t->lines);
+    hr__free(t->file);
+    hr__free(t);
+}
+
+size_t hr__transcoder_memory(const struct hr__transcoder *t)
+{
+    return sizeof *t + hr__packer_memory(t->packer) + t->planes.capacity + t->lines.capacity +
+           t->capacity;
+}
+
+/* 0, or -ENOTSUP with the reason why the file cannot be an item. */
+static int check_kind(const struct jpeg_decompress_struct *cinfo, struct hr_error *error)
+{
+    const jpeg_component_info *c = cinfo->comp_info;
+    if (cinfo->arith_code)
+        return hr__fail(error, -ENOTSUP, "it is coded arithmetically, which no item is made of");
+    if (cinfo->jpeg_color_space == JCS_GRAYSCALE && cinfo->num_components == 1)
+        return 0;
+    if (cinfo->jpeg_color_space != JCS_YCbCr || cinfo->num_components != 3)
+        return hr__fail(error, -ENOTSUP, "its colours are %s; items are made of YCbCr and grey",
+                        cinfo->num_components == 4           ? "CMYK"
+                        : cinfo->jpeg_color_space == JCS_RGB ? "RGB"
+                                                             : "unusual");
+    if ((c[0].h_samp_factor == 1 || c[0].h_samp_factor == 2) &&
+        (c[0].v_samp_factor == 1 || c[0].v_samp_factor == 2) && c[1].h_samp_factor == 1 &&
+        c[1].v_samp_factor == 1 && c[2].h_samp_factor == 1 && c[2].v_samp_factor == 1)
+        return 0;
+    return hr__fail(error, -ENOTSUP,
+                    "its sampling is %dx%d,%dx%d,%dx%d; items are made of chroma of 1 or 1/2 on "
+                    "either axis",
+                    c[0].h_samp_factor, c[0].v_samp_factor, c[1].h_samp_factor, c[1].v_samp_factor,
+                    c[2].h_samp_factor, c[2].v_samp_factor);
+}
+
+/* Reads the header and what of it goes into an item's. Leaves with longjmp. */
+static void read_shape(struct hr__transcoder *t, const struct hr__encoded *in,
+                       struct hr__item_header *shape)
+{
+    struct jpeg_decompress_struct *cinfo = &t->library.cinfo;
+    int orientation = 1, lossless;
+    hr__jpeg_walk_markers(in, &orientation, &lossless);
+    hr__jpeg_read_header(&t->library, in);
+    t->library.code = check_kind(cinfo, t->library.error);
+    if (t->library.code)
+        longjmp(t->library.escape, 1);
+    int grey = cinfo->num_components == 1;
+    *shape = (struct hr__item_header){
+        .magic = HR__ITEM_MAGIC,
+        .version = HR__ITEM_VERSION,
+        .components = (uint8_t)cinfo->num_components,
+        .orientation = (uint8_t)orientation,
+        .width = cinfo->image_width,
+        .height = cinfo->image_height,
+        .h = grey ? 1 : (uint8_t)cinfo->comp_info[0].h_samp_factor,
+        .v = grey ? 1 : (uint8_t)cinfo->comp_info[0].v_samp_factor,
+        .flags = cinfo->progressive_mode ? HR__ITEM_PROGRESSIVE : 0,
+    };
+}
+
+int hr__transcode_shape(struct hr__transcoder *t, const struct hr__encoded *in,
+                        struct hr__item_header *shape, struct hr_error *error)
+{
+    t->library.error = error;
+    if (setjmp(t->library.escape)) {
+        jpeg_destroy_decompress(&t->library.cinfo);
+        return t->library.code;
+    }
+    read_shape(t, in, shape);
+    jpeg_destroy_decompress(&t->library.cinfo);
+    return 0;
+}
+
+static int begin_item(struct hr__transcoder *t, const struct hr__item_header *shape, size_t limit)
+{
+    const struct jpeg_decompress_struct *cinfo = &t->library.cinfo;
+    uint16_t quant[3][64];
+    struct hr__packer_image image = {
+        .width = shape->width,
+        .height = shape->height,
+        .components = shape->components,
+        .h = shape->h,
+        .v = shape->v,
+        .orientation = shape->orientation,
+        .progressive = shape->flags & HR__ITEM_PROGRESSIVE,
+    };
+    for (int c = 0; c < shape->components; c++) {
+        const JQUANT_TBL *table = cinfo->comp_info[c].quant_table;
+        if (!table)
+            return hr__fail(t->library.error, -EBADMSG,
+                            "damaged JPEG: component %d has no quantisation table", c);
+        for (int i = 0; i < 64; i++)
+            quant[c][i] = table->quantval[i];
+        image.quant[c] = quant[c];
+    }
+    return hr__packer_begin(t->packer, &image, limit, t->library.error);
+}
+
+static int pack_rows(struct hr__transcoder *t, const struct hr__item_header *shape,
+                     jvirt_barray_ptr *arrays)
+{
+    j_common_ptr common = (j_common_ptr)&t->library.cinfo;
+    for (int c = 0; c < shape->components; c++) {
+        uint32_t rows = (hr__item_samples(shape->height, shape->v, c) + 7) / 8;
+        for (uint32_t y = 0; y < rows; y++) {
+            JBLOCKARRAY row = common->mem->access_virt_barray(common, arrays[c], y, 1, FALSE);
+            int r = hr__packer_row(t->packer, (const int16_t(*)[64])row[0], t->library.error);
+            if (r)
+                return r;
+        }
+    }
+    return 0;
+}
+
+int hr__transcode_coefficients(struct hr__transcoder *t, const struct hr__encoded *in, size_t limit,
+                               struct hr__transcoded *out, struct hr_error *error)
+{
+    struct jpeg_decompress_struct *cinfo = &t->library.cinfo;
+    struct hr__item_header shape;
+    t->library.error = error;
+    if (setjmp(t->library.escape)) {
+        jpeg_destroy_decompress(cinfo);
+        return t->library.code;
+    }
+    read_shape(t, in, &shape);
+    jvirt_barray_ptr *arrays = jpeg_read_coefficients(cinfo);
+    int r = 0;
+    if (hr__jpeg_is_smoothed(cinfo))
+        r = hr__fail(error, -ENOTSUP,
+                     "it is a progressive JPEG that was not saved whole, which decoders smooth");
+    if (!r)
+        r = begin_item(t, &shape, limit);
+    if (!r)
+        r = pack_rows(t, &shape, arrays);
+    if (!r)
+        r = hr__packer_end(t->packer, &out->bytes, &out->length, error);
+    jpeg_destroy_decompress(cinfo);
+    return r;
+}
+
+uint64_t hr__planes_bytes(const struct hr__item_header *shape)
+{
+    uint64_t bytes = sizeof *shape + HR__ITEM_PAD;
+    for (int c = 0; c < shape->components; c++)
+        bytes += (uint64_t)hr__item_samples(shape->width, shape->h, c) *
+                 hr__item_samples(shape->height, shape->v, c);
+    return bytes;
+}
+
+/* The lines of one component in a row of MCUs, and its plane in the item. */
+struct plane {
+    uint8_t *at;            /* next line of the item */
+    uint32_t width, height; /* samples; lines still to come */
+    int lines;              /* in a row of MCUs */
+    JSAMPROW line[LINES_MOST];
+};
+
+/* Lays out the item's planes and libjpeg's lines, which are as wide as whole MCUs. */
+static int begin_planes(struct hr__transcoder *t, const struct hr__item_header *shape,
+                        struct plane plane[3])
+{
+    const struct jpeg_decompress_struct *cinfo = &t->library.cinfo;
+    size_t mcu = (size_t)cinfo->max_h_samp_factor * DCTSIZE;
+    size_t pitch = (cinfo->image_width + mcu - 1) / mcu * mcu;
+    uint64_t bytes = hr__planes_bytes(shape);
+    int r = hr__scratch_reserve(&t->planes, bytes, t->library.error);
+    if (!r)
+        r = hr__scratch_reserve(&t->lines, 3 * LINES_MOST * pitch, t->library.error);
+    if (r)
+        return r;
+    uint8_t *at = t->planes.bytes + sizeof *shape, *line = t->lines.bytes;
+    for (int c = 0; c < shape->components; c++) {
+        struct plane *p = &plane[c];
+        p->at = at;
+        p->width = hr__item_samples(shape->width, shape->h, c);
+        p->height = hr__item_samples(shape->height, shape->v, c);
+        p->lines = cinfo->comp_info[c].v_samp_factor * DCTSIZE;
+        for (int i = 0; i < p->lines; i++, line += pitch)
+            p->line[i] = line;
+        at += (size_t)p->width * p->height;
+    }
+    memset(at, 0, HR__ITEM_PAD);
+    return 0;
+}
+
+static void read_planes(struct jpeg_decompress_struct *cinfo, struct plane plane[3])
+{
+    JSAMPARRAY lines[3] = {plane[0].line, plane[1].line, plane[2].line};
+    JDIMENSION rows = (JDIMENSION)cinfo->max_v_samp_factor * DCTSIZE;
+    while (cinfo->output_scanline < cinfo->output_height) {
+        if (jpeg_read_raw_data(cinfo, lines, rows) != rows)
+            ERREXIT(cinfo, JERR_INPUT_EOF);
+        for (int c = 0; c < cinfo->num_components; c++) {
+            struct plane *p = &plane[c];
+            for (int i = 0; i < p->lines && p->height; i++, p->height--, p->at += p->width)
+                memcpy(p->at, p->line[i], p->width);
+        }
+    }
+}
+
+int hr__transcode_planes(struct hr__transcoder *t, const struct hr__encoded *in, size_t limit,
+                         struct hr__transcoded *out, struct hr_error *error)
+{
+    struct jpeg_decompress_struct *cinfo = &t->library.cinfo;
+    struct hr__item_header shape;
+    struct plane plane[3] = {{0}};
+    t->library.error = error;
+    if (setjmp(t->library.escape)) {
+        jpeg_destroy_decompress(cinfo);
+        return t->library.code;
+    }
+    read_shape(t, in, &shape);
+    shape.form = HR_FORM_PLANES;
+    shape.bytes = hr__planes_bytes(&shape);
+    if (limit && shape.bytes > limit)
+        t->library.code = hr__fail(error, -ENOSPC, "planes take %llu bytes, more than %zu",
+                                   (unsigned long long)shape.bytes, limit);
+    else
+        t->library.code = begin_planes(t, &shape, plane);
+    if (!t->library.code) {
+        cinfo->raw_data_out = TRUE;
+        cinfo->dct_method = JDCT_ISLOW;
+        cinfo->do_block_smoothing = TRUE;
+        jpeg_start_decompress(cinfo);
+        read_planes(cinfo, plane);
+        jpeg_finish_decompress(cinfo);
+        memcpy(t->planes.bytes, &shape, sizeof shape);
+        *out = (struct hr__transcoded){t->planes.bytes, shape.bytes};
+    }
+    jpeg_destroy_decompress(cinfo);
+    return t->library.code;
+}
+
+/* Writing */
+
+static void destination_begin(j_compress_ptr writer)
+{
+    struct hr__transcoder *t = writer->client_data;
+    writer->dest->next_output_byte = t->file;
+    writer->dest->free_in_buffer = t->capacity;
+}
+
+/* The buffer is full: it doubles. */
+static boolean destination_grow(j_compress_ptr writer)
+{
+    struct hr__transcoder *t = writer->client_data;
+    size_t used = t->capacity, capacity = used * 2;
+    uint8_t *file = hr__realloc(HR__TAG_CODEC, t->file, capacity, 1);
+    if (!file)
+        hr__jpeg_fail(&t->library, -ENOMEM, "out of memory for a file of more than %d KiB",
+                      (int)(used >> 10));
+    t->file = file;
+    t->capacity = capacity;
+    writer->dest->next_output_byte = file + used;
+    writer->dest->free_in_buffer = capacity - used;
+    return TRUE;
+}
+
+static void destination_end(j_compress_ptr writer)
+{
+    struct hr__transcoder *t = writer->client_data;
+    t->file_bytes = t->capacity - writer->dest->free_in_buffer;
+}
+
+/* libjpeg's errors arrive with the object that failed: the writer's go the way of
+ * the reader's. */
+static void writer_failed(j_common_ptr common)
+{
+    struct hr__transcoder *t = common->client_data;
+    char text[JMSG_LENGTH_MAX];
+    common->err->format_message(common, text);
+    int code = common->err->msg_code == JERR_OUT_OF_MEMORY ? -ENOMEM : -EBADMSG;
+    t->library.code = hr__fail(t->library.error, code, "the JPEG cannot be written: %s", text);
+    longjmp(t->library.escape, 1);
+}
+
+static void writer_warned(j_common_ptr common, int level)
+{
+    if (level < 0)
+        writer_failed(common);
+}
+
+/* The image's tables and components as the item says them. */
+static void describe(j_compress_ptr writer, const struct hr__coefficients *item)
+{
+    const struct hr__item_header *h = &item->header;
+    writer->image_width = h->width;
+    writer->image_height = h->height;
+    writer->input_components = h->components;
+    writer->in_color_space = h->components == 1 ? JCS_GRAYSCALE : JCS_YCbCr;
+    jpeg_set_defaults(writer);
+    jpeg_set_colorspace(writer, writer->in_color_space);
+    writer->optimize_coding = TRUE;
+    int shared = h->components == 3 && !memcmp(item->quant[1], item->quant[2], sizeof *item->quant);
+    for (int c = 0; c < h->components; c++) {
+        jpeg_component_info *component = &writer->comp_info[c];
+        int slot = c == 2 && shared ? 1 : c;
+        component->h_samp_factor = c ? 1 : h->h;
+        component->v_samp_factor = c ? 1 : h->v;
+        component->quant_tbl_no = slot;
+        if (!writer->quant_tbl_ptrs[slot])
+            writer->quant_tbl_ptrs[slot] = jpeg_alloc_quant_table((j_common_ptr)writer);
+        for (int i = 0; i < 64; i++)
+            writer->quant_tbl_ptrs[slot]->quantval[i] = item->quant[c][i];
+        writer->quant_tbl_ptrs[slot]->sent_table = FALSE;
+    }
+    if (h->flags & HR__ITEM_PROGRESSIVE)
+        jpeg_simple_progression(writer);
+}
+
+/* An EXIF block with nothing but the orientation (Exif 2.32, section 4.6). */
+static void write_orientation(j_compress_ptr writer, uint8_t orientation)
+{
+    uint8_t exif[32] = {'E',  'x',  'i', 'f', 0, 0, 'I', 'I', 42, 0, 8, 0, 0, 0, /* header */
+                        1,    0,                                                 /* one entry: */
+                        0x12, 0x01, 3,   0,   1, 0, 0,   0,   1,  0, 0, 0};      /* tag, short, 1 */
+    exif[24] = orientation;
+    if (orientation != 1)
+        jpeg_write_marker(writer, JPEG_APP0 + 1, exif, sizeof exif);
+}
+
+static uint32_t round_up(uint32_t n, int to)
+{
+    return (n + (uint32_t)to - 1) / (uint32_t)to * (uint32_t)to;
+}
+
+static void request_arrays(j_compress_ptr writer, const struct hr__coefficients *item,
+                           jvirt_barray_ptr arrays[3])
+{
+    for (int c = 0; c < item->header.components; c++) {
+        const jpeg_component_info *component = &writer->comp_info[c];
+        int h = component->h_samp_factor, v = component->v_samp_factor;
+        arrays[c] = writer->mem->request_virt_barray((j_common_ptr)writer, JPOOL_IMAGE, TRUE,
+                                                     round_up(item->blocks_x[c], h),
+                                                     round_up(item->blocks_y[c], v), (JDIMENSION)v);
+    }
+}
+
+static int fill_arrays(j_compress_ptr writer, const struct hr__coefficients *item,
+                       jvirt_barray_ptr arrays[3], struct hr_error *error)
+{
+    for (int c = 0; c < item->header.components; c++)
+        for (uint32_t y = 0; y < item->blocks_y[c]; y++) {
+            JBLOCKARRAY row =
+                writer->mem->access_virt_barray((j_common_ptr)writer, arrays[c], y, 1, TRUE);
+            int r = hr__coefficients_row(item, c, y, (int16_t(*)[64])row[0], error);
+            if (r)
+                return r;
+        }
+    return 0;
+}
+
+int hr__transcode_jpeg(struct hr__transcoder *t, const struct hr__coefficients *item,
+                       struct hr__transcoded *out, struct hr_error *error)
+{
+    struct jpeg_error_mgr errors;
+    jvirt_barray_ptr arrays[3];
+    j_compress_ptr writer = &t->writer;
+    if (!t->file && !(t->file = hr__alloc(HR__TAG_CODEC, 1, FIRST_BYTES)))
+        return hr__fail(error, -ENOMEM, "out of memory for a file");
+    t->capacity = t->capacity ? t->capacity : FIRST_BYTES;
+    t->library.error = error;
+    writer->err = jpeg_std_error(&errors);
+    errors.error_exit = writer_failed;
+    errors.emit_message = writer_warned;
+    writer->client_data = t;
+    if (setjmp(t->library.escape)) {
+        jpeg_destroy_compress(writer);
+        return t->library.code;
+    }
+    jpeg_create_compress(writer);
+    t->destination = (struct jpeg_destination_mgr){
+        .init_destination = destination_begin,
+        .empty_output_buffer = destination_grow,
+        .term_destination = destination_end,
+    };
+    writer->dest = &t->destination;
+    describe(writer, item);
+    request_arrays(writer, item, arrays);
+    jpeg_write_coefficients(writer, arrays);
+    int r = fill_arrays(writer, item, arrays, error);
+    if (!r) {
+        write_orientation(writer, item->header.orientation);
+        jpeg_finish_compress(writer);
+        *out = (struct hr__transcoded){t->file, t->file_bytes};
+    }
+    jpeg_destroy_compress(writer);
+    return r;
+}
