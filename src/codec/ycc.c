@@ -1,0 +1,238 @@
+/*
+ * Upsampling and colour of a region: which rows and columns it takes, what is at
+ * the edges of a component, and one row after the other through the kernels.
+ *
+ * libjpeg-turbo's upsamplers (jdsample.c) clamp at the component's true edges: a
+ * missing neighbour is the sample itself, which the filter then leaves as it is.
+ * With components of at most two samples across, an h2 sampling is replicated,
+ * both ways; an h1v2 sampling is always filtered.
+ */
+#include "codec/ycc.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "codec/format.h"
+#include "codec/ycc_rows.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Components of at most so many samples across are not filtered but replicated. */
+#define REPLICATED_MOST 2
+
+struct hr__ycc {
+    const struct hr__ycc_kernels *kernels;
+    struct hr__scratch rows; /* Cb's and Cr's row in between */
+};
+
+/* How the chroma of a region is made of samples. */
+enum way {
+    WAY_GREY,
+    WAY_SAME,     /* 4:4:4 */
+    WAY_BETWEEN,  /* h1v2 */
+    WAY_DOUBLED,  /* h2v1, h2v2 */
+    WAY_REPEATED, /* the same, few samples across */
+};
+
+static enum way find_way(const struct hr__item_header *shape)
+{
+    if (shape->components == 1)
+        return WAY_GREY;
+    if (shape->h == 1)
+        return shape->v == 1 ? WAY_SAME : WAY_BETWEEN;
+    return hr__item_samples(shape->width, shape->h, 1) > REPLICATED_MOST ? WAY_DOUBLED
+                                                                         : WAY_REPEATED;
+}
+
+/* Samples that the pixels [*at, *at + *count) of one axis depend on, of `samples`; with `filter`
+ * an even pixel takes its sample's left neighbour too, an odd one the right. */
+static void find_span(int *at, int *count, int samples, int filter)
+{
+    int first = *at, last = *at + *count - 1;
+    if (filter) {
+        first = first > 0 ? (first - 1) / 2 : 0;
+        last = (last + 1) / 2;
+        last = last < samples ? last : samples - 1;
+    } else {
+        first /= 2;
+        last /= 2;
+    }
+    *at = first;
+    *count = last - first + 1;
+}
+
+void hr__ycc_window(const struct hr__item_header *shape, const struct hr_region *region, int c,
+                    struct hr_region *window)
+{
+    *window = *region;
+    enum way way = find_way(shape);
+    if (!c || way == WAY_GREY || way == WAY_SAME)
+        return;
+    int filter = way != WAY_REPEATED;
+    if (shape->h == 2)
+        find_span(&window->x, &window->width, (int)hr__item_samples(shape->width, 2, 1), filter);
+    if (shape->v == 2)
+        find_span(&window->y, &window->height, (int)hr__item_samples(shape->height, 2, 1), filter);
+}
+
+int hr__ycc_create(struct hr__ycc **out, enum hr__isa isa, struct hr_error *error)
+{
+    struct hr__ycc *ycc = hr__alloc(HR__TAG_CODEC, 1, sizeof *ycc);
+    if (!ycc)
+        return hr__fail(error, -ENOMEM, "out of memory for colour conversion");
+    ycc->kernels = hr__ycc_kernels(isa);
+    *out = ycc;
+    return 0;
+}
+
+void hr__ycc_destroy(struct hr__ycc **ycc)
+{
+    if (!*ycc)
+        return;
+    hr__scratch_free(&(*ycc)->rows);
+    hr__free(*ycc);
+    *ycc = NULL;
+}
+
+size_t hr__ycc_memory(const struct hr__ycc *ycc)
+{
+    return sizeof *ycc + ycc->rows.capacity;
+}
+
+/* Sample (x, y) of component c, which its window holds. */
+static const uint8_t *sample(const struct hr__ycc_planes *planes, int c, int x, int y)
+{
+    const struct hr_region *window = &planes->window[c];
+    return planes->at[c] + (y - window->y) * planes->stride[c] + (x - window->x);
+}
+
+/* The chroma rows that pixel row y takes most and least of. */
+static void find_rows(const struct hr__item_header *shape, int y, int *near, int *far)
+{
+    int rows = (int)hr__item_samples(shape->height, shape->v, 1);
+    *near = *far = y;
+    if (shape->v != 2)
+        return;
+    *near = y / 2;
+    *far = y % 2 ? *near + 1 : *near - 1;
+    if (*far < 0 || *far >= rows)
+        *far = *near;
+}
+
+/* What one call works with. */
+struct job {
+    const struct hr__ycc_planes *planes;
+    struct hr_region region;
+    struct hr_region window; /* chroma that the region takes */
+    uint8_t *scratch[2];     /* Cb's and Cr's part, each of the same size */
+};
+
+/* Bytes of one component's part of the scratch: 16-bit samples with one more at either side, in
+ * whole vectors, plus one that the last vector of pixels may read. */
+static size_t scratch_bytes(const struct job *job)
+{
+    size_t samples =
+        (size_t)(job->region.width > job->window.width ? job->region.width : job->window.width);
+    return (samples * 2 + 4 * HR__YCC_PIXELS) & ~(size_t)(HR__YCC_PIXELS - 1);
+}
+
+/* The first of the mixed samples lies here, so that there is one before it. */
+#define BEFORE (HR__YCC_PIXELS / 2)
+
+static void row_doubled(const struct hr__ycc *ycc, const struct job *job, int y,
+                        const struct hr__ycc_row *row)
+{
+    const struct hr__item_header *shape = job->planes->shape;
+    int first = job->region.x / 2, last = (job->region.x + job->region.width - 1) / 2;
+    int lead = first - job->window.x; /* neighbours that the window has: 1 or 0 */
+    int near, far;
+    struct hr__ycc_mixed mixed = {.odd = job->region.x & 1,
+                                  .rounding = {shape->v == 2 ? 8 : 4, shape->v == 2 ? 7 : 8}};
+    find_rows(shape, y, &near, &far);
+    for (int k = 0; k < 2; k++) {
+        uint16_t *mix = (uint16_t *)job->scratch[k] + BEFORE;
+        ycc->kernels->mix(sample(job->planes, k + 1, job->window.x, near),
+                          sample(job->planes, k + 1, job->window.x, far), mix - lead,
+                          job->window.width);
+        /* At an edge of the component, or not needed. */
+        if (!lead)
+            mix[-1] = mix[0];
+        if (job->window.width - lead == last - first + 1)
+            mix[last - first + 1] = mix[last - first];
+        mixed.chroma[k] = mix;
+    }
+    ycc->kernels->doubled(row, &mixed);
+}
+
+static void row_between(const struct hr__ycc *ycc, const struct job *job, int y,
+                        const struct hr__ycc_row *row)
+{
+    int near, far;
+    find_rows(job->planes->shape, y, &near, &far);
+    for (int k = 0; k < 2; k++)
+        ycc->kernels->between(sample(job->planes, k + 1, job->region.x, near),
+                              sample(job->planes, k + 1, job->region.x, far), job->scratch[k],
+                              row->pixels, y % 2 ? 2 : 1);
+    ycc->kernels->same(row, (const uint8_t *const[2]){job->scratch[0], job->scratch[1]});
+}
+
+static void row_repeated(const struct hr__ycc *ycc, const struct job *job, int y,
+                         const struct hr__ycc_row *row)
+{
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < row->pixels; i++)
+            job->scratch[k][i] =
+                *sample(job->planes, k + 1, (job->region.x + i) / 2, y / job->planes->shape->v);
+    ycc->kernels->same(row, (const uint8_t *const[2]){job->scratch[0], job->scratch[1]});
+}
+
+static void convert_row(const struct hr__ycc *ycc, const struct job *job, int y,
+                        const struct hr__ycc_row *row)
+{
+    int x = job->region.x;
+    switch (find_way(job->planes->shape)) {
+    case WAY_GREY:
+        for (int c = 0; c < 3; c++)
+            memcpy(row->rgb[c], row->luma, (size_t)row->pixels);
+        break;
+    case WAY_SAME:
+        ycc->kernels->same(row, (const uint8_t *const[2]){sample(job->planes, 1, x, y),
+                                                          sample(job->planes, 2, x, y)});
+        break;
+    case WAY_BETWEEN:
+        row_between(ycc, job, y, row);
+        break;
+    case WAY_DOUBLED:
+        row_doubled(ycc, job, y, row);
+        break;
+    case WAY_REPEATED:
+        row_repeated(ycc, job, y, row);
+        break;
+    }
+}
+
+int hr__ycc_run(struct hr__ycc *ycc, const struct hr__ycc_planes *planes,
+                const struct hr_region *region, const struct hr__planar *out,
+                struct hr_error *error)
+{
+    struct job job = {.planes = planes, .region = *region};
+    hr__ycc_window(planes->shape, region, 1, &job.window);
+    size_t bytes = scratch_bytes(&job);
+    if (2 * bytes > ycc->rows.capacity) {
+        int rc = hr__scratch_reserve(&ycc->rows, 2 * bytes, error);
+        if (rc)
+            return rc;
+        /* Vectors of the last pixels read samples that nobody has set. */
+        memset(ycc->rows.bytes, 0, ycc->rows.capacity);
+    }
+    for (size_t k = 0; k < 2; k++)
+        job.scratch[k] = ycc->rows.bytes + k * bytes;
+    for (int i = 0; i < region->height; i++) {
+        struct hr__ycc_row row = {.luma = sample(planes, 0, region->x, region->y + i),
+                                  .pixels = region->width};
+        for (int c = 0; c < 3; c++)
+            row.rgb[c] = out->plane[c] + i * out->stride;
+        convert_row(ycc, &job, region->y + i, &row);
+    }
+    return 0;
+}

@@ -1,0 +1,106 @@
+/* The kernels of upsampling and colour in plain C, the reference of all others,
+ * and the choice among them. */
+#include "codec/ycc_rows.h"
+
+#include "codec/ycc.h"
+
+/* Pixels whose chroma is made at once, on the stack. */
+enum { CHUNK = HR__YCC_PIXELS };
+
+static inline uint8_t clamp_255(int v)
+{
+    return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
+}
+
+/*
+ * Colour of `n` pixels from `at` on; chroma without its 128. libjpeg rounds red and
+ * blue each and the sum of green's parts once; >> is a floor. Whole multiples of
+ * chroma are taken out of the products, so that compilers find 16-bit factors.
+ */
+static inline void store_pixels(const struct hr__ycc_row *row, int at, int n,
+                                const int16_t *restrict cb, const int16_t *restrict cr)
+{
+    const uint8_t *restrict luma = row->luma + at;
+    uint8_t *restrict r = row->rgb[0] + at;
+    uint8_t *restrict g = row->rgb[1] + at;
+    uint8_t *restrict b = row->rgb[2] + at;
+    const int16_t red = HR__YCC_CR_RED - 65536, blue = HR__YCC_CB_BLUE - 2 * 65536;
+    const int16_t green[2] = {-HR__YCC_CB_GREEN, 65536 - HR__YCC_CR_GREEN};
+    for (int i = 0; i < n; i++) {
+        int y = luma[i];
+        r[i] = clamp_255(y + cr[i] + ((red * cr[i] + 32768) >> 16));
+        g[i] = clamp_255(y - cr[i] + ((green[0] * cb[i] + green[1] * cr[i] + 32768) >> 16));
+        b[i] = clamp_255(y + 2 * cb[i] + ((blue * cb[i] + 32768) >> 16));
+    }
+}
+
+static void mix_portable(const uint8_t *near, const uint8_t *far, uint16_t *out, int samples)
+{
+    for (int i = 0; i < samples; i++)
+        out[i] = (uint16_t)(3 * near[i] + far[i]);
+}
+
+static void between_portable(const uint8_t *near, const uint8_t *far, uint8_t *out, int samples,
+                             int rounding)
+{
+    for (int i = 0; i < samples; i++)
+        out[i] = (uint8_t)((3 * near[i] + far[i] + rounding) >> 2);
+}
+
+static void same_portable(const struct hr__ycc_row *row, const uint8_t *const chroma[2])
+{
+    int16_t c[2][CHUNK];
+    for (int at = 0; at < row->pixels; at += CHUNK) {
+        for (int k = 0; k < 2; k++)
+            for (int i = 0; i < CHUNK; i++)
+                c[k][i] = (int16_t)(chroma[k][at + i] - 128);
+        store_pixels(row, at, CHUNK, c[0], c[1]);
+    }
+}
+
+/* CHUNK pixels of one component from the samples at s on, see spread() of the
+ * vector versions. */
+static inline void spread(const uint16_t *restrict s, const struct hr__ycc_mixed *mixed,
+                          int16_t *restrict out)
+{
+    int even = mixed->rounding[0], odd = mixed->rounding[1];
+    if (mixed->odd) {
+        for (int i = 0; i < CHUNK / 2; i++) {
+            out[2 * i] = (int16_t)(((3 * s[i] + s[i + 1] + odd) >> 4) - 128);
+            out[2 * i + 1] = (int16_t)(((3 * s[i + 1] + s[i] + even) >> 4) - 128);
+        }
+    } else {
+        for (int i = 0; i < CHUNK / 2; i++) {
+            out[2 * i] = (int16_t)(((3 * s[i] + s[i - 1] + even) >> 4) - 128);
+            out[2 * i + 1] = (int16_t)(((3 * s[i] + s[i + 1] + odd) >> 4) - 128);
+        }
+    }
+}
+
+static void doubled_portable(const struct hr__ycc_row *row, const struct hr__ycc_mixed *mixed)
+{
+    int16_t c[2][CHUNK];
+    for (int at = 0; at < row->pixels; at += CHUNK) {
+        for (int k = 0; k < 2; k++)
+            spread(mixed->chroma[k] + at / 2, mixed, c[k]);
+        store_pixels(row, at, CHUNK, c[0], c[1]);
+    }
+}
+
+const struct hr__ycc_kernels hr__ycc_kernels_portable = {
+    .mix = mix_portable,
+    .between = between_portable,
+    .same = same_portable,
+    .doubled = doubled_portable,
+};
+
+const struct hr__ycc_kernels *hr__ycc_kernels(enum hr__isa isa)
+{
+#ifdef __x86_64__
+    if (isa >= HR__ISA_AVX512)
+        return &hr__ycc_kernels_avx512;
+    if (isa >= HR__ISA_AVX2)
+        return &hr__ycc_kernels_avx2;
+#endif
+    return &hr__ycc_kernels_portable;
+}
