@@ -29,7 +29,7 @@ static int setup(void **state)
         f->lengths[i] = (size_t)i * 37 % 200;
         f->items[i] = malloc(f->lengths[i] + 1);
         memset(f->items[i], 'a' + i, f->lengths[i]);
-        snprintf(text[i], sizeof text[i], i % 2 ? "/far/away/%d.jpg" : "../%d image.jpg", i);
+        snprintf(text[i], sizeof text[i], i % 2 ? "/%d.jpg" : "../%d image.jpg", i);
         paths[i] = text[i];
         labels[i] = i * 1000000000000 - 5;
     }
