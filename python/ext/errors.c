@@ -21,7 +21,7 @@ static const struct {
     {-ENOSPC, &PyExc_ValueError},       {-ENOTSUP, &PyExc_NotImplementedError},
     {-ENOMEM, &PyExc_MemoryError},      {-ECHILD, &PyExc_RuntimeError},
     {-EAGAIN, &PyExc_RuntimeError},     {-ECANCELED, &PyExc_RuntimeError},
-    {-EINTR, &PyExc_KeyboardInterrupt},
+    {-EINTR, &PyExc_KeyboardInterrupt}, {-EINPROGRESS, &PyExc_RuntimeError},
 };
 
 PyObject *core_text(const char *text)

@@ -195,12 +195,12 @@ static int check_items(const struct hr__catalog *c, const struct hr__pack_superb
 int hr__pack_open_file(struct hr__catalog **out, struct hr__pack_superblock *super, int fd,
                        const char *path, struct hr_error *error)
 {
-    struct hr__pack_superblock s;
+    struct hr__pack_superblock s = {.version = 0};
     struct stat st;
     char *block = NULL;
     *out = NULL;
     int r = fstat(fd, &st) ? -errno : read_at(fd, (char *)&s, sizeof s, 0);
-    if (r)
+    if (r && (r != -ENODATA || hr__pack_recognise(&s, sizeof s)))
         return cannot_read(path, r, error);
     r = check_super(&s, (uint64_t)st.st_size, path, error);
     if (r)

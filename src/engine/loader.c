@@ -182,8 +182,8 @@ static void free_jobs(struct hr_loader *l)
     while (l->all_jobs) {
         struct hr__job *job = l->all_jobs;
         l->all_jobs = job->all_next;
-        hr__free(job->read.bytes);
-        hr__free(job->path);
+        hr__free(job->sample.read.bytes);
+        hr__sample_clear(&job->sample);
         hr__free(job);
     }
     l->free_jobs = NULL;

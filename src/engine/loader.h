@@ -23,8 +23,8 @@
 #define HR_ENGINE_LOADER_H
 
 #include "engine/ring.h"
+#include "engine/sample.h"
 #include "order/order.h"
-#include "storage/reader.h"
 
 #include <headrace/loader.h>
 #include <headrace/prepare.h>
@@ -55,11 +55,9 @@ struct hr__epoch {
 
 /* One sample on its way: owned by the thread or list that has it. */
 struct hr__job {
-    struct hr__read read;
+    struct hr__sample sample; /* its bytes, and where they come from */
     struct hr_batch *batch;
-    size_t place; /* in the batch */
-    char *path;   /* buffer, reused */
-    size_t path_capacity;
+    size_t place;           /* in the batch */
     uint64_t charged_bytes; /* of the staging budget */
     int unread;             /* the worker reads it */
     unsigned flight;        /* where a fetcher keeps it while a reader has it */

@@ -305,11 +305,11 @@ static void free_job_locked(struct hr_loader *l, struct hr__job *job)
 
 static void drop_bytes(struct hr_loader *l, struct hr__job *job)
 {
-    if (!job->read.bytes)
+    if (!job->sample.read.bytes)
         return;
-    hr__uncount(&l->counters.staged_bytes, job->read.length);
-    hr__free(job->read.bytes);
-    job->read.bytes = NULL;
+    hr__uncount(&l->counters.staged_bytes, job->sample.read.length);
+    hr__free(job->sample.read.bytes);
+    job->sample.read.bytes = NULL;
 }
 
 void hr__stage_locked(struct hr_loader *l, struct hr__job *job)

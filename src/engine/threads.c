@@ -41,30 +41,11 @@ struct fetcher {
     struct hr_loader *loader;
     int number;
     struct hr__reader *reader;
+    int direct;                              /* the reader's: O_DIRECT is wanted */
     unsigned depth;                          /* reads in flight at most */
     struct hr__job *flight[HR__FETCH_DEPTH]; /* what the reader has */
     unsigned flying;
 };
-
-static int set_path(struct hr_loader *l, struct hr__job *job, uint64_t index)
-{
-    size_t length = hr_dataset_path(l->dataset, index, job->path, job->path_capacity);
-    if (length >= job->path_capacity) {
-        size_t capacity = length + 64;
-        char *path = hr__realloc(HR__TAG_ENGINE, job->path, capacity, 1);
-        if (!path)
-            return -ENOMEM;
-        job->path = path;
-        job->path_capacity = capacity;
-        hr_dataset_path(l->dataset, index, job->path, capacity);
-    }
-    job->read = (struct hr__read){
-        .path = job->path,
-        .expected = hr_dataset_sample_bytes(l->dataset, index),
-        .user = job,
-    };
-    return 0;
-}
 
 static void account_read(struct hr_loader *l, const struct hr__read *read, uint64_t ns)
 {
@@ -84,28 +65,32 @@ static void drop_bytes(struct hr_loader *l, struct hr__read *read)
     read->bytes = NULL;
 }
 
-static void read_now(struct hr_loader *l, struct hr__job *job, uint64_t index)
+/* Reads on this thread; what came of it is in the job. Fails only where there is
+ * nothing to read from. */
+static int read_now(struct hr_loader *l, struct hr__job *job, uint64_t index,
+                    struct hr_error *error)
 {
-    int r = set_path(l, job, index);
-    if (r) {
-        job->read.result = r;
-        job->read.bytes = NULL;
-        return;
-    }
+    struct hr__read *read = &job->sample.read;
     uint64_t start = hr__now_ns();
-    job->read.result = hr__read_file(&job->read, 0);
-    account_read(l, &job->read, hr__now_ns() - start);
+    int r = hr__sample_aim(&job->sample, l->dataset, index, 0, error);
+    if (r)
+        return r;
+    read->result = hr__read_file(read, 0);
+    account_read(l, read, hr__now_ns() - start);
+    return 0;
 }
 
 /* Reads, telling whether this thread had to wait. The kernel's count of
  * voluntary switches tells storage from a busy machine, which time does not. */
-static int read_and_watch(struct hr_loader *l, struct hr__job *job, uint64_t index)
+static int read_and_watch(struct hr_loader *l, struct hr__job *job, uint64_t index, int *blocked,
+                          struct hr_error *error)
 {
     struct rusage before, after;
     getrusage(RUSAGE_THREAD, &before);
-    read_now(l, job, index);
+    int r = read_now(l, job, index, error);
     getrusage(RUSAGE_THREAD, &after);
-    return after.ru_nvcsw != before.ru_nvcsw;
+    *blocked = after.ru_nvcsw != before.ru_nvcsw;
+    return r;
 }
 
 /* One sample's bytes to its place in the batch; frees the bytes. */
@@ -114,9 +99,12 @@ static int prepare(struct hr__thread *self, struct hr__job *job, uint64_t index,
 {
     struct hr_loader *l = self->loader;
     const struct hr__epoch *plan = job->batch->plan;
-    if (job->read.result)
-        return hr__fail(error, job->read.result, "cannot read it: %s",
-                        hr__errno_text(job->read.result));
+    struct hr__read *read = &job->sample.read;
+    int r = hr__sample_check(&job->sample, error);
+    if (r) {
+        drop_bytes(l, read);
+        return r;
+    }
     uint8_t *out = (uint8_t *)job->batch->images + job->place * l->spec.bytes;
     struct hr_draw_key key = {.seed = plan->seed, .epoch = plan->epoch, .index = index};
     /* Repeats of a sample in an external order must not be the same picture. */
@@ -124,19 +112,12 @@ static int prepare(struct hr__thread *self, struct hr__job *job, uint64_t index,
         key.epoch += job->batch->positions[job->place] << 32;
     error->message[0] = 0;
     uint64_t start = hr__now_ns();
-    int r = hr_preparer_run(self->preparer, l->recipe, job->read.bytes, job->read.length, &key, out,
-                            error);
+    r = hr_preparer_run(self->preparer, l->recipe, read->bytes, read->length, &key, out, error);
     hr__histogram_add(&l->counters.prepare, hr__now_ns() - start);
-    drop_bytes(l, &job->read);
+    drop_bytes(l, read);
     if (r && !error->message[0])
         hr__fail(error, r, "%s", hr__errno_text(r));
     return r;
-}
-
-/* Failures of the machine, not of the sample, are never skipped. */
-static int is_samples_fault(int code)
-{
-    return code != -ENOMEM && code != -EMFILE && code != -ENFILE && code != -ECANCELED;
 }
 
 /* Dataset index of the stand-in for the sample at `position`, at `attempt`. */
@@ -157,10 +138,11 @@ static int replace(struct hr__thread *self, struct hr__job *job, struct hr_error
     uint64_t others = plan->cut.samples - 1;
     uint32_t attempts = others < HR__MAX_ATTEMPTS ? (uint32_t)others : HR__MAX_ATTEMPTS;
     int r = -EBADMSG;
-    for (uint32_t attempt = 0; attempt < attempts && r && is_samples_fault(r); attempt++) {
+    for (uint32_t attempt = 0; attempt < attempts && r && hr__is_samples_fault(r); attempt++) {
         uint64_t index = stand_in(plan, batch->positions[job->place], attempt);
-        read_now(l, job, index);
-        r = prepare(self, job, index, error);
+        r = read_now(l, job, index, error);
+        if (!r)
+            r = prepare(self, job, index, error);
         if (!r) {
             batch->indices[job->place] = (int64_t)index;
             batch->labels[job->place] = hr_dataset_label(l->dataset, index);
@@ -179,6 +161,11 @@ static void fail_job(struct hr_loader *l, struct hr__job *job, uint64_t index,
         hr__printable(path, sizeof path, outcome->failed->path);
     hr__fail(&outcome->error, cause->code, "sample %" PRIu64 " (%s): %.480s", index, path,
              cause->message);
+    /* What this process lacks does not make a bad sample of it. */
+    if (!hr__is_samples_fault(cause->code)) {
+        hr__free(outcome->failed);
+        outcome->failed = NULL;
+    }
 }
 
 static void handle_failure(struct hr__thread *self, struct hr__job *job, struct hr_error *cause,
@@ -186,7 +173,7 @@ static void handle_failure(struct hr__thread *self, struct hr__job *job, struct 
 {
     struct hr_loader *l = self->loader;
     uint64_t index = (uint64_t)job->batch->indices[job->place];
-    if (l->options.on_error != HR_ON_ERROR_SKIP || !is_samples_fault(cause->code)) {
+    if (l->options.on_error != HR_ON_ERROR_SKIP || !hr__is_samples_fault(cause->code)) {
         fail_job(l, job, index, cause, outcome);
         return;
     }
@@ -199,7 +186,7 @@ static void handle_failure(struct hr__thread *self, struct hr__job *job, struct 
     int r = replace(self, job, &last);
     if (!r)
         return;
-    if (is_samples_fault(r))
+    if (hr__is_samples_fault(r))
         snprintf(last.message, sizeof last.message,
                  "%.300s; no stand-in could be read either (up to %d were tried)",
                  outcome->skipped->reason, HR__MAX_ATTEMPTS);
@@ -215,9 +202,9 @@ static void process(struct hr__thread *self, struct hr__job *job, struct hr__out
     memset(outcome, 0, offsetof(struct hr__outcome, error));
     outcome->error.code = 0;
     outcome->blocked = 0;
-    if (job->unread)
-        outcome->blocked = read_and_watch(l, job, index);
-    int r = prepare(self, job, index, &error);
+    int r = job->unread ? read_and_watch(l, job, index, &outcome->blocked, &error) : 0;
+    if (!r)
+        r = prepare(self, job, index, &error);
     if (r) {
         error.code = r;
         handle_failure(self, job, &error, outcome);
@@ -349,9 +336,11 @@ static struct hr__job *submit(struct fetcher *f, struct hr__job *list)
     while (list) {
         struct hr__job *job = list;
         list = job->next;
-        int r = set_path(f->loader, job, (uint64_t)job->batch->indices[job->place]);
+        uint64_t index = (uint64_t)job->batch->indices[job->place];
+        job->sample.read.user = job;
+        int r = hr__sample_aim(&job->sample, f->loader->dataset, index, f->direct, NULL);
         if (!r)
-            r = hr__reader_submit(f->reader, &job->read);
+            r = hr__reader_submit(f->reader, &job->sample.read);
         job->unread = r != 0;
         if (r) {
             job->next = left;
@@ -376,14 +365,14 @@ static void land(struct fetcher *f, struct hr__job *job)
 static struct hr_batch *deliver_locked(struct hr_loader *l, struct hr__job *job)
 {
     l->reserved_bytes -= job->charged_bytes;
-    job->charged_bytes = job->unread ? 0 : job->read.length;
+    job->charged_bytes = job->unread ? 0 : job->sample.read.length;
     l->reserved_bytes += job->charged_bytes;
     if (!job->batch->cancelled) {
         hr__stage_locked(l, job);
         return NULL;
     }
     struct hr__outcome outcome = {.blocked = 0};
-    drop_bytes(l, &job->read);
+    drop_bytes(l, &job->sample.read);
     return hr__finish_locked(l, job, &outcome);
 }
 
@@ -465,6 +454,7 @@ static int open_reader(struct fetcher *f)
         .no_io_uring = l->options.no_io_uring || f->number > 0,
     };
     int r = hr__reader_create(&f->reader, &options, &error);
+    f->direct = options.direct;
     int uring = !r && hr__reader_is_io_uring(f->reader);
     /* A pread reader reads while it is handed a request: one at a time, so that
      * the other fetchers share what there is to read. */
@@ -487,7 +477,7 @@ static void close_reader(struct fetcher *f)
     while (f->flying) {
         struct hr__job *job = f->flight[--f->flying];
         job->unread = 1;
-        job->read.bytes = NULL;
+        job->sample.read.bytes = NULL;
         job->next = list;
         list = job;
     }

@@ -9,7 +9,7 @@
 #include "codec/codec.h"
 #include "dataset/progress.h"
 #include "engine/pool.h"
-#include "storage/reader.h"
+#include "engine/sample.h"
 
 #include <headrace/dataset.h>
 #include <headrace/prepare.h>
@@ -33,8 +33,9 @@ struct hr_verify_report {
 /* One thread's tools. */
 struct bench {
     struct hr_preparer *preparer;
-    void *path, *pixels;                  /* owned */
-    size_t path_capacity, pixel_capacity; /* bytes */
+    struct hr__sample sample;
+    void *pixels;          /* owned */
+    size_t pixel_capacity; /* bytes */
 };
 
 struct verification {
@@ -42,8 +43,8 @@ struct verification {
     struct hr__progress *progress;
     uint64_t max_pixels;
     _Atomic size_t next;  /* sample not yet taken */
-    _Atomic int result;   /* what ends the whole run: 0 or -ENOMEM */
-    pthread_mutex_t lock; /* guards the report */
+    pthread_mutex_t lock; /* guards the rest */
+    struct hr_error stop; /* what ends the whole run; code 0: nothing */
     struct hr_verify_report *report;
 };
 
@@ -60,11 +61,15 @@ static int grow(void **block, size_t *capacity, size_t bytes)
     return 0;
 }
 
-static int add_bad(struct verification *v, size_t index, const char *path, const char *reason)
+static int add_bad(struct verification *v, size_t index, const char *reason)
 {
     struct hr_verify_report *report = v->report;
-    struct bad bad = {index, hr__strdup(HR__TAG_ENGINE, path), hr__strdup(HR__TAG_ENGINE, reason)};
+    size_t length = hr_dataset_path(v->dataset, index, NULL, 0);
+    struct bad bad = {index, hr__alloc(HR__TAG_ENGINE, length + 1, 1),
+                      hr__strdup(HR__TAG_ENGINE, reason)};
     int r = bad.path && bad.reason ? 0 : -ENOMEM;
+    if (!r)
+        hr_dataset_path(v->dataset, index, bad.path, length + 1);
     pthread_mutex_lock(&v->lock);
     if (!r && report->count == report->capacity) {
         size_t capacity = report->capacity ? report->capacity * 2 : 16;
@@ -103,25 +108,19 @@ static int decode(struct verification *v, struct bench *b, const struct hr__read
 }
 
 /* Returns what ends the run; a bad sample is written down and is none of that. */
-static int verify_sample(struct verification *v, struct bench *b, size_t index)
+static int verify_sample(struct verification *v, struct bench *b, size_t index,
+                         struct hr_error *why)
 {
-    struct hr_error why = {0};
-    size_t length = hr_dataset_path(v->dataset, index, NULL, 0);
-    if (grow(&b->path, &b->path_capacity, length + 1))
-        return -ENOMEM;
-    hr_dataset_path(v->dataset, index, b->path, b->path_capacity);
-    struct hr__read file = {.path = b->path, .expected = -1};
-    int r = hr__read_file(&file, 0);
-    if (r) {
-        if (r == -ENOMEM)
-            return r;
-        return add_bad(v, index, b->path, hr__errno_text(r));
+    int r = hr__sample_read(&b->sample, v->dataset, index, why);
+    if (!r) {
+        r = decode(v, b, &b->sample.read, why);
+        hr__free(b->sample.read.bytes);
     }
-    r = decode(v, b, &file, &why);
-    hr__free(file.bytes);
-    if (!r || r == -ENOMEM)
+    if (!r || !hr__is_samples_fault(r))
         return r;
-    return add_bad(v, index, b->path, why.message);
+    return add_bad(v, index, why->message)
+               ? hr__fail(why, -ENOMEM, "out of memory for the record of a bad sample")
+               : 0;
 }
 
 /* One thread: takes samples until there are no more. */
@@ -130,20 +129,24 @@ static void verify_many(void *arg, size_t i)
     struct verification *v = arg;
     struct bench b = {0};
     size_t count = hr_dataset_count(v->dataset);
-    int r = hr_preparer_create(&b.preparer, NULL);
+    struct hr_error why = {0};
+    int r = hr_preparer_create(&b.preparer, &why);
     while (!r && !hr__progress_cancelled(v->progress)) {
         size_t index = atomic_fetch_add_explicit(&v->next, 1, memory_order_relaxed);
         if (index >= count)
             break;
-        r = verify_sample(v, &b, index);
+        r = verify_sample(v, &b, index, &why);
         hr__progress_add(v->progress, 1);
     }
     if (r) {
-        atomic_store_explicit(&v->result, r, memory_order_relaxed);
+        pthread_mutex_lock(&v->lock);
+        v->stop = why;
+        v->stop.code = r;
+        pthread_mutex_unlock(&v->lock);
         hr__progress_cancel(v->progress);
     }
     hr_preparer_destroy(&b.preparer);
-    hr__free(b.path);
+    hr__sample_clear(&b.sample);
     hr__free(b.pixels);
 }
 
@@ -178,9 +181,10 @@ int hr_dataset_verify(struct hr_dataset *dataset, int threads, hr_progress_fn pr
     executor->run(executor->self, (size_t)executor->threads, verify_many, &v);
     hr__pool_destroy(&pool);
     pthread_mutex_destroy(&v.lock);
-    r = v.result;
+    r = v.stop.code;
     if (r)
-        hr__fail(error, r, "verifying stopped: %s", hr__errno_text(r));
+        hr__fail(error, r, "verifying stopped: %s",
+                 v.stop.message[0] ? v.stop.message : hr__errno_text(r));
     else if (hr__progress_end(&p))
         r = hr__fail(error, -ECANCELED, "verifying was cancelled");
     if (r) {
