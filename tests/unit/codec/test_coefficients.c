@@ -80,29 +80,6 @@ static void expect_same(const struct made *m, const uint8_t *bytes, size_t lengt
     }
 }
 
-static void test_packing_loses_nothing(void **state)
-{
-    static const struct {
-        unsigned share;
-        int most;
-    } kinds[] = {{0, 1}, {2, 1}, {20, 3}, {30, 40}, {100, 1}, {100, 20}, {8, 120}, {1, 1000}};
-    struct hr__packer *packer;
-    struct made m;
-    const uint8_t *bytes;
-    size_t length;
-    (void)state;
-    assert_int_equal(hr__packer_create(&packer, NULL), 0);
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        for (int components = 1; components <= 3; components += 2) {
-            make(&m, 1 + draw(200), 1 + draw(100), components, kinds[i].share, kinds[i].most);
-            assert_int_equal(pack(packer, &m, 0, &bytes, &length), 0);
-            expect_same(&m, bytes, length);
-            expect_same_samples(&m, bytes, length);
-            drop(&m);
-        }
-    hr__packer_destroy(&packer);
-}
-
 /* Every version of this machine gives the samples of the portable one. */
 static void expect_same_samples(const struct made *m, const uint8_t *bytes, size_t length)
 {
@@ -129,6 +106,29 @@ static void expect_same_samples(const struct made *m, const uint8_t *bytes, size
         free(expected);
         free(got);
     }
+}
+
+static void test_packing_loses_nothing(void **state)
+{
+    static const struct {
+        unsigned share;
+        int most;
+    } kinds[] = {{0, 1}, {2, 1}, {20, 3}, {30, 40}, {100, 1}, {100, 20}, {8, 120}, {1, 1000}};
+    struct hr__packer *packer;
+    struct made m;
+    const uint8_t *bytes;
+    size_t length;
+    (void)state;
+    assert_int_equal(hr__packer_create(&packer, NULL), 0);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        for (int components = 1; components <= 3; components += 2) {
+            make(&m, 1 + draw(200), 1 + draw(100), components, kinds[i].share, kinds[i].most);
+            assert_int_equal(pack(packer, &m, 0, &bytes, &length), 0);
+            expect_same(&m, bytes, length);
+            expect_same_samples(&m, bytes, length);
+            drop(&m);
+        }
+    hr__packer_destroy(&packer);
 }
 
 static void test_rows_beyond_64_kib_have_a_wide_index(void **state)
