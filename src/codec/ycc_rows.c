@@ -7,9 +7,17 @@
 /* Pixels whose chroma is made at once, on the stack. */
 enum { CHUNK = HR__YCC_PIXELS };
 
-static inline uint8_t clamp_255(int v)
+/* 16 bits in and out: vectors of them need no steps through 32 bits. */
+static inline uint8_t clamp_255(int16_t v)
 {
-    return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
+    v = v < 0 ? 0 : v;
+    return (uint8_t)(v > 255 ? 255 : v);
+}
+
+/* The upper half of a product of 16 bits, rounded. */
+static inline int16_t scaled(int product)
+{
+    return (int16_t)((product + 32768) >> 16);
 }
 
 /*
@@ -27,10 +35,10 @@ static inline void store_pixels(const struct hr__ycc_row *row, int at, int n,
     const int16_t red = HR__YCC_CR_RED - 65536, blue = HR__YCC_CB_BLUE - 2 * 65536;
     const int16_t green[2] = {-HR__YCC_CB_GREEN, 65536 - HR__YCC_CR_GREEN};
     for (int i = 0; i < n; i++) {
-        int y = luma[i];
-        r[i] = clamp_255(y + cr[i] + ((red * cr[i] + 32768) >> 16));
-        g[i] = clamp_255(y - cr[i] + ((green[0] * cb[i] + green[1] * cr[i] + 32768) >> 16));
-        b[i] = clamp_255(y + 2 * cb[i] + ((blue * cb[i] + 32768) >> 16));
+        int16_t y = luma[i];
+        r[i] = clamp_255((int16_t)(y + cr[i] + scaled(red * cr[i])));
+        g[i] = clamp_255((int16_t)(y - cr[i] + scaled(green[0] * cb[i] + green[1] * cr[i])));
+        b[i] = clamp_255((int16_t)(y + 2 * cb[i] + scaled(blue * cb[i])));
     }
 }
 
