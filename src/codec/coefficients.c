@@ -80,10 +80,6 @@ const uint8_t *hr__coefficients_find(const struct hr__coefficients *c, int compo
 
 const struct hr__block_kernels *hr__block_kernels(enum hr__isa isa)
 {
-#ifdef __x86_64__
-    if (isa >= HR__ISA_AVX512)
-        return &hr__block_kernels_avx512;
-#endif
     (void)isa;
     return &hr__block_kernels_portable;
 }

@@ -9,12 +9,14 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "codec/format.h"
+#include "codec/item.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
-static const struct hr__format *const formats[] = {&hr__format_jpeg, &hr__format_png};
+static const struct hr__format *const formats[] = {&hr__format_jpeg, &hr__format_png,
+                                                   &hr__format_planes};
 
 enum { FORMATS = sizeof formats / sizeof formats[0] };
 
@@ -77,10 +79,14 @@ struct signature {
     const char *bytes;
 };
 
-static const struct signature decoded_formats[] = {
+/* Files that are decoded here; items are told by hr__item_recognise. */
+static const struct signature decoded_files[] = {
     {"JPEG", 0, 2, "\xFF\xD8"},
     {"PNG", 0, 8, "\x89PNG\r\n\x1A\n"},
 };
+static const enum hr_image_format decoded_ids[] = {HR_IMAGE_JPEG, HR_IMAGE_PNG};
+
+enum { DECODED_FILES = sizeof decoded_files / sizeof decoded_files[0] };
 
 /* Formats that people have in image folders; longer signatures first. */
 static const struct signature other_formats[] = {
@@ -143,10 +149,14 @@ static int refuse(const uint8_t *bytes, size_t length, struct hr_error *error)
         return hr__fail(error, -EBADMSG,
                         "the file begins with zero bytes, as after an interrupted copy; "
                         "restore or remove it");
-    for (int i = 0; i < FORMATS; i++)
-        if (length < decoded_formats[i].length && !memcmp(bytes, decoded_formats[i].bytes, length))
+    for (int i = 0; i < DECODED_FILES; i++)
+        if (length < decoded_files[i].length && !memcmp(bytes, decoded_files[i].bytes, length))
             return hr__fail(error, -EBADMSG, "the %s ends after %zu bytes; restore or remove it",
-                            decoded_formats[i].name, length);
+                            decoded_files[i].name, length);
+    if (length >= HR__ITEM_MAGIC_BYTES && length < sizeof(struct hr__item_header) &&
+        !memcmp(bytes, HR__ITEM_MAGIC, HR__ITEM_MAGIC_BYTES))
+        return hr__fail(error, -EBADMSG, "damaged item: it ends after %zu bytes; make it anew",
+                        length);
     if (looks_like_text(bytes, length))
         return hr__fail(error, -ENOTSUP,
                         "this is text, not an image (a web page saved in its place?); "
@@ -163,12 +173,24 @@ static int refuse(const uint8_t *bytes, size_t length, struct hr_error *error)
                     start);
 }
 
+static enum hr_image_format recognise(const struct hr__encoded *in)
+{
+    for (int i = 0; i < DECODED_FILES; i++)
+        if (matches(&decoded_files[i], in->bytes, in->length))
+            return decoded_ids[i];
+    if (!hr__item_recognise(in->bytes, in->length))
+        return HR_IMAGE_UNKNOWN;
+    return hr_form_of(in->bytes, in->length) == HR_FORM_PLANES ? HR_IMAGE_PLANES
+                                                               : HR_IMAGE_COEFFICIENTS;
+}
+
 /* Finds the format of the bytes, with its state. */
 static int find_format(struct hr__decoder *decoder, const struct hr__encoded *in, int *which,
                        struct hr_error *error)
 {
+    enum hr_image_format id = recognise(in);
     for (int i = 0; i < FORMATS; i++) {
-        if (!matches(&decoded_formats[i], in->bytes, in->length))
+        if (formats[i]->id != id)
             continue;
         *which = i;
         return decoder->state[i] ? 0 : formats[i]->create(&decoder->state[i], error);

@@ -191,15 +191,6 @@ int hr__transcode_coefficients(struct hr__transcoder *t, const struct hr__encode
     return r;
 }
 
-uint64_t hr__planes_bytes(const struct hr__item_header *shape)
-{
-    uint64_t bytes = sizeof *shape + HR__ITEM_PAD;
-    for (int c = 0; c < shape->components; c++)
-        bytes += (uint64_t)hr__item_samples(shape->width, shape->h, c) *
-                 hr__item_samples(shape->height, shape->v, c);
-    return bytes;
-}
-
 /* The lines of one component in a row of MCUs, and its plane in the item. */
 struct plane {
     uint8_t *at;            /* next line of the item */

@@ -7,6 +7,7 @@
 
 #include "codec/coefficients.h"
 #include "codec/format.h"
+#include "codec/planes.h"
 
 struct hr__transcoder; /* one thread's state */
 
@@ -29,9 +30,6 @@ struct hr__transcoded {
  */
 int hr__transcode_shape(struct hr__transcoder *transcoder, const struct hr__encoded *in,
                         struct hr__item_header *shape, struct hr_error *error);
-
-/* Bytes of an item of planes of this shape. */
-uint64_t hr__planes_bytes(const struct hr__item_header *shape);
 
 /* A JPEG to an item; `limit` as of hr__packer_begin. Errors: as above; -ENOTSUP
  * also for coefficients beyond those of 8-bit pixels, and for an incomplete

@@ -80,34 +80,6 @@ static void expect_same(const struct made *m, const uint8_t *bytes, size_t lengt
     }
 }
 
-/* Every version of this machine gives the samples of the portable one. */
-static void expect_same_samples(const struct made *m, const uint8_t *bytes, size_t length)
-{
-    struct hr__coefficients item;
-    assert_int_equal(hr__coefficients_open(&item, bytes, length, NULL), 0);
-    for (int c = 0; c < m->image.components; c++) {
-        size_t stride = (m->blocks_x[c] + 3) * 8;
-        uint8_t *expected = calloc(8, stride), *got = calloc(8, stride);
-        struct hr__block_run run = {
-            .end = item.data + item.data_bytes,
-            .quant = item.quant[c],
-            .blocks = m->blocks_x[c],
-            .stride = (ptrdiff_t)stride,
-        };
-        for (uint32_t y = 0; y < m->blocks_y[c]; y++)
-            for (int isa = HR__ISA_PORTABLE; isa <= (int)hr__isa(); isa++) {
-                run.data = hr__coefficients_find(&item, c, y, 0);
-                run.out = isa ? got : expected;
-                assert_int_equal(hr__block_kernels((enum hr__isa)isa)->unpack(&run), 0);
-                for (int line = 0; isa && line < 8; line++)
-                    assert_memory_equal(got + line * stride, expected + line * stride,
-                                        m->blocks_x[c] * 8);
-            }
-        free(expected);
-        free(got);
-    }
-}
-
 static void test_packing_loses_nothing(void **state)
 {
     static const struct {
@@ -125,7 +97,6 @@ static void test_packing_loses_nothing(void **state)
             make(&m, 1 + draw(200), 1 + draw(100), components, kinds[i].share, kinds[i].most);
             assert_int_equal(pack(packer, &m, 0, &bytes, &length), 0);
             expect_same(&m, bytes, length);
-            expect_same_samples(&m, bytes, length);
             drop(&m);
         }
     hr__packer_destroy(&packer);
