@@ -21,8 +21,9 @@ BELOW = {
     "storage": {"base"},
     "order": {"base"},
     "codec": {"base"},
+    "cache": {"base", "codec"},
     "recipe": {"base", "codec"},
-    "engine": {"base", "dataset", "storage", "order", "codec", "recipe"},
+    "engine": {"base", "dataset", "storage", "order", "codec", "cache", "recipe"},
 }
 # Programs outside the rooms that measure or test one from inside, and which.
 INSIDE = {"bench/reader.c": {"base", "storage"}}

@@ -16,6 +16,7 @@ enum hr__tag {
     HR__TAG_STORAGE,
     HR__TAG_ORDER,
     HR__TAG_CODEC,
+    HR__TAG_CACHE,
     HR__TAG_RECIPE,
     HR__TAG_ENGINE,
     HR__TAG_SLOT, /* batch memory */

@@ -1,0 +1,129 @@
+/*
+ * A cache that never evicts: items of a dataset's samples, kept in memory from
+ * the first time they are read until the cache is destroyed.
+ *
+ * For an order that uses each sample once per epoch that is optimal: an epoch
+ * reads exactly the samples that were not cached when it began (VLDB'21,
+ * "Analyzing and Mitigating Data Stalls in DNN Training", MinIO).
+ *
+ * An item enters once. It is either admitted in its final form, or waits encoded
+ * in staging until somebody converts it and settles it in its final form; staged
+ * items are hits like all others. Final items lie side by side in one arena and
+ * never move. When an item does not fit into the budget any more it is refused,
+ * and what is cached stays. Staged bytes count in the budget, so staging needs no
+ * bound of its own here; an item that grows by its conversion beyond the budget
+ * is settled as it was.
+ *
+ * Samples are told by their index in the dataset, which is immutable: a file that
+ * changes while the cache lives is served as it was when it was first read.
+ * Nobody else can write to a private cache's memory, so its items carry no
+ * checksum; a backing that processes share must add one.
+ */
+#ifndef HR_CACHE_CACHE_H
+#define HR_CACHE_CACHE_H
+
+#include <headrace/form.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct hr__cache;
+
+struct hr__cache_options {
+    uint64_t samples;      /* of the dataset */
+    uint64_t budget_bytes; /* of items, each rounded up to 64 bytes; address space for as
+                              many is reserved, memory is taken as items come */
+};
+
+/* On success *out is the caller's. Errors: -EINVAL: a budget of 0; -ENOMEM names
+ * what was refused and the remedy. */
+int hr__cache_create(struct hr__cache **out, const struct hr__cache_options *options,
+                     struct hr_error *error);
+
+/* Frees everything. Nothing is pinned, and no item is being converted, by then.
+ * Accepts NULL. */
+void hr__cache_destroy(struct hr__cache **cache);
+
+/* The same in a forked child, to which the items were not passed on: takes no
+ * lock, frees only what no thread can have been changing. */
+void hr__cache_abandon(struct hr__cache **cache);
+
+/* A hit: an item's bytes where they lie, valid until hr__cache_unpin. */
+struct hr__cache_item {
+    const uint8_t *bytes; /* 64-byte aligned */
+    size_t length;
+    enum hr_form form;
+    uint64_t index; /* of the sample */
+    int pinned;     /* private to the cache */
+};
+
+/* Looks a sample up and pins its item: 1, or 0 where it is not cached. Any
+ * thread; takes no lock and never blocks. */
+int hr__cache_find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *item);
+
+/* Ends what find began; the bytes may go away. Any thread, no lock. */
+void hr__cache_unpin(struct hr__cache *cache, const struct hr__cache_item *item);
+
+/* Non-zero where find would find it. Any thread, no lock. */
+int hr__cache_has(const struct hr__cache *cache, uint64_t index);
+
+/* A sample that was read. */
+struct hr__cache_offer {
+    uint64_t index;
+    const void *bytes; /* copied */
+    size_t length;
+    enum hr_form form; /* of the bytes */
+    int convert;       /* non-zero: it waits in staging for a conversion; 0: this is its
+                          final form */
+    size_t reserve;    /* bytes to keep free in the budget for what it is converted to;
+                          less than length: nothing more */
+};
+
+/* Admits an item: 1; 0 where it was there already, does not fit, or memory was
+ * refused. Any thread; blocks for a short lock, and for the copy. */
+int hr__cache_offer(struct hr__cache *cache, const struct hr__cache_offer *offer);
+
+/* An item that waits for its conversion, and is the taker's until settled. */
+struct hr__cache_staged;
+
+/* The staged item that has waited longest, with its bytes in *item (not to be
+ * unpinned); NULL where none waits. Any thread. */
+struct hr__cache_staged *hr__cache_take(struct hr__cache *cache, struct hr__cache_item *item);
+
+/* Puts a taken item back, to be taken next. Any thread. */
+void hr__cache_put_back(struct hr__cache *cache, struct hr__cache_staged *staged);
+
+/* What an item became. */
+struct hr__cache_final {
+    const void *bytes; /* copied; NULL: it stays as it is */
+    size_t length;
+    enum hr_form form;
+    uint64_t leave_free; /* bytes of the budget that growth must not touch */
+};
+
+/*
+ * Gives a taken item its final form, and takes `staged`. 1: as `final` says; 0:
+ * it stays encoded, because that was asked, or the budget has no room for its
+ * growth, or memory was refused. It is a hit at every moment. Any thread.
+ */
+int hr__cache_settle(struct hr__cache *cache, struct hr__cache_staged *staged,
+                     const struct hr__cache_final *final);
+
+/* Of now; each is read by itself. */
+struct hr__cache_counts {
+    uint64_t items[3];     /* by form; staged ones are encoded */
+    uint64_t bytes;        /* of all items, rounded up to 64 each */
+    uint64_t reserved;     /* of the budget: bytes, and room kept for conversions */
+    uint64_t source_bytes; /* that the cached samples had when they were read: what an
+                              epoch need not read any more */
+    uint64_t staged;       /* items that wait for a conversion, or are in one */
+    uint64_t staged_bytes; /* of them, in bytes */
+    uint64_t refused;      /* offers that did not fit, ever */
+};
+
+void hr__cache_get_counts(struct hr__cache *cache, struct hr__cache_counts *counts);
+
+/* Items that wait to be taken, without the lock: a hint. */
+uint64_t hr__cache_waiting(const struct hr__cache *cache);
+
+#endif

@@ -1,0 +1,520 @@
+/*
+ * The backing of a cache for one process: anonymous memory.
+ *
+ * The arena of final items is one range of addresses as long as the budget, made
+ * usable piece by piece, so that a huge budget costs nothing until it is used.
+ * Staged items lie in chunks that are given back to the system when the last of
+ * their items has left; items leave in the order in which they came, nearly.
+ *
+ * One entry a sample (24 bytes) says where its item is. Readers take no lock: a
+ * final item never moves, and a staged one is pinned by a count in its entry,
+ * which is raised before the entry is looked at again; whoever moves the item
+ * changes the entry before looking at the count. Both use sequentially consistent
+ * operations, so at least one sees the other.
+ *
+ * The lock guards space and lists. Bytes are copied outside it; the page faults
+ * of that are then the writer's own, on its own NUMA node.
+ */
+#include "base/error.h"
+#include "base/memory.h"
+#include "cache/cache.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define ALIGNMENT 64u
+
+/* The arena becomes usable in such steps, and staging comes in such chunks. */
+#define ARENA_STEP  (UINT64_C(32) << 20)
+#define CHUNK_BYTES (UINT64_C(4) << 20)
+
+/* Words of an entry: the address of the item, which has six low bits to spare,
+ * with its state and form in them. 0: not cached. */
+enum { STATE_BUSY = 1, STATE_STAGED = 2, STATE_FINAL = 3, STATE_MASK = 3 };
+#define FORM_SHIFT 2
+#define FORM_MASK  3u
+
+struct entry {
+    _Atomic uint64_t word;
+    uint32_t staged_length; /* written before the word says staged */
+    uint32_t final_length;  /* written before the word says final */
+    _Atomic uint32_t pins;  /* of the staged bytes */
+};
+
+/* Staged items, one behind the other. */
+struct chunk {
+    uint8_t *memory; /* mapped */
+    uint64_t size;   /* of the mapping */
+    uint64_t used;
+    unsigned live; /* items in it that have not left */
+    struct chunk *before, *after;
+};
+
+struct hr__cache_staged {
+    uint64_t index;
+    struct chunk *chunk;
+    uint64_t padded;  /* bytes of it in the budget */
+    uint64_t reserve; /* more bytes that are kept free for its conversion */
+    struct hr__cache_staged *next;
+};
+
+struct hr__cache {
+    /* Constant from create on. */
+    uint64_t samples;
+    uint64_t budget_bytes;
+    uint8_t *arena; /* address space for arena_size bytes */
+    uint64_t arena_size;
+    struct entry *entries;
+
+    _Atomic uint64_t waiting; /* items in the list of that name */
+
+    pthread_mutex_t lock;                   /* guards everything below */
+    uint64_t arena_used;                    /* bytes given to final items */
+    uint64_t arena_committed;               /* bytes that may be touched */
+    int arena_refused;                      /* the system refused more; it has been logged */
+    struct chunk *chunks;                   /* all; the first is the one that is being filled */
+    struct hr__cache_staged *first, **last; /* waiting for a conversion */
+    struct hr__cache_staged *leaving;       /* final now, but their staged bytes were pinned */
+    struct hr__cache_counts counts;
+};
+
+static uint64_t round_up(uint64_t n, uint64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static const uint8_t *word_bytes(uint64_t word)
+{
+    return (const uint8_t *)(uintptr_t)(word & ~(uint64_t)(ALIGNMENT - 1));
+}
+
+static uint64_t make_word(const uint8_t *bytes, enum hr_form form, uint64_t state)
+{
+    return (uint64_t)(uintptr_t)bytes | (uint64_t)form << FORM_SHIFT | state;
+}
+
+/* Cached items would only make forks slow, and a child must not use them. */
+static void *map(uint64_t bytes, int protection)
+{
+    void *memory =
+        mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    madvise(memory, bytes, MADV_DONTFORK);
+    return memory;
+}
+
+int hr__cache_create(struct hr__cache **out, const struct hr__cache_options *options,
+                     struct hr_error *error)
+{
+    *out = NULL;
+    if (!options->budget_bytes)
+        return hr__fail(error, -EINVAL, "a cache of 0 bytes");
+    struct hr__cache *c = hr__alloc(HR__TAG_CACHE, 1, sizeof *c);
+    if (!c)
+        return hr__fail(error, -ENOMEM, "out of memory for a cache");
+    pthread_mutex_init(&c->lock, NULL);
+    c->last = &c->first;
+    c->samples = options->samples;
+    c->budget_bytes = options->budget_bytes;
+    c->entries = hr__alloc(HR__TAG_CACHE, options->samples, sizeof *c->entries);
+    /* Half of all addresses: beyond what mmap can give, and no sum overflows. */
+    if (options->budget_bytes < UINT64_C(1) << 62) {
+        c->arena_size = round_up(options->budget_bytes, ARENA_STEP);
+        c->arena = map(c->arena_size, PROT_NONE);
+    }
+    int r = 0;
+    if (!c->entries)
+        r = hr__fail(error, -ENOMEM, "out of memory for a cache's index of %" PRIu64 " samples",
+                     options->samples);
+    else if (!c->arena)
+        r = hr__fail(error, -ENOMEM,
+                     "the system gives no address space for a cache of %" PRIu64
+                     " bytes: make the cache smaller, or raise the limit (ulimit -v)",
+                     options->budget_bytes);
+    if (r) {
+        hr__cache_destroy(&c);
+        return r;
+    }
+    madvise(c->arena, c->arena_size, MADV_HUGEPAGE);
+    *out = c;
+    return 0;
+}
+
+static void free_list(struct hr__cache_staged *list)
+{
+    while (list) {
+        struct hr__cache_staged *next = list->next;
+        hr__free(list);
+        list = next;
+    }
+}
+
+static void free_chunk(struct hr__cache *c, struct chunk *chunk)
+{
+    if (chunk->before)
+        chunk->before->after = chunk->after;
+    else
+        c->chunks = chunk->after;
+    if (chunk->after)
+        chunk->after->before = chunk->before;
+    munmap(chunk->memory, chunk->size);
+    hr__free(chunk);
+}
+
+void hr__cache_destroy(struct hr__cache **cache)
+{
+    struct hr__cache *c = *cache;
+    if (!c)
+        return;
+    *cache = NULL;
+    free_list(c->first);
+    free_list(c->leaving);
+    while (c->chunks)
+        free_chunk(c, c->chunks);
+    if (c->arena)
+        munmap(c->arena, c->arena_size);
+    hr__free(c->entries);
+    pthread_mutex_destroy(&c->lock);
+    hr__free(c);
+}
+
+void hr__cache_abandon(struct hr__cache **cache)
+{
+    struct hr__cache *c = *cache;
+    if (!c)
+        return;
+    *cache = NULL;
+    /* Where the items were, the child may have mapped something else. */
+    hr__free(c->entries);
+    hr__free(c);
+}
+
+int hr__cache_has(const struct hr__cache *cache, uint64_t index)
+{
+    uint64_t word = atomic_load_explicit(&cache->entries[index].word, memory_order_relaxed);
+    return (word & STATE_MASK) >= STATE_STAGED;
+}
+
+int hr__cache_find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *item)
+{
+    struct entry *e = &cache->entries[index];
+    uint64_t word = atomic_load_explicit(&e->word, memory_order_acquire);
+    item->pinned = 0;
+    if ((word & STATE_MASK) == STATE_STAGED) {
+        atomic_fetch_add(&e->pins, 1);
+        word = atomic_load(&e->word);
+        item->pinned = (word & STATE_MASK) == STATE_STAGED;
+        if (!item->pinned)
+            atomic_fetch_sub(&e->pins, 1);
+    }
+    if ((word & STATE_MASK) < STATE_STAGED)
+        return 0;
+    item->bytes = word_bytes(word);
+    item->length = item->pinned ? e->staged_length : e->final_length;
+    item->form = (enum hr_form)(word >> FORM_SHIFT & FORM_MASK);
+    item->index = index;
+    return 1;
+}
+
+void hr__cache_unpin(struct hr__cache *cache, const struct hr__cache_item *item)
+{
+    /* Release: the reads of the bytes come before whoever sees 0 frees them. */
+    if (item->pinned)
+        atomic_fetch_sub(&cache->entries[item->index].pins, 1);
+}
+
+/* Space for `padded` bytes in the arena, or NULL. */
+static uint8_t *arena_take_locked(struct hr__cache *c, uint64_t padded)
+{
+    uint64_t end = c->arena_used + padded;
+    if (end > c->arena_size)
+        return NULL;
+    if (end > c->arena_committed) {
+        /* Under strict overcommit this is where memory is granted or refused. */
+        uint64_t to = round_up(end, ARENA_STEP);
+        if (mprotect(c->arena + c->arena_committed, to - c->arena_committed,
+                     PROT_READ | PROT_WRITE))
+            return NULL;
+        c->arena_committed = to;
+    }
+    uint8_t *space = c->arena + c->arena_used;
+    c->arena_used = end;
+    return space;
+}
+
+/* A chunk with room for `padded` bytes, or NULL. */
+static struct chunk *chunk_with_room_locked(struct hr__cache *c, uint64_t padded)
+{
+    struct chunk *chunk = c->chunks;
+    if (chunk && chunk->size - chunk->used >= padded)
+        return chunk;
+    chunk = hr__alloc(HR__TAG_CACHE, 1, sizeof *chunk);
+    if (!chunk)
+        return NULL;
+    chunk->size = padded > CHUNK_BYTES ? round_up(padded, 4096) : CHUNK_BYTES;
+    chunk->memory = map(chunk->size, PROT_READ | PROT_WRITE);
+    if (!chunk->memory) {
+        hr__free(chunk);
+        return NULL;
+    }
+    struct chunk *filled = c->chunks;
+    chunk->after = filled;
+    if (filled)
+        filled->before = chunk;
+    c->chunks = chunk;
+    if (filled && !filled->live)
+        free_chunk(c, filled);
+    return chunk;
+}
+
+static uint8_t *stage_locked(struct hr__cache *c, struct hr__cache_staged *staged)
+{
+    struct chunk *chunk = chunk_with_room_locked(c, staged->padded);
+    if (!chunk)
+        return NULL;
+    uint8_t *space = chunk->memory + chunk->used;
+    chunk->used += staged->padded;
+    chunk->live++;
+    staged->chunk = chunk;
+    return space;
+}
+
+/* The bytes of a staged item that left are free. The chunk that is being filled
+ * stays, and begins anew when it is empty. */
+static void unstage_locked(struct hr__cache *c, struct chunk *chunk)
+{
+    if (--chunk->live)
+        return;
+    if (chunk == c->chunks)
+        chunk->used = 0;
+    else
+        free_chunk(c, chunk);
+}
+
+/* Frees what was still being read when it left. */
+static void reclaim_locked(struct hr__cache *c)
+{
+    struct hr__cache_staged **at = &c->leaving;
+    while (*at) {
+        struct hr__cache_staged *staged = *at;
+        if (atomic_load(&c->entries[staged->index].pins)) {
+            at = &staged->next;
+            continue;
+        }
+        *at = staged->next;
+        unstage_locked(c, staged->chunk);
+        hr__free(staged);
+    }
+}
+
+static void tell_refused(struct hr__cache *c)
+{
+    struct hr__cache_counts now;
+    hr__cache_get_counts(c, &now);
+    hr__log(HR_LOG_WARNING,
+            "the system refuses more memory for the cache of %" PRIu64
+            " bytes: it stays at %" PRIu64
+            " bytes; make the cache smaller, or give the process more memory",
+            c->budget_bytes, now.bytes);
+}
+
+/* Space for an offer, within the budget; NULL: refused. */
+static uint8_t *admit(struct hr__cache *c, const struct hr__cache_offer *offer,
+                      struct hr__cache_staged *staged, uint64_t padded, uint64_t reserve)
+{
+    int tell = 0;
+    uint8_t *space = NULL;
+    pthread_mutex_lock(&c->lock);
+    reclaim_locked(c);
+    if (padded + reserve <= c->budget_bytes - c->counts.reserved) {
+        space = staged ? stage_locked(c, staged) : arena_take_locked(c, padded);
+        tell = !space && !c->arena_refused;
+        c->arena_refused |= tell;
+    }
+    if (space) {
+        c->counts.reserved += padded + reserve;
+        c->counts.bytes += padded;
+        c->counts.source_bytes += offer->length;
+        c->counts.items[offer->form]++;
+        c->counts.staged += staged != NULL;
+        c->counts.staged_bytes += staged ? padded : 0;
+    } else {
+        c->counts.refused++;
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (tell)
+        tell_refused(c);
+    return space;
+}
+
+static void wait_for_conversion(struct hr__cache *c, struct hr__cache_staged *staged)
+{
+    pthread_mutex_lock(&c->lock);
+    *c->last = staged;
+    c->last = &staged->next;
+    atomic_fetch_add_explicit(&c->waiting, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+int hr__cache_offer(struct hr__cache *cache, const struct hr__cache_offer *offer)
+{
+    struct entry *e = &cache->entries[offer->index];
+    uint64_t none = 0;
+    if (!offer->length || offer->length > UINT32_MAX ||
+        !atomic_compare_exchange_strong(&e->word, &none, STATE_BUSY))
+        return 0;
+    uint64_t padded = round_up(offer->length, ALIGNMENT), reserve = 0;
+    struct hr__cache_staged *staged = NULL;
+    if (offer->convert) {
+        staged = hr__alloc(HR__TAG_CACHE, 1, sizeof *staged);
+        if (!staged) {
+            atomic_store(&e->word, 0);
+            return 0;
+        }
+        if (offer->reserve > padded)
+            reserve = round_up(offer->reserve, ALIGNMENT) - padded;
+        *staged =
+            (struct hr__cache_staged){.index = offer->index, .padded = padded, .reserve = reserve};
+    }
+    uint8_t *space = admit(cache, offer, staged, padded, reserve);
+    if (!space) {
+        hr__free(staged);
+        atomic_store(&e->word, 0);
+        return 0;
+    }
+    memcpy(space, offer->bytes, offer->length);
+    if (staged)
+        e->staged_length = (uint32_t)offer->length;
+    else
+        e->final_length = (uint32_t)offer->length;
+    atomic_store(&e->word, make_word(space, offer->form, staged ? STATE_STAGED : STATE_FINAL));
+    if (staged)
+        wait_for_conversion(cache, staged);
+    return 1;
+}
+
+uint64_t hr__cache_waiting(const struct hr__cache *cache)
+{
+    return atomic_load_explicit(&cache->waiting, memory_order_relaxed);
+}
+
+struct hr__cache_staged *hr__cache_take(struct hr__cache *cache, struct hr__cache_item *item)
+{
+    if (!hr__cache_waiting(cache))
+        return NULL;
+    pthread_mutex_lock(&cache->lock);
+    struct hr__cache_staged *staged = cache->first;
+    if (staged) {
+        cache->first = staged->next;
+        if (!cache->first)
+            cache->last = &cache->first;
+        staged->next = NULL;
+        atomic_fetch_sub_explicit(&cache->waiting, 1, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&cache->lock);
+    if (!staged)
+        return NULL;
+    struct entry *e = &cache->entries[staged->index];
+    uint64_t word = atomic_load_explicit(&e->word, memory_order_acquire);
+    *item = (struct hr__cache_item){
+        .bytes = word_bytes(word),
+        .length = e->staged_length,
+        .form = (enum hr_form)(word >> FORM_SHIFT & FORM_MASK),
+        .index = staged->index,
+    };
+    return staged;
+}
+
+void hr__cache_put_back(struct hr__cache *cache, struct hr__cache_staged *staged)
+{
+    pthread_mutex_lock(&cache->lock);
+    staged->next = cache->first;
+    cache->first = staged;
+    if (cache->last == &cache->first)
+        cache->last = &staged->next;
+    atomic_fetch_add_explicit(&cache->waiting, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&cache->lock);
+}
+
+/* Space in the arena for what a staged item becomes, with the books brought up
+ * to date; NULL: no room. */
+static uint8_t *replace_locked(struct hr__cache *c, const struct hr__cache_staged *staged,
+                               uint64_t padded, uint64_t leave_free)
+{
+    uint64_t others = c->counts.reserved - staged->padded - staged->reserve;
+    uint64_t room = c->budget_bytes - others, own = staged->padded + staged->reserve;
+    if (padded > own)
+        room = room > leave_free ? room - leave_free : 0;
+    if (padded > room)
+        return NULL;
+    uint8_t *space = arena_take_locked(c, padded);
+    if (!space)
+        return NULL;
+    c->counts.reserved = others + padded;
+    c->counts.bytes += padded - staged->padded;
+    c->counts.staged--;
+    c->counts.staged_bytes -= staged->padded;
+    return space;
+}
+
+/* Gives up what was kept for the conversion of an item that stays in staging
+ * because the arena has no memory for it. */
+static void keep_staged_locked(struct hr__cache *c, struct hr__cache_staged *staged)
+{
+    c->counts.reserved -= staged->reserve;
+    c->counts.staged--;
+    c->counts.staged_bytes -= staged->padded;
+}
+
+int hr__cache_settle(struct hr__cache *cache, struct hr__cache_staged *staged,
+                     const struct hr__cache_final *final)
+{
+    struct entry *e = &cache->entries[staged->index];
+    uint64_t word = atomic_load_explicit(&e->word, memory_order_acquire);
+    enum hr_form from = (enum hr_form)(word >> FORM_SHIFT & FORM_MASK), to = from;
+    const void *bytes = word_bytes(word);
+    uint8_t *space = NULL;
+    size_t length = e->staged_length;
+    pthread_mutex_lock(&cache->lock);
+    if (final->bytes && final->length && final->length <= UINT32_MAX)
+        space =
+            replace_locked(cache, staged, round_up(final->length, ALIGNMENT), final->leave_free);
+    int converted = space != NULL;
+    if (converted) {
+        bytes = final->bytes;
+        length = final->length;
+        to = final->form;
+        cache->counts.items[from]--;
+        cache->counts.items[to]++;
+    } else {
+        space = replace_locked(cache, staged, staged->padded, 0);
+    }
+    if (!space)
+        keep_staged_locked(cache, staged);
+    pthread_mutex_unlock(&cache->lock);
+    if (!space) {
+        hr__free(staged);
+        return 0;
+    }
+    memcpy(space, bytes, length);
+    e->final_length = (uint32_t)length;
+    atomic_store(&e->word, make_word(space, to, STATE_FINAL));
+    pthread_mutex_lock(&cache->lock);
+    staged->next = cache->leaving;
+    cache->leaving = staged;
+    reclaim_locked(cache);
+    pthread_mutex_unlock(&cache->lock);
+    return converted;
+}
+
+void hr__cache_get_counts(struct hr__cache *cache, struct hr__cache_counts *counts)
+{
+    pthread_mutex_lock(&cache->lock);
+    *counts = cache->counts;
+    pthread_mutex_unlock(&cache->lock);
+}

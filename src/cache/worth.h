@@ -1,0 +1,95 @@
+/*
+ * When converting a cached item repays: pure functions of measured costs. No
+ * clock, no memory, no threads.
+ *
+ * Costs are nanoseconds of one thread, as moving means: of preparing a sample
+ * whose item has a form, of converting to a form, of reading a sample that is not
+ * cached. Until a form has been seen often enough its costs are taken in
+ * proportion to those of encoded items.
+ *
+ * The rules: a conversion must save more time over the uses that remain than it
+ * takes; workers that have work convert on at most a tenth of their time; idle
+ * ones whenever an item will be used again. And the bytes that an item grows by
+ * must not cost more fetches than its form is worth.
+ */
+#ifndef HR_CACHE_WORTH_H
+#define HR_CACHE_WORTH_H
+
+#include <headrace/form.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HR__FORMS 3
+
+/* Share of their time that busy workers may convert. */
+#define HR__WORTH_SHARE 0.1
+
+/* Uses of an item of a cache that outlives the run. */
+#define HR__WORTH_FOREVER UINT64_MAX
+
+struct hr__mean {
+    double value;
+    uint64_t count; /* values that went in */
+};
+
+void hr__mean_add(struct hr__mean *mean, double value);
+
+/* What was measured. All zero: nothing yet. */
+struct hr__worth {
+    struct hr__mean prepare_ns[HR__FORMS]; /* one sample, by the form of its bytes */
+    struct hr__mean convert_ns[HR__FORMS]; /* one item, by the form that it got */
+    struct hr__mean growth[HR__FORMS];     /* bytes after over bytes before, likewise */
+    struct hr__mean read_ns;               /* one sample that is not cached */
+    struct hr__mean read_bytes;            /* likewise */
+};
+
+/* What is asked about a conversion. */
+struct hr__worth_moment {
+    int uses_known;
+    uint64_t uses;          /* of each item, after this epoch; HR__WORTH_FOREVER */
+    int idle;               /* the worker that asks has nothing else to do */
+    uint64_t working_ns;    /* of all workers so far, conversions included */
+    uint64_t converting_ns; /* of them, converting */
+};
+
+/* Non-zero where an item should be converted to `form` now. */
+int hr__worth_convert(const struct hr__worth *worth, enum hr_form form,
+                      const struct hr__worth_moment *moment);
+
+/* Non-zero where conversion takes less time than `uses` of the result save. */
+int hr__worth_repays(const struct hr__worth *worth, enum hr_form form, uint64_t uses);
+
+/* The cache, when it is asked what an item may take. */
+struct hr__worth_space {
+    uint64_t budget_bytes;
+    uint64_t reserved_bytes; /* of the budget */
+    uint64_t total_bytes;    /* of all samples, as they are on storage */
+    uint64_t missing_bytes;  /* of the samples that are not cached */
+    uint64_t converted;      /* items, so far */
+    uint64_t staged;         /* items that wait for a conversion */
+    int fetch_bound;         /* storage is the slow side: nothing is worth a fetch */
+};
+
+/* Non-zero where a byte of budget makes more of an item's growth than of one more
+ * encoded item. */
+int hr__worth_displaces(const struct hr__worth *worth, enum hr_form form,
+                        const struct hr__worth_space *space);
+
+/* Bytes of budget to keep for an item of `length` bytes that is to be converted:
+ * what it will take where the growth is worth it and a conversion will come, else
+ * 0. */
+size_t hr__worth_reserve(const struct hr__worth *worth, enum hr_form form, size_t length,
+                         const struct hr__worth_space *space,
+                         const struct hr__worth_moment *moment);
+
+/* Bytes of budget that conversions must leave free for samples yet to come. */
+uint64_t hr__worth_leave_free(const struct hr__worth *worth, enum hr_form form,
+                              const struct hr__worth_space *space);
+
+/* The form that makes an epoch shortest when as many samples as fit into the
+ * budget have it. */
+enum hr_form hr__worth_choose(const struct hr__worth *worth, const struct hr__worth_space *space,
+                              const struct hr__worth_moment *moment);
+
+#endif

@@ -1,0 +1,460 @@
+/*
+ * The private cache: what is found is what was offered or settled, the budget is
+ * never exceeded and nothing leaves it, an item is a hit at every moment of its
+ * conversion, many threads at once, failing allocations, memory given back.
+ */
+#include "../test.h"
+
+#include "base/memory.h"
+#include "cache/cache.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SAMPLES 500
+
+static struct hr__cache *make(uint64_t samples, uint64_t budget)
+{
+    struct hr__cache *cache = NULL;
+    struct hr_error error;
+    struct hr__cache_options options = {.samples = samples, .budget_bytes = budget};
+    if (hr__cache_create(&cache, &options, &error))
+        fail_msg("%s", error.message);
+    return cache;
+}
+
+/* What sample `index` is in a form: its length and bytes tell both. */
+static size_t length_of(uint64_t index, enum hr_form form)
+{
+    size_t length = 100 + index * 37 % 3000;
+    return form == HR_FORM_COEFFICIENTS ? length + length / 3 : length;
+}
+
+static void fill(uint8_t *bytes, uint64_t index, enum hr_form form)
+{
+    size_t length = length_of(index, form);
+    for (size_t i = 0; i < length; i++)
+        bytes[i] = (uint8_t)(index * 131 + i * 7 + (size_t)form * 59);
+}
+
+static int offer(struct hr__cache *cache, uint64_t index, int convert, size_t reserve)
+{
+    uint8_t bytes[8192];
+    fill(bytes, index, HR_FORM_ENCODED);
+    struct hr__cache_offer o = {.index = index,
+                                .bytes = bytes,
+                                .length = length_of(index, HR_FORM_ENCODED),
+                                .form = HR_FORM_ENCODED,
+                                .convert = convert,
+                                .reserve = reserve};
+    return hr__cache_offer(cache, &o);
+}
+
+/* Non-zero where the sample is cached; then its bytes must be right. */
+static int check(struct hr__cache *cache, uint64_t index, enum hr_form *form)
+{
+    uint8_t bytes[8192];
+    struct hr__cache_item item;
+    int has = hr__cache_has(cache, index);
+    if (!hr__cache_find(cache, index, &item)) {
+        assert_false(has);
+        return 0;
+    }
+    assert_int_equal((uintptr_t)item.bytes % 64, 0);
+    assert_int_equal(item.length, length_of(index, item.form));
+    fill(bytes, index, item.form);
+    assert_memory_equal(item.bytes, bytes, item.length);
+    hr__cache_unpin(cache, &item);
+    if (form)
+        *form = item.form;
+    return 1;
+}
+
+static int settle(struct hr__cache *cache, struct hr__cache_staged *staged, uint64_t index,
+                  int convert, uint64_t leave_free)
+{
+    uint8_t bytes[8192];
+    fill(bytes, index, HR_FORM_COEFFICIENTS);
+    struct hr__cache_final final = {.bytes = convert ? bytes : NULL,
+                                    .length = length_of(index, HR_FORM_COEFFICIENTS),
+                                    .form = HR_FORM_COEFFICIENTS,
+                                    .leave_free = leave_free};
+    return hr__cache_settle(cache, staged, &final);
+}
+
+static uint64_t padded(size_t length)
+{
+    return (length + 63) / 64 * 64;
+}
+
+static void test_final_items(void **state)
+{
+    struct hr__cache *cache = make(SAMPLES, 1 << 30);
+    uint64_t bytes = 0, source = 0;
+    for (uint64_t i = 0; i < SAMPLES; i++) {
+        assert_false(check(cache, i, NULL));
+        assert_true(offer(cache, i, 0, 0));
+        assert_false(offer(cache, i, 0, 0));
+        assert_false(offer(cache, i, 1, 0));
+        bytes += padded(length_of(i, HR_FORM_ENCODED));
+        source += length_of(i, HR_FORM_ENCODED);
+    }
+    for (uint64_t i = 0; i < SAMPLES; i++)
+        assert_true(check(cache, i, NULL));
+    struct hr__cache_counts counts;
+    hr__cache_get_counts(cache, &counts);
+    assert_int_equal(counts.items[HR_FORM_ENCODED], SAMPLES);
+    assert_int_equal(counts.bytes, bytes);
+    assert_int_equal(counts.reserved, bytes);
+    assert_int_equal(counts.source_bytes, source);
+    assert_int_equal(counts.staged, 0);
+    assert_int_equal(counts.refused, 0);
+    struct hr__cache_item item;
+    assert_null(hr__cache_take(cache, &item));
+    hr__cache_destroy(&cache);
+    assert_null(cache);
+    hr__cache_destroy(&cache);
+    assert_int_equal(hr__allocated(HR__TAG_CACHE), 0);
+}
+
+/* Every byte of a budget is used, and not one more; what is in stays in. */
+static void test_exact_budget(void **state)
+{
+    for (int convert = 0; convert < 2; convert++) {
+        uint64_t budget =
+            padded(length_of(0, 0)) + padded(length_of(1, 0)) + padded(length_of(2, 0));
+        struct hr__cache *cache = make(SAMPLES, budget);
+        struct hr__cache_counts counts;
+        for (uint64_t i = 0; i < 3; i++)
+            assert_true(offer(cache, i, convert, 0));
+        for (uint64_t i = 3; i < SAMPLES; i++)
+            assert_false(offer(cache, i, convert, 0));
+        hr__cache_get_counts(cache, &counts);
+        assert_int_equal(counts.reserved, budget);
+        assert_int_equal(counts.refused, SAMPLES - 3);
+        for (uint64_t i = 0; i < SAMPLES; i++)
+            assert_int_equal(check(cache, i, NULL), i < 3);
+        hr__cache_destroy(&cache);
+
+        cache = make(SAMPLES, budget - 1);
+        assert_true(offer(cache, 0, convert, 0));
+        assert_true(offer(cache, 1, convert, 0));
+        assert_false(offer(cache, 2, convert, 0));
+        hr__cache_destroy(&cache);
+    }
+}
+
+/* Items that do not fit leave no trace, and may come again. */
+static void test_larger_than_the_budget(void **state)
+{
+    struct hr__cache *cache = make(2, 64);
+    uint8_t bytes[65] = {1};
+    struct hr__cache_offer o = {.index = 1, .bytes = bytes, .length = 65};
+    assert_false(hr__cache_offer(cache, &o));
+    assert_false(hr__cache_has(cache, 1));
+    o.length = 0;
+    assert_false(hr__cache_offer(cache, &o));
+    o.length = 64;
+    assert_true(hr__cache_offer(cache, &o));
+    assert_true(hr__cache_has(cache, 1));
+    hr__cache_destroy(&cache);
+}
+
+static void test_conversion(void **state)
+{
+    struct hr__cache *cache = make(SAMPLES, 1 << 30);
+    struct hr__cache_counts counts;
+    uint64_t bytes = 0;
+    for (uint64_t i = 0; i < SAMPLES; i++)
+        assert_true(offer(cache, i, 1, 0));
+    assert_int_equal(hr__cache_waiting(cache), SAMPLES);
+    for (uint64_t i = 0; i < SAMPLES; i++) {
+        struct hr__cache_item item;
+        enum hr_form form;
+        struct hr__cache_staged *staged = hr__cache_take(cache, &item);
+        assert_non_null(staged);
+        assert_int_equal(item.index, i);
+        if (i % 5 == 0) {
+            hr__cache_put_back(cache, staged);
+            staged = hr__cache_take(cache, &item);
+            assert_int_equal(item.index, i);
+        }
+        assert_int_equal(item.length, length_of(i, HR_FORM_ENCODED));
+        assert_true(check(cache, i, &form));
+        assert_int_equal(form, HR_FORM_ENCODED);
+        assert_int_equal(settle(cache, staged, i, i % 3 != 0, 0), i % 3 != 0);
+        assert_true(check(cache, i, &form));
+        assert_int_equal(form, i % 3 ? HR_FORM_COEFFICIENTS : HR_FORM_ENCODED);
+        bytes += padded(length_of(i, form));
+    }
+    hr__cache_get_counts(cache, &counts);
+    assert_int_equal(counts.bytes, bytes);
+    assert_int_equal(counts.reserved, bytes);
+    assert_int_equal(counts.staged, 0);
+    assert_int_equal(counts.staged_bytes, 0);
+    assert_int_equal(counts.items[HR_FORM_ENCODED], (SAMPLES + 2) / 3);
+    assert_int_equal(counts.items[HR_FORM_COEFFICIENTS], SAMPLES - (SAMPLES + 2) / 3);
+    for (uint64_t i = 0; i < SAMPLES; i++)
+        assert_true(check(cache, i, NULL));
+    hr__cache_destroy(&cache);
+}
+
+/* Growth takes what was kept for it, then what is free, and never what must be
+ * left; an item that cannot grow stays as it was. */
+static void test_growth(void **state)
+{
+    uint64_t before = padded(length_of(40, HR_FORM_ENCODED));
+    uint64_t after = padded(length_of(40, HR_FORM_COEFFICIENTS));
+    static const struct {
+        int reserve, leave;
+        int64_t budget_more;
+        int converted;
+    } cases[] = {
+        {0, 0, 0, 1},   {0, 0, -1, 0}, {0, 64, 0, 0},
+        {0, 64, 64, 1}, {1, 0, 0, 1},  {1, 1 << 20, 0, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct hr__cache *cache = make(SAMPLES, after + (uint64_t)cases[i].budget_more);
+        struct hr__cache_item item;
+        struct hr__cache_counts counts;
+        assert_true(offer(cache, 40, 1, cases[i].reserve ? after : 0));
+        hr__cache_get_counts(cache, &counts);
+        assert_int_equal(counts.reserved, cases[i].reserve ? after : before);
+        assert_int_equal(counts.bytes, before);
+        struct hr__cache_staged *staged = hr__cache_take(cache, &item);
+        assert_int_equal(settle(cache, staged, 40, 1, (uint64_t)cases[i].leave),
+                         cases[i].converted);
+        assert_true(check(cache, 40, NULL));
+        hr__cache_get_counts(cache, &counts);
+        assert_int_equal(counts.reserved, cases[i].converted ? after : before);
+        hr__cache_destroy(&cache);
+    }
+    /* A reservation that is not used up is given back. */
+    struct hr__cache *cache = make(SAMPLES, 1 << 20);
+    struct hr__cache_counts counts;
+    struct hr__cache_item item;
+    assert_true(offer(cache, 40, 1, 1 << 20));
+    assert_false(offer(cache, 41, 1, 0));
+    struct hr__cache_staged *staged = hr__cache_take(cache, &item);
+    assert_false(settle(cache, staged, 40, 0, 0));
+    hr__cache_get_counts(cache, &counts);
+    assert_int_equal(counts.reserved, before);
+    assert_true(offer(cache, 41, 1, 0));
+    hr__cache_destroy(&cache);
+}
+
+/* Bytes that somebody reads stay in place while the item changes its form. */
+static void test_pinned_during_settle(void **state)
+{
+    struct hr__cache *cache = make(SAMPLES, 1 << 20);
+    uint8_t before[8192];
+    struct hr__cache_item held, item;
+    fill(before, 7, HR_FORM_ENCODED);
+    for (uint64_t i = 7; i < 9; i++)
+        assert_true(offer(cache, i, 1, 0));
+    assert_true(hr__cache_find(cache, 7, &held));
+    for (uint64_t i = 7; i < 9; i++)
+        assert_true(settle(cache, hr__cache_take(cache, &item), i, 1, 0));
+    for (uint64_t i = 20; i < 60; i++) /* would be given the space if it were free */
+        assert_true(offer(cache, i, 1, 0));
+    assert_memory_equal(held.bytes, before, held.length);
+    enum hr_form form;
+    assert_true(check(cache, 7, &form));
+    assert_int_equal(form, HR_FORM_COEFFICIENTS);
+    hr__cache_unpin(cache, &held);
+    assert_true(offer(cache, 9, 0, 0));
+    hr__cache_destroy(&cache);
+    assert_int_equal(hr__allocated(HR__TAG_CACHE), 0);
+}
+
+struct crowd {
+    struct hr__cache *cache;
+    atomic_uint next;
+    atomic_uint admitted, settled;
+};
+
+static void *crowd_run(void *arg)
+{
+    struct crowd *crowd = arg;
+    struct hr__cache_item item;
+    unsigned step;
+    while ((step = atomic_fetch_add(&crowd->next, 1)) < 12 * SAMPLES) {
+        uint64_t index = step * 7919u % SAMPLES;
+        if (!check(crowd->cache, index, NULL))
+            atomic_fetch_add(&crowd->admitted,
+                             (unsigned)offer(crowd->cache, index, step % 4 != 0, 0));
+        if (step % 3)
+            continue;
+        struct hr__cache_staged *staged = hr__cache_take(crowd->cache, &item);
+        if (!staged)
+            continue;
+        if (step % 5 == 0) {
+            hr__cache_put_back(crowd->cache, staged);
+            continue;
+        }
+        settle(crowd->cache, staged, item.index, step % 11 != 0, 0);
+        atomic_fetch_add(&crowd->settled, 1);
+    }
+    return NULL;
+}
+
+static void test_many_threads(void **state)
+{
+    static const uint64_t budgets[] = {1 << 30, 300000};
+    for (size_t b = 0; b < 2; b++) {
+        struct crowd crowd = {.cache = make(SAMPLES, budgets[b])};
+        pthread_t threads[6];
+        for (int t = 0; t < 6; t++)
+            assert_int_equal(pthread_create(&threads[t], NULL, crowd_run, &crowd), 0);
+        for (int t = 0; t < 6; t++)
+            pthread_join(threads[t], NULL);
+        struct hr__cache_counts counts;
+        hr__cache_get_counts(crowd.cache, &counts);
+        uint64_t cached = 0, bytes = 0, items[3] = {0};
+        for (uint64_t i = 0; i < SAMPLES; i++) {
+            enum hr_form form;
+            if (!check(crowd.cache, i, &form))
+                continue;
+            cached++;
+            items[form]++;
+            bytes += padded(length_of(i, form));
+        }
+        assert_int_equal(cached, crowd.admitted);
+        if (b == 0)
+            assert_int_equal(cached, SAMPLES);
+        assert_int_equal(counts.bytes, bytes);
+        assert_int_equal(counts.items[0], items[0]);
+        assert_int_equal(counts.items[1], items[1]);
+        assert_true(counts.reserved <= budgets[b]);
+        assert_int_equal(counts.staged, hr__cache_waiting(crowd.cache));
+        assert_true(crowd.settled > 0);
+        hr__cache_destroy(&crowd.cache);
+    }
+}
+
+static void test_failing_allocations(void **state)
+{
+    for (uint64_t n = 1; n < 8; n++) {
+        struct hr__cache *cache = NULL;
+        struct hr_error error;
+        struct hr__cache_options options = {.samples = 10, .budget_bytes = 1 << 20};
+        hr__alloc_fail_at(n, 0);
+        int r = hr__cache_create(&cache, &options, &error);
+        if (r) {
+            assert_int_equal(r, -ENOMEM);
+            assert_null(cache);
+        } else {
+            for (uint64_t i = 0; i < 3; i++)
+                offer(cache, i, 1, 0);
+            hr__alloc_fail_at(0, 0);
+            for (uint64_t i = 0; i < 3; i++) {
+                int had = check(cache, i, NULL);
+                assert_int_equal(offer(cache, i, 1, 0), !had);
+                assert_true(check(cache, i, NULL));
+            }
+            hr__cache_destroy(&cache);
+        }
+        hr__alloc_fail_at(0, 0);
+        assert_int_equal(hr__allocated(HR__TAG_CACHE), 0);
+    }
+}
+
+static void test_refusals(void **state)
+{
+    struct hr__cache *cache = NULL;
+    struct hr_error error;
+    struct hr__cache_options options = {.samples = 10};
+    assert_int_equal(hr__cache_create(&cache, &options, &error), -EINVAL);
+    options.budget_bytes = UINT64_MAX;
+    assert_int_equal(hr__cache_create(&cache, &options, &error), -ENOMEM);
+    assert_non_null(strstr(error.message, "ulimit -v"));
+    assert_null(cache);
+}
+
+/* Bytes of this process that are in memory. */
+static uint64_t resident(void)
+{
+    unsigned long long total, pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%llu %llu", &total, &pages), 2);
+    fclose(file);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* A huge budget takes no memory, items do, and destroying gives it back. Staging
+ * does too, as its items leave. */
+static void test_memory(void **state)
+{
+#ifdef __SANITIZE_THREAD__
+    skip(); /* it keeps several bytes of its own for each one */
+#endif
+    static uint8_t bytes[1 << 20];
+    memset(bytes, 1, sizeof bytes);
+    uint64_t start = resident();
+    struct hr__cache *cache = make(200, UINT64_C(1) << 38);
+    assert_true(resident() < start + (8 << 20));
+    for (uint64_t i = 0; i < 64; i++) {
+        struct hr__cache_offer o = {
+            .index = i, .bytes = bytes, .length = sizeof bytes, .convert = 1};
+        assert_true(hr__cache_offer(cache, &o));
+    }
+    assert_true(resident() >= start + (60 << 20));
+    struct hr__cache_item item;
+    struct hr__cache_staged *staged;
+    while ((staged = hr__cache_take(cache, &item))) {
+        struct hr__cache_final final = {
+            .bytes = bytes, .length = 1000, .form = HR_FORM_COEFFICIENTS};
+        assert_true(hr__cache_settle(cache, staged, &final));
+    }
+    assert_true(resident() < start + (16 << 20));
+    for (uint64_t i = 100; i < 164; i++) {
+        struct hr__cache_offer o = {.index = i, .bytes = bytes, .length = sizeof bytes};
+        assert_true(hr__cache_offer(cache, &o));
+    }
+    assert_true(resident() >= start + (60 << 20));
+    hr__cache_destroy(&cache);
+    assert_true(resident() < start + (8 << 20));
+}
+
+/* A child does not get the items, and frees what it has of the cache. */
+static void test_fork(void **state)
+{
+    struct hr__cache *cache = make(SAMPLES, 1 << 20);
+    assert_true(offer(cache, 1, 0, 0));
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (!pid) {
+        hr__cache_abandon(&cache);
+        _exit(cache != NULL);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_true(check(cache, 1, NULL));
+    hr__cache_destroy(&cache);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_final_items),
+        cmocka_unit_test(test_exact_budget),
+        cmocka_unit_test(test_larger_than_the_budget),
+        cmocka_unit_test(test_conversion),
+        cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_pinned_during_settle),
+        cmocka_unit_test(test_many_threads),
+        cmocka_unit_test(test_failing_allocations),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_fork),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
