@@ -164,6 +164,20 @@ HR_API size_t hr_dataset_path(const struct hr_dataset *dataset, size_t index, ch
 /* The directory a folder dataset was opened at, as given; "" otherwise. */
 HR_API const char *hr_dataset_root(const struct hr_dataset *dataset);
 
+/*
+ * Reads sample `index` (< count), wherever it is: the bytes of its file, or of its
+ * item in a pack, whose checksum is verified; in whatever form they are
+ * (headrace/form.h; hr_preparer_* takes them all). On success *bytes, `length` of
+ * them, 64-byte aligned, is the caller's, freed with hr_bytes_free. Errors: those
+ * of open and read; -EFBIG: more than 2 GiB; -EBADMSG: damaged in its pack;
+ * -ENODATA: the container ends before; -EMFILE, -ENOMEM. Blocks on I/O.
+ */
+HR_API HR_NODISCARD int hr_dataset_read(const struct hr_dataset *dataset, size_t index,
+                                        void **bytes, size_t *length, struct hr_error *error);
+
+/* Frees what hr_dataset_read gave. Accepts NULL. */
+HR_API void hr_bytes_free(void *bytes);
+
 /* Waits until every size is known. Errors: -EINTR-free; -ECANCELED when the
  * background was stopped. Files that could not be read keep HR_SIZE_UNKNOWN. */
 HR_API HR_NODISCARD int hr_dataset_wait_sizes(struct hr_dataset *dataset);

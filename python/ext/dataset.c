@@ -120,6 +120,16 @@ static PyObject *dataset_open_list(PyObject *type, PyObject *args, PyObject *kwa
     return open_with(type, args, kwargs, hr_dataset_open_list);
 }
 
+static PyObject *dataset_open_pack(PyObject *type, PyObject *args, PyObject *kwargs)
+{
+    return open_with(type, args, kwargs, hr_dataset_open_pack);
+}
+
+static PyObject *dataset_open(PyObject *type, PyObject *args, PyObject *kwargs)
+{
+    return open_with(type, args, kwargs, hr_dataset_open);
+}
+
 /* The paths as C strings; `owners` keeps the bytes objects behind them. */
 static const char **convert_paths(PyObject *paths, PyObject **owners, Py_ssize_t *count)
 {
@@ -242,6 +252,30 @@ static PyObject *dataset_path(PyObject *object, PyObject *number)
 static PyObject *dataset_key(PyObject *object, PyObject *number)
 {
     return text_of(object, number, hr_dataset_key);
+}
+
+static PyObject *dataset_read(PyObject *object, PyObject *number)
+{
+    size_t i, length;
+    if (check_index(object, number, &i) < 0)
+        return NULL;
+    void *bytes = NULL;
+    struct hr_error error = {0};
+    int r;
+    Py_BEGIN_ALLOW_THREADS
+        r = hr_dataset_read(core_dataset_handle(object), i, &bytes, &length, &error);
+    Py_END_ALLOW_THREADS
+    if (r) {
+        /* with a name, "no data" would read as "no such file" */
+        PyObject *path = r == -ENODATA ? NULL : dataset_path(object, number);
+        PyErr_Clear();
+        core_raise(core_state_of(object), r, &error, path);
+        Py_XDECREF(path);
+        return NULL;
+    }
+    PyObject *result = PyBytes_FromStringAndSize(bytes, (Py_ssize_t)length);
+    hr_bytes_free(bytes);
+    return result;
 }
 
 static PyObject *dataset_label(PyObject *object, PyObject *number)
@@ -376,6 +410,13 @@ static PyMethodDef dataset_methods[] = {
      METH_CLASS | METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("open_list(path, *, index=0, threads=0, wait_sizes=False, allow_empty=False)\n"
                "--\n\nA file of lines 'path label'.")},
+    {"open_pack", (PyCFunction)(void (*)(void))dataset_open_pack,
+     METH_CLASS | METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("open_pack(path, *, index=0, threads=0, wait_sizes=False, allow_empty=False)\n"
+               "--\n\nA pack: one file that holds a dataset.")},
+    {"open", (PyCFunction)(void (*)(void))dataset_open, METH_CLASS | METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("open(path, *, index=0, threads=0, wait_sizes=False, allow_empty=False)\n"
+               "--\n\nWhat the path is: a folder, a pack or a list.")},
     {"from_paths", (PyCFunction)(void (*)(void))dataset_from_paths,
      METH_CLASS | METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("from_paths(paths, labels)\n--\n\nThe given samples; labels: int64 buffer.")},
@@ -383,6 +424,8 @@ static PyMethodDef dataset_methods[] = {
      PyDoc_STR("subset(indices)\n--\n\nThe samples at `indices`, an int64 buffer.")},
     {"path", dataset_path, METH_O, PyDoc_STR("path(index)\n--\n\nA path that can be opened.")},
     {"key", dataset_key, METH_O, PyDoc_STR("key(index)\n--\n\nThe path relative to the root.")},
+    {"read", dataset_read, METH_O,
+     PyDoc_STR("read(index)\n--\n\nThe sample's bytes, verified where it has a checksum.")},
     {"label", dataset_label, METH_O, PyDoc_STR("label(index)\n--\n\nThe label of one sample.")},
     {"labels", dataset_labels, METH_NOARGS,
      PyDoc_STR("labels()\n--\n\nAn int64 Array of all labels.")},

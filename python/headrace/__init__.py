@@ -2,7 +2,7 @@
 
 * :class:`headrace.torch.DataLoader` takes the place of
   ``torch.utils.data.DataLoader`` for image folders.
-* :class:`ImageFolder` and :class:`ImageList` say what the samples are.
+* :class:`ImageFolder`, :class:`ImageList` and :class:`Pack` say what the samples are.
 * :mod:`headrace.transforms` has torchvision's transforms by name, and
   translates torchvision's own.
 * :class:`Preparer` runs the same transforms on bytes that you bring.
@@ -18,7 +18,7 @@ import atexit as _atexit
 from . import _core, transforms
 from ._core import Array
 from ._errors import SampleError, TooManyBadSamples
-from .datasets import BadSample, ImageFolder, ImageList
+from .datasets import BadSample, ImageFolder, ImageList, Pack
 from .prepare import Preparer
 
 __version__: str = _core.version
@@ -28,6 +28,7 @@ __all__ = [
     "BadSample",
     "ImageFolder",
     "ImageList",
+    "Pack",
     "Preparer",
     "SampleError",
     "TooManyBadSamples",

@@ -1,6 +1,6 @@
-"""What the samples are: image folders and lists of files.
+"""What the samples are: image folders, lists of files, and packs.
 
-Both are map-style datasets with torchvision's attributes, so that code written
+All are map-style datasets with torchvision's attributes, so that code written
 for ``torchvision.datasets.ImageFolder`` finds what it looks for. They hold no
 Python object per sample: names and labels stay in the C library, and
 ``samples`` and ``targets`` are views of them.
@@ -17,7 +17,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 from . import _core, transforms as _transforms
 
-__all__ = ["BadSample", "ImageFolder", "ImageList"]
+__all__ = ["BadSample", "ImageFolder", "ImageList", "Pack"]
 
 # enum hr_index_policy
 _INDEX = {"user": 0, "beside": 1, "none": 2, None: 2}
@@ -75,6 +75,11 @@ class _Samples(_View[tuple[str, int]]):
         return self._dataset.path(index), self._dataset.label(index)
 
 
+class _Keys(_View[str]):
+    def _get(self, index: int) -> str:
+        return self._dataset.key(index)
+
+
 class _Targets(_View[int]):
     def _get(self, index: int) -> int:
         return self._dataset.label(index)
@@ -87,7 +92,7 @@ class _Targets(_View[int]):
 
 
 class _ImageDataset:
-    """What folders and lists have in common."""
+    """What all of them have in common."""
 
     _dataset: _core.Dataset
     transform: Any
@@ -104,15 +109,15 @@ class _ImageDataset:
         NumPy array; for bfloat16, which NumPy lacks, a :class:`headrace.Array`.
         """
         i = _position(index, len(self))
-        path = self._dataset.path(i)
-        with open(path, "rb") as file:
-            data = file.read()
         try:
-            return self._prepare(data, i), self._dataset.label(i)
+            return self._prepare(self._dataset.read(i), i), self._dataset.label(i)
         except (ValueError, NotImplementedError) as error:
             from ._errors import SampleError
 
-            raise SampleError(path, i, str(error)) from error
+            reason = str(error)
+            if reason.startswith(f"sample {i} ("):
+                reason = reason.split("): ", 1)[-1]
+            raise SampleError(self._dataset.path(i), i, reason) from error
 
     def __iter__(self) -> Iterator[tuple[Any, int]]:
         return map(self.__getitem__, range(len(self)))
@@ -135,7 +140,7 @@ class _ImageDataset:
 
     @property
     def samples(self) -> Sequence[tuple[str, int]]:
-        """(path, label) of every sample; read-only."""
+        """(path, label) of every sample; read-only. In a pack, "PACK:KEY"."""
         return _Samples(self._dataset)
 
     @property
@@ -149,7 +154,7 @@ class _ImageDataset:
         return _Targets(self._dataset)
 
     def sample_bytes(self, index: int) -> int | None:
-        """Size of a sample's file, or ``None`` while it is not known yet."""
+        """Size of a sample's file or item, or ``None`` while it is not known yet."""
         return self._dataset.sample_bytes(_position(index, len(self)))
 
     def verify(self, threads: int = 0) -> list[BadSample]:
@@ -283,6 +288,64 @@ class ImageList(_ImageDataset):
 
     def __repr__(self) -> str:
         return f"headrace.ImageList(samples={len(self)}, transform={self.transform!r})"
+
+
+class Pack(_ImageDataset):
+    """A dataset in one file, as ``headrace pack`` and :func:`headrace.pack` write it.
+
+    Classes, labels, keys and order are those of the dataset it was made from, and so
+    are the batches, bit for bit.
+
+    Args:
+        path: the pack.
+        transform: as of :class:`ImageFolder`.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: not a pack, or a damaged one.
+        RuntimeError: its writing has not been finished.
+
+    Attributes:
+        path: the pack as given.
+        classes: class names, sorted; a label is a position in it. Empty for a pack
+            of a list.
+        class_to_idx: label of each class name.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], transform: Any = None) -> None:
+        self.path = os.fsdecode(path)
+        self.transform = _checked_transform(transform)
+        self._open()
+
+    def _open(self) -> None:
+        self._dataset = _core.Dataset.open_pack(self.path)
+        self.classes: list[str] = self._dataset.classes()
+        self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """The key of every sample: its path below the root of the source; read-only."""
+        return _Keys(self._dataset)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_count": len(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        count = state.pop("_count")
+        classes = state["classes"]
+        self.__dict__.update(state)
+        self._open()
+        if len(self) != count or self.classes != classes:
+            raise RuntimeError(
+                f"{self.path} has been replaced since this Pack was pickled: {count} samples of "
+                f"{len(classes)} classes then, {len(self)} of {len(self.classes)} now"
+            )
+
+    def __repr__(self) -> str:
+        return (
+            f"headrace.Pack({self.path!r}, samples={len(self)}, "
+            f"classes={len(self.classes)}, transform={self.transform!r})"
+        )
 
 
 def dataset_of_pairs(pairs: Iterable[tuple[Any, int]]) -> _core.Dataset:

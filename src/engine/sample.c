@@ -89,6 +89,30 @@ int hr__sample_read(struct hr__sample *s, const struct hr_dataset *dataset, uint
     return r;
 }
 
+int hr_dataset_read(const struct hr_dataset *dataset, size_t index, void **bytes, size_t *length,
+                    struct hr_error *error)
+{
+    struct hr__sample s = {.path_capacity = 0};
+    struct hr_error why;
+    *bytes = NULL;
+    *length = 0;
+    int r = hr__sample_read(&s, dataset, index, &why);
+    if (r) {
+        hr__fail(error, r, "sample %zu (%s): %s", index, s.read.path ? s.read.path : "?",
+                 why.message);
+    } else {
+        *bytes = s.read.bytes;
+        *length = s.read.length;
+    }
+    hr__sample_clear(&s);
+    return r;
+}
+
+void hr_bytes_free(void *bytes)
+{
+    hr__free(bytes);
+}
+
 int hr__is_samples_fault(int code)
 {
     return code != -ENOMEM && code != -EMFILE && code != -ENFILE && code != -ECANCELED;

@@ -105,6 +105,40 @@ static void batches_are_those_of_the_files(void **state)
     hr_dataset_unref(&d);
 }
 
+static void one_sample_is_read(void **state)
+{
+    struct packed *p = *state;
+    struct hr_dataset *d = open_pack(p);
+    struct hr_error error = {0};
+    void *bytes, *other;
+    size_t length, other_length;
+    for (size_t i = 0; i < SAMPLES; i += 12) {
+        assert_int_equal(hr_dataset_read(d, i, &bytes, &length, &error), 0);
+        assert_int_equal(hr_dataset_read(p->files.dataset, i, &other, &other_length, &error), 0);
+        assert_int_equal((uintptr_t)bytes % 64, 0);
+        assert_int_equal(length, other_length);
+        assert_memory_equal(bytes, other, length);
+        hr_bytes_free(bytes);
+        hr_bytes_free(other);
+    }
+    struct hr__range range;
+    assert_int_equal(hr__dataset_range(d, 5, 0, &range, NULL), 1);
+    assert_int_equal(truncate(p->path, (off_t)range.offset + 1), 0);
+    assert_int_equal(hr_dataset_read(d, 5, &bytes, &length, &error), -ENODATA);
+    assert_null(bytes);
+    assert_int_equal(length, 0);
+    assert_non_null(strstr(error.message, "sample 5 ("));
+    fixture_spoil(&p->files, 7, NULL);
+    assert_int_equal(hr_dataset_read(p->files.dataset, 7, &bytes, &length, &error), -ENOENT);
+    assert_non_null(strstr(error.message, p->files.paths[7]));
+    hr__alloc_fail_at(1, 1);
+    assert_int_equal(hr_dataset_read(p->files.dataset, 8, &bytes, &length, &error), -ENOMEM);
+    hr__alloc_fail_at(0, 0);
+    hr_bytes_free(NULL);
+    fclose(fopen(p->files.paths[7], "ab")); /* for fixture_remove */
+    hr_dataset_unref(&d);
+}
+
 /* Where in the pack the bytes of sample `index` are. */
 static struct hr__range range_of(struct hr_dataset *d, size_t index)
 {
@@ -276,9 +310,9 @@ static void packs_are_told_by_content(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(batches_are_those_of_the_files), TEST(damaged_items_are_bad_samples),
-        TEST(a_pack_that_is_cut_while_open),  TEST(lack_of_descriptors_is_no_bad_sample),
-        TEST(packs_are_told_by_content),
+        TEST(batches_are_those_of_the_files),       TEST(one_sample_is_read),
+        TEST(damaged_items_are_bad_samples),        TEST(a_pack_that_is_cut_while_open),
+        TEST(lack_of_descriptors_is_no_bad_sample), TEST(packs_are_told_by_content),
     };
     return cmocka_run_group_tests_name("engine-ranges", tests, NULL, NULL);
 }
