@@ -65,6 +65,26 @@ const char *hr_isa_name(void)
     return names[hr__isa()];
 }
 
+/* Second register of CPUID leaf 0: "Auth" of AMD, "Hygo" of Hygon. */
+#define VENDOR_AMD   0x68747541u
+#define VENDOR_HYGON 0x6F677948u
+
+int hr__pdep_is_slow(void)
+{
+#if defined(__x86_64__)
+    unsigned a, b, c, d;
+    if (!__get_cpuid(0, &a, &b, &c, &d) || (b != VENDOR_AMD && b != VENDOR_HYGON) ||
+        !__get_cpuid(1, &a, &b, &c, &d))
+        return 0;
+    unsigned family = a >> 8 & 15;
+    if (family == 15)
+        family += a >> 20 & 255;
+    return family < 0x19; /* Zen 3 is family 19h, Zen 1 and 2 are 17h, Hygon 18h */
+#else
+    return 0;
+#endif
+}
+
 static int affinity_count(void)
 {
     /* CPU_SETSIZE (1024) is too small for the largest machines: grow until it fits. */

@@ -78,8 +78,20 @@ const uint8_t *hr__coefficients_find(const struct hr__coefficients *c, int compo
     return at < c->data_bytes ? c->data + at : NULL;
 }
 
+const struct hr__block_kernels *hr__block_kernels_of(enum hr__isa isa, int slow_pdep)
+{
+#ifdef __x86_64__
+    if (isa >= HR__ISA_AVX512)
+        return &hr__block_kernels_avx512;
+    if (isa >= HR__ISA_AVX2 && !slow_pdep)
+        return &hr__block_kernels_avx2;
+#endif
+    (void)isa;
+    (void)slow_pdep;
+    return &hr__block_kernels_portable;
+}
+
 const struct hr__block_kernels *hr__block_kernels(enum hr__isa isa)
 {
-    (void)isa;
-    return &hr__block_kernels_portable;
+    return hr__block_kernels_of(isa, hr__pdep_is_slow());
 }

@@ -105,6 +105,7 @@ extern const struct hr__block_kernels hr__block_kernels_avx512;
 
 /* The version for `isa`, or the best below it that this machine runs well. */
 const struct hr__block_kernels *hr__block_kernels(enum hr__isa isa);
+const struct hr__block_kernels *hr__block_kernels_of(enum hr__isa isa, int slow_pdep);
 
 /* Coefficients of a whole block row, quantised, natural order, for writing a
  * JPEG again. Errors: -EBADMSG. */

@@ -16,7 +16,7 @@
 #include <string.h>
 
 static const struct hr__format *const formats[] = {&hr__format_jpeg, &hr__format_png,
-                                                   &hr__format_planes};
+                                                   &hr__format_coefficients, &hr__format_planes};
 
 enum { FORMATS = sizeof formats / sizeof formats[0] };
 

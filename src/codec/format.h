@@ -43,6 +43,7 @@ struct hr__format {
 
 extern const struct hr__format hr__format_jpeg;
 extern const struct hr__format hr__format_png;
+extern const struct hr__format hr__format_coefficients;
 extern const struct hr__format hr__format_planes;
 
 /* Memory that grows to the largest use and keeps nothing when it grows. */

@@ -80,6 +80,34 @@ static void expect_same(const struct made *m, const uint8_t *bytes, size_t lengt
     }
 }
 
+/* Every version of this machine gives the samples of the portable one. */
+static void expect_same_samples(const struct made *m, const uint8_t *bytes, size_t length)
+{
+    struct hr__coefficients item;
+    assert_int_equal(hr__coefficients_open(&item, bytes, length, NULL), 0);
+    for (int c = 0; c < m->image.components; c++) {
+        size_t stride = (m->blocks_x[c] + 3) * 8;
+        uint8_t *expected = calloc(8, stride), *got = calloc(8, stride);
+        struct hr__block_run run = {
+            .end = item.data + item.data_bytes,
+            .quant = item.quant[c],
+            .blocks = m->blocks_x[c],
+            .stride = (ptrdiff_t)stride,
+        };
+        for (uint32_t y = 0; y < m->blocks_y[c]; y++)
+            for (int isa = HR__ISA_PORTABLE; isa <= (int)hr__isa(); isa++) {
+                run.data = hr__coefficients_find(&item, c, y, 0);
+                run.out = isa ? got : expected;
+                assert_int_equal(hr__block_kernels_of((enum hr__isa)isa, 0)->unpack(&run), 0);
+                for (int line = 0; isa && line < 8; line++)
+                    assert_memory_equal(got + line * stride, expected + line * stride,
+                                        m->blocks_x[c] * 8);
+            }
+        free(expected);
+        free(got);
+    }
+}
+
 static void test_packing_loses_nothing(void **state)
 {
     static const struct {
@@ -97,6 +125,7 @@ static void test_packing_loses_nothing(void **state)
             make(&m, 1 + draw(200), 1 + draw(100), components, kinds[i].share, kinds[i].most);
             assert_int_equal(pack(packer, &m, 0, &bytes, &length), 0);
             expect_same(&m, bytes, length);
+            expect_same_samples(&m, bytes, length);
             drop(&m);
         }
     hr__packer_destroy(&packer);
@@ -116,6 +145,19 @@ static void test_rows_beyond_64_kib_have_a_wide_index(void **state)
     expect_same(&m, bytes, length);
     drop(&m);
     hr__packer_destroy(&packer);
+}
+
+static void test_the_best_version_is_chosen(void **state)
+{
+    (void)state;
+    assert_ptr_equal(hr__block_kernels_of(HR__ISA_PORTABLE, 0), &hr__block_kernels_portable);
+    assert_ptr_equal(hr__block_kernels_of(HR__ISA_PORTABLE, 1), &hr__block_kernels_portable);
+#ifdef __x86_64__
+    assert_ptr_equal(hr__block_kernels_of(HR__ISA_AVX2, 0), &hr__block_kernels_avx2);
+    assert_ptr_equal(hr__block_kernels_of(HR__ISA_AVX2, 1), &hr__block_kernels_portable);
+    assert_ptr_equal(hr__block_kernels_of(HR__ISA_AVX512, 0), &hr__block_kernels_avx512);
+    assert_ptr_equal(hr__block_kernels_of(HR__ISA_AVX512, 1), &hr__block_kernels_avx512);
+#endif
 }
 
 static void test_limits(void **state)
@@ -149,6 +191,7 @@ int main(void)
         cmocka_unit_test(test_packing_loses_nothing),
         cmocka_unit_test(test_rows_beyond_64_kib_have_a_wide_index),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_the_best_version_is_chosen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

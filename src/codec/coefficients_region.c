@@ -1,0 +1,156 @@
+/*
+ * Regions of the form `coefficients`.
+ *
+ * A region needs the block rows and columns under the samples that its pixels
+ * depend on (ycc.h). Blocks have no fixed size, so a row is entered at the group
+ * of 4 blocks before the first wanted one, which the index finds, and unpacked
+ * from there to the last wanted one.
+ */
+#include "codec/coefficients.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "codec/format.h"
+#include "codec/ycc.h"
+
+#include <errno.h>
+
+#define GROUP_SAMPLES (8 * HR__GROUP_BLOCKS)
+
+static int damaged(struct hr_error *error, const char *what)
+{
+    return hr__fail(error, -EBADMSG, "damaged item: %s; make it anew", what);
+}
+
+/* One thread's state. */
+struct state {
+    const struct hr__block_kernels *kernels;
+    struct hr__ycc *ycc;
+    struct hr__scratch planes;
+};
+
+static void state_destroy(void **state)
+{
+    struct state *s = *state;
+    if (!s)
+        return;
+    hr__ycc_destroy(&s->ycc);
+    hr__scratch_free(&s->planes);
+    hr__free(s);
+    *state = NULL;
+}
+
+static int state_create(void **state, struct hr_error *error)
+{
+    struct state *s = hr__alloc(HR__TAG_CODEC, 1, sizeof *s);
+    if (!s)
+        return hr__fail(error, -ENOMEM, "out of memory for a decoder of coefficients");
+    s->kernels = hr__block_kernels(hr__isa());
+    int r = hr__ycc_create(&s->ycc, hr__isa(), error);
+    *state = s;
+    if (r)
+        state_destroy(state);
+    return r;
+}
+
+static size_t state_memory(const void *state)
+{
+    const struct state *s = state;
+    return sizeof *s + s->planes.capacity + hr__ycc_memory(s->ycc);
+}
+
+static int coefficients_info(void *state, const struct hr__encoded *in, struct hr_image_info *info,
+                             struct hr_error *error)
+{
+    struct hr__item_header h;
+    (void)state;
+    int r = hr__item_parse(&h, in->bytes, in->length, error);
+    if (r)
+        return r;
+    info->width = (int)h.width;
+    info->height = (int)h.height;
+    info->channels = h.components;
+    info->orientation = h.orientation;
+    return 0;
+}
+
+/* The blocks of one component that a region needs, and where they go. */
+struct cover {
+    uint32_t x, y, columns, rows; /* blocks; x at the beginning of a group */
+    size_t stride, bytes;         /* of the plane of their samples */
+};
+
+static struct cover cover_window(const struct hr_region *window)
+{
+    struct cover c;
+    uint32_t right = (uint32_t)(window->x + window->width + 7) / 8;
+    uint32_t bottom = (uint32_t)(window->y + window->height + 7) / 8;
+    c.x = (uint32_t)window->x / GROUP_SAMPLES * HR__GROUP_BLOCKS;
+    c.y = (uint32_t)window->y / 8;
+    c.columns = right - c.x;
+    c.rows = bottom - c.y;
+    /* room for whole groups, which vector versions write */
+    c.stride = ((size_t)c.columns * 8 + GROUP_SAMPLES - 8 + 63) & ~(size_t)63;
+    c.bytes = c.stride * c.rows * 8;
+    return c;
+}
+
+static int unpack_component(const struct state *s, const struct hr__coefficients *c, int component,
+                            const struct cover *cover, uint8_t *plane)
+{
+    struct hr__block_run run = {
+        .end = c->data + c->data_bytes,
+        .quant = c->quant[component],
+        .blocks = cover->columns,
+        .stride = (ptrdiff_t)cover->stride,
+    };
+    for (uint32_t y = 0; y < cover->rows; y++) {
+        run.data = hr__coefficients_find(c, component, cover->y + y, cover->x);
+        run.out = plane + (size_t)y * 8 * cover->stride;
+        if (!run.data || s->kernels->unpack(&run))
+            return -EBADMSG;
+    }
+    return 0;
+}
+
+static int coefficients_region(void *state, const struct hr__decode_job *job,
+                               struct hr_error *error)
+{
+    struct state *s = state;
+    struct hr__coefficients c;
+    struct cover cover[3];
+    size_t bytes = 0;
+    int r = hr__coefficients_open(&c, job->in.bytes, job->in.length, error);
+    if (r)
+        return r;
+    if (c.header.width != (uint32_t)job->info.width ||
+        c.header.height != (uint32_t)job->info.height)
+        return hr__fail(error, -EINVAL, "the image info is not that of these bytes");
+    struct hr__ycc_planes planes = {.shape = &c.header};
+    for (int i = 0; i < c.header.components; i++) {
+        hr__ycc_window(&c.header, &job->region, i, &planes.window[i]);
+        cover[i] = cover_window(&planes.window[i]);
+        bytes += cover[i].bytes;
+    }
+    r = hr__scratch_reserve(&s->planes, bytes, error);
+    uint8_t *plane = s->planes.bytes;
+    for (int i = 0; !r && i < c.header.components; i++) {
+        r = unpack_component(s, &c, i, &cover[i], plane);
+        if (r)
+            damaged(error, "its index or a block leads out of it");
+        planes.stride[i] = (ptrdiff_t)cover[i].stride;
+        planes.at[i] = plane + ((size_t)planes.window[i].y - cover[i].y * 8) * cover[i].stride +
+                       ((size_t)planes.window[i].x - cover[i].x * 8);
+        plane += cover[i].bytes;
+    }
+    return r ? r : hr__ycc_run(s->ycc, &planes, &job->region, &job->out, error);
+}
+
+const struct hr__format hr__format_coefficients = {
+    .id = HR_IMAGE_COEFFICIENTS,
+    .create = state_create,
+    .destroy = state_destroy,
+    .info = coefficients_info,
+    .region = coefficients_region,
+    .memory = state_memory,
+};
