@@ -2,17 +2,16 @@
  * Verifying a dataset: every sample is read and decoded whole, as a training
  * run would meet it at worst, and the failures are listed by index.
  *
- * Each thread has its own preparer, which keeps its memory from image to image.
+ * Each thread has its own checker, which keeps its memory from image to image.
  */
 #include "base/error.h"
 #include "base/memory.h"
-#include "codec/codec.h"
 #include "dataset/progress.h"
+#include "engine/check.h"
 #include "engine/pool.h"
 #include "engine/sample.h"
 
 #include <headrace/dataset.h>
-#include <headrace/prepare.h>
 
 #include <errno.h>
 #include <pthread.h>
@@ -32,34 +31,18 @@ struct hr_verify_report {
 
 /* One thread's tools. */
 struct bench {
-    struct hr_preparer *preparer;
+    struct hr__checker *checker;
     struct hr__sample sample;
-    void *pixels;          /* owned */
-    size_t pixel_capacity; /* bytes */
 };
 
 struct verification {
     struct hr_dataset *dataset;
     struct hr__progress *progress;
-    uint64_t max_pixels;
     _Atomic size_t next;  /* sample not yet taken */
     pthread_mutex_t lock; /* guards the rest */
     struct hr_error stop; /* what ends the whole run; code 0: nothing */
     struct hr_verify_report *report;
 };
-
-static int grow(void **block, size_t *capacity, size_t bytes)
-{
-    if (bytes <= *capacity)
-        return 0;
-    void *more = hr__alloc_aligned(HR__TAG_ENGINE, bytes, 0);
-    if (!more)
-        return -ENOMEM;
-    hr__free(*block);
-    *block = more;
-    *capacity = bytes;
-    return 0;
-}
 
 static int add_bad(struct verification *v, size_t index, const char *reason)
 {
@@ -91,29 +74,13 @@ static int add_bad(struct verification *v, size_t index, const char *reason)
     return r;
 }
 
-static int decode(struct verification *v, struct bench *b, const struct hr__read *file,
-                  struct hr_error *why)
-{
-    struct hr_image_info info;
-    int r = hr_preparer_info(b->preparer, file->bytes, file->length, &info, why);
-    if (!r)
-        r = hr__check_pixels(&info, v->max_pixels, why);
-    if (r)
-        return r;
-    size_t pixels = (size_t)info.width * (size_t)info.height;
-    if (grow(&b->pixels, &b->pixel_capacity, pixels * 3))
-        return hr__fail(why, -ENOMEM, "out of memory for %d x %d pixels", info.width, info.height);
-    return hr_preparer_decode(b->preparer, file->bytes, file->length, NULL, b->pixels,
-                              b->pixel_capacity, why);
-}
-
 /* Returns what ends the run; a bad sample is written down and is none of that. */
 static int verify_sample(struct verification *v, struct bench *b, size_t index,
                          struct hr_error *why)
 {
     int r = hr__sample_read(&b->sample, v->dataset, index, why);
     if (!r) {
-        r = decode(v, b, &b->sample.read, why);
+        r = hr__checker_decode(b->checker, b->sample.read.bytes, b->sample.read.length, why);
         hr__free(b->sample.read.bytes);
     }
     if (!r || !hr__is_samples_fault(r))
@@ -130,7 +97,7 @@ static void verify_many(void *arg, size_t i)
     struct bench b = {0};
     size_t count = hr_dataset_count(v->dataset);
     struct hr_error why = {0};
-    int r = hr_preparer_create(&b.preparer, &why);
+    int r = hr__checker_create(&b.checker, &why);
     while (!r && !hr__progress_cancelled(v->progress)) {
         size_t index = atomic_fetch_add_explicit(&v->next, 1, memory_order_relaxed);
         if (index >= count)
@@ -145,9 +112,8 @@ static void verify_many(void *arg, size_t i)
         pthread_mutex_unlock(&v->lock);
         hr__progress_cancel(v->progress);
     }
-    hr_preparer_destroy(&b.preparer);
+    hr__checker_destroy(&b.checker);
     hr__sample_clear(&b.sample);
-    hr__free(b.pixels);
 }
 
 static int compare_bad(const void *a, const void *b)
@@ -161,11 +127,8 @@ int hr_dataset_verify(struct hr_dataset *dataset, int threads, hr_progress_fn pr
 {
     struct hr__progress p;
     struct hr__pool *pool = NULL;
-    struct hr_recipe_options limits;
     struct verification v = {.dataset = dataset, .progress = &p};
     *out = NULL;
-    hr_recipe_options_default(&limits);
-    v.max_pixels = limits.max_pixels;
     int r = hr__pool_create(&pool, threads, error);
     if (r)
         return r;
