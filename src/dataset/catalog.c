@@ -198,7 +198,8 @@ static int ranges_are_safe(const struct hr__catalog *c)
     for (uint64_t i = 0; i < h->samples; i++) {
         const struct hr__catalog_range *r = &c->ranges[i];
         if (r->container >= h->containers || r->form > HR_FORM_PLANES ||
-            r->flags & ~HR__RANGE_HAS_CHECKSUM || r->source_bytes > INT64_MAX || c->sizes[i] < 0)
+            r->flags & ~(HR__RANGE_HAS_CHECKSUM | HR__RANGE_KEPT_MASK) ||
+            r->source_bytes > INT64_MAX || c->sizes[i] < 0)
             return 0;
         uint64_t end = c->containers[r->container].bytes;
         if (!end)

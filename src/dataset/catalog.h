@@ -71,7 +71,11 @@ struct hr__catalog_container {
 
 enum hr__catalog_range_flags {
     HR__RANGE_HAS_CHECKSUM = 1,
+    HR__RANGE_KEPT_MASK = 7 << 8, /* packs: enum hr_pack_kept, why the item is encoded */
 };
+
+/* Where HR__RANGE_KEPT_MASK begins. */
+#define HR__RANGE_KEPT_SHIFT 8
 
 /* Where the bytes of a sample are; how many they are is in sizes[], known from the
  * beginning (HR__CATALOG_SIZES). */
