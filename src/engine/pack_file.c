@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -516,6 +517,7 @@ static int give_name(const struct hr__pack_file *f, int overwrite)
 int hr__pack_file_finish(struct hr__pack_file *file, int overwrite, struct hr_error *error)
 {
     struct hr__pack_file *f = file;
+    assert(f->done == f->catalog->header->samples);
     int r = hr__pack_file_commit(f, error);
     if (r)
         return r;

@@ -128,7 +128,8 @@ static void work(struct packing *p, struct hr__pack_maker *maker)
 {
     struct hr__made made;
     pthread_mutex_lock(&p->lock);
-    while (!p->stop && p->next < p->count) {
+    /* to the very end: a thread that came back would be given the caller's item */
+    while (!p->stop) {
         if (!may_begin_locked(p)) {
             pthread_cond_wait(&p->room, &p->lock);
             continue;
@@ -302,7 +303,8 @@ static int run(struct packing *p)
     } else {
         p->next = p->due = p->file->done;
         executor->run(executor->self, (size_t)executor->threads, packing_thread, p);
-        r = p->result;
+        /* where workers could not begin, they may have used up the items */
+        r = p->appended ? p->result : hr__fail(p->error, p->failure.code, "%s", p->failure.message);
     }
     hr__pool_destroy(&pool);
     for (uint64_t i = 0; p->ring && i < p->places; i++)

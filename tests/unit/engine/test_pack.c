@@ -231,6 +231,31 @@ static void threads_do_not_matter(void **state)
     clean_up(&b);
 }
 
+/* More threads than samples, again and again: workers are through before the caller
+ * has begun. */
+static void few_samples_and_many_threads(void **state)
+{
+    struct bench b;
+    struct hr_dataset *few;
+    struct hr_pack_options options;
+    struct hr_pack_result result = {.size = sizeof result};
+    int64_t indices[] = {30, 2};
+    make(&b);
+    assert_int_equal(hr_dataset_subset(&few, b.folder, indices, 2, NULL), 0);
+    set_options(&options, HR_FORM_COEFFICIENTS, 8);
+    options.overwrite = 1;
+    for (int i = 0; i < 100; i++) {
+        write_it(few, at(&b, "few"), &options, &result);
+        assert_int_equal(result.samples_of_form[HR_FORM_COEFFICIENTS], 2);
+    }
+    hr_dataset_unref(&few);
+    assert_int_equal(hr_dataset_subset(&few, b.folder, indices, 0, NULL), 0);
+    write_it(few, at(&b, "none"), &options, &result);
+    assert_int_equal(result.samples, 0);
+    hr_dataset_unref(&few);
+    clean_up(&b);
+}
+
 static void slow_read(const char *path)
 {
     nanosleep(&(struct timespec){.tv_nsec = 700000}, NULL);
@@ -352,8 +377,7 @@ static void very_slow_read(const char *path)
 }
 
 /* Leaves an unfinished pack of some samples; returns how many were counted. */
-static uint64_t cancel(const struct bench *b, const char *name,
-                       const struct hr_pack_options *given)
+static uint64_t cancel(const struct bench *b, const char *name, const struct hr_pack_options *given)
 {
     struct hr_pack_options options = *given;
     struct hr_error error;
@@ -793,6 +817,7 @@ int main(void)
         cmocka_unit_test(batches_are_those_of_the_folder),
         cmocka_unit_test(result_says_what_is_in_it),
         cmocka_unit_test(threads_do_not_matter),
+        cmocka_unit_test(few_samples_and_many_threads),
         cmocka_unit_test(kills_change_nothing),
         cmocka_unit_test(torn_tail_is_written_again),
         cmocka_unit_test(cancelled_is_kept),
