@@ -23,7 +23,9 @@ struct cli_verb {
     int (*run)(int argc, char **argv);
 };
 
+int cmd_pack(int argc, char **argv);
 int cmd_scan(int argc, char **argv);
+int cmd_unpack(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 
 /* Prints "headrace VERB: message" to stderr; `verb` may be NULL. */

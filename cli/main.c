@@ -8,7 +8,9 @@
 #include <string.h>
 
 static const struct cli_verb verbs[] = {
+    {"pack", "a dataset into one file that decodes several times faster", cmd_pack},
     {"scan", "what a dataset holds: classes, sizes, damaged files", cmd_scan},
+    {"unpack", "the image files of a pack again", cmd_unpack},
     {"version", "the version, and what this machine offers", cmd_version},
 };
 

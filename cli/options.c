@@ -75,6 +75,18 @@ static int set_number(const struct cli_syntax *s, const struct cli_option *o, co
     return -1;
 }
 
+static int set_real(const struct cli_syntax *s, const struct cli_option *o, const char *value)
+{
+    char *end;
+    double number = strtod(value, &end);
+    if (!*value || *end || !(number >= o->least) || number > 1e9) {
+        cli_complain(s->verb, "--%s %s: it must be a number, %d or more", o->name, value, o->least);
+        return CLI_USAGE;
+    }
+    *o->real = number;
+    return -1;
+}
+
 static int set_choice(const struct cli_syntax *s, const struct cli_option *o, const char *value)
 {
     for (int i = 0; o->choices[i]; i++)
@@ -106,6 +118,8 @@ static int take_option(const struct cli_syntax *s, int argc, char **argv, int *i
         return CLI_USAGE;
     }
     const char *value = equals ? equals + 1 : argv[++*i];
+    if (o->kind == CLI_REAL)
+        return set_real(s, o, value);
     return o->kind == CLI_NUMBER ? set_number(s, o, value) : set_choice(s, o, value);
 }
 
@@ -128,7 +142,7 @@ int cli_parse(const struct cli_syntax *syntax, int argc, char **argv, const char
     for (int i = 1; i < argc && r < 0; i++) {
         const char *word = argv[i];
         if (only_arguments || word[0] != '-' || !word[1]) {
-            if (found < syntax->positional)
+            if (found < syntax->positional + syntax->optional)
                 positional[found++] = word;
             else if (!extra)
                 extra = word;

@@ -5,15 +5,16 @@
 #ifndef HR_CLI_OPTIONS_H
 #define HR_CLI_OPTIONS_H
 
-enum cli_option_kind { CLI_FLAG, CLI_NUMBER, CLI_CHOICE };
+enum cli_option_kind { CLI_FLAG, CLI_NUMBER, CLI_CHOICE, CLI_REAL };
 
 struct cli_option {
     const char *name; /* without the dashes */
     enum cli_option_kind kind;
     int *target;                /* FLAG: becomes 1; NUMBER: the value; CHOICE: its position */
+    double *real;               /* REAL: the value, at least `least` */
     const char *value;          /* how the help calls the value, "N" or "a|b|c" */
     const char *help;           /* lines of at most 52 columns, divided by \n */
-    int least, most;            /* NUMBER: the range */
+    int least, most;            /* NUMBER: the range; REAL: the least */
     const char *const *choices; /* CHOICE: the words, NULL-terminated */
 };
 
@@ -24,12 +25,14 @@ struct cli_syntax {
     const char *text;      /* what it does; lines of at most 78 columns */
     const struct cli_option *options;
     int option_count;
-    int positional;      /* how many arguments it takes, exactly */
+    int positional;      /* how many arguments it takes */
+    int optional;        /* how many more it may be given */
     const char *example; /* lines of commands with what they do */
 };
 
 /*
- * Parses argv[1..]. `positional` takes syntax->positional pointers into argv.
+ * Parses argv[1..]. `positional` takes pointers into argv, syntax->positional and up
+ * to `optional` more; those that are not given stay as they are.
  * Returns -1 to go on; else what the verb returns at once: CLI_OK after
  * --help, CLI_USAGE after a complaint.
  */

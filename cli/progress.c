@@ -38,31 +38,46 @@ static double seconds_since(const struct timespec *begin)
     return (double)(now.tv_sec - begin->tv_sec) + (double)(now.tv_nsec - begin->tv_nsec) * 1e-9;
 }
 
-/* ", 1:05 left" once that can be told; else "". */
-static void time_left(char *out, size_t capacity, double share, double seconds)
+/* "  1:05 left" once that can be told; else "". `now`: the share of this run. */
+static void time_left(char *out, size_t capacity, double now, double left, double seconds)
 {
     *out = 0;
-    if (share <= 0.01 || share >= 1 || seconds < 1)
+    if (now <= 0.01 || left <= 0 || seconds < 1)
         return;
-    long left = (long)(seconds * (1 - share) / share + 0.5);
-    snprintf(out, capacity, "  %ld:%02ld left", left / 60, left % 60);
+    long rest = (long)(seconds * left / now + 0.5);
+    snprintf(out, capacity, "  %ld:%02ld left", rest / 60, rest % 60);
+}
+
+/* "  812/s, 71.5 MB/s" for stages with bytes; else "". */
+static void rates(const struct cli_progress *p, uint64_t done, double seconds, char *out,
+                  size_t capacity)
+{
+    *out = 0;
+    if (!p->bytes || seconds < 0.5)
+        return;
+    double bytes = (double)(p->bytes(p->bytes_arg, done) - p->first_bytes);
+    snprintf(out, capacity, "  %.0f/s, %.1f MB/s", (double)(done - p->first) / seconds,
+             bytes / seconds / 1e6);
 }
 
 static void draw(const struct cli_progress *p, uint64_t done, uint64_t total)
 {
-    char bar[BAR_COLUMNS + 1], count[TEXT_NUMBER], left[40];
+    char bar[BAR_COLUMNS + 1], count[TEXT_NUMBER], rate[60], left[40];
     if (!total) {
         fprintf(stderr, "\r%-10s %s\033[K", p->stage, text_count(count, done));
         return;
     }
     double share = done < total ? (double)done / (double)total : 1;
-    int full = (int)(share * BAR_COLUMNS);
-    memset(bar, '-', BAR_COLUMNS);
+    double seconds = seconds_since(&p->since);
+    int columns = p->bytes ? BAR_COLUMNS / 3 : BAR_COLUMNS; /* the rates need the room */
+    int full = (int)(share * columns);
+    memset(bar, '-', (size_t)columns);
     memset(bar, '#', (size_t)full);
-    bar[BAR_COLUMNS] = 0;
-    time_left(left, sizeof left, share, seconds_since(&p->since));
-    fprintf(stderr, "\r%-10s [%s] %3d %%  %s%s\033[K", p->stage, bar, (int)(share * 100),
-            text_count(count, done), left);
+    bar[columns] = 0;
+    time_left(left, sizeof left, share - (double)p->first / (double)total, 1 - share, seconds);
+    rates(p, done, seconds, rate, sizeof rate);
+    fprintf(stderr, "\r%-10s [%s] %3d %%  %s%s%s\033[K", p->stage, bar, (int)(share * 100),
+            text_count(count, done), rate, left);
 }
 
 int cli_progress_call(void *arg, uint64_t done, uint64_t total, const char *stage)
@@ -71,6 +86,8 @@ int cli_progress_call(void *arg, uint64_t done, uint64_t total, const char *stag
     if (p->shown) {
         if (!p->stage || strcmp(p->stage, stage)) {
             p->stage = stage;
+            p->first = done;
+            p->first_bytes = p->bytes ? p->bytes(p->bytes_arg, done) : 0;
             clock_gettime(CLOCK_MONOTONIC, &p->since);
         }
         draw(p, done, total);

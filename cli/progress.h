@@ -15,6 +15,11 @@ struct cli_progress {
     int drawn;             /* non-zero: a line is there now */
     const char *stage;     /* being shown */
     struct timespec since; /* when the stage began */
+    uint64_t first;        /* what was done then: by an earlier run */
+    uint64_t first_bytes;  /* bytes of that */
+    /* bytes of the first `done` items, for the rate in MB/s; NULL: none is shown */
+    uint64_t (*bytes)(void *arg, uint64_t done);
+    void *bytes_arg;
 };
 
 /* Catches Ctrl-C from here on; draws only on a terminal and where `quiet` is 0. */

@@ -3,6 +3,8 @@
 
 #include "text.h"
 
+#include <headrace/pack.h>
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,7 +12,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static int add_bad(struct summary_bads *bads, uint64_t index, const char *path, const char *reason)
+int summary_bads_add(struct summary_bads *bads, uint64_t index, const char *path,
+                     const char *reason)
 {
     /* grows at 1, 2, 4, 8, ... */
     if (!(bads->count & (bads->count - 1))) {
@@ -30,13 +33,14 @@ static int add_bad(struct summary_bads *bads, uint64_t index, const char *path, 
     return 0;
 }
 
-static void clear_bads(struct summary_bads *bads)
+void summary_bads_clear(struct summary_bads *bads)
 {
     for (size_t i = 0; i < bads->count; i++) {
         free(bads->items[i].path);
         free(bads->items[i].reason);
     }
     free(bads->items);
+    memset(bads, 0, sizeof *bads);
 }
 
 static char *path_of(const struct hr_dataset *dataset, size_t index)
@@ -59,7 +63,7 @@ static int add_unreadable(struct summary *s, const struct hr_dataset *dataset, s
         reason = strerror(errno);
     else if (S_ISDIR(st.st_mode))
         reason = "it is a directory";
-    int r = add_bad(&s->unreadable, index, path, reason);
+    int r = summary_bads_add(&s->unreadable, index, path, reason);
     free(path);
     return r;
 }
@@ -86,7 +90,7 @@ static int make_classes(struct summary *s, const struct hr_dataset *dataset)
         return -ENOMEM;
     for (size_t i = 0; i < count; i++)
         labels[i] = (int64_t)i;
-    if (!s->is_folder) {
+    if (!s->named) {
         for (size_t i = 0; i < s->samples; i++)
             labels[count++] = hr_dataset_label(dataset, i);
         qsort(labels, count, sizeof *labels, compare_int64);
@@ -101,7 +105,7 @@ static int make_classes(struct summary *s, const struct hr_dataset *dataset)
         char digits[TEXT_NUMBER];
         snprintf(digits, sizeof digits, "%" PRId64, labels[i]);
         s->classes[i].label = labels[i];
-        s->classes[i].name = text_escape(s->is_folder ? hr_dataset_class_name(dataset, i) : digits);
+        s->classes[i].name = text_escape(s->named ? hr_dataset_class_name(dataset, i) : digits);
         if (!s->classes[i].name)
             break;
         s->class_count++;
@@ -144,13 +148,22 @@ static int count_samples(struct summary *s, const struct hr_dataset *dataset)
     return r;
 }
 
+static enum summary_kind kind_of(const char *path, const struct hr_dataset *dataset)
+{
+    struct hr_pack_result pack = {.size = sizeof pack};
+    if (*hr_dataset_root(dataset))
+        return SUMMARY_FOLDER;
+    return hr_pack_inspect(path, &pack, NULL) ? SUMMARY_LIST : SUMMARY_PACK;
+}
+
 int summary_make(struct summary *summary, const char *path, const struct hr_dataset *dataset)
 {
     summary->path = text_escape(path);
     if (!summary->path)
         return -ENOMEM;
     summary->samples = hr_dataset_count(dataset);
-    summary->is_folder = *hr_dataset_root(dataset) != 0;
+    summary->kind = kind_of(path, dataset);
+    summary->named = summary->kind == SUMMARY_FOLDER || hr_dataset_class_count(dataset);
     summary->info.size = sizeof summary->info;
     hr_dataset_get_info(dataset, &summary->info);
     int r = make_classes(summary, dataset);
@@ -161,16 +174,21 @@ int summary_make(struct summary *summary, const char *path, const struct hr_data
     return r;
 }
 
-int summary_add_report(struct summary *summary, const struct hr_verify_report *report)
+int summary_bads_take(struct summary_bads *bads, const struct hr_verify_report *report)
 {
-    summary->verified = 1;
     for (size_t i = 0; i < hr_verify_report_count(report); i++) {
         struct hr_bad_sample bad;
         hr_verify_report_get(report, i, &bad);
-        if (add_bad(&summary->bad, bad.index, bad.path, bad.reason))
+        if (summary_bads_add(bads, bad.index, bad.path, bad.reason))
             return -ENOMEM;
     }
     return 0;
+}
+
+int summary_add_report(struct summary *summary, const struct hr_verify_report *report)
+{
+    summary->verified = 1;
+    return summary_bads_take(&summary->bad, report);
 }
 
 int summary_has_problem(const struct summary *summary)
@@ -184,7 +202,7 @@ void summary_clear(struct summary *summary)
         free(summary->classes[i].name);
     free(summary->classes);
     free(summary->path);
-    clear_bads(&summary->unreadable);
-    clear_bads(&summary->bad);
+    summary_bads_clear(&summary->unreadable);
+    summary_bads_clear(&summary->bad);
     memset(summary, 0, sizeof *summary);
 }

@@ -12,7 +12,7 @@
 
 struct summary_class {
     int64_t label;
-    char *name; /* escaped; the label in digits for lists */
+    char *name; /* escaped; the label in digits where classes have no names */
     uint64_t samples;
     uint64_t bytes;
 };
@@ -29,9 +29,12 @@ struct summary_bads {
     size_t count;
 };
 
+enum summary_kind { SUMMARY_FOLDER, SUMMARY_LIST, SUMMARY_PACK };
+
 struct summary {
     char *path; /* as the person gave it, escaped */
-    int is_folder;
+    enum summary_kind kind;
+    int named; /* non-zero: classes have names, else they are the labels that occur */
     uint64_t samples, bytes;
     struct summary_class *classes; /* by label */
     size_t class_count, empty_classes;
@@ -43,6 +46,22 @@ struct summary {
     struct summary_bads bad;
     struct hr_dataset_info info;
 };
+
+/* Appends escaped copies. Returns 0 or -ENOMEM. */
+int summary_bads_add(struct summary_bads *bads, uint64_t index, const char *path,
+                     const char *reason);
+
+/* Appends what verifying found. Returns 0 or -ENOMEM. */
+int summary_bads_take(struct summary_bads *bads, const struct hr_verify_report *report);
+
+/* Frees what is there; accepts an empty one. */
+void summary_bads_clear(struct summary_bads *bads);
+
+/* Prints up to `at_most`, one a line. */
+void summary_bads_print(const struct summary_bads *bads, size_t at_most);
+
+/* A JSON array of {index, path, reason}; NULL: out of memory. */
+struct json_t *summary_bads_json(const struct summary_bads *bads);
 
 /* Fills a zeroed summary from a dataset whose sizes are known; returns 0 or
  * -ENOMEM; summary_clear frees what is there in both cases. */

@@ -19,11 +19,12 @@ static const char *plural(uint64_t n, const char *one, const char *many)
 static void print_head(const struct summary *s)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER], d[TEXT_NUMBER];
+    static const char *const kinds[] = {"an image folder", "a list", "a pack"};
     printf("%s\n", s->path);
     printf("  %s %s of %s, %s", text_count(a, s->samples), plural(s->samples, "image", "images"),
-           s->is_folder ? "an image folder" : "a list", text_count(b, s->class_count));
+           kinds[s->kind], text_count(b, s->class_count));
     printf(" %s, %s", plural(s->class_count, "class", "classes"), text_bytes(c, s->bytes));
-    if (s->is_folder)
+    if (s->kind == SUMMARY_FOLDER)
         printf(", %s %s", text_count(d, s->info.directories),
                plural(s->info.directories, "directory", "directories"));
     printf("\n");
@@ -118,7 +119,7 @@ static void print_classes(const struct summary *s, int all)
         print_class(s, &s->classes[i]);
 }
 
-static void print_bads(const struct summary_bads *bads, size_t at_most)
+void summary_bads_print(const struct summary_bads *bads, size_t at_most)
 {
     char a[TEXT_NUMBER];
     for (size_t i = 0; i < bads->count && i < at_most; i++)
@@ -140,7 +141,7 @@ static void print_problems(const struct summary *s)
     if (s->unreadable.count) {
         printf("\n%s %s cannot be looked at:\n", text_count(a, s->unreadable.count),
                plural(s->unreadable.count, "file", "files"));
-        print_bads(&s->unreadable, BADS_AT_MOST);
+        summary_bads_print(&s->unreadable, BADS_AT_MOST);
     }
     if (!s->verified)
         return;
@@ -150,7 +151,7 @@ static void print_problems(const struct summary *s)
     }
     printf("\n%s of %s images %s bad:\n", text_count(a, s->bad.count), text_count(b, s->samples),
            plural(s->bad.count, "is", "are"));
-    print_bads(&s->bad, s->bad.count);
+    summary_bads_print(&s->bad, s->bad.count);
 }
 
 void summary_print(const struct summary *summary, int all_classes)
@@ -162,7 +163,7 @@ void summary_print(const struct summary *summary, int all_classes)
     print_problems(summary);
 }
 
-static json_t *json_bads(const struct summary_bads *bads)
+json_t *summary_bads_json(const struct summary_bads *bads)
 {
     json_t *list = json_array();
     for (size_t i = 0; list && i < bads->count; i++) {
@@ -210,7 +211,8 @@ static json_t *json_verify(const struct summary *s)
 {
     if (!s->verified)
         return json_null();
-    return json_pack("{s:I, s:o}", "checked", (json_int_t)s->samples, "bad", json_bads(&s->bad));
+    return json_pack("{s:I, s:o}", "checked", (json_int_t)s->samples, "bad",
+                     summary_bads_json(&s->bad));
 }
 
 static json_t *json_index(const struct summary *s)
@@ -226,13 +228,14 @@ static json_t *json_index(const struct summary *s)
 int summary_print_json(const struct summary *summary)
 {
     const struct summary *s = summary;
+    static const char *const kinds[] = {"folder", "list", "pack"};
     json_t *root =
         json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "layout", 1,
-                  "path", s->path, "kind", s->is_folder ? "folder" : "list", "samples",
-                  (json_int_t)s->samples, "bytes", (json_int_t)s->bytes, "directories",
-                  (json_int_t)s->info.directories, "classes", json_classes(s), "size", json_size(s),
-                  "histogram", json_histogram(s), "unreadable", json_bads(&s->unreadable), "verify",
-                  json_verify(s), "index", json_index(s), "ok", !summary_has_problem(s));
+                  "path", s->path, "kind", kinds[s->kind], "samples", (json_int_t)s->samples,
+                  "bytes", (json_int_t)s->bytes, "directories", (json_int_t)s->info.directories,
+                  "classes", json_classes(s), "size", json_size(s), "histogram", json_histogram(s),
+                  "unreadable", summary_bads_json(&s->unreadable), "verify", json_verify(s),
+                  "index", json_index(s), "ok", !summary_has_problem(s));
     int bad = !root || json_dumpf(root, stdout, JSON_INDENT(2));
     json_decref(root);
     if (!bad)

@@ -6,37 +6,17 @@ Python's own library. Images are PNG files written by hand.
 """
 import json
 import os
-import pty
 import random
 import re
-import shutil
 import signal
-import struct
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
-import zlib
 
-EXE = os.environ["HEADRACE_EXE"]
+from harness import EXE, CliCase, png
+
 EXTENSIONS = (b".jpg", b".jpeg", b".png", b".ppm", b".bmp", b".pgm", b".tif", b".tiff", b".webp")
-
-
-def png(width, height, pad_to=0):
-    """An RGB PNG; a text chunk makes it `pad_to` bytes long."""
-
-    def chunk(kind, data):
-        body = kind + data
-        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
-
-    rows = b"".join(b"\0" + bytes((x * 3 + y) % 251 for x in range(width * 3)) for y in range(height))
-    head = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
-    tail = chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
-    missing = pad_to - len(head) - len(tail)
-    if missing >= 14:
-        head += chunk(b"tEXt", b"a\0" + b"x" * (missing - 14))
-    return head + tail
 
 
 def escape(name):
@@ -50,34 +30,7 @@ def escape(name):
     )
 
 
-class Cli(unittest.TestCase):
-    maxDiff = None
-
-    def setUp(self):
-        self.root = os.path.realpath(tempfile.mkdtemp(prefix="headrace-cli-"))
-        self.cache = os.path.join(self.root, "cache")
-        self.env = dict(os.environ, XDG_CACHE_HOME=self.cache)
-        self.addCleanup(shutil.rmtree, self.root)
-
-    def write(self, name, data=b""):
-        path = os.path.join(os.fsencode(self.root), os.fsencode(name))
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as f:
-            f.write(data)
-        return path
-
-    def run_it(self, *args):
-        r = subprocess.run([EXE, *args], capture_output=True, env=self.env, cwd=self.root, timeout=60)
-        return r.returncode, r.stdout.decode(), r.stderr.decode()
-
-    def expect(self, args, status, out="", err=""):
-        self.assertEqual(self.run_it(*args), (status, out, err))
-
-    def make_set(self):
-        for i in range(3):
-            self.write(f"set/cat/{i}.png", png(8, 8, 300))
-        self.write("set/dog/0.png", png(16, 16, 5000))
-
+class Cli(CliCase):
     # verbs and options
 
     def test_usage(self):
@@ -92,7 +45,7 @@ class Cli(unittest.TestCase):
         self.expect(["frobnicate"], 2, "", "headrace: unknown verb frobnicate; see headrace --help\n")
 
     def test_help_of_verbs(self):
-        for verb in ("scan", "version"):
+        for verb in ("pack", "scan", "unpack", "version"):
             status, out, err = self.run_it(verb, "--help")
             self.assertEqual((status, err), (0, ""))
             self.assertTrue(out.startswith(f"Usage: headrace {verb} "))
@@ -328,26 +281,9 @@ Images of a class: mean 2.0, from 1 to 3
         self.make_slow_set(150)
 
         def on_terminal(*args):
-            terminal, other = pty.openpty()
-            p = subprocess.Popen(
-                [EXE, "scan", "set", "--verify", *args],
-                stdout=subprocess.PIPE, stderr=other, env=self.env, cwd=self.root,
-            )
-            os.close(other)
-            seen = b""
-            while True:
-                try:
-                    piece = os.read(terminal, 65536)
-                except OSError:
-                    break
-                if not piece:
-                    break
-                seen += piece
-            os.close(terminal)
-            p.stdout.read()
-            p.stdout.close()
-            self.assertEqual(p.wait(), 0)
-            return seen.decode()
+            status, _, seen = self.on_terminal("scan", "set", "--verify", *args)
+            self.assertEqual(status, 0)
+            return seen
 
         seen = on_terminal()
         self.assertRegex(seen, r"\rverifying  \[#{30}\] 100 %  150")

@@ -1,0 +1,235 @@
+/*
+ * headrace pack: writes a dataset into one file whose items decode fast; with
+ * --verify or --info looks into such a file.
+ */
+#include "cli.h"
+#include "options.h"
+#include "pack_report.h"
+#include "progress.h"
+#include "text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct pack_command {
+    int form, jobs, restart, force, on_error, trust, verify, info, json, no_progress, verbose;
+    double max_growth;
+    const char *paths[2]; /* SRC DST, or PACK */
+};
+
+static int parse(struct pack_command *c, int argc, char **argv)
+{
+    static const char *const forms[] = {"encoded", "coefficients", "planes", "auto", NULL};
+    static const char *const policies[] = {"raise", "skip", NULL};
+    const struct cli_option options[] = {
+        {.name = "form",
+         .kind = CLI_CHOICE,
+         .target = &c->form,
+         .value = "coefficients|planes|encoded|auto",
+         .choices = forms,
+         .help = "what the images become (default: coefficients)"},
+        {.name = "jobs",
+         .kind = CLI_NUMBER,
+         .target = &c->jobs,
+         .value = "N",
+         .least = 1,
+         .most = 256,
+         .help = "threads that convert (default: the cores)"},
+        {.name = "max-growth",
+         .kind = CLI_REAL,
+         .real = &c->max_growth,
+         .value = "X",
+         .least = 1,
+         .help = "an image that would take more than X times its\nbytes stays as it is"},
+        {.name = "on-error",
+         .kind = CLI_CHOICE,
+         .target = &c->on_error,
+         .value = "raise|skip",
+         .choices = policies,
+         .help = "a bad image ends it (default), or is kept as it\nis and listed"},
+        {.name = "restart",
+         .target = &c->restart,
+         .help = "throw an unfinished DST.partial away instead of\ncontinuing it"},
+        {.name = "force", .target = &c->force, .help = "replace DST if it exists"},
+        {.name = "trust",
+         .target = &c->trust,
+         .help = "do not decode each image to compare it with\nlibjpeg-turbo"},
+        {.name = "verify", .target = &c->verify, .help = "check PACK: every checksum, every image"},
+        {.name = "info", .target = &c->info, .help = "say what is in PACK"},
+        {.name = "json", .target = &c->json, .help = "print JSON (see headrace-pack(1))"},
+        {.name = "no-progress", .target = &c->no_progress, .help = "draw no progress bar"},
+        {.name = "verbose",
+         .target = &c->verbose,
+         .help = "list the images that stay as they are, too"},
+    };
+    const struct cli_syntax syntax = {
+        .verb = "pack",
+        .arguments = "SRC DST.hrpack [options]\n"
+                     "       headrace pack --verify|--info PACK",
+        .text = "Writes a dataset (a folder, a list, a pack) into one file that opens at once\n"
+                "and decodes several times faster, with the very same pixels. A run that was\n"
+                "interrupted or killed is continued by running the same command again.",
+        .options = options,
+        .option_count = (int)(sizeof options / sizeof *options),
+        .positional = 1,
+        .optional = 1,
+        .example = "  headrace pack /data/train train.hrpack     about 1.35 times the bytes\n"
+                   "  headrace pack --verify train.hrpack        is it what was written?",
+    };
+    int r = cli_parse(&syntax, argc, argv, c->paths);
+    if (r >= 0)
+        return r;
+    if (c->verify && c->info)
+        cli_complain("pack", "--verify and --info are two things; give one of them");
+    else if ((c->verify || c->info) && c->paths[1])
+        cli_complain("pack", "--%s takes one pack, not %s too", c->verify ? "verify" : "info",
+                     c->paths[1]);
+    else if (!c->verify && !c->info && !c->paths[1])
+        cli_complain("pack", "where to? usage: headrace pack SRC DST.hrpack");
+    else
+        return -1;
+    return CLI_USAGE;
+}
+
+static void log_line(void *arg, enum hr_log_level level, const char *message)
+{
+    const struct pack_command *c = arg;
+    char *escaped = text_escape(message);
+    if (escaped && (level == HR_LOG_WARNING || c->verbose))
+        fprintf(stderr, "headrace pack: %s\n", escaped);
+    free(escaped);
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int open_source(const struct pack_command *c, struct cli_progress *progress,
+                       struct hr_dataset **dataset, struct hr_error *error)
+{
+    struct hr_dataset_options options;
+    hr_dataset_options_default(&options);
+    options.allow_empty_classes = 1; /* a class without images is a class */
+    options.progress = cli_progress_call;
+    options.progress_arg = progress;
+    return hr_dataset_open(dataset, c->paths[0], &options, error);
+}
+
+static int write_pack(const struct pack_command *c, struct pack_report *report,
+                      struct cli_progress *progress, struct hr_error *error)
+{
+    struct hr_dataset *dataset = NULL;
+    struct hr_pack_options options;
+    struct pack_meter meter = {0};
+    hr_pack_options_default(&options);
+    options.form = c->form > HR_FORM_PLANES ? HR_FORM_AUTO : c->form;
+    options.threads = c->jobs;
+    options.trust = c->trust;
+    options.max_growth = c->max_growth;
+    options.restart = c->restart;
+    options.overwrite = c->force;
+    options.on_error = (enum hr_on_error)c->on_error;
+    options.progress = cli_progress_call;
+    options.progress_arg = progress;
+    options.notice = pack_report_notice;
+    options.notice_arg = report;
+    report->path = c->paths[1];
+    report->verb = "pack";
+    int r = open_source(c, progress, &dataset, error);
+    if (!r) {
+        double began = now();
+        meter.dataset = dataset;
+        progress->bytes = pack_meter_bytes;
+        progress->bytes_arg = &meter;
+        r = hr_pack_write(dataset, c->paths[1], &options, &report->result, error);
+        report->seconds = now() - began;
+    }
+    hr_dataset_unref(&dataset);
+    return r;
+}
+
+static int look_into(const struct pack_command *c, struct pack_report *report,
+                     struct cli_progress *progress, struct hr_error *error)
+{
+    struct hr_verify_report *found = NULL;
+    report->path = c->paths[0];
+    report->verb = c->verify ? "verify" : "info";
+    int r = hr_pack_inspect(c->paths[0], &report->result, error);
+    if (!r && c->verify)
+        r = hr_pack_verify(c->paths[0], c->jobs, cli_progress_call, progress, &found, error);
+    if (!r && found && summary_bads_take(&report->bad, found))
+        r = -ENOMEM;
+    hr_verify_report_destroy(&found);
+    return r;
+}
+
+/* What a person can do about an error, in the words of this command. */
+static const char *remedy(int code)
+{
+    switch (code) {
+    case -EEXIST:
+        return "; --force replaces it";
+    case -ESTALE:
+        return "; --restart begins anew";
+    default:
+        return "";
+    }
+}
+
+static int failed(const struct pack_command *c, int code, const struct hr_error *error)
+{
+    if (cli_interrupted()) {
+        cli_complain("pack", "interrupted%s",
+                     c->paths[1] ? "; run the same command again to continue" : "");
+        return CLI_INTERRUPTED;
+    }
+    char *message = text_escape(code == -ENOMEM && !error->code ? "out of memory" : error->message);
+    cli_complain("pack", "%s%s", message ? message : "out of memory", remedy(code));
+    free(message);
+    return CLI_FAILED;
+}
+
+static int print(const struct pack_command *c, const struct pack_report *report)
+{
+    if (!c->json) {
+        pack_report_print(report);
+        if (c->verbose && report->kept.count) {
+            printf("\nEncoded as they were (the first ones):\n");
+            summary_bads_print(&report->kept, report->kept.count);
+        }
+        if (c->verify && !report->bad.count)
+            printf("\nEvery checksum is right and every image decodes.\n");
+    } else if (pack_report_print_json(report)) {
+        cli_complain("pack", "cannot write JSON");
+        return CLI_FAILED;
+    }
+    return cli_finish("pack", report->bad.count ? CLI_PROBLEM : CLI_OK);
+}
+
+int cmd_pack(int argc, char **argv)
+{
+    struct pack_command c = {.form = HR_FORM_COEFFICIENTS};
+    struct pack_report report = {.result.size = sizeof report.result};
+    struct cli_progress progress;
+    struct hr_error error = {0};
+    int status = parse(&c, argc, argv);
+    if (status >= 0)
+        return status;
+    cli_progress_init(&progress, c.no_progress);
+    hr_log_set(log_line, &c);
+    int r = c.verify || c.info ? look_into(&c, &report, &progress, &error)
+                               : write_pack(&c, &report, &progress, &error);
+    cli_progress_clear(&progress);
+    if (!r && report.out_of_memory)
+        r = -ENOMEM;
+    status = r ? failed(&c, r, &error) : print(&c, &report);
+    hr_log_set(NULL, NULL);
+    pack_report_clear(&report);
+    return status;
+}

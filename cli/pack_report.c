@@ -1,0 +1,129 @@
+/* Text of 80 columns and JSON about a pack; see pack_report.h. */
+#include "pack_report.h"
+
+#include "text.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define BADS_AT_MOST 20  /* listed as text */
+#define KEPT_AT_MOST 100 /* kept in memory, and listed as JSON */
+
+/* Keys of the JSON, by enum hr_pack_kept. */
+static const char *const kept_keys[HR_PACK_KEPT_COUNT] = {
+    "converted", "asked", "format", "kind", "growth", "worth", "bad",
+};
+
+void pack_report_notice(void *arg, const struct hr_bad_sample *sample, enum hr_pack_kept kept)
+{
+    struct pack_report *report = arg;
+    struct summary_bads *bads = kept == HR_PACK_KEPT_BAD ? &report->bad : &report->kept;
+    if (bads == &report->kept && bads->count >= KEPT_AT_MOST)
+        return;
+    if (summary_bads_add(bads, sample->index, sample->path, sample->reason))
+        report->out_of_memory = 1;
+}
+
+void pack_report_clear(struct pack_report *report)
+{
+    summary_bads_clear(&report->bad);
+    summary_bads_clear(&report->kept);
+}
+
+static double ratio(uint64_t bytes, uint64_t of)
+{
+    return of ? (double)bytes / (double)of : 0;
+}
+
+static void print_forms(const struct hr_pack_result *r)
+{
+    char a[TEXT_NUMBER], b[TEXT_NUMBER];
+    for (int form = HR_FORM_PLANES; form >= 0; form--)
+        if (r->samples_of_form[form])
+            printf("  %-14s %12s %12s\n", hr_form_name((enum hr_form)form),
+                   text_count(a, r->samples_of_form[form]), text_bytes(b, r->bytes_of_form[form]));
+    for (int kept = HR_PACK_KEPT_ASKED + 1; kept < HR_PACK_KEPT_COUNT; kept++)
+        if (r->samples_kept[kept])
+            printf("    %s encoded: %s\n", text_count(a, r->samples_kept[kept]),
+                   hr_pack_kept_text((enum hr_pack_kept)kept));
+}
+
+void pack_report_print(const struct pack_report *report)
+{
+    const struct hr_pack_result *r = &report->result;
+    char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER];
+    char *path = text_escape(report->path);
+    printf("%s\n", path ? path : "?");
+    free(path);
+    printf("  %s %s, %s", text_count(a, r->samples), r->samples == 1 ? "image" : "images",
+           text_bytes(b, r->pack_bytes));
+    if (r->source_bytes)
+        printf(", %.2f times the %s of the image files", ratio(r->pack_bytes, r->source_bytes),
+               text_bytes(c, r->source_bytes));
+    printf("\n");
+    print_forms(r);
+    if (report->seconds > 0)
+        printf("  %.1f s, %.0f images/s, %.1f MB/s of image files\n", report->seconds,
+               (double)(r->samples - r->continued) / report->seconds,
+               (double)r->source_bytes * ratio(r->samples - r->continued, r->samples) /
+                   report->seconds / 1e6);
+    if (r->continued)
+        printf("  %s images were there already: an earlier run was continued\n",
+               text_count(a, r->continued));
+    if (report->bad.count) {
+        printf("\n%s %s bad:\n", text_count(a, report->bad.count),
+               report->bad.count == 1 ? "image is" : "images are");
+        summary_bads_print(&report->bad, BADS_AT_MOST);
+    }
+}
+
+static json_t *json_forms(const struct hr_pack_result *r)
+{
+    json_t *forms = json_object();
+    for (int form = 0; forms && form <= HR_FORM_PLANES; form++)
+        json_object_set_new(forms, hr_form_name((enum hr_form)form),
+                            json_pack("{s:I, s:I}", "samples", (json_int_t)r->samples_of_form[form],
+                                      "bytes", (json_int_t)r->bytes_of_form[form]));
+    return forms;
+}
+
+static json_t *json_kept(const struct hr_pack_result *r)
+{
+    json_t *kept = json_object();
+    for (int i = HR_PACK_KEPT_ASKED; kept && i < HR_PACK_KEPT_COUNT; i++)
+        json_object_set_new(kept, kept_keys[i], json_integer((json_int_t)r->samples_kept[i]));
+    return kept;
+}
+
+int pack_report_print_json(const struct pack_report *report)
+{
+    const struct hr_pack_result *r = &report->result;
+    char *path = text_escape(report->path);
+    json_t *root =
+        json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:f, s:I, s:f, s:o, s:o, s:o, s:o, s:b}",
+                  "layout", 1, "verb", report->verb, "path", path ? path : "?", "samples",
+                  (json_int_t)r->samples, "source_bytes", (json_int_t)r->source_bytes, "bytes",
+                  (json_int_t)r->pack_bytes, "growth", ratio(r->pack_bytes, r->source_bytes),
+                  "continued", (json_int_t)r->continued, "seconds", report->seconds, "forms",
+                  json_forms(r), "encoded", json_kept(r), "kept", summary_bads_json(&report->kept),
+                  "bad", summary_bads_json(&report->bad), "ok", !report->bad.count);
+    int bad = !root || json_dumpf(root, stdout, JSON_INDENT(2));
+    json_decref(root);
+    free(path);
+    if (!bad)
+        putchar('\n');
+    return bad ? -1 : 0;
+}
+
+uint64_t pack_meter_bytes(void *arg, uint64_t done)
+{
+    struct pack_meter *m = arg;
+    if (done < m->done)
+        m->done = m->bytes = 0;
+    for (; m->done < done && m->done < hr_dataset_count(m->dataset); m->done++) {
+        int64_t size = hr_dataset_sample_bytes(m->dataset, m->done);
+        m->bytes += size > 0 ? (uint64_t)size : 0;
+    }
+    return m->bytes;
+}

@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""headrace pack and unpack: exact output, exit statuses, Ctrl-C and what follows."""
+import filecmp
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from harness import EXE, CliCase, jpeg, png
+
+
+class Pack(CliCase):
+    def make_photographs(self, count=6):
+        for i in range(count):
+            self.write(f"set/{'cat' if i % 2 else 'dog'}/{i:04d}.jpg", jpeg(40 + i % 50, 30 + i % 40, i))
+
+    def read(self, name):
+        with open(os.path.join(self.root, name), "rb") as f:
+            return f.read()
+
+    def pack(self, *args):
+        status, out, err = self.run_it("pack", *args, "--json")
+        self.assertEqual((status, err), (0, ""))
+        return json.loads(out)
+
+    def test_text(self):
+        self.make_photographs()
+        self.write("set/dog/a.png", png(9, 9))
+        status, out, err = self.run_it("pack", "set", "set.hrpack")
+        self.assertEqual((status, err), (0, ""))
+        self.assertRegex(
+            out,
+            r"""\Aset\.hrpack
+  7 images, \d\.\d\d KiB, \d+\.\d\d times the \d\.\d\d KiB of the image files
+  coefficients              6     \d\.\d\d KiB
+  encoded                   1        \d+ B
+    1 encoded: not a JPEG
+  \d+\.\d s, \d+ images/s, \d+\.\d MB/s of image files
+\Z""",
+        )
+        status, info, err = self.run_it("pack", "--info", "set.hrpack")
+        self.assertEqual((status, err), (0, ""))
+        self.assertEqual(info.splitlines(), out.splitlines()[:-1])
+        status, checked, err = self.run_it("pack", "--verify", "set.hrpack")
+        self.assertEqual((status, err), (0, ""))
+        self.assertEqual(checked, info + "\nEvery checksum is right and every image decodes.\n")
+
+    def test_json_and_forms(self):
+        self.make_photographs()
+        self.write("set/dog/a.png", png(9, 9))
+        for form in ("coefficients", "planes", "encoded", "auto"):
+            report = self.pack("set", "set.hrpack", "--form", form, "--force", "--jobs", "2")
+            self.assertEqual(report["path"], "set.hrpack")
+            self.assertEqual(report["verb"], "pack")
+            self.assertEqual(report["samples"], 7)
+            self.assertEqual(report["bytes"], os.path.getsize(os.path.join(self.root, "set.hrpack")))
+            self.assertEqual(report["bad"], [])
+            self.assertTrue(report["ok"])
+            self.assertEqual(sum(f["samples"] for f in report["forms"].values()), 7)
+            if form in ("coefficients", "planes"):
+                self.assertEqual(report["forms"][form]["samples"], 6)
+                self.assertEqual(report["encoded"]["format"], 1)
+                (kept,) = report["kept"]
+                self.assertEqual(kept["path"], "set/dog/a.png")
+            elif form == "encoded":
+                self.assertEqual(report["encoded"]["asked"], 7)
+            info = self.pack("--info", "set.hrpack")
+            for key in ("samples", "bytes", "source_bytes", "forms", "encoded"):
+                self.assertEqual(info[key], report[key])
+
+    def test_pack_is_a_dataset(self):
+        self.make_photographs()
+        self.pack("set", "set.hrpack")
+        status, out, err = self.run_it("scan", "set.hrpack", "--json", "--verify")
+        self.assertEqual((status, err), (0, ""))
+        scan = json.loads(out)
+        self.assertEqual((scan["kind"], scan["samples"]), ("pack", 6))
+        self.assertEqual([c["name"] for c in scan["classes"]], ["cat", "dog"])
+        self.assertEqual([c["samples"] for c in scan["classes"]], [3, 3])
+        self.assertIn("6 images of a pack, 2 classes", self.run_it("scan", "set.hrpack")[1])
+
+    def test_unpack(self):
+        self.make_photographs()
+        self.pack("set", "coded.hrpack", "--form", "encoded")
+        self.expect(
+            ["unpack", "coded.hrpack", "again"],
+            0,
+            "again: 6 image files, %.2f KiB\n"
+            % (sum(len(self.read(f"set/{d}/{f}")) for d in ("cat", "dog") for f in os.listdir(f"{self.root}/set/{d}")) / 1024),
+        )
+        for directory in ("cat", "dog"):
+            same = filecmp.dircmp(f"{self.root}/set/{directory}", f"{self.root}/again/{directory}")
+            self.assertEqual((same.left_only, same.right_only, same.diff_files), ([], [], []))
+            self.assertEqual(len(same.same_files), 3)
+        # coefficients, as JPEG files again, give the very pack they came from, but for the sizes
+        # of the image files
+        self.pack("set", "one.hrpack")
+        self.assertEqual(self.run_it("unpack", "one.hrpack", "files")[0], 0)
+        self.pack("files", "two.hrpack")
+        self.assertEqual(self.run_it("unpack", "two.hrpack", "more")[0], 0)
+        for directory in ("cat", "dog"):
+            for name in os.listdir(f"{self.root}/files/{directory}"):
+                self.assertEqual(self.read(f"files/{directory}/{name}"), self.read(f"more/{directory}/{name}"))
+        status, out, err = self.run_it("unpack", "one.hrpack", "files")
+        self.assertEqual((status, out), (3, ""))
+        self.assertRegex(err, r"files/(cat|dog)/\d+\.jpg is there already.*--force replaces it\n\Z")
+        status, out, err = self.run_it("unpack", "one.hrpack", "files", "--force", "--json")
+        self.assertEqual((status, err), (0, ""))
+        self.assertEqual(json.loads(out)["forms"]["coefficients"]["samples"], 6)
+
+    def test_wrong_arguments(self):
+        for args, message in (
+            ([], "an argument is missing; usage: headrace pack SRC DST.hrpack [options]"),
+            (["a"], "where to? usage: headrace pack SRC DST.hrpack"),
+            (["a", "b", "c"], "one argument too many: c; see headrace pack --help"),
+            (["--verify", "a", "b"], "--verify takes one pack, not b too"),
+            (["--verify", "--info", "a"], "--verify and --info are two things; give one of them"),
+            (["a", "b", "--form", "rgb"], "--form rgb: it must be one of coefficients|planes|encoded|auto"),
+            (["a", "b", "--max-growth", "0.5"], "--max-growth 0.5: it must be a number, 1 or more"),
+            (["a", "b", "--max-growth", "1x"], "--max-growth 1x: it must be a number, 1 or more"),
+        ):
+            status, out, err = self.run_it("pack", *args)
+            self.assertEqual((status, out), (2, ""))
+            self.assertEqual(err.splitlines()[0], f"headrace pack: {message}")
+        self.assertEqual(self.run_it("unpack", "a")[0], 2)
+
+    def test_failures(self):
+        self.make_photographs()
+        self.expect(
+            ["pack", "none", "x.hrpack"], 3, "", "headrace pack: cannot open none: No such file or directory\n"
+        )
+        self.pack("set", "set.hrpack")
+        self.expect(
+            ["pack", "set", "set.hrpack"], 3, "",
+            "headrace pack: there is something at set.hrpack; give another path, or ask to overwrite it; "
+            "--force replaces it\n",
+        )
+        status, _, err = self.run_it("pack", "--verify", "set/dog/0000.jpg")
+        self.assertEqual((status, err), (3, "headrace pack: set/dog/0000.jpg is not a pack\n"))
+        status, _, err = self.run_it("pack", "set", "nowhere/set.hrpack")
+        self.assertEqual(status, 3)
+        self.assertIn("cannot open nowhere/set.hrpack.partial: No such file or directory", err)
+
+    def test_bad_images(self):
+        self.make_photographs()
+        self.write("set/dog/0002.jpg", jpeg(64, 64)[:200])
+        status, out, err = self.run_it("pack", "set", "set.hrpack")
+        self.assertEqual((status, out), (3, ""))
+        self.assertIn("(set/dog/0002.jpg)", err)
+        status, out, err = self.run_it("pack", "set", "set.hrpack", "--on-error", "skip")
+        self.assertEqual((status, err), (1, ""))
+        self.assertIn("\n1 image is bad:\n  set/dog/0002.jpg: ", out)
+        self.assertIn("1 encoded: cannot be read or decoded", out)
+        self.assertIn("  4 images were there already: an earlier run was continued\n", out)
+        status, out, err = self.run_it("pack", "--verify", "set.hrpack")
+        self.assertEqual((status, err), (1, ""))
+        self.assertIn("\n1 image is bad:\n  set.hrpack:dog/0002.jpg: ", out)
+
+    def test_damage(self):
+        self.make_photographs()
+        self.pack("set", "set.hrpack")
+        data = bytearray(self.read("set.hrpack"))
+        data[-200] ^= 1
+        self.write("set.hrpack", data)
+        status, out, err = self.run_it("pack", "--verify", "set.hrpack", "--json")
+        self.assertEqual((status, err), (1, ""))
+        found = json.loads(out)
+        self.assertEqual(len(found["bad"]), 1)
+        self.assertFalse(found["ok"])
+        self.assertIn("its checksum differs", found["bad"][0]["reason"])
+        status, _, err = self.run_it("unpack", "set.hrpack", "out")
+        self.assertEqual(status, 3)
+        self.assertIn("its checksum differs", err)
+        status, out, err = self.run_it("unpack", "set.hrpack", "out2", "--on-error", "skip")
+        self.assertEqual((status, err), (1, ""))
+        self.assertIn("1 left out, damaged in the pack:\n", out)
+        data[4100] ^= 1
+        self.write("set.hrpack", data)
+        status, _, err = self.run_it("pack", "--verify", "set.hrpack")
+        self.assertEqual(status, 3)
+        self.assertIn("set.hrpack: ", err)
+
+    def make_slow_set(self, count):
+        large = self.write("large.jpg", jpeg(2000, 2000))
+        for i in range(count):
+            link = os.path.join(self.root, f"set/cat/{i:04d}.jpg")
+            os.makedirs(os.path.dirname(link), exist_ok=True)
+            os.link(large, link)
+
+    def test_interrupt_and_continue(self):
+        self.make_slow_set(300)
+        args = ["pack", "set", "set.hrpack", "--jobs=1"]
+        p = subprocess.Popen(
+            [EXE, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.env, cwd=self.root
+        )
+        time.sleep(0.6)
+        self.assertIsNone(p.poll(), "it ended before it could be interrupted")
+        p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=10)
+        self.assertEqual(
+            (p.returncode, out, err),
+            (130, b"", b"headrace pack: interrupted; run the same command again to continue\n"),
+        )
+        status, _, err = self.run_it("scan", "set.hrpack")
+        self.assertEqual(status, 3)
+        self.assertIn("only the unfinished set.hrpack.partial", err)
+        status, _, err = self.run_it(*args, "--form", "planes")
+        self.assertEqual(status, 3)
+        self.assertTrue(err.endswith("; --restart begins anew\n"))
+        # the rest would take long: only what changes is looked at
+        for i in range(8, 300):
+            os.unlink(f"{self.root}/set/cat/{i:04d}.jpg")
+        status, _, err = self.run_it(*args)
+        self.assertEqual(status, 3)
+        self.assertIn("was begun for another dataset", err)
+        self.assertEqual(self.pack("set", "set.hrpack", "--restart")["samples"], 8)
+        self.assertFalse(os.path.exists(f"{self.root}/set.hrpack.partial"))
+
+    def test_progress_on_a_terminal(self):
+        self.make_slow_set(90)
+        status, out, seen = self.on_terminal("pack", "set", "set.hrpack")
+        self.assertEqual(status, 0)
+        self.assertRegex(seen, r"\rpacking    \[#{10}\] 100 %  90  \d+/s, \d+\.\d MB/s")
+        self.assertTrue(seen.endswith("\r\x1b[K"))
+        for line in re.split("\r", re.sub("\x1b\\[K", "", seen)):
+            self.assertLessEqual(len(line), 79)
+        status, out, seen = self.on_terminal("unpack", "set.hrpack", "again", "--no-progress")
+        self.assertEqual((status, seen), (0, ""))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv)
