@@ -63,7 +63,8 @@ HR_API void hr_converter_destroy(struct hr_converter **converter);
  * valid until its next call; for HR_FORM_ENCODED, at `bytes`.
  * Errors: -ENOTSUP: an image that stays encoded, and why (not a JPEG, CMYK,
  * 12 bits, arithmetic coding, a sampling that is not known, pixels that would
- * differ); -ENOSPC: beyond max_growth; -EBADMSG: damaged; -EFBIG; -ENOMEM.
+ * differ); -ENOSPC: beyond max_growth; -EBADMSG: damaged; -EFBIG: more than
+ * max_pixels; -EINVAL: no such form; -ENOMEM. *item is then untouched.
  */
 HR_API HR_NODISCARD int hr_converter_run(struct hr_converter *converter, enum hr_form form,
                                          const void *bytes, size_t length, struct hr_item *item,
@@ -73,7 +74,7 @@ HR_API HR_NODISCARD int hr_converter_run(struct hr_converter *converter, enum hr
  * An image file with the pixels of an item: of coefficients a JPEG with the very
  * coefficients, of planes a PNG, of encoded bytes themselves. Memory as above.
  * EXIF orientation is kept, other metadata is not in the item any more.
- * Errors: -EBADMSG, -ENOTSUP, -ENOMEM.
+ * Errors: -EBADMSG: damaged; -ENOTSUP; -EFBIG: more than max_pixels; -ENOMEM.
  */
 HR_API HR_NODISCARD int hr_converter_restore(struct hr_converter *converter, const void *bytes,
                                              size_t length, struct hr_item *item,

@@ -7,6 +7,7 @@
  * (a kind that is not known, pixels that differ) is -ENOTSUP: the file is then
  * kept as it is.
  */
+#include "codec/converter.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/versioned.h"
@@ -106,19 +107,26 @@ static int same_rows(const struct hr__planar *file, int y, const struct hr__plan
     return 1;
 }
 
-/* 0 where the item's pixels are those of the file. */
-static int verify(struct hr_converter *c, const struct hr__encoded *file,
-                  const struct hr_image_info *info, const struct hr__transcoded *item,
-                  struct hr_error *error)
+int hr__converter_verify(struct hr_converter *converter, const struct hr__encoded *file,
+                         const struct hr__encoded *item, struct hr_error *error)
 {
+    struct hr_converter *c = converter;
     struct hr__planar whole, strip;
-    struct hr_image_info own;
-    struct hr_region region = {0, 0, info->width, info->height};
-    int r = hr__decoder_region(c->files, file->bytes, file->length, info, &region, &whole, error);
+    struct hr_image_info info, own;
+    int r = hr__decoder_info(c->files, file->bytes, file->length, &info, error);
+    if (!r)
+        r = hr__check_pixels(&info, c->options.max_pixels, error);
     if (!r)
         r = hr__decoder_info(c->items, item->bytes, item->length, &own, error);
-    for (; !r && region.y < info->height; region.y += region.height) {
-        int left = info->height - region.y;
+    if (r)
+        return r;
+    if (own.width != info.width || own.height != info.height)
+        return hr__fail(error, -ENOTSUP, "the item has %d x %d pixels and its file %d x %d",
+                        own.width, own.height, info.width, info.height);
+    struct hr_region region = {0, 0, info.width, info.height};
+    r = hr__decoder_region(c->files, file->bytes, file->length, &info, &region, &whole, error);
+    for (; !r && region.y < info.height; region.y += region.height) {
+        int left = info.height - region.y;
         region.height = left < STRIP_ROWS ? left : STRIP_ROWS;
         r = hr__decoder_region(c->items, item->bytes, item->length, &own, &region, &strip, error);
         if (!r && !same_rows(&whole, region.y, &strip))
@@ -168,54 +176,60 @@ int hr_converter_run(struct hr_converter *converter, enum hr_form form, const vo
             ? hr__transcode_planes(c->transcoder, &file, limit, &made, error)
             : hr__transcode_coefficients(c->transcoder, &file, limit, &made, error);
     if (!r && !c->options.trust)
-        r = verify(c, &file, &info, &made, error);
+        r = hr__converter_verify(c, &file, &(struct hr__encoded){made.bytes, made.length}, error);
     if (!r)
         *item = (struct hr_item){made.bytes, made.length, form};
     return r;
 }
 
-static int restore_planes(struct hr_converter *c, const void *bytes, size_t length,
-                          struct hr_item *item, struct hr_error *error)
+static int restore_coefficients(struct hr_converter *c, const struct hr__encoded *in,
+                                struct hr_item *item, struct hr_error *error)
 {
-    struct hr_image_info info;
+    struct hr__coefficients coefficients;
+    struct hr__transcoded made;
+    int r = hr__coefficients_open(&coefficients, in->bytes, in->length, error);
+    if (!r)
+        r = hr__transcode_jpeg(c->transcoder, &coefficients, &made, error);
+    if (!r)
+        *item = (struct hr_item){made.bytes, made.length, HR_FORM_ENCODED};
+    return r;
+}
+
+static int restore_planes(struct hr_converter *c, const struct hr__encoded *in,
+                          const struct hr_image_info *info, struct hr_item *item,
+                          struct hr_error *error)
+{
     struct hr__planar pixels;
+    struct hr_item out = {.form = HR_FORM_ENCODED};
+    struct hr_region whole = {0, 0, info->width, info->height};
     int r = c->png ? 0 : hr__png_writer_create(&c->png, error);
     if (!r)
-        r = hr__decoder_info(c->items, bytes, length, &info, error);
+        r = hr__decoder_region(c->items, in->bytes, in->length, info, &whole, &pixels, error);
     if (!r)
-        r = hr__check_pixels(&info, c->options.max_pixels, error);
-    struct hr_region whole = {0, 0, info.width, info.height};
+        r = hr__png_write(c->png, &pixels, info, &out.bytes, &out.length, error);
     if (!r)
-        r = hr__decoder_region(c->items, bytes, length, &info, &whole, &pixels, error);
-    if (!r)
-        r = hr__png_write(c->png, &pixels, &info, &item->bytes, &item->length, error);
+        *item = out;
     return r;
 }
 
 int hr_converter_restore(struct hr_converter *converter, const void *bytes, size_t length,
                          struct hr_item *item, struct hr_error *error)
 {
-    struct hr__coefficients coefficients;
-    struct hr__transcoded made;
-    struct hr_item out = {bytes, length, HR_FORM_ENCODED};
-    int r = 0;
-    switch (hr_form_of(bytes, length)) {
-    case HR_FORM_ENCODED:
-        break;
-    case HR_FORM_COEFFICIENTS:
-        r = hr__coefficients_open(&coefficients, bytes, length, error);
-        if (!r)
-            r = hr__transcode_jpeg(converter->transcoder, &coefficients, &made, error);
-        if (!r)
-            out = (struct hr_item){made.bytes, made.length, HR_FORM_ENCODED};
-        break;
-    case HR_FORM_PLANES:
-        r = restore_planes(converter, bytes, length, &out, error);
-        break;
+    struct hr_converter *c = converter;
+    const struct hr__encoded in = {bytes, length};
+    enum hr_form form = hr_form_of(bytes, length);
+    struct hr_image_info info;
+    if (form == HR_FORM_ENCODED) {
+        *item = (struct hr_item){bytes, length, form};
+        return 0;
     }
-    if (!r)
-        *item = out;
-    return r;
+    int r = hr__decoder_info(c->items, bytes, length, &info, error);
+    if (!r) /* before memory is taken for what a header says */
+        r = hr__check_pixels(&info, c->options.max_pixels, error);
+    if (r)
+        return r;
+    return form == HR_FORM_PLANES ? restore_planes(c, &in, &info, item, error)
+                                  : restore_coefficients(c, &in, item, error);
 }
 
 static uint64_t expected_coefficients(const struct hr__item_header *shape, size_t length)

@@ -19,6 +19,9 @@
 /* Lines that libjpeg gives at once at most: 4 block rows, of odd grey files. */
 #define LINES_MOST 32
 
+/* Coefficients of 8-bit pixels are less in magnitude; DC also exactly -1024. */
+#define COEFFICIENT_LIMIT 1024
+
 struct hr__transcoder {
     struct hr__jpeg library;
     struct hr__packer *packer;
@@ -149,15 +152,46 @@ static int begin_item(struct hr__transcoder *t, const struct hr__item_header *sh
     return hr__packer_begin(t->packer, &image, limit, t->library.error);
 }
 
+/*
+ * Whether libjpeg can write these blocks again: T.81 gives the coefficients of 8-bit
+ * pixels 10 bits and a sign (F.1.2), and differences of DC one bit more. Readers take
+ * larger ones; an item of them could not become a file any more.
+ */
+static int are_writable(const int16_t (*blocks)[64], size_t count)
+{
+    int least = 0, most = 0;
+    for (size_t i = 0; i < count; i++)
+        for (int k = 0; k < 64; k++) {
+            least = blocks[i][k] < least ? blocks[i][k] : least;
+            most = blocks[i][k] > most ? blocks[i][k] : most;
+        }
+    if (least > -COEFFICIENT_LIMIT && most < COEFFICIENT_LIMIT)
+        return 1;
+    if (least < -COEFFICIENT_LIMIT || most >= COEFFICIENT_LIMIT)
+        return 0;
+    for (size_t i = 0; i < count; i++) /* black at quality 100: a DC of -1024 alone */
+        for (int k = 1; k < 64; k++)
+            if (blocks[i][k] == -COEFFICIENT_LIMIT)
+                return 0;
+    return 1;
+}
+
 static int pack_rows(struct hr__transcoder *t, const struct hr__item_header *shape,
                      jvirt_barray_ptr *arrays)
 {
     j_common_ptr common = (j_common_ptr)&t->library.cinfo;
     for (int c = 0; c < shape->components; c++) {
+        uint32_t columns = (hr__item_samples(shape->width, shape->h, c) + 7) / 8;
         uint32_t rows = (hr__item_samples(shape->height, shape->v, c) + 7) / 8;
         for (uint32_t y = 0; y < rows; y++) {
             JBLOCKARRAY row = common->mem->access_virt_barray(common, arrays[c], y, 1, FALSE);
-            int r = hr__packer_row(t->packer, (const int16_t(*)[64])row[0], t->library.error);
+            const int16_t(*blocks)[64] = (const int16_t(*)[64])row[0];
+            int r = are_writable(blocks, columns)
+                        ? hr__packer_row(t->packer, blocks, t->library.error)
+                        : hr__fail(t->library.error, -ENOTSUP,
+                                   "its coefficients are larger than those of 8-bit pixels, in "
+                                   "component %d, block row %u",
+                                   c, y);
             if (r)
                 return r;
         }

@@ -7,12 +7,14 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <spng.h>
 
 struct hr__png_writer {
     struct hr__scratch row;
-    void *file; /* the last one; from malloc, as libspng makes it */
+    char exif[26]; /* the block being written: libspng keeps no copy of it */
+    void *file;    /* the last one; from malloc, as libspng makes it */
     size_t length;
 };
 
@@ -45,10 +47,12 @@ static void interleave(const struct hr__planar *pixels, int y, int channels, uin
             *out++ = pixels->plane[c][y * pixels->stride + x];
 }
 
-static int describe(spng_ctx *context, const struct hr_image_info *info, int channels)
+static int describe(struct hr__png_writer *w, spng_ctx *context, const struct hr_image_info *info,
+                    int channels)
 {
     /* A TIFF header and a directory of one entry: the orientation. */
-    char exif[26] = {'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12, 0x01, 3, 0, 1, 0, 0, 0};
+    static const char exif[sizeof w->exif] = {'I', 'I',  42,   0, 8, 0, 0, 0, 1,
+                                              0,   0x12, 0x01, 3, 0, 1, 0, 0, 0};
     struct spng_ihdr header = {
         .width = (uint32_t)info->width,
         .height = (uint32_t)info->height,
@@ -59,8 +63,9 @@ static int describe(spng_ctx *context, const struct hr_image_info *info, int cha
     if (!r)
         r = spng_set_ihdr(context, &header);
     if (!r && info->orientation != 1) {
-        exif[18] = (char)info->orientation;
-        r = spng_set_exif(context, &(struct spng_exif){.length = sizeof exif, .data = exif});
+        memcpy(w->exif, exif, sizeof exif);
+        w->exif[18] = (char)info->orientation;
+        r = spng_set_exif(context, &(struct spng_exif){.length = sizeof w->exif, .data = w->exif});
     }
     return r;
 }
@@ -93,7 +98,7 @@ int hr__png_write(struct hr__png_writer *writer, const struct hr__planar *pixels
     spng_ctx *context = spng_ctx_new(SPNG_CTX_ENCODER);
     if (!context)
         return hr__fail(error, -ENOMEM, "out of memory for a PNG writer");
-    r = describe(context, info, channels);
+    r = describe(w, context, info, channels);
     if (!r)
         r = write_rows(w, context, pixels, channels);
     if (!r)
