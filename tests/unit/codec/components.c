@@ -77,3 +77,52 @@ void components_free(struct components *components)
     for (int c = 0; c < 3; c++)
         free(components->plane[c]);
 }
+
+struct reading {
+    struct jpeg_decompress_struct cinfo;
+    struct jpeg_error_mgr errors;
+    jvirt_barray_ptr *arrays;
+};
+
+static void read_coefficients(struct reading *r, const struct bytes *file)
+{
+    r->cinfo.err = jpeg_std_error(&r->errors);
+    jpeg_create_decompress(&r->cinfo);
+    jpeg_mem_src(&r->cinfo, file->data, file->length);
+    jpeg_read_header(&r->cinfo, TRUE);
+    r->arrays = jpeg_read_coefficients(&r->cinfo);
+}
+
+static int same_component(struct reading *a, struct reading *b, int c)
+{
+    const jpeg_component_info *x = &a->cinfo.comp_info[c], *y = &b->cinfo.comp_info[c];
+    if (x->width_in_blocks != y->width_in_blocks || x->height_in_blocks != y->height_in_blocks ||
+        memcmp(x->quant_table->quantval, y->quant_table->quantval, sizeof x->quant_table->quantval))
+        return 0;
+    for (JDIMENSION row = 0; row < x->height_in_blocks; row++) {
+        JBLOCKARRAY p =
+            a->cinfo.mem->access_virt_barray((j_common_ptr)&a->cinfo, a->arrays[c], row, 1, FALSE);
+        JBLOCKARRAY q =
+            b->cinfo.mem->access_virt_barray((j_common_ptr)&b->cinfo, b->arrays[c], row, 1, FALSE);
+        if (memcmp(p[0], q[0], x->width_in_blocks * sizeof(JBLOCK)))
+            return 0;
+    }
+    return 1;
+}
+
+int same_coefficients(const struct bytes *a, const struct bytes *b)
+{
+    struct reading first, second;
+    read_coefficients(&first, a);
+    read_coefficients(&second, b);
+    int same = first.cinfo.num_components == second.cinfo.num_components &&
+               first.cinfo.image_width == second.cinfo.image_width &&
+               first.cinfo.image_height == second.cinfo.image_height &&
+               first.cinfo.progressive_mode == second.cinfo.progressive_mode &&
+               first.cinfo.jpeg_color_space == second.cinfo.jpeg_color_space;
+    for (int c = 0; same && c < first.cinfo.num_components; c++)
+        same = same_component(&first, &second, c);
+    jpeg_destroy_decompress(&first.cinfo);
+    jpeg_destroy_decompress(&second.cinfo);
+    return same;
+}

@@ -22,4 +22,7 @@ struct jpeg_spec sampled_spec(int sampling, int width, int height, uint64_t seed
 void components_of(const struct bytes *file, struct components *out);
 void components_free(struct components *components);
 
+/* 1 where two files have the same quantised coefficients, tables and sampling. */
+int same_coefficients(const struct bytes *a, const struct bytes *b);
+
 #endif

@@ -40,6 +40,17 @@ uint8_t *make_picture(int width, int height, int channels, uint64_t seed)
     return picture;
 }
 
+uint8_t *make_noise(int width, int height, int channels, int binary, uint64_t seed)
+{
+    size_t count = (size_t)width * (size_t)height * (size_t)channels;
+    uint8_t *noise = malloc(count);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t v = next_random(&seed);
+        noise[i] = binary ? (v & 1 ? 255 : 0) : (uint8_t)v;
+    }
+    return noise;
+}
+
 static const jpeg_scan_info separate_scans[4] = {
     {1, {0}, 0, 63, 0, 0}, {1, {1}, 0, 63, 0, 0}, {1, {2}, 0, 63, 0, 0}, {1, {3}, 0, 63, 0, 0}};
 
@@ -96,7 +107,10 @@ struct bytes make_jpeg(const struct jpeg_spec *spec)
     }
     cinfo.restart_interval = (unsigned)spec->restart;
     choose_scans(&cinfo, spec);
-    uint8_t *picture = make_picture(spec->width, spec->height, spec->components, spec->seed);
+    uint8_t *picture = spec->content == CONTENT_PICTURE
+                           ? make_picture(spec->width, spec->height, spec->components, spec->seed)
+                           : make_noise(spec->width, spec->height, spec->components,
+                                        spec->content == CONTENT_BINARY, spec->seed);
     jpeg_start_compress(&cinfo, TRUE);
     while (cinfo.next_scanline < cinfo.image_height) {
         JSAMPROW row =

@@ -16,6 +16,12 @@ enum jpeg_scans {
     SCANS_ARITHMETIC,
 };
 
+enum jpeg_content {
+    CONTENT_PICTURE,
+    CONTENT_NOISE,  /* any value at every place */
+    CONTENT_BINARY, /* 0 or 255 at every place: the largest coefficients there are */
+};
+
 struct jpeg_spec {
     int width, height;
     int components; /* 1, 3, or 4: CMYK */
@@ -25,6 +31,7 @@ struct jpeg_spec {
     int rgb;     /* 3 components stored as RGB */
     int ycck;    /* 4 components stored as YCCK */
     enum jpeg_scans scans;
+    enum jpeg_content content;
     uint64_t seed; /* of the picture */
 };
 
@@ -39,6 +46,9 @@ int random_between(uint64_t *state, int low, int high); /* both included */
 
 /* A picture with gradients, edges and noise; `channels` bytes a pixel. */
 uint8_t *make_picture(int width, int height, int channels, uint64_t seed);
+
+/* Noise of either kind, of the same layout. */
+uint8_t *make_noise(int width, int height, int channels, int binary, uint64_t seed);
 
 struct bytes make_jpeg(const struct jpeg_spec *spec);
 
