@@ -22,6 +22,10 @@ extern "C" {
 
 enum hr_form { HR_FORM_ENCODED = 0, HR_FORM_COEFFICIENTS = 1, HR_FORM_PLANES = 2 };
 
+/* Where a form is asked for: the one that is worth its bytes, chosen by whoever is
+ * asked. */
+#define HR_FORM_AUTO (-1)
+
 /* "encoded", "coefficients", "planes"; NULL for another value. Static storage. */
 HR_API const char *hr_form_name(enum hr_form form);
 

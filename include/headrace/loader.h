@@ -22,6 +22,7 @@
 
 #include <headrace/base.h>
 #include <headrace/dataset.h>
+#include <headrace/form.h>
 #include <headrace/recipe.h>
 
 #ifdef __cplusplus
@@ -63,6 +64,16 @@ struct hr_loader_options {
                              batch, so that a language binding can look for signals
                              that another thread received (Python: 100). 0 (default):
                              only a signal handler run by the waiting thread ends it */
+    uint64_t cache_bytes; /* bytes of samples to keep in memory at most, so that later
+                             epochs read only the others; nothing is ever evicted. 0
+                             (default): none. The cache lives as long as the loader;
+                             files that change meanwhile are not read again */
+    int cache_form;       /* of cached samples: enum hr_form, default coefficients, or
+                             HR_FORM_AUTO; see docs/forms.md. Batches are the same with
+                             every form */
+    uint64_t epochs;      /* of the whole run, numbered from 0, so that samples are
+                             converted only when it repays; 0 (default): unknown,
+                             then only idle workers convert */
 };
 
 /* Fills in the defaults of a struct of `size` bytes, of whatever version: for
@@ -208,6 +219,13 @@ struct hr_loader_stats {
     struct hr_histogram fetch;   /* one sample: from asking to all its bytes */
     struct hr_histogram prepare; /* one sample: decode and recipe */
     struct hr_histogram wait;    /* one call of next */
+    uint64_t cache_hits;         /* samples whose bytes came from the cache */
+    uint64_t cache_bytes;        /* that its items take, now */
+    uint64_t cache_source_bytes; /* of the files that need not be read any more, now */
+    uint64_t cache_encoded, cache_coefficients, cache_planes; /* items by form, now */
+    uint64_t cache_waiting; /* of the encoded ones, those that wait for a conversion */
+    uint64_t converted;     /* items */
+    uint64_t conversion_ns; /* time of all workers for it */
 };
 
 HR_API void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats);

@@ -93,6 +93,11 @@ struct hr__cache_staged *hr__cache_take(struct hr__cache *cache, struct hr__cach
 /* Puts a taken item back, to be taken next. Any thread. */
 void hr__cache_put_back(struct hr__cache *cache, struct hr__cache_staged *staged);
 
+/* Bytes that a taken item may have after its conversion, as of now; `leave_free`
+ * as below. Any thread. */
+uint64_t hr__cache_room(struct hr__cache *cache, const struct hr__cache_staged *staged,
+                        uint64_t leave_free);
+
 /* What an item became. */
 struct hr__cache_final {
     const void *bytes; /* copied; NULL: it stays as it is */

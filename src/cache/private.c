@@ -441,21 +441,36 @@ void hr__cache_put_back(struct hr__cache *cache, struct hr__cache_staged *staged
     pthread_mutex_unlock(&cache->lock);
 }
 
+/* Bytes that a staged item may become: its own and what was kept for it, and of
+ * the free ones those above `leave_free`. */
+static uint64_t room_locked(const struct hr__cache *c, const struct hr__cache_staged *staged,
+                            uint64_t leave_free)
+{
+    uint64_t own = staged->padded + staged->reserve;
+    uint64_t free = c->budget_bytes - c->counts.reserved;
+    return own + (free > leave_free ? free - leave_free : 0);
+}
+
+uint64_t hr__cache_room(struct hr__cache *cache, const struct hr__cache_staged *staged,
+                        uint64_t leave_free)
+{
+    pthread_mutex_lock(&cache->lock);
+    uint64_t room = room_locked(cache, staged, leave_free);
+    pthread_mutex_unlock(&cache->lock);
+    return room;
+}
+
 /* Space in the arena for what a staged item becomes, with the books brought up
  * to date; NULL: no room. */
 static uint8_t *replace_locked(struct hr__cache *c, const struct hr__cache_staged *staged,
                                uint64_t padded, uint64_t leave_free)
 {
-    uint64_t others = c->counts.reserved - staged->padded - staged->reserve;
-    uint64_t room = c->budget_bytes - others, own = staged->padded + staged->reserve;
-    if (padded > own)
-        room = room > leave_free ? room - leave_free : 0;
-    if (padded > room)
-        return NULL;
-    uint8_t *space = arena_take_locked(c, padded);
+    uint8_t *space = NULL;
+    if (padded <= room_locked(c, staged, leave_free))
+        space = arena_take_locked(c, padded);
     if (!space)
         return NULL;
-    c->counts.reserved = others + padded;
+    c->counts.reserved += padded - staged->padded - staged->reserve;
     c->counts.bytes += padded - staged->padded;
     c->counts.staged--;
     c->counts.staged_bytes -= staged->padded;

@@ -33,7 +33,7 @@ static double prepare_ns(const struct hr__worth *worth, enum hr_form form)
                : believed(&worth->prepare_ns[form], encoded * typical_prepare[form]);
 }
 
-static double convert_ns(const struct hr__worth *worth, enum hr_form form)
+double hr__worth_convert_ns(const struct hr__worth *worth, enum hr_form form)
 {
     double encoded = worth->prepare_ns[HR_FORM_ENCODED].value;
     return form == HR_FORM_ENCODED
@@ -41,7 +41,7 @@ static double convert_ns(const struct hr__worth *worth, enum hr_form form)
                : believed(&worth->convert_ns[form], encoded * typical_convert[form]);
 }
 
-static double growth(const struct hr__worth *worth, enum hr_form form)
+double hr__worth_growth(const struct hr__worth *worth, enum hr_form form)
 {
     return form == HR_FORM_ENCODED ? 1 : believed(&worth->growth[form], typical_growth[form]);
 }
@@ -56,7 +56,7 @@ int hr__worth_repays(const struct hr__worth *worth, enum hr_form form, uint64_t 
     double saving = saving_ns(worth, form);
     if (uses == HR__WORTH_FOREVER)
         return saving > 0;
-    return saving * (double)uses > convert_ns(worth, form);
+    return saving * (double)uses > hr__worth_convert_ns(worth, form);
 }
 
 int hr__worth_convert(const struct hr__worth *worth, enum hr_form form,
@@ -70,7 +70,7 @@ int hr__worth_convert(const struct hr__worth *worth, enum hr_form form,
         return saving_ns(worth, form) > 0;
     if (!moment->uses_known || !hr__worth_repays(worth, form, moment->uses))
         return 0;
-    double after = (double)moment->converting_ns + convert_ns(worth, form);
+    double after = (double)moment->converting_ns + hr__worth_convert_ns(worth, form);
     return after <= HR__WORTH_SHARE * (double)moment->working_ns;
 }
 
@@ -79,7 +79,7 @@ int hr__worth_displaces(const struct hr__worth *worth, enum hr_form form,
 {
     if (space->fetch_bound)
         return 0;
-    double more = growth(worth, form) - 1;
+    double more = hr__worth_growth(worth, form) - 1;
     /* The same bytes would hold `more` encoded items, and spare their reads. */
     return saving_ns(worth, form) > more * worth->read_ns.value;
 }
@@ -89,7 +89,7 @@ static int all_fit(const struct hr__worth *worth, enum hr_form form,
                    const struct hr__worth_space *space)
 {
     double left = (double)space->budget_bytes - (double)space->reserved_bytes;
-    return growth(worth, form) * (double)space->missing_bytes <= left;
+    return hr__worth_growth(worth, form) * (double)space->missing_bytes <= left;
 }
 
 size_t hr__worth_reserve(const struct hr__worth *worth, enum hr_form form, size_t length,
@@ -99,7 +99,7 @@ size_t hr__worth_reserve(const struct hr__worth *worth, enum hr_form form, size_
         return 0;
     int will_come = moment->uses_known ? hr__worth_repays(worth, form, moment->uses)
                                        : space->converted > space->staged;
-    return will_come ? (size_t)((double)length * growth(worth, form)) : 0;
+    return will_come ? (size_t)((double)length * hr__worth_growth(worth, form)) : 0;
 }
 
 uint64_t hr__worth_leave_free(const struct hr__worth *worth, enum hr_form form,
@@ -115,11 +115,11 @@ static double sample_ns(const struct hr__worth *worth, enum hr_form form,
                         const struct hr__worth_space *space, const struct hr__worth_moment *moment,
                         double *cached)
 {
-    double whole = (double)space->total_bytes * growth(worth, form);
+    double whole = (double)space->total_bytes * hr__worth_growth(worth, form);
     *cached = whole > (double)space->budget_bytes ? (double)space->budget_bytes / whole : 1;
     double hit = prepare_ns(worth, form);
     if (moment->uses_known && moment->uses != HR__WORTH_FOREVER)
-        hit += convert_ns(worth, form) / (double)(moment->uses ? moment->uses : 1);
+        hit += hr__worth_convert_ns(worth, form) / (double)(moment->uses ? moment->uses : 1);
     double miss = prepare_ns(worth, HR_FORM_ENCODED) + worth->read_ns.value;
     return *cached * hit + (1 - *cached) * miss;
 }

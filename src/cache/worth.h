@@ -44,6 +44,10 @@ struct hr__worth {
     struct hr__mean read_bytes;            /* likewise */
 };
 
+/* What a conversion takes, and bytes after over bytes before, as far as is known. */
+double hr__worth_convert_ns(const struct hr__worth *worth, enum hr_form form);
+double hr__worth_growth(const struct hr__worth *worth, enum hr_form form);
+
 /* What is asked about a conversion. */
 struct hr__worth_moment {
     int uses_known;

@@ -38,6 +38,7 @@ void hr_loader_options_init(struct hr_loader_options *options, size_t size)
         .staging_bytes = 16u << 20,
         .on_error = HR_ON_ERROR_RAISE,
         .max_bad_share = 0.01,
+        .cache_form = HR_FORM_COEFFICIENTS,
     };
     hr__versioned_default(options, size, &defaults, sizeof defaults);
 }
@@ -68,6 +69,8 @@ static int check_options(const struct hr_loader_options *o, struct hr_error *err
         r = check_range("on_error", o->on_error, HR_ON_ERROR_RAISE, HR_ON_ERROR_SKIP, error);
     if (!r)
         r = check_range("wait_ms", o->wait_ms, 0, INT32_MAX, error);
+    if (!r)
+        r = check_range("cache_form", o->cache_form, HR_FORM_AUTO, HR_FORM_PLANES, error);
     if (!r && !(o->max_bad_share >= 0 && o->max_bad_share <= 1))
         r = hr__fail(error, -EINVAL, "max_bad_share = %g: must be from 0 to 1", o->max_bad_share);
     return r;
@@ -159,6 +162,8 @@ int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct 
     r = check_data(l, error);
     if (!r)
         r = make_ring(l, error);
+    if (!r)
+        r = hr__caching_create(l, error);
     if (r) {
         hr_loader_destroy(&l);
         return r;
@@ -194,6 +199,7 @@ static void free_jobs(struct hr_loader *l)
 static void abandon(struct hr_loader *l)
 {
     hr__ring_abandon(&l->ring);
+    hr__cache_abandon(&l->caching.cache);
     hr_dataset_unref(&l->dataset);
     hr_recipe_unref(&l->recipe);
     hr__free(l);
@@ -219,6 +225,7 @@ void hr_loader_destroy(struct hr_loader **loader)
     hr__bad_destroy(l);
     hr__epoch_unref(&l->plan);
     hr__ring_close(&l->ring);
+    hr__cache_destroy(&l->caching.cache);
     hr_dataset_unref(&l->dataset);
     hr_recipe_unref(&l->recipe);
     pthread_cond_destroy(&l->work);
@@ -299,8 +306,10 @@ static int start_at(struct hr_loader *l, const struct hr_loader_state *state,
         atomic_store(&l->pid, getpid());
         hr__ring_set_owner(l->ring, getpid());
     }
+    pthread_mutex_lock(&l->lock);
     l->seed = state->seed;
     l->shuffle = state->shuffle != 0;
+    pthread_mutex_unlock(&l->lock);
     begin(l, plan);
     return 0;
 }
@@ -590,6 +599,7 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
     struct hr_loader *l = (struct hr_loader *)loader;
     const struct hr__counters *c = &l->counters;
     struct hr__ring_counts ring = {0};
+    struct hr__cache_counts cache = {0};
     struct hr_loader_stats s = {
         .samples = atomic_load_explicit(&c->samples, memory_order_relaxed),
         .batches = atomic_load_explicit(&c->batches, memory_order_relaxed),
@@ -599,8 +609,13 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
         .wait_ns = atomic_load_explicit(&c->wait_ns, memory_order_relaxed),
         .staged_bytes = atomic_load_explicit(&c->staged_bytes, memory_order_relaxed),
         .threads = l->workers_wanted,
+        .cache_hits = atomic_load_explicit(&c->cache_hits, memory_order_relaxed),
+        .converted = atomic_load_explicit(&c->converted, memory_order_relaxed),
+        .conversion_ns = atomic_load_explicit(&c->conversion_ns, memory_order_relaxed),
     };
     if (!hr__in_child(l)) {
+        if (l->caching.cache)
+            hr__cache_get_counts(l->caching.cache, &cache);
         hr__ring_counts(l->ring, &ring);
         pthread_mutex_lock(&l->lock);
         s.ready_batches = l->complete;
@@ -610,6 +625,12 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
     s.slots = ring.slots;
     s.grown_slots = ring.grown;
     s.slot_bytes = ring.slot_bytes;
+    s.cache_bytes = cache.bytes;
+    s.cache_source_bytes = cache.source_bytes;
+    s.cache_encoded = cache.items[HR_FORM_ENCODED];
+    s.cache_coefficients = cache.items[HR_FORM_COEFFICIENTS];
+    s.cache_planes = cache.items[HR_FORM_PLANES];
+    s.cache_waiting = cache.staged;
     copy_histogram(&s.fetch, &c->fetch);
     copy_histogram(&s.prepare, &c->prepare);
     copy_histogram(&s.wait, &c->wait);

@@ -4,6 +4,7 @@
  *   loader.c    the public functions, called by the consumer
  *   schedule.c  which sample is worked on next, under the loader's lock
  *   threads.c   the threads that do it: fetchers and workers
+ *   caching.c   what is kept of it in memory, and in which form
  *   bad.c       samples that failed: what is told about them
  *   ring.c      slots
  *
@@ -16,16 +17,18 @@
  * When they block, the fetchers take over and keep many reads in flight, within
  * staging_bytes; after a while workers try again.
  *
- * Locks: the loader's lock, then the ring's. No I/O, no page-locking, no log
+ * Locks: the loader's lock, then the ring's; the cache's is a leaf. No I/O, no page-locking, no log
  * callback under either.
  */
 #ifndef HR_ENGINE_LOADER_H
 #define HR_ENGINE_LOADER_H
 
+#include "engine/caching.h"
 #include "engine/ring.h"
 #include "engine/sample.h"
 #include "order/order.h"
 
+#include <headrace/form.h>
 #include <headrace/loader.h>
 #include <headrace/prepare.h>
 
@@ -79,7 +82,9 @@ struct hr__outcome {
     struct hr__bad *skipped; /* the bad sample that was replaced */
     struct hr__bad *failed;  /* the bad sample that was not */
     struct hr_error error;   /* with code 0 where all is well */
-    int blocked;             /* the worker's read had to wait for storage */
+    int was_read;            /* the worker read it */
+    int blocked;             /* its read had to wait for storage */
+    struct hr__cost cost;    /* of the last sample tried */
 };
 
 /* A batch that an external order pushed. */
@@ -99,6 +104,7 @@ struct hr__histogram {
  * one about another. */
 struct hr__counters {
     _Atomic uint64_t samples, batches, bad_samples, padded_samples, bytes_read, wait_ns;
+    _Atomic uint64_t cache_hits, converted, conversion_ns;
     _Atomic uint64_t staged_bytes;
     struct hr__histogram fetch, prepare, wait;
 };
@@ -107,7 +113,9 @@ struct hr__thread {
     struct hr_loader *loader;
     pthread_t id;
     int number;
-    struct hr_preparer *preparer; /* workers */
+    struct hr_preparer *preparer;   /* workers */
+    struct hr_converter *converter; /* workers, from their first conversion on */
+    int converting;                 /* the worker spends the time it may on conversions */
 };
 
 struct hr_loader {
@@ -118,6 +126,7 @@ struct hr_loader {
     struct hr_tensor_spec spec;
     int workers_wanted;
     struct hr__ring *ring;
+    struct hr__caching caching;
 
     /* The consumer's thread alone, and destroy. */
     atomic_int pid;             /* of the process that the threads live in; 0: not started */

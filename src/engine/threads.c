@@ -93,18 +93,13 @@ static int read_and_watch(struct hr_loader *l, struct hr__job *job, uint64_t ind
     return r;
 }
 
-/* One sample's bytes to its place in the batch; frees the bytes. */
-static int prepare(struct hr__thread *self, struct hr__job *job, uint64_t index,
-                   struct hr_error *error)
+/* Runs the recipe on one sample's bytes, into its place in the batch. */
+static int run_recipe(struct hr__thread *self, struct hr__job *job, uint64_t index,
+                      const struct hr_item *item, struct hr__outcome *outcome,
+                      struct hr_error *error)
 {
     struct hr_loader *l = self->loader;
     const struct hr__epoch *plan = job->batch->plan;
-    struct hr__read *read = &job->sample.read;
-    int r = hr__sample_check(&job->sample, error);
-    if (r) {
-        drop_bytes(l, read);
-        return r;
-    }
     uint8_t *out = (uint8_t *)job->batch->images + job->place * l->spec.bytes;
     struct hr_draw_key key = {.seed = plan->seed, .epoch = plan->epoch, .index = index};
     /* Repeats of a sample in an external order must not be the same picture. */
@@ -112,12 +107,48 @@ static int prepare(struct hr__thread *self, struct hr__job *job, uint64_t index,
         key.epoch += job->batch->positions[job->place] << 32;
     error->message[0] = 0;
     uint64_t start = hr__now_ns();
-    r = hr_preparer_run(self->preparer, l->recipe, read->bytes, read->length, &key, out, error);
-    hr__histogram_add(&l->counters.prepare, hr__now_ns() - start);
-    drop_bytes(l, read);
+    int r = hr_preparer_run(self->preparer, l->recipe, item->bytes, item->length, &key, out, error);
+    uint64_t ns = hr__now_ns() - start;
+    hr__histogram_add(&l->counters.prepare, ns);
+    outcome->cost.form = item->form;
+    outcome->cost.prepare_ns = r ? 0 : ns;
     if (r && !error->message[0])
         hr__fail(error, r, "%s", hr__errno_text(r));
     return r;
+}
+
+/* The same on what was read; frees it. What is good is offered to the cache. */
+static int prepare(struct hr__thread *self, struct hr__job *job, uint64_t index,
+                   struct hr__outcome *outcome, struct hr_error *error)
+{
+    struct hr_loader *l = self->loader;
+    struct hr__read *read = &job->sample.read;
+    int r = hr__sample_check(&job->sample, error);
+    if (!r) {
+        struct hr_item item = {read->bytes, read->length, hr_form_of(read->bytes, read->length)};
+        outcome->cost.read_bytes = read->length;
+        r = run_recipe(self, job, index, &item, outcome, error);
+    }
+    if (!r && l->caching.cache)
+        hr__caching_offer(l, index, read->bytes, &outcome->cost);
+    drop_bytes(l, read);
+    return r;
+}
+
+/* A sample that is cached: 1 and what became of it in *r. It is read in place. */
+static int prepare_cached(struct hr__thread *self, struct hr__job *job, uint64_t index,
+                          struct hr__outcome *outcome, struct hr_error *error, int *r)
+{
+    struct hr_loader *l = self->loader;
+    struct hr__cache_item hit;
+    if (!l->caching.cache || !hr__cache_find(l->caching.cache, index, &hit))
+        return 0;
+    struct hr_item item = {hit.bytes, hit.length, hit.form};
+    outcome->cost.read_bytes = 0;
+    *r = run_recipe(self, job, index, &item, outcome, error);
+    hr__cache_unpin(l->caching.cache, &hit);
+    hr__count(&l->counters.cache_hits, 1);
+    return 1;
 }
 
 /* Dataset index of the stand-in for the sample at `position`, at `attempt`. */
@@ -130,7 +161,8 @@ static uint64_t stand_in(const struct hr__epoch *plan, uint64_t position, uint32
 }
 
 /* Puts another sample where a bad one was. 0, or the last error. */
-static int replace(struct hr__thread *self, struct hr__job *job, struct hr_error *error)
+static int replace(struct hr__thread *self, struct hr__job *job, struct hr__outcome *outcome,
+                   struct hr_error *error)
 {
     struct hr_loader *l = self->loader;
     struct hr_batch *batch = job->batch;
@@ -140,9 +172,12 @@ static int replace(struct hr__thread *self, struct hr__job *job, struct hr_error
     int r = -EBADMSG;
     for (uint32_t attempt = 0; attempt < attempts && r && hr__is_samples_fault(r); attempt++) {
         uint64_t index = stand_in(plan, batch->positions[job->place], attempt);
-        r = read_now(l, job, index, error);
-        if (!r)
-            r = prepare(self, job, index, error);
+        outcome->cost.read_ns = 0;
+        if (!prepare_cached(self, job, index, outcome, error, &r)) {
+            r = read_now(l, job, index, error);
+            if (!r)
+                r = prepare(self, job, index, outcome, error);
+        }
         if (!r) {
             batch->indices[job->place] = (int64_t)index;
             batch->labels[job->place] = hr_dataset_label(l->dataset, index);
@@ -183,7 +218,7 @@ static void handle_failure(struct hr__thread *self, struct hr__job *job, struct 
         return;
     }
     struct hr_error last = {.code = cause->code};
-    int r = replace(self, job, &last);
+    int r = replace(self, job, outcome, &last);
     if (!r)
         return;
     if (hr__is_samples_fault(r))
@@ -199,18 +234,28 @@ static void process(struct hr__thread *self, struct hr__job *job, struct hr__out
     struct hr_loader *l = self->loader;
     uint64_t index = (uint64_t)job->batch->indices[job->place];
     struct hr_error error;
+    int r = 0;
     memset(outcome, 0, offsetof(struct hr__outcome, error));
     outcome->error.code = 0;
-    outcome->blocked = 0;
-    int r = job->unread ? read_and_watch(l, job, index, &outcome->blocked, &error) : 0;
-    if (!r)
-        r = prepare(self, job, index, &error);
+    outcome->was_read = outcome->blocked = 0;
+    outcome->cost = (struct hr__cost){.form = HR_FORM_ENCODED};
+    uint64_t start_ns = hr__now_ns();
+    if (!job->unread || !prepare_cached(self, job, index, outcome, &error, &r)) {
+        outcome->was_read = job->unread;
+        if (job->unread) {
+            r = read_and_watch(l, job, index, &outcome->blocked, &error);
+            outcome->cost.read_ns = hr__now_ns() - start_ns;
+        }
+        if (!r)
+            r = prepare(self, job, index, outcome, &error);
+    }
     if (r) {
         error.code = r;
         handle_failure(self, job, &error, outcome);
     }
     if (!outcome->error.code)
         hr__count(&l->counters.samples, 1);
+    outcome->cost.working_ns = hr__now_ns() - start_ns;
 }
 
 static void let_fetchers_read_locked(struct hr_loader *l)
@@ -267,23 +312,32 @@ static void *work(void *arg)
     struct hr__outcome outcome;
     pthread_mutex_lock(&l->lock);
     while (!l->stop) {
+        if (hr__caching_should_convert_locked(self)) {
+            hr__caching_convert_locked(self);
+            continue;
+        }
         struct hr__job *job = next_job_locked(l);
         if (!job) {
             /* Looking may have released the lock: look again before sleeping. */
-            if (!l->stop && !has_work_locked(l)) {
+            if (l->stop || has_work_locked(l))
+                continue;
+            if (hr__caching_may_convert_locked(l, 1)) {
+                hr__caching_convert_locked(self);
+            } else {
                 l->idle_workers++;
                 pthread_cond_wait(&l->work, &l->lock);
                 l->idle_workers--;
             }
             continue;
         }
-        int unread = job->unread;
         pthread_mutex_unlock(&l->lock);
         process(self, job, &outcome);
         pthread_mutex_lock(&l->lock);
         struct hr_batch *slot = hr__finish_locked(l, job, &outcome);
-        if (unread)
+        if (outcome.was_read)
             watch_blocking_locked(l, outcome.blocked);
+        if (l->caching.cache)
+            hr__caching_note_locked(l, &outcome.cost);
         if (slot || outcome.skipped || outcome.failed) {
             pthread_mutex_unlock(&l->lock);
             hr__return_slots(slot);
@@ -338,7 +392,10 @@ static struct hr__job *submit(struct fetcher *f, struct hr__job *list)
         list = job->next;
         uint64_t index = (uint64_t)job->batch->indices[job->place];
         job->sample.read.user = job;
-        int r = hr__sample_aim(&job->sample, f->loader->dataset, index, f->direct, NULL);
+        /* Workers find what is cached where it lies. */
+        int r = f->loader->caching.cache && hr__cache_has(f->loader->caching.cache, index);
+        if (!r)
+            r = hr__sample_aim(&job->sample, f->loader->dataset, index, f->direct, NULL);
         if (!r)
             r = hr__reader_submit(f->reader, &job->sample.read);
         job->unread = r != 0;
@@ -601,6 +658,7 @@ void hr__threads_stop(struct hr_loader *l)
     for (int i = 0; i < l->worker_count; i++) {
         pthread_join(l->workers[i].id, NULL);
         hr_preparer_destroy(&l->workers[i].preparer);
+        hr_converter_destroy(&l->workers[i].converter);
     }
     hr__free(l->workers);
     l->workers = NULL;

@@ -17,6 +17,7 @@
 
 void (*fixture_before_prepare)(uint64_t index);
 void (*fixture_before_read)(const char *path);
+void (*fixture_before_bytes)(const void *bytes, size_t length);
 
 int __real_hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe *recipe,
                            const void *bytes, size_t length, const struct hr_draw_key *key,
@@ -33,6 +34,8 @@ int __wrap_hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe 
 {
     if (fixture_before_prepare)
         fixture_before_prepare(key->index);
+    if (fixture_before_bytes)
+        fixture_before_bytes(bytes, length);
     return __real_hr_preparer_run(preparer, recipe, bytes, length, key, out, error);
 }
 
@@ -131,12 +134,14 @@ void fixture_make(struct fixture *f, size_t count)
     assert_non_null(f->expected);
     fixture_before_prepare = NULL;
     fixture_before_read = NULL;
+    fixture_before_bytes = NULL;
 }
 
 void fixture_remove(struct fixture *f)
 {
     fixture_before_prepare = NULL;
     fixture_before_read = NULL;
+    fixture_before_bytes = NULL;
     for (size_t i = 0; i < f->count; i++) {
         unlink(f->paths[i]);
         free(f->paths[i]);

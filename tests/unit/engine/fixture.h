@@ -47,6 +47,7 @@ struct hr_batch *fixture_next(struct hr_loader *loader);
 /* Hooks, called in the worker before the real function; NULL: none. */
 extern void (*fixture_before_prepare)(uint64_t index);
 extern void (*fixture_before_read)(const char *path);
+extern void (*fixture_before_bytes)(const void *bytes, size_t length); /* of before_prepare */
 
 /* A pseudo-random sleep of up to 2 ms, for either hook. */
 void fixture_delay(uint64_t index);

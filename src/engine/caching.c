@@ -1,0 +1,220 @@
+/* Admission and conversion; see caching.h. */
+#include "engine/caching.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "engine/loader.h"
+
+#include <errno.h>
+
+int hr__caching_create(struct hr_loader *l, struct hr_error *error)
+{
+    if (!l->options.cache_bytes)
+        return 0;
+    struct hr__cache_options options = {
+        .samples = hr_dataset_count(l->dataset),
+        .budget_bytes = l->options.cache_bytes,
+    };
+    if (l->options.cache_form != HR_FORM_AUTO)
+        l->caching.form = (enum hr_form)l->options.cache_form;
+    return hr__cache_create(&l->caching.cache, &options, error);
+}
+
+/* How often an item will be used after this epoch: with ranks that deal anew in
+ * each epoch, a rank meets it in one of so many. */
+static uint64_t uses_locked(const struct hr_loader *l)
+{
+    if (!l->plan || l->plan->epoch + 1 >= l->options.epochs)
+        return 0;
+    uint64_t epochs = l->options.epochs - 1 - l->plan->epoch;
+    return l->shuffle ? epochs / (uint64_t)l->options.world_size : epochs;
+}
+
+static struct hr__worth_moment moment_locked(const struct hr_loader *l, int idle)
+{
+    return (struct hr__worth_moment){
+        .uses_known = l->options.epochs > 0,
+        .uses = uses_locked(l),
+        .idle = idle,
+        .working_ns = l->caching.working_ns,
+        .converting_ns = l->caching.converting_ns,
+    };
+}
+
+static struct hr__worth_space space_locked(const struct hr_loader *l,
+                                           const struct hr__cache_counts *now)
+{
+    uint64_t cached = now->items[0] + now->items[1] + now->items[2];
+    double missing =
+        (double)(hr_dataset_count(l->dataset) - cached) * l->caching.worth.read_bytes.value;
+    return (struct hr__worth_space){
+        .budget_bytes = l->options.cache_bytes,
+        .reserved_bytes = now->reserved,
+        .total_bytes = now->source_bytes + (uint64_t)missing,
+        .missing_bytes = (uint64_t)missing,
+        .converted = now->items[HR_FORM_COEFFICIENTS] + now->items[HR_FORM_PLANES],
+        .staged = now->staged,
+        .fetch_bound = !l->workers_read,
+    };
+}
+
+/* The form to convert to. */
+static enum hr_form choose_locked(struct hr_loader *l, const struct hr__worth_space *space,
+                                  const struct hr__worth_moment *moment)
+{
+    if (l->options.cache_form == HR_FORM_AUTO)
+        l->caching.form = hr__worth_choose(&l->caching.worth, space, moment);
+    return l->caching.form;
+}
+
+void hr__caching_note_locked(struct hr_loader *l, const struct hr__cost *cost)
+{
+    l->caching.working_ns += cost->working_ns;
+    if (cost->prepare_ns && !cost->read_bytes)
+        hr__mean_add(&l->caching.worth.prepare_ns[cost->form], (double)cost->prepare_ns);
+}
+
+/* Costs of a miss go into the means before anything is decided by them. */
+static void note_miss_locked(struct hr_loader *l, const struct hr__cost *cost)
+{
+    struct hr__worth *worth = &l->caching.worth;
+    hr__mean_add(&worth->prepare_ns[cost->form], (double)cost->prepare_ns);
+    hr__mean_add(&worth->read_bytes, (double)cost->read_bytes);
+    if (cost->read_ns)
+        hr__mean_add(&worth->read_ns, (double)cost->read_ns);
+}
+
+void hr__caching_offer(struct hr_loader *l, uint64_t index, const void *bytes,
+                       const struct hr__cost *cost)
+{
+    struct hr__cache_counts now;
+    struct hr__cache_offer offer = {
+        .index = index, .bytes = bytes, .length = cost->read_bytes, .form = cost->form};
+    hr__cache_get_counts(l->caching.cache, &now);
+    pthread_mutex_lock(&l->lock);
+    note_miss_locked(l, cost);
+    struct hr__worth_space space = space_locked(l, &now);
+    struct hr__worth_moment moment = moment_locked(l, 0);
+    enum hr_form form = choose_locked(l, &space, &moment);
+    if (cost->form == HR_FORM_ENCODED && form != HR_FORM_ENCODED &&
+        (!moment.uses_known || moment.uses)) {
+        offer.convert = 1;
+        offer.reserve = hr__worth_reserve(&l->caching.worth, form, offer.length, &space, &moment);
+    }
+    pthread_mutex_unlock(&l->lock);
+    if (!hr__cache_offer(l->caching.cache, &offer) || !offer.convert)
+        return;
+    pthread_mutex_lock(&l->lock);
+    if (l->idle_workers)
+        pthread_cond_signal(&l->work);
+    pthread_mutex_unlock(&l->lock);
+}
+
+int hr__caching_may_convert_locked(const struct hr_loader *l, int idle)
+{
+    if (!l->caching.cache || l->stop || !hr__cache_waiting(l->caching.cache))
+        return 0;
+    struct hr__worth_moment moment = moment_locked(l, idle);
+    return hr__worth_convert(&l->caching.worth, l->caching.form, &moment);
+}
+
+/* Every sample of the batch that the consumer gets next is in some worker's hands,
+ * or done: a conversion that begins now cannot hold it up. */
+static int next_batch_is_in_hand_locked(const struct hr_loader *l)
+{
+    const struct hr_batch *batch = l->window;
+    return !batch || (batch->claimed == batch->count && !batch->fetched);
+}
+
+int hr__caching_should_convert_locked(struct hr__thread *self)
+{
+    struct hr_loader *l = self->loader;
+    /* In one go: a conversion a batch would be far less than a tenth. */
+    self->converting = (self->converting || next_batch_is_in_hand_locked(l)) &&
+                       hr__caching_may_convert_locked(l, 0);
+    return self->converting;
+}
+
+/* What is to be done with one staged item. */
+struct task {
+    struct hr__cache_staged *staged;
+    struct hr__cache_item item;
+    enum hr_form form;
+    double growth;       /* as expected */
+    uint64_t leave_free; /* of the budget */
+};
+
+static void plan_task(struct hr_loader *l, struct task *task)
+{
+    struct hr__cache_counts now;
+    hr__cache_get_counts(l->caching.cache, &now);
+    pthread_mutex_lock(&l->lock);
+    struct hr__worth_space space = space_locked(l, &now);
+    struct hr__worth_moment moment = moment_locked(l, 1);
+    task->form = choose_locked(l, &space, &moment);
+    task->growth = hr__worth_growth(&l->caching.worth, task->form);
+    task->leave_free = hr__worth_leave_free(&l->caching.worth, task->form, &space);
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* Non-zero, and the item in *out, where it could be converted. Whatever the reason
+ * why not: the item stays encoded, which is always right. */
+static int convert(struct hr__thread *self, const struct task *task, struct hr_item *out)
+{
+    struct hr__cache *cache = self->loader->caching.cache;
+    double expected = (double)task->item.length * task->growth;
+    if (task->form == HR_FORM_ENCODED ||
+        expected > (double)hr__cache_room(cache, task->staged, task->leave_free))
+        return 0;
+    if (!self->converter && hr_converter_create(&self->converter, NULL, NULL))
+        return 0;
+    return !hr_converter_run(self->converter, task->form, task->item.bytes, task->item.length, out,
+                             NULL);
+}
+
+/* Converts the item that has waited longest: its form now, or encoded; its growth
+ * in *growth, 0 where it was not converted. */
+static enum hr_form convert_one(struct hr__thread *self, double *growth)
+{
+    struct hr_loader *l = self->loader;
+    struct task task;
+    struct hr_item item;
+    *growth = 0;
+    task.staged = hr__cache_take(l->caching.cache, &task.item);
+    if (!task.staged)
+        return HR_FORM_ENCODED;
+    plan_task(l, &task);
+    struct hr__cache_final final = {.leave_free = task.leave_free};
+    double length = (double)task.item.length;
+    if (convert(self, &task, &item)) {
+        final.bytes = item.bytes;
+        final.length = item.length;
+        final.form = item.form;
+        *growth = (double)item.length / length;
+    }
+    if (hr__cache_settle(l->caching.cache, task.staged, &final))
+        hr__count(&l->counters.converted, 1);
+    return *growth > 0 ? final.form : HR_FORM_ENCODED;
+}
+
+void hr__caching_convert_locked(struct hr__thread *self)
+{
+    struct hr_loader *l = self->loader;
+    struct hr__caching *c = &l->caching;
+    /* Other workers count this one while they decide. */
+    uint64_t expected_ns = (uint64_t)hr__worth_convert_ns(&c->worth, c->form);
+    c->converting_ns += expected_ns;
+    pthread_mutex_unlock(&l->lock);
+    uint64_t start_ns = hr__now_ns();
+    double growth;
+    enum hr_form form = convert_one(self, &growth);
+    uint64_t ns = hr__now_ns() - start_ns;
+    hr__count(&l->counters.conversion_ns, ns);
+    pthread_mutex_lock(&l->lock);
+    c->converting_ns += ns - expected_ns;
+    c->working_ns += ns;
+    if (form == HR_FORM_ENCODED)
+        return;
+    hr__mean_add(&c->worth.convert_ns[form], (double)ns);
+    hr__mean_add(&c->worth.growth[form], growth);
+}
