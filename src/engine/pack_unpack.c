@@ -51,7 +51,7 @@ struct unpacking {
     _Atomic uint64_t next;   /* sample not taken yet */
     pthread_mutex_t lock;    /* guards what follows */
     struct hr_error failure; /* of the run; code 0: none */
-    uint64_t failed;         /* index of the sample it is of */
+    struct damaged failed;   /* the sample it is of */
     struct damaged *damaged; /* left out (skip) */
     size_t damaged_count, damaged_capacity;
     struct hr_pack_result result;
@@ -291,12 +291,13 @@ static void fail_sample(struct unpacking *u, uint64_t index, int code, const str
     pthread_mutex_lock(&u->lock);
     if (is_damage(code) && u->options->on_error == HR_ON_ERROR_SKIP)
         code = note_damage_locked(u, index, why);
-    if (code && (!u->failure.code || index < u->failed)) {
+    if (code && (!u->failure.code || index < u->failed.index)) {
         hr_dataset_key(u->dataset, index, key, sizeof key);
         hr__printable(printable, sizeof printable, key);
         hr__fail(&u->failure, code, "sample %" PRIu64 " (%s): %.600s", index, printable,
                  why->message[0] ? why->message : hr__errno_text(code));
-        u->failed = index;
+        u->failed.index = index;
+        snprintf(u->failed.reason, sizeof u->failed.reason, "%.199s", why->message);
     }
     pthread_mutex_unlock(&u->lock);
     if (code)
@@ -333,17 +334,22 @@ static int compare_damaged(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-static void tell_of_damaged(struct unpacking *u)
+static void tell_of(const struct unpacking *u, const struct damaged *damaged)
 {
     char path[KEY_BYTES];
-    if (!u->options->notice || !u->damaged_count)
+    if (!u->options->notice)
         return;
-    qsort(u->damaged, u->damaged_count, sizeof *u->damaged, compare_damaged);
-    for (size_t i = 0; i < u->damaged_count; i++) {
-        hr_dataset_path(u->dataset, u->damaged[i].index, path, sizeof path);
-        struct hr_bad_sample sample = {u->damaged[i].index, path, u->damaged[i].reason};
-        u->options->notice(u->options->notice_arg, &sample, HR_PACK_KEPT_BAD);
-    }
+    hr_dataset_path(u->dataset, damaged->index, path, sizeof path);
+    struct hr_bad_sample sample = {damaged->index, path, damaged->reason};
+    u->options->notice(u->options->notice_arg, &sample, HR_PACK_KEPT_BAD);
+}
+
+static void tell_of_damaged(struct unpacking *u)
+{
+    if (u->damaged_count)
+        qsort(u->damaged, u->damaged_count, sizeof *u->damaged, compare_damaged);
+    for (size_t i = 0; i < u->damaged_count; i++)
+        tell_of(u, &u->damaged[i]);
 }
 
 /* Keys and labels of a pack without classes, as a list that can be opened. Damaged
@@ -387,6 +393,8 @@ static int run(struct unpacking *u, struct hr_error *error)
     hr__progress_stage(&u->progress, "unpacking", hr_dataset_count(u->dataset));
     executor->run(executor->self, (size_t)executor->threads, unpack_many, u);
     hr__pool_destroy(&pool);
+    if (u->failure.code && is_damage(u->failure.code))
+        tell_of(u, &u->failed);
     if (u->failure.code)
         return hr__fail(error, u->failure.code, "%s", u->failure.message);
     if (hr__progress_end(&u->progress))

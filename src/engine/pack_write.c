@@ -220,6 +220,7 @@ static int fail_sample(struct packing *p, uint64_t index, const struct hr__made 
     char path[512], printable[512];
     if (made->fatal)
         return hr__fail(p->error, made->result, "%s", made->reason);
+    notice(p, index, HR_PACK_KEPT_BAD, made->reason);
     hr_dataset_path(p->dataset, index, path, sizeof path);
     hr__printable(printable, sizeof printable, path);
     return hr__fail(p->error, made->result,
