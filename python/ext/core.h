@@ -89,6 +89,11 @@ PyObject *core_batch_new(struct core_state *state, struct hr_batch *batch);
 struct hr_dataset *core_dataset_handle(PyObject *self);
 struct hr_recipe *core_recipe_handle(PyObject *self);
 
+/* pack.c: functions of the module. */
+PyObject *core_pack_write(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *core_pack_unpack(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *core_pack_inspect(PyObject *module, PyObject *path);
+
 extern PyType_Spec core_array_spec;
 extern PyType_Spec core_batch_spec;
 extern PyType_Spec core_dataset_spec;

@@ -100,6 +100,15 @@ static PyMethodDef module_methods[] = {
      PyDoc_STR("drain_log()\n--\n\nPasses waiting messages of the library to logging.")},
     {"isa_name", module_isa_name, METH_NOARGS,
      PyDoc_STR("isa_name()\n--\n\nThe instruction set in use; results do not depend on it.")},
+    {"pack_write", (PyCFunction)(void (*)(void))core_pack_write, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("pack_write(dataset, path, *, form=1, threads=0, trust=False, max_growth=0.0,\n"
+               "           restart=False, overwrite=False, skip=False, progress=None)\n--\n\n"
+               "Writes a pack; form: enum hr_form, or -1.")},
+    {"pack_unpack", (PyCFunction)(void (*)(void))core_pack_unpack, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("pack_unpack(path, directory, *, threads=0, overwrite=False, skip=False,\n"
+               "            progress=None)\n--\n\nWrites the image files of a pack.")},
+    {"pack_inspect", core_pack_inspect, METH_O,
+     PyDoc_STR("pack_inspect(path)\n--\n\nWhat a pack holds, from its index.")},
     {NULL, NULL, 0, NULL},
 };
 

@@ -3,6 +3,7 @@
 * :class:`headrace.torch.DataLoader` takes the place of
   ``torch.utils.data.DataLoader`` for image folders.
 * :class:`ImageFolder`, :class:`ImageList` and :class:`Pack` say what the samples are.
+* :func:`pack` writes a dataset into one file that decodes several times faster.
 * :mod:`headrace.transforms` has torchvision's transforms by name, and
   translates torchvision's own.
 * :class:`Preparer` runs the same transforms on bytes that you bring.
@@ -19,6 +20,7 @@ from . import _core, transforms
 from ._core import Array
 from ._errors import SampleError, TooManyBadSamples
 from .datasets import BadSample, ImageFolder, ImageList, Pack
+from .packs import pack, pack_info, unpack, verify_pack
 from .prepare import Preparer
 
 __version__: str = _core.version
@@ -32,7 +34,11 @@ __all__ = [
     "Preparer",
     "SampleError",
     "TooManyBadSamples",
+    "pack",
+    "pack_info",
     "transforms",
+    "unpack",
+    "verify_pack",
 ]
 
 # What the library said after the last call into it.

@@ -1,6 +1,6 @@
 """The C extension. Private: the package's own modules are its only users."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from typing import Any, Literal, TypedDict, final
 
@@ -12,6 +12,43 @@ def drain_log() -> None: ...
 def isa_name() -> str: ...
 
 _Path = str | bytes | PathLike[str] | PathLike[bytes]
+
+class _PackInfo(TypedDict):
+    samples: int
+    source_bytes: int
+    bytes: int
+    continued: int
+    bad_count: int
+    samples_of_form: list[int]
+    bytes_of_form: list[int]
+    samples_kept: list[int]
+
+class _PackResult(_PackInfo):
+    notices: list[tuple[int, str, str, int]]
+
+def pack_write(
+    dataset: Dataset,
+    path: _Path,
+    *,
+    form: int = 1,
+    threads: int = 0,
+    trust: bool = False,
+    max_growth: float = 0.0,
+    restart: bool = False,
+    overwrite: bool = False,
+    skip: bool = False,
+    progress: Callable[[int, int], object] | None = None,
+) -> _PackResult: ...
+def pack_unpack(
+    path: _Path,
+    directory: _Path,
+    *,
+    threads: int = 0,
+    overwrite: bool = False,
+    skip: bool = False,
+    progress: Callable[[int, int], object] | None = None,
+) -> _PackResult: ...
+def pack_inspect(path: _Path) -> _PackInfo: ...
 
 @final
 class Array:

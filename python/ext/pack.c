@@ -1,0 +1,220 @@
+/*
+ * headrace._core.pack_write and its like: packs, without a type of their own.
+ *
+ * The calls release the GIL. Progress and notices come on the thread that made the
+ * call and take the GIL for a moment; an exception of theirs, or Ctrl-C, cancels the
+ * call and is what the caller sees.
+ */
+#include "core.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* One call into the library. */
+struct call {
+    PyThreadState *saved;
+    PyObject *progress; /* callable(done, total), or NULL; borrowed */
+    PyObject *notices;  /* list of (index, path, reason, kept); owned */
+    uint64_t last;      /* index of the newest notice of a bad sample */
+    int any;            /* there is one */
+    char reason[400];   /* its */
+};
+
+static int on_progress(void *arg, uint64_t done, uint64_t total, const char *stage)
+{
+    struct call *call = arg;
+    PyEval_RestoreThread(call->saved);
+    int stop = PyErr_Occurred() || PyErr_CheckSignals();
+    if (!stop && call->progress) {
+        PyObject *result = PyObject_CallFunction(call->progress, "KK", (unsigned long long)done,
+                                                 (unsigned long long)total);
+        stop = !result;
+        Py_XDECREF(result);
+    }
+    call->saved = PyEval_SaveThread();
+    return stop;
+}
+
+static void on_notice(void *arg, const struct hr_bad_sample *sample, enum hr_pack_kept kept)
+{
+    struct call *call = arg;
+    PyEval_RestoreThread(call->saved);
+    if (kept == HR_PACK_KEPT_BAD) {
+        call->any = 1;
+        call->last = sample->index;
+        snprintf(call->reason, sizeof call->reason, "%s", sample->reason);
+    }
+    PyObject *path = PyErr_Occurred() ? NULL : PyUnicode_DecodeFSDefault(sample->path);
+    PyObject *reason = path ? core_text(sample->reason) : NULL;
+    PyObject *entry =
+        reason ? Py_BuildValue("(KOOi)", (unsigned long long)sample->index, path, reason, (int)kept)
+               : NULL;
+    /* an exception here ends the call at its next look around */
+    if (entry)
+        (void)PyList_Append(call->notices, entry);
+    Py_XDECREF(entry);
+    Py_XDECREF(reason);
+    Py_XDECREF(path);
+    call->saved = PyEval_SaveThread();
+}
+
+/* A sample's own error as headrace.SampleError; others as everywhere, but for a full
+ * disk, which is the system's error here. */
+static PyObject *raise(struct core_state *state, const struct call *call, int code,
+                       const struct hr_error *error, PyObject *path)
+{
+    char start[48];
+    if (PyErr_Occurred())
+        return NULL;
+    snprintf(start, sizeof start, "sample %llu (", (unsigned long long)call->last);
+    if (call->any && !strncmp(error->message, start, strlen(start))) {
+        PyObject *notice = PyList_GetItem(call->notices, PyList_Size(call->notices) - 1);
+        PyObject *arguments =
+            notice ? PyTuple_Pack(3, PyTuple_GetItem(notice, 1), PyTuple_GetItem(notice, 0),
+                                  PyTuple_GetItem(notice, 2))
+                   : NULL;
+        if (arguments)
+            PyErr_SetObject(state->sample_error, arguments);
+        Py_XDECREF(arguments);
+        return NULL;
+    }
+    if (code == -ENOSPC || code == -EFBIG) {
+        PyObject *arguments = Py_BuildValue("(iNO)", -code, core_text(error->message), path);
+        if (arguments)
+            PyErr_SetObject(PyExc_OSError, arguments);
+        Py_XDECREF(arguments);
+        return NULL;
+    }
+    return core_raise(state, code, error, path);
+}
+
+/* Sets key to a list of `count` numbers. */
+static int set_numbers(PyObject *dict, const char *key, const uint64_t *values, int count)
+{
+    PyObject *list = PyList_New(count);
+    for (int i = 0; list && i < count; i++) {
+        PyObject *number = PyLong_FromUnsignedLongLong(values[i]);
+        if (!number || PyList_SetItem(list, i, number) < 0)
+            Py_CLEAR(list);
+    }
+    int r = list ? PyDict_SetItemString(dict, key, list) : -1;
+    Py_XDECREF(list);
+    return r;
+}
+
+static PyObject *result_dict(const struct hr_pack_result *result, PyObject *notices)
+{
+    PyObject *dict = Py_BuildValue(
+        "{s:K,s:K,s:K,s:K,s:K}", "samples", (unsigned long long)result->samples, "source_bytes",
+        (unsigned long long)result->source_bytes, "bytes", (unsigned long long)result->pack_bytes,
+        "continued", (unsigned long long)result->continued, "bad_count",
+        (unsigned long long)result->bad);
+    if (!dict)
+        return NULL;
+    if (set_numbers(dict, "samples_of_form", result->samples_of_form, 3) < 0 ||
+        set_numbers(dict, "bytes_of_form", result->bytes_of_form, 3) < 0 ||
+        set_numbers(dict, "samples_kept", result->samples_kept, HR_PACK_KEPT_COUNT) < 0 ||
+        (notices && PyDict_SetItemString(dict, "notices", notices) < 0))
+        Py_CLEAR(dict);
+    return dict;
+}
+
+static void begin(struct call *call, struct hr_pack_options *options, PyObject *progress)
+{
+    call->progress = progress == Py_None ? NULL : progress;
+    options->progress = on_progress;
+    options->progress_arg = call;
+    options->notice = on_notice;
+    options->notice_arg = call;
+    call->saved = PyEval_SaveThread();
+}
+
+PyObject *core_pack_write(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"dataset", "path",      "form", "threads",  "trust", "max_growth",
+                            "restart", "overwrite", "skip", "progress", NULL};
+    struct core_state *state = PyModule_GetState(module);
+    struct hr_pack_options options;
+    hr_pack_options_default(&options);
+    PyObject *dataset, *path = NULL, *progress = Py_None, *dict = NULL;
+    int skip = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O&|$iipdpppO", names, state->dataset_type,
+                                     &dataset, PyUnicode_FSConverter, &path, &options.form,
+                                     &options.threads, &options.trust, &options.max_growth,
+                                     &options.restart, &options.overwrite, &skip, &progress))
+        return NULL;
+    struct call call = {.notices = PyList_New(0)};
+    struct hr_pack_result result = {.size = sizeof result};
+    struct hr_error error = {0};
+    options.on_error = skip ? HR_ON_ERROR_SKIP : HR_ON_ERROR_RAISE;
+    if (call.notices) {
+        begin(&call, &options, progress);
+        int r = hr_pack_write(core_dataset_handle(dataset), PyBytes_AsString(path), &options,
+                              &result, &error);
+        PyEval_RestoreThread(call.saved);
+        core_log_drain(state);
+        PyObject *name = PyUnicode_DecodeFSDefault(PyBytes_AsString(path));
+        if (r && name)
+            raise(state, &call, r, &error, name);
+        else if (name && !PyErr_Occurred())
+            dict = result_dict(&result, call.notices);
+        Py_XDECREF(name);
+    }
+    Py_XDECREF(call.notices);
+    Py_DECREF(path);
+    return dict;
+}
+
+PyObject *core_pack_unpack(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"path", "directory", "threads", "overwrite", "skip", "progress", NULL};
+    struct core_state *state = PyModule_GetState(module);
+    struct hr_pack_options options;
+    hr_pack_options_default(&options);
+    PyObject *path = NULL, *directory = NULL, *progress = Py_None, *dict = NULL;
+    int skip = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&|$ippO", names, PyUnicode_FSConverter,
+                                     &path, PyUnicode_FSConverter, &directory, &options.threads,
+                                     &options.overwrite, &skip, &progress))
+        return NULL;
+    struct call call = {.notices = PyList_New(0)};
+    struct hr_pack_result result = {.size = sizeof result};
+    struct hr_error error = {0};
+    options.on_error = skip ? HR_ON_ERROR_SKIP : HR_ON_ERROR_RAISE;
+    if (call.notices) {
+        begin(&call, &options, progress);
+        int r = hr_pack_unpack(PyBytes_AsString(path), PyBytes_AsString(directory), &options,
+                               &result, &error);
+        PyEval_RestoreThread(call.saved);
+        core_log_drain(state);
+        PyObject *name = PyUnicode_DecodeFSDefault(PyBytes_AsString(path));
+        if (r && name)
+            raise(state, &call, r, &error, name);
+        else if (name && !PyErr_Occurred())
+            dict = result_dict(&result, call.notices);
+        Py_XDECREF(name);
+    }
+    Py_XDECREF(call.notices);
+    Py_DECREF(directory);
+    Py_DECREF(path);
+    return dict;
+}
+
+PyObject *core_pack_inspect(PyObject *module, PyObject *path)
+{
+    struct core_state *state = PyModule_GetState(module);
+    struct hr_pack_result result = {.size = sizeof result};
+    struct hr_error error = {0};
+    PyObject *bytes = NULL;
+    int r;
+    if (!PyUnicode_FSConverter(path, &bytes))
+        return NULL;
+    const char *text = PyBytes_AsString(bytes);
+    Py_BEGIN_ALLOW_THREADS
+        r = hr_pack_inspect(text, &result, &error);
+    Py_END_ALLOW_THREADS
+    PyObject *dict = r ? core_raise(state, r, &error, path) : result_dict(&result, NULL);
+    Py_DECREF(bytes);
+    return dict;
+}
