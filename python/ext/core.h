@@ -29,6 +29,7 @@ struct core_state {
     PyTypeObject *dataset_type;
     PyTypeObject *recipe_type;
     PyTypeObject *preparer_type;
+    PyTypeObject *converter_type;
     PyTypeObject *loader_type;
     PyObject *sample_error;         /* headrace.SampleError */
     PyObject *too_many_bad_samples; /* headrace.TooManyBadSamples */
@@ -85,6 +86,9 @@ int core_get_int64(PyObject *object, const char *what, Py_buffer *view);
 /* batch.c: takes over the caller's reference to the batch. */
 PyObject *core_batch_new(struct core_state *state, struct hr_batch *batch);
 
+/* converter.c: form_of(data) of the module. */
+PyObject *core_form_of(PyObject *module, PyObject *data);
+
 /* Handles of other types' objects, borrowed. */
 struct hr_dataset *core_dataset_handle(PyObject *self);
 struct hr_recipe *core_recipe_handle(PyObject *self);
@@ -99,6 +103,7 @@ extern PyType_Spec core_batch_spec;
 extern PyType_Spec core_dataset_spec;
 extern PyType_Spec core_recipe_spec;
 extern PyType_Spec core_preparer_spec;
+extern PyType_Spec core_converter_spec;
 extern PyType_Spec core_loader_spec;
 
 #endif

@@ -46,6 +46,7 @@ static int module_exec(PyObject *module)
         add_type(module, &core_dataset_spec, &state->dataset_type) < 0 ||
         add_type(module, &core_recipe_spec, &state->recipe_type) < 0 ||
         add_type(module, &core_preparer_spec, &state->preparer_type) < 0 ||
+        add_type(module, &core_converter_spec, &state->converter_type) < 0 ||
         add_type(module, &core_loader_spec, &state->loader_type) < 0)
         return -1;
     state->sample_error = import_name("headrace._errors", "SampleError");
@@ -68,6 +69,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->dataset_type);
     Py_VISIT(state->recipe_type);
     Py_VISIT(state->preparer_type);
+    Py_VISIT(state->converter_type);
     Py_VISIT(state->loader_type);
     Py_VISIT(state->sample_error);
     Py_VISIT(state->too_many_bad_samples);
@@ -83,6 +85,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->dataset_type);
     Py_CLEAR(state->recipe_type);
     Py_CLEAR(state->preparer_type);
+    Py_CLEAR(state->converter_type);
     Py_CLEAR(state->loader_type);
     Py_CLEAR(state->sample_error);
     Py_CLEAR(state->too_many_bad_samples);
@@ -109,6 +112,8 @@ static PyMethodDef module_methods[] = {
                "            progress=None)\n--\n\nWrites the image files of a pack.")},
     {"pack_inspect", core_pack_inspect, METH_O,
      PyDoc_STR("pack_inspect(path)\n--\n\nWhat a pack holds, from its index.")},
+    {"form_of", core_form_of, METH_O,
+     PyDoc_STR("form_of(data)\n--\n\nThe form of these bytes: 'encoded' unless they are an item.")},
     {NULL, NULL, 0, NULL},
 };
 

@@ -50,6 +50,23 @@ static int enter(struct preparer *self)
     return 0;
 }
 
+static const char *format_name(enum hr_image_format format)
+{
+    switch (format) {
+    case HR_IMAGE_JPEG:
+        return "jpeg";
+    case HR_IMAGE_PNG:
+        return "png";
+    case HR_IMAGE_COEFFICIENTS:
+        return hr_form_name(HR_FORM_COEFFICIENTS);
+    case HR_IMAGE_PLANES:
+        return hr_form_name(HR_FORM_PLANES);
+    case HR_IMAGE_UNKNOWN:
+        break;
+    }
+    return "unknown";
+}
+
 static PyObject *preparer_info(PyObject *object, PyObject *data)
 {
     struct preparer *self = (struct preparer *)object;
@@ -66,10 +83,9 @@ static PyObject *preparer_info(PyObject *object, PyObject *data)
     PyBuffer_Release(&view);
     if (r)
         return core_raise(core_state_of(object), r, &error, NULL);
-    return Py_BuildValue("{s:s,s:i,s:i,s:i,s:i}", "format",
-                         info.format == HR_IMAGE_JPEG ? "jpeg" : "png", "width", info.width,
-                         "height", info.height, "channels", info.channels, "orientation",
-                         info.orientation);
+    return Py_BuildValue("{s:s,s:i,s:i,s:i,s:i}", "format", format_name(info.format), "width",
+                         info.width, "height", info.height, "channels", info.channels,
+                         "orientation", info.orientation);
 }
 
 /* The whole image when *region is empty; the memory is the caller's. */

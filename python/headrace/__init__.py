@@ -6,6 +6,7 @@
 * :func:`pack` writes a dataset into one file that decodes several times faster.
 * :mod:`headrace.transforms` has torchvision's transforms by name, and
   translates torchvision's own.
+* :func:`convert` makes items of JPEG files: the same pixels, decoded several times faster.
 * :class:`Preparer` runs the same transforms on bytes that you bring.
 
 torch is needed by :mod:`headrace.torch` only. Messages of the library go to the
@@ -20,6 +21,7 @@ from . import _core, transforms
 from ._core import Array
 from ._errors import SampleError, TooManyBadSamples
 from .datasets import BadSample, ImageFolder, ImageList, Pack
+from .forms import Converter, convert, form_of, restore
 from .packs import pack, pack_info, unpack, verify_pack
 from .prepare import Preparer
 
@@ -28,14 +30,18 @@ __version__: str = _core.version
 __all__ = [
     "Array",
     "BadSample",
+    "Converter",
     "ImageFolder",
     "ImageList",
     "Pack",
     "Preparer",
     "SampleError",
     "TooManyBadSamples",
+    "convert",
+    "form_of",
     "pack",
     "pack_info",
+    "restore",
     "transforms",
     "unpack",
     "verify_pack",

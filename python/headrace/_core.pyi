@@ -11,6 +11,10 @@ version: str
 def drain_log() -> None: ...
 def isa_name() -> str: ...
 
+_Form = Literal["encoded", "coefficients", "planes"]
+
+def form_of(data: Buffer, /) -> _Form: ...
+
 _Path = str | bytes | PathLike[str] | PathLike[bytes]
 
 class _PackInfo(TypedDict):
@@ -175,7 +179,7 @@ class Recipe:
     def nbytes(self) -> int: ...
 
 class _ImageInfo(TypedDict):
-    format: Literal["jpeg", "png"]
+    format: Literal["jpeg", "png", "coefficients", "planes"]
     width: int
     height: int
     channels: int
@@ -189,6 +193,17 @@ class Preparer:
     def run(
         self, recipe: Recipe, data: Buffer, seed: int = 0, epoch: int = 0, index: int = 0
     ) -> Array: ...
+
+@final
+class Converter:
+    """Converts images to items and back, one thread at a time."""
+
+    def __new__(
+        cls, *, trust: bool = False, max_growth: float = 0.0, max_pixels: int = 178956970
+    ) -> Converter: ...
+    def convert(self, data: Buffer, form: _Form = "coefficients") -> bytes: ...
+    def restore(self, item: Buffer, /) -> bytes: ...
+    def estimate(self, data: Buffer, form: _Form = "coefficients") -> int | None: ...
 
 @final
 class Loader:
