@@ -1,16 +1,18 @@
-"""make bench-decode: one core, encoded images in memory to normalised float32
-NCHW samples, against the libraries people use for it.
+"""make bench-decode: one core, images in memory to normalised float32 NCHW
+samples, in every form of Headrace and with the libraries people use for it.
 
 Per sample: decode, RandomResizedCrop(224) with antialiased bilinear, horizontal
-flip, normalise. Every peer runs in its own process on the same core; passes
+flip, normalise. Every worker runs in its own process on the same core; passes
 alternate. Ratios are medians of per-pass ratios; above 1 means Headrace is
-faster. Options: --passes N, --images N, --peers NAME,..., --isa NAME.
+faster. Then the forms on all cores at once, and a set of large images.
+Options: --passes N, --images N, --peers NAME,..., --isa NAME, --large N.
 """
 
 import argparse
 import json
 import os
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -38,10 +40,23 @@ PEERS = {
     "spdl": (BENCH_VENV, "spdl.py", "region_vs_spdl"),
 }
 
-# The contract's keys of forms that this version does not have yet.
-LATER = ["coefficients_vs_pillow", "coefficients_vs_full", "coefficients_vs_dali_cpu",
-         "coefficients_portable_vs_full", "coefficients_bytes", "planes_vs_pillow",
-         "convert_coefficients_ms", "bounds_check_cost"]
+# Our own workers: (program, arguments, instruction set, how the table calls it).
+OURS = {
+    "encoded": ("prepare_worker", ["recipe", "encoded"], None, "Headrace, encoded"),
+    "coefficients": ("prepare_worker", ["recipe", "coefficients"], None,
+                     "Headrace, coefficients"),
+    "coefficients_avx2": ("prepare_worker", ["recipe", "coefficients"], "avx2",
+                          "  the same, AVX2"),
+    "coefficients_portable": ("prepare_worker", ["recipe", "coefficients"], "portable",
+                              "  the same, portable code"),
+    "unchecked": ("prepare_worker_unchecked", ["recipe", "coefficients"], None,
+                  "  the same, unchecked"),
+    "planes": ("prepare_worker", ["recipe", "planes"], None, "Headrace, planes"),
+    "full": ("prepare_worker", ["full"], None, "libjpeg-turbo, float resize"),
+}
+
+# What the large set is measured with.
+LARGE = ["encoded", "coefficients", "planes", "full"]
 
 
 def choose(folder, count):
@@ -55,11 +70,18 @@ def choose(folder, count):
     return sorted(paths[:count])
 
 
-def compare_pixels(listing, regions):
+def compare_pixels(listing, form, regions):
     """Pixels of random regions that differ from libjpeg-turbo's full decode."""
-    answer = subprocess.run([WORKER, listing, "pixels", str(regions)], check=True,
+    answer = subprocess.run([WORKER, listing, "pixels", form, str(regions)], check=True,
                             stdout=subprocess.PIPE, text=True).stdout
     return json.loads(answer)
+
+
+def our_worker(name, listing, core, isa):
+    program, arguments, own_isa, _ = OURS[name]
+    isa = own_isa or isa
+    return harness.Worker(name, [os.path.join(os.path.dirname(WORKER), program), listing,
+                                 *arguments], {core}, {"HEADRACE_ISA": isa} if isa else {})
 
 
 def adversarial(folder):
@@ -68,6 +90,76 @@ def adversarial(folder):
     script = os.path.join(HERE, "adversarial.py")
     subprocess.run([BENCH_VENV, script, folder], check=True)
     return choose(folder, 10**6)
+
+
+def write_list(scratch, name, paths):
+    listing = os.path.join(scratch, name)
+    with open(listing, "w") as f:
+        f.write("\n".join(paths) + "\n")
+    return listing
+
+
+def measure_all_cores(listing, passes, isa, figures):
+    """One process a core, all at once: samples/s together, and over those of one."""
+    cores = sorted(os.sched_getaffinity(0))
+    log("")
+    log(f"{f'{len(cores)} cores at once':<32} {'samples/s':>10} {'of perfect scaling':>19}")
+    for form in ("encoded", "coefficients", "planes"):
+        workers = [our_worker(form, listing, core, isa) for core in cores]
+        try:
+            alone, together = [], []
+            for n in range(passes + 1):
+                one = harness.run_together(workers[:1])
+                all_of_them = harness.run_together(workers)
+                if n:
+                    alone.append(one)
+                    together.append(all_of_them)
+        finally:
+            for worker in workers:
+                worker.close()
+        speed = statistics.median(together)
+        scaling = statistics.median(t / a for t, a in zip(together, alone)) / len(cores)
+        figures[f"{form}_all_cores_samples_per_s"] = round(speed)
+        figures[f"{form}_all_cores_scaling"] = scaling
+        log(f"{OURS[form][3]:<32} {speed:>10.0f} {scaling:>18.1%}")
+
+
+def measure_large(scratch, args, core, figures):
+    """The forms on images of 1600x1200."""
+    folder = os.path.join(os.environ.get("LARGE_DATA") or os.path.join(ROOT, "data", "large"))
+    if not os.path.isdir(folder):
+        made = subprocess.run([VENV, os.path.join(ROOT, "tools", "make_samples.py"), "--large",
+                               str(args.large), "--out", folder], check=False)
+        if made.returncode:
+            figures["large_reason"] = "the set of large images cannot be made here"
+            log(f"large     {figures['large_reason']}")
+            return
+    paths = choose(folder, args.large)
+    listing = write_list(scratch, "large", paths)
+    size = sum(os.path.getsize(p) for p in paths) / len(paths)
+    workers = [our_worker(name, listing, core, args.isa) for name in LARGE]
+    try:
+        harness.interleave(workers, max(args.passes // 2, 1))
+    finally:
+        for worker in workers:
+            worker.close()
+    encoded, full = workers[0], workers[-1]
+    log("")
+    log(f"{len(paths)} images of 1600x1200, mean {size / 1000:.0f} KB")
+    log(f"{'one core':<32} {'us/sample':>10} {'bytes':>7} {'x encoded':>10} {'x full':>8}")
+    for worker in workers:
+        figures[f"large_{worker.name}_us"] = worker.micros()
+        bytes_ratio = worker.info.get("bytes_ratio", 1.0)
+        if worker is not full:
+            figures[f"large_{worker.name}_vs_full"] = harness.ratio(worker, full)
+        if worker.name in ("coefficients", "planes"):
+            figures[f"large_{worker.name}_bytes"] = bytes_ratio
+            figures[f"large_convert_{worker.name}_ms"] = worker.info["convert_ms"]
+        log(f"{OURS[worker.name][3]:<32} {worker.micros():>10.0f} {bytes_ratio:>7.2f} "
+            f"{harness.ratio(worker, encoded):>9.2f}x {harness.ratio(worker, full):>7.2f}x")
+    pixels = [compare_pixels(listing, form, 2) for form in ("coefficients", "planes")]
+    figures["pixels_compared"] += sum(r["compared"] for r in pixels)
+    figures["pixels_differing"] += sum(r["differing"] for r in pixels)
 
 
 def main():
@@ -79,6 +171,7 @@ def main():
     parser.add_argument("--passes", type=int, default=7)
     parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("--isa", help="HEADRACE_ISA for our side: portable, avx2")
+    parser.add_argument("--large", type=int, default=48, help="images of the large set")
     args = parser.parse_args()
 
     figures = {}
@@ -90,12 +183,9 @@ def main():
     log(f"samples   {len(paths)} JPEG files of {args.data}, mean {size / 1000:.1f} KB, in memory")
 
     with tempfile.TemporaryDirectory() as scratch:
-        listing = os.path.join(scratch, "files")
-        with open(listing, "w") as f:
-            f.write("\n".join(paths) + "\n")
-        env = {"HEADRACE_ISA": args.isa} if args.isa else {}
-        ours = harness.Worker("headrace", [WORKER, listing, "recipe"], {core}, env)
-        workers = [ours]
+        listing = write_list(scratch, "files", paths)
+        ours = {name: our_worker(name, listing, core, args.isa) for name in OURS}
+        workers = list(ours.values())
         for name in filter(None, args.peers.split(",")):
             python, script, key = PEERS[name]
             figures[key] = None
@@ -112,42 +202,75 @@ def main():
             for worker in workers:
                 worker.close()
 
-        report(workers, figures)
-        figures["headrace_us"] = ours.micros()
-        figures["samples_per_s"] = {w.info["name"]: round(1e6 / w.micros()) for w in workers}
-        figures["isa"] = ours.info["isa"]
+        report(ours, workers, figures)
+        measure_all_cores(listing, max(args.passes // 2, 1), args.isa, figures)
 
         hard = adversarial(os.path.join(scratch, "adversarial"))
-        hard_list = os.path.join(scratch, "hard")
-        with open(hard_list, "w") as f:
-            f.write("\n".join(hard) + "\n")
-        results = [compare_pixels(listing, 8), compare_pixels(hard_list, 24)]
-        figures["pixels_compared"] = sum(r["compared"] for r in results)
-        figures["pixels_differing"] = sum(r["differing"] for r in results)
+        hard_list = write_list(scratch, "hard", hard)
+        figures["pixels_compared"] = figures["pixels_differing"] = 0
+        for form in ("encoded", "coefficients", "planes"):
+            for result in (compare_pixels(listing, form, 8), compare_pixels(hard_list, form, 24)):
+                figures["pixels_compared"] += result["compared"]
+                figures["pixels_differing"] += result["differing"]
+        measure_large(scratch, args, core, figures)
+        log("")
         log(f"pixels    {figures['pixels_differing']} of {figures['pixels_compared']:,} differ from "
-            f"libjpeg-turbo's full decode, cropped (samples and {len(hard)} adversarial files)")
-
-    for key in LATER:
-        figures[key] = None
-        figures[key + "_reason"] = "this form is not in this version"
+            f"libjpeg-turbo's full decode, cropped\n          (every form; samples, {len(hard)} "
+            "adversarial files, large images)")
     harness.finish("decode", figures)
 
 
-def report(workers, figures):
-    ours = workers[0]
+def report(ours, workers, figures):
+    encoded, coefficients, planes, full = (
+        ours[name] for name in ("encoded", "coefficients", "planes", "full"))
     log("")
-    log(f"{'one core':<28} {'us/sample':>10} {'samples/s':>10} {'spread':>7} {'Headrace is':>12}")
+    log(f"{'one core':<32} {'us/sample':>10} {'samples/s':>10} {'spread':>7} {'bytes':>6} "
+        f"{'encoded is':>11} {'coefficients':>13} {'planes':>8}")
     for worker in workers:
-        times = ""
-        if worker is not ours:
-            value = harness.ratio(ours, worker)
-            figures[PEERS[worker.name][2]] = value
-            times = f"{value:.2f} x"
-        log(f"{worker.info['name']:<28} {worker.micros():>10.0f} {1e6 / worker.micros():>10.0f} "
-            f"{worker.spread():>6.1%} {times:>12}")
+        label = OURS[worker.name][3] if worker.name in OURS else worker.info["name"]
+        bytes_ratio = f"{worker.info['bytes_ratio']:.2f}" if "bytes_ratio" in worker.info else ""
+        against = [harness.ratio(o, worker) for o in (encoded, coefficients, planes)]
+        if worker.name in PEERS:
+            figures[PEERS[worker.name][2]] = against[0]
+            figures[f"coefficients_vs_{worker.name}"] = against[1]
+            figures[f"planes_vs_{worker.name}"] = against[2]
+        times = "" if worker.name in OURS and worker is not full else (
+            f"{against[0]:>10.2f}x {against[1]:>12.2f}x {against[2]:>7.2f}x")
+        log(f"{label:<32} {worker.micros():>10.0f} {1e6 / worker.micros():>10.0f} "
+            f"{worker.spread():>6.1%} {bytes_ratio:>6} {times}")
     log("")
-    for worker in workers:
-        log(f"version   {worker.info['version']}" + (f" ({ours.info['isa']})" if worker is ours else ""))
+    for worker in [encoded, full, *(w for w in workers if w.name in PEERS)]:
+        log(f"version   {worker.info['version']} {worker.info['name']}"
+            + (f" ({encoded.info['isa']})" if worker is encoded else ""))
+    log(f"convert   coefficients {coefficients.info['convert_ms']:.2f} ms, planes "
+        f"{planes.info['convert_ms']:.2f} ms an image, the comparison with libjpeg-turbo included")
+    figures.update({
+        "headrace_us": encoded.micros(), "coefficients_us": coefficients.micros(),
+        "planes_us": planes.micros(), "full_us": full.micros(),
+        "coefficients_avx2_us": ours["coefficients_avx2"].micros(),
+        "coefficients_portable_us": ours["coefficients_portable"].micros(),
+        "isa": encoded.info["isa"],
+        "samples_per_s": {w.name: round(1e6 / w.micros()) for w in workers},
+        "encoded_vs_full": harness.ratio(encoded, full),
+        "coefficients_vs_full": harness.ratio(coefficients, full),
+        "coefficients_avx2_vs_full": harness.ratio(ours["coefficients_avx2"], full),
+        "coefficients_portable_vs_full": harness.ratio(ours["coefficients_portable"], full),
+        "planes_vs_full": harness.ratio(planes, full),
+        "coefficients_bytes": coefficients.info["bytes_ratio"],
+        "planes_bytes": planes.info["bytes_ratio"],
+        "convert_coefficients_ms": coefficients.info["convert_ms"],
+        "convert_planes_ms": planes.info["convert_ms"],
+        "bounds_check_cost": harness.ratio(ours["unchecked"], coefficients),
+    })
+    for form in ("coefficients", "planes"):
+        for peer, key in (("dali", "dali_cpu"),):
+            if f"{form}_vs_{peer}" in figures:
+                figures[f"{form}_vs_{key}"] = figures.pop(f"{form}_vs_{peer}")
+        for peer, (_, _, region_key) in PEERS.items():
+            key = f"{form}_vs_{'dali_cpu' if peer == 'dali' else peer}"
+            if figures.get(key) is None:
+                figures[key] = None
+                figures[key + "_reason"] = figures.get(region_key + "_reason", "not measured")
     tensor = [figures.get(k) for k in ("region_vs_torchvision_tensor",
                                        "region_vs_simplejpeg_torchvision_v2") if figures.get(k)]
     if tensor and figures["region_vs_torchvision_tensor"] is not None:

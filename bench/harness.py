@@ -65,6 +65,13 @@ class Worker:
             raise Missing(str(error)) from None
         self.info = self._answer()
 
+    def begin(self):
+        self.process.stdin.write("pass\n")
+        self.process.stdin.flush()
+
+    def end(self):
+        return self._answer()
+
     def _answer(self):
         while True:
             line = self.process.stdout.readline()
@@ -76,9 +83,8 @@ class Worker:
                 return json.loads(line)
 
     def run(self):
-        self.process.stdin.write("pass\n")
-        self.process.stdin.flush()
-        result = self._answer()
+        self.begin()
+        result = self.end()
         self.passes.append(result)
         return result
 
@@ -116,6 +122,13 @@ def interleave(workers, passes, warmup=1):
                       file=sys.stderr, flush=True)
     if sys.stderr.isatty():
         print("\r" + " " * 60 + "\r", end="", file=sys.stderr)
+
+
+def run_together(workers):
+    """One pass of all workers at once: samples a second of all of them."""
+    for worker in workers:
+        worker.begin()
+    return sum(r["samples"] / r["seconds"] for r in [w.end() for w in workers])
 
 
 def ratio(ours, theirs, key="seconds"):

@@ -1,12 +1,16 @@
 /*
- * Our side of bench/decode.py: a worker of bench/harness.py that runs a recipe
- * on encoded images in memory, on one thread, through the public API.
+ * Our side of bench/decode.py: a worker of bench/harness.py that prepares images
+ * in memory, on one thread, through the public API.
  *
- *   prepare_worker LIST recipe   decode the region and run the recipe
- *   prepare_worker LIST pixels N N random regions of each image against a full
- *                                decode by libjpeg-turbo, cropped: prints how
- *                                many pixels differ
+ *   prepare_worker LIST recipe FORM    run the recipe on items of that form
+ *   prepare_worker LIST full           the base line: libjpeg-turbo's full decode,
+ *                                      then a plain float resize of the crop
+ *   prepare_worker LIST pixels FORM N  N random regions of each image against a
+ *                                      full decode by libjpeg-turbo, cropped: prints
+ *                                      how many pixels differ
  */
+#include "float_pass.h"
+
 #include <headrace/headrace.h>
 
 #include <errno.h>
@@ -22,6 +26,13 @@ enum { SIZE = 224, BATCH = 64 };
 struct blob {
     unsigned char *bytes;
     size_t length;
+};
+
+/* What converting a set came to. */
+struct conversion {
+    double seconds;
+    uint64_t bytes_before, bytes_after;
+    size_t kept; /* images that stay encoded */
 };
 
 static double seconds(clockid_t clock)
@@ -71,6 +82,50 @@ static size_t read_list(const char *list, struct blob **out)
     return n;
 }
 
+static enum hr_form form_of(const char *name)
+{
+    for (int form = HR_FORM_ENCODED; form <= HR_FORM_PLANES; form++)
+        if (!strcmp(name, hr_form_name((enum hr_form)form)))
+            return (enum hr_form)form;
+    die(name, "is no form");
+}
+
+/* Puts every image into a form, where it can be. */
+static struct conversion convert(struct blob *blobs, size_t n, enum hr_form form, int trust)
+{
+    struct conversion c = {0};
+    struct hr_converter_options options;
+    struct hr_converter *converter;
+    struct hr_error error;
+    hr_converter_options_default(&options);
+    options.trust = trust;
+    if (hr_converter_create(&converter, &options, &error))
+        die("converter", error.message);
+    for (size_t i = 0; i < n && form != HR_FORM_ENCODED; i++) {
+        struct hr_item item;
+        double start = seconds(CLOCK_MONOTONIC);
+        int r = hr_converter_run(converter, form, blobs[i].bytes, blobs[i].length, &item, &error);
+        c.seconds += seconds(CLOCK_MONOTONIC) - start;
+        c.bytes_before += blobs[i].length;
+        if (r == -ENOTSUP) {
+            c.kept++;
+            c.bytes_after += blobs[i].length;
+            continue;
+        }
+        if (r)
+            die("convert", error.message);
+        unsigned char *copy = malloc(item.length + 64);
+        if (!copy)
+            die("convert", "out of memory");
+        memcpy(copy, item.bytes, item.length);
+        free(blobs[i].bytes);
+        blobs[i] = (struct blob){copy, item.length};
+        c.bytes_after += item.length;
+    }
+    hr_converter_destroy(&converter);
+    return c;
+}
+
 static struct hr_recipe *training_recipe(void)
 {
     struct hr_operation ops[4];
@@ -93,9 +148,15 @@ static struct hr_recipe *training_recipe(void)
     return recipe;
 }
 
-/* The whole image by libjpeg-turbo as interleaved RGB. */
-static void full_decode(const struct blob *b, unsigned char **rgb, size_t *capacity, int *width,
-                        int *height)
+/* An image of libjpeg-turbo's. */
+struct full {
+    unsigned char *pixels; /* interleaved, `channels` bytes a pixel */
+    size_t capacity;
+    int width, height, channels;
+};
+
+/* The whole image by libjpeg-turbo as RGB or RGBX. */
+static void full_decode(const struct blob *b, J_COLOR_SPACE space, struct full *full)
 {
     struct jpeg_decompress_struct d;
     struct jpeg_error_mgr e;
@@ -103,17 +164,18 @@ static void full_decode(const struct blob *b, unsigned char **rgb, size_t *capac
     jpeg_create_decompress(&d);
     jpeg_mem_src(&d, b->bytes, b->length);
     jpeg_read_header(&d, TRUE);
-    d.out_color_space = JCS_RGB;
+    d.out_color_space = space;
     jpeg_start_decompress(&d);
-    *width = (int)d.output_width;
-    *height = (int)d.output_height;
-    size_t row = (size_t)*width * 3, need = row * (size_t)*height;
-    if (need > *capacity) {
-        *rgb = realloc(*rgb, need);
-        *capacity = need;
+    full->width = (int)d.output_width;
+    full->height = (int)d.output_height;
+    full->channels = d.output_components;
+    size_t row = d.output_width * (size_t)d.output_components, need = row * d.output_height;
+    if (need > full->capacity) {
+        full->pixels = realloc(full->pixels, need);
+        full->capacity = need;
     }
     while (d.output_scanline < d.output_height) {
-        JSAMPROW at = *rgb + row * d.output_scanline;
+        JSAMPROW at = full->pixels + row * d.output_scanline;
         jpeg_read_scanlines(&d, &at, 1);
     }
     jpeg_finish_decompress(&d);
@@ -129,34 +191,33 @@ static int below(int n)
     return (int)(random_state % (uint64_t)n);
 }
 
-static void count_pixels(const struct blob *blobs, size_t n, int regions)
+/* The same images as files and as items. */
+static void count_pixels(const struct blob *files, const struct blob *items, size_t n, int regions)
 {
     struct hr_preparer *p;
     struct hr_error error;
-    unsigned char *full = NULL;
-    size_t capacity = 0;
+    struct full full = {0};
     uint64_t compared = 0, differing = 0;
     if (hr_preparer_create(&p, &error))
         die("preparer", error.message);
     for (size_t i = 0; i < n; i++) {
-        int width, height;
-        full_decode(&blobs[i], &full, &capacity, &width, &height);
-        unsigned char *part = malloc((size_t)width * (size_t)height * 3);
+        full_decode(&files[i], JCS_RGB, &full);
+        size_t bytes = (size_t)full.width * (size_t)full.height * 3;
+        unsigned char *part = malloc(bytes);
         for (int k = 0; k < regions; k++) {
-            struct hr_region r = {0, 0, width, height};
+            struct hr_region r = {0, 0, full.width, full.height};
             if (k) {
-                r.width = 1 + below(width);
-                r.height = 1 + below(height);
-                r.x = below(width - r.width + 1);
-                r.y = below(height - r.height + 1);
+                r.width = 1 + below(full.width);
+                r.height = 1 + below(full.height);
+                r.x = below(full.width - r.width + 1);
+                r.y = below(full.height - r.height + 1);
             }
-            if (hr_preparer_decode(p, blobs[i].bytes, blobs[i].length, &r, part,
-                                   (size_t)width * (size_t)height * 3, &error))
+            if (hr_preparer_decode(p, items[i].bytes, items[i].length, &r, part, bytes, &error))
                 die("decode", error.message);
             for (int y = 0; y < r.height; y++) {
                 const unsigned char *a = part + (size_t)y * (size_t)r.width * 3;
                 const unsigned char *b =
-                    full + ((size_t)(r.y + y) * (size_t)width + (size_t)r.x) * 3;
+                    full.pixels + ((size_t)(r.y + y) * (size_t)full.width + (size_t)r.x) * 3;
                 for (int x = 0; x < r.width; x++)
                     differing += memcmp(a + x * 3, b + x * 3, 3) != 0;
             }
@@ -165,8 +226,8 @@ static void count_pixels(const struct blob *blobs, size_t n, int regions)
         free(part);
     }
     hr_preparer_destroy(&p);
-    free(full);
-    printf("{\"compared\": %llu, \"differing\": %llu}\n", (unsigned long long)compared,
+    free(full.pixels);
+    printf("{\"compared\": %llu, \"differing\": %llu, ", (unsigned long long)compared,
            (unsigned long long)differing);
 }
 
@@ -176,8 +237,15 @@ struct state {
     float *batch;
     struct hr_preparer *preparer;
     struct hr_recipe *recipe;
+    struct full full;
+    struct float_pass pass;
     uint64_t epoch;
 };
+
+static float *place(const struct state *s, size_t i)
+{
+    return s->batch + i % BATCH * 3 * SIZE * SIZE;
+}
 
 static void recipe_pass(struct state *s)
 {
@@ -186,39 +254,105 @@ static void recipe_pass(struct state *s)
     for (size_t i = 0; i < s->count; i++) {
         key.index = i;
         if (hr_preparer_run(s->preparer, s->recipe, s->blobs[i].bytes, s->blobs[i].length, &key,
-                            s->batch + i % BATCH * 3 * SIZE * SIZE, &error))
+                            place(s, i), &error))
             die("prepare", error.message);
     }
+}
+
+/* A random-resized crop as torchvision draws it: area 0.08..1, ratio 3/4..4/3. */
+static void draw_crop(struct float_pass *p, int width, int height)
+{
+    for (int attempt = 0; attempt < 10; attempt++) {
+        double area = (0.08 + 0.92 * below(1 << 20) / (1 << 20)) * width * height;
+        double ratio = exp(log(0.75) + log(16.0 / 9) * below(1 << 20) / (1 << 20));
+        int w = (int)lround(sqrt(area * ratio)), h = (int)lround(sqrt(area / ratio));
+        if (w < 1 || h < 1 || w > width || h > height)
+            continue;
+        p->crop_width = w;
+        p->crop_height = h;
+        p->crop_x = below(width - w + 1);
+        p->crop_y = below(height - h + 1);
+        return;
+    }
+    p->crop_x = p->crop_y = 0;
+    p->crop_width = width;
+    p->crop_height = height;
+}
+
+static void full_pass(struct state *s)
+{
+    static const float mean[3] = {0.485f, 0.456f, 0.406f}, std[3] = {0.229f, 0.224f, 0.225f};
+    s->pass.size = SIZE;
+    memcpy(s->pass.mean, mean, sizeof mean);
+    memcpy(s->pass.std, std, sizeof std);
+    for (size_t i = 0; i < s->count; i++) {
+        full_decode(&s->blobs[i], JCS_EXT_RGBX, &s->full);
+        draw_crop(&s->pass, s->full.width, s->full.height);
+        s->pass.flip = below(2);
+        float_pass_run(&s->pass, s->full.pixels, (size_t)s->full.width * 4, place(s, i));
+    }
+}
+
+/* Answers requests for passes over the samples until there are no more. */
+static void serve(struct state *s, void (*pass)(struct state *s))
+{
+    char line[16];
+    if (posix_memalign((void **)&s->batch, 4096, BATCH * 3 * SIZE * SIZE * sizeof(float)))
+        die("batch", "out of memory");
+    fflush(stdout);
+    while (fgets(line, sizeof line, stdin) && !strcmp(line, "pass\n")) {
+        double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
+        pass(s);
+        printf("{\"seconds\": %.9f, \"cpu_seconds\": %.9f, \"samples\": %zu}\n",
+               seconds(CLOCK_MONOTONIC) - wall, seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu, s->count);
+        fflush(stdout);
+    }
+}
+
+static void print_conversion(const struct conversion *c, size_t count)
+{
+    printf("\"bytes_ratio\": %.5f, \"convert_ms\": %.5f, \"kept_encoded\": %zu",
+           c->bytes_before ? (double)c->bytes_after / (double)c->bytes_before : 1.0,
+           c->seconds * 1e3 / (double)count, c->kept);
 }
 
 int main(int argc, char **argv)
 {
     static struct state s;
-    char line[16];
-    if (argc < 3 || (strcmp(argv[2], "recipe") && (strcmp(argv[2], "pixels") || argc != 4))) {
-        fprintf(stderr, "usage: prepare_worker LIST recipe | prepare_worker LIST pixels N\n");
+    struct hr_error error;
+    const char *mode = argc > 2 ? argv[2] : "";
+    int recipe = !strcmp(mode, "recipe") && argc == 4;
+    int pixels = !strcmp(mode, "pixels") && argc == 5;
+    if (!recipe && !pixels && (strcmp(mode, "full") || argc != 3)) {
+        fprintf(stderr, "usage: prepare_worker LIST recipe FORM | LIST full | "
+                        "LIST pixels FORM N\n");
         return 2;
     }
     s.count = read_list(argv[1], &s.blobs);
-    if (!strcmp(argv[2], "pixels")) {
-        count_pixels(s.blobs, s.count, atoi(argv[3]));
+    if (pixels) {
+        struct blob *items = NULL;
+        read_list(argv[1], &items);
+        /* trusted: what the verification would refuse must show here */
+        struct conversion c = convert(items, s.count, form_of(argv[3]), 1);
+        count_pixels(s.blobs, items, s.count, atoi(argv[4]));
+        print_conversion(&c, s.count);
+        printf("}\n");
         return 0;
     }
-    struct hr_error error;
+    if (!recipe) {
+        printf("{\"name\": \"libjpeg-turbo full + float resize\", \"version\": \"%d\"}\n",
+               LIBJPEG_TURBO_VERSION_NUMBER);
+        serve(&s, full_pass);
+        return 0;
+    }
+    struct conversion c = convert(s.blobs, s.count, form_of(argv[3]), 0);
     s.recipe = training_recipe();
     if (hr_preparer_create(&s.preparer, &error))
         die("preparer", error.message);
-    if (posix_memalign((void **)&s.batch, 4096, BATCH * 3 * SIZE * SIZE * sizeof(float)))
-        die("batch", "out of memory");
-    printf("{\"name\": \"Headrace\", \"version\": \"%s\", \"isa\": \"%s\"}\n", hr_version(),
-           hr_isa_name());
-    fflush(stdout);
-    while (fgets(line, sizeof line, stdin) && !strcmp(line, "pass\n")) {
-        double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
-        recipe_pass(&s);
-        printf("{\"seconds\": %.9f, \"cpu_seconds\": %.9f, \"samples\": %zu}\n",
-               seconds(CLOCK_MONOTONIC) - wall, seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu, s.count);
-        fflush(stdout);
-    }
+    printf("{\"name\": \"Headrace %s\", \"version\": \"%s\", \"isa\": \"%s\", ", argv[3],
+           hr_version(), hr_isa_name());
+    print_conversion(&c, s.count);
+    printf("}\n");
+    serve(&s, recipe_pass);
     return 0;
 }
