@@ -69,7 +69,7 @@ struct hr_loader_options {
                              (default): none. The cache lives as long as the loader;
                              files that change meanwhile are not read again */
     int cache_form;       /* of cached samples: enum hr_form, default coefficients, or
-                             HR_FORM_AUTO; see docs/forms.md. Batches are the same with
+                             HR_FORM_AUTO; see docs/python.md. Batches are the same with
                              every form */
     uint64_t epochs;      /* of the whole run, numbered from 0, so that samples are
                              converted only when it repays; 0 (default): unknown,

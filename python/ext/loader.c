@@ -9,6 +9,7 @@
 #include "core.h"
 
 #include <errno.h>
+#include <string.h>
 
 struct loader {
     PyObject_HEAD struct hr_loader *handle; /* NULL once closed */
@@ -28,27 +29,51 @@ static int parse_on_error(const char *text, struct hr_loader_options *options)
     return 0;
 }
 
+static int parse_cache_form(const char *text, struct hr_loader_options *options)
+{
+    for (int form = HR_FORM_AUTO; form <= HR_FORM_PLANES; form++) {
+        const char *name = form == HR_FORM_AUTO ? "auto" : hr_form_name((enum hr_form)form);
+        if (strcmp(text, name) == 0) {
+            options->cache_form = form;
+            return 0;
+        }
+    }
+    PyErr_Format(PyExc_ValueError,
+                 "cache_form must be 'auto', 'encoded', 'coefficients' or 'planes', not '%s'",
+                 text);
+    return -1;
+}
+
 static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {
-        "dataset",       "recipe",         "batch_size", "shuffle",     "drop_last",
-        "seed",          "rank",           "world_size", "threads",     "local_world_size",
-        "batches_ahead", "staging_bytes",  "direct_io",  "no_io_uring", "on_error",
-        "max_bad_share", "external_order", "pinned",     NULL};
+    static char *names[] = {"dataset",        "recipe",
+                            "batch_size",     "shuffle",
+                            "drop_last",      "seed",
+                            "rank",           "world_size",
+                            "threads",        "local_world_size",
+                            "batches_ahead",  "staging_bytes",
+                            "direct_io",      "no_io_uring",
+                            "on_error",       "max_bad_share",
+                            "external_order", "pinned",
+                            "cache_bytes",    "cache_form",
+                            "epochs",         NULL};
     struct core_state *state = PyType_GetModuleState(type);
     struct hr_loader_options o;
     hr_loader_options_default(&o);
     unsigned long long seed = o.seed, staging_bytes = o.staging_bytes;
-    const char *on_error = "raise";
+    unsigned long long cache_bytes = o.cache_bytes, epochs = o.epochs;
+    const char *on_error = "raise", *cache_form = "coefficients";
     PyObject *dataset, *recipe;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!|$ippKiiiiiKppsdpp", names,
-                                     state->dataset_type, &dataset, state->recipe_type, &recipe,
-                                     &o.batch_size, &o.shuffle, &o.drop_last, &seed, &o.rank,
-                                     &o.world_size, &o.threads, &o.local_world_size,
-                                     &o.batches_ahead, &staging_bytes, &o.direct_io, &o.no_io_uring,
-                                     &on_error, &o.max_bad_share, &o.external_order, &o.pinned) ||
-        parse_on_error(on_error, &o) < 0)
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "O!O!|$ippKiiiiiKppsdppKsK", names, state->dataset_type, &dataset,
+            state->recipe_type, &recipe, &o.batch_size, &o.shuffle, &o.drop_last, &seed, &o.rank,
+            &o.world_size, &o.threads, &o.local_world_size, &o.batches_ahead, &staging_bytes,
+            &o.direct_io, &o.no_io_uring, &on_error, &o.max_bad_share, &o.external_order, &o.pinned,
+            &cache_bytes, &cache_form, &epochs) ||
+        parse_on_error(on_error, &o) < 0 || parse_cache_form(cache_form, &o) < 0)
         return NULL;
+    o.cache_bytes = cache_bytes;
+    o.epochs = epochs;
     o.seed = seed;
     o.staging_bytes = staging_bytes;
     o.wait_ms = 100; /* how long Ctrl-C may go unseen when another thread got the signal */
@@ -279,6 +304,15 @@ static PyObject *loader_stats(PyObject *object, PyObject *none)
         {"staged_bytes", s.staged_bytes},
         {"ready_batches", s.ready_batches},
         {"threads", (uint64_t)s.threads},
+        {"cache_hits", s.cache_hits},
+        {"cache_bytes", s.cache_bytes},
+        {"cache_source_bytes", s.cache_source_bytes},
+        {"cache_encoded", s.cache_encoded},
+        {"cache_coefficients", s.cache_coefficients},
+        {"cache_planes", s.cache_planes},
+        {"cache_waiting", s.cache_waiting},
+        {"converted", s.converted},
+        {"conversion_ns", s.conversion_ns},
     };
     PyObject *dict = Py_BuildValue("{s:O,s:N,s:N,s:N}", "io_uring", s.io_uring ? Py_True : Py_False,
                                    "fetch", histogram(&s.fetch), "prepare", histogram(&s.prepare),

@@ -1,0 +1,163 @@
+"""The DataLoader's cache: equal batches, exact reads, sizes as text, memory given back."""
+
+import os
+import time
+
+import pytest
+import torch
+
+import headrace
+from headrace import transforms as T
+from headrace.torch import DataLoader
+from headrace.torch import _arguments as arguments
+
+FORMS = ("auto", "encoded", "coefficients", "planes")
+
+
+@pytest.fixture(scope="module")
+def data(folder):
+    transform = T.Compose(
+        [T.RandomResizedCrop(64), T.RandomHorizontalFlip(), T.ToDtype("float32", scale=True)]
+    )
+    dataset = headrace.ImageFolder(folder, transform)
+    dataset.total = sum(os.path.getsize(path) for path, _ in dataset.samples)
+    return dataset
+
+
+def epoch(loader):
+    """The batches of an epoch, and the bytes that it read."""
+    before = loader.stats()["bytes_read"]
+    batches = [(images.clone(), labels.clone()) for images, labels in loader]
+    return batches, loader.stats()["bytes_read"] - before
+
+
+def same(a, b):
+    return all(torch.equal(x, y) for one, other in zip(a, b, strict=True) for x, y in zip(one, other))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("epochs", [None, 3])
+def test_second_epoch_reads_nothing(data, form, epochs):
+    plain = DataLoader(data, 8, shuffle=True, num_workers=2)
+    with DataLoader(
+        data, 8, shuffle=True, num_workers=2, cache="1GiB", cache_form=form, epochs=epochs
+    ) as cached:
+        for number in range(3):
+            batches, read = epoch(cached)
+            assert read == (0 if number else data.total)
+            assert same(batches, epoch(plain)[0])
+        stats = cached.stats()
+        assert stats["cache_hits"] == 2 * len(data)
+        assert stats["cache_source_bytes"] == data.total
+        items = stats["cache_encoded"] + stats["cache_coefficients"] + stats["cache_planes"]
+        assert items == len(data)
+    assert plain.stats()["cache_hits"] == plain.stats()["cache_bytes"] == 0
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_part_is_cached(data, form):
+    plain = DataLoader(data, 8, shuffle=True)
+    budget = data.total // 2
+    with DataLoader(data, 8, shuffle=True, cache=budget, cache_form=form) as cached:
+        held = 0
+        for _ in range(4):
+            batches, read = epoch(cached)
+            assert read == data.total - held
+            assert same(batches, epoch(plain)[0])
+            stats = cached.stats()
+            assert held <= stats["cache_source_bytes"]
+            assert stats["cache_bytes"] <= budget
+            held = stats["cache_source_bytes"]
+        if form == "encoded":
+            assert held > 0.8 * budget
+
+
+def test_idle_threads_convert(data):
+    with DataLoader(data, 8, cache="1GiB", num_workers=2) as loader:
+        first, _ = epoch(loader)
+        deadline = time.monotonic() + 60
+        while loader.stats()["cache_waiting"] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        stats = loader.stats()
+        assert stats["cache_waiting"] == 0
+        assert stats["cache_coefficients"] > 0
+        assert stats["conversion_ns"] > 0
+        loader.set_epoch(0)
+        again, read = epoch(loader)
+        assert read == 0
+        assert same(first, again)
+
+
+def resident():
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def test_memory_is_given_back(data):
+    """Loaders that cache, one after the other: what they leave behind would add up."""
+    sizes, taken = [], 0
+    for _ in range(60):
+        with DataLoader(data, 8, cache="1GiB", cache_form="encoded") as loader:
+            for batch in loader:
+                del batch
+            taken += loader.stats()["cache_bytes"]
+        sizes.append(resident())
+    assert taken > 8 << 20
+    assert sizes[-1] - sizes[9] < taken / 3
+
+
+def test_a_loader_that_grows_keeps_its_counters(data):
+    batches = [[0, 1], [2, 3, 4, 5, 6], [0, 1, 2]]
+    with DataLoader(data, batch_sampler=batches, cache="1GiB", cache_form="encoded") as loader:
+        for _ in range(2):
+            assert [len(labels) for _, labels in loader] == [2, 5, 3]
+        stats = loader.stats()
+        assert stats["samples"] >= 20
+        assert stats["cache_hits"] > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        (None, 0),
+        (0, 0),
+        (12345, 12345),
+        ("12345", 12345),
+        ("2GiB", 2 << 30),
+        ("2gib", 2 << 30),
+        (" 1.5 MiB ", 3 << 19),
+        ("500MB", 500_000_000),
+        ("0.1kB", 100),
+        ("7B", 7),
+        ("3TiB", 3 << 40),
+        ("1.000000000001TB", 1_000_000_000_001),
+    ],
+)
+def test_sizes(text, number):
+    assert arguments.size("cache", text) == number
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "words"),
+    [
+        ("2G", ValueError, "say 2GiB"),
+        ("lots", ValueError, "'2GiB'"),
+        ("", ValueError, "number of bytes"),
+        ("-1GiB", ValueError, "number of bytes"),
+        ("2 GiB please", ValueError, "number of bytes"),
+        (-1, ValueError, "at least 0"),
+        (1.5, TypeError, "whole number"),
+        ("16777216TiB", ValueError, "addressed"),
+        ("4194303TiB", MemoryError, "smaller"),
+    ],
+)
+def test_refused_sizes(data, value, error, words):
+    with pytest.raises(error, match=words):
+        DataLoader(data, cache=value)
+
+
+def test_refused_forms_and_epochs(data):
+    with pytest.raises(ValueError, match="'planes', not 'pixels'"):
+        DataLoader(data, cache="1GiB", cache_form="pixels")
+    with pytest.raises(ValueError, match="epochs must be at least 1"):
+        DataLoader(data, cache="1GiB", epochs=0)
