@@ -45,31 +45,11 @@ static enum hr__isa detect(void)
     return best;
 }
 
-static enum hr__isa chosen;
-
-static void choose(void)
-{
-    chosen = detect();
-}
-
-enum hr__isa hr__isa(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, choose);
-    return chosen;
-}
-
-const char *hr_isa_name(void)
-{
-    static const char *const names[] = {"portable", "avx2", "avx512"};
-    return names[hr__isa()];
-}
-
 /* Second register of CPUID leaf 0: "Auth" of AMD, "Hygo" of Hygon. */
 #define VENDOR_AMD   0x68747541u
 #define VENDOR_HYGON 0x6F677948u
 
-int hr__pdep_is_slow(void)
+static int detect_slow_pdep(void)
 {
 #if defined(__x86_64__)
     unsigned a, b, c, d;
@@ -83,6 +63,36 @@ int hr__pdep_is_slow(void)
 #else
     return 0;
 #endif
+}
+
+/* Asked for once: in a virtual machine each CPUID costs tens of microseconds. */
+static enum hr__isa chosen;
+static int slow_pdep;
+
+static void choose(void)
+{
+    chosen = detect();
+    slow_pdep = detect_slow_pdep();
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+enum hr__isa hr__isa(void)
+{
+    pthread_once(&once, choose);
+    return chosen;
+}
+
+const char *hr_isa_name(void)
+{
+    static const char *const names[] = {"portable", "avx2", "avx512"};
+    return names[hr__isa()];
+}
+
+int hr__pdep_is_slow(void)
+{
+    pthread_once(&once, choose);
+    return slow_pdep;
 }
 
 static int affinity_count(void)
