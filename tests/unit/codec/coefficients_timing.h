@@ -1,0 +1,205 @@
+/*
+ * Times the form `coefficients` on photographs: packing, and two random-resized
+ * crops of each (area 0.08 to 1, ratio 3/4 to 4/3), per instruction set: blocks to
+ * samples. Medians of interleaved passes, one thread. Prints nanoseconds per block
+ * too, because images differ.
+ */
+#ifndef HR_TEST_COEFFICIENTS_TIMING_H
+#define HR_TEST_COEFFICIENTS_TIMING_H
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "codec/ycc.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { PASSES = 9, CROPS_EACH = 2 };
+
+struct version {
+    const char *name;
+    const struct hr__block_kernels *kernels;
+    double us[PASSES];
+};
+
+/* One photograph: its item, and its coefficients as libjpeg has them. */
+struct photo {
+    struct bytes item;
+    struct hr__coefficients c;
+    int16_t (*blocks[3])[64];
+};
+
+struct timing {
+    struct photo *photos;
+    int count;
+    uint8_t *out;
+};
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int n)
+{
+    qsort(values, (size_t)n, sizeof *values, compare_doubles);
+    return values[n / 2];
+}
+
+static struct hr_region timing_crop(struct hr__random *r, int width, int height)
+{
+    for (;;) {
+        double area = width * height * hr__random_range(r, 0.08, 1.0);
+        double ratio = exp(hr__random_range(r, log(0.75), log(4.0 / 3)));
+        int w = (int)(sqrt(area * ratio) + 0.5), h = (int)(sqrt(area / ratio) + 0.5);
+        if (w > width || h > height)
+            continue;
+        int x = (int)hr__random_below(r, (uint64_t)(width + 1 - w));
+        return (struct hr_region){x, (int)hr__random_below(r, (uint64_t)(height + 1 - h)), w, h};
+    }
+}
+
+/* Unpacks what a crop needs; adds up its blocks. */
+static void time_crop(const struct photo *p, const struct hr_region *crop,
+                      const struct hr__block_kernels *kernels, uint8_t *out, uint64_t *blocks)
+{
+    for (int c = 0; c < p->c.header.components; c++) {
+        struct hr_region w;
+        hr__ycc_window(&p->c.header, crop, c, &w);
+        uint32_t x = (uint32_t)w.x / 32 * 4, right = (uint32_t)(w.x + w.width + 7) / 8;
+        struct hr__block_run run = {
+            .end = p->c.data + p->c.data_bytes,
+            .quant = p->c.quant[c],
+            .blocks = right - x,
+            .out = out,
+            .stride = (ptrdiff_t)(((size_t)(right - x) * 8 + 24 + 63) & ~(size_t)63),
+        };
+        for (uint32_t y = (uint32_t)w.y / 8; y < (uint32_t)(w.y + w.height + 7) / 8; y++) {
+            run.data = hr__coefficients_find(&p->c, c, y, x);
+            assert_int_equal(kernels->unpack(&run), 0);
+            run.out += 8 * run.stride;
+            *blocks += run.blocks;
+        }
+        out = run.out;
+    }
+}
+
+static double time_crops(const struct timing *t, const struct hr__block_kernels *kernels,
+                         uint64_t *blocks)
+{
+    struct hr__random r;
+    hr__random_init(&r, 10, 0, 0, 0);
+    *blocks = 0;
+    uint64_t start = hr__now_ns();
+    for (int n = 0; n < t->count * CROPS_EACH; n++) {
+        const struct photo *p = &t->photos[n / CROPS_EACH];
+        struct hr_region crop = timing_crop(&r, (int)p->c.header.width, (int)p->c.header.height);
+        time_crop(p, &crop, kernels, t->out, blocks);
+    }
+    return (double)(hr__now_ns() - start) / 1e3 / (t->count * CROPS_EACH);
+}
+
+static double time_packing(const struct timing *t, struct hr__packer *packer)
+{
+    uint64_t start = hr__now_ns();
+    for (int n = 0; n < t->count; n++) {
+        const struct photo *p = &t->photos[n];
+        const struct hr__coefficients *c = &p->c;
+        struct hr__packer_image image = {c->header.width,
+                                         c->header.height,
+                                         c->header.components,
+                                         c->header.h,
+                                         c->header.v,
+                                         c->header.orientation,
+                                         0,
+                                         {c->quant[0], c->quant[1], c->quant[2]}};
+        const uint8_t *bytes;
+        size_t length;
+        assert_int_equal(hr__packer_begin(packer, &image, 0, NULL), 0);
+        for (int i = 0; i < c->header.components; i++)
+            for (uint32_t y = 0; y < c->blocks_y[i]; y++)
+                assert_int_equal(
+                    hr__packer_row(packer,
+                                   (const int16_t(*)[64])p->blocks[i] + (size_t)y * c->blocks_x[i],
+                                   NULL),
+                    0);
+        assert_int_equal(hr__packer_end(packer, &bytes, &length, NULL), 0);
+        assert_int_equal(length, p->item.length);
+    }
+    return (double)(hr__now_ns() - start) / 1e3 / t->count;
+}
+
+static struct bytes read_file(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    struct bytes out = {NULL, 0};
+    if (!file || fseek(file, 0, SEEK_END))
+        fail_msg("%s cannot be read", path);
+    out.length = (size_t)ftell(file);
+    out.data = malloc(out.length);
+    rewind(file);
+    assert_int_equal(fread(out.data, 1, out.length, file), out.length);
+    fclose(file);
+    return out;
+}
+
+/* Makes the item; adds the microseconds that reading and packing took. */
+static void read_photo(struct hr__transcoder *transcoder, const char *path, struct photo *p,
+                       double *us)
+{
+    struct bytes file = read_file(path);
+    uint64_t start = hr__now_ns();
+    free(make_item(transcoder, &file).data);
+    *us += (double)(hr__now_ns() - start) / 1e3;
+    p->item = make_item(transcoder, &file);
+    free(file.data);
+    assert_int_equal(hr__coefficients_open(&p->c, p->item.data, p->item.length, NULL), 0);
+    for (int c = 0; c < p->c.header.components; c++) {
+        p->blocks[c] = malloc((size_t)p->c.blocks_x[c] * p->c.blocks_y[c] * sizeof *p->blocks[c]);
+        for (uint32_t y = 0; y < p->c.blocks_y[c]; y++)
+            assert_int_equal(hr__coefficients_row(
+                                 &p->c, c, y, p->blocks[c] + (size_t)y * p->c.blocks_x[c], NULL),
+                             0);
+    }
+}
+
+static int time_versions(int files, char **paths)
+{
+    struct hr__transcoder *transcoder;
+    struct hr__packer *packer;
+    static const char *const names[] = {"portable", "avx2", "avx512"};
+    struct version v[3];
+    struct timing t = {calloc((size_t)files, sizeof *t.photos), files, malloc(64 << 20)};
+    double read_us = 0, pack_us[PASSES];
+    uint64_t blocks = 0, bytes = 0;
+    int isas = (int)hr__isa() + 1;
+    for (int i = 0; i < isas; i++) {
+        v[i].name = names[i];
+        v[i].kernels = hr__block_kernels_of((enum hr__isa)i, 0);
+    }
+    assert_int_equal(hr__transcoder_create(&transcoder, NULL), 0);
+    assert_int_equal(hr__packer_create(&packer, NULL), 0);
+    for (int i = 0; i < files; i++) {
+        read_photo(transcoder, paths[i], &t.photos[i], &read_us);
+        bytes += t.photos[i].item.length;
+    }
+    for (int pass = 0; pass < PASSES; pass++) {
+        pack_us[pass] = time_packing(&t, packer);
+        for (int i = 0; i < isas; i++)
+            v[i].us[pass] = time_crops(&t, v[i].kernels, &blocks);
+    }
+    printf("%d photographs, %.1f KB an item\n", files, (double)bytes / 1e3 / files);
+    printf("reading and packing  %7.1f us an image\npacking              %7.1f us an image\n",
+           read_us / files, median(pack_us, PASSES));
+    for (int i = 0; i < isas; i++) {
+        double us = median(v[i].us, PASSES);
+        printf("%-20s %7.1f us a crop, %5.1f ns a block\n", v[i].name, us,
+               us * 1e3 * files * CROPS_EACH / (double)blocks);
+    }
+    hr__packer_destroy(&packer);
+    hr__transcoder_destroy(&transcoder);
+    return 0;
+}
+
+#endif

@@ -1,0 +1,318 @@
+/*
+ * Items of coefficients made of JPEG files of every kind: samples of components
+ * and pixels of regions are libjpeg-turbo's, on every instruction set. Damaged
+ * items, every byte of header and index among them, go through the body of the
+ * fuzz target: nothing is read or written outside, and what is whole is right.
+ *
+ * With --time FILES it prints microseconds instead, see coefficients_timing.h.
+ */
+#include "../test.h"
+#include "components.h"
+
+#include "base/memory.h"
+#include "codec/jpeg_transcode.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const int samplings[] = {0, 111, 211, 121, 221};
+
+enum { SAMPLINGS = sizeof samplings / sizeof samplings[0], CHOICE = 9 };
+
+/* What lives from image to image. */
+struct bench {
+    struct hr__transcoder *transcoder;
+    void *format;
+    uint64_t random;
+};
+
+static struct bytes make_item(struct hr__transcoder *transcoder, const struct bytes *file)
+{
+    struct hr__encoded in = {file->data, file->length};
+    struct hr__transcoded item;
+    struct hr_error error = {0};
+    if (hr__transcode_coefficients(transcoder, &in, 0, &item, &error))
+        fail_msg("%s", error.message);
+    /* Exactly its bytes, so that a sanitizer sees one more. */
+    struct bytes out = {malloc(item.length), item.length};
+    memcpy(out.data, item.bytes, item.length);
+    return out;
+}
+
+/* One component by one instruction set, against the plane that libjpeg gives. */
+static int component_is_exact(const struct hr__coefficients *item, int c, enum hr__isa isa,
+                              const struct components *want)
+{
+    size_t stride = ((size_t)item->blocks_x[c] + 3) * 8;
+    uint8_t *out = malloc(8 * stride);
+    struct hr__block_run run = {
+        .end = item->data + item->data_bytes,
+        .quant = item->quant[c],
+        .blocks = item->blocks_x[c],
+        .out = out,
+        .stride = (ptrdiff_t)stride,
+    };
+    int equal = 1;
+    for (int y = 0; y < want->height[c]; y++) {
+        if (y % 8 == 0) {
+            run.data = hr__coefficients_find(item, c, (uint32_t)y / 8, 0);
+            assert_non_null(run.data);
+            assert_int_equal(hr__block_kernels(isa)->unpack(&run), 0);
+        }
+        equal &=
+            !memcmp(out + (size_t)(y % 8) * stride,
+                    want->plane[c] + (size_t)y * (size_t)want->width[c], (size_t)want->width[c]);
+    }
+    free(out);
+    return equal;
+}
+
+static int region_is_exact(void *format, const struct bytes *item, const uint8_t *reference,
+                           const struct hr_region *region)
+{
+    struct hr__decode_job job = {.in = {item->data, item->length}, .region = *region};
+    assert_int_equal(hr__format_coefficients.info(format, &job.in, &job.info, NULL), 0);
+    job.out = (struct hr__planar){
+        .stride = (region->width + 63) & ~63, .width = region->width, .height = region->height};
+    for (int c = 0; c < 3; c++)
+        job.out.plane[c] = aligned_alloc(64, (size_t)(job.out.stride * region->height));
+    assert_int_equal(hr__format_coefficients.region(format, &job, NULL), 0);
+    int equal = planar_equals(&job.out, reference, job.info.width, region);
+    for (int c = 0; c < 3; c++)
+        free(job.out.plane[c]);
+    return equal;
+}
+
+static struct hr_region random_region(uint64_t *random, int width, int height)
+{
+    struct hr_region r;
+    int small = next_random(random) % 4 == 0;
+    r.width = random_between(random, 1, small && width > 5 ? 5 : width);
+    r.height = random_between(random, 1, small && height > 5 ? 5 : height);
+    r.x = random_between(random, 0, width - r.width);
+    r.y = random_between(random, 0, height - r.height);
+    return r;
+}
+
+static void image_is_exact(struct bench *b, const struct jpeg_spec *spec)
+{
+    struct bytes file = make_jpeg(spec), item = make_item(b->transcoder, &file);
+    struct hr__coefficients c;
+    struct components want;
+    int w, h;
+    uint8_t *reference = decode_plainly(&file, &w, &h);
+    components_of(&file, &want);
+    assert_int_equal(hr__coefficients_open(&c, item.data, item.length, NULL), 0);
+    for (int i = 0; i < c.header.components; i++)
+        for (int isa = 0; isa <= (int)hr__isa(); isa++)
+            if (!component_is_exact(&c, i, (enum hr__isa)isa, &want))
+                fail_msg("version %d: component %d of %dx%d, quality %d, seed %d differs", isa, i,
+                         w, h, spec->quality, (int)spec->seed);
+    for (int n = 0; n < 8; n++) {
+        struct hr_region region = {0, 0, w, h};
+        if (n)
+            region = random_region(&b->random, w, h);
+        if (!region_is_exact(b->format, &item, reference, &region))
+            fail_msg("region %d,%d %dx%d of %dx%d, %d x %d, quality %d, seed %d differs", region.x,
+                     region.y, region.width, region.height, w, h, c.header.h, c.header.v,
+                     spec->quality, (int)spec->seed);
+    }
+    components_free(&want);
+    free(reference);
+    free(item.data);
+    free(file.data);
+}
+
+static int set_up(void **state)
+{
+    struct bench *b = calloc(1, sizeof *b);
+    b->random = 41;
+    *state = b;
+    return hr__transcoder_create(&b->transcoder, NULL) ||
+           hr__format_coefficients.create(&b->format, NULL);
+}
+
+static int tear_down(void **state)
+{
+    struct bench *b = *state;
+    hr__transcoder_destroy(&b->transcoder);
+    hr__format_coefficients.destroy(&b->format);
+    free(b);
+    return 0;
+}
+
+static void every_size_is_exact(void **state)
+{
+    struct bench *b = *state;
+    for (int s = 0; s < SAMPLINGS; s++) {
+        for (int n = 1; n <= 34; n++) {
+            int other = random_between(&b->random, 1, 40);
+            struct jpeg_spec wide = sampled_spec(samplings[s], n, other, next_random(&b->random));
+            struct jpeg_spec high = sampled_spec(samplings[s], other, n, next_random(&b->random));
+            image_is_exact(b, &wide);
+            image_is_exact(b, &high);
+        }
+        for (int n = 0; n < 5; n++) {
+            struct jpeg_spec spec =
+                sampled_spec(samplings[s], random_between(&b->random, 1, 300),
+                             random_between(&b->random, 1, 300), next_random(&b->random));
+            image_is_exact(b, &spec);
+        }
+    }
+}
+
+static void every_quality_is_exact(void **state)
+{
+    static const int qualities[] = {5, 10, 20, 35, 50, 65, 80, 88, 93, 95, 97, 99, 100};
+    struct bench *b = *state;
+    for (size_t i = 0; i < sizeof qualities / sizeof qualities[0]; i++)
+        for (int s = 0; s < SAMPLINGS; s++) {
+            struct jpeg_spec spec = sampled_spec(samplings[s], 90, 70, next_random(&b->random));
+            spec.quality = qualities[i];
+            image_is_exact(b, &spec);
+        }
+}
+
+static void every_scan_is_exact(void **state)
+{
+    struct bench *b = *state;
+    for (int s = 0; s < SAMPLINGS; s++)
+        for (int kind = SCANS_BASELINE; kind <= SCANS_SEPARATE; kind++)
+            for (int restart = 0; restart <= 7; restart += 7) {
+                struct jpeg_spec spec = sampled_spec(samplings[s], 77, 61, next_random(&b->random));
+                spec.scans = (enum jpeg_scans)kind;
+                spec.restart = restart;
+                image_is_exact(b, &spec);
+            }
+}
+
+/* The fuzz target's input: what it puts right, the region, the item. */
+static struct bytes fuzz_input(const struct bytes *item, uint64_t *random)
+{
+    struct bytes input = {malloc(CHOICE + item->length), CHOICE + item->length};
+    uint64_t choice = next_random(random);
+    input.data[0] = 1;
+    memcpy(input.data + 1, &choice, sizeof choice);
+    memcpy(input.data + CHOICE, item->data, item->length);
+    return input;
+}
+
+static struct bytes small_input(struct bench *b, int sampling, int quality)
+{
+    struct jpeg_spec spec = sampled_spec(sampling, 37, 19, next_random(&b->random));
+    spec.quality = quality;
+    struct bytes file = make_jpeg(&spec), item = make_item(b->transcoder, &file);
+    struct bytes input = fuzz_input(&item, &b->random);
+    free(item.data);
+    free(file.data);
+    return input;
+}
+
+/* Six kinds of damage to each byte. */
+static void damaged_items_are_safe(void **state)
+{
+    struct bench *b = *state;
+    for (int s = 0; s < SAMPLINGS; s++) {
+        struct bytes input = small_input(b, samplings[s], 20 + 15 * s);
+        LLVMFuzzerTestOneInput(input.data, input.length);
+        for (size_t i = CHOICE; i < input.length; i++) {
+            uint8_t was = input.data[i];
+            const uint8_t damage[] = {0, 0xFF, was ^ 1, was ^ 0x80, was + 1, was ^ 0x40};
+            for (size_t k = 0; k < sizeof damage; k++) {
+                input.data[i] = damage[k];
+                LLVMFuzzerTestOneInput(input.data, input.length);
+            }
+            input.data[i] = was;
+        }
+        free(input.data);
+    }
+}
+
+static void cut_items_are_safe(void **state)
+{
+    struct bench *b = *state;
+    struct hr__coefficients c;
+    struct bytes input = small_input(b, 221, 75);
+    struct bytes item = {input.data + CHOICE, input.length - CHOICE};
+    for (size_t length = 0; length < item.length; length++) {
+        /* As it is, and with a header that agrees */
+        uint8_t *cut = malloc(length + 1);
+        memcpy(cut, item.data, length);
+        assert_int_equal(hr__coefficients_open(&c, cut, length, NULL), -EBADMSG);
+        free(cut);
+        LLVMFuzzerTestOneInput(input.data, CHOICE + length);
+    }
+    free(input.data);
+}
+
+/* What an item tells of the file beside its pixels. */
+static void info_is_the_headers(void **state)
+{
+    struct bench *b = *state;
+    struct jpeg_spec spec = sampled_spec(211, 31, 17, 5);
+    struct bytes file = make_jpeg(&spec), item = make_item(b->transcoder, &file);
+    struct hr__decode_job job = {.in = {item.data, item.length}};
+    struct hr_error error = {0};
+    item.data[offsetof(struct hr__item_header, orientation)] = 6;
+    assert_int_equal(hr__format_coefficients.info(b->format, &job.in, &job.info, &error), 0);
+    assert_int_equal(job.info.width, 31);
+    assert_int_equal(job.info.height, 17);
+    assert_int_equal(job.info.channels, 3);
+    assert_int_equal(job.info.orientation, 6);
+    job.info.width = 30; /* info of another image */
+    job.region = (struct hr_region){0, 0, 30, 17};
+    assert_int_equal(hr__format_coefficients.region(b->format, &job, &error), -EINVAL);
+    assert_int_equal(error.code, -EINVAL);
+    assert_true(hr__format_coefficients.memory(b->format) > 0);
+    free(item.data);
+    free(file.data);
+}
+
+static void no_memory_is_an_error(void **state)
+{
+    struct bench *b = *state;
+    struct jpeg_spec spec = sampled_spec(221, 200, 150, 8);
+    struct bytes file = make_jpeg(&spec), item = make_item(b->transcoder, &file);
+    static uint8_t planes[3][192 * 150 + HR__PIXEL_SLACK] __attribute__((aligned(64)));
+    struct hr__decode_job job = {.in = {item.data, item.length},
+                                 .region = {3, 1, 190, 149},
+                                 .out = {{planes[0], planes[1], planes[2]}, 192, 190, 149}};
+    int r = -ENOMEM;
+    uint64_t held = hr__allocated(HR__TAG_CODEC);
+    for (uint64_t n = 1; r == -ENOMEM; n++) {
+        void *format = NULL;
+        struct hr_error error = {0};
+        hr__alloc_fail_at(n, 0);
+        r = hr__format_coefficients.create(&format, &error);
+        if (!r)
+            r = hr__format_coefficients.info(format, &job.in, &job.info, &error);
+        if (!r)
+            r = hr__format_coefficients.region(format, &job, &error);
+        hr__alloc_fail_at(0, 0);
+        assert_true(r == 0 || (r == -ENOMEM && error.code == -ENOMEM));
+        assert_true(n > 1 || r);
+        hr__format_coefficients.destroy(&format);
+        assert_int_equal(hr__allocated(HR__TAG_CODEC), held);
+    }
+    assert_int_equal(r, 0);
+    free(item.data);
+    free(file.data);
+}
+
+#include "coefficients_timing.h"
+
+int main(int argc, char **argv)
+{
+    if (argc > 2 && !strcmp(argv[1], "--time"))
+        return time_versions(argc - 2, argv + 2);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_size_is_exact),   cmocka_unit_test(every_quality_is_exact),
+        cmocka_unit_test(every_scan_is_exact),   cmocka_unit_test(damaged_items_are_safe),
+        cmocka_unit_test(cut_items_are_safe),    cmocka_unit_test(info_is_the_headers),
+        cmocka_unit_test(no_memory_is_an_error),
+    };
+    return cmocka_run_group_tests_name("codec-coefficients-pixels", tests, set_up, tear_down);
+}
