@@ -806,13 +806,24 @@ static void out_of_memory_is_survived(void **state)
 
 static void worth_is_a_pure_function(void **state)
 {
-    /* 500 x 375 of 91 KB; 1600 x 1200 of 307 KB; of which few bytes are spared */
-    static const uint64_t small[] = {91400, 123000, 345000}, none[] = {91400, 0, 0};
-    static const uint64_t dear[] = {91400, 91400 * 9, 91400 * 20}, free_[] = {91400, 91400, 91400};
-    assert_int_equal(hr__pack_worth(500 * 375, small), HR_FORM_COEFFICIENTS);
-    assert_int_equal(hr__pack_worth(500 * 375, none), HR_FORM_ENCODED);
-    assert_int_equal(hr__pack_worth(500 * 375, dear), HR_FORM_ENCODED);
-    assert_int_equal(hr__pack_worth(500 * 375, free_), HR_FORM_PLANES);
+    static const struct {
+        uint64_t pixels, bytes[3];
+        enum hr_form form;
+    } cases[] = {
+        /* a photograph; large ones that take little and much more */
+        {500 * 375, {91400, 123000, 345000}, HR_FORM_COEFFICIENTS},
+        {1600 * 1200, {307000, 480000, 2900000}, HR_FORM_COEFFICIENTS},
+        {1600 * 1200, {200000, 500000, 2900000}, HR_FORM_ENCODED},
+        /* nothing else is possible */
+        {500 * 375, {91400, 0, 0}, HR_FORM_ENCODED},
+        {500 * 375, {91400, 0, 345000}, HR_FORM_ENCODED},
+        /* noise: planes take hardly more than its coefficients, or less */
+        {500 * 375, {250000, 275000, 282000}, HR_FORM_PLANES},
+        {500 * 375, {300000, 330000, 282000}, HR_FORM_PLANES},
+        {500 * 375, {91400, 91400 * 9, 91400 * 20}, HR_FORM_ENCODED},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(hr__pack_worth(cases[i].pixels, cases[i].bytes), cases[i].form);
 }
 
 int main(void)
