@@ -170,16 +170,13 @@ static int look_into(const struct pack_command *c, struct pack_report *report,
 }
 
 /* What a person can do about an error, in the words of this command. */
-static const char *remedy(int code)
+static const char *remedy(int code, const char *message)
 {
-    switch (code) {
-    case -EEXIST:
+    if (code == -EEXIST)
         return "; --force replaces it";
-    case -ESTALE:
+    if (code == -ESTALE || strstr(message, "restart it"))
         return "; --restart begins anew";
-    default:
-        return "";
-    }
+    return "";
 }
 
 static int failed(const struct pack_command *c, int code, const struct hr_error *error)
@@ -190,7 +187,7 @@ static int failed(const struct pack_command *c, int code, const struct hr_error 
         return CLI_INTERRUPTED;
     }
     char *message = text_escape(code == -ENOMEM && !error->code ? "out of memory" : error->message);
-    cli_complain("pack", "%s%s", message ? message : "out of memory", remedy(code));
+    cli_complain("pack", "%s%s", message ? message : "out of memory", remedy(code, error->message));
     free(message);
     return CLI_FAILED;
 }

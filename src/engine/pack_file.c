@@ -127,7 +127,8 @@ static int open_partial(struct hr__pack_file *f, struct hr_error *error)
     }
 }
 
-/* Writes the front: superblock and the catalog as it is in memory. */
+/* Writes the front: the catalog as it is in memory, then the superblock: before that
+ * one is there nothing is done, whatever else is. */
 static int write_front(struct hr__pack_file *f, struct hr_error *error)
 {
     int r = write_at(f, f->catalog->header, f->super.catalog_bytes, f->super.catalog_offset);
@@ -296,6 +297,13 @@ static int check_same(const struct hr__pack_file *f, const struct hr__pack_super
     return 0;
 }
 
+/* Non-zero when a run was killed before it had a superblock. */
+static int has_no_front(const struct hr__pack_superblock *super)
+{
+    static const struct hr__pack_superblock zeros;
+    return !memcmp(super, &zeros, sizeof zeros);
+}
+
 /* Continues the unfinished file. */
 static int resume(struct hr__pack_file *f, struct hr_dataset *dataset, uint64_t file_bytes,
                   struct hr_error *error)
@@ -303,6 +311,8 @@ static int resume(struct hr__pack_file *f, struct hr_dataset *dataset, uint64_t 
     struct hr__pack_superblock theirs;
     struct hr_error why = {0};
     int r = read_at(f, &theirs, sizeof theirs, 0);
+    if (!r && has_no_front(&theirs))
+        return begin(f, error);
     if (!r)
         r = hr__pack_check(&theirs, f->partial, &why);
     if (r)

@@ -365,6 +365,37 @@ static void torn_tail_is_written_again(void **state)
     clean_up(&b);
 }
 
+/* A run may be killed before it has written the front, or a file may be damaged. */
+static void a_file_without_a_front_is_begun(void **state)
+{
+    struct bench b;
+    struct hr_pack_options options;
+    struct hr_error error;
+    make(&b);
+    pack(&b, "whole", HR_FORM_ENCODED, 2);
+    set_options(&options, HR_FORM_ENCODED, 2);
+    static const off_t lengths[] = {0, 4096, 5000, 100000};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        int fd = open(at(&b, "p.partial"), O_RDWR | O_CREAT, 0666);
+        assert_true(fd >= 0);
+        assert_int_equal(ftruncate(fd, lengths[i]), 0);
+        close(fd);
+        write_it(b.folder, at(&b, "p"), &options, NULL);
+        assert_same_file(at(&b, "whole"), at(&b, "p"));
+        assert_int_equal(unlink(at(&b, "p")), 0);
+    }
+    int fd = open(at(&b, "p.partial"), O_RDWR | O_CREAT, 0666);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, "not ours", 8, 0), 8);
+    close(fd);
+    assert_int_equal(hr_pack_write(b.folder, at(&b, "p"), &options, NULL, &error), -EBADMSG);
+    assert_non_null(strstr(error.message, "restart it"));
+    options.restart = 1;
+    write_it(b.folder, at(&b, "p"), &options, NULL);
+    assert_same_file(at(&b, "whole"), at(&b, "p"));
+    clean_up(&b);
+}
+
 static int cancel_at_once(void *arg, uint64_t done, uint64_t total, const char *stage)
 {
     *(uint64_t *)arg = done;
@@ -835,6 +866,7 @@ int main(void)
         cmocka_unit_test(few_samples_and_many_threads),
         cmocka_unit_test(kills_change_nothing),
         cmocka_unit_test(torn_tail_is_written_again),
+        cmocka_unit_test(a_file_without_a_front_is_begun),
         cmocka_unit_test(cancelled_is_kept),
         cmocka_unit_test(changed_inputs_are_noticed),
         cmocka_unit_test(names_are_respected),
