@@ -31,7 +31,7 @@ help:
 	@echo 'make demo         train the same network with the stock PyTorch loader and with Headrace'
 	@echo 'make test         every test of the library, the command and the Python package'
 	@echo 'make install      the library, the headers and the command, to PREFIX ($(PREFIX))'
-	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader'
+	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader, bench-pack'
 	@echo 'make clean        remove what was built (not VENV, not data/)'
 	@echo
 	@echo 'Variables: VENV=$(VENV) BUILD=$(BUILD) DATA=$(DATA) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'

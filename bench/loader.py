@@ -103,7 +103,7 @@ def memory(args, figures):
 
 
 def sample_part(folder, scratch, count):
-    """A folder of links to `count` samples, spread over the classes."""
+    """A folder of links to `count` samples, spread over the classes; returns it."""
     paths = sorted(os.path.join(d, f) for d, _, names in os.walk(folder) for f in names
                    if f.lower().endswith((".jpg", ".jpeg", ".png")))
     for path in paths[::max(1, len(paths) // count)][:count]:

@@ -9,6 +9,7 @@
  *   loader_worker scan DATA    with sizes and times, no index
  *   loader_worker index DATA   writes the index file
  *   loader_worker reopen DATA  opens through the index file
+ *   loader_worker open PATH    opens whatever it is and reads the first sample
  *   loader_worker first DATA THREADS BATCH   opens through the index file and
  *                              waits for the first batch
  */
@@ -172,6 +173,22 @@ static void first_batch(const char *path, int threads, int batch)
     hr_dataset_unref(&dataset);
 }
 
+static void open_and_read(const char *path)
+{
+    struct hr_dataset *dataset;
+    struct hr_error error;
+    void *bytes;
+    size_t length;
+    double start = seconds(CLOCK_MONOTONIC);
+    if (hr_dataset_open(&dataset, path, NULL, &error) ||
+        hr_dataset_read(dataset, 0, &bytes, &length, &error))
+        die(&error);
+    printf("{\"seconds\": %.6f, \"samples\": %zu, \"bytes\": %zu}\n",
+           seconds(CLOCK_MONOTONIC) - start, hr_dataset_count(dataset), length);
+    hr_bytes_free(bytes);
+    hr_dataset_unref(&dataset);
+}
+
 int main(int argc, char **argv)
 {
     const char *verb = argc > 2 ? argv[1] : "";
@@ -179,6 +196,8 @@ int main(int argc, char **argv)
         run_epochs(argv[2], atoi(argv[3]), atoi(argv[4]), atoi(argv[5]));
     else if (!strcmp(verb, "first") && argc == 5)
         first_batch(argv[2], atoi(argv[3]), atoi(argv[4]));
+    else if (!strcmp(verb, "open"))
+        open_and_read(argv[2]);
     else if (!strcmp(verb, "list"))
         time_open(argv[2], HR_INDEX_NONE, 0);
     else if (!strcmp(verb, "scan"))

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs what the benchmarks compare with: Pillow, OpenCV, DALI, SPDL and
-# simplejpeg into an environment of their own (.venv-bench), and the
-# distribution's torchvision, whose compiled decoder loads beside its own
-# torch. Everything is optional: a benchmark says which peer is missing.
+# Installs what the benchmarks compare with: Pillow, OpenCV, DALI, SPDL and FFCV
+# into an environment of their own (.venv-bench), simplejpeg and WebDataset beside
+# our torch, and the distribution's torchvision, whose compiled decoder loads beside
+# its own torch. Everything is optional: a benchmark says which peer is missing.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 venv=${BENCH_VENV:-$root/.venv-bench}
@@ -14,11 +14,19 @@ for package in numpy pillow opencv-python-headless nvidia-dali-cuda130 spdl; do
     "$venv/bin/pip" install --quiet --disable-pip-version-check "$package" ||
         echo "bench: $package cannot be installed here; its figures will be null"
 done
+# FFCV comes as source: it needs OpenCV's and TurboJPEG's headers, and a torch.
+sudo=; [ "$(id -u)" = 0 ] || sudo=sudo
+if ! "$venv/bin/python" -c 'import ffcv' 2>/dev/null; then
+    echo "bench: building ffcv"
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        g++ pkg-config libopencv-dev libturbojpeg0-dev >/dev/null &&
+        "$venv/bin/pip" install --quiet --disable-pip-version-check "${TORCH:-torch==2.13.0}" ffcv ||
+        echo "bench: ffcv cannot be built here; its figures will be null"
+fi
 if [ -n "${VENV:-}" ] && [ -x "$VENV/bin/pip" ]; then
-    "$VENV/bin/pip" install --quiet --disable-pip-version-check simplejpeg || true
+    "$VENV/bin/pip" install --quiet --disable-pip-version-check simplejpeg webdataset || true
 fi
 if ! /usr/bin/python3 -c 'import torchvision' 2>/dev/null; then
-    sudo=; [ "$(id -u)" = 0 ] || sudo=sudo
     echo "bench: installing python3-torchvision from the distribution"
     $sudo apt-get install -y -qq python3-torchvision >/dev/null ||
         echo "bench: python3-torchvision cannot be installed here; its figure will be null"
