@@ -1,37 +1,20 @@
 /*
- * Blocks of the form `coefficients` to samples, in plain C: the reference for all
- * other versions.
+ * Blocks of the form `coefficients` to samples with what every machine has: the
+ * reference for all other versions.
  *
- * The inverse DCT is that of C. Loeffler, A. Ligtenberg and G. Moschytz,
- * "Practical fast 1-D DCT algorithms with 11 multiplications" (ICASSP 1989), in
- * the fixed point of libjpeg's accurate integer method: constants of 13 bits, two
- * more bits kept between the passes, columns first. All sums are exact, so it may
- * be arranged freely; only where it rounds is fixed. Numbers wrap rather than
- * overflow, because blocks may come from anywhere.
+ * Values are taken from the stream eight at a time, which one load holds, and put
+ * where the map's next bit says. Four blocks are unpacked before the first is
+ * transformed: its wide loads would else wait for the narrow stores.
  */
 #include "base/error.h"
 #include "codec/coefficients.h"
+#include "codec/inverse_dct.h"
 #include "codec/zigzag.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* 2^13 x cosines and their sums */
-#define F_0_298 2446
-#define F_0_390 3196
-#define F_0_541 4433
-#define F_0_765 6270
-#define F_0_899 7373
-#define F_1_175 9633
-#define F_1_501 12299
-#define F_1_847 15137
-#define F_1_961 16069
-#define F_2_053 16819
-#define F_2_562 20995
-#define F_3_072 25172
-
-#define CONST_BITS 13
-#define PASS1_BITS 2
+#define BATCH HR__GROUP_BLOCKS
 
 /* A block as it lies in an item. */
 struct block {
@@ -55,11 +38,15 @@ static inline void count_bits(uint64_t map, unsigned *low, unsigned *high)
     *high = all - *low;
 }
 
-/* Finds the parts of the block at p < end; returns 0 where it ends behind `end`.
+/* Finds the parts of the block at p; returns 0 where it does not lie before `end`.
  * Reads at most 12 bytes from p on. */
 static inline int parse(struct block *b, const uint8_t *p, const uint8_t *end)
 {
     uint32_t head;
+#ifndef HR__UNCHECKED
+    if (p >= end)
+        return 0;
+#endif
     memcpy(&head, p, sizeof head);
     unsigned n = head >> 18 & 15;
     b->dc = (int)((head & 0xFFF) ^ 0x800) - 0x800;
@@ -69,15 +56,18 @@ static inline int parse(struct block *b, const uint8_t *p, const uint8_t *end)
     p += 3;
     if (head >> 22 & 1)
         b->exceptions = *p++ & 63;
-    if (n > 8)
-        return 0;
     memcpy(&b->map, p, sizeof b->map);
-    b->map &= (n ? ~UINT64_C(0) >> (64 - 8 * n) : 0) & ~UINT64_C(1);
+    b->map &= (n ? ~UINT64_C(0) >> ((64 - 8 * n) & 63) : 0) & ~UINT64_C(1);
     count_bits(b->map, &b->n1, &b->n2);
     b->values = p + n;
     b->extra = b->values + (b->n1 * b->w1 + b->n2 * b->w2 + 7) / 8;
     b->next = b->extra + 3 * b->exceptions;
-    return b->next <= end;
+#ifdef HR__UNCHECKED
+    (void)end;
+    return 1;
+#else
+    return b->next <= end && n <= 8;
+#endif
 }
 
 static inline uint64_t load64(const uint8_t *p)
@@ -87,133 +77,76 @@ static inline uint64_t load64(const uint8_t *p)
     return v;
 }
 
-/* One value of w bits, 1..7. */
-static inline int value_of(unsigned code, unsigned w)
-{
-    int v = (int)code - (1 << (w - 1));
-    return v + (v >= 0);
-}
+/* Natural position of each bit of a map that begins at zigzag position 1. The last
+ * bit stands for no value: what goes there is replaced by the DC coefficient. */
+static const uint8_t place[64] = {
+    1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48, 41,
+    34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30,
+    37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63, 0,
+};
+#define NO_VALUE (UINT64_C(1) << 63)
 
-/* Reads the values of the positions in `map`, w bits each, into natural order. */
-static inline unsigned read_values(const struct block *b, uint64_t map, unsigned w, unsigned bit,
-                                   int16_t *coefficient)
+/* Reads n values of w bits, beginning at `bit` of the stream, into the positions of
+ * `map`, which begins at zigzag position 1. Four at a time, so that the number of
+ * turns is easier to guess. */
+static inline void read_values(const struct block *b, unsigned bit, uint64_t map, unsigned n,
+                               unsigned w, int16_t *coefficient)
 {
-    unsigned mask = (1u << w) - 1;
-    if (!w) /* only what exceptions replace */
-        return bit;
-    for (; map; map &= map - 1, bit += w) {
-        unsigned code = (unsigned)(load64(b->values + bit / 8) >> bit % 8) & mask;
-        coefficient[hr__zigzag[__builtin_ctzll(map)]] = (int16_t)value_of(code, w);
+    const unsigned mask = (1u << w) - 1;
+    const int bias = 1 << w >> 1;
+    map |= NO_VALUE;
+    for (unsigned i = 0; i < n; i += 4, bit += 4 * w) {
+        uint64_t codes = load64(b->values + bit / 8) >> bit % 8;
+        for (int k = 0; k < 4; k++, codes >>= w) {
+            unsigned code = (unsigned)codes & mask;
+            /* The upper half of the codes, which stands for 1 and more, has the highest bit. */
+            int value = (int)(code + (2 * code >> w)) - bias;
+            coefficient[place[__builtin_ctzll(map)]] = (int16_t)value;
+            map = (map & (map - 1)) | NO_VALUE;
+        }
     }
-    return bit;
 }
 
 /* The block's coefficients, quantised. `coefficient` is zero before. */
 static inline void read_block(const struct block *b, int16_t *coefficient)
 {
+    read_values(b, 0, b->map >> 1 & 0x7FFF, b->n1, b->w1, coefficient);
+    read_values(b, b->n1 * b->w1, b->map >> 1 & ~UINT64_C(0x7FFF), b->n2, b->w2, coefficient);
     coefficient[0] = (int16_t)b->dc;
-    unsigned bit = read_values(b, b->map & 0xFFFF, b->w1, 0, coefficient);
-    read_values(b, b->map & ~UINT64_C(0xFFFF), b->w2, bit, coefficient);
     for (unsigned i = 0; i < b->exceptions; i++) {
         const uint8_t *e = b->extra + 3 * i;
         coefficient[hr__zigzag[e[0] & 63]] = (int16_t)(e[1] | e[2] << 8);
     }
 }
 
-static inline int32_t add(int32_t a, int32_t b)
-{
-    return (int32_t)((uint32_t)a + (uint32_t)b);
-}
-
-static inline int32_t sub(int32_t a, int32_t b)
-{
-    return (int32_t)((uint32_t)a - (uint32_t)b);
-}
-
-static inline int32_t mul(int32_t a, int32_t b)
-{
-    return (int32_t)((uint32_t)a * (uint32_t)b);
-}
-
-static inline int32_t descale(int32_t v, int bits)
-{
-    return add(v, 1 << (bits - 1)) >> bits;
-}
-
-/* Eight frequencies to eight samples, scaled by 2^CONST_BITS. */
-static inline void transform(const int32_t in[8], int32_t out[8])
-{
-    int32_t z = mul(add(in[2], in[6]), F_0_541);
-    int32_t e2 = sub(z, mul(in[6], F_1_847)), e3 = add(z, mul(in[2], F_0_765));
-    int32_t e0 = mul(add(in[0], in[4]), 1 << CONST_BITS);
-    int32_t e1 = mul(sub(in[0], in[4]), 1 << CONST_BITS);
-    int32_t even[4] = {add(e0, e3), add(e1, e2), sub(e1, e2), sub(e0, e3)};
-
-    int32_t z3 = add(in[7], in[3]), z4 = add(in[5], in[1]);
-    int32_t z5 = mul(add(z3, z4), F_1_175);
-    int32_t z1 = mul(add(in[7], in[1]), -F_0_899), z2 = mul(add(in[5], in[3]), -F_2_562);
-    z3 = sub(z5, mul(z3, F_1_961));
-    z4 = sub(z5, mul(z4, F_0_390));
-    int32_t odd[4] = {
-        add(add(mul(in[1], F_1_501), z1), z4),
-        add(add(mul(in[3], F_3_072), z2), z3),
-        add(add(mul(in[5], F_2_053), z2), z4),
-        add(add(mul(in[7], F_0_298), z1), z3),
-    };
-    for (int i = 0; i < 4; i++) {
-        out[i] = add(even[i], odd[i]);
-        out[7 - i] = sub(even[i], odd[i]);
-    }
-}
-
-static inline uint8_t sample(int32_t v)
-{
-    v += 128;
-    return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
-}
-
-static void inverse_dct(const int16_t *coefficient, const uint16_t *quant, uint8_t *out,
-                        ptrdiff_t stride)
-{
-    int32_t between[64], in[8], column[8];
-    for (int x = 0; x < 8; x++) {
-        for (int y = 0; y < 8; y++)
-            in[y] = (int16_t)((unsigned)coefficient[8 * y + x] * quant[8 * y + x]);
-        transform(in, column);
-        for (int y = 0; y < 8; y++)
-            between[8 * y + x] = descale(column[y], CONST_BITS - PASS1_BITS);
-    }
-    for (int y = 0; y < 8; y++, out += stride) {
-        transform(between + 8 * y, column);
-        for (int x = 0; x < 8; x++)
-            out[x] = sample(descale(column[x], CONST_BITS + PASS1_BITS + 3));
-    }
-}
-
 /* A block of one colour: what the transform makes of a DC coefficient alone. */
 static void fill(int dc, uint16_t quant, uint8_t *out, ptrdiff_t stride)
 {
-    int32_t level = (int16_t)((unsigned)dc * quant);
-    uint8_t v = sample(descale(mul(level, 1 << PASS1_BITS), PASS1_BITS + 3));
+    int level = (int16_t)((unsigned)dc * quant);
+    int v = ((level + (1 << 2)) >> 3) + 128;
     for (int y = 0; y < 8; y++, out += stride)
-        memset(out, v, 8);
+        memset(out, v < 0 ? 0 : v > 255 ? 255 : v, 8);
 }
 
 static int unpack(const struct hr__block_run *run)
 {
+    int16_t coefficient[BATCH][64] __attribute__((aligned(16)));
     const uint8_t *p = run->data;
     uint8_t *out = run->out;
-    struct block b;
-    for (uint32_t i = 0; i < run->blocks; i++, out += 8, p = b.next) {
-        if (p >= run->end || !parse(&b, p, run->end))
-            return -EBADMSG;
-        if (!b.map && !b.exceptions) {
-            fill(b.dc, run->quant[0], out, run->stride);
-            continue;
+    for (uint32_t left = run->blocks, count; left; left -= count) {
+        struct block b[BATCH];
+        count = left < BATCH ? left : BATCH;
+        memset(coefficient, 0, count * sizeof *coefficient);
+        for (uint32_t i = 0; i < count; i++, p = b[i - 1].next) {
+            if (!parse(&b[i], p, run->end))
+                return -EBADMSG;
+            read_block(&b[i], coefficient[i]);
         }
-        int16_t coefficient[64] = {0};
-        read_block(&b, coefficient);
-        inverse_dct(coefficient, run->quant, out, run->stride);
+        for (uint32_t i = 0; i < count; i++, out += 8)
+            if (!b[i].map && !b[i].exceptions)
+                fill(b[i].dc, run->quant[0], out, run->stride);
+            else
+                hr__inverse_dct(coefficient[i], run->quant, out, run->stride);
     }
     return 0;
 }
@@ -228,7 +161,7 @@ int hr__coefficients_row(const struct hr__coefficients *item, int component, uin
     struct block b;
     memset(blocks, 0, item->blocks_x[component] * sizeof *blocks);
     for (uint32_t i = 0; i < item->blocks_x[component]; i++, p = b.next) {
-        if (!p || p >= end || !parse(&b, p, end))
+        if (!p || !parse(&b, p, end))
             return hr__fail(error, -EBADMSG,
                             "damaged item: row %u of component %d leads out of it; make it anew",
                             block_row, component);
