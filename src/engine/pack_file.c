@@ -42,13 +42,15 @@ static uint64_t align(uint64_t offset)
     return (offset + mask) & ~mask;
 }
 
-static int fail_write(const struct hr__pack_file *f, int code, struct hr_error *error)
+/* `kept`: samples that the next run will find. */
+static int fail_write(const struct hr__pack_file *f, uint64_t kept, int code,
+                      struct hr_error *error)
 {
     const char *remedy = "call it again to continue";
     if (code == -ENOSPC || code == -EDQUOT || code == -EFBIG)
         remedy = "make room and call it again to continue";
     return hr__fail(error, code, "cannot write %s: %s; the first %" PRIu64 " samples are kept: %s",
-                    f->partial, hr__errno_text(code), f->safe, remedy);
+                    f->partial, hr__errno_text(code), kept, remedy);
 }
 
 static int write_at(const struct hr__pack_file *f, const void *bytes, uint64_t length,
@@ -134,14 +136,14 @@ static int write_front(struct hr__pack_file *f, struct hr_error *error)
     int r = write_at(f, f->catalog->header, f->super.catalog_bytes, f->super.catalog_offset);
     if (!r)
         r = write_at(f, &f->super, sizeof f->super, 0);
-    return r ? fail_write(f, r, error) : 0;
+    return r ? fail_write(f, f->safe, r, error) : 0;
 }
 
 static int begin(struct hr__pack_file *f, struct hr_error *error)
 {
     f->end = f->super.items_offset;
     if (ftruncate(f->fd, 0) || ftruncate(f->fd, (off_t)f->end))
-        return fail_write(f, -errno, error);
+        return fail_write(f, f->safe, -errno, error);
     return write_front(f, error);
 }
 
@@ -332,7 +334,7 @@ static int resume(struct hr__pack_file *f, struct hr_dataset *dataset, uint64_t 
     f->safe = f->continued = f->done;
     /* what lies behind may be half of an item */
     if (ftruncate(f->fd, (off_t)f->end))
-        return fail_write(f, -errno, error);
+        return fail_write(f, f->safe, -errno, error);
     return write_front(f, error);
 }
 
@@ -445,7 +447,7 @@ int hr__pack_file_append(struct hr__pack_file *file, const struct hr__pack_entry
     struct hr__pack_file *f = file;
     int r = write_item(f, entry->bytes, entry->length);
     if (r)
-        return fail_write(f, r, error);
+        return fail_write(f, f->done, r, error);
     f->catalog->sizes[f->done] = (int64_t)entry->length;
     f->catalog->mtimes_ns[f->done] = entry->mtime_ns;
     f->catalog->ranges[f->done] = (struct hr__catalog_range){
@@ -491,7 +493,7 @@ int hr__pack_file_commit(struct hr__pack_file *file, struct hr_error *error)
     if (!r)
         r = write_section(f, f->catalog->sizes, sizeof *f->catalog->sizes);
     if (r)
-        return fail_write(f, r, error);
+        return fail_write(f, f->safe, r, error);
     f->safe = f->done;
     f->uncommitted_bytes = 0;
     f->committed_ns = hr__now_ns();
@@ -545,7 +547,7 @@ int hr__pack_file_finish(struct hr__pack_file *file, int overwrite, struct hr_er
     if (!r && fsync(f->fd))
         r = -errno;
     if (r)
-        return fail_write(f, r, error);
+        return fail_write(f, f->safe, r, error);
     r = give_name(f, overwrite);
     if (r == -EEXIST)
         return refuse_existing(f, error);

@@ -53,7 +53,8 @@ int hr__pack_file_open(struct hr__pack_file **out, struct hr_dataset *dataset, c
                        const struct hr_pack_options *options, uint64_t digest,
                        struct hr_error *error);
 
-/* Appends the next sample. After an error the file is as before. Blocks. */
+/* Appends the next sample. After an error the file is as before, and the caller commits
+ * what is there. Blocks. */
 int hr__pack_file_append(struct hr__pack_file *file, const struct hr__pack_entry *entry,
                          struct hr_error *error);
 
