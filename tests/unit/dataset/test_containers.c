@@ -198,6 +198,55 @@ static void many_threads(void **state)
     tree_remove(&t);
 }
 
+/* A catalog from outside: ranges lie in a container, and inside it. */
+static void catalogs_with_ranges_are_checked(void **state)
+{
+    struct hr__catalog_shape shape = {
+        .directories = 1, .samples = 2, .arena_bytes = 32, .labels = 1, .containers = 2};
+    static const struct {
+        uint64_t offset;
+        int64_t bytes;
+        uint32_t container;
+        uint16_t form, flags;
+        int code;
+    } cases[] = {{0, 100, 0, 0, 0, 0},
+                 {90, 10, 0, 2, 1, 0},
+                 {91, 10, 0, 0, 0, -EBADMSG},
+                 {100, 0, 0, 0, 0, 0},
+                 {101, 0, 0, 0, 0, -EBADMSG},
+                 {UINT64_MAX, 1, 0, 0, 0, -EBADMSG},
+                 {0, -1, 0, 0, 0, -EBADMSG},
+                 {1 << 30, 1 << 30, 1, 0, 0, 0},
+                 {INT64_MAX, 1, 1, 0, 0, -EBADMSG},
+                 {0, 1, 2, 0, 0, -EBADMSG},
+                 {0, 1, 0, 3, 0, -EBADMSG},
+                 {0, 1, 0, 0, 2, -EBADMSG}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct hr__catalog *made, *c = NULL;
+        assert_int_equal(hr__catalog_create(&made, &shape), 0);
+        made->directories[0].path = made->header->root = hr__catalog_text(made, "", 0);
+        made->directories[0].count = 2;
+        made->header->flags |= HR__CATALOG_SIZES;
+        made->names[0] = made->names[1] = hr__catalog_text(made, "a/../b", 6);
+        made->containers[0].path = made->containers[1].path = hr__catalog_text(made, "c", 1);
+        made->containers[0].bytes = 100;
+        made->sizes[0] = 5;
+        made->sizes[1] = cases[i].bytes;
+        made->ranges[1] = (struct hr__catalog_range){.offset = cases[i].offset,
+                                                     .container = cases[i].container,
+                                                     .form = cases[i].form,
+                                                     .flags = cases[i].flags};
+        made->header->checksum = hr__catalog_checksum(made->header);
+        int r = hr__catalog_adopt(&c, made->header, made->header->bytes);
+        if (r != cases[i].code)
+            fail_msg("case %zu: %d", i, r);
+        if (!r)
+            made->header = NULL; /* now c's */
+        hr__catalog_destroy(&c);
+        hr__catalog_destroy(&made);
+    }
+}
+
 static int nothing_left(void **state)
 {
     return hr__allocated(HR__TAG_DATASET) != 0;
@@ -210,7 +259,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(opened_once),        TEST(changed_containers_are_refused),
         TEST(many_threads),       TEST(many_shards_leave_descriptors_to_others),
-        TEST(no_descriptor_left),
+        TEST(no_descriptor_left), TEST(catalogs_with_ranges_are_checked),
     };
     return cmocka_run_group_tests_name("dataset-containers", tests, NULL, NULL);
 }

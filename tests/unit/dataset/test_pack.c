@@ -1,6 +1,7 @@
 /* Packs: the reader against hand-made files, right and damaged in every way. */
 #include "packs.h"
 
+#include "base/clock.h"
 #include "dataset/list.h"
 
 #include <dirent.h>
@@ -310,6 +311,50 @@ static void items_out_of_place(void **state)
     refused(f, -EBADMSG, "catalog is damaged");
 }
 
+/* Many samples open in milliseconds: the names are read, no item is touched. */
+static void opens_at_once(void **state)
+{
+    enum { MANY = 40000 };
+    struct fixture *f = *state;
+    const char **paths = calloc(MANY, sizeof *paths);
+    const uint8_t **items = calloc(MANY, sizeof *items);
+    size_t *lengths = calloc(MANY, sizeof *lengths);
+    char(*text)[40] = calloc(MANY, sizeof *text);
+    struct hr_dataset *source, *d;
+    struct pack_image image;
+    uint64_t best_ns = UINT64_MAX;
+    for (int i = 0; i < MANY; i++) {
+        snprintf(text[i], sizeof text[i], "n%08d/n%08d_%d.jpg", i / 1300, i / 1300, i);
+        paths[i] = text[i];
+        items[i] = f->items[i % SAMPLES];
+        lengths[i] = f->lengths[i % SAMPLES];
+    }
+    assert_int_equal(hr_dataset_from_paths(&source, paths, NULL, MANY, NULL), 0);
+    pack_make(&image, source, items, lengths, HR_FORM_ENCODED);
+    pack_write(&image, image.length, f->path);
+    for (int round = 0; round < 3; round++) {
+        struct hr__range range;
+        uint8_t bytes[200];
+        uint64_t start = hr__now_ns();
+        assert_int_equal(hr__pack_dataset(&d, f->path, NULL), 0);
+        assert_int_equal(hr__dataset_range(d, MANY / 2, 0, &range, NULL), 1);
+        assert_int_equal(pread(range.fd, bytes, range.bytes, (off_t)range.offset), range.bytes);
+        uint64_t ns = hr__now_ns() - start;
+        best_ns = ns < best_ns ? ns : best_ns;
+        assert_memory_equal(bytes, items[MANY / 2], range.bytes);
+        hr_dataset_unref(&d);
+    }
+    print_message("%d samples, %.1f MB of names: open and first bytes in %.2f ms\n", MANY,
+                  (double)pack_catalog(&image)->bytes / 1e6, (double)best_ns / 1e6);
+    assert_true(best_ns < 50000000);
+    hr_dataset_unref(&source);
+    free(image.bytes);
+    free(paths);
+    free(items);
+    free(lengths);
+    free(text);
+}
+
 static void no_memory(void **state)
 {
     struct fixture *f = *state;
@@ -345,6 +390,7 @@ int main(void)
         TEST(cut_anywhere),
         TEST(states_and_versions),
         TEST(items_out_of_place),
+        TEST(opens_at_once),
         TEST(no_memory),
     };
     return cmocka_run_group_tests_name("dataset-pack", tests, NULL, NULL);
