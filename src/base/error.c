@@ -1,6 +1,7 @@
 /* Errors, the log callback, and printable text. */
 #include "base/error.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,6 +18,11 @@ const char *hr_version(void)
 
 const char *hr__errno_text(int code)
 {
+    /* What a process lacks is the same wherever it shows, and so is the remedy. */
+    if (abs(code) == EMFILE)
+        return "Too many open files in this process: raise the limit (ulimit -n)";
+    if (abs(code) == ENFILE)
+        return "Too many open files on this machine: raise the limit (sysctl fs.file-max)";
     static _Thread_local char text[128];
     return strerror_r(abs(code), text, sizeof text);
 }

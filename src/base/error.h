@@ -16,7 +16,8 @@
 int hr__fail(struct hr_error *error, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The system's words for a positive or negative errno; static or thread-local. */
+/* The system's words for a positive or negative errno, with the remedy where that is
+ * the same everywhere (too many open files); static or thread-local. */
 const char *hr__errno_text(int code);
 
 void hr__log(enum hr_log_level level, const char *format, ...)

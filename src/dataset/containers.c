@@ -133,10 +133,6 @@ const char *hr__containers_path(const struct hr__containers *c, size_t i)
 
 static int refuse(const struct container *item, int code, struct hr_error *error)
 {
-    if (code == -EMFILE || code == -ENFILE)
-        return hr__fail(error, code,
-                        "cannot open %s: %s; raise the limit of open files (ulimit -n)", item->path,
-                        hr__errno_text(code));
     return hr__fail(error, code, "cannot open %s: %s", item->path, hr__errno_text(code));
 }
 

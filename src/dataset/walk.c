@@ -224,6 +224,9 @@ static int descend(struct walk *w, const char *root, struct hr_error *error)
             return hr__fail(error, -ECANCELED, "listing %s was cancelled", root);
         if (n->result == -ENOMEM)
             return hr__fail(error, -ENOMEM, "out of memory while listing %s", root);
+        if (n->result == -EMFILE || n->result == -ENFILE)
+            return hr__fail(error, n->result, "cannot list the directory %s/%s: %s", root, n->path,
+                            hr__errno_text(n->result));
         if (n->result)
             return hr__fail(error, n->result,
                             "cannot list the directory %s/%s: %s; make it readable or move it "

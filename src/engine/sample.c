@@ -56,9 +56,6 @@ int hr__sample_check(const struct hr__sample *s, struct hr_error *error)
 {
     const struct hr__read *read = &s->read;
     int r = read->result;
-    if (r == -EMFILE || r == -ENFILE)
-        return hr__fail(error, r, "cannot read it: %s; raise the limit of open files (ulimit -n)",
-                        hr__errno_text(r));
     if (r == -ENODATA && read->is_range)
         return hr__fail(error, r,
                         "%s ends before the %" PRIu64 " bytes at %" PRIu64

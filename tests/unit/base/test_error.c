@@ -113,6 +113,14 @@ static void printable(void **state)
     assert_string_equal(out, "");
 }
 
+static void texts_of_codes(void **state)
+{
+    assert_string_equal(hr__errno_text(-ENOENT), "No such file or directory");
+    assert_string_equal(hr__errno_text(ENOENT), "No such file or directory");
+    assert_non_null(strstr(hr__errno_text(-EMFILE), "ulimit -n"));
+    assert_non_null(strstr(hr__errno_text(-ENFILE), "fs.file-max"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +131,7 @@ int main(void)
         cmocka_unit_test(a_message_may_quote_the_one_before),
         cmocka_unit_test(log_goes_to_the_callback_only),
         cmocka_unit_test(printable),
+        cmocka_unit_test(texts_of_codes),
     };
     return cmocka_run_group_tests_name("base-error", tests, NULL, NULL);
 }

@@ -147,7 +147,7 @@ static void no_descriptor_left(void **state)
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
     now = (struct rlimit){0, was.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
-    refuse(d, 0, -EMFILE, "raise the limit of open files (ulimit -n)");
+    refuse(d, 0, -EMFILE, "raise the limit (ulimit -n)");
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
     struct hr__range range; /* and it is no lasting verdict */
     assert_int_equal(hr__dataset_range(d, 0, 0, &range, NULL), 1);

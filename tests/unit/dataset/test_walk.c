@@ -6,6 +6,7 @@
 #include "dataset/walk.h"
 
 #include <errno.h>
+#include <sys/resource.h>
 
 /* Runs items last to first: the result must not show it. */
 static void run_backwards(void *self, size_t n, void (*fn)(void *arg, size_t i), void *arg)
@@ -236,6 +237,32 @@ static void empty_classes_are_told(void **state)
     tree_remove(&t);
 }
 
+/* Whatever the process lacks descriptors for, the remedy is not chmod. */
+static void lack_of_descriptors_is_told(void **state)
+{
+    struct tree t;
+    struct hr__catalog *c;
+    struct hr_error error;
+    struct rlimit was, few;
+    tree_make(&t);
+    tree_file(&t, "a/1.jpg", 1);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    int next = dup(0);
+    assert_true(next >= 0);
+    close(next);
+    for (int more = 0; more < 2; more++) {
+        few = (struct rlimit){(rlim_t)(next + more), was.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+        int r = walk(&c, &t, &hr__executor_serial, &error);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+        assert_int_equal(r, -EMFILE);
+        assert_non_null(strstr(error.message, more ? "cannot list" : "cannot open"));
+        assert_non_null(strstr(error.message, "ulimit -n"));
+        assert_null(strstr(error.message, "make it readable"));
+    }
+    tree_remove(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +275,7 @@ int main(void)
         cmocka_unit_test(cancelled_by_the_callback),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(empty_classes_are_told),
+        cmocka_unit_test(lack_of_descriptors_is_told),
     };
     return cmocka_run_group_tests_name("dataset-walk", tests, NULL, NULL);
 }
