@@ -26,7 +26,8 @@ static int on_progress(void *arg, uint64_t done, uint64_t total, const char *sta
     struct call *call = arg;
     PyEval_RestoreThread(call->saved);
     int stop = PyErr_Occurred() || PyErr_CheckSignals();
-    if (!stop && call->progress) {
+    /* files that are packed already are looked at first, when a pack is continued */
+    if (!stop && call->progress && strcmp(stage, "checking")) {
         PyObject *result = PyObject_CallFunction(call->progress, "KK", (unsigned long long)done,
                                                  (unsigned long long)total);
         stop = !result;

@@ -227,63 +227,6 @@ static int read_entries(struct hr__pack_file *f, uint64_t file_bytes, struct hr_
     return r;
 }
 
-/* How the file of sample `i` differs from when it was packed; NULL: it does not. */
-static const char *changed(const struct hr__pack_file *f, struct hr_dataset *dataset, uint64_t i,
-                           char **path)
-{
-    const struct hr__catalog_range *entry = &f->catalog->ranges[i];
-    struct hr__range range;
-    struct stat st;
-    int64_t mtime_ns = hr__dataset_mtime_ns(dataset, i), bytes;
-    /* nothing could be read then */
-    if (hr__range_kept(entry) == HR_PACK_KEPT_BAD && f->catalog->mtimes_ns[i] == HR_SIZE_UNKNOWN)
-        return NULL;
-    int r = hr__dataset_range(dataset, i, 0, &range, NULL);
-    if (r < 0)
-        return "cannot be read any more";
-    if (r) {
-        bytes = (int64_t)(range.source_bytes ? range.source_bytes : range.bytes);
-    } else {
-        size_t length = hr_dataset_path(dataset, i, NULL, 0);
-        char *longer = hr__realloc(HR__TAG_ENGINE, *path, length + 1, 1);
-        if (!longer)
-            return "cannot be looked at: out of memory";
-        *path = longer;
-        hr_dataset_path(dataset, i, *path, length + 1);
-        if (stat(*path, &st))
-            return "is not there any more";
-        mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-        bytes = st.st_size;
-    }
-    if (bytes != (int64_t)entry->source_bytes)
-        return "has another size";
-    return mtime_ns != f->catalog->mtimes_ns[i] ? "has another time" : NULL;
-}
-
-/* Refuses to continue when files have changed that are packed already. */
-static int check_sources(const struct hr__pack_file *f, struct hr_dataset *dataset,
-                         struct hr_error *error)
-{
-    char *path = NULL, name[600];
-    uint64_t count = 0, first = 0;
-    const char *how = NULL;
-    for (uint64_t i = 0; i < f->done; i++) {
-        const char *difference = changed(f, dataset, i, &path);
-        if (difference && !count++) {
-            first = i;
-            how = difference;
-        }
-    }
-    hr__free(path);
-    if (!count)
-        return 0;
-    hr_dataset_path(dataset, first, name, sizeof name);
-    return hr__fail(error, -ESTALE,
-                    "%s %s since %s was begun, and %" PRIu64 " more; restart it (what is done is "
-                    "thrown away), or put the files back",
-                    name, how, f->partial, count - 1);
-}
-
 static int check_same(const struct hr__pack_file *f, const struct hr__pack_superblock *theirs,
                       struct hr_error *error)
 {
@@ -307,8 +250,7 @@ static int has_no_front(const struct hr__pack_superblock *super)
 }
 
 /* Continues the unfinished file. */
-static int resume(struct hr__pack_file *f, struct hr_dataset *dataset, uint64_t file_bytes,
-                  struct hr_error *error)
+static int resume(struct hr__pack_file *f, uint64_t file_bytes, struct hr_error *error)
 {
     struct hr__pack_superblock theirs;
     struct hr_error why = {0};
@@ -325,8 +267,6 @@ static int resume(struct hr__pack_file *f, struct hr_dataset *dataset, uint64_t 
         r = read_entries(f, file_bytes, error);
     if (!r)
         r = recheck(f, error);
-    if (!r)
-        r = check_sources(f, dataset, error);
     if (r)
         return r;
     for (uint64_t i = f->done; i < f->catalog->header->samples; i++)
@@ -407,7 +347,7 @@ int hr__pack_file_open(struct hr__pack_file **out, struct hr_dataset *dataset, c
     if (!r && (options->restart || !st.st_size))
         r = begin(f, error);
     else if (!r)
-        r = resume(f, dataset, (uint64_t)st.st_size, error);
+        r = resume(f, (uint64_t)st.st_size, error);
     if (r) {
         hr__pack_file_close(&f);
         return r;

@@ -14,6 +14,7 @@
 
 #include "dataset/dataset.h"
 #include "dataset/pack.h"
+#include "dataset/progress.h"
 
 #include <headrace/pack.h>
 
@@ -46,12 +47,21 @@ struct hr__pack_entry {
  * Opens the pack that shall be at `path`, of `dataset`: continues the unfinished one
  * beside it (unless options->restart), or begins one. `options` are checked already;
  * `digest` is of those that decide about the bytes of items. On success *out is the
- * caller's; samples before out->done are in the file.
+ * caller's; samples before out->done are in the file, made of the files as they were
+ * then (see hr__pack_check_sources).
  * Errors: as hr_pack_write. Blocks.
  */
 int hr__pack_file_open(struct hr__pack_file **out, struct hr_dataset *dataset, const char *path,
                        const struct hr_pack_options *options, uint64_t digest,
                        struct hr_error *error);
+
+/*
+ * pack_sources.c: refuses to continue when files have changed that an earlier run has
+ * packed: compares sizes and times, on many threads. Blocks on I/O.
+ * Errors: -ESTALE names the first one; -ECANCELED by the progress; -ENOMEM.
+ */
+int hr__pack_check_sources(const struct hr__pack_file *file, const struct hr_dataset *dataset,
+                           struct hr__progress *progress, struct hr_error *error);
 
 /* Appends the next sample. After an error the file is as before, and the caller commits
  * what is there. Blocks. */

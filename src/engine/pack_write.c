@@ -328,10 +328,14 @@ static void tell_of_earlier(struct packing *p)
 static int write_pack(struct packing *p, struct hr_pack_result *result)
 {
     hr__progress_init(&p->progress, p->options->progress, p->options->progress_arg);
+    int r = hr__pack_check_sources(p->file, p->dataset, &p->progress, p->error);
+    if (r)
+        return r;
     hr__progress_stage(&p->progress, "packing", p->count);
     hr__progress_add(&p->progress, p->file->done);
     tell_of_earlier(p);
-    int r = p->file->done < p->count ? run(p) : 0;
+    if (p->file->done < p->count)
+        r = run(p);
     if (!r && hr__progress_end(&p->progress))
         r = hr__fail(p->error, -ECANCELED,
                      "packing was cancelled when all samples were in %s: call it again to finish",
