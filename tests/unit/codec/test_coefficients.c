@@ -114,7 +114,8 @@ static void test_packing_loses_nothing(void **state)
     static const struct {
         unsigned share;
         int most;
-    } kinds[] = {{0, 1}, {2, 1}, {20, 3}, {30, 40}, {100, 1}, {100, 20}, {8, 120}, {1, 1000}};
+    } kinds[] = {{0, 1},   {2, 1},    {20, 3},   {30, 40},  {100, 1},  {100, 20},
+                 {8, 120}, {1, 1000}, {100, 90}, {30, 300}, {100, 64}, {60, 65}};
     struct hr__packer *packer;
     struct made m;
     const uint8_t *bytes;
@@ -186,6 +187,93 @@ static void test_limits(void **state)
     hr__packer_destroy(&packer);
 }
 
+/* One grey block of zeros, quantised by 1 but at one place. The caller points
+ * image.quant at the copy it gets. */
+static struct made one_block(int at, uint16_t quant)
+{
+    struct made m;
+    make(&m, 8, 8, 1, 0, 1);
+    memset(m.blocks[0], 0, 64 * sizeof(int16_t));
+    for (int i = 0; i < 64; i++)
+        m.quant[i] = 1;
+    m.quant[at] = quant;
+    return m;
+}
+
+static void test_every_value_may_be_an_exception(void **state)
+{
+    struct made m = one_block(0, 1);
+    struct hr__packer *packer;
+    struct hr__coefficients item;
+    const uint8_t *bytes;
+    size_t length;
+    (void)state;
+    m.image.quant[0] = m.quant;
+    for (int i = 1; i < 64; i++)
+        m.blocks[0][0][i] = (int16_t)((65 + i) * (i % 3 ? 1 : -1));
+    assert_int_equal(hr__packer_create(&packer, NULL), 0);
+    assert_int_equal(pack(packer, &m, 0, &bytes, &length), 0);
+    expect_same(&m, bytes, length);
+    expect_same_samples(&m, bytes, length);
+    assert_int_equal(hr__coefficients_open(&item, bytes, length, NULL), 0);
+    assert_true(item.data[2] & 0x40);
+    assert_int_equal(item.data[3], 63);
+    /* header, count, map, 63 values of one bit, exceptions */
+    assert_int_equal(item.data_bytes, 3 + 1 + 8 + 8 + 63 * 3);
+    drop(&m);
+    hr__packer_destroy(&packer);
+}
+
+static void test_what_is_refused(void **state)
+{
+    static const struct {
+        int at, value, other, other_value;
+        uint16_t quant; /* of `at` */
+        int result;
+    } cases[] = {
+        {0, 2047, 1, 0, 1, 0},
+        {0, 2048, 1, 0, 1, -ENOTSUP},
+        {0, -2048, 1, 0, 1, 0},
+        {0, -2049, 1, 0, 1, -ENOTSUP},
+        {9, 5800, 1, 0, 1, 0},
+        {9, 5801, 1, 0, 1, -ENOTSUP},
+        {9, -5800, 1, 0, 1, 0},
+        {9, -5801, 1, 0, 1, -ENOTSUP},
+        {9, 5000, 61, -800, 1, 0},
+        {9, 5000, 61, -801, 1, -ENOTSUP},
+        {63, 2900, 59, 2900, 1, 0},
+        {63, 2900, 59, 2901, 1, -ENOTSUP},
+        {62, 2, 1, 0, 2900, 0},
+        {62, 2, 1, 0, 2901, -ENOTSUP},
+        {62, 1, 1, 0, 5800, 0},
+        {62, -1, 1, 0, 5801, -ENOTSUP},
+        {62, 1, 1, 0, 65535, -ENOTSUP},
+        {62, 0, 1, 0, 65535, 0},
+        {62, 32767, 1, 0, 1, -ENOTSUP},
+        {62, -32768, 1, 0, 1, -ENOTSUP},
+        {62, 32767, 58, -32768, 65535, -ENOTSUP},
+        {62, -32768, 1, 0, 0, 0},
+    };
+    struct hr__packer *packer;
+    const uint8_t *bytes;
+    size_t length;
+    (void)state;
+    assert_int_equal(hr__packer_create(&packer, NULL), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct made m = one_block(cases[i].at, cases[i].quant);
+        m.image.quant[0] = m.quant;
+        m.blocks[0][0][cases[i].other] = (int16_t)cases[i].other_value;
+        m.blocks[0][0][cases[i].at] = (int16_t)cases[i].value;
+        int r = pack(packer, &m, 0, &bytes, &length);
+        if (r != cases[i].result)
+            fail_msg("case %zu: %d", i, r);
+        if (!r)
+            expect_same(&m, bytes, length);
+        drop(&m);
+    }
+    hr__packer_destroy(&packer);
+}
+
 /* A block whose pairs of columns use a share of what the packer lets through. */
 static void draw_block(int16_t block[64], unsigned terms)
 {
@@ -233,6 +321,8 @@ int main(void)
         cmocka_unit_test(test_packing_loses_nothing),
         cmocka_unit_test(test_rows_beyond_64_kib_have_a_wide_index),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_every_value_may_be_an_exception),
+        cmocka_unit_test(test_what_is_refused),
         cmocka_unit_test(test_the_machines_transform_is_the_plain_one),
         cmocka_unit_test(test_the_best_version_is_chosen),
     };
