@@ -30,7 +30,8 @@
 
 /* The arena becomes usable in such steps, and staging comes in such chunks. */
 #define ARENA_STEP  (UINT64_C(32) << 20)
-#define CHUNK_BYTES (UINT64_C(4) << 20)
+#define CHUNK_BYTES (UINT64_C(8) << 20)
+#define HUGE_BYTES  (UINT64_C(2) << 20)
 
 /* Words of an entry: the address of the item, which has six low bits to spare,
  * with its state and form in them. 0: not cached. */
@@ -97,14 +98,25 @@ static uint64_t make_word(const uint8_t *bytes, enum hr_form form, uint64_t stat
     return (uint64_t)(uintptr_t)bytes | (uint64_t)form << FORM_SHIFT | state;
 }
 
-/* Cached items would only make forks slow, and a child must not use them. */
+/*
+ * Address space for `bytes`, a multiple of HUGE_BYTES, and aligned to it: a fresh
+ * huge page costs a fifth of as many small ones. Cached items would only make forks
+ * slow, and a child must not use them.
+ */
 static void *map(uint64_t bytes, int protection)
 {
-    void *memory =
-        mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *memory = mmap(NULL, bytes + HUGE_BYTES, protection,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         return NULL;
+    uint64_t before = round_up((uintptr_t)memory, HUGE_BYTES) - (uintptr_t)memory;
+    if (before)
+        munmap(memory, before);
+    if (before < HUGE_BYTES)
+        munmap(memory + before + bytes, HUGE_BYTES - before);
+    memory += before;
     madvise(memory, bytes, MADV_DONTFORK);
+    madvise(memory, bytes, MADV_HUGEPAGE);
     return memory;
 }
 
@@ -140,7 +152,6 @@ int hr__cache_create(struct hr__cache **out, const struct hr__cache_options *opt
         hr__cache_destroy(&c);
         return r;
     }
-    madvise(c->arena, c->arena_size, MADV_HUGEPAGE);
     *out = c;
     return 0;
 }
@@ -256,7 +267,7 @@ static struct chunk *chunk_with_room_locked(struct hr__cache *c, uint64_t padded
     chunk = hr__alloc(HR__TAG_CACHE, 1, sizeof *chunk);
     if (!chunk)
         return NULL;
-    chunk->size = padded > CHUNK_BYTES ? round_up(padded, 4096) : CHUNK_BYTES;
+    chunk->size = padded > CHUNK_BYTES ? round_up(padded, HUGE_BYTES) : CHUNK_BYTES;
     chunk->memory = map(chunk->size, PROT_READ | PROT_WRITE);
     if (!chunk->memory) {
         hr__free(chunk);

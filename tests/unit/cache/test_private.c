@@ -423,6 +423,79 @@ static void test_memory(void **state)
     assert_true(resident() < start + (8 << 20));
 }
 
+static int refusals;
+
+static void count_refusals(void *arg, enum hr_log_level level, const char *message)
+{
+    refusals += level == HR_LOG_WARNING && strstr(message, "give the process more memory") != NULL;
+}
+
+/* In a process that may have 100 MiB more: 0 where all is as it should be. */
+static int fill_until_refused(int convert)
+{
+    static uint8_t bytes[1 << 20];
+    struct rlimit limit;
+    struct hr__cache *cache = make(1000, UINT64_C(1) << 30);
+    hr_log_set(count_refusals, NULL);
+    getrlimit(RLIMIT_DATA, &limit);
+    limit.rlim_cur = resident() + (100 << 20);
+    if (setrlimit(RLIMIT_DATA, &limit))
+        return 1;
+    uint64_t in = 0;
+    for (uint64_t i = 0; i < 1000; i++) {
+        struct hr__cache_offer o = {
+            .index = i, .bytes = bytes, .length = sizeof bytes, .convert = convert};
+        memset(bytes, (int)i, sizeof bytes);
+        in += (uint64_t)hr__cache_offer(cache, &o);
+    }
+    if (in < 8 || in > 200 || refusals != 1)
+        return 2;
+    for (uint64_t i = 0; i < in; i++) {
+        struct hr__cache_item item;
+        if (!hr__cache_find(cache, i, &item) || item.bytes[77] != (uint8_t)i)
+            return 3;
+        hr__cache_unpin(cache, &item);
+    }
+    /* An item that cannot be given a new place stays where it is. */
+    struct hr__cache_item item;
+    struct hr__cache_staged *staged;
+    uint64_t settled = 0, converted = 0;
+    while ((staged = hr__cache_take(cache, &item))) {
+        struct hr__cache_final final = {
+            .bytes = bytes, .length = sizeof bytes, .form = HR_FORM_COEFFICIENTS};
+        converted += (uint64_t)hr__cache_settle(cache, staged, &final);
+        settled++;
+    }
+    struct hr__cache_counts counts;
+    hr__cache_get_counts(cache, &counts);
+    if (settled != (convert ? in : 0) || counts.items[HR_FORM_COEFFICIENTS] != converted ||
+        counts.items[0] + counts.items[1] != in || counts.staged || counts.reserved != in << 20)
+        return 4;
+    for (uint64_t i = 0; i < 1000; i++)
+        if (hr__cache_has(cache, i) != (i < in))
+            return 5;
+    hr__cache_destroy(&cache);
+    return 0;
+}
+
+/* What the system refuses is not cached; what is cached stays; it is told once. */
+static void test_memory_refused(void **state)
+{
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    skip(); /* they need more themselves */
+#endif
+    for (int convert = 0; convert < 2; convert++) {
+        pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (!pid)
+            _exit(fill_until_refused(convert));
+        int status;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
+}
+
 /* A child does not get the items, and frees what it has of the cache. */
 static void test_fork(void **state)
 {
@@ -454,6 +527,7 @@ int main(void)
         cmocka_unit_test(test_failing_allocations),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_memory_refused),
         cmocka_unit_test(test_fork),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
