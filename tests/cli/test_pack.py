@@ -221,10 +221,10 @@ class Pack(CliCase):
         self.assertFalse(os.path.exists(f"{self.root}/set.hrpack.partial"))
 
     def test_progress_on_a_terminal(self):
-        self.make_slow_set(90)
-        status, out, seen = self.on_terminal("pack", "set", "set.hrpack")
+        self.make_slow_set(60)
+        status, out, seen = self.on_terminal("pack", "set", "set.hrpack", "--jobs=1")
         self.assertEqual(status, 0)
-        self.assertRegex(seen, r"\rpacking    \[#{10}\] 100 %  90  \d+/s, \d+\.\d MB/s")
+        self.assertRegex(seen, r"\rpacking    \[#{10}\] 100 %  60  \d+/s, \d+\.\d MB/s")
         self.assertTrue(seen.endswith("\r\x1b[K"))
         for line in re.split("\r", re.sub("\x1b\\[K", "", seen)):
             self.assertLessEqual(len(line), 79)

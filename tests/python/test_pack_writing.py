@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -144,7 +143,7 @@ def test_progress_can_end_it_and_it_continues(tmp_path):
     assert caught.value.errno == errno.ESTALE
     seen.clear()
     result = headrace.pack(folder, tmp_path / "p", progress=lambda *at: seen.append(at))
-    assert 0 < result["continued"] < 60
+    assert 0 < result["continued"] <= 60
     assert seen[-1] == (60, 60)
     headrace.pack(folder, tmp_path / "whole")
     assert (tmp_path / "p").read_bytes() == (tmp_path / "whole").read_bytes()
@@ -152,12 +151,12 @@ def test_progress_can_end_it_and_it_continues(tmp_path):
 
 def test_keyboard_interrupt(tmp_path):
     folder = write_folder(tmp_path / "set", count=100, side=600)
-    timer = threading.Timer(0.15, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
     with pytest.raises(KeyboardInterrupt):
-        headrace.pack(folder, tmp_path / "p", jobs=1)
-    timer.join()
+        headrace.pack(
+            folder, tmp_path / "p", jobs=1, progress=lambda *at: os.kill(os.getpid(), signal.SIGINT)
+        )
     assert (tmp_path / "p.partial").exists()
+    assert headrace.pack(folder, tmp_path / "p")["continued"] > 0
 
 
 def test_killed_writers_are_continued(tmp_path):
