@@ -20,13 +20,12 @@ extern "C" {
 #endif
 
 /*
- * Of hr_pack_options.form: each image gets the form that is worth its bytes. A
- * form is worth them when it saves HR_PACK_NS_PER_BYTE of decoding a training crop
- * for every byte that it takes more than the next smaller form. Times come from a
- * fixed model of bytes, blocks and pixels (docs/packs.md), not from a clock, so
- * that the same images always give the same pack.
+ * With HR_FORM_AUTO each image gets the form that is worth its bytes. A form is worth
+ * them when it saves HR_PACK_NS_PER_BYTE of decoding a training crop for every byte
+ * that it takes more than the next smaller form. Times come from a fixed model of
+ * bytes and pixels (docs/packs.md), not from a clock, so that the same images always
+ * give the same pack.
  */
-#define HR_FORM_AUTO        (-1)
 #define HR_PACK_NS_PER_BYTE 5
 
 /* Why a sample is in the pack as it came, encoded. */
