@@ -2,9 +2,10 @@
  * Blocks of the form `coefficients` to samples with what every machine has: the
  * reference for all other versions.
  *
- * Values are taken from the stream eight at a time, which one load holds, and put
- * where the map's next bit says. Four blocks are unpacked before the first is
- * transformed: its wide loads would else wait for the narrow stores.
+ * Values are taken from the stream four at a time, turned into numbers in the four
+ * lanes of a word, and put where the map's next bits say. Several blocks are
+ * unpacked before the first is transformed: its wide loads would else wait for the
+ * narrow stores.
  */
 #include "base/error.h"
 #include "codec/coefficients.h"
@@ -14,7 +15,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define BATCH HR__GROUP_BLOCKS
+#define BATCH 8
 
 /* A block as it lies in an item. */
 struct block {
@@ -77,41 +78,51 @@ static inline uint64_t load64(const uint8_t *p)
     return v;
 }
 
-/* Natural position of each bit of a map that begins at zigzag position 1. The last
- * bit stands for no value: what goes there is replaced by the DC coefficient. */
-static const uint8_t place[64] = {
-    1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48, 41,
-    34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30,
-    37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63, 0,
+/* The positions that share a width. */
+struct span {
+    uint8_t shift;     /* the first one in the map */
+    uint8_t place[64]; /* natural position of each bit of the map from there on. The last
+                          ones stand for no value: what goes there is replaced by the DC
+                          coefficient. */
 };
-#define NO_VALUE (UINT64_C(1) << 63)
+#define NO_VALUES (UINT64_C(15) << 60)
 
-/* Reads n values of w bits, beginning at `bit` of the stream, into the positions of
- * `map`, which begins at zigzag position 1. Four at a time, so that the number of
- * turns is easier to guess. */
-static inline void read_values(const struct block *b, unsigned bit, uint64_t map, unsigned n,
-                               unsigned w, int16_t *coefficient)
+static const struct span low_span = {1, {1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5}};
+static const struct span high_span = {16, {12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,
+                                           7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36,
+                                           29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45,
+                                           38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63}};
+
+/* Numbers of one width in four lanes of 16 bits. */
+#define LANES UINT64_C(0x0001000100010001)
+
+/* Reads the n values of `map`, w bits each, that begin at `bit` of the stream. Four at
+ * a time: that is what stays in a word as numbers of 16 bits, and there are fewer
+ * turns to guess. */
+static inline void read_values(const struct block *b, const struct span *span, uint64_t map,
+                               unsigned bit, unsigned n, unsigned w, int16_t *coefficient)
 {
-    const unsigned mask = (1u << w) - 1;
-    const int bias = 1 << w >> 1;
-    map |= NO_VALUE;
+    const uint64_t one = (1u << w) - 1, two = (1u << 2 * w) - 1;
+    const uint64_t pairs = two | two << 32, lanes = one * LANES;
+    const uint64_t bias = (0x8000u - (1u << w >> 1)) * LANES;
+    map = map >> span->shift | NO_VALUES;
     for (unsigned i = 0; i < n; i += 4, bit += 4 * w) {
-        uint64_t codes = load64(b->values + bit / 8) >> bit % 8;
-        for (int k = 0; k < 4; k++, codes >>= w) {
-            unsigned code = (unsigned)codes & mask;
-            /* The upper half of the codes, which stands for 1 and more, has the highest bit. */
-            int value = (int)(code + (2 * code >> w)) - bias;
-            coefficient[place[__builtin_ctzll(map)]] = (int16_t)value;
-            map = (map & (map - 1)) | NO_VALUE;
-        }
+        uint64_t v = (uint32_t)(load64(b->values + bit / 8) >> bit % 8);
+        v = (v | v << (32 - 2 * w)) & pairs;
+        v = (v | v << (16 - w)) & lanes;
+        /* The upper half of the codes, which stands for 1 and more, has the highest bit.
+         * The bias keeps lanes from borrowing of each other. */
+        v = (v + (2 * v >> w & LANES) + bias) ^ 0x8000 * LANES;
+        for (int k = 0; k < 4; k++, v >>= 16, map &= map - 1)
+            coefficient[span->place[__builtin_ctzll(map)]] = (int16_t)v;
     }
 }
 
 /* The block's coefficients, quantised. `coefficient` is zero before. */
 static inline void read_block(const struct block *b, int16_t *coefficient)
 {
-    read_values(b, 0, b->map >> 1 & 0x7FFF, b->n1, b->w1, coefficient);
-    read_values(b, b->n1 * b->w1, b->map >> 1 & ~UINT64_C(0x7FFF), b->n2, b->w2, coefficient);
+    read_values(b, &low_span, b->map & 0xFFFF, 0, b->n1, b->w1, coefficient);
+    read_values(b, &high_span, b->map, b->n1 * b->w1, b->n2, b->w2, coefficient);
     coefficient[0] = (int16_t)b->dc;
     for (unsigned i = 0; i < b->exceptions; i++) {
         const uint8_t *e = b->extra + 3 * i;
@@ -136,7 +147,7 @@ static int unpack(const struct hr__block_run *run)
     for (uint32_t left = run->blocks, count; left; left -= count) {
         struct block b[BATCH];
         count = left < BATCH ? left : BATCH;
-        memset(coefficient, 0, count * sizeof *coefficient);
+        memset(coefficient, 0, sizeof coefficient);
         for (uint32_t i = 0; i < count; i++, p = b[i - 1].next) {
             if (!parse(&b[i], p, run->end))
                 return -EBADMSG;
