@@ -14,8 +14,9 @@ ROW, LEFT, WIDTH, TOP = 26, 215, 430, 44
 
 def bar(row, name, rate, most):
     y = TOP + row * ROW
-    colour = "#0b6e4f" if name == "Headrace" else "#9aa5b1"
-    weight = "bold" if name == "Headrace" else "normal"
+    ours = name.startswith("Headrace")
+    colour = "#0b6e4f" if ours else "#9aa5b1"
+    weight = "bold" if ours else "normal"
     length = WIDTH * rate / most
     return (f'<text x="{LEFT - 10}" y="{y + 15}" text-anchor="end" font-weight="{weight}">'
             f"{escape(name)}</text>"
