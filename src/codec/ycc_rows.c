@@ -14,10 +14,21 @@ static inline uint8_t clamp_255(int16_t v)
     return (uint8_t)(v > 255 ? 255 : v);
 }
 
-/* The upper half of a product of 16 bits, rounded. */
-static inline int16_t scaled(int product)
+/* Half of the upper half of a product of 16 bits, rounded. */
+static inline int16_t scaled(int16_t twice, int16_t factor)
 {
-    return (int16_t)((product + 32768) >> 16);
+    int16_t upper = (int16_t)(twice * factor >> 16);
+    return (int16_t)((upper + 1) >> 1);
+}
+
+/* The upper half of a sum of two products, rounded, in 16 bits throughout: half of
+ * the sum of the lower halves tells what is carried. */
+static inline int16_t scaled_sum(int16_t a, int16_t fa, int16_t b, int16_t fb)
+{
+    int16_t upper = (int16_t)((int16_t)(a * fa >> 16) + (int16_t)(b * fb >> 16));
+    uint16_t la = (uint16_t)(a * fa), lb = (uint16_t)(b * fb);
+    uint16_t half = (uint16_t)((la >> 1) + (lb >> 1) + (la & lb & 1));
+    return (int16_t)(upper + ((uint16_t)((half >> 1) + (1 << 13)) >> 14));
 }
 
 /*
@@ -35,10 +46,10 @@ static inline void store_pixels(const struct hr__ycc_row *row, int at, int n,
     const int16_t red = HR__YCC_CR_RED - 65536, blue = HR__YCC_CB_BLUE - 2 * 65536;
     const int16_t green[2] = {-HR__YCC_CB_GREEN, 65536 - HR__YCC_CR_GREEN};
     for (int i = 0; i < n; i++) {
-        int16_t y = luma[i];
-        r[i] = clamp_255((int16_t)(y + cr[i] + scaled(red * cr[i])));
-        g[i] = clamp_255((int16_t)(y - cr[i] + scaled(green[0] * cb[i] + green[1] * cr[i])));
-        b[i] = clamp_255((int16_t)(y + 2 * cb[i] + scaled(blue * cb[i])));
+        int16_t y = luma[i], u = cb[i], v = cr[i];
+        r[i] = clamp_255((int16_t)(y + v + scaled((int16_t)(2 * v), red)));
+        g[i] = clamp_255((int16_t)(y - v + scaled_sum(u, green[0], v, green[1])));
+        b[i] = clamp_255((int16_t)(y + 2 * u + scaled((int16_t)(2 * u), blue)));
     }
 }
 
@@ -66,21 +77,28 @@ static void same_portable(const struct hr__ycc_row *row, const uint8_t *const ch
     }
 }
 
+/* A sample of chroma, without its 128, out of the row of sums of two rows. */
+static inline int16_t chroma_of(uint16_t near, uint16_t far, uint16_t rounding)
+{
+    uint16_t sum = (uint16_t)(3 * near + far + rounding);
+    return (int16_t)((sum >> 4) - 128);
+}
+
 /* CHUNK pixels of one component from the samples at s on, see spread() of the
  * vector versions. */
 static inline void spread(const uint16_t *restrict s, const struct hr__ycc_mixed *mixed,
                           int16_t *restrict out)
 {
-    int even = mixed->rounding[0], odd = mixed->rounding[1];
+    uint16_t even = (uint16_t)mixed->rounding[0], odd = (uint16_t)mixed->rounding[1];
     if (mixed->odd) {
         for (int i = 0; i < CHUNK / 2; i++) {
-            out[2 * i] = (int16_t)(((3 * s[i] + s[i + 1] + odd) >> 4) - 128);
-            out[2 * i + 1] = (int16_t)(((3 * s[i + 1] + s[i] + even) >> 4) - 128);
+            out[2 * i] = chroma_of(s[i], s[i + 1], odd);
+            out[2 * i + 1] = chroma_of(s[i + 1], s[i], even);
         }
     } else {
         for (int i = 0; i < CHUNK / 2; i++) {
-            out[2 * i] = (int16_t)(((3 * s[i] + s[i - 1] + even) >> 4) - 128);
-            out[2 * i + 1] = (int16_t)(((3 * s[i] + s[i + 1] + odd) >> 4) - 128);
+            out[2 * i] = chroma_of(s[i], s[i - 1], even);
+            out[2 * i + 1] = chroma_of(s[i], s[i + 1], odd);
         }
     }
 }
