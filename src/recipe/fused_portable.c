@@ -1,20 +1,26 @@
 /*
- * The fused pass in plain C: what the other versions must equal.
+ * The fused pass with what every machine has: what the other versions must equal.
  *
- * Horizontally in float: bytes times weights of 14 bits, and sums of them, stay
- * below 2^24 in magnitude, so floats hold these integers exactly. That lets four
- * taps go at once wherever there are vectors of four floats, which compilers know
- * everywhere (vector_size; without such registers it is plain code).
+ * Horizontally bytes become numbers of 16 bits, once a row, and are multiplied with
+ * the weights of 14 bits eight at a time, pairs of products added; sums stay below
+ * 2^24 in magnitude, so floats hold them exactly. Vectors are the compiler's own
+ * (vector_size; without such registers it is plain code), only the sums of products
+ * are asked for by name where there is an instruction for them.
  */
 #include "recipe/fused_kernels.h"
 #include "recipe/store.h"
 
 #include <string.h>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #define INLINE static inline __attribute__((always_inline))
 
 typedef float vec4 __attribute__((vector_size(16)));
 typedef int32_t lane4 __attribute__((vector_size(16)));
+typedef int16_t word8 __attribute__((vector_size(16)));
 
 #ifdef __clang__
 #define SHUFFLE(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
@@ -22,60 +28,94 @@ typedef int32_t lane4 __attribute__((vector_size(16)));
 #define SHUFFLE(a, b, i, j, k, l) __builtin_shuffle(a, b, (lane4){i, j, k, l})
 #endif
 
-/* What prepare makes of the table: the weights as floats, [padded][pitch]; then
- * room for the columns first.. of a row as floats. */
-struct floats {
-    const float *weight;
-    float *value;
-    int first, columns;
+/* The columns first.. of a row as numbers of 16 bits, in the table. */
+struct columns {
+    int16_t *value;
+    int first, count;
 };
 
-static struct floats floats_of(const struct hr__horizontal *h)
+static struct columns columns_of(const struct hr__horizontal *h)
 {
     int a = h->begin[0], b = h->begin[h->count - 1];
-    struct floats f = {.first = a < b ? a : b};
-    f.columns = (a < b ? b : a) - f.first + h->pitch;
-    f.weight = (const float *)(const void *)h->table;
-    f.value = (float *)(void *)h->table + (size_t)h->padded * (size_t)h->pitch;
-    return f;
+    struct columns c = {.value = (int16_t *)(void *)h->table, .first = a < b ? a : b};
+    c.count = (a < b ? b : a) - c.first + h->pitch;
+    return c;
 }
 
-INLINE vec4 load4(const float *at)
+/* Products of neighbours, added in pairs. */
+INLINE lane4 pairs(word8 a, word8 b)
 {
-    vec4 v;
+#ifdef __SSE2__
+    return (lane4)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#else
+    lane4 sum;
+    for (int i = 0; i < 4; i++)
+        sum[i] = a[2 * i] * b[2 * i] + a[2 * i + 1] * b[2 * i + 1];
+    return sum;
+#endif
+}
+
+INLINE word8 load8(const int16_t *at)
+{
+    word8 v;
     memcpy(&v, at, sizeof v);
     return v;
 }
 
-/* Products of an output's taps, four sums of them. */
-INLINE vec4 products(const float *value, const float *weight, int pitch)
+/* Four numbers each from two places. */
+INLINE word8 load4_4(const int16_t *a, const int16_t *b)
 {
-    vec4 sum = load4(value) * load4(weight);
-    for (int t = 4; t < pitch; t += 4)
-        sum += load4(value + t) * load4(weight + t);
+    typedef int64_t pair __attribute__((vector_size(16)));
+    int64_t low, high;
+    memcpy(&low, a, sizeof low);
+    memcpy(&high, b, sizeof high);
+    return (word8)(pair){low, high};
+}
+
+/* Products of an output's taps, four sums of them. */
+INLINE lane4 products(const int16_t *value, const int16_t *weight, int pitch)
+{
+    static const int16_t zero[4];
+    lane4 sum = {0};
+    int t = 0;
+    for (; t + 8 <= pitch; t += 8)
+        sum += pairs(load8(value + t), load8(weight + t));
+    if (t < pitch)
+        sum += pairs(load4_4(value + t, zero), load4_4(weight + t, zero));
     return sum;
 }
 
 /* The sum of each of four vectors. */
-INLINE vec4 sums(vec4 a, vec4 b, vec4 c, vec4 d)
+INLINE lane4 sums(lane4 a, lane4 b, lane4 c, lane4 d)
 {
-    vec4 ab = SHUFFLE(a, b, 0, 4, 1, 5) + SHUFFLE(a, b, 2, 6, 3, 7);
-    vec4 cd = SHUFFLE(c, d, 0, 4, 1, 5) + SHUFFLE(c, d, 2, 6, 3, 7);
+    lane4 ab = SHUFFLE(a, b, 0, 4, 1, 5) + SHUFFLE(a, b, 2, 6, 3, 7);
+    lane4 cd = SHUFFLE(c, d, 0, 4, 1, 5) + SHUFFLE(c, d, 2, 6, 3, 7);
     return SHUFFLE(ab, cd, 0, 1, 4, 5) + SHUFFLE(ab, cd, 2, 3, 6, 7);
+}
+
+/* Four outputs from `begin` on. */
+INLINE lane4 four(const int16_t *value, const int32_t *begin, const int16_t *weight, int pitch)
+{
+    if (pitch == 4) {
+        lane4 a = pairs(load4_4(value + begin[0], value + begin[1]), load8(weight));
+        lane4 b = pairs(load4_4(value + begin[2], value + begin[3]), load8(weight + 8));
+        return SHUFFLE(a, b, 0, 2, 4, 6) + SHUFFLE(a, b, 1, 3, 5, 7);
+    }
+    return sums(products(value + begin[0], weight, pitch),
+                products(value + begin[1], weight + pitch, pitch),
+                products(value + begin[2], weight + 2 * pitch, pitch),
+                products(value + begin[3], weight + 3 * pitch, pitch));
 }
 
 /* The weights behind an output's last tap are zeros, and outputs are padded to
  * fours, so that no loop has an odd end. */
-INLINE void filter(const struct hr__horizontal *h, const struct floats *f, float *out, int pitch)
+INLINE void filter(const struct hr__horizontal *h, const struct columns *c, float *out, int pitch)
 {
-    const float *weight = f->weight, *value = f->value - f->first;
+    const int16_t *weight = h->weight, *value = c->value - c->first;
     for (int j = 0; j < h->count; j += 4, weight += 4 * pitch) {
-        const int32_t *begin = h->begin + j;
-        vec4 sum = sums(products(value + begin[0], weight, pitch),
-                        products(value + begin[1], weight + pitch, pitch),
-                        products(value + begin[2], weight + 2 * pitch, pitch),
-                        products(value + begin[3], weight + 3 * pitch, pitch));
-        memcpy(out + j, &sum, sizeof sum);
+        lane4 sum = four(value, h->begin + j, weight, pitch);
+        vec4 exact = __builtin_convertvector(sum, vec4);
+        memcpy(out + j, &exact, sizeof exact);
     }
     if (!h->ceiling)
         return;
@@ -88,17 +128,17 @@ INLINE void filter(const struct hr__horizontal *h, const struct floats *f, float
 
 static void horizontal_near(const struct hr__horizontal *h, const uint8_t *row, float *out)
 {
-    struct floats f = floats_of(h);
-    const uint8_t *restrict at = row + f.first;
-    float *restrict value = f.value;
-    for (int x = 0; x < f.columns; x++)
+    struct columns c = columns_of(h);
+    const uint8_t *restrict at = row + c.first;
+    int16_t *restrict value = c.value;
+    for (int x = 0; x < c.count; x++)
         value[x] = at[x];
     if (h->pitch == 4)
-        filter(h, &f, out, 4);
+        filter(h, &c, out, 4);
     else if (h->pitch == 8)
-        filter(h, &f, out, 8);
+        filter(h, &c, out, 8);
     else
-        filter(h, &f, out, h->pitch);
+        filter(h, &c, out, h->pitch);
 }
 
 /* For filters whose taps are so far apart that converting whole rows would not pay. */
@@ -116,19 +156,12 @@ static void horizontal_apart(const struct hr__horizontal *h, const uint8_t *row,
     }
 }
 
+/* As many columns as three times the weights are worth converting, which fit into
+ * the table. */
 static void prepare(struct hr__horizontal *h)
 {
-    struct floats f = floats_of(h);
     size_t weights = (size_t)h->padded * (size_t)h->pitch;
-    size_t bytes = (weights + (size_t)f.columns) * sizeof *f.value;
-    if (bytes > hr__fused_table_bytes(h->padded, h->pitch)) {
-        h->run = horizontal_apart;
-        return;
-    }
-    float *out = (float *)(void *)h->table;
-    for (size_t i = 0; i < weights; i++)
-        out[i] = h->weight[i];
-    h->run = horizontal_near;
+    h->run = (size_t)columns_of(h).count > 3 * weights ? horizontal_apart : horizontal_near;
 }
 
 static void cast(const float *in, size_t n, enum hr_dtype dtype, void *out)
