@@ -225,7 +225,7 @@ struct hr_loader_stats {
     uint64_t cache_encoded, cache_coefficients, cache_planes; /* items by form, now */
     uint64_t cache_waiting; /* of the encoded ones, those that wait for a conversion */
     uint64_t converted;     /* items */
-    uint64_t conversion_ns; /* time of all workers for it */
+    uint64_t conversion_ns; /* CPU time of all workers for it */
 };
 
 HR_API void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats);

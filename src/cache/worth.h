@@ -2,7 +2,7 @@
  * When converting a cached item repays: pure functions of measured costs. No
  * clock, no memory, no threads.
  *
- * Costs are nanoseconds of one thread, as moving means: of preparing a sample
+ * Costs are nanoseconds of CPU time of one thread, as moving means: of preparing a sample
  * whose item has a form, of converting to a form, of reading a sample that is not
  * cached. Until a form has been seen often enough its costs are taken in
  * proportion to those of encoded items.

@@ -205,10 +205,10 @@ void hr__caching_convert_locked(struct hr__thread *self)
     uint64_t expected_ns = (uint64_t)hr__worth_convert_ns(&c->worth, c->form);
     c->converting_ns += expected_ns;
     pthread_mutex_unlock(&l->lock);
-    uint64_t start_ns = hr__now_ns();
+    uint64_t start_ns = hr__thread_cpu_ns();
     double growth;
     enum hr_form form = convert_one(self, &growth);
-    uint64_t ns = hr__now_ns() - start_ns;
+    uint64_t ns = hr__thread_cpu_ns() - start_ns;
     hr__count(&l->counters.conversion_ns, ns);
     pthread_mutex_lock(&l->lock);
     c->converting_ns += ns - expected_ns;

@@ -30,7 +30,9 @@ struct hr__caching {
     uint64_t converting_ns; /* of them, converting; those in hand as expected */
 };
 
-/* What one sample took. */
+/* What one sample took. Times are CPU time of the worker, which other programs on
+ * the machine hardly change; only reads that had to wait for storage are told by the
+ * clock. All 0 in a loader without a cache. */
 struct hr__cost {
     enum hr_form form;   /* of its bytes */
     uint64_t prepare_ns; /* 0: it failed */

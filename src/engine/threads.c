@@ -93,6 +93,12 @@ static int read_and_watch(struct hr_loader *l, struct hr__job *job, uint64_t ind
     return r;
 }
 
+/* The clock of struct hr__cost. */
+static uint64_t cost_clock(const struct hr_loader *l)
+{
+    return l->caching.cache ? hr__thread_cpu_ns() : 0;
+}
+
 /* Runs the recipe on one sample's bytes, into its place in the batch. */
 static int run_recipe(struct hr__thread *self, struct hr__job *job, uint64_t index,
                       const struct hr_item *item, struct hr__outcome *outcome,
@@ -106,12 +112,11 @@ static int run_recipe(struct hr__thread *self, struct hr__job *job, uint64_t ind
     if (!plan->order)
         key.epoch += job->batch->positions[job->place] << 32;
     error->message[0] = 0;
-    uint64_t start = hr__now_ns();
+    uint64_t start = hr__now_ns(), start_cpu = cost_clock(l);
     int r = hr_preparer_run(self->preparer, l->recipe, item->bytes, item->length, &key, out, error);
-    uint64_t ns = hr__now_ns() - start;
-    hr__histogram_add(&l->counters.prepare, ns);
+    hr__histogram_add(&l->counters.prepare, hr__now_ns() - start);
     outcome->cost.form = item->form;
-    outcome->cost.prepare_ns = r ? 0 : ns;
+    outcome->cost.prepare_ns = r ? 0 : cost_clock(l) - start_cpu;
     if (r && !error->message[0])
         hr__fail(error, r, "%s", hr__errno_text(r));
     return r;
@@ -239,12 +244,13 @@ static void process(struct hr__thread *self, struct hr__job *job, struct hr__out
     outcome->error.code = 0;
     outcome->was_read = outcome->blocked = 0;
     outcome->cost = (struct hr__cost){.form = HR_FORM_ENCODED};
-    uint64_t start_ns = hr__now_ns();
+    uint64_t start_ns = hr__now_ns(), start_cpu = cost_clock(l);
     if (!job->unread || !prepare_cached(self, job, index, outcome, &error, &r)) {
         outcome->was_read = job->unread;
         if (job->unread) {
             r = read_and_watch(l, job, index, &outcome->blocked, &error);
-            outcome->cost.read_ns = hr__now_ns() - start_ns;
+            outcome->cost.read_ns =
+                outcome->blocked ? hr__now_ns() - start_ns : cost_clock(l) - start_cpu;
         }
         if (!r)
             r = prepare(self, job, index, outcome, &error);
@@ -255,7 +261,7 @@ static void process(struct hr__thread *self, struct hr__job *job, struct hr__out
     }
     if (!outcome->error.code)
         hr__count(&l->counters.samples, 1);
-    outcome->cost.working_ns = hr__now_ns() - start_ns;
+    outcome->cost.working_ns = cost_clock(l) - start_cpu;
 }
 
 static void let_fetchers_read_locked(struct hr_loader *l)

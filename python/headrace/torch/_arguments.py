@@ -18,7 +18,7 @@ _SEEDS = 1 << 64
 _ADDRESSES = 1 << 63
 
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
-_UNITS = {"": 1, "b": 1} | {
+_UNITS: dict[str, int] = {"": 1, "b": 1} | {
     prefix + unit: base**power
     for unit, base in (("b", 1000), ("ib", 1024))
     for power, prefix in enumerate("kmgt", 1)
