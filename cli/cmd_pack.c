@@ -69,7 +69,7 @@ static int parse(struct pack_command *c, int argc, char **argv)
         .verb = "pack",
         .arguments = "SRC DST.hrpack [options]\n"
                      "       headrace pack --verify|--info PACK",
-        .text = "Writes a dataset (a folder, a list, a pack) into one file that opens at once\n"
+        .text = "Writes a dataset (a folder, a list, tar files) into one file that opens at once\n"
                 "and decodes several times faster, with the very same pixels. A run that was\n"
                 "interrupted or killed is continued by running the same command again.",
         .options = options,

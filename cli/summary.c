@@ -148,12 +148,24 @@ static int count_samples(struct summary *s, const struct hr_dataset *dataset)
     return r;
 }
 
+/* A sample of a container is called CONTAINER:KEY. */
+static int is_in_container(const struct hr_dataset *dataset)
+{
+    char *path = hr_dataset_count(dataset) ? path_of(dataset, 0) : NULL;
+    size_t key = path ? hr_dataset_key(dataset, 0, NULL, 0) : 0, length = path ? strlen(path) : 0;
+    int is = length > key && path[length - key - 1] == ':';
+    free(path);
+    return is;
+}
+
 static enum summary_kind kind_of(const char *path, const struct hr_dataset *dataset)
 {
     struct hr_pack_result pack = {.size = sizeof pack};
     if (*hr_dataset_root(dataset))
         return SUMMARY_FOLDER;
-    return hr_pack_inspect(path, &pack, NULL) ? SUMMARY_LIST : SUMMARY_PACK;
+    if (!is_in_container(dataset))
+        return SUMMARY_LIST;
+    return hr_pack_inspect(path, &pack, NULL) ? SUMMARY_TAR : SUMMARY_PACK;
 }
 
 int summary_make(struct summary *summary, const char *path, const struct hr_dataset *dataset)

@@ -29,7 +29,7 @@ struct summary_bads {
     size_t count;
 };
 
-enum summary_kind { SUMMARY_FOLDER, SUMMARY_LIST, SUMMARY_PACK };
+enum summary_kind { SUMMARY_FOLDER, SUMMARY_LIST, SUMMARY_PACK, SUMMARY_TAR };
 
 struct summary {
     char *path; /* as the person gave it, escaped */

@@ -19,7 +19,7 @@ static const char *plural(uint64_t n, const char *one, const char *many)
 static void print_head(const struct summary *s)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER], d[TEXT_NUMBER];
-    static const char *const kinds[] = {"an image folder", "a list", "a pack"};
+    static const char *const kinds[] = {"an image folder", "a list", "a pack", "tar files"};
     printf("%s\n", s->path);
     printf("  %s %s of %s, %s", text_count(a, s->samples), plural(s->samples, "image", "images"),
            kinds[s->kind], text_count(b, s->class_count));
@@ -228,7 +228,7 @@ static json_t *json_index(const struct summary *s)
 int summary_print_json(const struct summary *summary)
 {
     const struct summary *s = summary;
-    static const char *const kinds[] = {"folder", "list", "pack"};
+    static const char *const kinds[] = {"folder", "list", "pack", "tar"};
     json_t *root =
         json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "layout", 1,
                   "path", s->path, "kind", kinds[s->kind], "samples", (json_int_t)s->samples,

@@ -105,8 +105,23 @@ HR_API HR_NODISCARD int hr_dataset_open_pack(struct hr_dataset **out, const char
                                              const struct hr_dataset_options *options,
                                              struct hr_error *error);
 
-/* Opens what `path` is: a directory as a folder, a file by its content as a pack or
- * a list. */
+/*
+ * Opens tar files: `path` is one, or a pattern with braces as WebDataset and shells
+ * write it, "train-{000..146}.tar". In WebDataset's layout (members of one sample
+ * side by side, with the same name up to its first dot) a sample is an image and
+ * a .cls with its label; where there is no .cls, an image's directory is its class, as
+ * in an image folder. One pass looks through all members; images are then read at
+ * random. Samples come in the order of files and members. options->index does not
+ * matter. Errors name file and member: -EBADMSG: damaged or cut off; -ENOTSUP:
+ * compressed, or no tar; -EINVAL: an image without a label or two of one; -ENODATA: no
+ * image; -ECANCELED; -ENOMEM; those of open. Blocks on I/O.
+ */
+HR_API HR_NODISCARD int hr_dataset_open_tar(struct hr_dataset **out, const char *path,
+                                            const struct hr_dataset_options *options,
+                                            struct hr_error *error);
+
+/* Opens what `path` is: a directory as a folder, a file by its content as a pack, a
+ * tar file or a list, and a pattern with braces that is no file as tar files. */
 HR_API HR_NODISCARD int hr_dataset_open(struct hr_dataset **out, const char *path,
                                         const struct hr_dataset_options *options,
                                         struct hr_error *error);

@@ -125,6 +125,11 @@ static PyObject *dataset_open_pack(PyObject *type, PyObject *args, PyObject *kwa
     return open_with(type, args, kwargs, hr_dataset_open_pack);
 }
 
+static PyObject *dataset_open_tar(PyObject *type, PyObject *args, PyObject *kwargs)
+{
+    return open_with(type, args, kwargs, hr_dataset_open_tar);
+}
+
 static PyObject *dataset_open(PyObject *type, PyObject *args, PyObject *kwargs)
 {
     return open_with(type, args, kwargs, hr_dataset_open);
@@ -414,6 +419,10 @@ static PyMethodDef dataset_methods[] = {
      METH_CLASS | METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("open_pack(path, *, index=0, threads=0, wait_sizes=False, allow_empty=False)\n"
                "--\n\nA pack: one file that holds a dataset.")},
+    {"open_tar", (PyCFunction)(void (*)(void))dataset_open_tar,
+     METH_CLASS | METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("open_tar(path, *, index=0, threads=0, wait_sizes=False, allow_empty=False)\n"
+               "--\n\nTar files: one file that holds a dataset.")},
     {"open", (PyCFunction)(void (*)(void))dataset_open, METH_CLASS | METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("open(path, *, index=0, threads=0, wait_sizes=False, allow_empty=False)\n"
                "--\n\nWhat the path is: a folder, a pack or a list.")},

@@ -20,7 +20,7 @@ import atexit as _atexit
 from . import _core, transforms
 from ._core import Array
 from ._errors import SampleError, TooManyBadSamples
-from .datasets import BadSample, ImageFolder, ImageList, Pack
+from .datasets import BadSample, ImageFolder, ImageList, Pack, TarDataset
 from .forms import Converter, convert, form_of, restore
 from .packs import pack, pack_info, unpack, verify_pack
 from .prepare import Preparer
@@ -36,6 +36,7 @@ __all__ = [
     "Pack",
     "Preparer",
     "SampleError",
+    "TarDataset",
     "TooManyBadSamples",
     "convert",
     "form_of",

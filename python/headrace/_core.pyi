@@ -135,6 +135,16 @@ class Dataset:
         allow_empty: bool = False,
     ) -> Dataset: ...
     @classmethod
+    def open_tar(
+        cls,
+        path: _Path,
+        *,
+        index: int = 0,
+        threads: int = 0,
+        wait_sizes: bool = False,
+        allow_empty: bool = False,
+    ) -> Dataset: ...
+    @classmethod
     def open(
         cls,
         path: _Path,

@@ -348,6 +348,67 @@ class Pack(_ImageDataset):
         )
 
 
+class TarDataset(_ImageDataset):
+    """Images in tar files: WebDataset's shards, or an image folder in a tar.
+
+    One pass looks through the shards when the dataset is made; images are then read
+    at random, so shuffling is as good as over a folder.
+
+    Args:
+        path: a tar file, or a pattern with braces for many:
+            ``"train-{000000..000146}.tar"``.
+        transform: as of :class:`ImageFolder`.
+
+    Samples come in the order of the shards and their members. Where there are
+    ``.cls`` members a sample is an image and the ``.cls`` of the same name, which
+    holds its label; else the directory of an image is its class.
+
+    Raises:
+        FileNotFoundError: no such shard.
+        ValueError: damaged, compressed, or an image without a label, by name.
+
+    Attributes:
+        path: as given.
+        classes: class names, sorted; empty where labels come from ``.cls``.
+        class_to_idx: label of each class name.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], transform: Any = None) -> None:
+        self.path = os.fsdecode(path)
+        self.transform = _checked_transform(transform)
+        self._open()
+
+    def _open(self) -> None:
+        self._dataset = _core.Dataset.open_tar(self.path)
+        self.classes: list[str] = self._dataset.classes()
+        self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """The name of every sample's image in its shard; read-only."""
+        return _Keys(self._dataset)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_count": len(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        count = state.pop("_count")
+        classes = state["classes"]
+        self.__dict__.update(state)
+        self._open()
+        if len(self) != count or self.classes != classes:
+            raise RuntimeError(
+                f"{self.path} has changed since this TarDataset was pickled: {count} samples of "
+                f"{len(classes)} classes then, {len(self)} of {len(self.classes)} now"
+            )
+
+    def __repr__(self) -> str:
+        return (
+            f"headrace.TarDataset({self.path!r}, samples={len(self)}, "
+            f"classes={len(self.classes)}, transform={self.transform!r})"
+        )
+
+
 def dataset_of_pairs(pairs: Iterable[tuple[Any, int]]) -> _core.Dataset:
     """A core dataset of (path, label) pairs."""
     paths: list[Any] = []

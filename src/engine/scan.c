@@ -15,7 +15,9 @@
 #include "dataset/list.h"
 #include "dataset/pack.h"
 #include "dataset/progress.h"
+#include "dataset/shards.h"
 #include "dataset/sizes.h"
+#include "dataset/tar.h"
 #include "dataset/walk.h"
 #include "engine/pool.h"
 
@@ -343,6 +345,27 @@ int hr_dataset_open_pack(struct hr_dataset **out, const char *path,
     return r ? r : hr__pack_dataset(out, path, error);
 }
 
+int hr_dataset_open_tar(struct hr_dataset **out, const char *path,
+                        const struct hr_dataset_options *options, struct hr_error *error)
+{
+    struct opening o;
+    struct hr__shards shards = {0};
+    struct hr__catalog *catalog = NULL;
+    *out = NULL;
+    int r = opening_begin(&o, options, error);
+    if (!r)
+        r = hr__shards_expand(&shards, path, error);
+    if (!r)
+        r = hr__tar_index(&catalog, shards.paths, shards.count, o.executor, &o.progress, error);
+    if (!r)
+        r = hr__dataset_create(out, catalog, "", "", error);
+    if (r)
+        hr__catalog_destroy(&catalog);
+    hr__shards_clear(&shards);
+    hr__pool_destroy(&o.pool);
+    return r;
+}
+
 /* The first bytes of the regular file at `path`, up to `capacity`; how many, 0
  * where it cannot be read: whoever opens it then says why. */
 static size_t first_bytes(const char *path, char *bytes, size_t capacity)
@@ -359,8 +382,11 @@ int hr_dataset_open(struct hr_dataset **out, const char *path,
 {
     struct stat st;
     *out = NULL;
-    if (stat(path, &st))
-        return hr__pack_cannot_open(path, -errno, error);
+    if (stat(path, &st)) {
+        int r = -errno;
+        return r == -ENOENT && strchr(path, '{') ? hr_dataset_open_tar(out, path, options, error)
+                                                 : hr__pack_cannot_open(path, r, error);
+    }
     if (S_ISDIR(st.st_mode))
         return hr_dataset_open_folder(out, path, options, error);
     /* a list may come through a pipe, of which no byte is to be lost */
@@ -368,5 +394,7 @@ int hr_dataset_open(struct hr_dataset **out, const char *path,
     size_t got = S_ISREG(st.st_mode) ? first_bytes(path, first, sizeof first) : 0;
     if (hr__pack_recognise(first, got))
         return hr_dataset_open_pack(out, path, options, error);
+    if (hr__tar_recognise(first, got))
+        return hr_dataset_open_tar(out, path, options, error);
     return hr_dataset_open_list(out, path, options, error);
 }

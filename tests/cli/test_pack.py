@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 import unittest
 
@@ -82,6 +83,16 @@ class Pack(CliCase):
         self.assertEqual([c["name"] for c in scan["classes"]], ["cat", "dog"])
         self.assertEqual([c["samples"] for c in scan["classes"]], [3, 3])
         self.assertIn("6 images of a pack, 2 classes", self.run_it("scan", "set.hrpack")[1])
+
+    def test_tar_files_are_a_dataset(self):
+        self.make_photographs()
+        with tarfile.open(os.path.join(self.root, "x.tar"), "w") as tar:
+            tar.add(os.path.join(self.root, "set"), "set")
+        scan = json.loads(self.run_it("scan", "x.tar", "--json")[1])
+        self.assertEqual((scan["kind"], scan["samples"]), ("tar", 6))
+        self.assertEqual([c["name"] for c in scan["classes"]], ["cat", "dog"])
+        self.assertEqual(self.pack("x.tar", "x.hrpack")["samples"], 6)
+        self.assertEqual(self.run_it("pack", "--verify", "x.hrpack")[0], 0)
 
     def test_unpack(self):
         self.make_photographs()
