@@ -38,7 +38,12 @@ PEERS = {
     "simplejpeg_v2": (VENV, "simplejpeg_v2.py", "region_vs_simplejpeg_torchvision_v2"),
     "dali": (BENCH_VENV, "dali.py", "region_vs_dali_cpu"),
     "spdl": (BENCH_VENV, "spdl.py", "region_vs_spdl"),
+    "ffcv": (BENCH_VENV, "ffcv_decode.py", "region_vs_ffcv"),
+    "ffcv_shrunk": (BENCH_VENV, "ffcv_decode.py", "region_vs_ffcv_shrunk"),
 }
+
+# What a peer's script is given besides.
+EXTRA = {"ffcv_shrunk": ["--shrunk", "256"]}
 
 # Our own workers: (program, arguments, instruction set, how the table calls it).
 OURS = {
@@ -191,8 +196,8 @@ def main():
             figures[key] = None
             try:
                 workers.append(harness.Worker(
-                    name, [python, os.path.join(HERE, "peers", script), "--files", listing],
-                    {core}))
+                    name, [python, os.path.join(HERE, "peers", script), "--files", listing,
+                           *EXTRA.get(name, [])], {core}))
             except harness.Missing as reason:
                 figures[key + "_reason"] = str(reason)
                 log(f"missing   {name}: {reason}")
