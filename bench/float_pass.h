@@ -13,7 +13,7 @@
 typedef float float4 __attribute__((vector_size(16)));
 
 #if defined(__x86_64__) && !defined(__clang__)
-#define FOR_AVX2 __attribute__((target_clones("arch=haswell", "default")))
+#define FOR_AVX2 __attribute__((target_clones("arch=x86-64-v3", "default")))
 #else
 #define FOR_AVX2
 #endif
@@ -70,6 +70,11 @@ FOR_AVX2 static void float_pass_vertical(const unsigned char *rgbx, size_t strid
 FOR_AVX2 static void float_pass_horizontal(const struct float_pass *p, int taps, float *out)
 {
     size_t plane = (size_t)p->size * (size_t)p->size;
+    float4 scale = {0}, shift = {0};
+    for (int c = 0; c < 3; c++) {
+        scale[c] = 1 / (255 * p->std[c]);
+        shift[c] = -p->mean[c] / p->std[c];
+    }
     for (int j = 0; j < p->size; j++) {
         const float *weight = p->weight[0] + j * p->taps[0], *from = p->row + 4 * p->begin[0][j];
         float4 sum = {0};
@@ -78,9 +83,10 @@ FOR_AVX2 static void float_pass_horizontal(const struct float_pass *p, int taps,
             memcpy(&pixel, from + 4 * t, sizeof pixel);
             sum += pixel * weight[t];
         }
+        sum = sum * scale + shift;
         int x = p->flip ? p->size - 1 - j : j;
         for (int c = 0; c < 3; c++)
-            out[(size_t)c * plane + (size_t)x] = (sum[c] * (1 / 255.0f) - p->mean[c]) / p->std[c];
+            out[(size_t)c * plane + (size_t)x] = sum[c];
     }
 }
 
