@@ -2,7 +2,8 @@
 
 * :class:`headrace.torch.DataLoader` takes the place of
   ``torch.utils.data.DataLoader`` for image folders.
-* :class:`ImageFolder`, :class:`ImageList` and :class:`Pack` say what the samples are.
+* :class:`ImageFolder`, :class:`ImageList`, :class:`Pack` and :class:`TarDataset` say what the
+  samples are.
 * :func:`pack` writes a dataset into one file that decodes several times faster.
 * :mod:`headrace.transforms` has torchvision's transforms by name, and
   translates torchvision's own.

@@ -19,8 +19,8 @@ from .. import _core
 from ..datasets import _ImageDataset, dataset_of_pairs, refuse_callables
 
 _WAY_OUT = (
-    "Give headrace.ImageFolder, headrace.Pack, headrace.ImageList (an iterable of (path, label)), "
-    "torchvision's ImageFolder or DatasetFolder, or a torch.utils.data.Subset of these; or keep "
+    "Give headrace.ImageFolder, headrace.Pack, headrace.TarDataset, headrace.ImageList (an iterable "
+    "of (path, label)), torchvision's ImageFolder or DatasetFolder, or a torch.utils.data.Subset of these; or keep "
     "torch.utils.data.DataLoader for this dataset."
 )
 

@@ -61,7 +61,7 @@ class DataLoader:
     every ``iter()``, also when the one before was left early.
 
     torch's arguments:
-        dataset: ``headrace.ImageFolder``, ``ImageList`` or ``Pack``, torchvision's
+        dataset: ``headrace.ImageFolder``, ``ImageList``, ``Pack`` or ``TarDataset``, torchvision's
             ``ImageFolder`` or ``DatasetFolder`` with its own loader, or a ``Subset``
             of these.
         batch_size: samples per batch of this rank.
