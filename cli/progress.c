@@ -48,12 +48,12 @@ static void time_left(char *out, size_t capacity, double now, double left, doubl
     snprintf(out, capacity, "  %ld:%02ld left", rest / 60, rest % 60);
 }
 
-/* "  812/s, 71.5 MB/s" for stages with bytes; else "". */
-static void rates(const struct cli_progress *p, uint64_t done, double seconds, char *out,
-                  size_t capacity)
+/* "  812/s, 71.5 MB/s" for stages with bytes, once that can be told; else "". */
+static void rates(const struct cli_progress *p, uint64_t done, uint64_t total, double seconds,
+                  char *out, size_t capacity)
 {
     *out = 0;
-    if (!p->bytes || seconds < 0.5)
+    if (!p->bytes || done == p->first || seconds <= 0 || (seconds < 0.5 && done < total))
         return;
     double bytes = (double)(p->bytes(p->bytes_arg, done) - p->first_bytes);
     snprintf(out, capacity, "  %.0f/s, %.1f MB/s", (double)(done - p->first) / seconds,
@@ -75,7 +75,7 @@ static void draw(const struct cli_progress *p, uint64_t done, uint64_t total)
     memset(bar, '#', (size_t)full);
     bar[columns] = 0;
     time_left(left, sizeof left, share - (double)p->first / (double)total, 1 - share, seconds);
-    rates(p, done, seconds, rate, sizeof rate);
+    rates(p, done, total, seconds, rate, sizeof rate);
     fprintf(stderr, "\r%-10s [%s] %3d %%  %s%s%s\033[K", p->stage, bar, (int)(share * 100),
             text_count(count, done), rate, left);
 }

@@ -208,7 +208,9 @@ class Pack(CliCase):
         p = subprocess.Popen(
             [EXE, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.env, cwd=self.root
         )
-        time.sleep(0.6)
+        partial = f"{self.root}/set.hrpack.partial"
+        while p.poll() is None and not (os.path.exists(partial) and os.path.getsize(partial)):
+            time.sleep(0.01)
         self.assertIsNone(p.poll(), "it ended before it could be interrupted")
         p.send_signal(signal.SIGINT)
         out, err = p.communicate(timeout=10)
