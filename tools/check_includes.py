@@ -21,7 +21,7 @@ BELOW = {
     "storage": {"base"},
     "order": {"base"},
     "codec": {"base"},
-    "cache": {"base", "codec"},
+    "cache": {"base", "dataset", "codec"},
     "recipe": {"base", "codec"},
     "engine": {"base", "dataset", "storage", "order", "codec", "cache", "recipe"},
 }

@@ -14,20 +14,26 @@
  * bound of its own here; an item that grows by its conversion beyond the budget
  * is settled as it was.
  *
+ * There are two backings. The private one (private.c) is anonymous memory of this
+ * process: nobody else can write to it, so its items carry no checksum. The shared one
+ * (shared.c) is a segment of shared memory (store.h), whose items have checksums and
+ * whose other users may be reading what this process misses.
+ *
  * Samples are told by their index in the dataset, which is immutable: a file that
  * changes while the cache lives is served as it was when it was first read.
- * Nobody else can write to a private cache's memory, so its items carry no
- * checksum; a backing that processes share must add one.
  */
 #ifndef HR_CACHE_CACHE_H
 #define HR_CACHE_CACHE_H
 
+#include <headrace/dataset.h>
 #include <headrace/form.h>
 
 #include <stddef.h>
 #include <stdint.h>
 
 struct hr__cache;
+struct hr__cache_spec;
+struct hr__worth;
 
 struct hr__cache_options {
     uint64_t samples;      /* of the dataset */
@@ -35,10 +41,19 @@ struct hr__cache_options {
                               many is reserved, memory is taken as items come */
 };
 
-/* On success *out is the caller's. Errors: -EINVAL: a budget of 0; -ENOMEM names
- * what was refused and the remedy. */
+/* A private backing. On success *out is the caller's. Errors: -EINVAL: a budget of 0;
+ * -ENOMEM names what was refused and the remedy. */
 int hr__cache_create(struct hr__cache **out, const struct hr__cache_options *options,
                      struct hr_error *error);
+
+/*
+ * A shared backing: the dataset's segment, opened or made; `run` as in struct
+ * hr__segment_wish. Takes its own reference to the dataset. On success *out is the
+ * caller's. Errors: as hr_cache_open.
+ */
+int hr__cache_create_shared(struct hr__cache **out, struct hr_dataset *dataset,
+                            const struct hr__cache_spec *spec, const char *run,
+                            struct hr_error *error);
 
 /* Frees everything. Nothing is pinned, and no item is being converted, by then.
  * Accepts NULL. */
@@ -54,7 +69,8 @@ struct hr__cache_item {
     size_t length;
     enum hr_form form;
     uint64_t index; /* of the sample */
-    int pinned;     /* private to the cache */
+    int pinned;     /* private to the backing */
+    void *copy;     /* likewise */
 };
 
 /* Looks a sample up and pins its item: 1, or 0 where it is not cached. Any
@@ -65,7 +81,26 @@ int hr__cache_find(struct hr__cache *cache, uint64_t index, struct hr__cache_ite
 void hr__cache_unpin(struct hr__cache *cache, const struct hr__cache_item *item);
 
 /* Non-zero where find would find it. Any thread, no lock. */
-int hr__cache_has(const struct hr__cache *cache, uint64_t index);
+int hr__cache_has(struct hr__cache *cache, uint64_t index);
+
+/* What a sample's reader has to do. */
+enum hr__claim {
+    HR__CLAIM_FOUND, /* nothing: it is cached */
+    HR__CLAIM_YOURS, /* read it; then hr__cache_offer, or hr__cache_unclaim where it failed */
+    HR__CLAIM_BUSY,  /* another process is reading it: ask again in a moment */
+    HR__CLAIM_ALONE, /* read it; whoever else does so is not to be waited for */
+};
+
+/*
+ * Announces that this process reads a sample, so that all others need not. BUSY comes
+ * only while the process that reads it lives and gets on with its reads: asking again
+ * always comes to an end, in about two seconds at most. A private backing says FOUND
+ * or ALONE. Any thread; never blocks for longer than a short lock.
+ */
+enum hr__claim hr__cache_claim(struct hr__cache *cache, uint64_t index);
+
+/* Takes the announcement back. Any thread. */
+void hr__cache_unclaim(struct hr__cache *cache, uint64_t index);
 
 /* A sample that was read. */
 struct hr__cache_offer {
@@ -80,7 +115,8 @@ struct hr__cache_offer {
 };
 
 /* Admits an item: 1; 0 where it was there already, does not fit, or memory was
- * refused. Any thread; blocks for a short lock, and for the copy. */
+ * refused; who waits for it in another process gets it all the same. Ends a claim. Any
+ * thread; blocks for a short lock, and for the copy. */
 int hr__cache_offer(struct hr__cache *cache, const struct hr__cache_offer *offer);
 
 /* An item that waits for its conversion, and is the taker's until settled. */
@@ -127,6 +163,17 @@ struct hr__cache_counts {
 };
 
 void hr__cache_get_counts(struct hr__cache *cache, struct hr__cache_counts *counts);
+
+/* Bytes of items at most. Constant. */
+uint64_t hr__cache_budget(const struct hr__cache *cache);
+
+/* Non-zero where items outlive the run. Constant. */
+int hr__cache_is_kept(const struct hr__cache *cache);
+
+/* Publishes what was measured and which form was chosen, for those who look at the
+ * cache from outside. `asked`: HR_FORM_AUTO, or the form that was asked for. */
+void hr__cache_publish(struct hr__cache *cache, const struct hr__worth *worth,
+                       enum hr_form form, int asked);
 
 /* Items that wait to be taken, without the lock: a hint. */
 uint64_t hr__cache_waiting(const struct hr__cache *cache);

@@ -17,7 +17,7 @@
  */
 #include "base/error.h"
 #include "base/memory.h"
-#include "cache/cache.h"
+#include "cache/backend.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -63,10 +63,11 @@ struct hr__cache_staged {
     struct hr__cache_staged *next;
 };
 
-struct hr__cache {
+struct private {
+    struct hr__cache cache;
+
     /* Constant from create on. */
     uint64_t samples;
-    uint64_t budget_bytes;
     uint8_t *arena; /* address space for arena_size bytes */
     uint64_t arena_size;
     struct entry *entries;
@@ -82,6 +83,16 @@ struct hr__cache {
     struct hr__cache_staged *leaving;       /* final now, but their staged bytes were pinned */
     struct hr__cache_counts counts;
 };
+
+static struct private *of(struct hr__cache *cache)
+{
+    return (struct private *)cache;
+}
+
+static const struct private *of_const(const struct hr__cache *cache)
+{
+    return (const struct private *)cache;
+}
 
 static uint64_t round_up(uint64_t n, uint64_t to)
 {
@@ -120,19 +131,23 @@ static void *map(uint64_t bytes, int protection)
     return memory;
 }
 
+static const struct hr__cache_backend backend;
+static void destroy(struct hr__cache *cache);
+
 int hr__cache_create(struct hr__cache **out, const struct hr__cache_options *options,
                      struct hr_error *error)
 {
     *out = NULL;
     if (!options->budget_bytes)
         return hr__fail(error, -EINVAL, "a cache of 0 bytes");
-    struct hr__cache *c = hr__alloc(HR__TAG_CACHE, 1, sizeof *c);
+    struct private *c = hr__alloc(HR__TAG_CACHE, 1, sizeof *c);
     if (!c)
         return hr__fail(error, -ENOMEM, "out of memory for a cache");
+    c->cache.backend = &backend;
     pthread_mutex_init(&c->lock, NULL);
     c->last = &c->first;
     c->samples = options->samples;
-    c->budget_bytes = options->budget_bytes;
+    c->cache.budget_bytes = options->budget_bytes;
     c->entries = hr__alloc(HR__TAG_CACHE, options->samples, sizeof *c->entries);
     /* Half of all addresses: beyond what mmap can give, and no sum overflows. */
     if (options->budget_bytes < UINT64_C(1) << 62) {
@@ -149,10 +164,10 @@ int hr__cache_create(struct hr__cache **out, const struct hr__cache_options *opt
                      " bytes: make the cache smaller, or raise the limit (ulimit -v)",
                      options->budget_bytes);
     if (r) {
-        hr__cache_destroy(&c);
+        destroy(&c->cache);
         return r;
     }
-    *out = c;
+    *out = &c->cache;
     return 0;
 }
 
@@ -165,7 +180,7 @@ static void free_list(struct hr__cache_staged *list)
     }
 }
 
-static void free_chunk(struct hr__cache *c, struct chunk *chunk)
+static void free_chunk(struct private *c, struct chunk *chunk)
 {
     if (chunk->before)
         chunk->before->after = chunk->after;
@@ -177,12 +192,9 @@ static void free_chunk(struct hr__cache *c, struct chunk *chunk)
     hr__free(chunk);
 }
 
-void hr__cache_destroy(struct hr__cache **cache)
+static void destroy(struct hr__cache *cache)
 {
-    struct hr__cache *c = *cache;
-    if (!c)
-        return;
-    *cache = NULL;
+    struct private *c = of(cache);
     free_list(c->first);
     free_list(c->leaving);
     while (c->chunks)
@@ -194,26 +206,23 @@ void hr__cache_destroy(struct hr__cache **cache)
     hr__free(c);
 }
 
-void hr__cache_abandon(struct hr__cache **cache)
+static void abandon(struct hr__cache *cache)
 {
-    struct hr__cache *c = *cache;
-    if (!c)
-        return;
-    *cache = NULL;
+    struct private *c = of(cache);
     /* Where the items were, the child may have mapped something else. */
     hr__free(c->entries);
     hr__free(c);
 }
 
-int hr__cache_has(const struct hr__cache *cache, uint64_t index)
+static int has(struct hr__cache *cache, uint64_t index)
 {
-    uint64_t word = atomic_load_explicit(&cache->entries[index].word, memory_order_relaxed);
+    uint64_t word = atomic_load_explicit(&of(cache)->entries[index].word, memory_order_relaxed);
     return (word & STATE_MASK) >= STATE_STAGED;
 }
 
-int hr__cache_find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *item)
+static int find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *item)
 {
-    struct entry *e = &cache->entries[index];
+    struct entry *e = &of(cache)->entries[index];
     uint64_t word = atomic_load_explicit(&e->word, memory_order_acquire);
     item->pinned = 0;
     if ((word & STATE_MASK) == STATE_STAGED) {
@@ -232,15 +241,15 @@ int hr__cache_find(struct hr__cache *cache, uint64_t index, struct hr__cache_ite
     return 1;
 }
 
-void hr__cache_unpin(struct hr__cache *cache, const struct hr__cache_item *item)
+static void unpin(struct hr__cache *cache, const struct hr__cache_item *item)
 {
     /* Release: the reads of the bytes come before whoever sees 0 frees them. */
     if (item->pinned)
-        atomic_fetch_sub(&cache->entries[item->index].pins, 1);
+        atomic_fetch_sub(&of(cache)->entries[item->index].pins, 1);
 }
 
 /* Space for `padded` bytes in the arena, or NULL. */
-static uint8_t *arena_take_locked(struct hr__cache *c, uint64_t padded)
+static uint8_t *arena_take_locked(struct private *c, uint64_t padded)
 {
     uint64_t end = c->arena_used + padded;
     if (end > c->arena_size)
@@ -259,7 +268,7 @@ static uint8_t *arena_take_locked(struct hr__cache *c, uint64_t padded)
 }
 
 /* A chunk with room for `padded` bytes, or NULL. */
-static struct chunk *chunk_with_room_locked(struct hr__cache *c, uint64_t padded)
+static struct chunk *chunk_with_room_locked(struct private *c, uint64_t padded)
 {
     struct chunk *chunk = c->chunks;
     if (chunk && chunk->size - chunk->used >= padded)
@@ -283,7 +292,7 @@ static struct chunk *chunk_with_room_locked(struct hr__cache *c, uint64_t padded
     return chunk;
 }
 
-static uint8_t *stage_locked(struct hr__cache *c, struct hr__cache_staged *staged)
+static uint8_t *stage_locked(struct private *c, struct hr__cache_staged *staged)
 {
     struct chunk *chunk = chunk_with_room_locked(c, staged->padded);
     if (!chunk)
@@ -297,7 +306,7 @@ static uint8_t *stage_locked(struct hr__cache *c, struct hr__cache_staged *stage
 
 /* The bytes of a staged item that left are free. The chunk that is being filled
  * stays, and begins anew when it is empty. */
-static void unstage_locked(struct hr__cache *c, struct chunk *chunk)
+static void unstage_locked(struct private *c, struct chunk *chunk)
 {
     if (--chunk->live)
         return;
@@ -308,7 +317,7 @@ static void unstage_locked(struct hr__cache *c, struct chunk *chunk)
 }
 
 /* Frees what was still being read when it left. */
-static void reclaim_locked(struct hr__cache *c)
+static void reclaim_locked(struct private *c)
 {
     struct hr__cache_staged **at = &c->leaving;
     while (*at) {
@@ -323,26 +332,28 @@ static void reclaim_locked(struct hr__cache *c)
     }
 }
 
-static void tell_refused(struct hr__cache *c)
+static void tell_refused(struct private *c)
 {
     struct hr__cache_counts now;
-    hr__cache_get_counts(c, &now);
+    pthread_mutex_lock(&c->lock);
+    now = c->counts;
+    pthread_mutex_unlock(&c->lock);
     hr__log(HR_LOG_WARNING,
             "the system refuses more memory for the cache of %" PRIu64
             " bytes: it stays at %" PRIu64
             " bytes; make the cache smaller, or give the process more memory",
-            c->budget_bytes, now.bytes);
+            c->cache.budget_bytes, now.bytes);
 }
 
 /* Space for an offer, within the budget; NULL: refused. */
-static uint8_t *admit(struct hr__cache *c, const struct hr__cache_offer *offer,
+static uint8_t *admit(struct private *c, const struct hr__cache_offer *offer,
                       struct hr__cache_staged *staged, uint64_t padded, uint64_t reserve)
 {
     int tell = 0;
     uint8_t *space = NULL;
     pthread_mutex_lock(&c->lock);
     reclaim_locked(c);
-    if (padded + reserve <= c->budget_bytes - c->counts.reserved) {
+    if (padded + reserve <= c->cache.budget_bytes - c->counts.reserved) {
         space = staged ? stage_locked(c, staged) : arena_take_locked(c, padded);
         tell = !space && !c->arena_refused;
         c->arena_refused |= tell;
@@ -363,7 +374,7 @@ static uint8_t *admit(struct hr__cache *c, const struct hr__cache_offer *offer,
     return space;
 }
 
-static void wait_for_conversion(struct hr__cache *c, struct hr__cache_staged *staged)
+static void wait_for_conversion(struct private *c, struct hr__cache_staged *staged)
 {
     pthread_mutex_lock(&c->lock);
     *c->last = staged;
@@ -372,65 +383,68 @@ static void wait_for_conversion(struct hr__cache *c, struct hr__cache_staged *st
     pthread_mutex_unlock(&c->lock);
 }
 
-int hr__cache_offer(struct hr__cache *cache, const struct hr__cache_offer *offer)
+static int offer(struct hr__cache *cache, const struct hr__cache_offer *given)
 {
-    struct entry *e = &cache->entries[offer->index];
+    struct private *c = of(cache);
+    struct entry *e = &c->entries[given->index];
     uint64_t none = 0;
-    if (!offer->length || offer->length > UINT32_MAX ||
+    if (!given->length || given->length > UINT32_MAX ||
         !atomic_compare_exchange_strong(&e->word, &none, STATE_BUSY))
         return 0;
-    uint64_t padded = round_up(offer->length, ALIGNMENT), reserve = 0;
+    uint64_t padded = round_up(given->length, ALIGNMENT), reserve = 0;
     struct hr__cache_staged *staged = NULL;
-    if (offer->convert) {
+    if (given->convert) {
         staged = hr__alloc(HR__TAG_CACHE, 1, sizeof *staged);
         if (!staged) {
             atomic_store(&e->word, 0);
             return 0;
         }
-        if (offer->reserve > padded)
-            reserve = round_up(offer->reserve, ALIGNMENT) - padded;
+        if (given->reserve > padded)
+            reserve = round_up(given->reserve, ALIGNMENT) - padded;
         *staged =
-            (struct hr__cache_staged){.index = offer->index, .padded = padded, .reserve = reserve};
+            (struct hr__cache_staged){.index = given->index, .padded = padded, .reserve = reserve};
     }
-    uint8_t *space = admit(cache, offer, staged, padded, reserve);
+    uint8_t *space = admit(c, given, staged, padded, reserve);
     if (!space) {
         hr__free(staged);
         atomic_store(&e->word, 0);
         return 0;
     }
-    memcpy(space, offer->bytes, offer->length);
+    memcpy(space, given->bytes, given->length);
     if (staged)
-        e->staged_length = (uint32_t)offer->length;
+        e->staged_length = (uint32_t)given->length;
     else
-        e->final_length = (uint32_t)offer->length;
-    atomic_store(&e->word, make_word(space, offer->form, staged ? STATE_STAGED : STATE_FINAL));
+        e->final_length = (uint32_t)given->length;
+    atomic_store(&e->word, make_word(space, given->form, staged ? STATE_STAGED : STATE_FINAL));
     if (staged)
-        wait_for_conversion(cache, staged);
+        wait_for_conversion(c, staged);
     return 1;
 }
 
-uint64_t hr__cache_waiting(const struct hr__cache *cache)
+static uint64_t waiting(const struct hr__cache *cache)
 {
-    return atomic_load_explicit(&cache->waiting, memory_order_relaxed);
+    const struct private *c = of_const(cache);
+    return atomic_load_explicit(&c->waiting, memory_order_relaxed);
 }
 
-struct hr__cache_staged *hr__cache_take(struct hr__cache *cache, struct hr__cache_item *item)
+static struct hr__cache_staged *take(struct hr__cache *cache, struct hr__cache_item *item)
 {
-    if (!hr__cache_waiting(cache))
+    struct private *c = of(cache);
+    if (!waiting(cache))
         return NULL;
-    pthread_mutex_lock(&cache->lock);
-    struct hr__cache_staged *staged = cache->first;
+    pthread_mutex_lock(&c->lock);
+    struct hr__cache_staged *staged = c->first;
     if (staged) {
-        cache->first = staged->next;
-        if (!cache->first)
-            cache->last = &cache->first;
+        c->first = staged->next;
+        if (!c->first)
+            c->last = &c->first;
         staged->next = NULL;
-        atomic_fetch_sub_explicit(&cache->waiting, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&c->waiting, 1, memory_order_relaxed);
     }
-    pthread_mutex_unlock(&cache->lock);
+    pthread_mutex_unlock(&c->lock);
     if (!staged)
         return NULL;
-    struct entry *e = &cache->entries[staged->index];
+    struct entry *e = &c->entries[staged->index];
     uint64_t word = atomic_load_explicit(&e->word, memory_order_acquire);
     *item = (struct hr__cache_item){
         .bytes = word_bytes(word),
@@ -441,39 +455,41 @@ struct hr__cache_staged *hr__cache_take(struct hr__cache *cache, struct hr__cach
     return staged;
 }
 
-void hr__cache_put_back(struct hr__cache *cache, struct hr__cache_staged *staged)
+static void put_back(struct hr__cache *cache, struct hr__cache_staged *staged)
 {
-    pthread_mutex_lock(&cache->lock);
-    staged->next = cache->first;
-    cache->first = staged;
-    if (cache->last == &cache->first)
-        cache->last = &staged->next;
-    atomic_fetch_add_explicit(&cache->waiting, 1, memory_order_relaxed);
-    pthread_mutex_unlock(&cache->lock);
+    struct private *c = of(cache);
+    pthread_mutex_lock(&c->lock);
+    staged->next = c->first;
+    c->first = staged;
+    if (c->last == &c->first)
+        c->last = &staged->next;
+    atomic_fetch_add_explicit(&c->waiting, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&c->lock);
 }
 
 /* Bytes that a staged item may become: its own and what was kept for it, and of
  * the free ones those above `leave_free`. */
-static uint64_t room_locked(const struct hr__cache *c, const struct hr__cache_staged *staged,
+static uint64_t room_locked(const struct private *c, const struct hr__cache_staged *staged,
                             uint64_t leave_free)
 {
     uint64_t own = staged->padded + staged->reserve;
-    uint64_t free = c->budget_bytes - c->counts.reserved;
+    uint64_t free = c->cache.budget_bytes - c->counts.reserved;
     return own + (free > leave_free ? free - leave_free : 0);
 }
 
-uint64_t hr__cache_room(struct hr__cache *cache, const struct hr__cache_staged *staged,
+static uint64_t room(struct hr__cache *cache, const struct hr__cache_staged *staged,
                         uint64_t leave_free)
 {
-    pthread_mutex_lock(&cache->lock);
-    uint64_t room = room_locked(cache, staged, leave_free);
-    pthread_mutex_unlock(&cache->lock);
+    struct private *c = of(cache);
+    pthread_mutex_lock(&c->lock);
+    uint64_t room = room_locked(c, staged, leave_free);
+    pthread_mutex_unlock(&c->lock);
     return room;
 }
 
 /* Space in the arena for what a staged item becomes, with the books brought up
  * to date; NULL: no room. */
-static uint8_t *replace_locked(struct hr__cache *c, const struct hr__cache_staged *staged,
+static uint8_t *replace_locked(struct private *c, const struct hr__cache_staged *staged,
                                uint64_t padded, uint64_t leave_free)
 {
     uint8_t *space = NULL;
@@ -490,39 +506,40 @@ static uint8_t *replace_locked(struct hr__cache *c, const struct hr__cache_stage
 
 /* Gives up what was kept for the conversion of an item that stays in staging
  * because the arena has no memory for it. */
-static void keep_staged_locked(struct hr__cache *c, struct hr__cache_staged *staged)
+static void keep_staged_locked(struct private *c, struct hr__cache_staged *staged)
 {
     c->counts.reserved -= staged->reserve;
     c->counts.staged--;
     c->counts.staged_bytes -= staged->padded;
 }
 
-int hr__cache_settle(struct hr__cache *cache, struct hr__cache_staged *staged,
+static int settle(struct hr__cache *cache, struct hr__cache_staged *staged,
                      const struct hr__cache_final *final)
 {
-    struct entry *e = &cache->entries[staged->index];
+    struct private *c = of(cache);
+    struct entry *e = &c->entries[staged->index];
     uint64_t word = atomic_load_explicit(&e->word, memory_order_acquire);
     enum hr_form from = (enum hr_form)(word >> FORM_SHIFT & FORM_MASK), to = from;
     const void *bytes = word_bytes(word);
     uint8_t *space = NULL;
     size_t length = e->staged_length;
-    pthread_mutex_lock(&cache->lock);
+    pthread_mutex_lock(&c->lock);
     if (final->bytes && final->length && final->length <= UINT32_MAX)
         space =
-            replace_locked(cache, staged, round_up(final->length, ALIGNMENT), final->leave_free);
+            replace_locked(c, staged, round_up(final->length, ALIGNMENT), final->leave_free);
     int converted = space != NULL;
     if (converted) {
         bytes = final->bytes;
         length = final->length;
         to = final->form;
-        cache->counts.items[from]--;
-        cache->counts.items[to]++;
+        c->counts.items[from]--;
+        c->counts.items[to]++;
     } else {
-        space = replace_locked(cache, staged, staged->padded, 0);
+        space = replace_locked(c, staged, staged->padded, 0);
     }
     if (!space)
-        keep_staged_locked(cache, staged);
-    pthread_mutex_unlock(&cache->lock);
+        keep_staged_locked(c, staged);
+    pthread_mutex_unlock(&c->lock);
     if (!space) {
         hr__free(staged);
         return 0;
@@ -530,17 +547,50 @@ int hr__cache_settle(struct hr__cache *cache, struct hr__cache_staged *staged,
     memcpy(space, bytes, length);
     e->final_length = (uint32_t)length;
     atomic_store(&e->word, make_word(space, to, STATE_FINAL));
-    pthread_mutex_lock(&cache->lock);
-    staged->next = cache->leaving;
-    cache->leaving = staged;
-    reclaim_locked(cache);
-    pthread_mutex_unlock(&cache->lock);
+    pthread_mutex_lock(&c->lock);
+    staged->next = c->leaving;
+    c->leaving = staged;
+    reclaim_locked(c);
+    pthread_mutex_unlock(&c->lock);
     return converted;
 }
 
-void hr__cache_get_counts(struct hr__cache *cache, struct hr__cache_counts *counts)
+static void get_counts(struct hr__cache *cache, struct hr__cache_counts *counts)
 {
-    pthread_mutex_lock(&cache->lock);
-    *counts = cache->counts;
-    pthread_mutex_unlock(&cache->lock);
+    struct private *c = of(cache);
+    pthread_mutex_lock(&c->lock);
+    *counts = c->counts;
+    pthread_mutex_unlock(&c->lock);
 }
+
+static enum hr__claim claim(struct hr__cache *cache, uint64_t index)
+{
+    return has(cache, index) ? HR__CLAIM_FOUND : HR__CLAIM_ALONE;
+}
+
+static void unclaim(struct hr__cache *cache, uint64_t index)
+{
+}
+
+static void publish(struct hr__cache *cache, const struct hr__worth *worth, enum hr_form form,
+                    int asked)
+{
+}
+
+static const struct hr__cache_backend backend = {
+    .destroy = destroy,
+    .abandon = abandon,
+    .find = find,
+    .unpin = unpin,
+    .has = has,
+    .claim = claim,
+    .unclaim = unclaim,
+    .offer = offer,
+    .take = take,
+    .put_back = put_back,
+    .room = room,
+    .settle = settle,
+    .get_counts = get_counts,
+    .waiting = waiting,
+    .publish = publish,
+};

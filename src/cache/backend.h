@@ -1,0 +1,38 @@
+/*
+ * What a cache is underneath: the table that the private and the shared backing
+ * fill in. Each function is as cache.h says of the one with its name.
+ */
+#ifndef HR_CACHE_BACKEND_H
+#define HR_CACHE_BACKEND_H
+
+#include "cache/cache.h"
+
+struct hr__cache_backend {
+    void (*destroy)(struct hr__cache *cache);
+    void (*abandon)(struct hr__cache *cache);
+    int (*find)(struct hr__cache *cache, uint64_t index, struct hr__cache_item *item);
+    void (*unpin)(struct hr__cache *cache, const struct hr__cache_item *item);
+    int (*has)(struct hr__cache *cache, uint64_t index);
+    enum hr__claim (*claim)(struct hr__cache *cache, uint64_t index);
+    void (*unclaim)(struct hr__cache *cache, uint64_t index);
+    int (*offer)(struct hr__cache *cache, const struct hr__cache_offer *offer);
+    struct hr__cache_staged *(*take)(struct hr__cache *cache, struct hr__cache_item *item);
+    void (*put_back)(struct hr__cache *cache, struct hr__cache_staged *staged);
+    uint64_t (*room)(struct hr__cache *cache, const struct hr__cache_staged *staged,
+                     uint64_t leave_free);
+    int (*settle)(struct hr__cache *cache, struct hr__cache_staged *staged,
+                  const struct hr__cache_final *final);
+    void (*get_counts)(struct hr__cache *cache, struct hr__cache_counts *counts);
+    uint64_t (*waiting)(const struct hr__cache *cache);
+    void (*publish)(struct hr__cache *cache, const struct hr__worth *worth, enum hr_form form,
+                    int asked);
+};
+
+/* The first member of each backing's own struct. Constant. */
+struct hr__cache {
+    const struct hr__cache_backend *backend;
+    uint64_t budget_bytes;
+    int is_kept;
+};
+
+#endif

@@ -1,0 +1,96 @@
+/* The door to both backings; see cache.h. */
+#include "cache/backend.h"
+
+void hr__cache_destroy(struct hr__cache **cache)
+{
+    struct hr__cache *c = *cache;
+    *cache = NULL;
+    if (c)
+        c->backend->destroy(c);
+}
+
+void hr__cache_abandon(struct hr__cache **cache)
+{
+    struct hr__cache *c = *cache;
+    *cache = NULL;
+    if (c)
+        c->backend->abandon(c);
+}
+
+int hr__cache_find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *item)
+{
+    return cache->backend->find(cache, index, item);
+}
+
+void hr__cache_unpin(struct hr__cache *cache, const struct hr__cache_item *item)
+{
+    cache->backend->unpin(cache, item);
+}
+
+int hr__cache_has(struct hr__cache *cache, uint64_t index)
+{
+    return cache->backend->has(cache, index);
+}
+
+enum hr__claim hr__cache_claim(struct hr__cache *cache, uint64_t index)
+{
+    return cache->backend->claim(cache, index);
+}
+
+void hr__cache_unclaim(struct hr__cache *cache, uint64_t index)
+{
+    cache->backend->unclaim(cache, index);
+}
+
+int hr__cache_offer(struct hr__cache *cache, const struct hr__cache_offer *offer)
+{
+    return cache->backend->offer(cache, offer);
+}
+
+struct hr__cache_staged *hr__cache_take(struct hr__cache *cache, struct hr__cache_item *item)
+{
+    return cache->backend->take(cache, item);
+}
+
+void hr__cache_put_back(struct hr__cache *cache, struct hr__cache_staged *staged)
+{
+    cache->backend->put_back(cache, staged);
+}
+
+uint64_t hr__cache_room(struct hr__cache *cache, const struct hr__cache_staged *staged,
+                        uint64_t leave_free)
+{
+    return cache->backend->room(cache, staged, leave_free);
+}
+
+int hr__cache_settle(struct hr__cache *cache, struct hr__cache_staged *staged,
+                     const struct hr__cache_final *final)
+{
+    return cache->backend->settle(cache, staged, final);
+}
+
+void hr__cache_get_counts(struct hr__cache *cache, struct hr__cache_counts *counts)
+{
+    cache->backend->get_counts(cache, counts);
+}
+
+uint64_t hr__cache_waiting(const struct hr__cache *cache)
+{
+    return cache->backend->waiting(cache);
+}
+
+uint64_t hr__cache_budget(const struct hr__cache *cache)
+{
+    return cache->budget_bytes;
+}
+
+int hr__cache_is_kept(const struct hr__cache *cache)
+{
+    return cache->is_kept;
+}
+
+void hr__cache_publish(struct hr__cache *cache, const struct hr__worth *worth, enum hr_form form,
+                       int asked)
+{
+    cache->backend->publish(cache, worth, form, asked);
+}

@@ -1,0 +1,28 @@
+/*
+ * What a cache is asked for with, as a text (include/headrace/cache.h has its
+ * grammar). Pure.
+ */
+#ifndef HR_CACHE_SPEC_H
+#define HR_CACHE_SPEC_H
+
+#include <headrace/base.h>
+
+#include <stdint.h>
+
+#define HR__CACHE_NAME 64
+
+/* No form was asked for. */
+#define HR__FORM_UNSAID (-2)
+
+struct hr__cache_spec {
+    char name[HR__CACHE_NAME]; /* letters, digits, '-' and '_'; "": private */
+    char group[HR__CACHE_NAME]; /* "": the owner alone */
+    uint64_t size_bytes;       /* of the name; of a private cache, of this dataset; > 0 */
+    uint64_t share_bytes;      /* of them, for this dataset */
+    int form;                  /* enum hr_form, HR_FORM_AUTO or HR__FORM_UNSAID */
+};
+
+/* Errors: -EINVAL says what is wrong with `text`, where, and what to write. */
+int hr__cache_spec_parse(struct hr__cache_spec *out, const char *text, struct hr_error *error);
+
+#endif
