@@ -22,10 +22,10 @@
 /* A segment to open or to make. */
 struct hr__segment_wish {
     const struct hr__cache_spec *spec;
-    const char *run;       /* of a private cache: hr_cache_run */
-    uint8_t identity[16];  /* digest of the dataset's identity */
-    const char *dataset;   /* the same, for people */
-    uint64_t items;        /* that there will be, about */
+    const char *run;      /* of a private cache: hr_cache_run */
+    uint8_t identity[16]; /* digest of the dataset's identity */
+    const char *dataset;  /* the same, for people */
+    uint64_t items;       /* that there will be, about */
 };
 
 /*
@@ -40,11 +40,13 @@ int hr__directory_open(struct hr__segment **out, const struct hr__segment_wish *
 void hr__directory_close(struct hr__segment **segment);
 
 /*
- * Called by a segment that wants `bytes` more of memory: 0 where its name's size, all
- * segments counted, allows it, after dropping unused segments where need be (logged);
- * -ENOSPC otherwise; -EAGAIN: the directory is locked too long.
+ * Called by a segment that wants `bytes` more of memory: where its name's size, all segments
+ * counted, allows it, after dropping unused segments where need be (logged), calls
+ * take(segment, arg) under the directory's lock and returns what that returns. Errors:
+ * -ENOSPC: the size does not allow it; -EAGAIN: the directory is locked too long.
  */
-int hr__directory_make_room(struct hr__segment *segment, uint64_t bytes);
+int hr__directory_make_room(struct hr__segment *segment, uint64_t bytes,
+                            int (*take)(struct hr__segment *segment, void *arg), void *arg);
 
 /* Removes private segments that nobody uses: of runs that were killed. Best effort. */
 void hr__directory_sweep(void);

@@ -42,11 +42,12 @@ struct hr__key {
 
 /* States of an entry; see store.h. */
 enum hr__entry_state {
-    HR__ENTRY_EMPTY = 0,   /* never used: a search ends here */
-    HR__ENTRY_VACANT = 1,  /* has a key, and nothing else; may be given to another key */
-    HR__ENTRY_CLAIMED = 2, /* its owner reads the sample, or died doing so */
-    HR__ENTRY_STAGED = 3,  /* in the ring, at position `offset`, while that is valid */
-    HR__ENTRY_FINAL = 4,   /* in the arena at `offset`, for good */
+    HR__ENTRY_EMPTY = 0,    /* never used: a search ends here */
+    HR__ENTRY_VACANT = 1,   /* has a key, and nothing else; may be given to another key */
+    HR__ENTRY_CLAIMED = 2,  /* its owner reads the sample, or died doing so */
+    HR__ENTRY_STAGED = 3,   /* in the ring, at position `offset`, while that is valid */
+    HR__ENTRY_FINAL = 4,    /* in the arena at `offset`, for good */
+    HR__ENTRY_CHANGING = 5, /* look again */
 };
 
 /* One slot of the index. Fields are read while others change them: atomically, and
@@ -55,7 +56,7 @@ struct hr__entry {
     _Atomic uint64_t word; /* struct hr__word */
     _Atomic uint64_t key_high, key_low;
     _Atomic uint64_t offset;
-    _Atomic uint64_t lengths; /* bytes; << 32: that the sample has on storage, where known */
+    _Atomic uint64_t lengths;  /* bytes; << 32: that the sample has on storage, where known */
     _Atomic uint64_t checksum; /* XXH3-64 of the bytes */
 };
 
@@ -67,6 +68,7 @@ struct hr__word {
     unsigned pending; /* STAGED: admitted, waits for its conversion; 0: passes through */
     unsigned taken;
     uint32_t reserve; /* STAGED, pending: units of HR__SEGMENT_ALIGN kept for it in the arena */
+    unsigned version; /* changes with every change of the entry; of transactions */
 };
 
 /* The same, without atomics, on its way into the index. */
@@ -74,7 +76,8 @@ struct hr__entry_value {
     uint64_t word, key_high, key_low, offset, lengths, checksum;
 };
 
-/* What changes in transactions. */
+/* What changes in transactions. The change of an entry is given without its word's
+ * version. */
 struct hr__books {
     uint64_t sequence;
     uint64_t arena_used;      /* bytes that items have */
@@ -87,8 +90,7 @@ struct hr__books {
     uint64_t items[3];        /* admitted, by form; pending ones are encoded */
     uint64_t staged;          /* of them, pending */
     uint64_t staged_bytes;
-    uint64_t vacant;  /* entries with a key and nothing else, about */
-    uint64_t entries; /* that have been used */
+    uint64_t waiting; /* of the pending ones, those that nobody converts */
     uint64_t change;  /* index of the entry that changes, + 1; 0: none */
     struct hr__entry_value after;
 };
@@ -130,11 +132,13 @@ struct hr__segment_header {
     uint64_t constant_end; /* 0; marks where the constant part ends */
 
     _Atomic uint32_t ready;
-    _Atomic uint32_t damaged;  /* somebody found wrong bytes: nobody uses it any more */
-    _Atomic uint64_t last_use; /* numbered among the segments of a directory */
+    _Atomic uint32_t damaged;   /* somebody found wrong bytes: nobody uses it any more */
+    _Atomic uint64_t last_use;  /* numbered among the segments of a directory */
     _Atomic uint64_t ring_tail; /* items before it are gone */
-    _Atomic uint64_t applied;  /* sequence of the books whose entry is in the index */
-    _Atomic uint32_t current;  /* of books */
+    _Atomic uint64_t applied;   /* sequence of the books whose entry is in the index */
+    _Atomic uint32_t current;   /* of books */
+    /* The books as last committed, for who does not hold the lock: word by word. */
+    _Atomic uint64_t shown[sizeof(struct hr__books) / sizeof(uint64_t)];
     _Atomic uint64_t hits, misses, saved_bytes, refused; /* of users that left */
     struct hr__segment_costs costs;
     struct hr__books books[2];
@@ -145,9 +149,9 @@ struct hr__segment_header {
 struct hr__segment {
     /* Constant from attach on. */
     int fd;
-    int directory; /* descriptor of its directory; owned */
-    int slot;      /* this user's; -1: looking only */
-    int pid;       /* that attached it */
+    int directory;  /* descriptor of its directory; owned */
+    int slot;       /* this user's; -1: looking only */
+    int pid;        /* that attached it */
     char file[128]; /* name in the directory */
     char path[256]; /* for people */
     struct hr__segment_header *header;
@@ -156,10 +160,10 @@ struct hr__segment {
     struct hr__segment_layout layout; /* checked, so the file cannot change it any more */
     struct hr__segment_user *user;    /* ours */
 
-    _Atomic int broken; /* this process found it damaged: nothing is found any more */
-    _Atomic int stuck;  /* the lock could not be had for long: do not wait again */
-    _Atomic int full;   /* no more memory was granted; it has been logged */
-    pthread_mutex_t lock; /* this process's threads, before the file's lock */
+    _Atomic int broken;       /* this process found it damaged: nothing is found any more */
+    _Atomic int stuck;        /* the lock could not be had for long: do not wait again */
+    _Atomic int full;         /* no more memory was granted; it has been logged */
+    pthread_mutex_t lock;     /* this process's threads, before the file's lock */
     struct hr__segment *next; /* of the process's segments, for fork */
 };
 
@@ -217,11 +221,14 @@ void hr__segment_condemn(struct hr__segment *segment, const char *what);
  */
 struct hr__books *hr__segment_begin(struct hr__segment *segment);
 
+/* Makes entry `index` the one that changes, and books->after what it is now. */
+void hr__segment_change(struct hr__segment *segment, struct hr__books *books, uint64_t index);
+
 /* Ends it: all of it has happened, or nothing. */
 void hr__segment_commit(struct hr__segment *segment);
 void hr__segment_abort(struct hr__segment *segment);
 
-/* The books as they are; a moment later they may be others. */
+/* The books as they are, each number by itself; a moment later they are others. */
 struct hr__books hr__segment_books(const struct hr__segment *segment);
 
 /* Makes [from, from + bytes) of the file real memory. Errors: -ENOSPC, -ENOMEM. */

@@ -15,11 +15,11 @@
 #define HR__FORM_UNSAID (-2)
 
 struct hr__cache_spec {
-    char name[HR__CACHE_NAME]; /* letters, digits, '-' and '_'; "": private */
+    char name[HR__CACHE_NAME];  /* letters, digits, '-' and '_'; "": private */
     char group[HR__CACHE_NAME]; /* "": the owner alone */
-    uint64_t size_bytes;       /* of the name; of a private cache, of this dataset; > 0 */
-    uint64_t share_bytes;      /* of them, for this dataset */
-    int form;                  /* enum hr_form, HR_FORM_AUTO or HR__FORM_UNSAID */
+    uint64_t size_bytes;        /* of the name; of a private cache, of this dataset; > 0 */
+    uint64_t share_bytes;       /* of them, for this dataset */
+    int form;                   /* enum hr_form, HR_FORM_AUTO or HR__FORM_UNSAID */
 };
 
 /* Errors: -EINVAL says what is wrong with `text`, where, and what to write. */

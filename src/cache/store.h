@@ -40,8 +40,7 @@ struct hr__segment *hr__store_segment(struct hr__store *store);
 struct hr__key hr__key_of(const void *bytes, size_t length, uint64_t seed);
 
 /* 1: found, right, and in *item, until hr__store_clear; 0: not. Any thread, no lock. */
-int hr__store_find(struct hr__store *store, const struct hr__key *key,
-                   struct hr__cache_item *item);
+int hr__store_find(struct hr__store *store, const struct hr__key *key, struct hr__cache_item *item);
 void hr__store_clear(struct hr__cache_item *item);
 
 /* Non-zero where it would be found, but for its checksum. Any thread, no lock. */

@@ -1,0 +1,557 @@
+/*
+ * Making, opening and leaving a segment, and who lives; see segment.h. The books are
+ * in segment_books.c.
+ *
+ * A forked child inherits the file's description, and with it the locks that say that
+ * its parent lives: a handler closes all of them in every child. So the library keeps a
+ * list of the process's segments, its only one of the kind.
+ */
+#include "cache/segment_inside.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* linux/mempolicy.h, which libc does not wrap. */
+#define INTERLEAVE 3
+
+#define PAGE       UINT64_C(4096)
+#define HUGE_BYTES (UINT64_C(2) << 20)
+
+/* Staging: a sixteenth of the budget, within these. */
+#define RING_MIN (UINT64_C(4) << 20)
+#define RING_MAX (UINT64_C(64) << 20)
+
+#define BYTE_ORDER_MARK 0x01020304u
+#define CHECKSUM_FROM                                                                              \
+    (offsetof(struct hr__segment_header, checksum) +                                               \
+     sizeof((struct hr__segment_header *)0)->checksum)
+#define CHECKSUM_TO offsetof(struct hr__segment_header, constant_end)
+
+void (*hr__segment_test_step)(int step);
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
+static struct hr__segment *list;
+static pthread_once_t handlers = PTHREAD_ONCE_INIT;
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&list_lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&list_lock);
+}
+
+static void in_child(void)
+{
+    for (struct hr__segment *s = list; s; s = s->next) {
+        close(s->fd);
+        close(s->directory);
+    }
+    list = NULL;
+    pthread_mutex_unlock(&list_lock);
+}
+
+static void set_handlers(void)
+{
+    pthread_atfork(before_fork, after_fork, in_child);
+}
+
+static void enlist(struct hr__segment *s)
+{
+    pthread_once(&handlers, set_handlers);
+    pthread_mutex_lock(&list_lock);
+    s->next = list;
+    list = s;
+    pthread_mutex_unlock(&list_lock);
+}
+
+static void delist(struct hr__segment *s)
+{
+    pthread_mutex_lock(&list_lock);
+    struct hr__segment **at = &list;
+    while (*at && *at != s)
+        at = &(*at)->next;
+    if (*at)
+        *at = s->next;
+    pthread_mutex_unlock(&list_lock);
+}
+
+static uint64_t round_up(uint64_t n, uint64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+int hr__segment_lock_byte(int fd, int command, int type, uint64_t from, uint64_t count,
+                          uint64_t *found)
+{
+    struct flock lock = {
+        .l_type = (short)type,
+        .l_whence = SEEK_SET,
+        .l_start = (off_t)(HR__SEGMENT_LOCKS + from),
+        .l_len = (off_t)count,
+    };
+    if (fcntl(fd, command, &lock))
+        return -errno;
+    if (command != F_OFD_GETLK)
+        return 0;
+    if (lock.l_type == F_UNLCK)
+        return 0;
+    *found = (uint64_t)lock.l_start - HR__SEGMENT_LOCKS;
+    return 1;
+}
+
+/* Everything about a segment that follows from its budget and slots of its index. */
+static int make_layout(struct hr__segment_layout *out, uint64_t budget, uint64_t slots)
+{
+    if (!budget || budget >= UINT64_C(1) << 50 || !slots || slots >= UINT64_C(1) << 40)
+        return -EINVAL;
+    uint64_t ring = round_up(budget / 16, HUGE_BYTES);
+    ring = ring < RING_MIN ? RING_MIN : ring > RING_MAX ? RING_MAX : ring;
+    out->index_offset = round_up(sizeof(struct hr__segment_header), PAGE);
+    out->index_slots = slots;
+    out->ring_offset =
+        round_up(out->index_offset + out->index_slots * sizeof(struct hr__entry), HUGE_BYTES);
+    out->ring_bytes = ring;
+    out->arena_offset = out->ring_offset + ring;
+    out->arena_bytes = round_up(budget, HR__SEGMENT_ALIGN);
+    out->file_bytes = out->arena_offset + round_up(out->arena_bytes, PAGE);
+    return 0;
+}
+
+/* Memory of several nodes is used by turns: who reads is as likely on one as another. */
+static void interleave(void *memory, uint64_t bytes)
+{
+    FILE *f = fopen("/sys/devices/system/node/online", "re");
+    unsigned first = 0, last = 0;
+    unsigned long nodes = 0;
+    if (!f)
+        return;
+    if (fscanf(f, "%u-%u", &first, &last) == 2 && last < 8 * sizeof nodes)
+        nodes = (last + 1 == 8 * sizeof nodes ? 0 : 1ul << (last + 1)) - (1ul << first);
+    fclose(f);
+    if (nodes)
+        syscall(SYS_mbind, memory, bytes, INTERLEAVE, &nodes, 8 * sizeof nodes, 0);
+}
+
+static void set_parts(struct hr__segment *s, void *memory)
+{
+    s->header = memory;
+    s->entries = (struct hr__entry *)((char *)memory + s->layout.index_offset);
+    s->ring = (uint8_t *)memory + s->layout.ring_offset;
+    s->arena = (uint8_t *)memory + s->layout.arena_offset;
+}
+
+static int map(struct hr__segment *s, struct hr_error *error)
+{
+    void *memory = mmap(NULL, s->layout.file_bytes, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_NORESERVE, s->fd, 0);
+    if (memory == MAP_FAILED)
+        return hr__fail(error, -ENOMEM,
+                        "no address space for a cache of %" PRIu64
+                        " bytes: make it smaller, or raise the limit (ulimit -v)",
+                        s->layout.arena_bytes);
+    madvise(memory, s->layout.file_bytes, MADV_HUGEPAGE);
+    set_parts(s, memory);
+    return 0;
+}
+
+static int new_handle(struct hr__segment **out, int directory, const char *file, int flags,
+                      int mode, struct hr_error *error)
+{
+    struct hr__segment *s = hr__alloc(HR__TAG_CACHE, 1, sizeof *s);
+    if (!s)
+        return hr__fail(error, -ENOMEM, "out of memory for a cache");
+    s->fd = s->directory = s->slot = -1;
+    s->pid = getpid();
+    pthread_mutex_init(&s->lock, NULL);
+    snprintf(s->file, sizeof s->file, "%s", file);
+    int r = 0;
+    s->directory = fcntl(directory, F_DUPFD_CLOEXEC, 3);
+    if (s->directory < 0)
+        r = -errno;
+    if (!r) {
+        s->fd = openat(directory, file, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
+        if (s->fd < 0)
+            r = -errno;
+    }
+    if (r) {
+        hr__fail(error, r, "cannot open the cache's segment %s: %s", file, hr__errno_text(r));
+        hr__segment_detach(&s);
+        return r;
+    }
+    char link[40];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", s->fd);
+    ssize_t n = readlink(link, s->path, sizeof s->path - 1);
+    s->path[n < 0 ? 0 : n] = 0;
+    enlist(s);
+    *out = s;
+    return 0;
+}
+
+static uint64_t constant_checksum(const struct hr__segment_header *h)
+{
+    return XXH3_64bits((const char *)h + CHECKSUM_FROM, CHECKSUM_TO - CHECKSUM_FROM);
+}
+
+/* Pages of [from, from + bytes) are given back. */
+static void depopulate(struct hr__segment *s, uint64_t from, uint64_t bytes)
+{
+    if (fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)bytes))
+        hr__log(HR_LOG_DEBUG, "%s: memory could not be given back: %s", s->path,
+                hr__errno_text(errno));
+}
+
+int hr__segment_populate(struct hr__segment *s, uint64_t from, uint64_t bytes)
+{
+    uint64_t begin = from / PAGE * PAGE, end = round_up(from + bytes, PAGE);
+    int r;
+    do {
+        r = madvise((char *)s->header + begin, end - begin, MADV_POPULATE_WRITE) ? errno : 0;
+    } while (r == EINTR || r == EAGAIN);
+    if (r == EINVAL) /* before Linux 5.14: the same, but without huge pages */
+        r = posix_fallocate(s->fd, (off_t)begin, (off_t)(end - begin));
+    if (!r)
+        return 0;
+    /* What was begun stays out of use; the page before `from` may be in use. */
+    uint64_t whole = round_up(from, PAGE);
+    if (end > whole)
+        depopulate(s, whole, end - whole);
+    return r == ENOMEM ? -ENOMEM : -ENOSPC;
+}
+
+static void become_user(struct hr__segment *s, int slot)
+{
+    s->slot = slot;
+    s->user = &s->header->users[slot];
+    memset((void *)s->user, 0, sizeof *s->user);
+    atomic_store(&s->user->pid, getpid());
+}
+
+static void fill_header(struct hr__segment_header *h, const struct hr__segment_shape *shape,
+                        const struct hr__segment_layout *layout)
+{
+    memcpy(h->magic, HR__SEGMENT_MAGIC, sizeof HR__SEGMENT_MAGIC);
+    h->version = HR__SEGMENT_VERSION;
+    h->byte_order = BYTE_ORDER_MARK;
+    h->layout = *layout;
+    memcpy(h->identity, shape->identity, sizeof h->identity);
+    h->size_bytes = shape->size_bytes;
+    h->is_kept = (uint32_t)shape->is_kept;
+    snprintf(h->name, sizeof h->name, "%s", shape->name);
+    snprintf(h->dataset, sizeof h->dataset, "%s", shape->dataset);
+    h->costs.form_asked = -1;
+    h->checksum = constant_checksum(h);
+}
+
+static int check_limit(uint64_t bytes, struct hr_error *error)
+{
+    struct rlimit limit;
+    if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
+        limit.rlim_cur < bytes)
+        return hr__fail(error, -EFBIG,
+                        "a cache needs a file of %" PRIu64
+                        " bytes, more than this process may make: raise the limit (ulimit -f)",
+                        bytes);
+    return 0;
+}
+
+static int set_up(struct hr__segment *s, const struct hr__segment_shape *shape,
+                  struct hr_error *error)
+{
+    /* A quarter more: searches are short, and changed files find room. */
+    uint64_t slots = shape->items + shape->items / 4 + 64;
+    int r = make_layout(&s->layout, shape->budget_bytes, slots);
+    if (r)
+        return hr__fail(error, r, "a cache of %" PRIu64 " bytes for %" PRIu64 " items",
+                        shape->budget_bytes, shape->items);
+    r = check_limit(s->layout.file_bytes, error);
+    if (r)
+        return r;
+    if (fchmod(s->fd, (mode_t)shape->mode) ||
+        (shape->group >= 0 && fchown(s->fd, (uid_t)-1, (gid_t)shape->group)) ||
+        ftruncate(s->fd, (off_t)s->layout.file_bytes)) {
+        r = -errno;
+        return hr__fail(error, r, "cannot set up the cache's segment %s: %s", s->path,
+                        hr__errno_text(r));
+    }
+    hr__segment_step(HR__STEP_CREATED);
+    r = map(s, error);
+    if (r)
+        return r;
+    interleave(s->header, s->layout.file_bytes);
+    r = hr__segment_populate(s, 0, s->layout.ring_offset);
+    if (r)
+        return hr__fail(error, r,
+                        "no shared memory for a cache's index of %" PRIu64
+                        " bytes: enlarge the file system of %s, or make room in it",
+                        s->layout.ring_offset, s->path);
+    fill_header(s->header, shape, &s->layout);
+    hr__segment_step(HR__STEP_FILLED);
+    r = hr__segment_lock_byte(s->fd, F_OFD_SETLK, F_WRLCK, HR__SEGMENT_USER_LOCK, 1, NULL);
+    if (r)
+        return hr__fail(error, r, "%s: cannot lock it: %s", s->path, hr__errno_text(r));
+    become_user(s, 0);
+    atomic_store(&s->header->ready, 1);
+    return 0;
+}
+
+int hr__segment_create(struct hr__segment **out, int directory, const char *file,
+                       const struct hr__segment_shape *shape, struct hr_error *error)
+{
+    *out = NULL;
+    struct hr__segment *s;
+    int r = new_handle(&s, directory, file, O_RDWR | O_CREAT | O_EXCL, shape->mode, error);
+    if (r)
+        return r;
+    r = set_up(s, shape, error);
+    if (r) {
+        unlinkat(directory, file, 0);
+        hr__segment_detach(&s);
+        return r;
+    }
+    *out = s;
+    return 0;
+}
+
+static int bad(struct hr__segment *s, int code, const char *why, struct hr_error *error)
+{
+    return hr__fail(error, code, "the cache's segment %s %s", s->path, why);
+}
+
+static int check_file(struct hr__segment *s, uint64_t *bytes, struct hr_error *error)
+{
+    struct stat st;
+    if (fstat(s->fd, &st))
+        return bad(s, -errno, "cannot be looked at", error);
+    int ours = st.st_uid == geteuid() || (st.st_mode & 0060) == 0060;
+    if (!S_ISREG(st.st_mode) || !ours || (st.st_mode & 0007))
+        return bad(s, -EACCES,
+                   "belongs to somebody else, or is open to everybody: remove it, or name "
+                   "another cache",
+                   error);
+    if (st.st_size < (off_t)sizeof(struct hr__segment_header))
+        return bad(s, -EBADMSG, "is cut off", error);
+    *bytes = (uint64_t)st.st_size;
+    return 0;
+}
+
+/* The header, whose pages were allocated before it said that it is ready. */
+static int check_header(struct hr__segment *s, const struct hr__segment_header *h,
+                        uint64_t file_bytes, struct hr_error *error)
+{
+    if (memcmp(h->magic, HR__SEGMENT_MAGIC, sizeof HR__SEGMENT_MAGIC) && h->magic[0])
+        return bad(s, -EBADMSG, "is none", error);
+    if (!atomic_load(&h->ready))
+        return bad(s, -EBADMSG, "was never finished", error);
+    if (h->byte_order != BYTE_ORDER_MARK || h->version != HR__SEGMENT_VERSION)
+        return bad(s, -EPROTO, "is of another version of Headrace", error);
+    if (h->checksum != constant_checksum(h) || h->constant_end)
+        return bad(s, -EBADMSG, "is damaged in its header", error);
+    if (atomic_load(&h->damaged))
+        return bad(s, -EBADMSG, "was found damaged", error);
+    struct hr__segment_layout expected;
+    if (make_layout(&expected, h->layout.arena_bytes, h->layout.index_slots))
+        return bad(s, -EBADMSG, "is damaged in its header", error);
+    if (memcmp(&expected, &h->layout, sizeof expected) || expected.file_bytes != file_bytes)
+        return bad(s, -EBADMSG, "is cut off, or damaged in its header", error);
+    if (strnlen(h->name, sizeof h->name) == sizeof h->name ||
+        strnlen(h->dataset, sizeof h->dataset) == sizeof h->dataset)
+        return bad(s, -EBADMSG, "is damaged in its header", error);
+    s->layout = expected;
+    return 0;
+}
+
+static int look_at_header(struct hr__segment *s, struct hr_error *error)
+{
+    uint64_t file_bytes = 0;
+    int r = check_file(s, &file_bytes, error);
+    if (r)
+        return r;
+    size_t bytes = sizeof(struct hr__segment_header);
+    struct hr__segment_header *h = mmap(NULL, bytes, PROT_READ, MAP_SHARED, s->fd, 0);
+    if (h == MAP_FAILED)
+        return hr__fail(error, -ENOMEM, "out of memory for a cache's header");
+    r = check_header(s, h, file_bytes, error);
+    munmap(h, bytes);
+    return r;
+}
+
+/* What a user who was killed left: its claims, and items it was converting. */
+static int clear_up(struct hr__segment *s, unsigned slot)
+{
+    for (uint64_t i = 0; i < s->layout.index_slots; i++) {
+        struct hr__word word = hr__word_unpack(atomic_load(&s->entries[i].word));
+        int claimed = word.state == HR__ENTRY_CLAIMED;
+        int taken = word.state == HR__ENTRY_STAGED && word.taken;
+        if ((!claimed && !taken) || word.owner != slot)
+            continue;
+        struct hr__books *books = hr__segment_begin(s);
+        if (!books)
+            return -EAGAIN;
+        hr__segment_change(s, books, i);
+        word = hr__word_unpack(books->after.word);
+        if (claimed) {
+            word.state = HR__ENTRY_VACANT;
+        } else {
+            word.taken = 0;
+            books->waiting++;
+            books->ring_cursor = atomic_load(&s->header->ring_tail);
+        }
+        books->after.word = hr__word_pack(&word);
+        hr__segment_commit(s);
+    }
+    return 0;
+}
+
+static void add_counters(struct hr__segment_header *h, struct hr__segment_user *user)
+{
+    atomic_fetch_add(&h->hits, atomic_exchange(&user->hits, 0));
+    atomic_fetch_add(&h->misses, atomic_exchange(&user->misses, 0));
+    atomic_fetch_add(&h->saved_bytes, atomic_exchange(&user->saved_bytes, 0));
+    atomic_fetch_add(&h->refused, atomic_exchange(&user->refused, 0));
+}
+
+static int take_slot(struct hr__segment *s, struct hr_error *error)
+{
+    for (unsigned slot = 0; slot < HR__SEGMENT_USERS; slot++) {
+        int r = hr__segment_lock_byte(s->fd, F_OFD_SETLK, F_WRLCK, HR__SEGMENT_USER_LOCK + slot, 1,
+                                      NULL);
+        if (r == -EAGAIN || r == -EACCES)
+            continue;
+        if (r)
+            return bad(s, r, "cannot be locked", error);
+        struct hr__segment_user *user = &s->header->users[slot];
+        if (atomic_load(&user->pid)) {
+            if (clear_up(s, slot)) {
+                /* Somebody was stopped in a transaction: leave it to the next one. */
+                hr__segment_lock_byte(s->fd, F_OFD_SETLK, F_UNLCK, HR__SEGMENT_USER_LOCK + slot, 1,
+                                      NULL);
+                continue;
+            }
+            add_counters(s->header, user);
+        }
+        become_user(s, (int)slot);
+        return 0;
+    }
+    return bad(s, -EUSERS, "has as many users as it can have: end some of them", error);
+}
+
+int hr__segment_attach(struct hr__segment **out, int directory, const char *file, int use,
+                       struct hr_error *error)
+{
+    *out = NULL;
+    struct hr__segment *s;
+    int r = new_handle(&s, directory, file, O_RDWR, 0, error);
+    if (r)
+        return r;
+    r = look_at_header(s, error);
+    if (!r)
+        r = map(s, error);
+    if (!r && use)
+        r = take_slot(s, error);
+    if (r) {
+        hr__segment_detach(&s);
+        return r;
+    }
+    *out = s;
+    return 0;
+}
+
+void hr__segment_detach(struct hr__segment **segment)
+{
+    struct hr__segment *s = *segment;
+    if (!s)
+        return;
+    *segment = NULL;
+    int mine = s->pid == getpid();
+    if (mine && s->user && hr__segment_is_sound(s)) {
+        add_counters(s->header, s->user);
+        atomic_store(&s->user->pid, 0);
+    }
+    if (s->header)
+        munmap(s->header, s->layout.file_bytes);
+    if (mine) {
+        delist(s);
+        if (s->fd >= 0)
+            close(s->fd);
+        if (s->directory >= 0)
+            close(s->directory);
+        pthread_mutex_destroy(&s->lock);
+    }
+    hr__free(s);
+}
+
+int hr__segment_users(const struct hr__segment *s, int64_t *pids, int capacity)
+{
+    int count = 0;
+    uint64_t from = HR__SEGMENT_USER_LOCK, end = from + HR__SEGMENT_USERS, found = 0;
+    while (from < end) {
+        int r = hr__segment_lock_byte(s->fd, F_OFD_GETLK, F_WRLCK, from, end - from, &found);
+        if (r != 1 || found < from || found >= end)
+            break;
+        if (count < capacity)
+            pids[count] = atomic_load(&s->header->users[found - HR__SEGMENT_USER_LOCK].pid);
+        count++;
+        from = found + 1;
+    }
+    return count;
+}
+
+int hr__segment_is_alive(const struct hr__segment *s, unsigned slot)
+{
+    uint64_t found;
+    return hr__segment_lock_byte(s->fd, F_OFD_GETLK, F_WRLCK, HR__SEGMENT_USER_LOCK + slot, 1,
+                                 &found) != 0;
+}
+
+int hr__segment_is_sound(struct hr__segment *s)
+{
+    struct stat st;
+    if (atomic_load_explicit(&s->broken, memory_order_relaxed))
+        return 0;
+    /* First of all: to touch what was cut off would end the process. */
+    if (fstat(s->fd, &st) || st.st_size < (off_t)s->layout.file_bytes) {
+        if (!atomic_exchange(&s->broken, 1))
+            hr__log(HR_LOG_WARNING,
+                    "the cache's segment %s was cut short: it is used no more, samples are read "
+                    "from storage; the next start makes a new one",
+                    s->path);
+        return 0;
+    }
+    if (atomic_load_explicit(&s->header->damaged, memory_order_relaxed)) {
+        atomic_store(&s->broken, 1);
+        return 0;
+    }
+    return 1;
+}
+
+void hr__segment_condemn(struct hr__segment *s, const char *what)
+{
+    if (!atomic_exchange(&s->broken, 1))
+        hr__log(HR_LOG_WARNING,
+                "the cache's segment %s is damaged (%s): it is used no more, samples are read from "
+                "storage; the next start makes a new one",
+                s->path, what);
+    struct stat st;
+    if (!fstat(s->fd, &st) && st.st_size >= (off_t)s->layout.file_bytes)
+        atomic_store(&s->header->damaged, 1);
+}

@@ -1,0 +1,205 @@
+/*
+ * Transactions: the books and one entry change together, or not at all, whenever the
+ * process is killed; see segment.h.
+ *
+ * What comes from the file is checked before it is used: another process, or a stray
+ * write, may have put anything there.
+ */
+#include "base/clock.h"
+#include "cache/segment_inside.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+/* How long the lock is waited for. Transactions take microseconds; only a process that was
+ * stopped holds it for longer. */
+#define PATIENCE_NS UINT64_C(50000000)
+
+#define FORM_SHIFT    3
+#define OWNER_SHIFT   5
+#define PENDING_SHIFT 13
+#define TAKEN_SHIFT   14
+#define VERSION_SHIFT 15
+#define VERSION_MASK  0x1ffffu
+#define RESERVE_SHIFT 32
+
+#define SHOWN (sizeof(struct hr__books) / sizeof(uint64_t))
+
+uint64_t hr__word_pack(const struct hr__word *w)
+{
+    return (uint64_t)w->state | (uint64_t)w->form << FORM_SHIFT |
+           (uint64_t)w->owner << OWNER_SHIFT | (uint64_t)w->pending << PENDING_SHIFT |
+           (uint64_t)w->taken << TAKEN_SHIFT |
+           (uint64_t)(w->version & VERSION_MASK) << VERSION_SHIFT |
+           (uint64_t)w->reserve << RESERVE_SHIFT;
+}
+
+struct hr__word hr__word_unpack(uint64_t word)
+{
+    return (struct hr__word){
+        .state = (enum hr__entry_state)(word & 7),
+        .form = word >> FORM_SHIFT & 3,
+        .owner = word >> OWNER_SHIFT & 0xff,
+        .pending = word >> PENDING_SHIFT & 1,
+        .taken = word >> TAKEN_SHIFT & 1,
+        .version = word >> VERSION_SHIFT & VERSION_MASK,
+        .reserve = (uint32_t)(word >> RESERVE_SHIFT),
+    };
+}
+
+static int lock_file(struct hr__segment *s)
+{
+    uint64_t since = 0;
+    for (unsigned tries = 0;; tries++) {
+        int r = hr__segment_lock_byte(s->fd, F_OFD_SETLK, F_WRLCK, HR__SEGMENT_BOOK_LOCK, 1, NULL);
+        if (!r) {
+            atomic_store_explicit(&s->stuck, 0, memory_order_relaxed);
+            return 0;
+        }
+        if ((r != -EAGAIN && r != -EACCES) || atomic_load_explicit(&s->stuck, memory_order_relaxed))
+            return -EAGAIN;
+        if (tries < 20) {
+            sched_yield();
+            continue;
+        }
+        uint64_t now = hr__now_ns();
+        if (!since)
+            since = now;
+        if (now - since > PATIENCE_NS) {
+            atomic_store_explicit(&s->stuck, 1, memory_order_relaxed);
+            return -EAGAIN;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    }
+}
+
+static void unlock_file(struct hr__segment *s)
+{
+    hr__segment_lock_byte(s->fd, F_OFD_SETLK, F_UNLCK, HR__SEGMENT_BOOK_LOCK, 1, NULL);
+}
+
+static int are_sane(const struct hr__segment *s, const struct hr__books *b)
+{
+    const struct hr__segment_layout *l = &s->layout;
+    uint64_t tail = atomic_load(&s->header->ring_tail);
+    return b->arena_used <= b->arena_allocated && b->arena_allocated <= l->arena_bytes &&
+           b->arena_used % HR__SEGMENT_ALIGN == 0 && b->promised <= l->arena_bytes &&
+           (!b->ring_allocated || b->ring_allocated == l->ring_bytes) &&
+           b->ring_head % HR__SEGMENT_ALIGN == 0 && tail % HR__SEGMENT_ALIGN == 0 &&
+           tail <= b->ring_head && b->ring_head - tail <= l->ring_bytes &&
+           b->ring_cursor <= b->ring_head && b->change <= l->index_slots;
+}
+
+/* Writes the entry that belongs to `books` into the index; again where that was done. */
+static void apply(struct hr__segment *s, const struct hr__books *books)
+{
+    if (books->change) {
+        struct hr__entry *e = &s->entries[books->change - 1];
+        struct hr__word word = hr__word_unpack(books->after.word);
+        word.version = (unsigned)books->sequence;
+        /* Readers look at the word before and after the fields: it must differ before the
+         * first field does. */
+        struct hr__word between = {.state = HR__ENTRY_CHANGING, .version = word.version};
+        atomic_store_explicit(&e->word, hr__word_pack(&between), memory_order_relaxed);
+        atomic_thread_fence(memory_order_release);
+        atomic_store_explicit(&e->key_high, books->after.key_high, memory_order_relaxed);
+        atomic_store_explicit(&e->key_low, books->after.key_low, memory_order_relaxed);
+        atomic_store_explicit(&e->offset, books->after.offset, memory_order_relaxed);
+        atomic_store_explicit(&e->lengths, books->after.lengths, memory_order_relaxed);
+        atomic_store_explicit(&e->checksum, books->after.checksum, memory_order_relaxed);
+        hr__segment_step(HR__STEP_ENTRY);
+        atomic_store_explicit(&e->word, hr__word_pack(&word), memory_order_release);
+    }
+    hr__segment_step(HR__STEP_WORD);
+    atomic_store(&s->header->applied, books->sequence);
+}
+
+static void show(struct hr__segment *s, const struct hr__books *books)
+{
+    uint64_t words[SHOWN];
+    memcpy(words, books, sizeof words);
+    for (size_t i = 0; i < SHOWN; i++)
+        atomic_store_explicit(&s->header->shown[i], words[i], memory_order_relaxed);
+}
+
+/* Current books, whose entry is in the index; NULL: they are not to be believed. */
+static struct hr__books *current_locked(struct hr__segment *s)
+{
+    struct hr__segment_header *h = s->header;
+    struct hr__books *books = &h->books[atomic_load(&h->current) & 1];
+    if (!are_sane(s, books)) {
+        hr__segment_condemn(s, "its books are wrong");
+        return NULL;
+    }
+    if (atomic_load(&h->applied) != books->sequence) {
+        apply(s, books);
+        show(s, books);
+    }
+    return books;
+}
+
+struct hr__books *hr__segment_begin(struct hr__segment *s)
+{
+    pthread_mutex_lock(&s->lock);
+    if (hr__segment_is_sound(s) && !lock_file(s)) {
+        hr__segment_step(HR__STEP_LOCKED);
+        struct hr__books *books = current_locked(s);
+        if (books) {
+            struct hr__books *spare = &s->header->books[books == s->header->books];
+            memcpy(spare, books, sizeof *spare);
+            spare->sequence++;
+            spare->change = 0;
+            hr__segment_step(HR__STEP_COPIED);
+            return spare;
+        }
+        unlock_file(s);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+void hr__segment_change(struct hr__segment *s, struct hr__books *books, uint64_t index)
+{
+    const struct hr__entry *e = &s->entries[index];
+    books->change = index + 1;
+    books->after = (struct hr__entry_value){
+        .word = atomic_load(&e->word),
+        .key_high = atomic_load(&e->key_high),
+        .key_low = atomic_load(&e->key_low),
+        .offset = atomic_load(&e->offset),
+        .lengths = atomic_load(&e->lengths),
+        .checksum = atomic_load(&e->checksum),
+    };
+}
+
+void hr__segment_commit(struct hr__segment *s)
+{
+    struct hr__segment_header *h = s->header;
+    unsigned spare = !(atomic_load(&h->current) & 1);
+    hr__segment_step(HR__STEP_WRITTEN);
+    atomic_store(&h->current, spare);
+    hr__segment_step(HR__STEP_CURRENT);
+    apply(s, &h->books[spare]);
+    show(s, &h->books[spare]);
+    hr__segment_step(HR__STEP_APPLIED);
+    hr__segment_abort(s);
+}
+
+void hr__segment_abort(struct hr__segment *s)
+{
+    unlock_file(s);
+    pthread_mutex_unlock(&s->lock);
+}
+
+struct hr__books hr__segment_books(const struct hr__segment *s)
+{
+    uint64_t words[SHOWN];
+    struct hr__books out;
+    for (size_t i = 0; i < SHOWN; i++)
+        words[i] = atomic_load_explicit(&s->header->shown[i], memory_order_relaxed);
+    memcpy(&out, words, sizeof out);
+    return out;
+}
