@@ -45,40 +45,16 @@ static enum hr__isa detect(void)
     return best;
 }
 
-/* Second register of CPUID leaf 0: "Auth" of AMD, "Hygo" of Hygon. */
-#define VENDOR_AMD   0x68747541u
-#define VENDOR_HYGON 0x6F677948u
-
-static int detect_slow_pdep(void)
-{
-#if defined(__x86_64__)
-    unsigned a, b, c, d;
-    if (!__get_cpuid(0, &a, &b, &c, &d) || (b != VENDOR_AMD && b != VENDOR_HYGON) ||
-        !__get_cpuid(1, &a, &b, &c, &d))
-        return 0;
-    unsigned family = a >> 8 & 15;
-    if (family == 15)
-        family += a >> 20 & 255;
-    return family < 0x19; /* Zen 3 is family 19h, Zen 1 and 2 are 17h, Hygon 18h */
-#else
-    return 0;
-#endif
-}
-
-/* Asked for once: in a virtual machine each CPUID costs tens of microseconds. */
 static enum hr__isa chosen;
-static int slow_pdep;
 
 static void choose(void)
 {
     chosen = detect();
-    slow_pdep = detect_slow_pdep();
 }
-
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 enum hr__isa hr__isa(void)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, choose);
     return chosen;
 }
@@ -87,12 +63,6 @@ const char *hr_isa_name(void)
 {
     static const char *const names[] = {"portable", "avx2", "avx512"};
     return names[hr__isa()];
-}
-
-int hr__pdep_is_slow(void)
-{
-    pthread_once(&once, choose);
-    return slow_pdep;
 }
 
 static int affinity_count(void)

@@ -12,10 +12,6 @@ enum hr__isa {
  * variable HEADRACE_ISA=portable|avx2 (read once). Thread safe. */
 enum hr__isa hr__isa(void);
 
-/* Non-zero where PDEP and PEXT are microcode of some hundred cycles: AMD before
- * Zen 3, and Hygon's relatives of it. */
-int hr__pdep_is_slow(void);
-
 /* Cores this process may use: CPU affinity and the cgroup (v1 or v2) quota,
  * whichever is less, rounded up; at least 1. */
 int hr__cpu_count(void);

@@ -82,20 +82,14 @@ const uint8_t *hr__coefficients_find(const struct hr__coefficients *c, int compo
 #endif
 }
 
-const struct hr__block_kernels *hr__block_kernels_of(enum hr__isa isa, int slow_pdep)
+const struct hr__block_kernels *hr__block_kernels(enum hr__isa isa)
 {
 #ifdef __x86_64__
     if (isa >= HR__ISA_AVX512)
         return &hr__block_kernels_avx512;
-    if (isa >= HR__ISA_AVX2 && !slow_pdep)
+    if (isa >= HR__ISA_AVX2)
         return &hr__block_kernels_avx2;
 #endif
     (void)isa;
-    (void)slow_pdep;
     return &hr__block_kernels_portable;
-}
-
-const struct hr__block_kernels *hr__block_kernels(enum hr__isa isa)
-{
-    return hr__block_kernels_of(isa, hr__pdep_is_slow());
 }

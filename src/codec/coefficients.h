@@ -103,9 +103,8 @@ extern const struct hr__block_kernels hr__block_kernels_portable;
 extern const struct hr__block_kernels hr__block_kernels_avx2;
 extern const struct hr__block_kernels hr__block_kernels_avx512;
 
-/* The version for `isa`, or the best below it that this machine runs well. */
+/* The version for `isa`. */
 const struct hr__block_kernels *hr__block_kernels(enum hr__isa isa);
-const struct hr__block_kernels *hr__block_kernels_of(enum hr__isa isa, int slow_pdep);
 
 /* Coefficients of a whole block row, quantised, natural order, for writing a
  * JPEG again. Errors: -EBADMSG. */

@@ -1,293 +1,252 @@
 /*
  * Blocks of the form `coefficients` to samples with AVX-512 (VBMI, VBMI2, VNNI):
- * the same samples as coefficients_portable.c, which explains the transform.
+ * the same samples as coefficients_portable.c. Two blocks in a vector, and two such
+ * pairs step by step, because each waits for its results; coefficients_vector.h
+ * explains their order.
  *
- * Unpacking: the values of one width lie w bits apart, so the eight of a quadword
- * begin at byte w of the one before; one byte permutation and one multishift
- * cut out 64 of them. Expansion by the map puts them at their zigzag positions,
- * a second permutation into rows.
+ * Staging: the values of one width lie w bits apart, so the eight of a quadword
+ * begin w bytes after those of the one before; one byte permutation and one
+ * multishift cut out 64 of them. Values of the second width are cut as if all before
+ * them were of that width too, so that both kinds come out at their number and are
+ * blended. Expansion by the map puts them at their zigzag positions.
  *
- * Transform: four blocks side by side, one 128-bit lane each. The odd and even
- * parts are written as sums of products of two, which VPDPWSSD adds up; all sums
- * are exact, so this arrangement rounds as any other. Between the passes values
- * are cut to 16 bits, which changes none that the packer lets through.
+ * Transform: odd and even parts as sums of products of two, which VPDPWSSD adds up;
+ * all sums are exact, so this arrangement rounds as any other. Between the passes
+ * values are cut to 16 bits, which changes none that the packer lets through.
  */
-#include "codec/coefficients.h"
-#include "codec/zigzag.h"
+#include "codec/coefficients_vector.h"
 
-#include <errno.h>
-#include <string.h>
-
-#include <immintrin.h>
-
-#define CONST_BITS 13
-#define PASS1_BITS 2
-
-/* Two 16-bit factors, for the even and the odd element of each pair. */
-#define PAIR(a, b) _mm512_set1_epi32((int)((uint32_t)(uint16_t)(a) | (uint32_t)(uint16_t)(b) << 16))
-
-/* Constants of the unpacking. */
-struct tables {
-    uint8_t gather[8][64]; /* by width: byte of the stream for each byte */
-    uint8_t shift[8][64];  /* by width: bit of the quadword where each value begins */
-    uint8_t order[64];     /* zigzag position of each natural one */
-};
-
-#define ROWS64(f, w)                                                                               \
+#define EIGHT(f, w, i)                                                                             \
+    f(w, i), f(w, i + 1), f(w, i + 2), f(w, i + 3), f(w, i + 4), f(w, i + 5), f(w, i + 6),         \
+        f(w, i + 7)
+#define ROW64(f, w)                                                                                \
     {                                                                                              \
-        f(w, 0), f(w, 1), f(w, 2), f(w, 3), f(w, 4), f(w, 5), f(w, 6), f(w, 7), f(w, 8), f(w, 9),  \
-            f(w, 10), f(w, 11), f(w, 12), f(w, 13), f(w, 14), f(w, 15), f(w, 16), f(w, 17),        \
-            f(w, 18), f(w, 19), f(w, 20), f(w, 21), f(w, 22), f(w, 23), f(w, 24), f(w, 25),        \
-            f(w, 26), f(w, 27), f(w, 28), f(w, 29), f(w, 30), f(w, 31), f(w, 32), f(w, 33),        \
-            f(w, 34), f(w, 35), f(w, 36), f(w, 37), f(w, 38), f(w, 39), f(w, 40), f(w, 41),        \
-            f(w, 42), f(w, 43), f(w, 44), f(w, 45), f(w, 46), f(w, 47), f(w, 48), f(w, 49),        \
-            f(w, 50), f(w, 51), f(w, 52), f(w, 53), f(w, 54), f(w, 55), f(w, 56), f(w, 57),        \
-            f(w, 58), f(w, 59), f(w, 60), f(w, 61), f(w, 62), f(w, 63)                             \
+        EIGHT(f, w, 0), EIGHT(f, w, 8), EIGHT(f, w, 16), EIGHT(f, w, 24), EIGHT(f, w, 32),         \
+            EIGHT(f, w, 40), EIGHT(f, w, 48), EIGHT(f, w, 56)                                      \
     }
 #define GATHER(w, i) ((i) / 8 * (w) + (i) % 8)
 #define SHIFT(w, i)  ((i) % 8 * (w))
+#define MASK(w, i)   ((1 << (w)) - 1)
+#define HALF(w, i)   (1 << (w) >> 1)
+#define WIDTH(w)                                                                                   \
+    {                                                                                              \
+        ROW64(GATHER, w), ROW64(SHIFT, w), ROW64(MASK, w), ROW64(HALF, w)                          \
+    }
 
-static const struct tables tables __attribute__((aligned(64))) = {
-    {ROWS64(GATHER, 0), ROWS64(GATHER, 1), ROWS64(GATHER, 2), ROWS64(GATHER, 3), ROWS64(GATHER, 4),
-     ROWS64(GATHER, 5), ROWS64(GATHER, 6), ROWS64(GATHER, 7)},
-    {ROWS64(SHIFT, 0), ROWS64(SHIFT, 1), ROWS64(SHIFT, 2), ROWS64(SHIFT, 3), ROWS64(SHIFT, 4),
-     ROWS64(SHIFT, 5), ROWS64(SHIFT, 6), ROWS64(SHIFT, 7)},
-    {0,  1,  5,  6,  14, 15, 27, 28, 2,  4,  7,  13, 16, 26, 29, 42, 3,  8,  12, 17, 25, 30,
-     41, 43, 9,  11, 18, 24, 31, 40, 44, 53, 10, 19, 23, 32, 39, 45, 52, 54, 20, 22, 33, 38,
-     46, 51, 55, 60, 21, 34, 37, 47, 50, 56, 59, 61, 35, 36, 48, 49, 57, 58, 62, 63},
+/* How values of each width are cut. */
+static const struct {
+    uint8_t gather[64]; /* byte of the stream for each byte */
+    uint8_t shift[64];  /* bit of the quadword where each value begins */
+    uint8_t mask[64];
+    uint8_t half[64]; /* code of the least positive value */
+} widths[8] __attribute__((aligned(64))) = {
+    WIDTH(0), WIDTH(1), WIDTH(2), WIDTH(3), WIDTH(4), WIDTH(5), WIDTH(6), WIDTH(7),
 };
 
-/* A block's coefficients, quantised: rows 0..3 and 4..7. */
-struct rows {
-    __m512i top, bottom;
+static const uint8_t slot_positions[64]
+    __attribute__((aligned(64))) = {HR__SLOTS_0, HR__SLOTS_1, HR__SLOTS_2, HR__SLOTS_3};
+
+/* Byte of two vectors for each sample of 4 rows of both blocks, see store(). */
+#define COLUMN(x)    (((x)&4) << 4 | ((x)&3) << 2)
+#define SAMPLE(y, i) (COLUMN(i) | (y) | ((i)&8) << 1)
+#define ROW16(y)     EIGHT(SAMPLE, y, 0), EIGHT(SAMPLE, y, 8)
+static const uint8_t sample_order[64]
+    __attribute__((aligned(64))) = {ROW16(0), ROW16(1), ROW16(2), ROW16(3)};
+
+/* One run's constants. */
+struct constants {
+    __m512i order[4]; /* bytes of two blocks' values for the pairs of rows r and r + 4 */
+    __m512i quant[4]; /* for both blocks */
+    uint16_t quant_slot[64];
 };
 
-/* A block as it lies in an item, see coefficients_portable.c. */
-struct block {
-    const uint8_t *values, *extra, *next;
-    uint64_t map;
-    unsigned w1, w2, n1, exceptions;
-    int dc;
-};
-
-static inline int parse(struct block *b, const uint8_t *p, const uint8_t *end)
+/* Returns 0 where a quantiser has more than 8 bits. */
+static int prepare(struct constants *c, const uint16_t *quant)
 {
-    uint32_t head;
-    memcpy(&head, p, sizeof head);
-    unsigned n = head >> 18 & 15;
-    b->dc = (int)(head << 20) >> 20;
-    b->w1 = head >> 12 & 7;
-    b->w2 = head >> 15 & 7;
-    b->exceptions = head >> 22 & 1 ? p[3] & 63 : 0;
-    p += 3 + (head >> 22 & 1);
-    memcpy(&b->map, p, sizeof b->map);
-    b->map = _bzhi_u64(b->map, 8 * n) & ~UINT64_C(1);
-    b->n1 = (unsigned)_mm_popcnt_u64(b->map & 0xFFFF);
-    unsigned bits = b->n1 * b->w1 + (unsigned)_mm_popcnt_u64(b->map >> 16) * b->w2;
-    b->values = p + n;
-    b->extra = b->values + (bits + 7) / 8;
-    b->next = b->extra + 3 * b->exceptions;
-#ifdef HR__UNCHECKED
-    (void)end;
+    __m512i large = _mm512_or_si512(_mm512_loadu_si512(quant), _mm512_loadu_si512(quant + 32));
+    if (_mm512_cmpgt_epu16_mask(large, _mm512_set1_epi16(255)))
+        return 0;
+    for (int k = 0; k < 4; k++) {
+        __m128i low = _mm_loadu_si128((const __m128i *)(const void *)(quant + 8 * k));
+        __m128i high = _mm_loadu_si128((const __m128i *)(const void *)(quant + 8 * k + 32));
+        __m128i a = _mm_unpacklo_epi16(low, high), b = _mm_unpackhi_epi16(low, high);
+        __m256i q = _mm256_set_m128i(_mm_unpackhi_epi32(a, b), _mm_unpacklo_epi32(a, b));
+        _mm256_storeu_si256((__m256i *)(void *)(c->quant_slot + 16 * k), q);
+        c->quant[k] = _mm512_broadcast_i64x4(q);
+        /* each position twice: the multiplication ignores the odd bytes */
+        __m256i at = _mm256_cvtepu8_epi16(
+            _mm_load_si128((const __m128i *)(const void *)(slot_positions + 16 * k)));
+        c->order[k] = _mm512_inserti64x4(_mm512_castsi256_si512(at),
+                                         _mm256_or_si256(at, _mm256_set1_epi16(64)), 1);
+    }
     return 1;
-#else
-    return b->next <= end && n <= 8;
-#endif
 }
 
-/* Codes of `width` bits from bit `skip` of the stream on, one a byte. */
-static inline __m512i cut(const uint8_t *stream, unsigned skip, unsigned width)
+/* All values of a block in the order of the stream. */
+HR__INLINE __m512i cut_values(const struct hr__block *b)
 {
-    __m512i bytes = _mm512_loadu_si512(stream + skip / 8);
-    __m512i gathered = _mm512_permutexvar_epi8(_mm512_load_si512(tables.gather[width]), bytes);
+    __mmask64 first = _bzhi_u64(~UINT64_C(0), b->n1);
+    int skip = (int)b->n1 * ((int)b->w1 - (int)b->w2); /* bits; what is before comes from `first` */
+    __m512i stream = _mm512_loadu_si512(b->values);
+    __m512i gather = _mm512_add_epi8(_mm512_load_si512(widths[b->w2].gather),
+                                     _mm512_set1_epi8((char)(skip >> 3)));
     __m512i shift =
-        _mm512_add_epi8(_mm512_load_si512(tables.shift[width]), _mm512_set1_epi8((char)(skip % 8)));
-    return _mm512_and_si512(_mm512_multishift_epi64_epi8(shift, gathered),
-                            _mm512_set1_epi8((char)((1 << width) - 1)));
+        _mm512_add_epi8(_mm512_load_si512(widths[b->w2].shift), _mm512_set1_epi8((char)(skip & 7)));
+    __m512i code = _mm512_multishift_epi64_epi8(shift, _mm512_permutexvar_epi8(gather, stream));
+    code = _mm512_mask_multishift_epi64_epi8(
+        code, first, _mm512_load_si512(widths[b->w1].shift),
+        _mm512_permutexvar_epi8(_mm512_load_si512(widths[b->w1].gather), stream));
+    __m512i mask =
+        _mm512_mask_loadu_epi8(_mm512_load_si512(widths[b->w2].mask), first, widths[b->w1].mask);
+    __m512i half =
+        _mm512_mask_loadu_epi8(_mm512_load_si512(widths[b->w2].half), first, widths[b->w1].half);
+    code = _mm512_and_si512(code, mask);
+    __m512i value = _mm512_sub_epi8(code, half);
+    return _mm512_mask_sub_epi8(value, _mm512_test_epi8_mask(code, half), value,
+                                _mm512_set1_epi8(-1));
 }
 
-/* The coefficients that exceptions replace, and there are a few of them only. */
-static __attribute__((noinline)) struct rows patch(const struct block *b, struct rows rows)
+HR__INLINE void stage(struct hr__staged *s, struct hr__block *b, const void *constants)
 {
-    int16_t coefficient[64] __attribute__((aligned(64)));
-    _mm512_store_si512(coefficient, rows.top);
-    _mm512_store_si512(coefficient + 32, rows.bottom);
-    for (unsigned i = 0; i < b->exceptions; i++) {
-        const uint8_t *e = b->extra + 3 * i;
-        coefficient[hr__zigzag[e[0] & 63]] = (int16_t)(e[1] | e[2] << 8);
-    }
-    rows.top = _mm512_load_si512(coefficient);
-    rows.bottom = _mm512_load_si512(coefficient + 32);
-    return rows;
+    const struct constants *c = constants;
+    __m512i value = _mm512_maskz_expand_epi8(b->map, cut_values(b));
+    s->patched = b->exceptions > 0;
+    if (b->exceptions)
+        value = _mm512_maskz_mov_epi8(~hr__block_patch(s, b, c->quant_slot), value);
+    _mm512_store_si512(s->value, value);
+    s->dc = hr__block_level(b->dc, c->quant_slot[0]);
 }
 
-static inline struct rows read_block(const struct block *b)
+HR__INLINE __m512i factor(int number)
 {
-    const __m512i one = _mm512_set1_epi8(1), zero = _mm512_setzero_si512();
-    __mmask64 low = b->map & 0xFFFF, high = b->map & ~UINT64_C(0xFFFF);
-    __m512i code = _mm512_maskz_expand_epi8(low, cut(b->values, 0, b->w1));
-    code = _mm512_mask_expand_epi8(code, high, cut(b->values, b->n1 * b->w1, b->w2));
-    __m512i bias = _mm512_mask_blend_epi8(0xFFFF, _mm512_set1_epi8((char)(1 << b->w2 >> 1)),
-                                          _mm512_set1_epi8((char)(1 << b->w1 >> 1)));
-    __m512i value = _mm512_maskz_sub_epi8(b->map, code, bias);
-    value =
-        _mm512_mask_add_epi8(value, _mm512_mask_cmpge_epi8_mask(b->map, value, zero), value, one);
-    value = _mm512_permutexvar_epi8(_mm512_load_si512(tables.order), value);
-    struct rows rows = {
-        _mm512_cvtepi8_epi16(_mm512_castsi512_si256(value)),
-        _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64(value, 1)),
-    };
-    rows.top = _mm512_mask_set1_epi16(rows.top, 1, (short)b->dc);
-    return b->exceptions ? patch(b, rows) : rows;
+    int pair;
+    memcpy(&pair, hr__block_factors[number], sizeof pair);
+    return _mm512_set1_epi32(pair);
 }
 
-/* Lanes of four blocks' rows to rows of four blocks. */
-static inline void gather_lanes(const __m512i block[4], __m512i row[4])
+HR__INLINE __m512i dot(__m512i sum, __m512i pairs, int factors)
 {
-    __m512i a = _mm512_shuffle_i32x4(block[0], block[1], 0x44);
-    __m512i b = _mm512_shuffle_i32x4(block[0], block[1], 0xEE);
-    __m512i c = _mm512_shuffle_i32x4(block[2], block[3], 0x44);
-    __m512i d = _mm512_shuffle_i32x4(block[2], block[3], 0xEE);
-    row[0] = _mm512_shuffle_i32x4(a, c, 0x88);
-    row[1] = _mm512_shuffle_i32x4(a, c, 0xDD);
-    row[2] = _mm512_shuffle_i32x4(b, d, 0x88);
-    row[3] = _mm512_shuffle_i32x4(b, d, 0xDD);
+    return _mm512_dpwssd_epi32(sum, pairs, factor(factors));
 }
 
-/* Four columns of each lane: pairs of inputs (0,4), (2,6), (1,3), (5,7). */
-static inline void transform_half(const __m512i pair[4], __m512i round, int bits, __m512i out[8])
+HR__INLINE __m512i product(__m512i pairs, int factors)
 {
-    __m512i e0 = _mm512_dpwssd_epi32(round, pair[0], PAIR(8192, 8192));
-    __m512i e1 = _mm512_dpwssd_epi32(round, pair[0], PAIR(8192, -8192));
-    __m512i even[4] = {
-        _mm512_dpwssd_epi32(e0, pair[1], PAIR(10703, 4433)),
-        _mm512_dpwssd_epi32(e1, pair[1], PAIR(4433, -10704)),
-        _mm512_dpwssd_epi32(e1, pair[1], PAIR(-4433, 10704)),
-        _mm512_dpwssd_epi32(e0, pair[1], PAIR(-10703, -4433)),
-    };
-    __m512i odd[4] = {
-        _mm512_dpwssd_epi32(_mm512_madd_epi16(pair[2], PAIR(11363, 9633)), pair[3],
-                            PAIR(6437, 2260)),
-        _mm512_dpwssd_epi32(_mm512_madd_epi16(pair[2], PAIR(9633, -2259)), pair[3],
-                            PAIR(-11362, -6436)),
-        _mm512_dpwssd_epi32(_mm512_madd_epi16(pair[2], PAIR(6437, -11362)), pair[3],
-                            PAIR(2261, 9633)),
-        _mm512_dpwssd_epi32(_mm512_madd_epi16(pair[2], PAIR(2260, -6436)), pair[3],
-                            PAIR(9633, -11363)),
-    };
+    return _mm512_madd_epi16(pairs, factor(factors));
+}
+
+/* One pass: pairs of inputs (0,4), (1,5), (2,6), (3,7) to 8 outputs, not shifted. */
+HR__INLINE void transform(const __m512i in[4], __m512i round, __m512i out[8])
+{
+    __m512i e0 = dot(round, in[0], HR__F04_0), e1 = dot(round, in[0], HR__F04_1);
+    __m512i even[4] = {dot(e0, in[2], HR__F26_0), dot(e1, in[2], HR__F26_1),
+                       dot(e1, in[2], HR__F26_2), dot(e0, in[2], HR__F26_3)};
+    __m512i odd[4] = {dot(product(in[1], HR__F15_0), in[3], HR__F37_0),
+                      dot(product(in[1], HR__F15_1), in[3], HR__F37_1),
+                      dot(product(in[1], HR__F15_2), in[3], HR__F37_2),
+                      dot(product(in[1], HR__F15_3), in[3], HR__F37_3)};
     for (int i = 0; i < 4; i++) {
-        out[i] = _mm512_srai_epi32(_mm512_add_epi32(even[i], odd[i]), (unsigned)bits);
-        out[7 - i] = _mm512_srai_epi32(_mm512_sub_epi32(even[i], odd[i]), (unsigned)bits);
+        out[i] = _mm512_add_epi32(even[i], odd[i]);
+        out[7 - i] = _mm512_sub_epi32(even[i], odd[i]);
     }
 }
 
-/* One pass over vectors of 8 x 4 values: frequencies to samples across them. */
-static inline void transform(__m512i v[8], __m512i round, int bits)
+/*
+ * Results of the columns, 8 rows, to the pairs of the rows. Rows of the first
+ * block's upper half, the second's, and both lower halves stand in one lane each.
+ */
+HR__INLINE void transpose(const __m512i row[8], __m512i pairs[4])
 {
-    static const unsigned char first[4] = {0, 2, 1, 5}, second[4] = {4, 6, 3, 7};
-    __m512i low[4], high[4], a[8], b[8];
-    for (int i = 0; i < 4; i++) {
-        low[i] = _mm512_unpacklo_epi16(v[first[i]], v[second[i]]);
-        high[i] = _mm512_unpackhi_epi16(v[first[i]], v[second[i]]);
-    }
-    transform_half(low, round, bits, a);
-    transform_half(high, round, bits, b);
+    /* Bits 11..26 of both elements of a quadword, to each half of it. */
+    const __m512i cut = _mm512_set1_epi64(0x332B130B332B130B);
+    __m512i two[4];
+    for (int i = 0; i < 4; i++)
+        two[i] = _mm512_mask_multishift_epi64_epi8(_mm512_multishift_epi64_epi8(cut, row[2 * i]),
+                                                   0xF0F0F0F0F0F0F0F0, cut, row[2 * i + 1]);
+    __m512i a = _mm512_unpacklo_epi64(two[0], two[1]), b = _mm512_unpacklo_epi64(two[2], two[3]);
+    __m512i c = _mm512_unpackhi_epi64(two[0], two[1]), d = _mm512_unpackhi_epi64(two[2], two[3]);
+    pairs[0] = _mm512_shuffle_i64x2(a, b, 0x88);
+    pairs[1] = _mm512_shuffle_i64x2(c, d, 0x88);
+    pairs[2] = _mm512_shuffle_i64x2(a, b, 0xDD);
+    pairs[3] = _mm512_shuffle_i64x2(c, d, 0xDD);
+}
+
+/* Results of the rows, 8 columns, to 8 rows of two blocks' samples. */
+HR__INLINE void store(const __m512i column[8], uint8_t *out, ptrdiff_t stride)
+{
+    const __m512i order = _mm512_load_si512(sample_order);
+    __m512i v[8], four[2];
     for (int i = 0; i < 8; i++)
-        v[i] = _mm512_packs_epi32(a[i], b[i]);
-}
-
-/* Transposes the 8x8 of each lane. */
-static inline void transpose(__m512i v[8])
-{
-    __m512i a[8], b[8];
-    for (int i = 0; i < 4; i++) {
-        a[2 * i] = _mm512_unpacklo_epi16(v[i], v[i + 4]);
-        a[2 * i + 1] = _mm512_unpackhi_epi16(v[i], v[i + 4]);
-    }
-    for (int i = 0; i < 4; i++) {
-        b[2 * i] = _mm512_unpacklo_epi16(a[i], a[i + 4]);
-        b[2 * i + 1] = _mm512_unpackhi_epi16(a[i], a[i + 4]);
-    }
-    for (int i = 0; i < 4; i++) {
-        v[2 * i] = _mm512_unpacklo_epi16(b[i], b[i + 4]);
-        v[2 * i + 1] = _mm512_unpackhi_epi16(b[i], b[i + 4]);
+        v[i] = _mm512_srai_epi32(column[i], HR__SHIFT_2);
+    /* a lane: 4 columns of 4 rows each */
+    for (int i = 0; i < 2; i++)
+        four[i] = _mm512_packus_epi16(_mm512_packs_epi32(v[4 * i], v[4 * i + 1]),
+                                      _mm512_packs_epi32(v[4 * i + 2], v[4 * i + 3]));
+    __m512i upper = _mm512_permutex2var_epi8(four[0], order, four[1]);
+    __m512i lower =
+        _mm512_permutex2var_epi8(four[0], _mm512_or_si512(order, _mm512_set1_epi8(32)), four[1]);
+    for (int i = 0; i < 2; i++, out += 4 * stride) {
+        __m512i rows = i ? lower : upper;
+        _mm_storeu_si128((__m128i *)(void *)out, _mm512_castsi512_si128(rows));
+        _mm_storeu_si128((__m128i *)(void *)(out + stride), _mm512_extracti32x4_epi32(rows, 1));
+        _mm_storeu_si128((__m128i *)(void *)(out + 2 * stride), _mm512_extracti32x4_epi32(rows, 2));
+        _mm_storeu_si128((__m128i *)(void *)(out + 3 * stride), _mm512_extracti32x4_epi32(rows, 3));
     }
 }
 
-/* Columns of 16-bit samples to rows of bytes, four blocks side by side. */
-static inline void store(const __m512i v[8], uint8_t *out, ptrdiff_t stride)
+HR__INLINE void load_pairs(const struct hr__staged s[2], const struct constants *c,
+                           __m512i pairs[4], __m512i *rounding)
 {
-    const __m512i lanes = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
-    __m512i a[4], b[4];
-    for (int i = 0; i < 4; i++) /* columns i and i + 4 */
-        a[i] = _mm512_packus_epi16(v[i], v[i + 4]);
-    /* bytes 0..7 of a lane: column i, 8..15: column i + 4, rows 0..7 each */
-    for (int i = 0; i < 2; i++) {
-        b[2 * i] = _mm512_unpacklo_epi8(a[i], a[i + 2]);
-        b[2 * i + 1] = _mm512_unpackhi_epi8(a[i], a[i + 2]);
-    }
-    /* b0: columns 0,2 by row; b1: 4,6; b2: 1,3; b3: 5,7 */
-    a[0] = _mm512_unpacklo_epi8(b[0], b[2]); /* columns 0,1,2,3 of rows 0..3 */
-    a[1] = _mm512_unpackhi_epi8(b[0], b[2]); /* of rows 4..7 */
-    a[2] = _mm512_unpacklo_epi8(b[1], b[3]); /* columns 4..7 */
-    a[3] = _mm512_unpackhi_epi8(b[1], b[3]);
-    b[0] = _mm512_unpacklo_epi32(a[0], a[2]); /* rows 0, 1 */
-    b[1] = _mm512_unpackhi_epi32(a[0], a[2]); /* rows 2, 3 */
-    b[2] = _mm512_unpacklo_epi32(a[1], a[3]);
-    b[3] = _mm512_unpackhi_epi32(a[1], a[3]);
-    for (int i = 0; i < 4; i++, out += 2 * stride) {
-        __m512i two = _mm512_permutexvar_epi64(lanes, b[i]);
-        _mm256_storeu_si256((__m256i *)out, _mm512_castsi512_si256(two));
-        _mm256_storeu_si256((__m256i *)(out + stride), _mm512_extracti64x4_epi64(two, 1));
-    }
+    __m512i first = _mm512_load_si512(s[0].value), second = _mm512_load_si512(s[1].value);
+    for (int k = 0; k < 4; k++)
+        pairs[k] =
+            _mm512_maddubs_epi16(c->quant[k], _mm512_permutex2var_epi8(first, c->order[k], second));
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; s[i].patched && k < 4; k++) {
+            __m512i extra = _mm512_castsi256_si512(
+                _mm256_load_si256((const __m256i *)(const void *)(s[i].extra + 16 * k)));
+            pairs[k] = _mm512_add_epi16(
+                pairs[k],
+                i ? _mm512_inserti64x4(_mm512_setzero_si512(), _mm512_castsi512_si256(extra), 1)
+                  : _mm512_inserti64x4(extra, _mm256_setzero_si256(), 1));
+        }
+    __m512i round = _mm512_set1_epi32(HR__ROUND_1);
+    round = _mm512_mask_add_epi32(round, 0x0001, round, _mm512_set1_epi32(s[0].dc));
+    round = _mm512_mask_add_epi32(round, 0x0100, round, _mm512_set1_epi32(s[1].dc));
+    *rounding = round;
 }
 
-static inline void inverse_dct(const __m512i top[4], const __m512i bottom[4], uint8_t *out,
-                               ptrdiff_t stride)
+HR__INLINE void inverse_dct(const struct hr__staged *s, int count, const void *constants,
+                            const struct hr__block_run *run, uint8_t *out)
 {
-    __m512i v[8];
-    gather_lanes(top, v);
-    gather_lanes(bottom, v + 4);
-    transform(v, _mm512_set1_epi32(1 << (CONST_BITS - PASS1_BITS - 1)), CONST_BITS - PASS1_BITS);
-    transpose(v);
-    /* 128 is what samples are above zero */
-    transform(v,
-              _mm512_set1_epi32((1 << (CONST_BITS + PASS1_BITS + 2)) +
-                                (128 << (CONST_BITS + PASS1_BITS + 3))),
-              CONST_BITS + PASS1_BITS + 3);
-    store(v, out, stride);
+    __m512i pairs[2][4], results[2][8], round[2];
+    /* Both pairs step by step: one waits for results while the other goes on. */
+    for (int j = 0; j < count; j++)
+        load_pairs(s + 2 * j, constants, pairs[j], &round[j]);
+    for (int j = 0; j < count; j++)
+        transform(pairs[j], round[j], results[j]);
+    for (int j = 0; j < count; j++)
+        transpose(results[j], pairs[j]);
+    for (int j = 0; j < count; j++)
+        transform(pairs[j], _mm512_set1_epi32(HR__ROUND_2), results[j]);
+    for (int j = 0; j < count; j++)
+        store(results[j], out + 16 * j, run->stride);
+}
+
+HR__INLINE void transform_pairs(const struct hr__staged *s, int pairs, const void *constants,
+                                const struct hr__block_run *run, uint8_t *out)
+{
+    if (pairs == 2)
+        inverse_dct(s, 2, constants, run, out);
+    else
+        inverse_dct(s, 1, constants, run, out);
 }
 
 static int unpack(const struct hr__block_run *run)
 {
-    const __m512i quant_top = _mm512_loadu_si512(run->quant);
-    const __m512i quant_bottom = _mm512_loadu_si512(run->quant + 32);
-    const uint8_t *p = run->data;
-    uint8_t *out = run->out;
-    for (uint32_t left = run->blocks; left; out += 32) {
-        __m512i top[4], bottom[4];
-        uint32_t count = left < 4 ? left : 4;
-        left -= count;
-        for (uint32_t i = 0; i < 4; i++) {
-            struct block b;
-            if (i >= count) {
-                top[i] = bottom[i] = _mm512_setzero_si512();
-                continue;
-            }
-#ifndef HR__UNCHECKED
-            if (p >= run->end)
-                return -EBADMSG;
-#endif
-            if (!parse(&b, p, run->end))
-                return -EBADMSG;
-            struct rows rows = read_block(&b);
-            top[i] = _mm512_mullo_epi16(rows.top, quant_top);
-            bottom[i] = _mm512_mullo_epi16(rows.bottom, quant_bottom);
-            p = b.next;
-        }
-        inverse_dct(top, bottom, out, run->stride);
-    }
-    return 0;
+    struct constants c;
+    if (!prepare(&c, run->quant))
+        return hr__block_kernels_portable.unpack(run);
+    return hr__block_unpack(run, &c, (struct hr__block_steps){stage, transform_pairs});
 }
 
 const struct hr__block_kernels hr__block_kernels_avx512 = {unpack};

@@ -183,7 +183,7 @@ static int time_versions(int files, char **paths)
     int isas = (int)hr__isa() + 1;
     for (int i = 0; i < isas; i++) {
         v[i].name = names[i];
-        v[i].kernels = hr__block_kernels_of((enum hr__isa)i, 0);
+        v[i].kernels = hr__block_kernels((enum hr__isa)i);
     }
     assert_int_equal(hr__transcoder_create(&transcoder, NULL), 0);
     assert_int_equal(hr__packer_create(&packer, NULL), 0);

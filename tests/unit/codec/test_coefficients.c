@@ -99,7 +99,7 @@ static void expect_same_samples(const struct made *m, const uint8_t *bytes, size
             for (int isa = HR__ISA_PORTABLE; isa <= (int)hr__isa(); isa++) {
                 run.data = hr__coefficients_find(&item, c, y, 0);
                 run.out = isa ? got : expected;
-                assert_int_equal(hr__block_kernels_of((enum hr__isa)isa, 0)->unpack(&run), 0);
+                assert_int_equal(hr__block_kernels((enum hr__isa)isa)->unpack(&run), 0);
                 for (int line = 0; isa && line < 8; line++)
                     assert_memory_equal(got + line * stride, expected + line * stride,
                                         m->blocks_x[c] * 8);
@@ -152,13 +152,10 @@ static void test_rows_beyond_64_kib_have_a_wide_index(void **state)
 static void test_the_best_version_is_chosen(void **state)
 {
     (void)state;
-    assert_ptr_equal(hr__block_kernels_of(HR__ISA_PORTABLE, 0), &hr__block_kernels_portable);
-    assert_ptr_equal(hr__block_kernels_of(HR__ISA_PORTABLE, 1), &hr__block_kernels_portable);
+    assert_ptr_equal(hr__block_kernels(HR__ISA_PORTABLE), &hr__block_kernels_portable);
 #ifdef __x86_64__
-    assert_ptr_equal(hr__block_kernels_of(HR__ISA_AVX2, 0), &hr__block_kernels_avx2);
-    assert_ptr_equal(hr__block_kernels_of(HR__ISA_AVX2, 1), &hr__block_kernels_portable);
-    assert_ptr_equal(hr__block_kernels_of(HR__ISA_AVX512, 0), &hr__block_kernels_avx512);
-    assert_ptr_equal(hr__block_kernels_of(HR__ISA_AVX512, 1), &hr__block_kernels_avx512);
+    assert_ptr_equal(hr__block_kernels(HR__ISA_AVX2), &hr__block_kernels_avx2);
+    assert_ptr_equal(hr__block_kernels(HR__ISA_AVX512), &hr__block_kernels_avx512);
 #endif
 }
 

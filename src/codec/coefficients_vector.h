@@ -1,0 +1,158 @@
+/*
+ * What the vector versions of unpacking have in common: a block taken apart, the
+ * order in which its coefficients enter the transform, and the transform's factors.
+ *
+ * The transform multiplies and adds pairs of 16-bit numbers, so rows r and r + 4
+ * are interleaved from the start: a block's 64 coefficients stand in the order of
+ * its slots, 16 for each r of 0..3, which are rows r and r + 4 of the columns 0 4 1 5
+ * 2 6 3 7 in turn. Results of neighbouring columns are then the pairs of the next
+ * pass. Zigzag positions have to be permuted anyway; this order costs no more.
+ *
+ * A batch of blocks is staged before it is transformed: what is written piecemeal has
+ * left the store queue when vectors read it.
+ */
+#ifndef HR_CODEC_COEFFICIENTS_VECTOR_H
+#define HR_CODEC_COEFFICIENTS_VECTOR_H
+
+#include "codec/coefficients.h"
+#include "codec/coefficients_factors.h"
+#include "codec/inverse_dct.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include <immintrin.h>
+
+#define HR__INLINE static inline __attribute__((always_inline))
+
+/* Blocks that are staged before they are transformed; a multiple of 4. */
+#define HR__BATCH 16
+
+/* Shifts and rounding of the two passes, see inverse_dct.h; samples are 128 above what
+ * the second gives. */
+#define HR__SHIFT_1 (HR__DCT_CONST_BITS - HR__DCT_PASS1_BITS)
+#define HR__SHIFT_2 (HR__DCT_CONST_BITS + HR__DCT_PASS1_BITS + 3)
+#define HR__ROUND_1 (1 << (HR__SHIFT_1 - 1))
+#define HR__ROUND_2 ((1 << (HR__SHIFT_2 - 1)) + (128 << HR__SHIFT_2))
+
+/* Zigzag positions of the slots. */
+#define HR__SLOTS_0 0, 10, 14, 39, 1, 19, 15, 45, 5, 23, 27, 52, 6, 32, 28, 54
+#define HR__SLOTS_1 2, 20, 16, 46, 4, 22, 26, 51, 7, 33, 29, 55, 13, 38, 42, 60
+#define HR__SLOTS_2 3, 21, 25, 50, 8, 34, 30, 56, 12, 37, 41, 59, 17, 47, 43, 61
+#define HR__SLOTS_3 9, 35, 31, 57, 11, 36, 40, 58, 18, 48, 44, 62, 24, 49, 53, 63
+
+/* Slot of each zigzag position. */
+static const uint8_t hr__slot_of[64] = {
+    0,  4, 16, 32, 20, 8,  12, 24, 36, 48, 1,  52, 40, 28, 2,  6,  18, 44, 56, 5,  17, 33,
+    21, 9, 60, 34, 22, 10, 14, 26, 38, 50, 13, 25, 37, 49, 53, 41, 29, 3,  54, 42, 30, 46,
+    58, 7, 19, 45, 57, 61, 35, 23, 11, 62, 15, 27, 39, 51, 55, 43, 31, 47, 59, 63,
+};
+
+/* A block as it lies in an item. */
+struct hr__block {
+    const uint8_t *values, *extra; /* the stream of bits; the exceptions */
+    uint64_t map;
+    int dc;
+    unsigned w1, w2; /* bits of a value */
+    unsigned n1;     /* values of w1 bits */
+    unsigned exceptions;
+};
+
+/* What the transform takes. */
+struct hr__staged {
+    uint8_t value[64]; /* zigzag order; 0 where the others say more. AVX-512: the quantised
+                          coefficients; AVX2: their codes, one more each */
+    int16_t extra[64]; /* dequantised, by slot: the exceptions; only with `patched` */
+    int dc;            /* dequantised, x 2^13 */
+    int patched;
+    unsigned w1, w2; /* bits of a value */
+} __attribute__((aligned(64)));
+
+/* Takes the block at p apart; returns the byte behind it, NULL where it leaves the
+ * item. Reads up to 12 bytes from p on, which is at most `end`. */
+HR__INLINE const uint8_t *hr__block_parse(struct hr__block *b, const uint8_t *p, const uint8_t *end)
+{
+    uint32_t head;
+    memcpy(&head, p, sizeof head);
+    unsigned n = head >> 18 & 15, more = head >> 22 & 1;
+    b->dc = (int)((head & 0xFFF) ^ 0x800) - 0x800;
+    b->w1 = head >> 12 & 7;
+    b->w2 = head >> 15 & 7;
+    b->exceptions = head >> 24 & 63 & (0 - more);
+    uint64_t near, far; /* both, because where the next block begins is waited for */
+    memcpy(&near, p + 3, sizeof near);
+    memcpy(&far, p + 4, sizeof far);
+    b->map = _bzhi_u64(more ? far : near, 8 * n) & ~UINT64_C(1);
+    p += 3 + more;
+    b->n1 = (unsigned)__builtin_popcountll(b->map & 0xFFFF);
+    unsigned bits = b->n1 * b->w1 + (unsigned)__builtin_popcountll(b->map >> 16) * b->w2;
+    b->values = p + n;
+    b->extra = b->values + (bits + 7) / 8;
+    p = b->extra + 3 * b->exceptions;
+#ifndef HR__UNCHECKED
+    if (p > end || n > 8)
+        return NULL;
+#endif
+    (void)end;
+    return p;
+}
+
+/* Puts the exceptions of a block where they belong; returns their map, in which the
+ * stream's values do not count. `quant`: by slot. */
+HR__INLINE uint64_t hr__block_patch(struct hr__staged *s, struct hr__block *b,
+                                    const uint16_t *quant)
+{
+    uint64_t map = 0;
+    memset(s->extra, 0, sizeof s->extra);
+    for (unsigned i = 0; i < b->exceptions; i++) {
+        const uint8_t *e = b->extra + 3 * i;
+        unsigned position = e[0] & 63, slot = hr__slot_of[position];
+        int value = (int16_t)(e[1] | e[2] << 8);
+        map |= UINT64_C(1) << position;
+        if (position)
+            s->extra[slot] = (int16_t)((unsigned)value * quant[slot]);
+        else
+            b->dc = value;
+    }
+    return map;
+}
+
+HR__INLINE int hr__block_level(int dc, unsigned quant)
+{
+    return (int16_t)((unsigned)dc * quant) * (1 << HR__DCT_CONST_BITS);
+}
+
+/* How one instruction set does the rest; inlined into hr__block_unpack. */
+struct hr__block_steps {
+    void (*stage)(struct hr__staged *s, struct hr__block *b, const void *constants);
+    /* `pairs` of blocks, 1 or 2, one beside the other */
+    void (*transform)(const struct hr__staged *s, int pairs, const void *constants,
+                      const struct hr__block_run *run, uint8_t *out);
+};
+
+/* Stages a batch of blocks, then transforms it. A last block without a second is
+ * doubled into the room behind it. */
+HR__INLINE int hr__block_unpack(const struct hr__block_run *run, const void *constants,
+                                const struct hr__block_steps steps)
+{
+    struct hr__staged staged[HR__BATCH];
+    struct hr__block block;
+    const uint8_t *p = run->data;
+    uint8_t *out = run->out;
+    for (uint32_t left = run->blocks, count; left; left -= count) {
+        count = left < HR__BATCH ? left : HR__BATCH;
+        for (uint32_t k = 0; k < count; k++) {
+            p = hr__block_parse(&block, p, run->end);
+            if (!p)
+                return -EBADMSG;
+            steps.stage(&staged[k], &block, constants);
+        }
+        if (count % 2)
+            staged[count] = staged[count - 1];
+        for (uint32_t k = 0; k < count; k += 4, out += 32)
+            steps.transform(staged + k, count - k > 2 ? 2 : 1, constants, run, out);
+    }
+    return 0;
+}
+
+#endif
