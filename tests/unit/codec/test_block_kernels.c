@@ -1,0 +1,308 @@
+/*
+ * Every version of block unpacking against an independent one: blocks are written here,
+ * value by value as coefficients.h describes them, and their samples computed with 64-bit
+ * numbers straight from the definition of the transform's fixed point. Widths,
+ * exceptions, maps and DC of every kind, runs of every length; hostile bytes leave
+ * neither the item nor the output.
+ */
+#include "../test.h"
+
+#include "codec/coefficients.h"
+#include "codec/zigzag.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t seed = 1;
+
+/* Below `below`, which is not 0. */
+static unsigned draw(unsigned below)
+{
+    seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+    return (unsigned)((seed >> 33) % below);
+}
+
+/* A stream of bits, one at a time. */
+struct stream {
+    uint8_t *bytes;
+    size_t bits;
+};
+
+static void put(struct stream *s, unsigned code, unsigned width)
+{
+    for (unsigned i = 0; i < width; i++, s->bits++) {
+        if (s->bits % 8 == 0)
+            s->bytes[s->bits / 8] = 0;
+        s->bytes[s->bits / 8] |= (uint8_t)((code >> i & 1) << s->bits % 8);
+    }
+}
+
+static unsigned code_of(int value, unsigned width)
+{
+    int half = width ? 1 << (width - 1) : 0;
+    return (unsigned)(value < 0 ? value + half : value + half - 1);
+}
+
+/* What a block shall be like. */
+struct kind {
+    unsigned w1, w2; /* 0..7 */
+    unsigned share;  /* of non-zero coefficients, per cent */
+    unsigned exceptions;
+    unsigned n; /* map bytes at most */
+};
+
+/* Writes a block into `out` and its coefficients, natural order, into `natural`; returns
+ * its bytes. */
+static size_t write_block(uint8_t *out, int16_t natural[64], const struct kind *kind, int dc)
+{
+    uint64_t map = 0, excepted = 0;
+    int16_t zigzag[64] = {0};
+    for (unsigned k = 1; k < 8 * kind->n; k++)
+        map |= (uint64_t)(draw(100) < kind->share) << k;
+    for (unsigned i = 0, k; map && i < kind->exceptions; i++) {
+        for (k = 1 + draw(63); !(map >> k & 1); k = k % 63 + 1)
+            ;
+        excepted |= UINT64_C(1) << k;
+    }
+    unsigned n = 0, count = (unsigned)__builtin_popcountll(excepted);
+    while (n < 8 && map >> 8 * n)
+        n++;
+    uint32_t head = ((unsigned)dc & 0xFFF) | kind->w1 << 12 | kind->w2 << 15 | n << 18 |
+                    (uint32_t)(count > 0) << 22;
+    memcpy(out, &head, 3);
+    size_t at = 3;
+    if (count)
+        out[at++] = (uint8_t)count;
+    memcpy(out + at, &map, n);
+    struct stream s = {out + at + n, 0};
+    for (unsigned k = 1; k < 64; k++) {
+        unsigned width = k < 16 ? kind->w1 : kind->w2;
+        int value = width ? (int)draw(1u << width) - (1 << (width - 1)) : 0;
+        if (!(map >> k & 1))
+            continue;
+        value += width && value >= 0;
+        zigzag[k] = (int16_t)value;
+        put(&s, excepted >> k & 1 ? 0 : code_of(value, width), width);
+    }
+    at += n + (s.bits + 7) / 8;
+    for (unsigned k = 1; k < 64; k++)
+        if (excepted >> k & 1) {
+            zigzag[k] = (int16_t)((int)draw(600) - 300);
+            out[at++] = (uint8_t)k;
+            memcpy(out + at, &zigzag[k], 2);
+            at += 2;
+        }
+    zigzag[0] = (int16_t)dc;
+    for (unsigned k = 0; k < 64; k++)
+        natural[hr__zigzag[k]] = zigzag[k];
+    return at;
+}
+
+/* One output of the transform's 8: cosines of 13 bits, as sums of its constants. */
+static int64_t one_output(const int64_t in[8], int i)
+{
+    static const int even[4][4] = {
+        {8192, 10703, 8192, 4433},
+        {8192, 4433, -8192, -10704},
+        {8192, -4433, -8192, 10704},
+        {8192, -10703, 8192, -4433},
+    };
+    static const int odd[4][4] = {
+        {11363, 9633, 6437, 2260},
+        {9633, -2259, -11362, -6436},
+        {6437, -11362, 2261, 9633},
+        {2260, -6436, 9633, -11363},
+    };
+    int row = i < 4 ? i : 7 - i, sign = i < 4 ? 1 : -1;
+    int64_t sum = 0;
+    for (int k = 0; k < 4; k++)
+        sum += even[row][k] * in[2 * k] + sign * odd[row][k] * in[2 * k + 1];
+    return sum;
+}
+
+static int64_t shift(int64_t v, int bits)
+{
+    return (v + (INT64_C(1) << (bits - 1))) >> bits;
+}
+
+/* Returns 0 where the packer would refuse the block. */
+static int expected_samples(const int16_t natural[64], const uint16_t quant[64], uint8_t out[64])
+{
+    int64_t between[64], in[8], limit[4] = {0};
+    for (int x = 0; x < 8; x++) {
+        for (int y = 0; y < 8; y++) {
+            in[y] = (int64_t)natural[8 * y + x] * quant[8 * y + x];
+            limit[x & 3] += in[y] < 0 ? -in[y] : in[y];
+        }
+        for (int y = 0; y < 8; y++)
+            between[8 * y + x] = shift(one_output(in, y), 11);
+    }
+    for (int y = 0; y < 8; y++)
+        for (int x = 0; x < 8; x++) {
+            int64_t v = shift(one_output(between + 8 * y, x), 18) + 128;
+            out[8 * y + x] = (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
+        }
+    for (int i = 0; i < 4; i++)
+        if (limit[i] > HR__COLUMN_LIMIT)
+            return 0;
+    return 1;
+}
+
+enum { MOST = 37, STRIDE = 8 * (MOST + 3) };
+
+/* A run of blocks and its samples. */
+struct run {
+    uint8_t *bytes; /* exactly the item's data and its pad */
+    size_t length;  /* of the data */
+    uint32_t blocks;
+    uint16_t quant[64];
+    uint8_t want[MOST][64];
+};
+
+static void make_run(struct run *r, const struct kind *kind, unsigned quant)
+{
+    static uint8_t scratch[MOST * (HR__BLOCK_BYTES_MOST + 8)];
+    r->blocks = 1 + draw(MOST);
+    r->length = 0;
+    for (int i = 0; i < 64; i++)
+        r->quant[i] = (uint16_t)(1 + draw(quant));
+    for (uint32_t i = 0; i < r->blocks;) {
+        int16_t natural[64];
+        int room = 2047 < 5000 / r->quant[0] ? 2047 : 5000 / r->quant[0];
+        int dc = draw(4) ? (int)draw((unsigned)room + 1) - room / 2 : draw(2) ? room : -room;
+        struct kind k = *kind;
+        if (draw(6) == 0)
+            k.n = draw(9);
+        if (draw(9) == 0)
+            k.share = draw(2) * 100;
+        size_t bytes = write_block(scratch + r->length, natural, &k, dc);
+        if (!expected_samples(natural, r->quant, r->want[i]))
+            continue;
+        r->length += bytes;
+        i++;
+    }
+    r->bytes = calloc(1, r->length + HR__ITEM_PAD);
+    memcpy(r->bytes, scratch, r->length);
+}
+
+static struct hr__block_run as_run(const struct run *r, uint8_t *out)
+{
+    return (struct hr__block_run){r->bytes, r->bytes + r->length, r->quant, r->blocks, out, STRIDE};
+}
+
+static void expect_run(const struct run *r, enum hr__isa isa, const struct kind *kind)
+{
+    uint8_t *out = malloc(8 * STRIDE);
+    struct hr__block_run run = as_run(r, out);
+    memset(out, 0xA5, 8 * STRIDE);
+    assert_int_equal(hr__block_kernels(isa)->unpack(&run), 0);
+    for (uint32_t i = 0; i < r->blocks; i++)
+        for (uint32_t y = 0; y < 8; y++)
+            if (memcmp(out + y * STRIDE + 8 * i, r->want[i] + 8 * y, 8))
+                fail_msg("version %d: row %u of block %u of %u, widths %u and %u", (int)isa, y, i,
+                         r->blocks, kind->w1, kind->w2);
+    for (int y = 0; y < 8; y++)
+        for (size_t x = 8 * (r->blocks + 3); x < STRIDE; x++)
+            assert_int_equal(out[y * STRIDE + (int)x], 0xA5);
+    run.end--; /* the last block leaves the item */
+    assert_int_equal(hr__block_kernels(isa)->unpack(&run), -EBADMSG);
+    free(out);
+}
+
+/* As large as HR__COLUMN_LIMIT leaves room for, else most blocks would be refused. */
+static unsigned largest_quant(const struct kind *kind)
+{
+    unsigned width = kind->w1 > kind->w2 ? kind->w1 : kind->w2;
+    unsigned sum = 16 * kind->share * (1u << width) / 200 + kind->exceptions * 150;
+    return sum ? 4000 / sum + 1 : 255;
+}
+
+static void every_kind_of_block(void **state)
+{
+    static const unsigned shares[] = {3, 15, 35, 100};
+    (void)state;
+    for (unsigned w = 0; w < 64; w++)
+        for (unsigned i = 0; i < 12; i++) {
+            struct kind kind = {w % 8, w / 8, shares[i % 4], i / 4 ? draw(i < 8 ? 2 : 6) : 0, 8};
+            struct run r;
+            unsigned quant = largest_quant(&kind);
+            if (kind.share == 100 && kind.w1 + kind.w2 > 10)
+                kind.share = 60;
+            make_run(&r, &kind, quant < 255 ? quant : 255);
+            for (int isa = 0; isa <= (int)hr__isa(); isa++)
+                expect_run(&r, (enum hr__isa)isa, &kind);
+            free(r.bytes);
+        }
+}
+
+/* Quantisers of 16 bits, which few files have. */
+static void large_quantisers(void **state)
+{
+    static const struct kind kind = {1, 1, 2, 0, 8};
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        struct run r;
+        make_run(&r, &kind, 2000);
+        for (int isa = 0; isa <= (int)hr__isa(); isa++)
+            expect_run(&r, (enum hr__isa)isa, &kind);
+        free(r.bytes);
+    }
+}
+
+/* Exceptions where no coefficient is, twice in one place, at DC: nobody writes them, but
+ * all versions read them alike. */
+static void odd_exceptions_are_read_alike(void **state)
+{
+    static const uint8_t odd[] = {0x20, 0x20, 0x44, 5,    0x02, 7,  9, 40, 0,  9, 30,
+                                  0,    0,    0xF0, 0xFF, 1,    50, 0, 33, 20, 0};
+    uint16_t quant[64];
+    uint8_t *bytes = calloc(1, sizeof odd + HR__ITEM_PAD), out[3][8 * 32];
+    (void)state;
+    memcpy(bytes, odd, sizeof odd);
+    for (int i = 0; i < 64; i++)
+        quant[i] = (uint16_t)(i + 1);
+    for (int isa = 0; isa <= (int)hr__isa(); isa++) {
+        struct hr__block_run run = {bytes, bytes + sizeof odd, quant, 1, out[isa], 32};
+        assert_int_equal(hr__block_kernels((enum hr__isa)isa)->unpack(&run), 0);
+        for (int y = 0; y < 8; y++)
+            assert_memory_equal(out[isa] + 32 * y, out[0] + 32 * y, 8);
+    }
+    free(bytes);
+}
+
+/* Any bytes: the same verdict from all, nothing read or written outside (which a sanitizer
+ * sees: both are blocks of their own). */
+static void hostile_bytes(void **state)
+{
+    (void)state;
+    for (int n = 0; n < 4000; n++) {
+        struct run r = {.length = 1 + draw(n % 2 ? 60 : 1500), .blocks = 1 + draw(MOST)};
+        int result = 0;
+        r.bytes = malloc(r.length + HR__ITEM_PAD);
+        for (size_t i = 0; i < r.length + HR__ITEM_PAD; i++)
+            r.bytes[i] = (uint8_t)(n % 3 ? draw(256) : draw(256) & draw(256) & draw(256));
+        for (int i = 0; i < 64; i++)
+            r.quant[i] = (uint16_t)draw(n % 5 ? 256 : 65536);
+        for (int isa = 0; isa <= (int)hr__isa(); isa++) {
+            uint8_t *out = malloc(8 * STRIDE);
+            struct hr__block_run run = as_run(&r, out);
+            int verdict = hr__block_kernels((enum hr__isa)isa)->unpack(&run);
+            assert_true(!isa || verdict == result);
+            result = verdict;
+            free(out);
+        }
+        free(r.bytes);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind_of_block),
+        cmocka_unit_test(large_quantisers),
+        cmocka_unit_test(odd_exceptions_are_read_alike),
+        cmocka_unit_test(hostile_bytes),
+    };
+    return cmocka_run_group_tests_name("codec-block-kernels", tests, NULL, NULL);
+}
