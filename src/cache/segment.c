@@ -398,6 +398,10 @@ static int look_at_header(struct hr__segment *s, struct hr_error *error)
 /* What a user who was killed left: its claims, and items it was converting. */
 static int clear_up(struct hr__segment *s, unsigned slot)
 {
+    /* Its last transaction may not be in the index yet. */
+    if (!hr__segment_begin(s))
+        return -EAGAIN;
+    hr__segment_abort(s);
     for (uint64_t i = 0; i < s->layout.index_slots; i++) {
         struct hr__word word = hr__word_unpack(atomic_load(&s->entries[i].word));
         int claimed = word.state == HR__ENTRY_CLAIMED;
@@ -485,7 +489,9 @@ void hr__segment_detach(struct hr__segment **segment)
     int mine = s->pid == getpid();
     if (mine && s->user && hr__segment_is_sound(s)) {
         add_counters(s->header, s->user);
-        atomic_store(&s->user->pid, 0);
+        /* With claims that were not ended it looks as if it had been killed. */
+        if (!atomic_load(&s->user->open))
+            atomic_store(&s->user->pid, 0);
     }
     if (s->header)
         munmap(s->header, s->layout.file_bytes);

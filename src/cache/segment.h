@@ -99,8 +99,9 @@ struct hr__books {
 struct hr__segment_user {
     _Atomic int64_t pid;
     _Atomic uint64_t progress; /* grows with each claim that it ended */
+    _Atomic uint64_t open;     /* claims, and items in conversion, that it has not ended */
     _Atomic uint64_t hits, misses, saved_bytes, refused;
-    uint64_t reserved[10];
+    uint64_t reserved[9];
 };
 
 /* Measured means, for who looks from outside; relaxed. */

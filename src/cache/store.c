@@ -1,0 +1,597 @@
+/*
+ * Finding, claiming and admitting items; see store.h. What happens to those that wait
+ * for a conversion is in store_staging.c.
+ *
+ * The index is searched linearly from where the key says. Entries are never taken out,
+ * so a search ends at the first that was never used.
+ */
+#include "cache/store_inside.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "cache/directory.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+/* How long a process that gets on with none of its reads is waited for, and any one read. */
+#define PATIENCE_NS UINT64_C(2000000000)
+#define CLAIM_NS    UINT64_C(10000000000)
+/* How long an answer to "is anybody else there" is good for. */
+#define OTHERS_NS UINT64_C(100000000)
+
+/* More memory is asked for in such steps. */
+#define GROWTH (UINT64_C(32) << 20)
+
+/* Entries that a search looks at: a full index is no reason to walk all of it. */
+#define MAX_PROBES 4096u
+/* Looks at an entry that is being changed, before its writer is taken for dead. */
+#define MAX_LOOKS 10000
+
+struct hr__key hr__key_of(const void *bytes, size_t length, uint64_t seed)
+{
+    XXH128_hash_t h = XXH3_128bits_withSeed(bytes, length, seed);
+    return (struct hr__key){.high = h.high64 ? h.high64 : 1, .low = h.low64 ? h.low64 : 1};
+}
+
+static uint64_t checksum_seed(const struct hr__key *key, enum hr_form form)
+{
+    return key->low + (uint64_t)form;
+}
+
+uint64_t hr__store_checksum(const struct hr__key *key, enum hr_form form, const void *bytes,
+                            size_t length)
+{
+    return XXH3_64bits_withSeed(bytes, length, checksum_seed(key, form));
+}
+
+int hr__store_create(struct hr__store **out, struct hr__segment *segment, struct hr_error *error)
+{
+    struct hr__store *store = hr__alloc(HR__TAG_CACHE, 1, sizeof *store);
+    *out = store;
+    if (!store) {
+        hr__directory_close(&segment);
+        return hr__fail(error, -ENOMEM, "out of memory for a cache");
+    }
+    store->segment = segment;
+    pthread_mutex_init(&store->growing, NULL);
+    return 0;
+}
+
+void hr__store_destroy(struct hr__store **store)
+{
+    if (!*store)
+        return;
+    hr__directory_close(&(*store)->segment);
+    pthread_mutex_destroy(&(*store)->growing);
+    hr__free(*store);
+    *store = NULL;
+}
+
+void hr__store_abandon(struct hr__store **store)
+{
+    if (!*store)
+        return;
+    hr__segment_detach(&(*store)->segment);
+    hr__free(*store);
+    *store = NULL;
+}
+
+struct hr__segment *hr__store_segment(struct hr__store *store)
+{
+    return store->segment;
+}
+
+int hr__store_look(struct hr__segment *s, uint64_t index, int locked, struct hr__found *out)
+{
+    struct hr__entry *e = &s->entries[index];
+    for (int looks = 0; looks < 3 * MAX_LOOKS; looks++) {
+        uint64_t word = atomic_load_explicit(&e->word, memory_order_acquire);
+        if (!word)
+            return 0;
+        out->word = hr__word_unpack(word);
+        if (out->word.state == HR__ENTRY_CHANGING) {
+            /* Its writer died: the next transaction ends what it began. */
+            if (locked)
+                return 0;
+            if (looks % MAX_LOOKS == MAX_LOOKS - 1 && hr__segment_begin(s))
+                hr__segment_abort(s);
+            continue;
+        }
+        out->key.high = atomic_load_explicit(&e->key_high, memory_order_relaxed);
+        out->key.low = atomic_load_explicit(&e->key_low, memory_order_relaxed);
+        out->offset = atomic_load_explicit(&e->offset, memory_order_relaxed);
+        uint64_t lengths = atomic_load_explicit(&e->lengths, memory_order_relaxed);
+        out->checksum = atomic_load_explicit(&e->checksum, memory_order_relaxed);
+        atomic_thread_fence(memory_order_acquire);
+        if (atomic_load_explicit(&e->word, memory_order_relaxed) != word)
+            continue;
+        out->index = index;
+        out->length = (uint32_t)lengths;
+        out->source_bytes = (uint32_t)(lengths >> 32);
+        return 1;
+    }
+    return 0;
+}
+
+/* A staged item that the ring has come round to, and entries without an item, may be
+ * given to another key. */
+static int is_free(const struct hr__segment *s, const struct hr__found *found)
+{
+    return found->word.state == HR__ENTRY_VACANT ||
+           (found->word.state == HR__ENTRY_STAGED && !hr__ring_is_valid(s, found->offset));
+}
+
+/* The entry of a key: 1; 0: none, and in *free the index of one that it may have, or
+ * UINT64_MAX. */
+static int search(struct hr__segment *s, const struct hr__key *key, int locked,
+                  struct hr__found *out, uint64_t *free)
+{
+    uint64_t slots = s->layout.index_slots, index = key->low % slots;
+    *free = UINT64_MAX;
+    for (uint64_t i = 0; i < slots && i < MAX_PROBES;
+         i++, index = index + 1 == slots ? 0 : index + 1) {
+        if (!atomic_load_explicit(&s->entries[index].word, memory_order_acquire)) {
+            if (*free == UINT64_MAX)
+                *free = index;
+            return 0;
+        }
+        if (!hr__store_look(s, index, locked, out))
+            continue;
+        if (out->key.high == key->high && out->key.low == key->low)
+            return 1;
+        if (*free == UINT64_MAX && is_free(s, out))
+            *free = index;
+    }
+    return 0;
+}
+
+static int is_hit(const struct hr__segment *s, const struct hr__found *found)
+{
+    return found->word.state == HR__ENTRY_FINAL ||
+           (found->word.state == HR__ENTRY_STAGED && hr__ring_is_valid(s, found->offset));
+}
+
+int hr__store_has(struct hr__store *store, const struct hr__key *key)
+{
+    struct hr__found found;
+    uint64_t free;
+    return hr__segment_is_sound(store->segment) && search(store->segment, key, 0, &found, &free) &&
+           is_hit(store->segment, &found);
+}
+
+static int is_right(const struct hr__found *found, const uint8_t *bytes)
+{
+    return hr__store_checksum(&found->key, (enum hr_form)found->word.form, bytes, found->length) ==
+           found->checksum;
+}
+
+/* In the arena: in place. -EBADMSG: it cannot be what was put there. */
+static int find_final(struct hr__segment *s, const struct hr__found *found,
+                      struct hr__cache_item *item)
+{
+    uint64_t allocated = hr__segment_books(s).arena_allocated;
+    if (found->offset % HR__SEGMENT_ALIGN || found->length > s->layout.arena_bytes ||
+        found->offset > s->layout.arena_bytes - found->length ||
+        found->offset + found->length > allocated)
+        return -EBADMSG;
+    item->bytes = s->arena + found->offset;
+    return is_right(found, item->bytes) ? 1 : -EBADMSG;
+}
+
+/* In the ring: copied out. 0: it is gone by now. */
+static int find_staged(struct hr__segment *s, const struct hr__found *found,
+                       struct hr__cache_item *item)
+{
+    if (!hr__ring_takes(s, found->length))
+        return -EBADMSG;
+    item->copy = hr__alloc_aligned(HR__TAG_CACHE, hr__store_padded(found->length), 64);
+    if (!item->copy || !hr__ring_copy(s, found->offset, item->copy, found->length))
+        return 0;
+    item->bytes = item->copy;
+    return is_right(found, item->bytes) ? 1 : -EBADMSG;
+}
+
+int hr__store_find(struct hr__store *store, const struct hr__key *key, struct hr__cache_item *item)
+{
+    struct hr__segment *s = store->segment;
+    struct hr__found found;
+    uint64_t free;
+    int r = 0;
+    *item = (struct hr__cache_item){.copy = NULL};
+    /* An item that leaves the ring may be in the arena now. */
+    for (int tries = 0; !r && tries < 3; tries++) {
+        if (!hr__segment_is_sound(s) || !search(s, key, 0, &found, &free) || !is_hit(s, &found))
+            return 0;
+        r = found.word.state == HR__ENTRY_FINAL ? find_final(s, &found, item)
+                                                : find_staged(s, &found, item);
+        if (r != 1)
+            hr__store_clear(item);
+    }
+    if (r < 0)
+        hr__segment_condemn(s, "an item is not what was put there");
+    if (r != 1)
+        return 0;
+    item->length = found.length;
+    item->form = (enum hr_form)found.word.form;
+    atomic_fetch_add_explicit(&s->user->hits, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->user->saved_bytes, found.source_bytes, memory_order_relaxed);
+    return 1;
+}
+
+void hr__store_clear(struct hr__cache_item *item)
+{
+    hr__free(item->copy);
+    item->copy = NULL;
+    item->bytes = NULL;
+}
+
+/* Asked of the system ten times a second at most. */
+static int has_others(struct hr__store *store)
+{
+    uint64_t now = hr__now_ns();
+    uint64_t asked = atomic_load_explicit(&store->others_asked_ns, memory_order_relaxed);
+    if (!asked || now - asked > OTHERS_NS) {
+        atomic_store(&store->others, hr__segment_users(store->segment, NULL, 0));
+        atomic_store(&store->others_asked_ns, now);
+    }
+    return atomic_load(&store->others);
+}
+
+/* Non-zero while the user of a slot lives and gets on with its reads. `since_ns`: when it
+ * began this one. */
+static int is_getting_on(struct hr__store *store, unsigned slot, uint64_t since_ns)
+{
+    uint64_t now = hr__now_ns();
+    if (now - since_ns > CLAIM_NS)
+        return 0;
+    uint64_t progress =
+        atomic_load_explicit(&store->segment->header->users[slot].progress, memory_order_relaxed);
+    if (!atomic_load(&store->since_ns[slot]) || atomic_load(&store->progress[slot]) != progress) {
+        atomic_store(&store->progress[slot], progress);
+        atomic_store(&store->since_ns[slot], now);
+    } else if (now - atomic_load(&store->since_ns[slot]) > PATIENCE_NS) {
+        return 0;
+    }
+    return hr__segment_is_alive(store->segment, slot);
+}
+
+/* What an entry says about who reads its sample; HR__CLAIM_YOURS: nobody does. */
+static enum hr__claim judge(struct hr__store *store, const struct hr__found *found)
+{
+    struct hr__segment *s = store->segment;
+    if (is_hit(s, found))
+        return HR__CLAIM_FOUND;
+    if (found->word.state != HR__ENTRY_CLAIMED)
+        return HR__CLAIM_YOURS;
+    if (found->word.owner == (unsigned)s->slot)
+        return HR__CLAIM_ALONE;
+    if (is_getting_on(store, found->word.owner, found->offset))
+        return HR__CLAIM_BUSY;
+    return hr__segment_is_alive(s, found->word.owner) ? HR__CLAIM_ALONE : HR__CLAIM_YOURS;
+}
+
+/* Makes a key's entry say that this user reads its sample. */
+static enum hr__claim claim(struct hr__store *store, const struct hr__key *key)
+{
+    struct hr__segment *s = store->segment;
+    struct hr__books *books = hr__segment_begin(s);
+    struct hr__found found;
+    uint64_t free;
+    if (!books)
+        return HR__CLAIM_ALONE;
+    enum hr__claim answer = HR__CLAIM_YOURS;
+    if (search(s, key, 1, &found, &free)) {
+        answer = judge(store, &found);
+        free = found.index;
+    }
+    if (answer != HR__CLAIM_YOURS || free == UINT64_MAX) {
+        hr__segment_abort(s);
+        return answer == HR__CLAIM_YOURS ? HR__CLAIM_ALONE : answer;
+    }
+    struct hr__word word = {.state = HR__ENTRY_CLAIMED, .owner = (unsigned)s->slot};
+    books->change = free + 1;
+    books->after = (struct hr__entry_value){
+        .word = hr__word_pack(&word),
+        .key_high = key->high,
+        .key_low = key->low,
+        .offset = hr__now_ns(),
+    };
+    atomic_fetch_add(&s->user->open, 1);
+    hr__segment_commit(s);
+    return HR__CLAIM_YOURS;
+}
+
+enum hr__claim hr__store_claim(struct hr__store *store, const struct hr__key *key)
+{
+    struct hr__segment *s = store->segment;
+    struct hr__found found;
+    uint64_t free;
+    if (!hr__segment_is_sound(s))
+        return HR__CLAIM_ALONE;
+    enum hr__claim answer = HR__CLAIM_YOURS;
+    if (search(s, key, 0, &found, &free))
+        answer = judge(store, &found);
+    if (answer == HR__CLAIM_YOURS)
+        answer = has_others(store) ? claim(store, key) : HR__CLAIM_ALONE;
+    if (answer == HR__CLAIM_YOURS || answer == HR__CLAIM_ALONE)
+        atomic_fetch_add_explicit(&s->user->misses, 1, memory_order_relaxed);
+    return answer;
+}
+
+static int is_mine(const struct hr__segment *s, const struct hr__found *found)
+{
+    return found->word.state == HR__ENTRY_CLAIMED && found->word.owner == (unsigned)s->slot;
+}
+
+/* Ends a claim in a transaction that has nothing else to do, which it ends too. */
+static void vacate(struct hr__segment *s, struct hr__books *books, const struct hr__found *found)
+{
+    struct hr__word word = {.state = HR__ENTRY_VACANT};
+    hr__segment_change(s, books, found->index);
+    books->after.word = hr__word_pack(&word);
+    hr__segment_commit(s);
+    atomic_fetch_sub(&s->user->open, 1);
+}
+
+static void note_progress(struct hr__segment *s)
+{
+    atomic_fetch_add_explicit(&s->user->progress, 1, memory_order_relaxed);
+}
+
+void hr__store_unclaim(struct hr__store *store, const struct hr__key *key)
+{
+    struct hr__segment *s = store->segment;
+    struct hr__found found;
+    uint64_t free;
+    if (!hr__segment_is_sound(s))
+        return;
+    note_progress(s);
+    if (!search(s, key, 0, &found, &free) || !is_mine(s, &found))
+        return;
+    struct hr__books *books = hr__segment_begin(s);
+    if (!books)
+        return;
+    if (search(s, key, 1, &found, &free) && is_mine(s, &found))
+        vacate(s, books, &found);
+    else
+        hr__segment_abort(s);
+}
+
+/* What hr__directory_make_room calls: memory for the arena up to *arg. */
+static int take_memory(struct hr__segment *s, void *arg)
+{
+    uint64_t to = *(uint64_t *)arg, from = hr__segment_books(s).arena_allocated;
+    if (to <= from)
+        return 0;
+    int r = hr__segment_populate(s, s->layout.arena_offset + from, to - from);
+    if (r)
+        return r;
+    struct hr__books *books = hr__segment_begin(s);
+    if (!books)
+        return -EAGAIN;
+    if (books->arena_allocated < to)
+        books->arena_allocated = to;
+    hr__segment_commit(s);
+    return 0;
+}
+
+static uint64_t at_most(uint64_t n, uint64_t most)
+{
+    return n < most ? n : most;
+}
+
+static int grow_to(struct hr__segment *s, uint64_t to)
+{
+    uint64_t from = hr__segment_books(s).arena_allocated;
+    return to > from ? hr__directory_make_room(s, to - from, take_memory, &to) : 0;
+}
+
+void hr__store_grow(struct hr__store *store, uint64_t bytes)
+{
+    struct hr__segment *s = store->segment;
+    struct hr__books now = hr__segment_books(s);
+    uint64_t need = now.arena_used + now.promised + bytes, limit = s->layout.arena_bytes;
+    if (need <= now.arena_allocated || need > limit || atomic_load(&s->full))
+        return;
+    pthread_mutex_lock(&store->growing);
+    now = hr__segment_books(s);
+    if (need > now.arena_allocated && !atomic_load(&s->full) && hr__segment_is_sound(s)) {
+        int r = grow_to(s, at_most(need + GROWTH, limit));
+        if (r == -ENOSPC || r == -ENOMEM)
+            r = grow_to(s, need);
+        if ((r == -ENOSPC || r == -ENOMEM) && !atomic_exchange(&s->full, 1))
+            hr__log(HR_LOG_WARNING,
+                    "the cache of %s stays at %" PRIu64 " of %" PRIu64
+                    " bytes: %s; the rest is read from storage",
+                    s->header->dataset, now.arena_allocated, limit,
+                    r == -ENOSPC ? "its name's size, or shared memory, is used up"
+                                 : "the system refuses more memory");
+    }
+    pthread_mutex_unlock(&store->growing);
+}
+
+uint64_t hr__store_write(struct hr__segment *s, struct hr__books *books,
+                         const struct hr__store_piece *pieces, size_t piece_count, uint64_t length)
+{
+    uint64_t offset = books->arena_used;
+    uint8_t *to = s->arena + offset;
+    for (size_t i = 0; i < piece_count; i++) {
+        memcpy(to, pieces[i].bytes, pieces[i].length);
+        to += pieces[i].length;
+    }
+    books->arena_used += hr__store_padded(length);
+    hr__segment_step(HR__STEP_BYTES);
+    return offset;
+}
+
+/* 0, or -ENOMEM. */
+static int checksum_of(const struct hr__store_offer *offer, uint64_t *out)
+{
+    if (offer->piece_count == 1) {
+        *out = hr__store_checksum(&offer->key, offer->form, offer->pieces[0].bytes, offer->length);
+        return 0;
+    }
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        return -ENOMEM;
+    XXH3_64bits_reset_withSeed(state, checksum_seed(&offer->key, offer->form));
+    for (size_t i = 0; i < offer->piece_count; i++)
+        XXH3_64bits_update(state, offer->pieces[i].bytes, offer->pieces[i].length);
+    *out = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    return 0;
+}
+
+/* How an offer is taken. */
+enum way { REFUSED, PASSES, STAGED, ADMITTED };
+
+static enum way way_of(const struct hr__segment *s, const struct hr__books *books,
+                       const struct hr__store_offer *offer, int others)
+{
+    uint64_t bytes = hr__store_padded(offer->length), free = hr__store_free(s, books);
+    uint64_t reserve = hr__store_padded(offer->reserve);
+    uint64_t allocated = books->arena_allocated - books->arena_used;
+    allocated = allocated > books->promised ? allocated - books->promised : 0;
+    int staging = books->ring_allocated && hr__ring_takes(s, offer->length);
+    if (reserve < bytes)
+        reserve = bytes;
+    if (offer->convert && staging && reserve <= free && reserve <= allocated)
+        return STAGED;
+    if (bytes <= free && bytes <= allocated)
+        return ADMITTED;
+    return others && staging ? PASSES : REFUSED;
+}
+
+static void enter(struct hr__books *books, const struct hr__store_offer *offer)
+{
+    books->items[offer->form]++;
+    books->source_bytes += offer->source_bytes;
+}
+
+/* Puts an offer into its place; the books and the entry say so then. */
+static void place(struct hr__segment *s, struct hr__books *books,
+                  const struct hr__store_offer *offer, enum way way)
+{
+    struct hr__entry_value *after = &books->after;
+    struct hr__word word = {.form = (unsigned)offer->form};
+    uint64_t bytes = hr__store_padded(offer->length), reserve = hr__store_padded(offer->reserve);
+    if (way == ADMITTED) {
+        word.state = HR__ENTRY_FINAL;
+        after->offset = hr__store_write(s, books, offer->pieces, offer->piece_count, offer->length);
+        enter(books, offer);
+    } else {
+        word.state = HR__ENTRY_STAGED;
+        after->offset = hr__ring_write(s, books, books->change - 1, offer->pieces, offer->length);
+    }
+    if (way == STAGED) {
+        if (reserve < bytes)
+            reserve = bytes;
+        word.pending = 1;
+        word.reserve = (uint32_t)(reserve / HR__SEGMENT_ALIGN);
+        books->promised += reserve;
+        books->staged++;
+        books->waiting++;
+        books->staged_bytes += bytes;
+        enter(books, offer);
+    }
+    after->word = hr__word_pack(&word);
+}
+
+/* The rest of an offer, in a transaction that it ends. */
+static int offer_locked(struct hr__store *store, struct hr__books *books,
+                        const struct hr__store_offer *offer, uint64_t checksum)
+{
+    struct hr__segment *s = store->segment;
+    struct hr__found found;
+    uint64_t free;
+    int known = search(s, &offer->key, 1, &found, &free);
+    enum way way = way_of(s, books, offer, atomic_load(&store->others));
+    if (known && is_hit(s, &found)) {
+        hr__segment_abort(s);
+        return 0;
+    }
+    if (known)
+        free = found.index;
+    if (way <= PASSES)
+        atomic_fetch_add_explicit(&s->user->refused, 1, memory_order_relaxed);
+    if (way == REFUSED || free == UINT64_MAX) {
+        if (known && is_mine(s, &found))
+            vacate(s, books, &found);
+        else
+            hr__segment_abort(s);
+        return 0;
+    }
+    books->change = free + 1;
+    books->after = (struct hr__entry_value){
+        .key_high = offer->key.high,
+        .key_low = offer->key.low,
+        .lengths = hr__pack_lengths(offer->length, at_most(offer->source_bytes, UINT32_MAX)),
+        .checksum = checksum,
+    };
+    place(s, books, offer, way);
+    hr__segment_commit(s);
+    if (known && is_mine(s, &found))
+        atomic_fetch_sub(&s->user->open, 1);
+    return way != PASSES;
+}
+
+int hr__store_offer(struct hr__store *store, const struct hr__store_offer *offer)
+{
+    struct hr__segment *s = store->segment;
+    if (!offer->length || offer->length > UINT32_MAX || offer->reserve > UINT32_MAX ||
+        !hr__segment_is_sound(s)) {
+        hr__store_unclaim(store, &offer->key);
+        return 0;
+    }
+    int others = has_others(store);
+    uint64_t bytes = hr__store_padded(offer->length), reserve = hr__store_padded(offer->reserve);
+    hr__store_grow(store, offer->convert && reserve > bytes ? reserve : bytes);
+    struct hr__books now = hr__segment_books(s);
+    int fits = bytes <= hr__store_free(s, &now);
+    /* Nobody would get it, now or later. */
+    if (!fits && !others) {
+        atomic_fetch_add_explicit(&s->user->refused, 1, memory_order_relaxed);
+        hr__store_unclaim(store, &offer->key);
+        return 0;
+    }
+    note_progress(s);
+    int staging =
+        hr__ring_takes(s, offer->length) && (offer->convert || !fits) && !hr__ring_allocate(s);
+    uint64_t checksum;
+    if (checksum_of(offer, &checksum)) {
+        hr__store_unclaim(store, &offer->key);
+        return 0;
+    }
+    struct hr__books *books =
+        staging ? hr__store_begin_staging(store, offer->length) : hr__segment_begin(s);
+    return books ? offer_locked(store, books, offer, checksum) : 0;
+}
+
+void hr__store_get_counts(struct hr__store *store, struct hr__cache_counts *counts)
+{
+    struct hr__segment *s = store->segment;
+    struct hr__books now = hr__segment_books(s);
+    *counts = (struct hr__cache_counts){
+        .items = {now.items[0], now.items[1], now.items[2]},
+        .bytes = now.arena_used + now.staged_bytes,
+        .reserved = now.arena_used + now.promised,
+        .source_bytes = now.source_bytes,
+        .staged = now.staged,
+        .staged_bytes = now.staged_bytes,
+        .refused = atomic_load_explicit(&s->user->refused, memory_order_relaxed),
+    };
+}
+
+uint64_t hr__store_waiting(const struct hr__store *store)
+{
+    const struct hr__segment *s = store->segment;
+    if (atomic_load_explicit(&s->stuck, memory_order_relaxed) ||
+        atomic_load_explicit(&s->broken, memory_order_relaxed))
+        return 0;
+    return hr__segment_books(s).waiting;
+}

@@ -1,0 +1,147 @@
+/* See store_ring.h. */
+#include "cache/store_ring.h"
+
+#include <errno.h>
+#include <string.h>
+
+_Static_assert(sizeof(struct hr__ring_header) == HR__SEGMENT_ALIGN, "an item stays aligned");
+
+static uint64_t padded(uint64_t length)
+{
+    return (length + HR__SEGMENT_ALIGN - 1) / HR__SEGMENT_ALIGN * HR__SEGMENT_ALIGN;
+}
+
+int hr__ring_takes(const struct hr__segment *s, uint64_t length)
+{
+    /* A quarter: several threads stage at once, and nobody loses what was just staged. */
+    return padded(length) <= s->layout.ring_bytes / 4;
+}
+
+int hr__ring_allocate(struct hr__segment *s)
+{
+    if (hr__segment_books(s).ring_allocated)
+        return 0;
+    int r = hr__segment_populate(s, s->layout.ring_offset, s->layout.ring_bytes);
+    if (r)
+        return r;
+    struct hr__books *books = hr__segment_begin(s);
+    if (!books)
+        return -EAGAIN;
+    books->ring_allocated = s->layout.ring_bytes;
+    hr__segment_commit(s);
+    return 0;
+}
+
+uint64_t hr__ring_next(const struct hr__segment *s, const struct hr__books *books, uint64_t length)
+{
+    uint64_t size = s->layout.ring_bytes, at = books->ring_head % size;
+    uint64_t bytes = sizeof(struct hr__ring_header) + padded(length);
+    return at + bytes > size ? books->ring_head + (size - at) : books->ring_head;
+}
+
+uint64_t hr__ring_wanted_tail(const struct hr__segment *s, const struct hr__books *books,
+                              uint64_t length)
+{
+    uint64_t end =
+        hr__ring_next(s, books, length) + sizeof(struct hr__ring_header) + padded(length);
+    return end > s->layout.ring_bytes ? end - s->layout.ring_bytes : 0;
+}
+
+static void store_words(uint8_t *to, const uint64_t *words, size_t count)
+{
+    uint64_t *out = (uint64_t *)to;
+    for (size_t i = 0; i < count; i++)
+        __atomic_store_n(&out[i], words[i], __ATOMIC_RELAXED);
+}
+
+static void load_words(uint64_t *words, const uint8_t *from, size_t count)
+{
+    const uint64_t *in = (const uint64_t *)from;
+    for (size_t i = 0; i < count; i++)
+        words[i] = __atomic_load_n(&in[i], __ATOMIC_RELAXED);
+}
+
+int hr__ring_header_at(const struct hr__segment *s, const struct hr__books *books,
+                       uint64_t position, struct hr__ring_header *out)
+{
+    load_words((uint64_t *)out, s->ring + position % s->layout.ring_bytes,
+               sizeof *out / sizeof(uint64_t));
+    uint64_t size = s->layout.ring_bytes;
+    int entry = out->entry < s->layout.index_slots || out->entry == HR__RING_GAP;
+    return out->position == position && out->bytes >= sizeof *out &&
+                   out->bytes % HR__SEGMENT_ALIGN == 0 &&
+                   out->bytes <= books->ring_head - position &&
+                   out->bytes <= size - position % size && entry
+               ? 0
+               : -EBADMSG;
+}
+
+void hr__ring_advance(struct hr__segment *s, struct hr__books *books, uint64_t tail)
+{
+    atomic_store_explicit(&s->header->ring_tail, tail, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    if (books->ring_cursor < tail)
+        books->ring_cursor = tail;
+}
+
+static void write_header(struct hr__segment *s, const struct hr__ring_header *header)
+{
+    store_words(s->ring + header->position % s->layout.ring_bytes, (const uint64_t *)header,
+                sizeof *header / sizeof(uint64_t));
+}
+
+/* Bytes of several pieces as words, the last filled up with zeros. */
+static void write_pieces(uint8_t *to, const struct hr__store_piece *piece, size_t length)
+{
+    uint64_t words[512];
+    size_t done = 0, used = 0;
+    while (done < length) {
+        size_t filled = 0;
+        while (filled < sizeof words && done + filled < length) {
+            size_t n = piece->length - used;
+            if (n > sizeof words - filled)
+                n = sizeof words - filled;
+            memcpy((char *)words + filled, (const char *)piece->bytes + used, n);
+            filled += n;
+            used += n;
+            if (used == piece->length) {
+                piece++;
+                used = 0;
+            }
+        }
+        memset((char *)words + filled, 0, (8 - filled % 8) % 8);
+        store_words(to + done, words, (filled + 7) / 8);
+        done += filled;
+    }
+}
+
+uint64_t hr__ring_write(struct hr__segment *s, struct hr__books *books, uint64_t entry,
+                        const struct hr__store_piece *pieces, size_t length)
+{
+    struct hr__ring_header header = {.position = hr__ring_next(s, books, length),
+                                     .bytes = sizeof header + padded(length),
+                                     .entry = entry};
+    hr__segment_step(HR__STEP_RING);
+    if (header.position != books->ring_head) {
+        struct hr__ring_header gap = {.position = books->ring_head,
+                                      .bytes = header.position - books->ring_head,
+                                      .entry = HR__RING_GAP};
+        write_header(s, &gap);
+    }
+    write_header(s, &header);
+    write_pieces(s->ring + header.position % s->layout.ring_bytes + sizeof header, pieces, length);
+    hr__segment_step(HR__STEP_BYTES);
+    books->ring_head = header.position + header.bytes;
+    return header.position + sizeof header;
+}
+
+int hr__ring_copy(const struct hr__segment *s, uint64_t position, void *out, size_t length)
+{
+    uint64_t at = position % s->layout.ring_bytes, words = (length + 7) / 8;
+    if (at % HR__SEGMENT_ALIGN || words * 8 > s->layout.ring_bytes - at ||
+        !hr__ring_is_valid(s, position))
+        return 0;
+    load_words(out, s->ring + at, words);
+    atomic_thread_fence(memory_order_acquire);
+    return hr__ring_is_valid(s, position);
+}

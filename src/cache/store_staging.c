@@ -1,0 +1,262 @@
+/*
+ * Items that wait for their conversion: making room for them in the ring, handing
+ * them out, and settling them in the arena; see store.h.
+ */
+#include "cache/store_inside.h"
+
+#include "base/memory.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Transactions that make room for one item: the ring holds no more items than that
+ * need one each. */
+#define MAX_SETTLED 100000
+
+struct hr__store_staged {
+    struct hr__key key;
+    uint64_t index;    /* of its entry */
+    uint64_t position; /* of its bytes in the ring */
+    uint32_t length, source_bytes;
+    uint64_t reserve; /* bytes */
+    enum hr_form form;
+    uint8_t *bytes; /* a copy; hr__free */
+};
+
+/* Entry `index`, if it still is the item at `position` of the ring. Of a transaction. */
+static int is_staged_at(struct hr__segment *s, uint64_t index, uint64_t position,
+                        struct hr__found *out)
+{
+    return hr__store_look(s, index, 1, out) && out->word.state == HR__ENTRY_STAGED &&
+           out->word.pending && out->offset == position;
+}
+
+/* The books and the entry, when a pending item gets its final form. */
+static void settle_locked(struct hr__segment *s, struct hr__books *books,
+                          const struct hr__found *found, const struct hr__store_piece *piece,
+                          enum hr_form form, uint64_t checksum)
+{
+    struct hr__word word = {.state = HR__ENTRY_FINAL, .form = (unsigned)form};
+    hr__segment_change(s, books, found->index);
+    books->promised -= (uint64_t)found->word.reserve * HR__SEGMENT_ALIGN;
+    books->staged--;
+    books->staged_bytes -= hr__store_padded(found->length);
+    books->waiting -= !found->word.taken;
+    books->items[found->word.form]--;
+    books->items[form]++;
+    books->after.offset = hr__store_write(s, books, piece, 1, piece->length);
+    books->after.lengths = hr__pack_lengths(piece->length, found->source_bytes);
+    books->after.checksum = checksum;
+    books->after.word = hr__word_pack(&word);
+}
+
+/* Room for what a pending item becomes was promised, and memory with it. */
+static int has_room(const struct hr__segment *s, const struct hr__books *books,
+                    const struct hr__found *found, uint64_t bytes, uint64_t leave_free)
+{
+    uint64_t reserve = (uint64_t)found->word.reserve * HR__SEGMENT_ALIGN;
+    uint64_t free = hr__store_free(s, books);
+    uint64_t room = reserve + (free > leave_free ? free - leave_free : 0);
+    return bytes <= room && reserve <= books->promised &&
+           books->arena_used + books->promised - reserve + bytes <= books->arena_allocated;
+}
+
+/*
+ * Moves the tail over one item, settling it as it is where it is pending: 1; or 0 where that
+ * ended the transaction. Negative: the ring is damaged, or the promise was none.
+ */
+static int pop(struct hr__segment *s, struct hr__books *books)
+{
+    /* It never gets to the head: what is written is a quarter of the ring at most. */
+    uint64_t tail = atomic_load(&s->header->ring_tail), position = tail + HR__SEGMENT_ALIGN;
+    struct hr__ring_header header;
+    struct hr__found found;
+    if (hr__ring_header_at(s, books, tail, &header))
+        return -EBADMSG;
+    if (header.entry == HR__RING_GAP || !is_staged_at(s, header.entry, position, &found)) {
+        hr__ring_advance(s, books, tail + header.bytes);
+        return 1;
+    }
+    if (found.length > header.bytes - HR__SEGMENT_ALIGN ||
+        !has_room(s, books, &found, hr__store_padded(found.length), 0))
+        return -EBADMSG;
+    struct hr__store_piece piece = {
+        .bytes = s->ring + position % s->layout.ring_bytes,
+        .length = found.length,
+    };
+    settle_locked(s, books, &found, &piece, (enum hr_form)found.word.form, found.checksum);
+    hr__segment_commit(s);
+    return 0;
+}
+
+struct hr__books *hr__store_begin_staging(struct hr__store *store, uint64_t length)
+{
+    struct hr__segment *s = store->segment;
+    for (int settled = 0; settled < MAX_SETTLED; settled++) {
+        struct hr__books *books = hr__segment_begin(s);
+        if (!books)
+            return NULL;
+        uint64_t wanted = hr__ring_wanted_tail(s, books, length);
+        int r = 1;
+        while (r == 1 && atomic_load(&s->header->ring_tail) < wanted)
+            r = pop(s, books);
+        if (r == 1)
+            return books;
+        if (r < 0) {
+            hr__segment_condemn(s, "its staging is not what was put there");
+            hr__segment_abort(s);
+            return NULL;
+        }
+    }
+    return NULL;
+}
+
+/* The next pending item that nobody converts, behind the cursor: 1, and the cursor is
+ * behind it. Of a transaction. */
+static int next_waiting(struct hr__segment *s, struct hr__books *books, struct hr__found *out)
+{
+    uint64_t tail = atomic_load(&s->header->ring_tail);
+    struct hr__ring_header header;
+    if (books->ring_cursor < tail)
+        books->ring_cursor = tail;
+    while (books->ring_cursor < books->ring_head) {
+        uint64_t at = books->ring_cursor;
+        if (hr__ring_header_at(s, books, at, &header)) {
+            hr__segment_condemn(s, "its staging is not what was put there");
+            return 0;
+        }
+        books->ring_cursor = at + header.bytes;
+        if (header.entry != HR__RING_GAP &&
+            is_staged_at(s, header.entry, at + HR__SEGMENT_ALIGN, out) && !out->word.taken &&
+            out->length <= header.bytes - HR__SEGMENT_ALIGN)
+            return 1;
+    }
+    return 0;
+}
+
+/* Frees what was handed out, which this user has ended. */
+static void free_staged(struct hr__segment *s, struct hr__store_staged *staged)
+{
+    atomic_fetch_sub(&s->user->open, 1);
+    hr__free(staged->bytes);
+    hr__free(staged);
+}
+
+struct hr__store_staged *hr__store_take(struct hr__store *store, struct hr__cache_item *item)
+{
+    struct hr__segment *s = store->segment;
+    struct hr__found found;
+    if (!hr__store_waiting(store))
+        return NULL;
+    struct hr__store_staged *staged = hr__alloc(HR__TAG_CACHE, 1, sizeof *staged);
+    struct hr__books *books = staged ? hr__segment_begin(s) : NULL;
+    if (!books) {
+        hr__free(staged);
+        return NULL;
+    }
+    if (next_waiting(s, books, &found))
+        staged->bytes =
+            hr__alloc_aligned(HR__TAG_CACHE, hr__store_padded(found.length), HR__SEGMENT_ALIGN);
+    else
+        books->waiting = 0; /* whatever was counted */
+    if (!staged->bytes) {
+        hr__segment_commit(s);
+        hr__free(staged);
+        return NULL;
+    }
+    struct hr__word word = found.word;
+    word.taken = 1;
+    word.owner = (unsigned)s->slot;
+    hr__segment_change(s, books, found.index);
+    books->after.word = hr__word_pack(&word);
+    books->waiting -= books->waiting > 0;
+    atomic_fetch_add(&s->user->open, 1);
+    hr__segment_commit(s);
+    *staged = (struct hr__store_staged){
+        .key = found.key,
+        .index = found.index,
+        .position = found.offset,
+        .length = found.length,
+        .source_bytes = found.source_bytes,
+        .reserve = (uint64_t)found.word.reserve * HR__SEGMENT_ALIGN,
+        .form = (enum hr_form)found.word.form,
+        .bytes = staged->bytes,
+    };
+    if (!hr__ring_copy(s, staged->position, staged->bytes, staged->length)) {
+        /* The ring came round to it, and it was settled. */
+        free_staged(s, staged);
+        return NULL;
+    }
+    *item = (struct hr__cache_item){
+        .bytes = staged->bytes, .length = staged->length, .form = staged->form};
+    return staged;
+}
+
+/* Begins a transaction in which a taken item still is what was taken; NULL: it is not. */
+static struct hr__books *begin_with(struct hr__segment *s, const struct hr__store_staged *staged,
+                                    struct hr__found *found)
+{
+    struct hr__books *books = hr__segment_begin(s);
+    if (!books)
+        return NULL;
+    if (is_staged_at(s, staged->index, staged->position, found) && found->word.taken &&
+        found->word.owner == (unsigned)s->slot)
+        return books;
+    hr__segment_abort(s);
+    return NULL;
+}
+
+void hr__store_put_back(struct hr__store *store, struct hr__store_staged *staged)
+{
+    struct hr__segment *s = store->segment;
+    struct hr__found found;
+    struct hr__books *books = begin_with(s, staged, &found);
+    if (books) {
+        struct hr__word word = found.word;
+        word.taken = 0;
+        hr__segment_change(s, books, found.index);
+        books->after.word = hr__word_pack(&word);
+        books->waiting++;
+        if (books->ring_cursor > staged->position - HR__SEGMENT_ALIGN)
+            books->ring_cursor = staged->position - HR__SEGMENT_ALIGN;
+        hr__segment_commit(s);
+    }
+    free_staged(s, staged);
+}
+
+uint64_t hr__store_room(struct hr__store *store, const struct hr__store_staged *staged,
+                        uint64_t leave_free)
+{
+    struct hr__books now = hr__segment_books(store->segment);
+    uint64_t free = hr__store_free(store->segment, &now);
+    return staged->reserve + (free > leave_free ? free - leave_free : 0);
+}
+
+int hr__store_settle(struct hr__store *store, struct hr__store_staged *staged,
+                     const struct hr__cache_final *final)
+{
+    struct hr__segment *s = store->segment;
+    struct hr__found found;
+    uint64_t bytes = hr__store_padded(final->length);
+    int converted = final->bytes && final->length && final->length <= UINT32_MAX;
+    uint64_t checksum =
+        converted ? hr__store_checksum(&staged->key, final->form, final->bytes, final->length) : 0;
+    if (converted && bytes > staged->reserve)
+        hr__store_grow(store, bytes - staged->reserve);
+    struct hr__books *books = begin_with(s, staged, &found);
+    if (!books) {
+        free_staged(s, staged);
+        return 0;
+    }
+    converted = converted && has_room(s, books, &found, bytes, final->leave_free);
+    if (converted) {
+        struct hr__store_piece piece = {final->bytes, final->length};
+        settle_locked(s, books, &found, &piece, final->form, checksum);
+    } else if (has_room(s, books, &found, hr__store_padded(found.length), 0)) {
+        struct hr__store_piece piece = {staged->bytes, staged->length};
+        settle_locked(s, books, &found, &piece, staged->form, found.checksum);
+    }
+    hr__segment_commit(s);
+    free_staged(s, staged);
+    return converted;
+}

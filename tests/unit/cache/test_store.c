@@ -1,0 +1,471 @@
+/*
+ * Stores on segments: what is found is what was offered or settled, the books agree
+ * with the index after everything, the ring passes items on and settles what it
+ * overwrites, claims end with their process; and a process that is killed at any step of
+ * any operation leaves a segment in which nothing is wrong, lost or leaked.
+ */
+#include "segment_fixture.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "cache/store_inside.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+static void test_offer_and_find(void **state)
+{
+    struct hr__store *store = fixture_open(1, 4 * MIB, 500);
+    for (uint64_t i = 0; i < 300; i++) {
+        assert_int_equal(fixture_find(store, i), 0);
+        assert_int_equal(fixture_offer(store, i, 0), 1);
+        assert_int_equal(fixture_offer(store, i, 0), 0);
+        assert_int_equal(fixture_find(store, i), 1);
+    }
+    fixture_audit(hr__store_segment(store));
+    struct hr__cache_counts counts;
+    hr__store_get_counts(store, &counts);
+    assert_int_equal(counts.items[0], 300);
+    assert_int_equal(counts.bytes, counts.reserved);
+    /* another user, and one after all have left */
+    for (int round = 0; round < 2; round++) {
+        struct hr__store *other = fixture_open(1, 4 * MIB, 500);
+        for (uint64_t i = 0; i < 300; i++)
+            assert_int_equal(fixture_find(other, i), 1);
+        assert_int_equal(fixture_find(other, 300), 0);
+        fixture_close(&other);
+        if (!round)
+            fixture_close(&store);
+    }
+    fixture_drop(1);
+}
+
+static void test_budget(void **state)
+{
+    uint64_t budget = MIB / 2, admitted = 0, bytes = 0;
+    struct hr__store *store = fixture_open(2, budget, 500);
+    for (uint64_t i = 0; i < 500; i++) {
+        int r = fixture_offer(store, i, 0);
+        admitted += (uint64_t)r;
+        bytes += r ? (fixture_length(i) + 63) / 64 * 64 : 0;
+        assert_int_equal(fixture_find(store, i), r);
+    }
+    fixture_audit(hr__store_segment(store));
+    struct hr__cache_counts counts;
+    hr__store_get_counts(store, &counts);
+    assert_int_equal(counts.items[0], admitted);
+    assert_int_equal(counts.bytes, bytes);
+    assert_true(bytes <= budget && bytes > budget - 2048);
+    assert_int_equal(counts.refused, 500 - admitted);
+    fixture_close(&store);
+    fixture_drop(2);
+}
+
+static void test_an_index_that_is_full(void **state)
+{
+    struct hr__store *store = fixture_open(3, 16 * MIB, 10);
+    uint64_t slots = hr__store_segment(store)->layout.index_slots, admitted = 0;
+    for (uint64_t i = 0; i < 200; i++)
+        admitted += (uint64_t)fixture_offer(store, i, 0);
+    assert_int_equal(admitted, slots);
+    for (uint64_t i = 0; i < 200; i++)
+        assert_int_equal(fixture_find(store, i), i < slots);
+    fixture_audit(hr__store_segment(store));
+    fixture_close(&store);
+    fixture_drop(3);
+}
+
+static void test_conversions(void **state)
+{
+    struct hr__store *store = fixture_open(4, 8 * MIB, 500);
+    struct hr__segment *s = hr__store_segment(store);
+    for (uint64_t i = 0; i < 200; i++) {
+        assert_int_equal(fixture_offer(store, i, 1), 1);
+        assert_int_equal(fixture_find(store, i), 1);
+    }
+    assert_int_equal(hr__store_waiting(store), 200);
+    fixture_audit(s);
+    for (int i = 0; i < 150; i++) {
+        assert_int_equal(fixture_convert(store), 1);
+        if (i % 10 == 0)
+            fixture_audit(s);
+    }
+    /* put back, and taken again, the same one */
+    struct hr__cache_item a, b;
+    struct hr__store_staged *staged = hr__store_take(store, &a);
+    size_t length = a.length;
+    fixture_audit(s);
+    hr__store_put_back(store, staged);
+    fixture_audit(s);
+    staged = hr__store_take(store, &b);
+    assert_int_equal(b.length, length);
+    /* stays as it is */
+    struct hr__cache_final final = {.bytes = NULL};
+    assert_int_equal(hr__store_settle(store, staged, &final), 0);
+    while (fixture_convert(store) >= 0)
+        ;
+    fixture_audit(s);
+    struct hr__cache_counts counts;
+    hr__store_get_counts(store, &counts);
+    assert_int_equal(counts.items[HR_FORM_PLANES], 199);
+    assert_int_equal(counts.items[HR_FORM_ENCODED], 1);
+    assert_int_equal(counts.staged, 0);
+    for (uint64_t i = 0; i < 200; i++)
+        assert_int_equal(fixture_find(store, i), 1);
+    fixture_close(&store);
+    fixture_drop(4);
+}
+
+/* More than the ring holds waits for its conversion: what it comes round to is settled
+ * as it is, and is a hit all the time; who was converting it finds that out. */
+static void test_the_ring_comes_round(void **state)
+{
+    struct hr__store *store = fixture_open(5, 64 * MIB, 5000);
+    struct hr__segment *s = hr__store_segment(store);
+    struct hr__cache_item item;
+    assert_int_equal(fixture_offer(store, 0, 1), 1);
+    struct hr__store_staged *held = hr__store_take(store, &item);
+    assert_non_null(held);
+    for (uint64_t i = 1; i < 3000; i++) {
+        assert_int_equal(fixture_offer(store, i, 1), 1);
+        if (i % 500 == 0)
+            fixture_audit(s);
+    }
+    assert_true(atomic_load(&s->header->ring_tail) > 0);
+    uint8_t bytes[64] = {0};
+    struct hr__cache_final final = {.bytes = bytes, .length = sizeof bytes};
+    assert_int_equal(hr__store_settle(store, held, &final), 0);
+    for (uint64_t i = 0; i < 3000; i++)
+        assert_int_equal(fixture_find(store, i), 1);
+    while (fixture_convert(store) >= 0)
+        ;
+    fixture_audit(s);
+    for (uint64_t i = 0; i < 3000; i++)
+        assert_int_equal(fixture_find(store, i), 1);
+    fixture_close(&store);
+    fixture_drop(5);
+}
+
+static void test_growth_beyond_the_budget(void **state)
+{
+    struct hr__store *store = fixture_open(6, MIB, 500);
+    struct hr__segment *s = hr__store_segment(store);
+    uint64_t admitted = 0;
+    for (uint64_t i = 0; i < 400; i++)
+        admitted += (uint64_t)fixture_offer(store, i, i % 2 == 0);
+    fixture_audit(s);
+    while (fixture_convert(store) >= 0)
+        fixture_audit(s);
+    struct hr__cache_counts counts;
+    hr__store_get_counts(store, &counts);
+    assert_int_equal(counts.items[0] + counts.items[2], admitted);
+    assert_true(counts.items[2] > 0);
+    assert_true(counts.bytes <= MIB);
+    fixture_close(&store);
+    fixture_drop(6);
+}
+
+/* What the arena has no room for passes from one user to another. */
+static void test_items_pass_by(void **state)
+{
+    struct hr__store *a = fixture_open(7, 64 * 1024, 4000);
+    for (uint64_t i = 0; i < 100; i++)
+        fixture_offer(a, i, 0);
+    assert_int_equal(fixture_offer(a, 100, 0), 0);
+    assert_int_equal(fixture_find(a, 100), 0); /* nobody else is there */
+    struct hr__store *b = fixture_open(7, 64 * 1024, 4000);
+    atomic_store(&a->others_asked_ns, 0);
+    uint64_t ring = hr__store_segment(a)->layout.ring_bytes;
+    for (uint64_t i = 101; i < 3000; i++) {
+        struct hr__key key = fixture_key(i);
+        assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_YOURS);
+        assert_int_equal(hr__store_claim(b, &key), HR__CLAIM_BUSY);
+        assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_ALONE);
+        assert_int_equal(fixture_offer(a, i, 0), 0);
+        assert_int_equal(hr__store_claim(b, &key), HR__CLAIM_FOUND);
+        assert_int_equal(fixture_find(b, i), 1);
+    }
+    /* the ring has come round several times: what was there first is gone */
+    assert_true(atomic_load(&hr__store_segment(a)->header->ring_tail) > ring);
+    assert_int_equal(fixture_find(b, 101), 0);
+    assert_int_equal(fixture_find(b, 2990), 1);
+    fixture_audit(hr__store_segment(a));
+    fixture_close(&a);
+    fixture_close(&b);
+    fixture_drop(7);
+}
+
+static void test_claims(void **state)
+{
+    struct hr__store *a = fixture_open(8, MIB, 100), *b = fixture_open(8, MIB, 100);
+    struct hr__key key = fixture_key(1);
+    assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_YOURS);
+    assert_int_equal(hr__store_claim(b, &key), HR__CLAIM_BUSY);
+    hr__store_unclaim(b, &key); /* not its own */
+    assert_int_equal(hr__store_claim(b, &key), HR__CLAIM_BUSY);
+    hr__store_unclaim(a, &key);
+    assert_int_equal(hr__store_claim(b, &key), HR__CLAIM_YOURS);
+    assert_int_equal(fixture_offer(b, 1, 0), 1);
+    assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_FOUND);
+    /* a claim ends with its user, however it ends */
+    key = fixture_key(2);
+    assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_YOURS);
+    fixture_close(&a);
+    atomic_store(&b->others_asked_ns, 0);
+    assert_int_equal(hr__store_claim(b, &key), HR__CLAIM_ALONE); /* nobody else is there */
+    a = fixture_open(8, MIB, 100);
+    atomic_store(&b->others_asked_ns, 0);
+    assert_int_equal(hr__store_claim(b, &key), HR__CLAIM_YOURS);
+    fixture_close(&a);
+    fixture_close(&b);
+    fixture_drop(8);
+}
+
+/* A user that was stopped, or hangs in a read, is not waited for for long. */
+static void test_a_claimant_that_does_not_get_on(void **state)
+{
+    struct hr__store *a = fixture_open(9, MIB, 100), *b = fixture_open(9, MIB, 100);
+    struct hr__key key = fixture_key(1);
+    unsigned slot = (unsigned)hr__store_segment(a)->slot;
+    assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_YOURS);
+    assert_int_equal(hr__store_claim(b, &key), HR__CLAIM_BUSY);
+    atomic_fetch_sub(&b->since_ns[slot], UINT64_C(2100000000));
+    assert_int_equal(hr__store_claim(b, &key), HR__CLAIM_ALONE);
+    hr__store_unclaim(a, &(struct hr__key){1, 1});
+    assert_int_equal(hr__store_claim(b, &key), HR__CLAIM_BUSY);
+    fixture_close(&a);
+    fixture_close(&b);
+    fixture_drop(9);
+}
+
+/* ---- killed at every step ---- */
+
+static int steps_left, only_step = -1;
+
+static void die_at_step(int step)
+{
+    if (only_step >= 0 && step != only_step)
+        return;
+    if (!--steps_left)
+        kill(getpid(), SIGKILL);
+}
+
+/* One of each operation. */
+static void operate(struct hr__store *store)
+{
+    struct hr__key key = fixture_key(1000);
+    struct hr__cache_item item;
+    for (uint64_t i = 100; i < 110; i++)
+        fixture_offer(store, i, 0);
+    for (uint64_t i = 200; i < 220; i++)
+        fixture_offer(store, i, 1);
+    atomic_store(&store->others_asked_ns, hr__now_ns() + UINT64_C(1000000000000));
+    atomic_store(&store->others, 1);
+    hr__store_claim(store, &key);
+    fixture_convert(store);
+    struct hr__store_staged *staged = hr__store_take(store, &item);
+    if (staged)
+        hr__store_put_back(store, staged);
+    staged = hr__store_take(store, &item);
+    struct hr__cache_final final = {.bytes = NULL};
+    if (staged)
+        hr__store_settle(store, staged, &final);
+    fixture_offer(store, 1000, 0);
+    key = fixture_key(1001);
+    hr__store_claim(store, &key);
+    hr__store_unclaim(store, &key);
+    hr__store_take(store, &item); /* and dies with it */
+    key = fixture_key(1002);
+    hr__store_claim(store, &key);
+}
+
+static void test_killed_at_every_step(void **state)
+{
+    int survived = 0;
+    for (int steps = 1; !survived; steps++) {
+        struct hr__store *store = fixture_open(10, 2 * MIB, 1000);
+        for (uint64_t i = 0; i < 20; i++)
+            assert_int_equal(fixture_offer(store, i, 0), 1);
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (!child) {
+            hr__store_abandon(&store);
+            struct hr__store *mine = fixture_open(10, 2 * MIB, 1000);
+            steps_left = steps;
+            hr__segment_test_step = die_at_step;
+            operate(mine);
+            _exit(0);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        survived = WIFEXITED(status);
+        if (!survived)
+            assert_int_equal(WTERMSIG(status), SIGKILL);
+        /* the next user takes the dead one's slot, and clears up after it */
+        struct hr__store *next = fixture_open(10, 2 * MIB, 1000);
+        assert_int_equal(hr__store_segment(next)->slot, 1);
+        fixture_audit(hr__store_segment(next));
+        for (uint64_t i = 0; i < 20; i++)
+            assert_int_equal(fixture_find(store, i), 1);
+        for (uint64_t i = 100; i < 1003; i++)
+            fixture_find(store, i);
+        for (uint64_t i = 1000; i < 1003; i++) {
+            struct hr__key key = fixture_key(i);
+            enum hr__claim claim = hr__store_claim(next, &key);
+            if (claim != HR__CLAIM_YOURS && claim != HR__CLAIM_FOUND)
+                fail_msg("killed at step %d: claim of %d says %d", steps, (int)i, (int)claim);
+        }
+        for (uint64_t i = 100; i < 220; i++)
+            fixture_offer(next, i, 0);
+        for (uint64_t i = 100; i < 220; i++)
+            assert_int_equal(fixture_find(store, i), 1);
+        while (fixture_convert(next) >= 0)
+            ;
+        fixture_audit(hr__store_segment(store));
+        struct hr__cache_counts counts;
+        hr__store_get_counts(store, &counts);
+        assert_int_equal(counts.staged, 0);
+        fixture_close(&next);
+        fixture_close(&store);
+        fixture_drop(10);
+        assert_true(steps < 5000);
+    }
+}
+
+/* A process that was stopped in a transaction holds nobody up for long. */
+static void stop_at_step(int step)
+{
+    if (step == only_step)
+        raise(SIGSTOP);
+}
+
+static void test_stopped_in_a_transaction(void **state)
+{
+    struct hr__store *store = fixture_open(11, 2 * MIB, 1000);
+    fixture_offer(store, 1, 0);
+    pid_t child = fork();
+    if (!child) {
+        hr__store_abandon(&store);
+        struct hr__store *mine = fixture_open(11, 2 * MIB, 1000);
+        only_step = HR__STEP_BYTES;
+        hr__segment_test_step = stop_at_step;
+        fixture_offer(mine, 2, 0);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    assert_true(WIFSTOPPED(status));
+    for (uint64_t i = 10; i < 1000; i++)
+        assert_int_equal(fixture_offer(store, i, 0), 0);
+    assert_int_equal(fixture_find(store, 1), 1);
+    kill(child, SIGCONT);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(fixture_find(store, 2), 1);
+    assert_int_equal(fixture_offer(store, 10, 0), 1);
+    fixture_audit(hr__store_segment(store));
+    fixture_close(&store);
+    fixture_drop(11);
+}
+
+/* ---- many at once ---- */
+
+#define RACERS 4
+#define RACED  1500
+
+static void *race(void *arg)
+{
+    struct hr__store *store = arg;
+    uint64_t seed = (uint64_t)(uintptr_t)&seed >> 6;
+    for (int round = 0; round < 6; round++) {
+        for (uint64_t i = 0; i < RACED; i++) {
+            uint64_t item = (i * 7 + seed) % RACED;
+            if (!fixture_find(store, item))
+                fixture_offer(store, item, item % 3 == 0);
+            if (i % 5 == 0)
+                fixture_convert(store);
+        }
+    }
+    return NULL;
+}
+
+static void run_racers(struct hr__store *store)
+{
+    pthread_t threads[RACERS];
+    for (int i = 0; i < RACERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, race, store), 0);
+    for (int i = 0; i < RACERS; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static void test_threads_and_processes(void **state)
+{
+    struct hr__store *store = fixture_open(12, 6 * MIB, RACED);
+    pid_t children[2];
+    for (int i = 0; i < 2; i++) {
+        children[i] = fork();
+        if (!children[i]) {
+            hr__store_abandon(&store);
+            struct hr__store *mine = fixture_open(12, 6 * MIB, RACED);
+            run_racers(mine);
+            fixture_close(&mine);
+            _exit(0);
+        }
+    }
+    run_racers(store);
+    for (int i = 0; i < 2; i++) {
+        int status;
+        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+        assert_int_equal(status, 0);
+    }
+    while (fixture_convert(store) >= 0)
+        ;
+    fixture_audit(hr__store_segment(store));
+    fixture_close(&store);
+    fixture_drop(12);
+}
+
+static void test_failing_allocations(void **state)
+{
+    struct hr__store *store = fixture_open(13, 4 * MIB, 500);
+    for (uint64_t n = 1; n < 12; n++) {
+        hr__alloc_fail_at(n, 0);
+        fixture_offer(store, n, 1);
+        fixture_find(store, n);
+        fixture_convert(store);
+        hr__alloc_fail_at(0, 0);
+        fixture_audit(hr__store_segment(store));
+        assert_int_equal(fixture_find(store, n), 1);
+    }
+    fixture_close(&store);
+    fixture_drop(13);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_offer_and_find),
+        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_an_index_that_is_full),
+        cmocka_unit_test(test_conversions),
+        cmocka_unit_test(test_the_ring_comes_round),
+        cmocka_unit_test(test_growth_beyond_the_budget),
+        cmocka_unit_test(test_items_pass_by),
+        cmocka_unit_test(test_claims),
+        cmocka_unit_test(test_a_claimant_that_does_not_get_on),
+        cmocka_unit_test(test_killed_at_every_step),
+        cmocka_unit_test(test_stopped_in_a_transaction),
+        cmocka_unit_test(test_threads_and_processes),
+        cmocka_unit_test(test_failing_allocations),
+    };
+    return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
+}
