@@ -1,0 +1,30 @@
+/*
+ * The text that asks for a cache: any bytes are read to their end or refused with a
+ * message, and what is accepted keeps the promises of its struct.
+ */
+#include "cache/spec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct hr__cache_spec spec;
+    struct hr_error error = {0};
+    char *text = malloc(size + 1);
+    if (!text)
+        return 0;
+    memcpy(text, data, size);
+    text[size] = 0;
+    int r = hr__cache_spec_parse(&spec, text, &error);
+    if (r ? !error.message[0]
+          : !spec.size_bytes || !spec.share_bytes || spec.share_bytes > spec.size_bytes ||
+                strnlen(spec.name, sizeof spec.name) == sizeof spec.name ||
+                strnlen(spec.group, sizeof spec.group) == sizeof spec.group ||
+                strchr(spec.name, '/') || spec.form < HR__FORM_UNSAID || spec.form > 2)
+        abort();
+    free(text);
+    return 0;
+}
