@@ -4,6 +4,7 @@
 VENV ?= .venv
 BUILD ?= build
 DATA ?= data/sample
+CACHE_FILES ?= data/cache-files
 PREFIX ?= /usr/local
 DESTDIR ?=
 SETUP_SYSTEM ?= yes
@@ -24,14 +25,15 @@ export BUILD := $(build)
 data := $(if $(filter /%,$(DATA)),$(DATA),$(CURDIR)/$(DATA))
 export HEADRACE_DATA := $(data)
 export DATA := $(data)
+export CACHE_FILES := $(if $(filter /%,$(CACHE_FILES)),$(CACHE_FILES),$(CURDIR)/$(CACHE_FILES))
 
-.PHONY: help setup build package samples demo test install clean
+.PHONY: help setup build package samples cache-files demo test install clean
 
 help:
 	@echo 'make demo         train the same network with the stock PyTorch loader and with Headrace'
 	@echo 'make test         every test of the library, the command and the Python package'
 	@echo 'make install      the library, the headers and the command, to PREFIX ($(PREFIX))'
-	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader, bench-pack'
+	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader, bench-pack, bench-cache'
 	@echo 'make clean        remove what was built (not VENV, not data/)'
 	@echo
 	@echo 'Variables: VENV=$(VENV) BUILD=$(BUILD) DATA=$(DATA) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
@@ -65,6 +67,13 @@ demo: package samples
 
 test: package samples
 	@$(python) tools/run_tests.py --build $(build)
+
+# 4 GiB, in CACHE_FILES.
+cache-files: samples
+	@$(python) tools/make_cache_files.py --data '$(DATA)'
+
+# As root: memory and disk are limited with control groups.
+bench-cache: cache-files
 
 # The peers that a benchmark compares with are installed once, where they can be.
 bench-%: package samples

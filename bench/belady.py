@@ -1,0 +1,62 @@
+"""What the best cache that knows the future would read: Belady's rule, simulated.
+
+Several jobs share one cache and go through the same items in orders of their own,
+one item each in turn. Where the cache has no room, the item whose next use, by any of
+the jobs, lies furthest ahead goes; that may be the one that has just come, which is
+then not kept. For items of one size that is optimal (L. A. Belady, "A study of
+replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2),
+1966); for sizes that differ little it is close.
+"""
+
+import heapq
+
+NEVER = float("inf")
+
+
+def interleave(orders):
+    """One stream of all jobs' uses, one of each in turn."""
+    stream = []
+    for uses in zip(*orders, strict=True):
+        stream.extend(uses)
+    return stream
+
+
+def next_uses(stream):
+    """For each use of a stream the position of the same item's next one."""
+    following = [NEVER] * len(stream)
+    last = {}
+    for at in range(len(stream) - 1, -1, -1):
+        following[at] = last.get(stream[at], NEVER)
+        last[stream[at]] = at
+    return following
+
+
+def misses(stream, sizes, capacity):
+    """For each use of the stream the bytes that it reads, starting with an empty cache."""
+    following = next_uses(stream)
+    until = {}  # of each cached item, its next use
+    furthest = []  # heap of (-next use, item); outdated ones are passed over
+    free = capacity
+    reads = [0] * len(stream)
+    for at, item in enumerate(stream):
+        if item not in until:
+            reads[at] = sizes[item]
+            free -= sizes[item]
+        until[item] = following[at]
+        heapq.heappush(furthest, (-following[at], item))
+        while free < 0:
+            use, candidate = heapq.heappop(furthest)
+            if until.get(candidate) == -use:
+                del until[candidate]
+                free += sizes[candidate]
+    return reads
+
+
+def epoch_reads(orders, sizes, capacity):
+    """Bytes read in each epoch. orders[job][epoch]: a permutation of the items; the uses of
+    the last epoch know of none after it, so it is left to the caller not to count it."""
+    epochs = len(orders[0])
+    stream = interleave([[item for epoch in job for item in epoch] for job in orders])
+    reads = misses(stream, sizes, capacity)
+    step = len(stream) // epochs
+    return [sum(reads[epoch * step:(epoch + 1) * step]) for epoch in range(epochs)]

@@ -1,0 +1,476 @@
+"""make bench-cache: what a cache that never evicts reads from a disk, and how fast,
+beside torch's DataLoader and the page cache with the same memory.
+
+Processes run under the kernel's limits of memory and disk (bench/limits.py, root),
+over a folder of 4 GiB (tools/make_cache_files.py). Bytes are those that the kernel
+counted. D: bytes of all files as they lie on the disk, in blocks of the file system; C:
+the cache's share of them. An epoch must read D - C. Options: --data DIR, --rate MB/S,
+--minutes N, --only PART.
+"""
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import belady
+import harness
+import limits
+from harness import log
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.join(ROOT, "bench")
+BUILD = os.environ.get("BUILD", os.path.join(ROOT, "build"))
+HEADRACE = os.path.join(BUILD, "cli", "headrace")
+VENV = os.path.join(os.environ.get("VENV", os.path.join(ROOT, ".venv")), "bin", "python")
+WORKER = os.path.join(HERE, "peers", "cache_worker.py")
+SHARES = (35, 50, 65, 80)
+KINDS = {"ours": "Headrace, its cache", "torch": "torch DataLoader, page cache",
+         "page_cache": "Headrace, page cache"}
+WARMUP = 2
+SLACK = 96 << 20  # the kernel's own memory for a group: page tables, 50 MB of inodes
+PROBE_SAMPLES = 4096
+PROBE_CACHE = 64 << 20
+BLOCK = 4096
+SECTOR = 512
+MB = 1e6
+
+
+class Files:
+    """What is read: names, and bytes in the file and on the disk."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        found = sorted((e.path, e.stat().st_size) for label in os.scandir(folder)
+                       if label.is_dir() for e in os.scandir(label.path)
+                       if e.name.endswith(".jpg"))
+        self.paths = [path for path, _ in found]
+        self.sizes = [size for _, size in found]
+        self.blocks = [-(-size // BLOCK) * BLOCK for size in self.sizes]
+        self.bytes, self.disk_bytes = sum(self.sizes), sum(self.blocks)
+
+    def minimum(self, share):
+        """Bytes that an epoch must read where `share` per cent are cached."""
+        return self.disk_bytes * (100 - share) / 100
+
+    def in_file_bytes(self, over):
+        """A multiple of the minimum, as if files ended where their last byte is."""
+        return over * self.disk_bytes / self.bytes
+
+
+class Bench:
+    """What all parts need, and what they found."""
+
+    def __init__(self, args):
+        self.args = args
+        self.files = Files(args.data)
+        self.cores = os.sched_getaffinity(0)
+        self.figures = {}
+        self.memory = {}  # of a kind, what it needs beside its cache; see measure_memory
+        self.began = time.monotonic()
+        self.groups = 0
+
+    def left(self):
+        """Seconds until the run should end."""
+        return self.args.minutes * 60 - (time.monotonic() - self.began)
+
+    def refuse(self, keys, reason):
+        """Figures that cannot be had."""
+        for key in keys:
+            self.figures[key], self.figures[key + "_reason"] = None, str(reason)
+        log(f"left out  {', '.join(keys)}: {reason}")
+
+    def group(self):
+        self.groups += 1
+        return limits.Group(str(self.groups), self.args.data)
+
+    def worker(self, group, kind, cache=None, seed=0, samples=None):
+        """A process of a kind, inside a group."""
+        command = [VENV, WORKER, "--kind", "torch" if kind == "torch" else "headrace",
+                   "--data", self.args.data, "--workers", str(len(self.cores)),
+                   "--seed", str(seed)]
+        command += ["--cache", str(cache)] if cache else []
+        command += ["--samples", str(samples)] if samples else []
+        env = {"PYTHONDONTWRITEBYTECODE": "1"}
+        return harness.Worker(kind, group.command(command), self.cores, env)
+
+
+def cold():
+    if not harness.drop_caches():
+        raise limits.Unavailable("the page cache cannot be emptied; run it as root")
+
+
+def epoch(group, workers):
+    """One epoch of all workers at once, and what the group read meanwhile."""
+    before, again = group.read_bytes(), group.processes_read_bytes()
+    for worker in workers:
+        worker.begin()
+    answers = [worker.end() for worker in workers]
+    return {"read": group.read_bytes() - before,
+            "process_read": group.processes_read_bytes() - again,
+            "seconds": max(a["seconds"] for a in answers),
+            "samples": sum(a["samples"] for a in answers),
+            "cpu_seconds": sum(a["cpu_seconds"] for a in answers), "answers": answers}
+
+
+def measure_memory(bench, kind):
+    """Memory that a process of a kind, with its helpers, takes beside what it caches: so
+    much is added to the limit, for each kind its own."""
+    if kind not in bench.memory:
+        cache = PROBE_CACHE if kind == "ours" else None
+        with bench.group() as group:
+            worker = bench.worker(group, kind, cache, samples=PROBE_SAMPLES)
+            try:
+                with limits.Peak(group) as peak:
+                    answer = worker.run()
+            finally:
+                worker.close()
+        bench.memory[kind] = peak.bytes - answer.get("cache_bytes", 0)
+        log(f"memory    {KINDS[kind]}: {bench.memory[kind] / MB:.0f} MB of its own")
+    return bench.memory[kind]
+
+
+def run_share(bench, kind, share, measured=1, rate=0):
+    """A process of a kind with memory for `share` per cent of the files: after the warm-up
+    `measured` epochs, with the disk throttled to `rate` bytes a second (0: as it is)."""
+    budget = bench.files.bytes * share // 100
+    own = measure_memory(bench, kind)
+    cold()
+    with bench.group() as group:
+        group.limit_memory(budget + own + SLACK)
+        worker = bench.worker(group, kind, budget if kind == "ours" else None)
+        try:
+            warm = [epoch(group, [worker]) for _ in range(WARMUP)]
+            group.limit_reads(rate)
+            result = [epoch(group, [worker]) for _ in range(measured)]
+        finally:
+            worker.close()
+        kills = group.out_of_memory_kills()
+    minimum = bench.files.minimum(share)
+    read = statistics.median(e["read"] for e in result)
+    seconds = statistics.median(e["seconds"] for e in result)
+    cpu = statistics.median(e["cpu_seconds"] for e in result) / seconds / len(bench.cores)
+    log(f"{share:>4} %  {KINDS[kind]:<30} {warm[0]['read'] / MB:>7.0f} {warm[1]['read'] / MB:>7.0f} "
+        f"{read / MB:>8.0f} {read / minimum:>8.3f} {result[0]['samples'] / seconds:>10.0f} "
+        f"{cpu:>6.0%} {read / max(1, result[0]['process_read']):>7.3f}"
+        + (f"  throttled to {rate / MB:.0f} MB/s" if rate else "")
+        + (f"  {kills} killed for memory" if kills else ""))
+    return {"read": read, "over": read / minimum, "epochs": result, "seconds": seconds}
+
+
+def share_table():
+    log(f"\ncache  {'':<30} {'warm-up MB read':>15} {'measured':>8} {'/(D-C)':>8} "
+        f"{'samples/s':>10} {'CPU':>6} {'/proc':>7}")
+
+
+def note_share(bench, kind, share, over):
+    prefix = {"ours": "reads", "torch": "torch_reads", "page_cache": "page_cache_reads"}[kind]
+    bench.figures[f"{prefix}_over_minimum_{share}"] = over
+
+
+def at_65(bench):
+    """Throttled epochs of ours and torch, in turn, and the page cache under our loader."""
+    rate = int(bench.args.rate * MB)
+    share_table()
+    rounds = [{kind: run_share(bench, kind, 65, measured, rate) for kind in order}
+              for measured, order in ((2, ("ours", "torch")), (1, ("torch", "ours")))]
+    page = run_share(bench, "page_cache", 65)
+    for kind in ("ours", "torch"):
+        note_share(bench, kind, 65, statistics.median(r[kind]["over"] for r in rounds))
+    note_share(bench, "page_cache", 65, page["over"])
+    ratios = [t["seconds"] / o["seconds"] for r in rounds
+              for o, t in zip(r["ours"]["epochs"], r["torch"]["epochs"])]
+    bench.figures["page_cache_over_minimum"] = bench.figures["torch_reads_over_minimum_65"]
+    bench.figures["epoch_vs_torch_65"] = statistics.median(ratios)
+    bench.figures["epoch_vs_torch_65_spread"] = \
+        (max(ratios) - min(ratios)) / statistics.median(ratios)
+    for kind in ("ours", "torch"):
+        bench.figures[f"epoch_65_{kind}_s"] = statistics.median(
+            r[kind]["seconds"] for r in rounds)
+    log(f"          an epoch at 65 %: {bench.figures['epoch_65_ours_s']:.1f} s, torch "
+        f"{bench.figures['epoch_65_torch_s']:.1f} s: {bench.figures['epoch_vs_torch_65']:.2f} x")
+
+
+def throttled_rate(bench):
+    """What the throttle gives, by fio in a group of its own, and the disk without it."""
+    for key, rate, count in (("throttled_mb_s", int(bench.args.rate * MB), 2000),
+                             ("disk_mb_s", 0, 8000)):
+        cold()
+        with bench.group() as group, tempfile.TemporaryDirectory() as scratch:
+            group.limit_reads(rate)
+            before = group.read_bytes()
+            speed = fio(bench.files.paths[:count], 32, scratch, group)
+            read = group.read_bytes() - before
+        bench.figures[key] = speed
+        log(f"disk      {speed:.0f} MB/s by fio" + (f", throttled to {rate / MB:.0f}" if rate else "")
+            + f"; the group's counter says {read / MB:.0f} MB")
+
+
+def reads_at_shares(bench):
+    share_table()
+    for share in SHARES:
+        if share != 65:
+            note_share(bench, "ours", share, run_share(bench, "ours", share)["over"])
+
+
+def page_cache_at_shares(bench):
+    """Peers at the other shares, as far as time goes."""
+    share_table()
+    for kind, need in (("torch", 90), ("page_cache", 90)):
+        for share in (80, 50, 35):
+            if bench.left() < need:
+                log(f"{share:>4} %  {KINDS[kind]:<30} left out: {bench.left():.0f} s are left")
+                continue
+            note_share(bench, kind, share, run_share(bench, kind, share)["over"])
+
+
+# ---- several jobs on one named cache ----------------------------------------
+
+
+class Named:
+    """A named cache, dropped before and after; jobs share it inside one group."""
+
+    def __init__(self, bench, name, size, jobs):
+        self.bench, self.size, self.jobs = bench, size, jobs
+        self.name = f"bench-{os.getpid()}-{name}"
+        self.spec = f"shm:{self.name}?size={size}&form=encoded"
+
+    def drop(self):
+        subprocess.run([HEADRACE, "cache", "drop", self.name], check=False,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def __enter__(self):
+        self.drop()
+        cold()
+        self.group = self.bench.group()
+        own = measure_memory(self.bench, "ours")
+        self.group.limit_memory(self.size + own * self.jobs + SLACK)
+        return self
+
+    def __exit__(self, *exception):
+        self.drop()
+        self.group.close()
+
+    def run(self, seeds, epochs):
+        """Epochs of one job for each seed, at the same time."""
+        workers = []
+        try:
+            for seed in seeds:
+                workers.append(self.bench.worker(self.group, "ours", self.spec, seed))
+            return [epoch(self.group, workers) for _ in range(epochs)]
+        finally:
+            for worker in workers:
+                worker.close()
+
+
+def describe(name, epochs):
+    reads = ", ".join(f"{e['read'] / MB:.0f}" for e in epochs)
+    log(f"{name:<48} {reads} MB read by epoch")
+    return [e["read"] for e in epochs]
+
+
+def same_stream(bench):
+    """Two jobs, one order, half of the bytes cached: reads of both over those of one."""
+    with Named(bench, "same", bench.files.bytes // 2, 2) as cache:
+        one = describe("one job, cache 50 %", cache.run([0], WARMUP + 1))
+        two = describe("two jobs, same order, the same cache", cache.run([0, 0], 2))
+    bench.figures["two_jobs_same_stream_reads"] = statistics.median(two) / one[-1]
+
+
+def two_orders_full(bench):
+    """Two jobs with orders of their own, everything fits: reads from an empty cache on."""
+    size = bench.files.bytes + (256 << 20)
+    with Named(bench, "full", size, 2) as cache:
+        one = describe("one job, cache 100 %", cache.run([1], 2))
+    with Named(bench, "full", size, 2) as cache:
+        two = describe("two jobs, two orders, cache 100 %", cache.run([1, 2], 2))
+    bench.figures["two_orders_reads_full"] = sum(two) / sum(one)
+
+
+def two_orders_half(bench):
+    """Two jobs with orders of their own, half fits; beside it Belady's reads."""
+    with Named(bench, "half", bench.files.bytes // 2, 2) as cache:
+        reads = describe("two jobs, two orders, cache 50 %", cache.run([1, 2], WARMUP + 1))
+    best = best_reads(bench.files.blocks, bench.files.disk_bytes // 2, WARMUP + 2)[WARMUP]
+    bench.figures["two_orders_over_belady_50"] = reads[-1] / best
+    bench.figures["two_orders_over_minimum_50"] = reads[-1] / bench.files.minimum(50)
+    bench.figures["belady_over_minimum_50"] = best / bench.files.minimum(50)
+    log(f"          over (D - C): {bench.figures['two_orders_over_minimum_50']:.3f}, simulated "
+        f"Belady {bench.figures['belady_over_minimum_50']:.3f}")
+
+
+def best_reads(sizes, capacity, epochs):
+    """Belady's reads of each epoch for two jobs in random orders, as training shuffles."""
+    shuffled = random.Random(0)
+    orders = [[shuffled.sample(range(len(sizes)), len(sizes)) for _ in range(epochs)]
+              for _ in range(2)]
+    return belady.epoch_reads(orders, sizes, capacity)
+
+
+# ---- the reader and the hit -------------------------------------------------
+
+
+def fio(paths, depth, scratch, group=None):
+    """MB/s of fio over whole files, each opened, read and closed, O_DIRECT, io_uring. The last
+    sector of a file is left out where it is not full, because fio asks for no less."""
+    replay = os.path.join(scratch, "replay")
+    with open(replay, "w") as f:
+        f.write("fio version 2 iolog\n")
+        for path in paths:
+            length = os.path.getsize(path) // SECTOR * SECTOR
+            f.write(f"{path} add\n{path} open\n{path} read 0 {length}\n{path} close\n")
+    command = ["fio", "--name=read", "--ioengine=io_uring", "--direct=1", f"--iodepth={depth}",
+               f"--read_iolog={replay}", "--replay_no_stall=1", "--output-format=json"]
+    done = subprocess.run(group.command(command) if group else command, check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=scratch)
+    if done.returncode:
+        raise harness.Missing(f"fio: {(done.stderr.strip() or done.stdout.strip())[-200:]}")
+    answer = json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]["read"]
+    return answer["io_bytes"] / answer["runtime"] / 1e3
+
+
+def reader(paths, depth, scratch):
+    """MB/s of our reader over the same files."""
+    listing = os.path.join(scratch, "list")
+    with open(listing, "w") as f:
+        f.writelines(path + "\n" for path in paths)
+    done = subprocess.run([os.path.join(BUILD, "bench", "bench_reader"), "--list", listing,
+                           "--depth", str(depth), "--mode", "direct", "--json"], check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode or not done.stdout.strip():
+        raise harness.Missing(f"bench_reader: {done.stderr.strip()[-200:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])["reader_mb_s"]
+
+
+def fetch(bench):
+    """Our reader and fio, in turn, on other files each time, so that all are cold."""
+    depth, each, pairs = 32, min(4000, len(bench.files.paths) // 4), 5
+    paths = random.Random(1).sample(bench.files.paths, len(bench.files.paths))
+    ratios, ours, theirs = [], [], []
+    with tempfile.TemporaryDirectory() as scratch:
+        for n in range(pairs):
+            part = [paths[(n * each + i) % len(paths)] for i in range(each)]
+            speeds = {}
+            for name, method in (("ours", reader), ("fio", fio))[::1 if n % 2 else -1]:
+                cold()
+                speeds[name] = method(part, depth, scratch)
+            ours.append(speeds["ours"])
+            theirs.append(speeds["fio"])
+            ratios.append(speeds["ours"] / speeds["fio"])
+    bench.figures["fetch_vs_fio"] = statistics.median(ratios)
+    bench.figures["fetch_mb_s"] = statistics.median(ours)
+    bench.figures["fio_mb_s"] = statistics.median(theirs)
+    log(f"\nfetch     {each} files at a time, O_DIRECT, depth {depth}: "
+        f"{bench.figures['fetch_mb_s']:.0f} MB/s, fio {bench.figures['fio_mb_s']:.0f} MB/s: "
+        f"{bench.figures['fetch_vs_fio']:.2f} (from {min(ratios):.2f} to {max(ratios):.2f})")
+
+
+def hit(bench):
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as scratch:
+        done = subprocess.run([os.path.join(BUILD, "bench", "cache_hit"), scratch], check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise harness.Missing(done.stderr.strip()[-200:])
+    answer = json.loads(done.stdout)
+    bench.figures["hit_us"] = answer["hit_us"]
+    bench.figures["hit_with_checksum_us"] = answer["hit_with_checksum_us"]
+    bench.figures["hit_checksum_us"] = answer["checksum_us"]
+    bench.figures["hit_copies"] = answer["copied"]
+    bench.figures["index_bytes_per_item"] = answer["index_bytes_per_item"]
+    log(f"\nhit       {answer['hit_us']:.2f} us of CPU to look up and pin one of "
+        f"{answer['items']:,} small items; with {answer['item_bytes']:,} bytes "
+        f"{answer['hit_with_checksum_us']:.1f} us, of which the checksum is "
+        f"{answer['checksum_us']:.1f} us; {answer['copied']} copies; index of "
+        f"{answer['index_bytes_per_item']:.0f} bytes an item at {answer['indexed']:,} items")
+
+
+def soak(bench):
+    """What `make soak-cache` wrote when it ran last."""
+    path = os.path.join(ROOT, "docs", "results", "soak-cache.json")
+    try:
+        with open(path) as f:
+            result = json.load(f)
+    except (OSError, ValueError) as error:
+        raise harness.Missing(f"no result of `make soak-cache`: {error}") from None
+    figures = result.get("figures", result)
+    bench.figures["soak_kills_survived"] = figures.get("soak_kills_survived")
+    bench.figures["soak_date"] = figures.get("date", result.get("date"))
+    log(f"soak      {bench.figures['soak_kills_survived']} kills survived, "
+        f"{bench.figures['soak_date']}")
+
+
+# name: (function, figures that it owes)
+PARTS = {
+    "hit": (hit, ["hit_us"]),
+    "fetch": (fetch, ["fetch_vs_fio"]),
+    "rate": (throttled_rate, ["throttled_mb_s"]),
+    "65": (at_65, ["page_cache_over_minimum", "epoch_vs_torch_65",
+                   "reads_over_minimum_65"]),
+    "shares": (reads_at_shares, [f"reads_over_minimum_{s}" for s in SHARES if s != 65]),
+    "same": (same_stream, ["two_jobs_same_stream_reads"]),
+    "full": (two_orders_full, ["two_orders_reads_full"]),
+    "half": (two_orders_half, ["two_orders_over_belady_50"]),
+    "peers": (page_cache_at_shares, []),
+    "soak": (soak, ["soak_kills_survived"]),
+}
+
+
+def largest_share(bench):
+    """The figure over all shares; none where one of them is missing."""
+    values = [bench.figures.get(f"reads_over_minimum_{share}") for share in SHARES]
+    if None in values:
+        bench.refuse(["reads_over_minimum"], "a share was not measured")
+    else:
+        bench.figures["reads_over_minimum"] = max(values)
+        bench.figures["reads_over_minimum_file_bytes"] = bench.files.in_file_bytes(max(values))
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(prog="bench/run cache", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default=os.environ.get("CACHE_FILES") or
+                        os.path.join(ROOT, "data", "cache-files"),
+                        help="a folder of tools/make_cache_files.py")
+    parser.add_argument("--rate", type=float, default=80,
+                        help="MB/s of the throttled disk (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=15,
+                        help="leave out what would take longer (%(default)s)")
+    parser.add_argument("--only", choices=list(PARTS), nargs="+")
+    return parser.parse_args()
+
+
+def main():
+    args = parse_arguments()
+    if not os.path.isdir(args.data):
+        sys.exit(f"{args.data}: no such folder; make it with tools/make_cache_files.py, or name "
+                 "one with --data")
+    log(f"machine   {harness.machine()}")
+    log(f"          {harness.busy_note()}")
+    log("          not controlled: what a hypervisor and the disk itself cache and take; what "
+        "others read meanwhile")
+    bench = Bench(args)
+    files = bench.files
+    log(f"files     {len(files.paths)}, {files.bytes / 2**30:.2f} GiB, "
+        f"{files.disk_bytes / 2**30:.2f} GiB in blocks of {BLOCK} bytes; limit: share x "
+        f"{files.bytes / 2**30:.2f} GiB + a process's own memory + {SLACK >> 20} MiB")
+    for name, (part, owed) in PARTS.items():
+        if args.only and name not in args.only:
+            continue
+        try:
+            part(bench)
+        except (harness.Missing, limits.Unavailable, OSError) as reason:
+            bench.refuse([key for key in owed if key not in bench.figures], reason)
+    if not args.only:
+        largest_share(bench)
+    bench.figures["files"], bench.figures["files_bytes"] = len(files.paths), files.bytes
+    bench.figures["minutes"] = (time.monotonic() - bench.began) / 60
+    harness.finish("cache", bench.figures)
+
+
+if __name__ == "__main__":
+    main()

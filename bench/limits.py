@@ -1,0 +1,191 @@
+"""Processes under limits of the kernel's: control groups of version 1, `memory` and
+`blkio`, for benchmarks of what happens when memory and disk are scarce.
+
+A Group is one group of each of the two controllers. It limits the memory of its
+processes, page cache included (memory.limit_in_bytes), limits what they read a second
+(blkio.throttle.read_bps_device), and tells how many bytes they read from a disk
+(blkio.throttle.io_service_bytes), which is what the kernel counted and not what
+anybody believes. Needs root; Unavailable says what else is missing.
+"""
+
+import contextlib
+import os
+import threading
+import time
+
+CONTROLLERS = ("memory", "blkio")
+LEAVE_SECONDS = 10.0
+
+
+class Unavailable(Exception):
+    """Limits cannot be set here; str() is the reason."""
+
+
+def parse_mounts(text):
+    """{controller: where it is mounted} of the groups of version 1 in /proc/mounts."""
+    found = {}
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) >= 4 and fields[2] == "cgroup":
+            for controller in CONTROLLERS:
+                if controller in fields[3].split(","):
+                    found[controller] = fields[1]
+    return found
+
+
+def parse_own(text):
+    """{controller: path of this process's group} of /proc/self/cgroup."""
+    found = {}
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        for controller in CONTROLLERS:
+            if controller in controllers.split(","):
+                found[controller] = path.strip("/")
+    return found
+
+
+def parse_read_bytes(text, device):
+    """Bytes read from `device` ("major:minor") of blkio.throttle.io_service_bytes."""
+    for line in text.splitlines():
+        fields = line.split()
+        if fields[:2] == [device, "Read"]:
+            return int(fields[2])
+    return 0
+
+
+def parse_memory(text):
+    """Bytes of memory.stat that a program cannot run without: anonymous, shared memory,
+    and the pages of files that it has mapped, its code above all."""
+    values = dict(line.split() for line in text.splitlines())
+    rss, shmem, mapped = (int(values["total_" + k]) for k in ("rss", "shmem", "mapped_file"))
+    return rss + max(shmem, mapped)  # shared memory that is mapped counts in both
+
+
+def device_of(path):
+    """"major:minor" of the whole disk that `path` lies on."""
+    number = os.stat(path).st_dev
+    device = f"{os.major(number)}:{os.minor(number)}"
+    place = os.path.realpath(f"/sys/dev/block/{device}")
+    if not os.path.isdir(place):
+        raise Unavailable(f"{path} lies on no disk of this machine (device {device})")
+    if os.path.exists(os.path.join(place, "partition")):
+        place = os.path.dirname(place)
+    with open(os.path.join(place, "dev")) as f:
+        return f.read().strip()
+
+
+def read(*parts):
+    with open(os.path.join(*parts)) as f:
+        return f.read()
+
+
+def write(text, *parts):
+    with open(os.path.join(*parts), "w") as f:
+        f.write(str(text))
+
+
+class Group:
+    """One group of each controller; a context manager that removes them again."""
+
+    def __init__(self, name, data):
+        """`data`: a path on the disk that is watched."""
+        mounts, own = parse_mounts(read("/proc/mounts")), parse_own(read("/proc/self/cgroup"))
+        missing = [c for c in CONTROLLERS if c not in mounts]
+        if missing:
+            raise Unavailable(f"no control groups of version 1 for {' and '.join(missing)}")
+        self.device = device_of(data)
+        self.folders = {}
+        try:
+            for controller in CONTROLLERS:
+                parent = os.path.join(mounts[controller], own.get(controller, ""))
+                if not os.path.isdir(parent):  # in a container that sees its own root only
+                    parent = mounts[controller]
+                folder = os.path.join(parent, f"headrace-bench-{os.getpid()}-{name}")
+                os.mkdir(folder)
+                self.folders[controller] = folder
+        except OSError as error:
+            self.close()
+            raise Unavailable(f"{error.filename}: {error.strerror}; run it as root") from None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def command(self, command):
+        """The command that runs `command` inside."""
+        join = 'echo $$ >"$0/cgroup.procs" && echo $$ >"$1/cgroup.procs" && shift && exec "$@"'
+        return ["sh", "-c", join, self.folders["memory"], self.folders["blkio"], *command]
+
+    def limit_memory(self, limit_bytes):
+        write(limit_bytes, self.folders["memory"], "memory.limit_in_bytes")
+
+    def limit_reads(self, bytes_per_second):
+        """0: no limit."""
+        write(f"{self.device} {bytes_per_second}", self.folders["blkio"],
+              "blkio.throttle.read_bps_device")
+
+    def read_bytes(self):
+        """From the disk, by the group's processes, since it was made."""
+        return parse_read_bytes(read(self.folders["blkio"], "blkio.throttle.io_service_bytes"),
+                                self.device)
+
+    def memory(self):
+        """Bytes of the group that are no mere page cache."""
+        return parse_memory(read(self.folders["memory"], "memory.stat"))
+
+    def out_of_memory_kills(self):
+        values = dict(line.split() for line in
+                      read(self.folders["memory"], "memory.oom_control").splitlines())
+        return int(values.get("oom_kill", 0))
+
+    def processes_read_bytes(self):
+        """The same by another of the kernel's counters: /proc/PID/io of those that live."""
+        total = 0
+        for pid in read(self.folders["blkio"], "cgroup.procs").split():
+            with contextlib.suppress(OSError):  # it has just ended
+                values = dict(line.split(": ") for line in read("/proc", pid, "io").splitlines())
+                total += int(values["read_bytes"])
+        return total
+
+    def close(self):
+        """Removes the groups once their processes have ended; they are not killed."""
+        for folder in self.folders.values():
+            until = time.monotonic() + LEAVE_SECONDS
+            while True:
+                try:
+                    os.rmdir(folder)
+                    break
+                except FileNotFoundError:
+                    break
+                except OSError:
+                    if time.monotonic() > until:
+                        raise
+                    time.sleep(0.02)
+
+
+class Peak:
+    """The most memory, page cache apart, that a group has while the block runs."""
+
+    INTERVAL_S = 0.05
+
+    def __init__(self, group):
+        self.group = group
+        self.bytes = 0
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self._watch, daemon=True)
+
+    def _watch(self):
+        while True:
+            self.bytes = max(self.bytes, self.group.memory())
+            if self.ended.wait(self.INTERVAL_S):
+                return
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *exception):
+        self.ended.set()
+        self.thread.join()

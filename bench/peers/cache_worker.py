@@ -1,0 +1,105 @@
+"""One training process of bench/cache.py: epochs of a loader over a large folder.
+
+--kind headrace: headrace.torch.DataLoader, small crops, with or without a cache.
+--kind torch: torch's DataLoader over a dataset that reads a file's bytes and returns
+how many they were: no decoding, the least that a program can do with a file.
+
+For each line "pass" one epoch; answers as loader_common.serve, and what the loader's own
+counters say.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+
+import torch
+
+import loader_common as common
+
+CROP = 16
+
+
+class Lengths(torch.utils.data.Dataset):
+    """Reads each file and forgets it."""
+
+    def __init__(self, folder):
+        self.paths = sorted(entry.path for label in os.scandir(folder) if label.is_dir()
+                            for entry in os.scandir(label.path) if entry.name.endswith(".jpg"))
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, index):
+        with open(self.paths[index], "rb", buffering=0) as f:
+            return len(f.readall()), 0
+
+
+def arguments():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kind", choices=["headrace", "torch"], required=True)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--workers", type=int, required=True)
+    parser.add_argument("--samples", type=int, help="only so many")
+    parser.add_argument("--cache", help="bytes, or as headrace.torch.DataLoader's cache")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.parse_args()
+
+
+def part(dataset, samples):
+    if samples is None or samples >= len(dataset):
+        return dataset
+    step = len(dataset) // samples
+    return torch.utils.data.Subset(dataset, range(0, step * samples, step))
+
+
+def torch_loader(args):
+    return torch.utils.data.DataLoader(
+        part(Lengths(args.data), args.samples), 64, shuffle=True, num_workers=args.workers,
+        persistent_workers=True, generator=torch.Generator().manual_seed(args.seed))
+
+
+def headrace_loader(args):
+    import headrace
+    import headrace.torch
+    from headrace import transforms as t
+
+    transform = t.Compose([t.CenterCrop(CROP), t.ToDtype(torch.uint8)])
+    dataset = part(headrace.ImageFolder(args.data, transform=transform), args.samples)
+    cache = args.cache and (int(args.cache) if args.cache.isdigit() else args.cache)
+    return headrace.torch.DataLoader(dataset, 64, shuffle=True, num_workers=args.workers,
+                                     seed=args.seed, cache=cache, cache_form="encoded")
+
+
+def serve(loader, counters):
+    print(json.dumps({"name": "ready"}), flush=True)
+    for line in sys.stdin:
+        if line.strip() != "pass":
+            break
+        cpu, wall, samples = common.family_cpu_seconds(), time.perf_counter(), 0
+        for _, labels in loader:
+            samples += len(labels)
+        wall, cpu = time.perf_counter() - wall, common.family_cpu_seconds() - cpu
+        print(json.dumps({"seconds": wall, "cpu_seconds": cpu, "samples": samples,
+                          **counters()}), flush=True)
+
+
+def main():
+    args = arguments()
+    if args.kind == "torch":
+        serve(torch_loader(args), dict)
+        return
+    loader = headrace_loader(args)
+    names = ("bytes_read", "cache_hits", "cache_bytes", "cache_source_bytes")
+
+    def counters():
+        stats = loader.stats()
+        return {name: stats[name] for name in names}
+
+    serve(loader, counters)
+    loader.close()
+
+
+if __name__ == "__main__":
+    main()
