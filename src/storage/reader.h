@@ -43,6 +43,9 @@ struct hr__read {
     int is_range;     /* non-zero: `fd` and `offset` count */
     int fd;           /* the caller's; -1: open `path` */
     uint64_t offset;  /* of the range's first byte in the file */
+    int uncached;     /* non-zero: pages that are not in the page cache are not left there;
+                         those that are there are used, and stay. Without meaning where the
+                         read is direct */
     void *user;
     /* results */
     int result;     /* 0 or a negative errno */

@@ -6,6 +6,10 @@
  * further call. Descriptors are opened O_NONBLOCK, so that a FIFO or a device
  * in the place of a file is refused instead of waited for. Direct reads of a
  * range take whole aligned pieces, and its bytes then move to the front.
+ *
+ * Reads that shall leave nothing in the page cache ask the kernel for just that
+ * (RWF_DONTCACHE, Linux 6.14). Where it does not know how, they take what is in memory
+ * anyway (RWF_NOWAIT), and the rest directly.
  */
 #include "storage/transfer.h"
 
@@ -15,7 +19,12 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
+
+#ifndef RWF_DONTCACHE
+#define RWF_DONTCACHE 0x80
+#endif
 
 /* Offsets, lengths and addresses of O_DIRECT reads: a page satisfies every
  * common device; where it does not, the read fails and is done buffered. */
@@ -105,11 +114,11 @@ static enum hr__step finish(struct hr__transfer *t)
     return HR__STEP_DONE;
 }
 
-/* O_DIRECT is refused for this file, or has lost its alignment: from the
- * beginning, through the page cache. */
-static enum hr__step restart_buffered(struct hr__transfer *t)
+/* From the beginning, with a descriptor of our own. */
+static enum hr__step restart(struct hr__transfer *t, int direct)
 {
-    t->direct = 0;
+    t->direct = direct;
+    t->rw_flags = 0;
     if (!t->borrowed)
         t->stale_fd = t->fd;
     t->borrowed = 0;
@@ -118,6 +127,13 @@ static enum hr__step restart_buffered(struct hr__transfer *t)
     hr__free(t->bytes);
     t->bytes = NULL;
     return HR__STEP_OPEN;
+}
+
+/* O_DIRECT is refused for this file, or has lost its alignment: through the page
+ * cache. */
+static enum hr__step restart_buffered(struct hr__transfer *t)
+{
+    return restart(t, 0);
 }
 
 static int is_passing(int result)
@@ -148,6 +164,8 @@ enum hr__step hr__transfer_begin(struct hr__transfer *t, struct hr__read *read,
     read->completed_ns = 0;
     *t = (struct hr__transfer){
         .read = read, .rules = rules, .fd = -1, .stale_fd = -1, .direct = rules->direct};
+    if (read->uncached && !rules->direct)
+        t->rw_flags = RWF_DONTCACHE;
     if (!read->is_range)
         return HR__STEP_OPEN;
     if (read->expected < 0 || read->offset > (uint64_t)(INT64_MAX - read->expected))
@@ -242,8 +260,30 @@ static enum hr__step range_got(struct hr__transfer *t, size_t got)
     return HR__STEP_READ;
 }
 
+/* The kernel or the file system does not read past the page cache in its own way, or
+ * not all of the file is in memory: another way. */
+static int must_change_way(const struct hr__transfer *t, ssize_t result)
+{
+    if (t->rw_flags == RWF_DONTCACHE)
+        return result == -EOPNOTSUPP || result == -EINVAL || result == -ENOTSUP;
+    if (t->rw_flags != RWF_NOWAIT)
+        return 0;
+    return result < 0 || t->length + (uint64_t)result < t->size;
+}
+
+static enum hr__step change_way(struct hr__transfer *t)
+{
+    /* Files without a size are none on storage. */
+    if (t->rw_flags == RWF_NOWAIT || !t->size)
+        return restart(t, t->size != 0);
+    t->rw_flags = RWF_NOWAIT;
+    return HR__STEP_READ;
+}
+
 enum hr__step hr__transfer_got(struct hr__transfer *t, ssize_t result)
 {
+    if (must_change_way(t, result))
+        return change_way(t);
     if (is_passing((int)result))
         return read_again(t, (int)result);
     if (result < 0)
@@ -273,8 +313,8 @@ static int open_file(const struct hr__transfer *t)
 
 static ssize_t read_some(const struct hr__transfer *t)
 {
-    ssize_t n =
-        pread(t->fd, t->bytes + t->length, hr__transfer_request(t), (off_t)hr__transfer_offset(t));
+    struct iovec to = {t->bytes + t->length, hr__transfer_request(t)};
+    ssize_t n = preadv2(t->fd, &to, 1, (off_t)hr__transfer_offset(t), t->rw_flags);
     return n < 0 ? -errno : n;
 }
 

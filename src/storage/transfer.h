@@ -40,6 +40,7 @@ struct hr__transfer {
     int borrowed;     /* `fd` is the caller's: the transfer forgets it in the end */
     int stale_fd;     /* to be closed before the next step; -1: none */
     int direct;       /* O_DIRECT is still being tried */
+    int rw_flags;     /* RWF_*, of the reads */
     int blocking;     /* the kernel asked for it: do not try without waiting again */
     unsigned retries; /* of operations that were interrupted or would block */
     uint64_t start;   /* where in the file bytes[0] comes from */

@@ -73,11 +73,13 @@ static int queue_step(struct uring *u, struct slot *slot)
     struct io_uring_sqe *sqe = next_sqe(u);
     if (!sqe)
         return -EBUSY;
-    if (slot->step == HR__STEP_OPEN)
+    if (slot->step == HR__STEP_OPEN) {
         io_uring_prep_openat(sqe, AT_FDCWD, t->read->path, hr__transfer_open_flags(t), 0);
-    else
+    } else {
         io_uring_prep_read(sqe, t->fd, t->bytes + t->length, (unsigned)hr__transfer_request(t),
                            hr__transfer_offset(t));
+        sqe->rw_flags = t->rw_flags;
+    }
     /* What could not be done without waiting goes to a kernel thread at once. */
     if (t->blocking)
         io_uring_sqe_set_flags(sqe, IOSQE_ASYNC);

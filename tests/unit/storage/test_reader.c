@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -90,7 +91,8 @@ static void all_backends_agree(void **state)
         for (int capacity = 1; capacity <= 16; capacity += 15) {
             struct hr__read reads[FILES];
             for (int i = 0; i < FILES; i++) /* `expected` is a hint that may be wrong */
-                reads[i] = (struct hr__read){.path = paths[i], .expected = i % 3 ? i : -1};
+                reads[i] = (struct hr__read){
+                    .path = paths[i], .expected = i % 3 ? i : -1, .uncached = i % 2};
             read_all(reader, reads, FILES, capacity);
             for (int i = 0; i < FILES; i++)
                 check_bytes(&reads[i], sizes[i], (unsigned)i);
@@ -101,12 +103,70 @@ static void all_backends_agree(void **state)
         assert_int_equal(hr__allocated(HR__TAG_STORAGE), 0);
     }
     for (int i = 0; i < FILES; i++) {
-        struct hr__read read = {.path = paths[i], .expected = -1};
+        struct hr__read read = {.path = paths[i], .expected = -1, .uncached = i % 2};
         assert_int_equal(hr__read_file(&read, 0), 0);
         check_bytes(&read, sizes[i], (unsigned)i);
         free(paths[i]);
     }
     assert_int_equal(hr__allocated(HR__TAG_STORAGE), 0);
+}
+
+static int resident_pages(const char *path)
+{
+    static unsigned char pages[1000];
+    int fd = open(path, O_RDONLY | O_CLOEXEC), count = 0;
+    struct stat status;
+    assert_int_equal(fstat(fd, &status), 0);
+    size_t n = ((size_t)status.st_size + 4095) / 4096;
+    void *map = mmap(NULL, n * 4096, PROT_READ, MAP_SHARED, fd, 0);
+    assert_true(n <= sizeof pages && map != MAP_FAILED && !mincore(map, n * 4096, pages));
+    for (size_t i = 0; i < n; i++)
+        count += pages[i] & 1;
+    munmap(map, n * 4096);
+    close(fd);
+    return count;
+}
+
+/* What was not in the page cache is not there afterwards; what was stays. */
+static void uncached_reads_leave_nothing(void **state)
+{
+    enum { BYTES = 500000 };
+    char *path = files_make("uncached", 8, BYTES);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(fsync(fd), 0);
+    assert_int_equal(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+    if (resident_pages(path)) {
+        close(fd);
+        free(path);
+        skip(); /* the page cache is where this file lives */
+    }
+    for (int s = 0; s < SHAPES; s++) {
+        struct hr__reader *reader = make(shapes[s], 0);
+        struct hr__read read = {.path = path, .expected = -1, .uncached = 1};
+        struct hr__read range = {.path = path,
+                                 .expected = 100000,
+                                 .is_range = 1,
+                                 .fd = shapes[s].direct ? -1 : fd,
+                                 .offset = 12345,
+                                 .uncached = 1};
+        read_all(reader, &read, 1, 1);
+        check_bytes(&read, BYTES, 8);
+        read_all(reader, &range, 1, 1);
+        assert_int_equal(range.result, 0);
+        assert_int_equal(range.bytes[0], files_byte(8, 12345));
+        hr__free(range.bytes);
+        assert_int_equal(resident_pages(path), 0);
+        hr__reader_destroy(&reader);
+    }
+    struct hr__read read = {.path = path, .expected = -1};
+    for (int uncached = 0; uncached < 2; uncached++) {
+        read.uncached = uncached;
+        assert_int_equal(hr__read_file(&read, 0), 0);
+        check_bytes(&read, BYTES, 8);
+        assert_int_equal(resident_pages(path), (BYTES + 4095) / 4096);
+    }
+    close(fd);
+    free(path);
 }
 
 /* Ranges of one file, through a descriptor of ours and by path, among whole files. */
@@ -539,6 +599,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_backends_agree),
+        cmocka_unit_test(uncached_reads_leave_nothing),
         cmocka_unit_test(ranges_of_a_container),
         cmocka_unit_test(ranges_destroyed_in_flight),
         cmocka_unit_test(odd_paths_fail_and_do_not_hang),

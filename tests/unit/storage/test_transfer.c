@@ -256,6 +256,42 @@ static void invalid_without_direct_is_an_error(void **state)
     free(path);
 }
 
+/* Kernels that cannot keep a read out of the page cache: what is in memory is taken
+ * from there, the rest is read directly. */
+static void uncached_in_other_ways(void **state)
+{
+    char *path = files_make("uncached", 6, 10000);
+    static const int refusals[] = {-EOPNOTSUPP, -EINVAL};
+    for (int i = 0; i < 6; i++) {
+        struct driver d;
+        begin(&d, path, 0);
+        d.read.uncached = 1;
+        hr__transfer_begin(&d.t, &d.read, &d.rules);
+        do_open(&d);
+        assert_true(d.t.rw_flags != 0);
+        int first = d.t.rw_flags;
+        d.step = hr__transfer_got(&d.t, refusals[i % 2]);
+        assert_int_equal(d.step, HR__STEP_READ);
+        assert_true(d.t.rw_flags != 0 && d.t.rw_flags != first);
+        if (i / 2 == 0) {
+            do_read(&d, SIZE_MAX); /* all of it is in memory */
+        } else {
+            if (i / 2 == 1)
+                d.step = hr__transfer_got(&d.t, -EAGAIN); /* nothing is */
+            else
+                do_read(&d, 4096); /* a part is */
+            assert_int_equal(d.step, HR__STEP_OPEN);
+            assert_true(hr__transfer_open_flags(&d.t) & O_DIRECT);
+            d.step = hr__transfer_opened(&d.t, -EINVAL); /* not even that is to be had */
+            assert_false(hr__transfer_open_flags(&d.t) & O_DIRECT);
+            do_open(&d);
+            do_read(&d, SIZE_MAX);
+        }
+        end(&d, 0, 10000, 6);
+    }
+    free(path);
+}
+
 static void no_memory(void **state)
 {
     char *path = files_make("enomem", 9, 3000);
@@ -429,6 +465,7 @@ int main(void)
         cmocka_unit_test(too_large),
         cmocka_unit_test(direct_is_given_up),
         cmocka_unit_test(invalid_without_direct_is_an_error),
+        cmocka_unit_test(uncached_in_other_ways),
         cmocka_unit_test(no_memory),
         cmocka_unit_test(would_block_on_an_empty_file),
         cmocka_unit_test(ranges_are_exact),
