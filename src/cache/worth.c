@@ -62,10 +62,11 @@ int hr__worth_repays(const struct hr__worth *worth, enum hr_form form, uint64_t 
 int hr__worth_convert(const struct hr__worth *worth, enum hr_form form,
                       const struct hr__worth_moment *moment)
 {
-    if (form == HR_FORM_ENCODED || !worth->prepare_ns[HR_FORM_ENCODED].count)
+    if (!worth->prepare_ns[HR_FORM_ENCODED].count || (moment->uses_known && !moment->uses))
         return 0;
-    if (moment->uses_known && !moment->uses)
-        return 0;
+    /* There is no room for more, and somebody may wait for what was kept for it. */
+    if (form == HR_FORM_ENCODED)
+        return 1;
     if (moment->idle)
         return saving_ns(worth, form) > 0;
     if (!moment->uses_known || !hr__worth_repays(worth, form, moment->uses))
@@ -74,72 +75,95 @@ int hr__worth_convert(const struct hr__worth *worth, enum hr_form form,
     return after <= HR__WORTH_SHARE * (double)moment->working_ns;
 }
 
-int hr__worth_displaces(const struct hr__worth *worth, enum hr_form form,
-                        const struct hr__worth_space *space)
+/* What a sample's read costs where storage is the slow side: more than any form saves. */
+#define PRICELESS_NS 1e15
+
+/* A form: bytes of the item over bytes of its sample, and what having it saves in each
+ * epoch against reading the sample. */
+struct point {
+    enum hr_form form;
+    double weight, value;
+};
+
+/* The forms that are worth considering, and how many. */
+static int points(const struct hr__worth *worth, const struct hr__worth_space *space,
+                  const struct hr__worth_moment *moment, struct point out[HR__FORMS])
 {
-    if (space->fetch_bound)
-        return 0;
-    double more = hr__worth_growth(worth, form) - 1;
-    /* The same bytes would hold `more` encoded items, and spare their reads. */
-    return saving_ns(worth, form) > more * worth->read_ns.value;
+    double read_ns = space->fetch_bound ? PRICELESS_NS : worth->read_ns.value;
+    int count = 0;
+    out[count++] = (struct point){HR_FORM_ENCODED, 1, read_ns};
+    for (enum hr_form form = HR_FORM_COEFFICIENTS; form <= HR_FORM_PLANES; form++) {
+        if (space->asked != HR_FORM_AUTO && space->asked != (int)form)
+            continue;
+        double saving = saving_ns(worth, form);
+        if (moment->uses_known && !moment->uses)
+            saving = 0;
+        else if (moment->uses_known && moment->uses != HR__WORTH_FOREVER)
+            saving -= hr__worth_convert_ns(worth, form) / (double)moment->uses;
+        if (saving > 0)
+            out[count++] = (struct point){form, hr__worth_growth(worth, form), read_ns + saving};
+    }
+    return count;
 }
 
-/* There is room for all samples in that form. */
-static int all_fit(const struct hr__worth *worth, enum hr_form form,
-                   const struct hr__worth_space *space)
+/* Their upper convex hull, seen from where nothing is taken and nothing saved, by weight;
+ * returns how many are on it. */
+static int hull(const struct hr__worth *worth, const struct hr__worth_space *space,
+                const struct hr__worth_moment *moment, struct point out[HR__FORMS])
 {
-    double left = (double)space->budget_bytes - (double)space->reserved_bytes;
-    return hr__worth_growth(worth, form) * (double)space->missing_bytes <= left;
+    struct point all[HR__FORMS], last = {HR_FORM_ENCODED, 0, 0};
+    int count = points(worth, space, moment, all), on = 0;
+    for (;;) {
+        const struct point *best = NULL;
+        double best_slope = 0;
+        for (int i = 0; i < count; i++) {
+            double more = all[i].weight - last.weight, value = all[i].value - last.value;
+            if (more > 0 && value > best_slope * more) {
+                best = &all[i];
+                best_slope = value / more;
+            }
+        }
+        if (!best)
+            break;
+        last = out[on++] = *best;
+    }
+    /* Reads cost nothing, and nothing else saves: the cache may as well have them. */
+    if (!on)
+        out[on++] = all[0];
+    return on;
+}
+
+enum hr_form hr__worth_choose(const struct hr__worth *worth, size_t length,
+                              const struct hr__worth_space *space,
+                              const struct hr__worth_moment *moment)
+{
+    struct point on[HR__FORMS];
+    int count = hull(worth, space, moment, on), i = 0;
+    double left = (double)space->budget_bytes - (double)space->settled_bytes;
+    double undecided = (double)space->missing_bytes + (double)space->staged_bytes;
+    /* The larger one, where all others can still have the smaller. */
+    while (i < count - 1 &&
+           on[i].weight * undecided + (on[i + 1].weight - on[i].weight) * (double)length < left)
+        i++;
+    return on[i].form;
 }
 
 size_t hr__worth_reserve(const struct hr__worth *worth, enum hr_form form, size_t length,
                          const struct hr__worth_space *space, const struct hr__worth_moment *moment)
 {
-    if (!hr__worth_displaces(worth, form, space))
-        return 0;
     int will_come = moment->uses_known ? hr__worth_repays(worth, form, moment->uses)
                                        : space->converted > space->staged;
     return will_come ? (size_t)((double)length * hr__worth_growth(worth, form)) : 0;
 }
 
 uint64_t hr__worth_leave_free(const struct hr__worth *worth, enum hr_form form,
-                              const struct hr__worth_space *space)
-{
-    if (all_fit(worth, form, space) || hr__worth_displaces(worth, form, space))
-        return 0;
-    return space->missing_bytes;
-}
-
-/* Worker time of one sample when as many as fit have `form`. */
-static double sample_ns(const struct hr__worth *worth, enum hr_form form,
-                        const struct hr__worth_space *space, const struct hr__worth_moment *moment,
-                        double *cached)
-{
-    double whole = (double)space->total_bytes * hr__worth_growth(worth, form);
-    *cached = whole > (double)space->budget_bytes ? (double)space->budget_bytes / whole : 1;
-    double hit = prepare_ns(worth, form);
-    if (moment->uses_known && moment->uses != HR__WORTH_FOREVER)
-        hit += hr__worth_convert_ns(worth, form) / (double)(moment->uses ? moment->uses : 1);
-    double miss = prepare_ns(worth, HR_FORM_ENCODED) + worth->read_ns.value;
-    return *cached * hit + (1 - *cached) * miss;
-}
-
-enum hr_form hr__worth_choose(const struct hr__worth *worth, const struct hr__worth_space *space,
+                              const struct hr__worth_space *space,
                               const struct hr__worth_moment *moment)
 {
-    enum hr_form best = HR_FORM_ENCODED;
-    double best_cached;
-    double best_ns = sample_ns(worth, best, space, moment, &best_cached);
-    for (int form = HR_FORM_COEFFICIENTS; form < HR__FORMS; form++) {
-        double cached;
-        double ns = sample_ns(worth, (enum hr_form)form, space, moment, &cached);
-        if (space->fetch_bound && cached < best_cached)
-            continue;
-        if (ns < best_ns) {
-            best = (enum hr_form)form;
-            best_ns = ns;
-            best_cached = cached;
-        }
-    }
-    return best;
+    struct point on[HR__FORMS];
+    int count = hull(worth, space, moment, on);
+    double weight = 0;
+    for (int i = 0; i < count && on[i].form != form; i++)
+        weight = on[i].weight;
+    return (uint64_t)((double)space->missing_bytes * weight);
 }

@@ -9,8 +9,8 @@
  *
  * The rules: a conversion must save more time over the uses that remain than it
  * takes; workers that have work convert on at most a tenth of their time; idle
- * ones whenever an item will be used again. And the bytes that an item grows by
- * must not cost more fetches than its form is worth.
+ * ones whenever an item will be used again. And a form is never worth more than the
+ * fetches that its bytes displace.
  */
 #ifndef HR_CACHE_WORTH_H
 #define HR_CACHE_WORTH_H
@@ -57,43 +57,49 @@ struct hr__worth_moment {
     uint64_t converting_ns; /* of them, converting */
 };
 
-/* Non-zero where an item should be converted to `form` now. */
+/* Non-zero where an item should be converted to `form` now; encoded: settled as it is. */
 int hr__worth_convert(const struct hr__worth *worth, enum hr_form form,
                       const struct hr__worth_moment *moment);
 
 /* Non-zero where conversion takes less time than `uses` of the result save. */
 int hr__worth_repays(const struct hr__worth *worth, enum hr_form form, uint64_t uses);
 
-/* The cache, when it is asked what an item may take. */
+/* The cache, when it is asked what an item may take. Bytes are of items, but for missing
+ * ones, which are as on storage. */
 struct hr__worth_space {
     uint64_t budget_bytes;
-    uint64_t reserved_bytes; /* of the budget */
-    uint64_t total_bytes;    /* of all samples, as they are on storage */
-    uint64_t missing_bytes;  /* of the samples that are not cached */
-    uint64_t converted;      /* items, so far */
-    uint64_t staged;         /* items that wait for a conversion */
-    int fetch_bound;         /* storage is the slow side: nothing is worth a fetch */
+    uint64_t settled_bytes; /* of the budget: taken by what is decided, or kept for it */
+    uint64_t staged_bytes;  /* of items that wait for a conversion and may be decided anew */
+    uint64_t missing_bytes; /* of the samples that are not cached */
+    uint64_t converted;     /* items, so far */
+    uint64_t staged;        /* items that wait for a conversion */
+    int asked;              /* HR_FORM_AUTO, or the only form beside encoded */
+    int fetch_bound;        /* storage is the slow side: nothing is worth a fetch */
 };
 
-/* Non-zero where a byte of budget makes more of an item's growth than of one more
- * encoded item. */
-int hr__worth_displaces(const struct hr__worth *worth, enum hr_form form,
-                        const struct hr__worth_space *space);
+/*
+ * The form that the next item, of `length` bytes before, should get, so that an epoch is as short
+ * as can be when everything is decided. Undecided are the samples that are missing or staged, and
+ * what the others have left of the budget. Of each form is known what it saves and what it takes;
+ * the most is saved by the forms on the upper convex hull of these points, and by one or two
+ * neighbours on it, whose mean takes what there is for a sample (Sinha and Zoltners, "The
+ * multiple-choice knapsack problem", 1979). The larger one comes first: that leaves less and less,
+ * until it is just enough for the smaller one.
+ */
+enum hr_form hr__worth_choose(const struct hr__worth *worth, size_t length,
+                              const struct hr__worth_space *space,
+                              const struct hr__worth_moment *moment);
 
-/* Bytes of budget to keep for an item of `length` bytes that is to be converted:
- * what it will take where the growth is worth it and a conversion will come, else
- * 0. */
+/* Bytes of budget to keep for an item of `length` bytes that is to be converted to `form`:
+ * what it will take where a conversion will come, else 0. */
 size_t hr__worth_reserve(const struct hr__worth *worth, enum hr_form form, size_t length,
                          const struct hr__worth_space *space,
                          const struct hr__worth_moment *moment);
 
-/* Bytes of budget that conversions must leave free for samples yet to come. */
+/* Bytes of budget that conversions to `form` must leave free for samples yet to come:
+ * that they need in the next smaller form of the hull. */
 uint64_t hr__worth_leave_free(const struct hr__worth *worth, enum hr_form form,
-                              const struct hr__worth_space *space);
-
-/* The form that makes an epoch shortest when as many samples as fit into the
- * budget have it. */
-enum hr_form hr__worth_choose(const struct hr__worth *worth, const struct hr__worth_space *space,
+                              const struct hr__worth_space *space,
                               const struct hr__worth_moment *moment);
 
 #endif

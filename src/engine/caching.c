@@ -41,7 +41,9 @@ static struct hr__worth_moment moment_locked(const struct hr_loader *l, int idle
     };
 }
 
-static struct hr__worth_space space_locked(const struct hr_loader *l,
+/* `staged`: those that wait for a conversion may be decided anew; otherwise they get what
+ * was kept for them. */
+static struct hr__worth_space space_locked(const struct hr_loader *l, int staged,
                                            const struct hr__cache_counts *now)
 {
     uint64_t cached = now->items[0] + now->items[1] + now->items[2];
@@ -49,21 +51,22 @@ static struct hr__worth_space space_locked(const struct hr_loader *l,
         (double)(hr_dataset_count(l->dataset) - cached) * l->caching.worth.read_bytes.value;
     return (struct hr__worth_space){
         .budget_bytes = l->options.cache_bytes,
-        .reserved_bytes = now->reserved,
-        .total_bytes = now->source_bytes + (uint64_t)missing,
+        .settled_bytes = staged ? now->bytes - now->staged_bytes : now->reserved,
+        .staged_bytes = staged ? now->staged_bytes : 0,
         .missing_bytes = (uint64_t)missing,
         .converted = now->items[HR_FORM_COEFFICIENTS] + now->items[HR_FORM_PLANES],
         .staged = now->staged,
+        .asked = l->options.cache_form,
         .fetch_bound = !l->workers_read,
     };
 }
 
-/* The form to convert to. */
-static enum hr_form choose_locked(struct hr_loader *l, const struct hr__worth_space *space,
+/* The form to convert an item of so many bytes to. */
+static enum hr_form choose_locked(struct hr_loader *l, size_t length,
+                                  const struct hr__worth_space *space,
                                   const struct hr__worth_moment *moment)
 {
-    if (l->options.cache_form == HR_FORM_AUTO)
-        l->caching.form = hr__worth_choose(&l->caching.worth, space, moment);
+    l->caching.form = hr__worth_choose(&l->caching.worth, length, space, moment);
     return l->caching.form;
 }
 
@@ -93,9 +96,9 @@ void hr__caching_offer(struct hr_loader *l, uint64_t index, const void *bytes,
     hr__cache_get_counts(l->caching.cache, &now);
     pthread_mutex_lock(&l->lock);
     note_miss_locked(l, cost);
-    struct hr__worth_space space = space_locked(l, &now);
+    struct hr__worth_space space = space_locked(l, 0, &now);
     struct hr__worth_moment moment = moment_locked(l, 0);
-    enum hr_form form = choose_locked(l, &space, &moment);
+    enum hr_form form = choose_locked(l, offer.length, &space, &moment);
     if (cost->form == HR_FORM_ENCODED && form != HR_FORM_ENCODED &&
         (!moment.uses_known || moment.uses)) {
         offer.convert = 1;
@@ -110,12 +113,16 @@ void hr__caching_offer(struct hr_loader *l, uint64_t index, const void *bytes,
     pthread_mutex_unlock(&l->lock);
 }
 
-int hr__caching_may_convert_locked(const struct hr_loader *l, int idle)
+int hr__caching_may_convert_locked(struct hr_loader *l, int idle)
 {
     if (!l->caching.cache || l->stop || !hr__cache_waiting(l->caching.cache))
         return 0;
     struct hr__worth_moment moment = moment_locked(l, idle);
-    return hr__worth_convert(&l->caching.worth, l->caching.form, &moment);
+    struct hr__cache_counts now;
+    hr__cache_get_counts(l->caching.cache, &now);
+    struct hr__worth_space space = space_locked(l, 1, &now);
+    enum hr_form form = choose_locked(l, 0, &space, &moment);
+    return hr__worth_convert(&l->caching.worth, form, &moment);
 }
 
 /* Every sample of the batch that the consumer gets next is in some worker's hands,
@@ -149,11 +156,11 @@ static void plan_task(struct hr_loader *l, struct task *task)
     struct hr__cache_counts now;
     hr__cache_get_counts(l->caching.cache, &now);
     pthread_mutex_lock(&l->lock);
-    struct hr__worth_space space = space_locked(l, &now);
+    struct hr__worth_space space = space_locked(l, 1, &now);
     struct hr__worth_moment moment = moment_locked(l, 1);
-    task->form = choose_locked(l, &space, &moment);
+    task->form = choose_locked(l, task->item.length, &space, &moment);
     task->growth = hr__worth_growth(&l->caching.worth, task->form);
-    task->leave_free = hr__worth_leave_free(&l->caching.worth, task->form, &space);
+    task->leave_free = hr__worth_leave_free(&l->caching.worth, task->form, &space, &moment);
     pthread_mutex_unlock(&l->lock);
 }
 

@@ -53,7 +53,7 @@ void hr__caching_offer(struct hr_loader *l, uint64_t index, const void *bytes,
 void hr__caching_note_locked(struct hr_loader *l, const struct hr__cost *cost);
 
 /* Non-zero where a worker should convert now; `idle`: it has nothing else to do. */
-int hr__caching_may_convert_locked(const struct hr_loader *l, int idle);
+int hr__caching_may_convert_locked(struct hr_loader *l, int idle);
 
 /* The same for a worker between two samples. */
 int hr__caching_should_convert_locked(struct hr__thread *self);
