@@ -200,7 +200,9 @@ int main(int argc, char **argv)
     if (options.epochs < 1 || options.epochs > MAX_EPOCHS)
         options.epochs = MAX_EPOCHS;
     for (size_t s = 0; s < SETTINGS; s++) {
-        options.cache_bytes = (uint64_t)((double)warm.bytes_read * settings[s].budget);
+        char cache[32];
+        snprintf(cache, sizeof cache, "%.0f", (double)warm.bytes_read * settings[s].budget);
+        options.cache = settings[s].budget > 0 ? cache : NULL;
         options.cache_form = settings[s].form;
         run(dataset, recipe, &options, &runs[s]);
     }

@@ -64,13 +64,15 @@ struct hr_loader_options {
                              batch, so that a language binding can look for signals
                              that another thread received (Python: 100). 0 (default):
                              only a signal handler run by the waiting thread ends it */
-    uint64_t cache_bytes; /* bytes of samples to keep in memory at most, so that later
-                             epochs read only the others; nothing is ever evicted. 0
-                             (default): none. The cache lives as long as the loader;
-                             files that change meanwhile are not read again */
-    int cache_form;       /* of cached samples: enum hr_form, default coefficients, or
-                             HR_FORM_AUTO; see docs/python.md. Batches are the same with
-                             every form */
+    const char *cache;    /* samples to keep in memory, so that later epochs read only the
+                             others: a text as headrace/cache.h says, copied by create; NULL
+                             (default) or "": none. A private cache of a lone process lives
+                             as long as the loader; with world_size > 1 the ranks of a host
+                             share one. Files that change are not read again by a loader
+                             that has met them in its cache */
+    int cache_form;       /* of cached samples: enum hr_form, or HR_FORM_AUTO (default): what
+                             the text says, or the one that is measured to be best. Batches
+                             are the same with every form */
     uint64_t epochs;      /* of the whole run, numbered from 0, so that samples are
                              converted only when it repays; 0 (default): unknown,
                              then only idle workers convert */

@@ -61,7 +61,8 @@ static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     struct hr_loader_options o;
     hr_loader_options_default(&o);
     unsigned long long seed = o.seed, staging_bytes = o.staging_bytes;
-    unsigned long long cache_bytes = o.cache_bytes, epochs = o.epochs;
+    unsigned long long cache_bytes = 0, epochs = o.epochs;
+    char cache[32];
     const char *on_error = "raise", *cache_form = "coefficients";
     PyObject *dataset, *recipe;
     if (!PyArg_ParseTupleAndKeywords(
@@ -72,7 +73,8 @@ static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
             &cache_bytes, &cache_form, &epochs) ||
         parse_on_error(on_error, &o) < 0 || parse_cache_form(cache_form, &o) < 0)
         return NULL;
-    o.cache_bytes = cache_bytes;
+    snprintf(cache, sizeof cache, "%llu", cache_bytes);
+    o.cache = cache_bytes ? cache : NULL;
     o.epochs = epochs;
     o.seed = seed;
     o.staging_bytes = staging_bytes;

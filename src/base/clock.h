@@ -13,6 +13,13 @@ static inline uint64_t hr__now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* The same as a struct timespec, for waits that end at a time. */
+static inline struct timespec hr__timespec(uint64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u),
+                             .tv_nsec = (long)(ns % 1000000000u)};
+}
+
 /* CPU time of this thread in nanoseconds: what work costs, whoever else runs. A
  * system call. */
 static inline uint64_t hr__thread_cpu_ns(void)

@@ -13,8 +13,9 @@ struct hr__cache_backend {
     int (*find)(struct hr__cache *cache, uint64_t index, struct hr__cache_item *item);
     void (*unpin)(struct hr__cache *cache, const struct hr__cache_item *item);
     int (*has)(struct hr__cache *cache, uint64_t index);
-    enum hr__claim (*claim)(struct hr__cache *cache, uint64_t index);
-    void (*unclaim)(struct hr__cache *cache, uint64_t index);
+    enum hr__claim (*claim)(struct hr__cache *cache, uint64_t index,
+                            struct hr__cache_ticket *ticket);
+    void (*unclaim)(struct hr__cache *cache, struct hr__cache_ticket *ticket);
     int (*offer)(struct hr__cache *cache, const struct hr__cache_offer *offer);
     struct hr__cache_staged *(*take)(struct hr__cache *cache, struct hr__cache_item *item);
     void (*put_back)(struct hr__cache *cache, struct hr__cache_staged *staged);

@@ -32,19 +32,25 @@ int hr__cache_has(struct hr__cache *cache, uint64_t index)
     return cache->backend->has(cache, index);
 }
 
-enum hr__claim hr__cache_claim(struct hr__cache *cache, uint64_t index)
+enum hr__claim hr__cache_claim(struct hr__cache *cache, uint64_t index,
+                               struct hr__cache_ticket *ticket)
 {
-    return cache->backend->claim(cache, index);
+    return cache->backend->claim(cache, index, ticket);
 }
 
-void hr__cache_unclaim(struct hr__cache *cache, uint64_t index)
+void hr__cache_unclaim(struct hr__cache *cache, struct hr__cache_ticket *ticket)
 {
-    cache->backend->unclaim(cache, index);
+    if (ticket->is_claimed)
+        cache->backend->unclaim(cache, ticket);
+    ticket->is_claimed = 0;
 }
 
 int hr__cache_offer(struct hr__cache *cache, const struct hr__cache_offer *offer)
 {
-    return cache->backend->offer(cache, offer);
+    int r = cache->backend->offer(cache, offer);
+    if (offer->ticket)
+        offer->ticket->is_claimed = 0;
+    return r;
 }
 
 struct hr__cache_staged *hr__cache_take(struct hr__cache *cache, struct hr__cache_item *item)

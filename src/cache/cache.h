@@ -74,13 +74,13 @@ struct hr__cache_item {
 };
 
 /* Looks a sample up and pins its item: 1, or 0 where it is not cached. Any
- * thread; takes no lock and never blocks. */
+ * thread; takes no lock. A shared backing looks at the sample's file the first time. */
 int hr__cache_find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *item);
 
 /* Ends what find began; the bytes may go away. Any thread, no lock. */
 void hr__cache_unpin(struct hr__cache *cache, const struct hr__cache_item *item);
 
-/* Non-zero where find would find it. Any thread, no lock. */
+/* Non-zero where find would find it, as far as is known. Any thread, no lock. */
 int hr__cache_has(struct hr__cache *cache, uint64_t index);
 
 /* What a sample's reader has to do. */
@@ -91,21 +91,32 @@ enum hr__claim {
     HR__CLAIM_ALONE, /* read it; whoever else does so is not to be waited for */
 };
 
+/* What a sample was known as when its read began: the claimer's, from the claim to the
+ * offer, so that a file which changes meanwhile is told. Zeroed: of nothing. */
+struct hr__cache_ticket {
+    uint64_t key[2]; /* private to the backing */
+    int is_claimed;  /* others wait: it must end in hr__cache_offer or hr__cache_unclaim */
+};
+
 /*
  * Announces that this process reads a sample, so that all others need not. BUSY comes
  * only while the process that reads it lives and gets on with its reads: asking again
  * always comes to an end, in about two seconds at most. A private backing says FOUND
- * or ALONE. Any thread; never blocks for longer than a short lock.
+ * or ALONE. *ticket, which holds no claim before, holds one after YOURS only. Any thread;
+ * blocks for a short lock, and for a look at the file where its size is not known.
  */
-enum hr__claim hr__cache_claim(struct hr__cache *cache, uint64_t index);
+enum hr__claim hr__cache_claim(struct hr__cache *cache, uint64_t index,
+                               struct hr__cache_ticket *ticket);
 
-/* Takes the announcement back. Any thread. */
-void hr__cache_unclaim(struct hr__cache *cache, uint64_t index);
+/* Takes the announcement back; nothing where the ticket holds none. Any thread. */
+void hr__cache_unclaim(struct hr__cache *cache, struct hr__cache_ticket *ticket);
 
 /* A sample that was read. */
 struct hr__cache_offer {
     uint64_t index;
-    const void *bytes; /* copied */
+    struct hr__cache_ticket *ticket; /* that claim gave; holds no claim afterwards. NULL: of a
+                                        private backing */
+    const void *bytes;               /* copied */
     size_t length;
     enum hr_form form; /* of the bytes */
     int convert;       /* non-zero: it waits in staging for a conversion; 0: this is its
@@ -114,9 +125,10 @@ struct hr__cache_offer {
                           less than length: nothing more */
 };
 
-/* Admits an item: 1; 0 where it was there already, does not fit, or memory was
- * refused; who waits for it in another process gets it all the same. Ends a claim. Any
- * thread; blocks for a short lock, and for the copy. */
+/* Admits an item: 1; 0 where it was there already, does not fit, memory was refused, or
+ * its file has changed since the claim; who waits for it in another process gets it all
+ * the same, but for the last. Ends a claim. Any thread; blocks for a short lock, a look
+ * at the file, and the copy. */
 int hr__cache_offer(struct hr__cache *cache, const struct hr__cache_offer *offer);
 
 /* An item that waits for its conversion, and is the taker's until settled. */
@@ -172,8 +184,8 @@ int hr__cache_is_kept(const struct hr__cache *cache);
 
 /* Publishes what was measured and which form was chosen, for those who look at the
  * cache from outside. `asked`: HR_FORM_AUTO, or the form that was asked for. */
-void hr__cache_publish(struct hr__cache *cache, const struct hr__worth *worth,
-                       enum hr_form form, int asked);
+void hr__cache_publish(struct hr__cache *cache, const struct hr__worth *worth, enum hr_form form,
+                       int asked);
 
 /* Items that wait to be taken, without the lock: a hint. */
 uint64_t hr__cache_waiting(const struct hr__cache *cache);

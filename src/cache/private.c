@@ -63,7 +63,8 @@ struct hr__cache_staged {
     struct hr__cache_staged *next;
 };
 
-struct private {
+struct private
+{
     struct hr__cache cache;
 
     /* Constant from create on. */
@@ -478,7 +479,7 @@ static uint64_t room_locked(const struct private *c, const struct hr__cache_stag
 }
 
 static uint64_t room(struct hr__cache *cache, const struct hr__cache_staged *staged,
-                        uint64_t leave_free)
+                     uint64_t leave_free)
 {
     struct private *c = of(cache);
     pthread_mutex_lock(&c->lock);
@@ -514,7 +515,7 @@ static void keep_staged_locked(struct private *c, struct hr__cache_staged *stage
 }
 
 static int settle(struct hr__cache *cache, struct hr__cache_staged *staged,
-                     const struct hr__cache_final *final)
+                  const struct hr__cache_final *final)
 {
     struct private *c = of(cache);
     struct entry *e = &c->entries[staged->index];
@@ -525,8 +526,7 @@ static int settle(struct hr__cache *cache, struct hr__cache_staged *staged,
     size_t length = e->staged_length;
     pthread_mutex_lock(&c->lock);
     if (final->bytes && final->length && final->length <= UINT32_MAX)
-        space =
-            replace_locked(c, staged, round_up(final->length, ALIGNMENT), final->leave_free);
+        space = replace_locked(c, staged, round_up(final->length, ALIGNMENT), final->leave_free);
     int converted = space != NULL;
     if (converted) {
         bytes = final->bytes;
@@ -563,12 +563,13 @@ static void get_counts(struct hr__cache *cache, struct hr__cache_counts *counts)
     pthread_mutex_unlock(&c->lock);
 }
 
-static enum hr__claim claim(struct hr__cache *cache, uint64_t index)
+static enum hr__claim claim(struct hr__cache *cache, uint64_t index,
+                            struct hr__cache_ticket *ticket)
 {
     return has(cache, index) ? HR__CLAIM_FOUND : HR__CLAIM_ALONE;
 }
 
-static void unclaim(struct hr__cache *cache, uint64_t index)
+static void unclaim(struct hr__cache *cache, struct hr__cache_ticket *ticket)
 {
 }
 

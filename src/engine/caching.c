@@ -3,37 +3,121 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
+#include "cache/spec.h"
 #include "engine/loader.h"
 
 #include <errno.h>
 
-int hr__caching_create(struct hr_loader *l, struct hr_error *error)
+/* Samples are read between two publications of what was measured. */
+#define PUBLISH_EVERY 256
+
+/* The form to convert to: the options may say what the text leaves open. */
+static int choose_form(const struct hr__cache_spec *spec, int option, int *out,
+                       struct hr_error *error)
 {
-    if (!l->options.cache_bytes)
+    int said = spec->form != HR__FORM_UNSAID;
+    *out = said ? spec->form : option;
+    if (!said || option == HR_FORM_AUTO || option == spec->form)
         return 0;
+    return hr__fail(error, -EINVAL,
+                    "the cache is asked for with form=%s, and cache_form says %s: leave one of "
+                    "them out",
+                    spec->form == HR_FORM_AUTO ? "auto" : hr_form_name((enum hr_form)spec->form),
+                    hr_form_name((enum hr_form)option));
+}
+
+static int open_cache(struct hr_loader *l, struct hr_error *error)
+{
     struct hr__cache_options options = {
         .samples = hr_dataset_count(l->dataset),
-        .budget_bytes = l->options.cache_bytes,
+        .budget_bytes = l->caching.spec->share_bytes,
     };
-    if (l->options.cache_form != HR_FORM_AUTO)
-        l->caching.form = (enum hr_form)l->options.cache_form;
+    l->caching.pid = getpid();
     return hr__cache_create(&l->caching.cache, &options, error);
 }
 
-/* How often an item will be used after this epoch: with ranks that deal anew in
- * each epoch, a rank meets it in one of so many. */
+int hr__caching_create(struct hr_loader *l, struct hr_error *error)
+{
+    struct hr__caching *c = &l->caching;
+    if (!l->options.cache || !*l->options.cache)
+        return 0;
+    c->spec = hr__alloc(HR__TAG_ENGINE, 1, sizeof *c->spec);
+    if (!c->spec)
+        return hr__fail(error, -ENOMEM, "out of memory for a cache's description");
+    int r = hr__cache_spec_parse(c->spec, l->options.cache, error);
+    if (!r)
+        r = choose_form(c->spec, l->options.cache_form, &c->form_asked, error);
+    if (!r && c->form_asked != HR_FORM_AUTO)
+        c->form = (enum hr_form)c->form_asked;
+    return r ? r : open_cache(l, error);
+}
+
+int hr__caching_enter(struct hr_loader *l, struct hr_error *error)
+{
+    if (!l->caching.spec || l->caching.pid == getpid())
+        return 0;
+    hr__cache_abandon(&l->caching.cache);
+    return open_cache(l, error);
+}
+
+static void publish(struct hr_loader *l)
+{
+    struct hr__caching *c = &l->caching;
+    pthread_mutex_lock(&l->lock);
+    struct hr__worth worth = c->worth;
+    enum hr_form form = c->form;
+    pthread_mutex_unlock(&l->lock);
+    hr__cache_publish(c->cache, &worth, form, c->form_asked);
+}
+
+void hr__caching_destroy(struct hr_loader *l)
+{
+    if (l->caching.cache && l->caching.offers)
+        publish(l);
+    hr__cache_destroy(&l->caching.cache);
+    hr__free(l->caching.spec);
+    l->caching.spec = NULL;
+}
+
+void hr__caching_abandon(struct hr_loader *l)
+{
+    hr__cache_abandon(&l->caching.cache);
+    hr__free(l->caching.spec);
+    l->caching.spec = NULL;
+}
+
+enum hr__claim hr__caching_claim(struct hr_loader *l, uint64_t index,
+                                 struct hr__cache_ticket *ticket)
+{
+    if (!l->caching.cache)
+        return HR__CLAIM_ALONE;
+    return ticket->is_claimed ? HR__CLAIM_YOURS : hr__cache_claim(l->caching.cache, index, ticket);
+}
+
+void hr__caching_unclaim(struct hr_loader *l, struct hr__cache_ticket *ticket)
+{
+    if (ticket->is_claimed)
+        hr__cache_unclaim(l->caching.cache, ticket);
+}
+
+/* How often an item will be used after this epoch: ranks deal anew in each epoch, and
+ * those of this host, which share the cache, get their part of the samples. */
 static uint64_t uses_locked(const struct hr_loader *l)
 {
+    if (hr__cache_is_kept(l->caching.cache))
+        return HR__WORTH_FOREVER;
     if (!l->plan || l->plan->epoch + 1 >= l->options.epochs)
         return 0;
     uint64_t epochs = l->options.epochs - 1 - l->plan->epoch;
-    return l->shuffle ? epochs / (uint64_t)l->options.world_size : epochs;
+    uint64_t world = (uint64_t)l->options.world_size, here = (uint64_t)l->options.local_world_size;
+    return l->shuffle && here < world ? epochs * here / world : epochs;
 }
 
 static struct hr__worth_moment moment_locked(const struct hr_loader *l, int idle)
 {
     return (struct hr__worth_moment){
-        .uses_known = l->options.epochs > 0,
+        .uses_known = l->options.epochs > 0 || hr__cache_is_kept(l->caching.cache),
         .uses = uses_locked(l),
         .idle = idle,
         .working_ns = l->caching.working_ns,
@@ -46,17 +130,19 @@ static struct hr__worth_moment moment_locked(const struct hr_loader *l, int idle
 static struct hr__worth_space space_locked(const struct hr_loader *l, int staged,
                                            const struct hr__cache_counts *now)
 {
+    /* A shared cache is of the whole dataset, and keeps items of files that changed. */
     uint64_t cached = now->items[0] + now->items[1] + now->items[2];
+    uint64_t samples = hr_dataset_count(hr__dataset_origin(l->dataset));
     double missing =
-        (double)(hr_dataset_count(l->dataset) - cached) * l->caching.worth.read_bytes.value;
+        samples > cached ? (double)(samples - cached) * l->caching.worth.read_bytes.value : 0;
     return (struct hr__worth_space){
-        .budget_bytes = l->options.cache_bytes,
+        .budget_bytes = hr__cache_budget(l->caching.cache),
         .settled_bytes = staged ? now->bytes - now->staged_bytes : now->reserved,
         .staged_bytes = staged ? now->staged_bytes : 0,
         .missing_bytes = (uint64_t)missing,
         .converted = now->items[HR_FORM_COEFFICIENTS] + now->items[HR_FORM_PLANES],
         .staged = now->staged,
-        .asked = l->options.cache_form,
+        .asked = l->caching.form_asked,
         .fetch_bound = !l->workers_read,
     };
 }
@@ -88,11 +174,14 @@ static void note_miss_locked(struct hr_loader *l, const struct hr__cost *cost)
 }
 
 void hr__caching_offer(struct hr_loader *l, uint64_t index, const void *bytes,
-                       const struct hr__cost *cost)
+                       const struct hr__cost *cost, struct hr__cache_ticket *ticket)
 {
     struct hr__cache_counts now;
-    struct hr__cache_offer offer = {
-        .index = index, .bytes = bytes, .length = cost->read_bytes, .form = cost->form};
+    struct hr__cache_offer offer = {.index = index,
+                                    .ticket = ticket,
+                                    .bytes = bytes,
+                                    .length = cost->read_bytes,
+                                    .form = cost->form};
     hr__cache_get_counts(l->caching.cache, &now);
     pthread_mutex_lock(&l->lock);
     note_miss_locked(l, cost);
@@ -104,7 +193,10 @@ void hr__caching_offer(struct hr_loader *l, uint64_t index, const void *bytes,
         offer.convert = 1;
         offer.reserve = hr__worth_reserve(&l->caching.worth, form, offer.length, &space, &moment);
     }
+    int tell = l->caching.offers++ % PUBLISH_EVERY == PUBLISH_EVERY - 1;
     pthread_mutex_unlock(&l->lock);
+    if (tell)
+        publish(l);
     if (!hr__cache_offer(l->caching.cache, &offer) || !offer.convert)
         return;
     pthread_mutex_lock(&l->lock);

@@ -17,17 +17,22 @@
 
 #include <headrace/base.h>
 
+struct hr__cache_spec;
 struct hr_loader;
 struct hr__thread;
 
 struct hr__caching {
-    struct hr__cache *cache; /* NULL: none. Constant from create on */
+    struct hr__cache *cache;     /* NULL: none. Constant while threads run */
+    struct hr__cache_spec *spec; /* what was asked for; NULL: none */
+    int form_asked;              /* enum hr_form or HR_FORM_AUTO */
+    int pid;                     /* of the process that made the cache */
 
     /* Guarded by the loader's lock. */
     struct hr__worth worth;
     enum hr_form form;      /* to convert to: what was asked for, or chosen last */
     uint64_t working_ns;    /* of all workers: preparing, reading, converting */
     uint64_t converting_ns; /* of them, converting; those in hand as expected */
+    uint64_t offers;        /* so far */
 };
 
 /* What one sample took. Times are CPU time of the worker, which other programs on
@@ -41,13 +46,32 @@ struct hr__cost {
     size_t read_bytes;   /* 0: it was cached */
 };
 
-/* Makes the cache that the options ask for. Errors: -ENOMEM. */
+/* Makes the cache that the options ask for. Errors: -EINVAL: the options; those of
+ * hr_cache_open. */
 int hr__caching_create(struct hr_loader *l, struct hr_error *error);
 
-/* Offers a sample's bytes, which it copies, after what it took in `cost`. Takes
- * the loader's lock for a moment. Failures are no errors: it is just not cached. */
+/* Before threads start: in a child that was forked since, makes one of its own. Errors:
+ * the same. */
+int hr__caching_enter(struct hr_loader *l, struct hr_error *error);
+
+/* After the threads have ended. */
+void hr__caching_destroy(struct hr_loader *l);
+
+/* In a child that was forked from the threads' process. */
+void hr__caching_abandon(struct hr_loader *l);
+
+/* See hr__cache_claim; without a cache ALONE. What is claimed already is YOURS. */
+enum hr__claim hr__caching_claim(struct hr_loader *l, uint64_t index,
+                                 struct hr__cache_ticket *ticket);
+
+/* Ends a claim without an offer; nothing where there is none. */
+void hr__caching_unclaim(struct hr_loader *l, struct hr__cache_ticket *ticket);
+
+/* Offers a sample's bytes, which it copies, after what it took in `cost`, and ends its
+ * claim. Takes the loader's lock for a moment. Failures are no errors: it is just not
+ * cached. */
 void hr__caching_offer(struct hr_loader *l, uint64_t index, const void *bytes,
-                       const struct hr__cost *cost);
+                       const struct hr__cost *cost, struct hr__cache_ticket *ticket);
 
 /* The worker's time, and of a hit what preparing it took. */
 void hr__caching_note_locked(struct hr_loader *l, const struct hr__cost *cost);

@@ -38,7 +38,7 @@ void hr_loader_options_init(struct hr_loader_options *options, size_t size)
         .staging_bytes = 16u << 20,
         .on_error = HR_ON_ERROR_RAISE,
         .max_bad_share = 0.01,
-        .cache_form = HR_FORM_COEFFICIENTS,
+        .cache_form = HR_FORM_AUTO,
     };
     hr__versioned_default(options, size, &defaults, sizeof defaults);
 }
@@ -130,8 +130,8 @@ static void init_locks(struct hr_loader *l)
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->work, NULL);
-    pthread_cond_init(&l->fetch, NULL);
+    pthread_cond_init(&l->work, &monotonic);
+    pthread_cond_init(&l->fetch, &monotonic);
     pthread_cond_init(&l->room, &monotonic);
     pthread_condattr_destroy(&monotonic);
 }
@@ -164,6 +164,7 @@ int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct 
         r = make_ring(l, error);
     if (!r)
         r = hr__caching_create(l, error);
+    l->options.cache = NULL; /* the caller's */
     if (r) {
         hr_loader_destroy(&l);
         return r;
@@ -199,7 +200,7 @@ static void free_jobs(struct hr_loader *l)
 static void abandon(struct hr_loader *l)
 {
     hr__ring_abandon(&l->ring);
-    hr__cache_abandon(&l->caching.cache);
+    hr__caching_abandon(l);
     hr_dataset_unref(&l->dataset);
     hr_recipe_unref(&l->recipe);
     hr__free(l);
@@ -225,7 +226,7 @@ void hr_loader_destroy(struct hr_loader **loader)
     hr__bad_destroy(l);
     hr__epoch_unref(&l->plan);
     hr__ring_close(&l->ring);
-    hr__cache_destroy(&l->caching.cache);
+    hr__caching_destroy(l);
     hr_dataset_unref(&l->dataset);
     hr_recipe_unref(&l->recipe);
     pthread_cond_destroy(&l->work);
@@ -531,8 +532,7 @@ static int take_locked(struct hr_loader *l, struct hr_batch **out, struct hr_bat
 /* Sleeps until the word moves on, `until_ns` at most: 0, -EINTR or -ETIMEDOUT. */
 static int sleep_on(struct hr_loader *l, unsigned word, uint64_t until_ns)
 {
-    struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
-                             .tv_nsec = (long)(until_ns % 1000000000u)};
+    struct timespec until = hr__timespec(until_ns);
     /* WAIT_BITSET takes an absolute time on the monotonic clock. */
     if (!syscall(SYS_futex, &l->ready_word, FUTEX_WAIT_BITSET_PRIVATE, word, &until, NULL,
                  FUTEX_BITSET_MATCH_ANY))

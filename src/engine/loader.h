@@ -17,6 +17,11 @@
  * When they block, the fetchers take over and keep many reads in flight, within
  * staging_bytes; after a while workers try again.
  *
+ * Samples that another process reads into a shared cache are not waited for while there
+ * is other work: workers put them aside (delayed), fetchers keep a list of them, and both
+ * ask again after 0.1 to 1 ms. No thread keeps a claim of its own while it waits for
+ * another's, but in reads that go on, so nothing can wait in a circle.
+ *
  * Locks: the loader's lock, then the ring's; the cache's is a leaf. No I/O, no page-locking, no log
  * callback under either.
  */
@@ -60,10 +65,13 @@ struct hr__epoch {
 struct hr__job {
     struct hr__sample sample; /* its bytes, and where they come from */
     struct hr_batch *batch;
-    size_t place;           /* in the batch */
-    uint64_t charged_bytes; /* of the staging budget */
-    int unread;             /* the worker reads it */
-    unsigned flight;        /* where a fetcher keeps it while a reader has it */
+    size_t place;                   /* in the batch */
+    uint64_t charged_bytes;         /* of the staging budget */
+    int unread;                     /* the worker reads it */
+    struct hr__cache_ticket ticket; /* of the sample that is being read */
+    uint64_t ask_ns;                /* while another process reads it: when to ask again */
+    uint64_t pause_ns;              /* how long was waited before that; 0: not yet */
+    unsigned flight;                /* where a fetcher keeps it while a reader has it */
     struct hr__job *next;
     struct hr__job *all_next; /* every job of the loader, for freeing */
 };
@@ -84,6 +92,7 @@ struct hr__outcome {
     struct hr_error error;   /* with code 0 where all is well */
     int was_read;            /* the worker read it */
     int blocked;             /* its read had to wait for storage */
+    int busy;                /* nothing became of it: another process reads it */
     struct hr__cost cost;    /* of the last sample tried */
 };
 
@@ -157,8 +166,12 @@ struct hr_loader {
     int window_count;
     struct hr_batch *cursor; /* the first with unclaimed samples, or NULL */
     uint64_t fetched;        /* jobs in the batches' fetched lists */
-    int stale;               /* batches of dropped epochs with samples still in hand */
-    uint64_t complete;       /* batches of the window that are */
+    struct hr__job *delayed; /* workers' jobs whose samples other processes read */
+    struct hr__job *delayed_last;
+    uint64_t delayed_count;
+    int delayed_watched; /* an idle worker wakes up when the first is due */
+    int stale;           /* batches of dropped epochs with samples still in hand */
+    uint64_t complete;   /* batches of the window that are */
 
     struct hr__push *pushed; /* external order: not yet opened */
     struct hr__push *pushed_last;
@@ -248,6 +261,16 @@ void hr__stage_locked(struct hr_loader *l, struct hr__job *job);
 
 /* The oldest staged job of the earliest batch, or NULL. */
 struct hr__job *hr__take_staged_locked(struct hr_loader *l);
+
+/* A job whose sample another process reads waits until it is to be asked for again.
+ * A job of a dropped epoch is not for this. */
+void hr__delay_locked(struct hr_loader *l, struct hr__job *job);
+
+/* The first of those that wait, if it is due, or NULL. */
+struct hr__job *hr__take_delayed_locked(struct hr_loader *l);
+
+/* Sets when a job is to be asked for again; `waiting` others are, too. */
+void hr__job_wait(struct hr__job *job, uint64_t waiting);
 
 /* The job is done: its outcome goes to its batch, the job to the free ones.
  * Returns a slot that the caller gives back to the ring, unlocked, or NULL. */

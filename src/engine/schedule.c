@@ -25,6 +25,12 @@
 /* A file of unknown size is charged to the staging budget as so many bytes. */
 #define TYPICAL_FILE_BYTES (128u << 10)
 
+/* When to ask again for a sample that another process reads: at first after the one, at
+ * last after the other, and never so that many of them keep a core busy with asking. */
+#define ASK_NS_MIN  100000u
+#define ASK_NS_MAX  1000000u
+#define ASK_NS_EACH 10000u
+
 struct hr__epoch *hr__epoch_ref(struct hr__epoch *plan)
 {
     atomic_fetch_add_explicit(&plan->refs, 1, memory_order_relaxed);
@@ -121,9 +127,7 @@ static int still_wanted(struct hr_loader *l, const struct hr__epoch *plan, int *
 /* Sleeps until a slot may have come back, `ns` at most. */
 static void wait_for_room(struct hr_loader *l, const struct hr__epoch *plan, uint64_t ns)
 {
-    uint64_t until_ns = hr__now_ns() + ns;
-    struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
-                             .tv_nsec = (long)(until_ns % 1000000000u)};
+    struct timespec until = hr__timespec(hr__now_ns() + ns);
     pthread_mutex_lock(&l->lock);
     if (!l->stop && l->plan == plan)
         pthread_cond_timedwait(&l->room, &l->lock, &until);
@@ -285,6 +289,7 @@ struct hr__job *hr__claim_locked(struct hr_loader *l)
     job->place = batch->claimed++;
     job->unread = 1;
     job->charged_bytes = 0;
+    job->pause_ns = 0;
     if (batch->claimed == batch->count)
         l->cursor = batch->next;
     return job;
@@ -292,6 +297,7 @@ struct hr__job *hr__claim_locked(struct hr_loader *l)
 
 static void free_job_locked(struct hr_loader *l, struct hr__job *job)
 {
+    assert(!job->ticket.is_claimed);
     l->reserved_bytes -= job->charged_bytes;
     job->charged_bytes = 0;
     job->batch = NULL;
@@ -324,6 +330,48 @@ void hr__stage_locked(struct hr_loader *l, struct hr__job *job)
     l->fetched++;
     if (l->idle_workers)
         pthread_cond_signal(&l->work);
+}
+
+void hr__job_wait(struct hr__job *job, uint64_t waiting)
+{
+    uint64_t pause_ns = job->pause_ns ? 2 * job->pause_ns : ASK_NS_MIN;
+    if (pause_ns > ASK_NS_MAX)
+        pause_ns = ASK_NS_MAX;
+    job->pause_ns = pause_ns;
+    if (pause_ns < waiting * ASK_NS_EACH)
+        pause_ns = waiting * ASK_NS_EACH;
+    job->ask_ns = hr__now_ns() + pause_ns;
+}
+
+void hr__delay_locked(struct hr_loader *l, struct hr__job *job)
+{
+    assert(!job->batch->cancelled && !job->ticket.is_claimed);
+    hr__job_wait(job, l->delayed_count);
+    job->next = NULL;
+    if (l->delayed_last)
+        l->delayed_last->next = job;
+    else
+        l->delayed = job;
+    l->delayed_last = job;
+    l->delayed_count++;
+}
+
+static struct hr__job *pop_delayed_locked(struct hr_loader *l)
+{
+    struct hr__job *job = l->delayed;
+    l->delayed = job->next;
+    if (!l->delayed)
+        l->delayed_last = NULL;
+    l->delayed_count--;
+    job->next = NULL;
+    return job;
+}
+
+struct hr__job *hr__take_delayed_locked(struct hr_loader *l)
+{
+    if (!l->delayed || hr__now_ns() < l->delayed->ask_ns)
+        return NULL;
+    return pop_delayed_locked(l);
 }
 
 struct hr__job *hr__take_staged_locked(struct hr_loader *l)
@@ -419,6 +467,11 @@ struct hr_batch *hr__window_pop_locked(struct hr_loader *l)
 struct hr_batch *hr__cancel_locked(struct hr_loader *l)
 {
     struct hr_batch *slots = NULL;
+    while (l->delayed) {
+        struct hr__job *job = pop_delayed_locked(l);
+        job->batch->done++;
+        free_job_locked(l, job);
+    }
     while (l->window) {
         struct hr_batch *batch = hr__window_pop_locked(l);
         while (batch->fetched) {
@@ -426,6 +479,7 @@ struct hr_batch *hr__cancel_locked(struct hr_loader *l)
             batch->fetched = job->next;
             l->fetched--;
             drop_bytes(l, job);
+            hr__caching_unclaim(l, &job->ticket);
             free_job_locked(l, job);
             batch->done++;
         }

@@ -36,6 +36,12 @@
 /* Reads taken from the schedule at once, so that the first are in flight early. */
 #define FETCH_BULK 32
 
+/* Jobs that a fetcher lets wait for other processes at once. */
+#define WAITING_MAX 64
+
+/* How often a worker believes that a sample is cached which it then does not find. */
+#define FIND_ATTEMPTS 3
+
 /* A fetcher's own state. */
 struct fetcher {
     struct hr_loader *loader;
@@ -45,6 +51,9 @@ struct fetcher {
     unsigned depth;                          /* reads in flight at most */
     struct hr__job *flight[HR__FETCH_DEPTH]; /* what the reader has */
     unsigned flying;
+    struct hr__job *waiting; /* whose samples other processes read, the first to ask for first */
+    struct hr__job **waiting_end;
+    unsigned waiting_count;
 };
 
 static void account_read(struct hr_loader *l, const struct hr__read *read, uint64_t ns)
@@ -122,7 +131,8 @@ static int run_recipe(struct hr__thread *self, struct hr__job *job, uint64_t ind
     return r;
 }
 
-/* The same on what was read; frees it. What is good is offered to the cache. */
+/* The same on what was read; frees it. What is good is offered to the cache, and a
+ * claim has ended. */
 static int prepare(struct hr__thread *self, struct hr__job *job, uint64_t index,
                    struct hr__outcome *outcome, struct hr_error *error)
 {
@@ -135,7 +145,8 @@ static int prepare(struct hr__thread *self, struct hr__job *job, uint64_t index,
         r = run_recipe(self, job, index, &item, outcome, error);
     }
     if (!r && l->caching.cache)
-        hr__caching_offer(l, index, read->bytes, &outcome->cost);
+        hr__caching_offer(l, index, read->bytes, &outcome->cost, &job->ticket);
+    hr__caching_unclaim(l, &job->ticket);
     drop_bytes(l, read);
     return r;
 }
@@ -179,9 +190,12 @@ static int replace(struct hr__thread *self, struct hr__job *job, struct hr__outc
         uint64_t index = stand_in(plan, batch->positions[job->place], attempt);
         outcome->cost.read_ns = 0;
         if (!prepare_cached(self, job, index, outcome, error, &r)) {
+            /* Stand-ins are rare: one that another process reads is just read twice. */
+            hr__caching_claim(l, index, &job->ticket);
             r = read_now(l, job, index, error);
             if (!r)
                 r = prepare(self, job, index, outcome, error);
+            hr__caching_unclaim(l, &job->ticket);
         }
         if (!r) {
             batch->indices[job->place] = (int64_t)index;
@@ -234,34 +248,55 @@ static void handle_failure(struct hr__thread *self, struct hr__job *job, struct 
     fail_job(l, job, index, &last, outcome);
 }
 
+/* Prepares a sample of which nothing has been read: from the cache, or by reading it
+ * now, unless another process does: then outcome->busy is set. */
+static int prepare_unread(struct hr__thread *self, struct hr__job *job, uint64_t index,
+                          struct hr__outcome *outcome, struct hr_error *error)
+{
+    struct hr_loader *l = self->loader;
+    int r = 0;
+    /* What is found and yet not there goes away just now, or is damaged. */
+    for (int attempt = 0; attempt < FIND_ATTEMPTS; attempt++) {
+        if (prepare_cached(self, job, index, outcome, error, &r))
+            return r;
+        enum hr__claim claim = hr__caching_claim(l, index, &job->ticket);
+        outcome->busy = claim == HR__CLAIM_BUSY;
+        if (claim != HR__CLAIM_FOUND)
+            break;
+    }
+    if (outcome->busy)
+        return 0;
+    outcome->was_read = 1;
+    uint64_t start_ns = hr__now_ns(), start_cpu = cost_clock(l);
+    r = read_and_watch(l, job, index, &outcome->blocked, error);
+    outcome->cost.read_ns = outcome->blocked ? hr__now_ns() - start_ns : cost_clock(l) - start_cpu;
+    return r ? r : prepare(self, job, index, outcome, error);
+}
+
 static void process(struct hr__thread *self, struct hr__job *job, struct hr__outcome *outcome)
 {
     struct hr_loader *l = self->loader;
     uint64_t index = (uint64_t)job->batch->indices[job->place];
     struct hr_error error;
-    int r = 0;
     memset(outcome, 0, offsetof(struct hr__outcome, error));
     outcome->error.code = 0;
-    outcome->was_read = outcome->blocked = 0;
+    outcome->was_read = outcome->blocked = outcome->busy = 0;
     outcome->cost = (struct hr__cost){.form = HR_FORM_ENCODED};
-    uint64_t start_ns = hr__now_ns(), start_cpu = cost_clock(l);
-    if (!job->unread || !prepare_cached(self, job, index, outcome, &error, &r)) {
-        outcome->was_read = job->unread;
-        if (job->unread) {
-            r = read_and_watch(l, job, index, &outcome->blocked, &error);
-            outcome->cost.read_ns =
-                outcome->blocked ? hr__now_ns() - start_ns : cost_clock(l) - start_cpu;
-        }
-        if (!r)
-            r = prepare(self, job, index, outcome, &error);
-    }
+    uint64_t start_cpu = cost_clock(l);
+    int r = job->unread ? prepare_unread(self, job, index, outcome, &error)
+                        : prepare(self, job, index, outcome, &error);
+    outcome->cost.working_ns = cost_clock(l) - start_cpu;
+    if (outcome->busy)
+        return;
+    /* Where it could not be aimed at, prepare did not end the claim. */
+    hr__caching_unclaim(l, &job->ticket);
     if (r) {
         error.code = r;
         handle_failure(self, job, &error, outcome);
+        outcome->cost.working_ns = cost_clock(l) - start_cpu;
     }
     if (!outcome->error.code)
         hr__count(&l->counters.samples, 1);
-    outcome->cost.working_ns = cost_clock(l) - start_cpu;
 }
 
 static void let_fetchers_read_locked(struct hr_loader *l)
@@ -303,12 +338,53 @@ static int has_work_locked(const struct hr_loader *l)
 
 static struct hr__job *next_job_locked(struct hr_loader *l)
 {
-    struct hr__job *job = hr__take_staged_locked(l);
+    struct hr__job *job = hr__take_delayed_locked(l);
+    if (!job)
+        job = hr__take_staged_locked(l);
     if (!job && l->workers_read)
         job = hr__claim_locked(l);
-    if (job && l->idle_workers && has_work_locked(l))
+    int unwatched = l->delayed && !l->delayed_watched;
+    if (job && l->idle_workers && (unwatched || has_work_locked(l)))
         pthread_cond_signal(&l->work);
     return job;
+}
+
+/* Sleeps until there is work. Of the idle workers one looks after the jobs that wait
+ * for other processes. */
+static void wait_for_work_locked(struct hr_loader *l)
+{
+    l->idle_workers++;
+    if (l->delayed && !l->delayed_watched) {
+        struct timespec until = hr__timespec(l->delayed->ask_ns);
+        l->delayed_watched = 1;
+        pthread_cond_timedwait(&l->work, &l->lock, &until);
+        l->delayed_watched = 0;
+    } else {
+        pthread_cond_wait(&l->work, &l->lock);
+    }
+    l->idle_workers--;
+}
+
+/* What became of a job goes to its batch, or the job aside. The lock is released
+ * meanwhile where there is something to free. */
+static void finish_job_locked(struct hr_loader *l, struct hr__job *job, struct hr__outcome *outcome)
+{
+    if (outcome->busy && !job->batch->cancelled) {
+        hr__delay_locked(l, job);
+        return;
+    }
+    struct hr_batch *slot = hr__finish_locked(l, job, outcome);
+    if (outcome->was_read)
+        watch_blocking_locked(l, outcome->blocked);
+    if (l->caching.cache)
+        hr__caching_note_locked(l, &outcome->cost);
+    if (slot || outcome->skipped || outcome->failed) {
+        pthread_mutex_unlock(&l->lock);
+        hr__return_slots(slot);
+        hr__free(outcome->skipped);
+        hr__free(outcome->failed);
+        pthread_mutex_lock(&l->lock);
+    }
 }
 
 static void *work(void *arg)
@@ -327,30 +403,16 @@ static void *work(void *arg)
             /* Looking may have released the lock: look again before sleeping. */
             if (l->stop || has_work_locked(l))
                 continue;
-            if (hr__caching_may_convert_locked(l, 1)) {
+            if (hr__caching_may_convert_locked(l, 1))
                 hr__caching_convert_locked(self);
-            } else {
-                l->idle_workers++;
-                pthread_cond_wait(&l->work, &l->lock);
-                l->idle_workers--;
-            }
+            else
+                wait_for_work_locked(l);
             continue;
         }
         pthread_mutex_unlock(&l->lock);
         process(self, job, &outcome);
         pthread_mutex_lock(&l->lock);
-        struct hr_batch *slot = hr__finish_locked(l, job, &outcome);
-        if (outcome.was_read)
-            watch_blocking_locked(l, outcome.blocked);
-        if (l->caching.cache)
-            hr__caching_note_locked(l, &outcome.cost);
-        if (slot || outcome.skipped || outcome.failed) {
-            pthread_mutex_unlock(&l->lock);
-            hr__return_slots(slot);
-            hr__free(outcome.skipped);
-            hr__free(outcome.failed);
-            pthread_mutex_lock(&l->lock);
-        }
+        finish_job_locked(l, job, &outcome);
     }
     pthread_mutex_unlock(&l->lock);
     return NULL;
@@ -388,32 +450,101 @@ static struct hr__job *claim_reads_locked(struct hr_loader *l, unsigned room)
     return list;
 }
 
-/* Hands claimed reads to the reader; those it does not take are left to the
- * workers, and returned. */
-static struct hr__job *submit(struct fetcher *f, struct hr__job *list)
+/* Puts a job whose sample another process reads behind those that wait already. */
+static void wait_for_other(struct fetcher *f, struct hr__job *job)
 {
-    struct hr__job *left = NULL;
+    hr__job_wait(job, f->waiting_count);
+    job->next = NULL;
+    *f->waiting_end = job;
+    f->waiting_end = &job->next;
+    f->waiting_count++;
+}
+
+/* The first of those that wait. */
+static struct hr__job *wait_no_more(struct fetcher *f)
+{
+    struct hr__job *job = f->waiting;
+    f->waiting = job->next;
+    if (!f->waiting)
+        f->waiting_end = &f->waiting;
+    f->waiting_count--;
+    return job;
+}
+
+/* Hands a job to the reader, 1; or sees that it need not, or cannot, be read here: 0,
+ * then it is a worker's; or lets it wait, 1. */
+static int submit_one(struct fetcher *f, struct hr__job *job)
+{
+    struct hr_loader *l = f->loader;
+    uint64_t index = (uint64_t)job->batch->indices[job->place];
+    job->sample.read.user = job;
+    job->unread = 1;
+    /* Workers find what is cached where it lies. */
+    enum hr__claim claim = hr__caching_claim(l, index, &job->ticket);
+    if (claim == HR__CLAIM_FOUND)
+        return 0;
+    if (claim == HR__CLAIM_BUSY) {
+        wait_for_other(f, job);
+        return 1;
+    }
+    if (hr__sample_aim(&job->sample, l->dataset, index, f->direct, NULL) ||
+        hr__reader_submit(f->reader, &job->sample.read))
+        return 0;
+    job->unread = 0;
+    job->flight = f->flying;
+    f->flight[f->flying++] = job;
+    return 1;
+}
+
+/* Hands claimed reads to the reader; those that are the workers' are returned in
+ * front of `left`. */
+static struct hr__job *submit(struct fetcher *f, struct hr__job *list, struct hr__job *left)
+{
     while (list) {
         struct hr__job *job = list;
         list = job->next;
-        uint64_t index = (uint64_t)job->batch->indices[job->place];
-        job->sample.read.user = job;
-        /* Workers find what is cached where it lies. */
-        int r = f->loader->caching.cache && hr__cache_has(f->loader->caching.cache, index);
-        if (!r)
-            r = hr__sample_aim(&job->sample, f->loader->dataset, index, f->direct, NULL);
-        if (!r)
-            r = hr__reader_submit(f->reader, &job->sample.read);
-        job->unread = r != 0;
-        if (r) {
+        if (!submit_one(f, job)) {
             job->next = left;
             left = job;
-        } else {
-            job->flight = f->flying;
-            f->flight[f->flying++] = job;
         }
     }
     return left;
+}
+
+/* The same with those that wait and are to be asked for again by now, as far as the
+ * reader has room. */
+static struct hr__job *ask_again(struct fetcher *f, struct hr__job *left)
+{
+    if (!f->waiting)
+        return left;
+    uint64_t now_ns = hr__now_ns();
+    while (f->waiting && f->waiting->ask_ns <= now_ns && f->flying < f->depth) {
+        struct hr__job *job = wait_no_more(f);
+        if (!submit_one(f, job)) {
+            job->next = left;
+            left = job;
+        }
+    }
+    return left;
+}
+
+/* Those that wait and need not any more, because their epoch was dropped. */
+static struct hr__job *wanted_no_more_locked(struct fetcher *f)
+{
+    struct hr__job *gone = NULL;
+    for (unsigned n = f->waiting_count; n; n--) {
+        struct hr__job *job = wait_no_more(f);
+        if (job->batch->cancelled) {
+            job->next = gone;
+            gone = job;
+            continue;
+        }
+        job->next = NULL;
+        *f->waiting_end = job;
+        f->waiting_end = &job->next;
+        f->waiting_count++;
+    }
+    return gone;
 }
 
 static void land(struct fetcher *f, struct hr__job *job)
@@ -435,6 +566,7 @@ static struct hr_batch *deliver_locked(struct hr_loader *l, struct hr__job *job)
         return NULL;
     }
     struct hr__outcome outcome = {.blocked = 0};
+    hr__caching_unclaim(l, &job->ticket);
     drop_bytes(l, &job->sample.read);
     return hr__finish_locked(l, job, &outcome);
 }
@@ -477,6 +609,39 @@ static struct hr__job *collect(struct fetcher *f, int64_t timeout_ns, struct hr_
     return list;
 }
 
+/* How many reads a fetcher may take from the schedule now. */
+static unsigned room_of(const struct fetcher *f)
+{
+    return f->waiting_count < WAITING_MAX ? f->depth - f->flying : 0;
+}
+
+/* Sleeps until there is something to read, or the first of those that wait is to be
+ * asked for again. */
+static void wait_for_reads_locked(struct fetcher *f)
+{
+    struct hr_loader *l = f->loader;
+    l->idle_fetchers++;
+    if (f->waiting) {
+        struct timespec until = hr__timespec(f->waiting->ask_ns);
+        pthread_cond_timedwait(&l->fetch, &l->lock, &until);
+    } else {
+        pthread_cond_wait(&l->fetch, &l->lock);
+    }
+    l->idle_fetchers--;
+}
+
+/* How long to wait for a read. */
+static int64_t collect_timeout(const struct fetcher *f, int more)
+{
+    int64_t ns = f->flying < f->depth && more ? FETCH_WAIT_SHORT_NS : FETCH_WAIT_NS;
+    if (f->waiting && f->flying < f->depth) {
+        int64_t until_ns = (int64_t)(f->waiting->ask_ns - hr__now_ns());
+        if (until_ns < ns)
+            ns = until_ns > 0 ? until_ns : 0;
+    }
+    return ns;
+}
+
 /* Reads for the workers until stop, or until the reader fails. */
 static int fetch_loop(struct fetcher *f)
 {
@@ -484,22 +649,21 @@ static int fetch_loop(struct fetcher *f)
     int failure = 0;
     pthread_mutex_lock(&l->lock);
     while (!l->stop && !failure) {
-        struct hr__job *list = claim_reads_locked(l, f->depth - f->flying);
-        if (!list && !f->flying) {
+        struct hr__job *list = claim_reads_locked(l, room_of(f));
+        struct hr__job *done = wanted_no_more_locked(f);
+        int due = f->waiting && f->waiting->ask_ns <= hr__now_ns();
+        if (!list && !done && !due && !f->flying) {
             /* Looking may have released the lock: look again before sleeping. */
-            if (!l->stop && !has_read_locked(l)) {
-                l->idle_fetchers++;
-                pthread_cond_wait(&l->fetch, &l->lock);
-                l->idle_fetchers--;
-            }
+            if (!l->stop && !(room_of(f) && has_read_locked(l)))
+                wait_for_reads_locked(f);
             continue;
         }
         int more = !l->workers_read;
         pthread_mutex_unlock(&l->lock);
-        struct hr__job *done = submit(f, list);
-        int64_t timeout_ns = f->flying < f->depth && more ? FETCH_WAIT_SHORT_NS : FETCH_WAIT_NS;
+        done = submit(f, list, done);
+        done = ask_again(f, done);
         if (f->flying)
-            done = collect(f, done ? 0 : timeout_ns, done, &failure);
+            done = collect(f, done ? 0 : collect_timeout(f, more), done, &failure);
         deliver(l, done);
         pthread_mutex_lock(&l->lock);
     }
@@ -544,6 +708,11 @@ static void close_reader(struct fetcher *f)
         job->next = list;
         list = job;
     }
+    while (f->waiting) {
+        struct hr__job *job = wait_no_more(f);
+        job->next = list;
+        list = job;
+    }
     deliver(f->loader, list);
 }
 
@@ -552,6 +721,7 @@ static void *fetch(void *arg)
     struct hr__thread *self = arg;
     struct hr_loader *l = self->loader;
     struct fetcher f = {.loader = l, .number = self->number};
+    f.waiting_end = &f.waiting;
     if (open_reader(&f))
         return NULL;
     int failure = fetch_loop(&f);
@@ -638,7 +808,9 @@ int hr__threads_start(struct hr_loader *l, struct hr_error *error)
     l->blocked_score = 0;
     l->fetcher_span = FETCHER_SPAN_MIN / 2;
     l->fetcher_samples = 0;
-    int r = 0;
+    int r = hr__caching_enter(l, error);
+    if (r)
+        return r;
     l->workers = hr__alloc(HR__TAG_ENGINE, (size_t)l->workers_wanted, sizeof *l->workers);
     if (!l->workers)
         r = hr__fail(error, -ENOMEM, "out of memory for %d workers", l->workers_wanted);

@@ -11,6 +11,7 @@
 #include "storage/reader.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +24,7 @@
 #define PLENTY  (UINT64_C(1) << 30)
 
 static struct fixture fixture;
+static uint64_t cache_bytes; /* that cache_options set last */
 
 /* What the wrapped converter does. */
 static atomic_int conversions;
@@ -97,8 +99,11 @@ static struct hr_loader_stats stats_of(const struct hr_loader *loader)
 
 static void cache_options(struct hr_loader_options *options, uint64_t bytes, int form)
 {
+    static char text[32];
     fixture_options(options);
-    options->cache_bytes = bytes;
+    cache_bytes = bytes;
+    snprintf(text, sizeof text, "%" PRIu64, bytes);
+    options->cache = text;
     options->cache_form = form;
     options->drop_last = 0;
     options->batch_size = SAMPLES / 4; /* the last one is padded by nothing: one rank */
@@ -192,14 +197,14 @@ static void test_part_cached(void **state)
                 assert_int_equal(run_epoch(loader, epoch), bytes - cached);
                 struct hr_loader_stats stats = stats_of(loader);
                 assert_true(stats.cache_source_bytes >= cached);
-                assert_true(stats.cache_bytes <= options.cache_bytes);
+                assert_true(stats.cache_bytes <= cache_bytes);
                 cached = stats.cache_source_bytes;
             }
             if (form == HR_FORM_ENCODED) {
                 /* What is left of the budget is less than any file that is not cached
                  * takes, and no more than rounding up to 64 wastes beside that. */
-                assert_true(cached <= options.cache_bytes);
-                assert_true(cached + SAMPLES * 64 + 8192 >= options.cache_bytes || cached == bytes);
+                assert_true(cached <= cache_bytes);
+                assert_true(cached + SAMPLES * 64 + 8192 >= cache_bytes || cached == bytes);
             }
             hr_loader_destroy(&loader);
         }
@@ -369,7 +374,7 @@ static void test_bad_samples(void **state)
         options.on_error = HR_ON_ERROR_SKIP;
         options.max_bad_share = 1;
         struct hr_loader *cached = fixture_loader(&fixture, &options);
-        options.cache_bytes = 0;
+        options.cache = NULL;
         struct hr_loader *plain = fixture_loader(&fixture, &options);
         for (uint64_t epoch = 0; epoch < 6; epoch++) {
             start(cached, epoch);
@@ -392,7 +397,7 @@ static void test_files_that_go(void **state)
     struct hr_loader_options options;
     cache_options(&options, PLENTY, HR_FORM_COEFFICIENTS);
     struct hr_loader *cached = fixture_loader(&fixture, &options);
-    options.cache_bytes = 0;
+    options.cache = NULL;
     struct hr_loader *plain = fixture_loader(&fixture, &options);
     run_epoch(cached, 0);
     start(plain, 1);
@@ -529,11 +534,25 @@ static void test_refused_options(void **state)
     assert_int_equal(hr_loader_create(&loader, fixture.dataset, fixture.recipe, &options, &error),
                      -EINVAL);
     assert_non_null(strstr(error.message, "cache_form"));
-    cache_options(&options, UINT64_MAX, HR_FORM_ENCODED);
+    cache_options(&options, UINT64_C(1) << 49, HR_FORM_ENCODED);
     assert_int_equal(hr_loader_create(&loader, fixture.dataset, fixture.recipe, &options, &error),
                      -ENOMEM);
     assert_non_null(strstr(error.message, "smaller"));
     assert_null(loader);
+    cache_options(&options, PLENTY, HR_FORM_AUTO);
+    options.cache = "a lot";
+    assert_int_equal(hr_loader_create(&loader, fixture.dataset, fixture.recipe, &options, &error),
+                     -EINVAL);
+    assert_non_null(strstr(error.message, "a lot"));
+    options.cache = "shm:name?size=1MiB&form=planes";
+    options.cache_form = HR_FORM_ENCODED;
+    assert_int_equal(hr_loader_create(&loader, fixture.dataset, fixture.recipe, &options, &error),
+                     -EINVAL);
+    assert_non_null(strstr(error.message, "form=planes, and cache_form says encoded"));
+    options.cache = "";
+    loader = fixture_loader(&fixture, &options);
+    assert_int_equal(stats_of(loader).cache_bytes, 0);
+    hr_loader_destroy(&loader);
 }
 
 int main(void)
