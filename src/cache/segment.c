@@ -137,6 +137,12 @@ static int make_layout(struct hr__segment_layout *out, uint64_t budget, uint64_t
     return 0;
 }
 
+int hr__segment_plan(struct hr__segment_layout *out, uint64_t budget, uint64_t items)
+{
+    /* A quarter more: searches are short, and changed files find room. */
+    return items >= UINT64_C(1) << 39 ? -EINVAL : make_layout(out, budget, items + items / 4 + 64);
+}
+
 /* Memory of several nodes is used by turns: who reads is as likely on one as another. */
 static void interleave(void *memory, uint64_t bytes)
 {
@@ -277,9 +283,7 @@ static int check_limit(uint64_t bytes, struct hr_error *error)
 static int set_up(struct hr__segment *s, const struct hr__segment_shape *shape,
                   struct hr_error *error)
 {
-    /* A quarter more: searches are short, and changed files find room. */
-    uint64_t slots = shape->items + shape->items / 4 + 64;
-    int r = make_layout(&s->layout, shape->budget_bytes, slots);
+    int r = hr__segment_plan(&s->layout, shape->budget_bytes, shape->items);
     if (r)
         return hr__fail(error, r, "a cache of %" PRIu64 " bytes for %" PRIu64 " items",
                         shape->budget_bytes, shape->items);

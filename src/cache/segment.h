@@ -163,6 +163,7 @@ struct hr__segment {
 
     _Atomic int broken;       /* this process found it damaged: nothing is found any more */
     _Atomic int stuck;        /* the lock could not be had for long: do not wait again */
+    _Atomic int waited;       /* the same of its directory's lock */
     _Atomic int full;         /* no more memory was granted; it has been logged */
     pthread_mutex_t lock;     /* this process's threads, before the file's lock */
     struct hr__segment *next; /* of the process's segments, for fork */
@@ -179,6 +180,9 @@ struct hr__segment_shape {
     int mode;  /* of the file: 0600 or 0660 */
     int group; /* -1: none */
 };
+
+/* How a segment with this shape is laid out. Errors: -EINVAL: beyond what one can be. Pure. */
+int hr__segment_plan(struct hr__segment_layout *out, uint64_t budget, uint64_t items);
 
 /*
  * Makes the file `file` in `directory` and becomes its first user. Under the directory's
