@@ -1,0 +1,192 @@
+/* What limits memory; see capacity.h. */
+#include "cache/capacity.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define UNKNOWN UINT64_MAX
+
+/* The beginning of a small file, as text: its length, or -1. */
+static ssize_t read_text(const char *path, char *out, size_t capacity)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    size_t length = 0;
+    ssize_t n;
+    while ((n = read(fd, out + length, capacity - 1 - length)) > 0)
+        length += (size_t)n;
+    close(fd);
+    out[length] = 0;
+    return n < 0 ? -1 : (ssize_t)length;
+}
+
+uint64_t hr__capacity_meminfo(const char *text)
+{
+    static const char key[] = "MemAvailable:";
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (!strncmp(line, key, sizeof key - 1))
+            return strtoull(line + sizeof key - 1, NULL, 10) * 1024;
+    }
+    return UNKNOWN;
+}
+
+/* Non-zero where `word` is among the words of [list, list + length), divided by commas. */
+static int has_word(const char *list, size_t length, const char *word)
+{
+    size_t size = strlen(word);
+    for (const char *at = list, *end = list + length; at < end;) {
+        const char *comma = memchr(at, ',', (size_t)(end - at));
+        size_t n = (size_t)((comma ? comma : end) - at);
+        if (n == size && !memcmp(at, word, n))
+            return 1;
+        at += n + 1;
+    }
+    return 0;
+}
+
+/* Lines are NUMBER:CONTROLLERS:PATH; version 2 has number 0 and no controllers. */
+int hr__capacity_group_path(const char *text, const char *controller, char *out, size_t capacity)
+{
+    for (const char *line = text; *line;) {
+        size_t length = strcspn(line, "\n");
+        const char *names = memchr(line, ':', length);
+        const char *path =
+            names ? memchr(names + 1, ':', length - (size_t)(names + 1 - line)) : NULL;
+        if (path) {
+            size_t names_length = (size_t)(path - names - 1);
+            size_t path_length = length - (size_t)(path + 1 - line);
+            int found = controller ? has_word(names + 1, names_length, controller)
+                                   : !names_length && *line == '0';
+            if (found && path_length < capacity) {
+                memcpy(out, path + 1, path_length);
+                out[path_length] = 0;
+                return 1;
+            }
+        }
+        line += length + (line[length] == '\n');
+    }
+    return 0;
+}
+
+uint64_t hr__capacity_limit(const char *text)
+{
+    if (*text < '0' || *text > '9')
+        return UNKNOWN;
+    return strtoull(text, NULL, 10);
+}
+
+/* The least limit of a group and those above it. Which of them are visible differs between
+ * containers: what is not there limits nothing. */
+static void read_groups(struct hr__capacity *out, const char *mount, const char *file, char *path)
+{
+    /* "/.." is above what this process may see. */
+    if (strstr(path, "/.."))
+        *path = 0;
+    for (;;) {
+        char name[sizeof out->group_file], text[64];
+        size_t length = strlen(path);
+        while (length && path[length - 1] == '/')
+            path[--length] = 0;
+        if (snprintf(name, sizeof name, "%s%s/%s", mount, path, file) < (int)sizeof name &&
+            read_text(name, text, sizeof text) > 0) {
+            uint64_t limit = hr__capacity_limit(text);
+            if (limit < out->group_limit) {
+                out->group_limit = limit;
+                memcpy(out->group_file, name, sizeof name);
+            }
+        }
+        char *slash = strrchr(path, '/');
+        if (!slash)
+            return;
+        *slash = 0;
+    }
+}
+
+void hr__capacity_read(struct hr__capacity *out, int directory)
+{
+    char text[8192], path[256];
+    struct statvfs files;
+    *out = (struct hr__capacity){.files_free = UNKNOWN,
+                                 .files_total = UNKNOWN,
+                                 .available = UNKNOWN,
+                                 .group_limit = UNKNOWN};
+    /* A tmpfs without a size has no blocks. */
+    if (!fstatvfs(directory, &files) && files.f_blocks) {
+        out->files_free = (uint64_t)files.f_bavail * files.f_frsize;
+        out->files_total = (uint64_t)files.f_blocks * files.f_frsize;
+    }
+    if (read_text("/proc/meminfo", text, sizeof text) > 0)
+        out->available = hr__capacity_meminfo(text);
+    if (read_text("/proc/self/cgroup", text, sizeof text) <= 0)
+        return;
+    if (hr__capacity_group_path(text, NULL, path, sizeof path)) {
+        char again[sizeof path];
+        memcpy(again, path, sizeof path);
+        read_groups(out, "/sys/fs/cgroup", "memory.max", path);
+        read_groups(out, "/sys/fs/cgroup/unified", "memory.max", again);
+    }
+    if (hr__capacity_group_path(text, "memory", path, sizeof path))
+        read_groups(out, "/sys/fs/cgroup/memory", "memory.limit_in_bytes", path);
+}
+
+/* "23.5 GiB", "512 MiB"; rounded down, so that it can be written as a size. */
+static const char *text_of(char out[32], uint64_t bytes)
+{
+    if (bytes >= UINT64_C(10) << 30)
+        snprintf(out, 32, "%.1f GiB",
+                 (double)(bytes / (UINT64_C(1) << 30) * 10 +
+                          bytes % (UINT64_C(1) << 30) * 10 / (1 << 30)) /
+                     10);
+    else if (bytes >= UINT64_C(10) << 20)
+        snprintf(out, 32, "%llu MiB", (unsigned long long)(bytes >> 20));
+    else
+        snprintf(out, 32, "%llu KiB", (unsigned long long)(bytes >> 10));
+    return out;
+}
+
+static uint64_t plus(uint64_t a, uint64_t b)
+{
+    return a > UNKNOWN - b ? UNKNOWN : a + b;
+}
+
+int hr__capacity_check(const struct hr__capacity *c, const struct hr__capacity_wish *wish,
+                       struct hr_error *error)
+{
+    char budget[32], takes[32], there[32], total[32];
+    text_of(budget, wish->budget);
+    text_of(takes, wish->bytes);
+    unsigned long long gib = (unsigned long long)((wish->bytes + (UINT64_C(1) << 30)) >> 30);
+    if (wish->bytes > plus(c->files_free, wish->freed_bytes))
+        return hr__fail(
+            error, -ENOSPC,
+            "a cache of %s, which takes up to %s of shared memory, does not fit into the file "
+            "system of %s: %s of its %s are free; enlarge it (mount -o remount,size=%lluG "
+            "/dev/shm; Docker: --shm-size=%llug; Kubernetes: an emptyDir of medium Memory at "
+            "/dev/shm), or write a smaller size",
+            budget, takes, wish->place, text_of(there, plus(c->files_free, wish->freed_bytes)),
+            text_of(total, c->files_total), gib, gib);
+    if (wish->bytes > c->group_limit)
+        return hr__fail(
+            error, -ENOSPC,
+            "a cache of %s, which takes up to %s of memory, is more than this process's "
+            "control group may use: %s says %s; raise that limit (Docker: --memory; "
+            "Kubernetes: resources.limits.memory; Slurm: --mem), or write a smaller "
+            "size",
+            budget, takes, c->group_file, text_of(there, c->group_limit));
+    if (wish->bytes > plus(c->available, wish->freed_bytes))
+        return hr__fail(error, -ENOSPC,
+                        "a cache of %s, which takes up to %s of memory, is more than this machine "
+                        "has available: %s; end what else uses memory, drop other caches (headrace "
+                        "cache list), or write a smaller size",
+                        budget, takes, text_of(there, plus(c->available, wish->freed_bytes)));
+    return 0;
+}

@@ -1,0 +1,480 @@
+/*
+ * Opening, making and dropping segments in their directory; see directory.h.
+ *
+ * Everything here happens under the directory's lock. Whether a file is in use is asked
+ * of its locks, which works for damaged files and those of other versions too.
+ */
+#include "cache/directory.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "cache/capacity.h"
+#include "cache/segment_inside.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#define RUN_PREFIX "run+"
+#define DIGEST     32 /* digits */
+
+/* ---- names ---- */
+
+static void name_file(char out[128], const struct hr__segment_wish *wish)
+{
+    struct {
+        uint8_t identity[16];
+        uint32_t version;
+    } what = {.version = HR__SEGMENT_VERSION};
+    memcpy(what.identity, wish->identity, sizeof what.identity);
+    XXH128_hash_t digest = XXH3_128bits(&what, sizeof what);
+    const char *name = wish->spec->name;
+    snprintf(out, 128, "%s%s.%016" PRIx64 "%016" PRIx64, *name ? "" : RUN_PREFIX,
+             *name ? name : wish->run, (uint64_t)digest.high64, (uint64_t)digest.low64);
+}
+
+/* Non-zero where `file` is the name of a segment, and of the kept name `name`, if that is
+ * not NULL. */
+static int is_segment(const char *file, const char *name)
+{
+    const char *dot = strrchr(file, '.');
+    if (!dot || dot == file || strlen(file) >= 128 || strlen(dot + 1) != DIGEST ||
+        strspn(dot + 1, "0123456789abcdef") != DIGEST)
+        return 0;
+    size_t length = (size_t)(dot - file);
+    return !name || (strlen(name) == length && !memcmp(file, name, length));
+}
+
+static int is_private(const char *file)
+{
+    return !strncmp(file, RUN_PREFIX, strlen(RUN_PREFIX));
+}
+
+/* ---- what is there ---- */
+
+/* How many users a file has, by its locks alone. */
+static int count_users(int fd)
+{
+    uint64_t from = HR__SEGMENT_USER_LOCK, end = from + HR__SEGMENT_USERS, found = 0;
+    int count = 0;
+    while (from < end &&
+           hr__segment_lock_byte(fd, F_OFD_GETLK, F_WRLCK, from, end - from, &found) == 1 &&
+           found >= from && found < end) {
+        count++;
+        from = found + 1;
+    }
+    return count;
+}
+
+/* Fills in all but the name: 0, or a negative errno where there is no such file. */
+static int look_at(struct hr__directory *d, struct hr__directory_file *f)
+{
+    struct stat st;
+    if (fstatat(d->fd, f->file, &st, AT_SYMLINK_NOFOLLOW))
+        return -errno;
+    f->device = st.st_dev;
+    f->inode = st.st_ino;
+    f->memory = (uint64_t)st.st_blocks * 512;
+    f->is_private = is_private(f->file);
+    struct hr__segment *s;
+    struct hr_error error = {.code = 0};
+    f->code = hr__segment_attach(&s, d->fd, f->file, 0, &error);
+    if (!f->code) {
+        f->users = hr__segment_users(s, NULL, 0);
+        f->last_use = atomic_load(&s->header->last_use);
+        f->items = hr__segment_books(s).arena_allocated;
+        memcpy(f->dataset, s->header->dataset, sizeof f->dataset);
+        f->dataset[sizeof f->dataset - 1] = 0;
+        hr__segment_detach(&s);
+        return 0;
+    }
+    snprintf(f->problem, sizeof f->problem, "%.*s", (int)sizeof f->problem - 1, error.message);
+    f->items = f->memory;
+    int fd = openat(d->fd, f->file, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd >= 0) {
+        f->users = count_users(fd);
+        close(fd);
+    }
+    return 0;
+}
+
+static int by_file(const void *a, const void *b)
+{
+    return strcmp(((const struct hr__directory_file *)a)->file,
+                  ((const struct hr__directory_file *)b)->file);
+}
+
+int hr__directory_files(struct hr__directory *d, const char *name,
+                        struct hr__directory_file **files, size_t *count)
+{
+    *files = NULL;
+    *count = 0;
+    int fd = openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+    DIR *entries = fd < 0 ? NULL : fdopendir(fd);
+    if (!entries) {
+        r = -errno;
+        if (fd >= 0)
+            close(fd);
+        return r;
+    }
+    size_t capacity = 0;
+    for (struct dirent *e; !r && (e = readdir(entries));) {
+        if (!is_segment(e->d_name, name))
+            continue;
+        if (*count == capacity) {
+            capacity = capacity ? capacity * 2 : 8;
+            void *more = hr__realloc(HR__TAG_CACHE, *files, capacity, sizeof **files);
+            if (!more) {
+                r = -ENOMEM;
+                break;
+            }
+            *files = more;
+        }
+        struct hr__directory_file *f = &(*files)[*count];
+        memset(f, 0, sizeof *f);
+        snprintf(f->file, sizeof f->file, "%.*s", (int)sizeof f->file - 1, e->d_name);
+        if (!look_at(d, f))
+            ++*count;
+    }
+    closedir(entries);
+    if (r) {
+        hr__free(*files);
+        *files = NULL;
+        *count = 0;
+    } else if (*count) {
+        qsort(*files, *count, sizeof **files, by_file);
+    }
+    return r;
+}
+
+int hr__directory_remove(struct hr__directory *d, const struct hr__directory_file *file,
+                         const char *why)
+{
+    if (unlinkat(d->fd, file->file, 0))
+        return -errno;
+    if (why)
+        hr__directory_note(d, file->is_private ? HR_LOG_INFO : HR_LOG_WARNING,
+                           "dropped the cache's segment %s/%s%s%s, %" PRIu64 " bytes: %s", d->path,
+                           file->file, *file->dataset ? " of " : "", file->dataset, file->memory,
+                           why);
+    return 0;
+}
+
+void hr__directory_sweep_locked(struct hr__directory *d)
+{
+    struct hr__directory_file *files;
+    size_t count;
+    if (hr__directory_files(d, NULL, &files, &count))
+        return;
+    for (size_t i = 0; i < count; i++)
+        if (files[i].is_private && !files[i].users)
+            hr__directory_remove(d, &files[i], "its run has ended");
+    hr__free(files);
+}
+
+void hr__directory_sweep(void)
+{
+    struct hr__directory d;
+    if (hr__directory_lock(&d, HR__DIRECTORY_OWN, 0, NULL))
+        return;
+    hr__directory_sweep_locked(&d);
+    hr__directory_unlock(&d);
+}
+
+/* ---- room in a name's size ---- */
+
+/* What the segments of a name have, and may lose. */
+struct name_use {
+    struct hr__directory_file *files;
+    size_t count;
+    uint64_t items;  /* of all */
+    uint64_t in_use; /* of those that cannot be dropped */
+};
+
+/* All of the name but the file `except`. */
+static int read_name(struct name_use *use, struct hr__directory *d, const char *name,
+                     const char *except)
+{
+    *use = (struct name_use){.count = 0};
+    int r = hr__directory_files(d, name, &use->files, &use->count);
+    if (r)
+        return r;
+    size_t kept = 0;
+    for (size_t i = 0; i < use->count; i++) {
+        const struct hr__directory_file *f = &use->files[i];
+        if (!strcmp(f->file, except))
+            continue;
+        use->items += f->items;
+        use->in_use += f->users ? f->items : 0;
+        use->files[kept++] = *f;
+    }
+    use->count = kept;
+    return 0;
+}
+
+/* The unused one whose last use lies furthest back; NULL: none. */
+static struct hr__directory_file *oldest(struct name_use *use)
+{
+    struct hr__directory_file *found = NULL;
+    for (size_t i = 0; i < use->count; i++) {
+        struct hr__directory_file *f = &use->files[i];
+        if (!f->users && *f->file && (!found || f->last_use < found->last_use))
+            found = f;
+    }
+    return found;
+}
+
+/* Drops segments until all have at most `most` bytes; `dry`: only says what memory that
+ * would give back. */
+static int shrink_name(struct name_use *use, struct hr__directory *d, uint64_t most, uint64_t *dry)
+{
+    while (use->items > most) {
+        struct hr__directory_file *f = oldest(use);
+        if (!f)
+            return -ENOSPC;
+        int r = dry ? 0
+                    : hr__directory_remove(d, f,
+                                           "its name's size is used up, and nobody uses it; it "
+                                           "had not been used for longest");
+        if (r)
+            return r;
+        if (dry)
+            *dry += f->memory;
+        use->items -= f->items;
+        *f->file = 0;
+    }
+    return 0;
+}
+
+/* Non-zero where the file that is in the directory under the segment's name is another
+ * one, or none. */
+static int is_dropped(const struct hr__directory *d, const struct hr__segment *s)
+{
+    struct stat ours, there;
+    return fstat(s->fd, &ours) || fstatat(d->fd, s->file, &there, AT_SYMLINK_NOFOLLOW) ||
+           ours.st_dev != there.st_dev || ours.st_ino != there.st_ino;
+}
+
+static int make_room_locked(struct hr__directory *d, struct hr__segment *s, uint64_t bytes)
+{
+    if (is_dropped(d, s))
+        return -ENOSPC;
+    if (!s->header->is_kept)
+        return 0;
+    char name[sizeof s->header->name];
+    memcpy(name, s->header->name, sizeof name);
+    name[sizeof name - 1] = 0;
+    /* An arena is a whole number of units. */
+    uint64_t size = (s->header->size_bytes + HR__SEGMENT_ALIGN - 1) & -(uint64_t)HR__SEGMENT_ALIGN;
+    uint64_t wanted = hr__segment_books(s).arena_allocated + bytes;
+    struct name_use use;
+    int r = read_name(&use, d, name, s->file);
+    if (!r && (wanted > size || use.in_use > size - wanted))
+        r = -ENOSPC; /* dropping all that can be dropped would not do */
+    if (!r)
+        r = shrink_name(&use, d, size - wanted, NULL);
+    hr__free(use.files);
+    return r;
+}
+
+int hr__directory_make_room(struct hr__segment *s, uint64_t bytes,
+                            int (*take)(struct hr__segment *segment, void *arg), void *arg)
+{
+    struct hr__directory d;
+    if (hr__directory_lock_again(&d, s->directory,
+                                 atomic_load(&s->waited) ? 0 : HR__DIRECTORY_HURRY_NS)) {
+        if (!atomic_exchange(&s->waited, 1))
+            hr__log(HR_LOG_WARNING,
+                    "the directory of %s is locked by another process, which may have been "
+                    "stopped: the cache does not grow until it goes on or ends",
+                    s->path);
+        return -EAGAIN;
+    }
+    atomic_store(&s->waited, 0);
+    int r = make_room_locked(&d, s, bytes);
+    if (!r)
+        r = take(s, arg);
+    hr__directory_unlock(&d);
+    return r;
+}
+
+/* ---- opening ---- */
+
+/* A damaged file makes way: -ENOENT, or why it does not. */
+static int discard(struct hr__directory *d, const char *file, int code, struct hr_error *error)
+{
+    struct hr__directory_file f = {.code = 0};
+    snprintf(f.file, sizeof f.file, "%s", file);
+    int r = look_at(d, &f);
+    if (r)
+        return r;
+    if (code == -EPROTO && f.users)
+        return hr__fail(error, -EBUSY,
+                        "the cache's segment %s/%s is in use by %d processes with another version "
+                        "of Headrace: end them, or use another name",
+                        d->path, file, f.users);
+    r = hr__directory_remove(d, &f, NULL);
+    if (r)
+        return hr__fail(error, r, "%s; it cannot be removed: %s", f.problem, hr__errno_text(r));
+    hr__directory_note(d, HR_LOG_WARNING, "%s: it is dropped, %" PRIu64 " bytes, and made anew%s",
+                       f.problem, f.memory, f.users ? "; who uses it reads from storage" : "");
+    return -ENOENT;
+}
+
+static int attach(struct hr__segment **out, struct hr__directory *d, const char *file,
+                  struct hr_error *error)
+{
+    struct hr_error why = {.code = 0};
+    int r = hr__segment_attach(out, d->fd, file, 1, &why);
+    if (!r || r == -ENOENT)
+        return r;
+    if (r == -EBADMSG || r == -EPROTO)
+        return discard(d, file, r, error);
+    if (r == -ELOOP)
+        return hr__fail(error, -EACCES,
+                        "the cache's segment %s/%s is a link that somebody put there: remove it",
+                        d->path, file);
+    return hr__fail(error, r, "%s", why.message);
+}
+
+/* Is there memory for it, counting what would be dropped for it? */
+static int check_capacity(struct hr__directory *d, const struct hr__segment_wish *wish,
+                          const char *file, struct hr_error *error)
+{
+    const struct hr__cache_spec *spec = wish->spec;
+    uint64_t may = spec->share_bytes, freed = 0;
+    struct hr__segment_layout layout;
+    struct hr__capacity capacity;
+    if (*spec->name) {
+        struct name_use use;
+        int r = read_name(&use, d, spec->name, file);
+        if (r)
+            return hr__fail(error, r, "cannot look at the caches in %s: %s", d->path,
+                            hr__errno_text(r));
+        uint64_t left = use.in_use < spec->size_bytes ? spec->size_bytes - use.in_use : 0;
+        may = may < left ? may : left;
+        r = shrink_name(&use, d, spec->size_bytes - may, &freed);
+        hr__free(use.files);
+        if (r && r != -ENOSPC)
+            return hr__fail(error, r, "cannot look at the caches in %s: %s", d->path,
+                            hr__errno_text(r));
+    }
+    int r = hr__segment_plan(&layout, spec->share_bytes, wish->items);
+    if (r)
+        return hr__fail(error, r, "a cache of %" PRIu64 " bytes for %" PRIu64 " items",
+                        spec->share_bytes, wish->items);
+    hr__capacity_read(&capacity, d->fd);
+    struct hr__capacity_wish want = {
+        .bytes = layout.arena_offset + may,
+        .budget = spec->share_bytes,
+        .freed_bytes = freed,
+        .place = d->path,
+    };
+    return hr__capacity_check(&capacity, &want, error);
+}
+
+static int create(struct hr__segment **out, struct hr__directory *d,
+                  const struct hr__segment_wish *wish, const char *file, struct hr_error *error)
+{
+    const struct hr__cache_spec *spec = wish->spec;
+    int r = check_capacity(d, wish, file, error);
+    if (r)
+        return r;
+    int is_shared = *spec->group != 0;
+    struct stat st;
+    if (fstat(d->fd, &st))
+        return hr__fail(error, -errno, "cannot look at %s: %s", d->path, hr__errno_text(errno));
+    struct hr__segment_shape shape = {
+        .name = spec->name,
+        .dataset = wish->dataset,
+        .size_bytes = spec->size_bytes,
+        .budget_bytes = spec->share_bytes,
+        .items = wish->items,
+        .is_kept = *spec->name != 0,
+        .mode = is_shared ? 0660 : 0600,
+        .group = is_shared ? (int)st.st_gid : -1,
+    };
+    memcpy(shape.identity, wish->identity, sizeof shape.identity);
+    return hr__segment_create(out, d->fd, file, &shape, error);
+}
+
+/* Numbers this use, behind all others of the directory. */
+static void number_use(struct hr__directory *d, struct hr__segment *s)
+{
+    struct hr__directory_file *files;
+    size_t count;
+    uint64_t last = atomic_load(&s->header->last_use);
+    if (hr__directory_files(d, NULL, &files, &count))
+        return;
+    for (size_t i = 0; i < count; i++)
+        if (files[i].last_use > last)
+            last = files[i].last_use;
+    hr__free(files);
+    atomic_store(&s->header->last_use, last + 1);
+}
+
+static void tell_difference(struct hr__directory *d, const struct hr__segment *s,
+                            const struct hr__cache_spec *spec)
+{
+    uint64_t size = s->header->size_bytes, budget = s->layout.arena_bytes;
+    if (size != spec->size_bytes || budget < spec->share_bytes)
+        hr__directory_note(
+            d, HR_LOG_WARNING,
+            "cache %s is there already, with %" PRIu64 " of %" PRIu64
+            " bytes for this dataset, not %" PRIu64 " of %" PRIu64
+            ": it stays so; for another size, drop it first (headrace cache drop %s)",
+            spec->name, budget, size, spec->share_bytes, spec->size_bytes, spec->name);
+}
+
+int hr__directory_open(struct hr__segment **out, const struct hr__segment_wish *wish,
+                       struct hr_error *error)
+{
+    *out = NULL;
+    struct hr__directory d;
+    struct hr__segment *s = NULL;
+    char file[128];
+    int64_t group;
+    int r = hr__directory_group(wish->spec->group, &group, error);
+    if (!r)
+        r = hr__directory_lock(&d, group, 1, error);
+    if (r)
+        return r;
+    hr__directory_sweep_locked(&d);
+    name_file(file, wish);
+    r = attach(&s, &d, file, error);
+    if (!r && *wish->spec->name)
+        tell_difference(&d, s, wish->spec);
+    if (r == -ENOENT)
+        r = create(&s, &d, wish, file, error);
+    if (!r)
+        number_use(&d, s);
+    hr__directory_unlock(&d);
+    *out = s;
+    return r;
+}
+
+void hr__directory_close(struct hr__segment **segment)
+{
+    struct hr__segment *s = *segment;
+    struct hr__directory d;
+    if (!s)
+        return;
+    int is_ours = s->pid == getpid() && s->user;
+    /* The header may have been cut off since: the name tells as well. */
+    if (!is_ours || !is_private(s->file) ||
+        hr__directory_lock_again(&d, s->directory, HR__DIRECTORY_PATIENCE_NS)) {
+        hr__segment_detach(segment);
+        return;
+    }
+    if (!hr__segment_users(s, NULL, 0) && !is_dropped(&d, s))
+        unlinkat(d.fd, s->file, 0);
+    hr__segment_detach(segment);
+    hr__directory_unlock(&d);
+}

@@ -1,0 +1,352 @@
+/*
+ * Making, checking and locking directories of segments; see directory_lock.h.
+ *
+ * The lock is flock's on a description of our own, so that it excludes the threads of
+ * this process as well. A forked child would inherit it and hold it for as long as it
+ * lives, if its parent was killed meanwhile: so a handler closes it in every child.
+ */
+#include "cache/directory_lock.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PLACE "/dev/shm"
+
+/* A line that waits to be logged. */
+struct hr__directory_note {
+    struct hr__directory_note *next;
+    enum hr_log_level level;
+    char text[600];
+};
+
+/* Guards the list, and is held while a descriptor is opened: no child is forked between
+ * that and its entry in the list. */
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct hr__directory *list;
+static pthread_once_t handlers = PTHREAD_ONCE_INIT;
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&list_lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&list_lock);
+}
+
+static void in_child(void)
+{
+    for (struct hr__directory *d = list; d; d = d->next)
+        close(d->fd);
+    list = NULL;
+    pthread_mutex_unlock(&list_lock);
+}
+
+static void set_handlers(void)
+{
+    pthread_atfork(before_fork, after_fork, in_child);
+}
+
+/* d->fd becomes a description of its own: 0 or a negative errno. */
+static int open_listed(struct hr__directory *d, int at, const char *path)
+{
+    pthread_once(&handlers, set_handlers);
+    pthread_mutex_lock(&list_lock);
+    d->fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int r = d->fd < 0 ? -errno : 0;
+    if (!r) {
+        d->next = list;
+        list = d;
+    }
+    pthread_mutex_unlock(&list_lock);
+    return r;
+}
+
+static void close_listed(struct hr__directory *d)
+{
+    pthread_mutex_lock(&list_lock);
+    struct hr__directory **at = &list;
+    while (*at && *at != d)
+        at = &(*at)->next;
+    if (*at)
+        *at = d->next;
+    close(d->fd);
+    pthread_mutex_unlock(&list_lock);
+    d->fd = -1;
+}
+
+const char *hr__directory_place(void)
+{
+    const char *place = getenv("HEADRACE_SHM");
+    return place && *place ? place : PLACE;
+}
+
+int hr__directory_is_member(int64_t group)
+{
+    if (group == (int64_t)getegid())
+        return 1;
+    int count = getgroups(0, NULL), member = 0;
+    if (count <= 0)
+        return 0;
+    gid_t *groups = hr__alloc(HR__TAG_CACHE, (size_t)count, sizeof *groups);
+    if (groups)
+        count = getgroups(count, groups);
+    for (int i = 0; groups && i < count; i++)
+        member |= (int64_t)groups[i] == group;
+    hr__free(groups);
+    return member;
+}
+
+/* By name, or -1. */
+static int64_t find_group(const char *name)
+{
+    struct group entry, *found = NULL;
+    size_t size = 1 << 12;
+    int64_t group = -1;
+    for (; size <= 1 << 24; size *= 4) {
+        char *buffer = hr__alloc(HR__TAG_CACHE, size, 1);
+        if (!buffer)
+            break;
+        int r = getgrnam_r(name, &entry, buffer, size, &found);
+        if (!r && found)
+            group = (int64_t)entry.gr_gid;
+        hr__free(buffer);
+        if (r != ERANGE)
+            break;
+    }
+    return group;
+}
+
+int hr__directory_group(const char *name, int64_t *group, struct hr_error *error)
+{
+    *group = HR__DIRECTORY_OWN;
+    if (!*name)
+        return 0;
+    *group = find_group(name);
+    size_t digits = strspn(name, "0123456789");
+    if (*group < 0 && !name[digits] && digits < 10)
+        *group = (int64_t)strtoul(name, NULL, 10);
+    if (*group < 0)
+        return hr__fail(error, -EINVAL,
+                        "group %s of a cache does not exist here: write one that \"id -Gn\" shows",
+                        name);
+    if (!hr__directory_is_member(*group))
+        return hr__fail(error, -EACCES,
+                        "this process is no member of group %s of a cache: write one that \"id "
+                        "-Gn\" shows, or be added to it and log in anew",
+                        name);
+    return 0;
+}
+
+/* Its owner or group gets it as a whole: it is made under another name. */
+static int make_shared(const char *path, gid_t group)
+{
+    char other[300];
+    snprintf(other, sizeof other, "%s.%" PRIu64, path, hr__now_ns());
+    if (mkdir(other, 0700))
+        return -errno;
+    int fd = open(other, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), r = 0;
+    if (fd < 0 || fchown(fd, (uid_t)-1, group) || fchmod(fd, 02770) ||
+        renameat2(AT_FDCWD, other, AT_FDCWD, path, RENAME_NOREPLACE))
+        r = -errno;
+    if (fd >= 0)
+        close(fd);
+    if (r)
+        rmdir(other);
+    return r == -EEXIST ? 0 : r;
+}
+
+static int make(const char *path, int64_t group, struct hr_error *error)
+{
+    int r = 0;
+    if (group != HR__DIRECTORY_OWN)
+        r = make_shared(path, (gid_t)group);
+    else if (mkdir(path, 0700) && errno != EEXIST)
+        r = -errno;
+    if (!r)
+        return 0;
+    return hr__fail(error, r,
+                    "cannot make the directory %s for caches: %s; a file system of memory (tmpfs) "
+                    "must be mounted there that this process may write to, or HEADRACE_SHM name "
+                    "another one",
+                    path, hr__errno_text(r));
+}
+
+static int check(const struct hr__directory *d, int64_t group, struct hr_error *error)
+{
+    struct stat st;
+    if (fstat(d->fd, &st))
+        return hr__fail(error, -errno, "cannot look at the directory %s of caches: %s", d->path,
+                        hr__errno_text(errno));
+    if (group == HR__DIRECTORY_OWN) {
+        if (st.st_uid != geteuid())
+            return hr__fail(error, -EACCES,
+                            "the directory %s of caches belongs to user %u, not to this one: have "
+                            "it removed, or name another place with HEADRACE_SHM",
+                            d->path, (unsigned)st.st_uid);
+        if (st.st_mode & 0077)
+            return hr__fail(error, -EACCES,
+                            "the directory %s of caches is open to others (mode %04o): chmod 700, "
+                            "or remove it",
+                            d->path, (unsigned)(st.st_mode & 07777));
+    } else if ((int64_t)st.st_gid != group || (st.st_mode & 07777) != 02770) {
+        return hr__fail(error, -EACCES,
+                        "the directory %s of caches is not of group %" PRId64
+                        " alone (it is of group %u, mode %04o): have it removed",
+                        d->path, group, (unsigned)st.st_gid, (unsigned)(st.st_mode & 07777));
+    }
+    return 0;
+}
+
+static int open_checked(struct hr__directory *d, int64_t group, int may_make,
+                        struct hr_error *error)
+{
+    int r = open_listed(d, AT_FDCWD, d->path);
+    if (r == -ENOENT && may_make) {
+        r = make(d->path, group, error);
+        if (r)
+            return r;
+        r = open_listed(d, AT_FDCWD, d->path);
+        if (r == -ENOENT) /* removed again meanwhile: the caller tries once more */
+            return -ESTALE;
+    }
+    if (r == -ELOOP || r == -ENOTDIR)
+        return hr__fail(error, -EACCES,
+                        "%s is not a directory, but a link or a file that somebody put there: "
+                        "have it removed, or name another place with HEADRACE_SHM",
+                        d->path);
+    if (r)
+        return hr__fail(error, r, "cannot open the directory %s of caches: %s", d->path,
+                        hr__errno_text(r));
+    r = check(d, group, error);
+    if (r)
+        close_listed(d);
+    return r;
+}
+
+/* Non-zero where the directory is still the one at its path. */
+static int is_there(const struct hr__directory *d)
+{
+    struct stat ours, there;
+    return !fstat(d->fd, &ours) && !lstat(d->path, &there) && ours.st_dev == there.st_dev &&
+           ours.st_ino == there.st_ino;
+}
+
+static void pause_ns(long ns)
+{
+    nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+}
+
+int hr__directory_lock(struct hr__directory *d, int64_t group, int may_make, struct hr_error *error)
+{
+    *d = (struct hr__directory){.fd = -1};
+    int length = group == HR__DIRECTORY_OWN
+                     ? snprintf(d->path, sizeof d->path, "%s/headrace-%u", hr__directory_place(),
+                                (unsigned)geteuid())
+                     : snprintf(d->path, sizeof d->path, "%s/headrace-g%" PRId64,
+                                hr__directory_place(), group);
+    if (length >= (int)sizeof d->path)
+        return hr__fail(error, -ENAMETOOLONG, "the place of caches, HEADRACE_SHM, is too long: %s",
+                        hr__directory_place());
+    uint64_t end = hr__now_ns() + HR__DIRECTORY_PATIENCE_NS;
+    do {
+        int r = open_checked(d, group, may_make, error);
+        if (r == -ESTALE)
+            continue;
+        if (r)
+            return r;
+        int locked = !flock(d->fd, LOCK_EX | LOCK_NB);
+        if (locked && is_there(d))
+            return 0;
+        close_listed(d);
+        if (!locked)
+            pause_ns(2000000);
+    } while (hr__now_ns() < end);
+    return hr__fail(error, -EAGAIN,
+                    "the directory %s of caches has been locked by another process for 10 seconds, "
+                    "which may have been stopped: see who it is with \"fuser -v %s\", and let it "
+                    "go on, or end it",
+                    d->path, d->path);
+}
+
+int hr__directory_lock_again(struct hr__directory *d, int fd, uint64_t patience_ns)
+{
+    *d = (struct hr__directory){.fd = -1};
+    int r = open_listed(d, fd, ".");
+    if (r)
+        return r;
+    char link[40];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", d->fd);
+    ssize_t length = readlink(link, d->path, sizeof d->path - 1);
+    d->path[length < 0 ? 0 : length] = 0;
+    uint64_t end = hr__now_ns() + patience_ns;
+    while (flock(d->fd, LOCK_EX | LOCK_NB)) {
+        if (hr__now_ns() >= end) {
+            close_listed(d);
+            return -EAGAIN;
+        }
+        pause_ns(500000);
+    }
+    return 0;
+}
+
+void hr__directory_note(struct hr__directory *d, enum hr_log_level level, const char *format, ...)
+{
+    struct hr__directory_note *note = hr__alloc(HR__TAG_CACHE, 1, sizeof *note);
+    if (!note)
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(note->text, sizeof note->text, format, args);
+    va_end(args);
+    note->level = level;
+    note->next = d->notes;
+    d->notes = note;
+}
+
+/* The last line was put first. */
+static void log_notes(struct hr__directory_note *notes)
+{
+    struct hr__directory_note *ordered = NULL;
+    while (notes) {
+        struct hr__directory_note *next = notes->next;
+        notes->next = ordered;
+        ordered = notes;
+        notes = next;
+    }
+    while (ordered) {
+        struct hr__directory_note *next = ordered->next;
+        hr__log(ordered->level, "%s", ordered->text);
+        hr__free(ordered);
+        ordered = next;
+    }
+}
+
+void hr__directory_unlock(struct hr__directory *d)
+{
+    if (d->fd < 0)
+        return;
+    if (is_there(d))
+        rmdir(d->path); /* succeeds where it is empty */
+    /* By name: a child of vfork has a copy until it calls exec. */
+    flock(d->fd, LOCK_UN);
+    close_listed(d);
+    log_notes(d->notes);
+    d->notes = NULL;
+}

@@ -1,0 +1,120 @@
+/* What limits a cache's memory, out of texts as the kernel gives them. */
+#include "../test.h"
+
+#include "cache/capacity.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GIB (UINT64_C(1) << 30)
+
+static void test_meminfo(void **state)
+{
+    assert_int_equal(hr__capacity_meminfo("MemTotal:       24684084 kB\n"
+                                          "MemFree:         1000000 kB\n"
+                                          "MemAvailable:   20684084 kB\n"
+                                          "Buffers:              84 kB\n"),
+                     UINT64_C(20684084) * 1024);
+    assert_int_equal(hr__capacity_meminfo("MemAvailable: 12 kB"), 12 * 1024);
+    assert_true(hr__capacity_meminfo("XMemAvailable: 12 kB\n") == UINT64_MAX);
+    assert_true(hr__capacity_meminfo("") == UINT64_MAX);
+}
+
+static void test_groups(void **state)
+{
+    static const char both[] = "9:name=systemd:/\n"
+                               "4:cpu,memory:/docker/0123\n"
+                               "3:cpuset:/x\n"
+                               "0::/user.slice/a:b\n";
+    char path[64];
+    assert_int_equal(hr__capacity_group_path(both, "memory", path, sizeof path), 1);
+    assert_string_equal(path, "/docker/0123");
+    assert_int_equal(hr__capacity_group_path(both, "cpu", path, sizeof path), 1);
+    assert_string_equal(path, "/docker/0123");
+    assert_int_equal(hr__capacity_group_path(both, NULL, path, sizeof path), 1);
+    assert_string_equal(path, "/user.slice/a:b");
+    assert_int_equal(hr__capacity_group_path(both, "mem", path, sizeof path), 0);
+    assert_int_equal(hr__capacity_group_path(both, "cpu,memory", path, sizeof path), 0);
+    assert_int_equal(hr__capacity_group_path("0::/", NULL, path, sizeof path), 1);
+    assert_string_equal(path, "/");
+    assert_int_equal(hr__capacity_group_path("0::/", "memory", path, sizeof path), 0);
+    assert_int_equal(hr__capacity_group_path("4:memory:/a\n", NULL, path, sizeof path), 0);
+    assert_int_equal(hr__capacity_group_path("nonsense\n\n:\n0", NULL, path, sizeof path), 0);
+    assert_int_equal(hr__capacity_group_path("0::/longer", NULL, path, 7), 0);
+}
+
+static void test_limits(void **state)
+{
+    assert_int_equal(hr__capacity_limit("1073741824\n"), GIB);
+    assert_true(hr__capacity_limit("max\n") == UINT64_MAX);
+    assert_true(hr__capacity_limit("") == UINT64_MAX);
+    assert_true(hr__capacity_limit("-1\n") == UINT64_MAX);
+    assert_true(hr__capacity_limit("9223372036854771712\n") == UINT64_C(9223372036854771712));
+}
+
+static void test_check(void **state)
+{
+    const struct {
+        struct hr__capacity have;
+        uint64_t bytes, freed;
+        const char *said; /* NULL: there is enough */
+    } cases[] = {
+        {{64 * GIB, 64 * GIB, 64 * GIB, 64 * GIB, "x"}, 64 * GIB, 0, NULL},
+        {{UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, ""}, 64 * GIB, GIB, NULL},
+        {{64 * GIB - 1, 96 * GIB, 99 * GIB, 99 * GIB, ""},
+         64 * GIB,
+         0,
+         "file system of /dev/shm/x: 63.9 GiB of its 96.0 GiB are free; enlarge it (mount -o "
+         "remount,size=65G /dev/shm"},
+        {{60 * GIB, 96 * GIB, 99 * GIB, 99 * GIB, ""}, 64 * GIB, 4 * GIB, NULL},
+        {{60 * GIB, 96 * GIB, 60 * GIB, 99 * GIB, ""}, 64 * GIB, 4 * GIB, NULL},
+        {{99 * GIB, 99 * GIB, 63 * GIB, 99 * GIB, ""}, 64 * GIB, 0, "machine has available: 63.0"},
+        {{99 * GIB, 99 * GIB, 63 * GIB, 63 * GIB, "/sys/fs/cgroup/a/memory.max"},
+         64 * GIB,
+         9 * GIB,
+         "/sys/fs/cgroup/a/memory.max says 63.0 GiB; raise that limit (Docker: --memory"},
+        {{64 << 20, 64 << 20, 99 * GIB, 99 * GIB, ""},
+         65 << 20,
+         0,
+         "64 MiB of its 64 MiB are free; enlarge it (mount -o remount,size=1G"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct hr__capacity_wish wish = {.bytes = cases[i].bytes,
+                                         .budget = cases[i].bytes,
+                                         .freed_bytes = cases[i].freed,
+                                         .place = "/dev/shm/x"};
+        struct hr_error error = {0};
+        int r = hr__capacity_check(&cases[i].have, &wish, &error);
+        assert_int_equal(r, cases[i].said ? -ENOSPC : 0);
+        assert_int_equal(hr__capacity_check(&cases[i].have, &wish, NULL), r);
+        if (r && !strstr(error.message, cases[i].said))
+            fail_msg("case %zu: %s", i, error.message);
+    }
+}
+
+/* This machine has some memory, and not a million times as much. */
+static void test_read(void **state)
+{
+    struct hr__capacity c;
+    int fd = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    hr__capacity_read(&c, fd);
+    close(fd);
+    assert_in_range(c.available, 1 << 20, UINT64_C(1) << 50);
+    assert_true(c.files_free <= c.files_total);
+    assert_true(c.group_limit > 1 << 20);
+    if (c.group_limit != UINT64_MAX)
+        assert_ptr_equal(strstr(c.group_file, "/sys/fs/cgroup"), c.group_file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_meminfo), cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_limits),  cmocka_unit_test(test_check),
+        cmocka_unit_test(test_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
