@@ -4,9 +4,12 @@
  * of pieces of one open file, and a loop of pread.
  *
  * usage: reader FILES BYTES DEPTH REPEATS [cold] [direct] [ranges] [in DIRECTORY]
+ *        reader --list FILE DEPTH cached|direct|uncached
  * Makes FILES files of BYTES, reads them all with each method, interleaved
  * REPEATS times, and prints the median of each. "cold" drops each file from the
  * page cache before every pass (fadvise), so it needs a real disk.
+ * With --list it reads the files whose paths stand in FILE, one a line, once, cold,
+ * and prints one line of JSON.
  */
 #include "storage/reader.h"
 #include "base/clock.h"
@@ -16,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,8 +28,10 @@ static const char *const method_names[] = {"plain loop", "pread reader", "io_uri
 
 struct setup {
     int files, bytes, depth, repeats, cold, direct;
-    int ranges;       /* one file holds all; paths are that file's */
-    int fd, plain_fd; /* ranges: of the readers (O_DIRECT if direct), of the plain loop */
+    int ranges; /* one file holds all; paths are that file's */
+    int uncached, any_length;
+    size_t read_bytes; /* by read_with */
+    int fd, plain_fd;  /* ranges: of the readers (O_DIRECT if direct), of the plain loop */
     char directory[512];
     char (*paths)[640];
 };
@@ -80,10 +86,11 @@ static void read_plain_ranges(const struct setup *s)
 static void aim(const struct setup *s, struct hr__read *read, int i)
 {
     read->path = s->paths[i];
+    read->uncached = s->uncached;
     read->is_range = s->ranges;
     read->fd = s->fd;
     read->offset = (uint64_t)i * (uint64_t)s->bytes;
-    read->expected = s->bytes;
+    read->expected = s->any_length ? -1 : s->bytes;
 }
 
 static void read_plain(const struct setup *s)
@@ -101,7 +108,7 @@ static void read_plain(const struct setup *s)
     }
 }
 
-static void read_with(const struct setup *s, struct hr__reader *reader)
+static void read_with(struct setup *s, struct hr__reader *reader)
 {
     struct hr__read *reads = calloc((size_t)s->depth, sizeof *reads);
     struct hr__read *done[64];
@@ -118,8 +125,9 @@ static void read_with(const struct setup *s, struct hr__reader *reader)
         if (n < 0)
             die("wait");
         for (int i = 0; i < n; i++, left--) {
-            if (done[i]->result || done[i]->length != (size_t)s->bytes)
+            if (done[i]->result || (!s->any_length && done[i]->length != (size_t)s->bytes))
                 die(done[i]->path);
+            s->read_bytes += done[i]->length;
             hr__free(done[i]->bytes);
             if (next == s->files)
                 continue;
@@ -158,8 +166,82 @@ static void parse(struct setup *s, int argc, char **argv)
     }
 }
 
+/* The paths in a file, one a line, into s->paths. */
+static void read_list(struct setup *s, const char *path)
+{
+    FILE *f = fopen(path, "re");
+    size_t capacity = 0;
+    if (!f)
+        die(path);
+    for (;;) {
+        if ((size_t)s->files == capacity) {
+            capacity = capacity ? 2 * capacity : 1024;
+            s->paths = realloc(s->paths, capacity * sizeof *s->paths);
+            if (!s->paths)
+                die("realloc");
+        }
+        char *line = s->paths[s->files];
+        if (!fgets(line, sizeof *s->paths, f))
+            break;
+        line[strcspn(line, "\n")] = 0;
+        s->files += *line != 0;
+    }
+    fclose(f);
+}
+
+/* Bytes of files that the kernel still has in memory. */
+static size_t bytes_in_memory(const struct setup *s)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < s->files; i++) {
+        struct stat status;
+        unsigned char pages[4096];
+        int fd = open(s->paths[i], O_RDONLY | O_CLOEXEC);
+        if (fd < 0 || fstat(fd, &status))
+            die(s->paths[i]);
+        size_t n = ((size_t)status.st_size + 4095) / 4096;
+        void *map = n && n <= sizeof pages ? mmap(NULL, n * 4096, PROT_READ, MAP_SHARED, fd, 0)
+                                           : MAP_FAILED;
+        if (map != MAP_FAILED && !mincore(map, n * 4096, pages))
+            for (size_t p = 0; p < n; p++)
+                bytes += pages[p] & 1 ? 4096 : 0;
+        if (map != MAP_FAILED)
+            munmap(map, n * 4096);
+        close(fd);
+    }
+    return bytes;
+}
+
+static int run_list(int argc, char **argv)
+{
+    struct setup s = {.uncached = !strcmp(argv[4], "uncached"), .any_length = 1};
+    struct hr__reader *reader;
+    struct hr_error error;
+    s.direct = !strcmp(argv[4], "direct");
+    s.depth = atoi(argv[3]);
+    read_list(&s, argv[2]);
+    struct hr__reader_options options = {.depth = (unsigned)s.depth, .direct = s.direct};
+    if (hr__reader_create(&reader, &options, &error))
+        die(error.message);
+    drop(&s);
+    size_t before = bytes_in_memory(&s);
+    uint64_t start = hr__now_ns();
+    read_with(&s, reader);
+    double seconds = (double)(hr__now_ns() - start) * 1e-9;
+    printf("{\"reader_mb_s\": %.1f, \"files\": %d, \"bytes\": %zu, \"depth\": %d, "
+           "\"mode\": \"%s\", \"io_uring\": %s, \"in_memory_before\": %zu, "
+           "\"in_memory_after\": %zu}\n",
+           (double)s.read_bytes / seconds / 1e6, s.files, s.read_bytes, s.depth, argv[4],
+           hr__reader_is_io_uring(reader) ? "true" : "false", before, bytes_in_memory(&s));
+    hr__reader_destroy(&reader);
+    free(s.paths);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 5 && !strcmp(argv[1], "--list"))
+        return run_list(argc, argv);
     struct setup s = {0};
     struct hr__reader *readers[METHODS] = {0};
     parse(&s, argc, argv);
