@@ -34,6 +34,7 @@ help:
 	@echo 'make test         every test of the library, the command and the Python package'
 	@echo 'make install      the library, the headers and the command, to PREFIX ($(PREFIX))'
 	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader, bench-pack, bench-cache'
+	@echo 'make soak-NAME    one long run with faults: soak-cache'
 	@echo 'make clean        remove what was built (not VENV, not data/)'
 	@echo
 	@echo 'Variables: VENV=$(VENV) BUILD=$(BUILD) DATA=$(DATA) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
@@ -79,6 +80,10 @@ bench-cache: cache-files
 bench-%: package samples
 	@bench/setup.sh
 	@bench/run $*
+
+# Long runs that kill what they test; the result goes to docs/results/.
+soak-%: build samples
+	@$(python) tests/soak/$*.py --build $(build) --data '$(data)' --out docs/results/soak-$*.json
 
 install: build
 	@meson configure $(build) --prefix '$(PREFIX)'
