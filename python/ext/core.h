@@ -44,6 +44,9 @@ struct core_state *core_state_of(PyObject *self);
 PyObject *core_raise(struct core_state *state, int code, const struct hr_error *error,
                      PyObject *filename);
 
+/* errors.c: the same where a lack of room is the system's answer, an OSError. */
+PyObject *core_raise_cache(struct core_state *state, int code, const struct hr_error *error);
+
 /* errors.c: bytes of the library to str: UTF-8, anything else escaped. */
 PyObject *core_text(const char *text);
 

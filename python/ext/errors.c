@@ -66,3 +66,14 @@ PyObject *core_raise(struct core_state *state, int code, const struct hr_error *
     Py_DECREF(message);
     return NULL;
 }
+
+PyObject *core_raise_cache(struct core_state *state, int code, const struct hr_error *error)
+{
+    if (code != -ENOSPC || PyErr_Occurred())
+        return core_raise(state, code, error, NULL);
+    PyObject *message = core_text(error->message[0] ? error->message : strerror(ENOSPC));
+    if (message)
+        raise_os_error(code, message, NULL);
+    Py_XDECREF(message);
+    return NULL;
+}

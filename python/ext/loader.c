@@ -55,26 +55,23 @@ static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                             "direct_io",      "no_io_uring",
                             "on_error",       "max_bad_share",
                             "external_order", "pinned",
-                            "cache_bytes",    "cache_form",
+                            "cache",          "cache_form",
                             "epochs",         NULL};
     struct core_state *state = PyType_GetModuleState(type);
     struct hr_loader_options o;
     hr_loader_options_default(&o);
     unsigned long long seed = o.seed, staging_bytes = o.staging_bytes;
-    unsigned long long cache_bytes = 0, epochs = o.epochs;
-    char cache[32];
-    const char *on_error = "raise", *cache_form = "coefficients";
+    unsigned long long epochs = o.epochs;
+    const char *on_error = "raise", *cache_form = "auto";
     PyObject *dataset, *recipe;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "O!O!|$ippKiiiiiKppsdppKsK", names, state->dataset_type, &dataset,
+            args, kwargs, "O!O!|$ippKiiiiiKppsdppzsK", names, state->dataset_type, &dataset,
             state->recipe_type, &recipe, &o.batch_size, &o.shuffle, &o.drop_last, &seed, &o.rank,
             &o.world_size, &o.threads, &o.local_world_size, &o.batches_ahead, &staging_bytes,
             &o.direct_io, &o.no_io_uring, &on_error, &o.max_bad_share, &o.external_order, &o.pinned,
-            &cache_bytes, &cache_form, &epochs) ||
+            &o.cache, &cache_form, &epochs) ||
         parse_on_error(on_error, &o) < 0 || parse_cache_form(cache_form, &o) < 0)
         return NULL;
-    snprintf(cache, sizeof cache, "%llu", cache_bytes);
-    o.cache = cache_bytes ? cache : NULL;
     o.epochs = epochs;
     o.seed = seed;
     o.staging_bytes = staging_bytes;
@@ -88,7 +85,7 @@ static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     Py_END_ALLOW_THREADS
     core_log_drain(state);
     if (r)
-        return core_raise(state, r, &error, NULL);
+        return core_raise_cache(state, r, &error);
     struct loader *self = PyObject_New(struct loader, type);
     if (!self) {
         hr_loader_destroy(&handle);

@@ -238,8 +238,8 @@ class Loader:
         max_bad_share: float = 0.01,
         external_order: bool = False,
         pinned: bool = False,
-        cache_bytes: int = 0,
-        cache_form: Literal["auto", "encoded", "coefficients", "planes"] = "coefficients",
+        cache: str | None = None,
+        cache_form: Literal["auto", "encoded", "coefficients", "planes"] = "auto",
         epochs: int = 0,
     ) -> Loader: ...
     @property

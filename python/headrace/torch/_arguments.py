@@ -8,21 +8,12 @@ from __future__ import annotations
 
 import operator
 import os
-import re
 from typing import Any
 
 import torch
 import torch.utils.data
 
 _SEEDS = 1 << 64
-_ADDRESSES = 1 << 63
-
-_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
-_UNITS: dict[str, int] = {"": 1, "b": 1} | {
-    prefix + unit: base**power
-    for unit, base in (("b", 1000), ("ib", 1024))
-    for power, prefix in enumerate("kmgt", 1)
-}
 
 
 def count(what: str, value: Any, least: int) -> int:
@@ -35,28 +26,14 @@ def count(what: str, value: Any, least: int) -> int:
     return number
 
 
-def size(what: str, value: Any) -> int:
-    """Bytes of ``value``: a whole number, or a text such as ``"2GiB"``; None is 0."""
-    if value is None:
-        return 0
-    number = _parse_size(what, value) if isinstance(value, str) else count(what, value, 0)
-    if number >= _ADDRESSES:
-        raise ValueError(f"{what} is {value!r}: more than can be addressed")
-    return number
-
-
-def _parse_size(what: str, value: str) -> int:
-    match = _SIZE.fullmatch(value)
-    unit = match[2].lower() if match else ""
-    if match is None or unit not in _UNITS:
-        hint = f": say {match[1]}{unit.upper()}iB" if match and unit + "ib" in _UNITS else ""
-        raise ValueError(
-            f"{what} must be a number of bytes or a text such as '2GiB' or '500MB', "
-            f"got {value!r}{hint}"
-        )
-    number, dot, fraction = match[1].partition(".")
-    scale = _UNITS[unit]
-    return int(number) * scale + (int(fraction) * scale // 10 ** len(fraction) if dot else 0)
+def cache(value: Any) -> str | None:
+    """The text that the library takes, of bytes or a text; None and 0 are no cache."""
+    if value is None or isinstance(value, str):
+        if value == "":
+            raise ValueError("cache is an empty text: write a size such as '64GiB', or leave it out")
+        return value
+    number = count("cache", value, 0)
+    return str(number) if number else None
 
 
 def refuse_functions(collate_fn: Any, worker_init_fn: Any, timeout: float) -> None:

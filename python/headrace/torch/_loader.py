@@ -100,12 +100,16 @@ class DataLoader:
         io_uring: ``False`` reads with plain threads.
         staging_bytes: encoded bytes read ahead at most; 16 MiB if ``None``.
         cache: memory for samples, so that later epochs need not read or, in part, decode
-            them again: bytes, or a text such as ``"2GiB"``. What is in stays in. It
-            lives as long as this loader, one for each process.
+            them again: bytes, or a text. ``"2GiB"`` is private: it ends with this
+            loader, or, where there are several ranks, with the last of them, which
+            share it. ``"shm:NAME?size=64GiB"`` is kept: other jobs share it and later runs
+            start with it; behind it may follow ``&share=0.9``, of the size for this
+            dataset at most, ``&group=NAME`` and ``&form=...``. What is in stays in.
         cache_form: how cached samples are kept: ``"encoded"``, as the files are;
             ``"coefficients"``, which decode several times faster for about a third
             more bytes; ``"planes"``, faster again for three to six times the bytes;
-            ``"auto"``: what the budget is best spent on. Batches are the same.
+            ``None`` or ``"auto"``: what ``cache`` says, or else what the budget is best
+            spent on by what is measured. Batches are the same.
         epochs: of the whole run. Told so, busy threads convert cached samples to
             ``cache_form`` where the epochs that are left repay it; otherwise only
             idle threads do.
@@ -115,7 +119,7 @@ class DataLoader:
 
     Raises:
         TypeError, ValueError: an argument that is not supported, by name, and what to
-            do instead.
+            do instead. MemoryError, OSError: the cache's memory is not to be had.
 
     One iterator is live at a time: a new ``iter()`` ends the one before. In a forked
     child the loader works again from the next ``iter()`` on. It cannot be pickled;
@@ -156,7 +160,7 @@ class DataLoader:
         io_uring: bool = True,
         staging_bytes: int | None = None,
         cache: int | str | None = None,
-        cache_form: Literal["auto", "encoded", "coefficients", "planes"] = "coefficients",
+        cache_form: Literal["auto", "encoded", "coefficients", "planes"] | None = None,
         epochs: int | None = None,
         apply_exif_orientation: bool = False,
         max_pixels: int | None = None,
@@ -206,8 +210,8 @@ class DataLoader:
             "on_error": on_error,
             "max_bad_share": max_bad_share,
             "pinned": self._can_pin(),
-            "cache_bytes": arguments.size("cache", cache),
-            "cache_form": cache_form,
+            "cache": arguments.cache(cache),
+            "cache_form": "auto" if cache_form is None else cache_form,
             "epochs": 0 if epochs is None else arguments.count("epochs", epochs, 1),
         }
         if staging_bytes is not None:
