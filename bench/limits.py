@@ -54,11 +54,9 @@ def parse_read_bytes(text, device):
 
 
 def parse_memory(text):
-    """Bytes of memory.stat that a program cannot run without: anonymous, shared memory,
-    and the pages of files that it has mapped, its code above all."""
+    """Bytes of memory.stat that are no files' pages: anonymous, and shared memory."""
     values = dict(line.split() for line in text.splitlines())
-    rss, shmem, mapped = (int(values["total_" + k]) for k in ("rss", "shmem", "mapped_file"))
-    return rss + max(shmem, mapped)  # shared memory that is mapped counts in both
+    return int(values["total_rss"]) + int(values["total_shmem"])
 
 
 def device_of(path):
@@ -132,7 +130,7 @@ class Group:
                                 self.device)
 
     def memory(self):
-        """Bytes of the group that are no mere page cache."""
+        """Bytes of the group's anonymous and shared memory."""
         return parse_memory(read(self.folders["memory"], "memory.stat"))
 
     def out_of_memory_kills(self):
@@ -166,7 +164,7 @@ class Group:
 
 
 class Peak:
-    """The most memory, page cache apart, that a group has while the block runs."""
+    """The most anonymous and shared memory that a group has while the block runs."""
 
     INTERVAL_S = 0.05
 

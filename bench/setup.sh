@@ -1,13 +1,19 @@
 #!/usr/bin/env bash
 # Installs what the benchmarks compare with: Pillow, OpenCV, DALI, SPDL and FFCV
 # into an environment of their own (.venv-bench), simplejpeg and WebDataset beside
-# our torch, and the distribution's torchvision, whose compiled decoder loads beside
+# our torch, fio, and the distribution's torchvision, whose compiled decoder loads beside
 # its own torch. Everything is optional: a benchmark says which peer is missing.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 venv=${BENCH_VENV:-$root/.venv-bench}
 stamp=$venv/.stamp
 [ "$stamp" -nt "$0" ] && exit 0
+sudo=; [ "$(id -u)" = 0 ] || sudo=sudo
+command -v fio >/dev/null || {
+    echo "bench: installing fio"
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends fio >/dev/null ||
+        echo "bench: fio cannot be installed here; its figures will be null"
+}
 [ -x "$venv/bin/python" ] || "${PYTHON:-python3}" -m venv "$venv" || exit 1
 for package in numpy pillow opencv-python-headless nvidia-dali-cuda130 spdl; do
     echo "bench: installing $package"
@@ -15,7 +21,6 @@ for package in numpy pillow opencv-python-headless nvidia-dali-cuda130 spdl; do
         echo "bench: $package cannot be installed here; its figures will be null"
 done
 # FFCV comes as source: it needs OpenCV's and TurboJPEG's headers, and a torch.
-sudo=; [ "$(id -u)" = 0 ] || sudo=sudo
 if ! "$venv/bin/python" -c 'import ffcv' 2>/dev/null; then
     echo "bench: building ffcv"
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \

@@ -26,7 +26,7 @@ BELOW = {
     "engine": {"base", "dataset", "storage", "order", "codec", "cache", "recipe"},
 }
 # Programs outside the rooms that measure or test one from inside, and which.
-INSIDE = {"bench/reader.c": {"base", "storage"}}
+INSIDE = {"bench/reader.c": {"base", "storage"}, "bench/cache_hit.c": {"base", "cache"}}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 

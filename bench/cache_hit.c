@@ -1,0 +1,194 @@
+/*
+ * What a hit costs: CPU time to look an item of a shared segment up and pin it.
+ *
+ *   cache_hit DIRECTORY [ITEMS [INDEXED]]
+ *
+ * Makes two private segments below DIRECTORY (of a file system of shared memory) and
+ * removes them at the end. One has an index for INDEXED items (10 million)
+ * and ITEMS (1 million) small ones in it, so that lookups miss the processor's caches as they
+ * do in a large dataset and the checksum is over next to nothing. The other has items of an
+ * image's size: there a hit with its checksum is measured, and XXH3 over the same bytes by
+ * itself. Keys come in random order, rounds alternate, medians are printed as one line of
+ * JSON. A hit counts as copied unless its bytes lie in the segment's arena.
+ */
+#include "base/clock.h"
+#include "cache/directory.h"
+#include "cache/store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+enum { ROUNDS = 9, LARGE_ITEMS = 4000, LARGE_BYTES = 86000, SMALL_BYTES = 64, LOOKUPS = 400000 };
+
+struct bench {
+    struct hr__store *store;
+    struct hr__segment *segment; /* the store's */
+    uint64_t items;
+    size_t length;
+    uint64_t copied; /* hits whose bytes lay elsewhere than in the arena */
+};
+
+static void die(const char *what, const char *why)
+{
+    fprintf(stderr, "cache_hit: %s: %s\n", what, why);
+    exit(3);
+}
+
+static struct hr__key key_of(uint64_t item)
+{
+    return hr__key_of(&item, sizeof item, 0);
+}
+
+/* `run` tells one segment from another. */
+static void make(struct bench *b, const char *run, uint64_t indexed)
+{
+    struct hr_error error = {0};
+    uint64_t each = (b->length + HR__SEGMENT_ALIGN - 1) / HR__SEGMENT_ALIGN * HR__SEGMENT_ALIGN;
+    struct hr__cache_spec spec = {
+        .size_bytes = b->items * each, .share_bytes = b->items * each, .form = HR_FORM_ENCODED};
+    struct hr__segment_wish wish = {
+        .spec = &spec, .run = run, .dataset = "benchmark", .items = indexed};
+    if (hr__directory_open(&b->segment, &wish, &error))
+        die("a segment", error.message);
+    if (hr__store_create(&b->store, b->segment, &error))
+        die("a store", error.message);
+}
+
+static void fill(struct bench *b)
+{
+    uint8_t *bytes = malloc(b->length);
+    if (!bytes)
+        die("memory", strerror(errno));
+    for (size_t i = 0; i < b->length; i++)
+        bytes[i] = (uint8_t)(i * 2654435761u >> 13);
+    for (uint64_t i = 0; i < b->items; i++) {
+        memcpy(bytes, &i, sizeof i);
+        struct hr__store_piece piece = {bytes, b->length};
+        struct hr__store_offer offer = {.key = key_of(i),
+                                        .pieces = &piece,
+                                        .piece_count = 1,
+                                        .length = b->length,
+                                        .source_bytes = b->length,
+                                        .form = HR_FORM_ENCODED};
+        if (!hr__store_offer(b->store, &offer))
+            die("an item", "refused");
+    }
+    free(bytes);
+}
+
+/* Order in which items are looked up: the same for every round and method. */
+static uint64_t item_at(const struct bench *b, uint64_t i)
+{
+    return i * UINT64_C(0x9e3779b97f4a7c15) % b->items;
+}
+
+/* Nanoseconds of CPU a lookup, pin and release, keys included where they are given. */
+static double hits(struct bench *b, uint64_t lookups, const struct hr__key *keys)
+{
+    const uint8_t *arena = b->segment->arena;
+    uint64_t start = hr__thread_cpu_ns();
+    for (uint64_t i = 0; i < lookups; i++) {
+        struct hr__cache_item item;
+        if (!hr__store_find(b->store, &keys[i], &item) || item.length != b->length)
+            die("an item", "not found");
+        b->copied += item.bytes < arena || item.bytes >= arena + b->segment->layout.arena_bytes;
+        hr__store_clear(&item);
+    }
+    return (double)(hr__thread_cpu_ns() - start) / (double)lookups;
+}
+
+static double checksums(const struct bench *b, uint64_t lookups, const uint8_t *const *bytes)
+{
+    uint64_t sum = 0;
+    uint64_t start = hr__thread_cpu_ns();
+    for (uint64_t i = 0; i < lookups; i++)
+        sum ^= XXH3_64bits(bytes[i], b->length);
+    double ns = (double)(hr__thread_cpu_ns() - start) / (double)lookups;
+    if (sum == 42) /* so that the sums are needed */
+        fputs("", stderr);
+    return ns;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values)
+{
+    qsort(values, ROUNDS, sizeof *values, compare);
+    return values[ROUNDS / 2];
+}
+
+static struct hr__key *make_keys(const struct bench *b, uint64_t lookups)
+{
+    struct hr__key *keys = malloc(lookups * sizeof *keys);
+    if (!keys)
+        die("memory", strerror(errno));
+    for (uint64_t i = 0; i < lookups; i++)
+        keys[i] = key_of(item_at(b, i));
+    return keys;
+}
+
+/* Where each item of the keys lies. */
+static const uint8_t **find_bytes(struct bench *b, uint64_t lookups, const struct hr__key *keys)
+{
+    const uint8_t **bytes = malloc(lookups * sizeof *bytes);
+    struct hr__cache_item item;
+    if (!bytes)
+        die("memory", strerror(errno));
+    for (uint64_t i = 0; i < lookups; i++) {
+        if (!hr__store_find(b->store, &keys[i], &item))
+            die("an item", "not found");
+        bytes[i] = item.bytes;
+        hr__store_clear(&item);
+    }
+    return bytes;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2 || argc > 4) {
+        fprintf(stderr, "usage: cache_hit DIRECTORY [ITEMS [INDEXED]]\n");
+        return 2;
+    }
+    if (setenv("HEADRACE_SHM", argv[1], 1))
+        die(argv[1], strerror(errno));
+    struct bench small = {.items = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000000,
+                          .length = SMALL_BYTES};
+    uint64_t indexed = argc > 3 ? strtoull(argv[3], NULL, 10) : 10000000;
+    struct bench large = {.items = LARGE_ITEMS, .length = LARGE_BYTES};
+    if (!small.items || small.items > indexed)
+        die("ITEMS", "there must be some, and not more than INDEXED");
+    make(&small, "small", indexed);
+    make(&large, "large", LARGE_ITEMS);
+    uint64_t slots = small.segment->layout.index_slots;
+    fill(&small);
+    fill(&large);
+
+    struct hr__key *few = make_keys(&small, LOOKUPS), *many = make_keys(&large, LARGE_ITEMS);
+    const uint8_t **bytes = find_bytes(&large, LARGE_ITEMS, many);
+    double hit[ROUNDS], whole[ROUNDS], sum[ROUNDS];
+    small.copied = large.copied = 0;
+    for (int r = 0; r < ROUNDS; r++) {
+        hit[r] = hits(&small, LOOKUPS, few);
+        whole[r] = hits(&large, LARGE_ITEMS, many);
+        sum[r] = checksums(&large, LARGE_ITEMS, bytes);
+    }
+    printf("{\"hit_us\": %.4f, \"hit_with_checksum_us\": %.4f, \"checksum_us\": %.4f, "
+           "\"item_bytes\": %d, \"copied\": %llu, \"items\": %llu, \"indexed\": %llu, "
+           "\"index_bytes_per_item\": %.2f}\n",
+           median(hit) / 1e3, median(whole) / 1e3, median(sum) / 1e3, LARGE_BYTES,
+           (unsigned long long)(small.copied + large.copied), (unsigned long long)small.items,
+           (unsigned long long)indexed, (double)slots * sizeof(struct hr__entry) / (double)indexed);
+    free(few);
+    free(many);
+    free(bytes);
+    hr__store_destroy(&small.store);
+    hr__store_destroy(&large.store);
+    return 0;
+}
