@@ -306,6 +306,13 @@ static enum hr__claim claim(struct hr__store *store, const struct hr__key *key)
     return HR__CLAIM_YOURS;
 }
 
+/* Zero where nobody is there to wait for a claim, and one who comes meanwhile would not find
+ * the item either. */
+static int is_of_use(struct hr__store *store)
+{
+    return !atomic_load_explicit(&store->crowded, memory_order_relaxed) || has_others(store);
+}
+
 enum hr__claim hr__store_claim(struct hr__store *store, const struct hr__key *key)
 {
     struct hr__segment *s = store->segment;
@@ -317,7 +324,7 @@ enum hr__claim hr__store_claim(struct hr__store *store, const struct hr__key *ke
     if (search(s, key, 0, &found, &free))
         answer = judge(store, &found);
     if (answer == HR__CLAIM_YOURS)
-        answer = has_others(store) ? claim(store, key) : HR__CLAIM_ALONE;
+        answer = is_of_use(store) ? claim(store, key) : HR__CLAIM_ALONE;
     if (answer == HR__CLAIM_YOURS || answer == HR__CLAIM_ALONE)
         atomic_fetch_add_explicit(&s->user->misses, 1, memory_order_relaxed);
     return answer;
@@ -553,6 +560,7 @@ int hr__store_offer(struct hr__store *store, const struct hr__store_offer *offer
     hr__store_grow(store, offer->convert && reserve > bytes ? reserve : bytes);
     struct hr__books now = hr__segment_books(s);
     int fits = bytes <= hr__store_free(s, &now);
+    atomic_store_explicit(&store->crowded, !fits, memory_order_relaxed);
     /* Nobody would get it, now or later. */
     if (!fits && !others) {
         atomic_fetch_add_explicit(&s->user->refused, 1, memory_order_relaxed);

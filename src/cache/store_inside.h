@@ -14,6 +14,7 @@ struct hr__store {
     _Atomic uint64_t progress[HR__SEGMENT_USERS], since_ns[HR__SEGMENT_USERS];
     _Atomic uint64_t others_asked_ns; /* when `others` was asked; 0: never */
     _Atomic int others;               /* live users besides this one */
+    _Atomic int crowded;              /* the last offer did not fit */
 };
 
 /* An entry as it was at one moment. */
