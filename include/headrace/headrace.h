@@ -6,6 +6,7 @@
 #define HEADRACE_HEADRACE_H
 
 #include <headrace/base.h>
+#include <headrace/cache.h>
 #include <headrace/dataset.h>
 #include <headrace/form.h>
 #include <headrace/loader.h>

@@ -1,0 +1,182 @@
+/*
+ * Caches in memory that outlive an epoch, a process or a run.
+ *
+ * A cache never evicts: what was admitted stays until the cache is dropped, which
+ * for an order that uses each sample once per epoch gives the fewest reads
+ * (VLDB'21, "Analyzing and Mitigating Data Stalls in DNN Training"). It is asked
+ * for by a text, the same in C, Python and the command:
+ *
+ *   64GiB                       private: shared by the ranks and worker processes of
+ *                               the run, gone with the last of them
+ *   shm:NAME?size=64GiB         kept: the next run starts warm. One segment of shared
+ *                               memory for each dataset; `size` bounds all segments of
+ *                               the name together
+ *       &share=0.9              at most this share of `size` for this dataset; default 1
+ *       &group=NAME             readable and writable by a Unix group; default: the owner
+ *       &form=auto              auto, encoded, coefficients, planes: how JPEGs are kept
+ *
+ * When a name is full, segments of it that no process uses are dropped whole, the one
+ * whose last use lies furthest back first; that is the only eviction.
+ *
+ * A loader takes the text in hr_loader_options.cache. The functions here are for
+ * those who look at caches from outside, and, hr_cache_open and below, for those who
+ * keep something of their own in one.
+ *
+ * Who may write to a segment is trusted with what is in it: a checksum finds damage,
+ * not malice.
+ */
+#ifndef HEADRACE_CACHE_H
+#define HEADRACE_CACHE_H
+
+#include <headrace/base.h>
+#include <headrace/dataset.h>
+#include <headrace/form.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- looking at caches from outside ---- */
+
+#define HR_CACHE_PIDS  16
+#define HR_CACHE_NODES 8
+
+/* One segment, as of now; each number is read by itself. */
+struct hr_cache_info {
+    size_t size;       /* sizeof, set by the caller */
+    char name[64];     /* "" where the cache is private to a run */
+    char dataset[512]; /* what it was made for, for people to read: a path, or an identity */
+    char path[256];    /* of the file that is the segment */
+    int damaged;       /* non-zero: it cannot be used; `problem` says why, and the rest is 0
+                          but for allocated_bytes and users */
+    char problem[256];
+    uint64_t size_bytes;                 /* of the name, as its first user said */
+    uint64_t budget_bytes;               /* of items in this segment, at most */
+    uint64_t allocated_bytes;            /* of memory, index and staging included */
+    uint64_t used_bytes;                 /* of items */
+    uint64_t items[3];                   /* by form */
+    uint64_t staged;                     /* of the encoded ones, those that wait for a conversion */
+    uint64_t source_bytes;               /* that the items' samples have on storage */
+    uint64_t hits, misses;               /* since it was made */
+    uint64_t saved_bytes;                /* that hits need not read from storage */
+    uint64_t refused;                    /* items that did not fit */
+    int users;                           /* live processes, or loaders in them */
+    int64_t pids[HR_CACHE_PIDS];         /* of the first ones */
+    uint64_t huge_bytes;                 /* of allocated_bytes, in huge pages */
+    uint64_t node_bytes[HR_CACHE_NODES]; /* by NUMA node, estimated from a sample of pages */
+    int form;                            /* what it converts to now: enum hr_form */
+    int form_asked;                      /* HR_FORM_AUTO: it was chosen by what follows */
+    double prepare_us[3];                /* one sample, by form; 0: not measured yet */
+    double convert_us[3];                /* one item to that form; 0: not measured yet */
+    double growth[3];                    /* bytes after over bytes before; 0: not yet */
+    double read_us;                      /* one sample from storage; 0: not measured yet */
+};
+
+struct hr_cache_list;
+
+/* All segments of this user, and those of groups it belongs to; by name, then dataset.
+ * Segments of runs that were killed are removed on the way. On success *out is the
+ * caller's. Errors: -EACCES, -ENOMEM. Blocks for moments. */
+HR_API HR_NODISCARD int hr_cache_list_create(struct hr_cache_list **out, struct hr_error *error);
+HR_API size_t hr_cache_list_count(const struct hr_cache_list *list);
+HR_API void hr_cache_list_get(const struct hr_cache_list *list, size_t i,
+                              struct hr_cache_info *info);
+HR_API void hr_cache_list_destroy(struct hr_cache_list **list);
+
+/*
+ * Drops the segments of a name, or of it the one of `dataset` (as hr_cache_info tells
+ * it; NULL: all). Segments in use are left, unless `force`: then their users go on
+ * with what they have mapped, and the memory is given back when the last one ends.
+ * *freed_bytes and *left, which may be NULL: what was given back, and segments that
+ * were left. Errors: -ENOENT: no such name or dataset.
+ */
+HR_API HR_NODISCARD int hr_cache_drop(const char *name, const char *dataset, int force,
+                                      uint64_t *freed_bytes, uint64_t *left,
+                                      struct hr_error *error);
+
+/* ---- keeping something of one's own ---- */
+
+struct hr_cache;
+
+struct hr_cache_options {
+    size_t size;          /* sizeof(struct hr_cache_options) */
+    const char *spec;     /* as above; copied */
+    const char *identity; /* tells what is kept from all else under the name: another
+                             identity is another segment. Copied; not empty */
+    const char *run;      /* private caches: whose it is, as hr_cache_run tells; NULL:
+                             this process's run */
+    uint64_t items;       /* that there may be at most */
+};
+
+HR_API void hr_cache_options_init(struct hr_cache_options *options, size_t size);
+
+static inline void hr_cache_options_default(struct hr_cache_options *options)
+{
+    hr_cache_options_init(options, sizeof *options);
+}
+
+/* Longest text of hr_cache_run, its end included. */
+#define HR_CACHE_RUN 64
+
+/*
+ * The run that this process belongs to: of a rank (world_size > 1) that of the
+ * process which started it (torchrun, mpirun, srun), so that the ranks of a host agree;
+ * else this process. A parent gives the text to the worker processes that it starts.
+ */
+HR_API void hr_cache_run(char out[HR_CACHE_RUN], int world_size);
+
+/*
+ * Opens a cache, or makes it. On success *out is the caller's. After a fork the child
+ * opens its own. Errors: -EINVAL names what is wrong in the spec; -ENOSPC: the budget
+ * is larger than memory, the memory limit of the process's group or the file system of
+ * shared memory, and the message says which and what to raise; -EACCES: another user's;
+ * -EBUSY: in use by an incompatible version; -ENOMEM. Blocks for moments.
+ */
+HR_API HR_NODISCARD int hr_cache_open(struct hr_cache **out, const struct hr_cache_options *options,
+                                      struct hr_error *error);
+
+/* Ends the use; a private cache goes with its last user. Values got before end here.
+ * Accepts NULL. */
+HR_API void hr_cache_close(struct hr_cache **cache);
+
+/* A value, read-only, where it lies in shared memory or in `copy`. */
+struct hr_cache_value {
+    const void *bytes; /* 64-byte aligned */
+    size_t length;
+    void *copy; /* private to the library */
+};
+
+/*
+ * Looks a key up. 1: *value is there, valid until hr_cache_value_clear, and its
+ * checksum was right. 0: it is not there, and the caller has announced that it makes
+ * it: it ends with hr_cache_put or hr_cache_give_up. Where somebody else is making it
+ * that is waited for, `wait_ms` at most; then it is 0 as well. -EINTR: a signal handler
+ * ran. Any thread.
+ */
+HR_API HR_NODISCARD int hr_cache_get(struct hr_cache *cache, const void *key, size_t key_length,
+                                     int wait_ms, struct hr_cache_value *value);
+
+HR_API void hr_cache_value_clear(struct hr_cache_value *value);
+
+/* A piece of a value that is put together of several. */
+struct hr_cache_piece {
+    const void *bytes;
+    size_t length;
+};
+
+/* Keeps a value: 1, or 0 where there is no room for it (processes that wait for it may
+ * still get it), it is there already, or it is empty. Any thread. Errors: -EFBIG: 4 GiB or more. */
+HR_API int hr_cache_put(struct hr_cache *cache, const void *key, size_t key_length,
+                        const struct hr_cache_piece *pieces, size_t piece_count);
+
+/* Announces that the value will not come. Any thread. */
+HR_API void hr_cache_give_up(struct hr_cache *cache, const void *key, size_t key_length);
+
+/* The segment that the cache lives in. */
+HR_API void hr_cache_get_info(struct hr_cache *cache, struct hr_cache_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

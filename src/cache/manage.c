@@ -1,0 +1,277 @@
+/*
+ * Looking at caches from outside, and dropping them; see include/headrace/cache.h.
+ *
+ * Under the lock of a directory its segments are opened to look only; what takes longer
+ * than that comes after it.
+ */
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/versioned.h"
+#include "cache/directory.h"
+#include "cache/info.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct hr_cache_list {
+    struct hr_cache_info *infos;
+    size_t count, capacity;
+};
+
+/* ---- the directories that this process may look into ---- */
+
+struct groups {
+    int64_t *numbers; /* the first is HR__DIRECTORY_OWN */
+    size_t count;
+};
+
+static int add_group(struct groups *groups, int64_t number)
+{
+    void *more =
+        hr__realloc(HR__TAG_CACHE, groups->numbers, groups->count + 1, sizeof *groups->numbers);
+    if (!more)
+        return -ENOMEM;
+    groups->numbers = more;
+    groups->numbers[groups->count++] = number;
+    return 0;
+}
+
+/* The number in "headrace-gNUMBER"; -1: that is not what it is. */
+static int64_t number_of(const char *name)
+{
+    static const char prefix[] = "headrace-g";
+    const char *digits = name + sizeof prefix - 1;
+    if (strncmp(name, prefix, sizeof prefix - 1) || !*digits || strlen(digits) > 10 ||
+        digits[strspn(digits, "0123456789")])
+        return -1;
+    return strtoll(digits, NULL, 10);
+}
+
+static int find_groups(struct groups *groups)
+{
+    *groups = (struct groups){.count = 0};
+    int r = add_group(groups, HR__DIRECTORY_OWN);
+    DIR *place = opendir(hr__directory_place());
+    for (struct dirent *e; !r && place && (e = readdir(place));) {
+        int64_t number = number_of(e->d_name);
+        if (number >= 0 && hr__directory_is_member(number))
+            r = add_group(groups, number);
+    }
+    if (place)
+        closedir(place);
+    return r;
+}
+
+/* Locks a directory: 1; 0 where there is none, or it is a group's that is not in order, which
+ * is logged; or an error. */
+static int enter(struct hr__directory *d, int64_t group, struct hr_error *error)
+{
+    struct hr_error why = {.code = 0};
+    int r = hr__directory_lock(d, group, 0, &why);
+    if (!r)
+        return 1;
+    if (r == -ENOENT)
+        return 0;
+    if (group == HR__DIRECTORY_OWN)
+        return hr__fail(error, r, "%s", why.message);
+    hr__log(HR_LOG_WARNING, "%s", why.message);
+    return 0;
+}
+
+/* ---- listing ---- */
+
+static int add_info(struct hr_cache_list *list, const struct hr_cache_info *info)
+{
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity ? list->capacity * 2 : 8;
+        void *more = hr__realloc(HR__TAG_CACHE, list->infos, capacity, sizeof *list->infos);
+        if (!more)
+            return -ENOMEM;
+        list->infos = more;
+        list->capacity = capacity;
+    }
+    list->infos[list->count++] = *info;
+    return 0;
+}
+
+/* Of one that cannot be attached. */
+static void tell_damaged(struct hr_cache_info *info, const struct hr__directory *d,
+                         const struct hr__directory_file *f)
+{
+    *info = (struct hr_cache_info){.size = sizeof *info, .damaged = 1};
+    size_t name = (size_t)(strrchr(f->file, '.') - f->file);
+    if (!f->is_private && name < sizeof info->name)
+        memcpy(info->name, f->file, name);
+    /* Neither is as long as it may be. */
+    if (snprintf(info->path, sizeof info->path, "%s/%s", d->path, f->file) < 0)
+        info->path[0] = 0;
+    memcpy(info->problem, f->problem, sizeof info->problem);
+    info->allocated_bytes = f->memory;
+    info->users = f->users;
+}
+
+/* One directory's segments: the damaged ones are added, the others are left open for a look
+ * after the lock. */
+static int open_all(struct hr_cache_list *list, struct hr__directory *d,
+                    const struct hr__directory_file *files, size_t count, struct hr__segment **open)
+{
+    int r = 0;
+    for (size_t i = 0; !r && i < count; i++) {
+        struct hr_cache_info info;
+        if (!files[i].code && !hr__segment_attach(&open[i], d->fd, files[i].file, 0, NULL))
+            continue;
+        tell_damaged(&info, d, &files[i]);
+        r = add_info(list, &info);
+    }
+    return r;
+}
+
+static int list_directory(struct hr_cache_list *list, int64_t group, struct hr_error *error)
+{
+    struct hr__directory d;
+    struct hr__directory_file *files = NULL;
+    struct hr__segment **open = NULL;
+    size_t count = 0;
+    int r = enter(&d, group, error);
+    if (r <= 0)
+        return r;
+    hr__directory_sweep_locked(&d);
+    r = hr__directory_files(&d, NULL, &files, &count);
+    if (!r && count) {
+        open = hr__alloc(HR__TAG_CACHE, count, sizeof(struct hr__segment *));
+        r = open ? open_all(list, &d, files, count, open) : -ENOMEM;
+    }
+    hr__directory_unlock(&d);
+    for (size_t i = 0; open && i < count; i++) {
+        struct hr_cache_info info;
+        if (!open[i])
+            continue;
+        hr__info_fill(&info, open[i]);
+        if (!r)
+            r = add_info(list, &info);
+        hr__segment_detach(&open[i]);
+    }
+    hr__free(open);
+    hr__free(files);
+    return r ? hr__fail(error, r, "cannot look at the caches in %s: %s", d.path, hr__errno_text(r))
+             : 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct hr_cache_info *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    if (!order)
+        order = strcmp(x->dataset, y->dataset);
+    return order ? order : strcmp(x->path, y->path);
+}
+
+int hr_cache_list_create(struct hr_cache_list **out, struct hr_error *error)
+{
+    *out = NULL;
+    struct groups groups;
+    struct hr_cache_list *list = hr__alloc(HR__TAG_CACHE, 1, sizeof *list);
+    int r = find_groups(&groups);
+    if (!list || r)
+        r = hr__fail(error, -ENOMEM, "out of memory for a list of caches");
+    for (size_t i = 0; !r && i < groups.count; i++)
+        r = list_directory(list, groups.numbers[i], error);
+    hr__free(groups.numbers);
+    if (r) {
+        hr_cache_list_destroy(&list);
+        return r;
+    }
+    if (list->count)
+        qsort(list->infos, list->count, sizeof *list->infos, by_name);
+    *out = list;
+    return 0;
+}
+
+size_t hr_cache_list_count(const struct hr_cache_list *list)
+{
+    return list->count;
+}
+
+void hr_cache_list_get(const struct hr_cache_list *list, size_t i, struct hr_cache_info *info)
+{
+    static const struct hr_cache_info none;
+    hr__versioned_give(info, i < list->count ? &list->infos[i] : &none, sizeof *info);
+}
+
+void hr_cache_list_destroy(struct hr_cache_list **list)
+{
+    if (!*list)
+        return;
+    hr__free((*list)->infos);
+    hr__free(*list);
+    *list = NULL;
+}
+
+/* ---- dropping ---- */
+
+/* What is dropped, and what came of it. */
+struct dropping {
+    const char *name, *dataset;
+    int force;
+    uint64_t found, freed_bytes, left;
+};
+
+static int drop_in(struct dropping *what, int64_t group, struct hr_error *error)
+{
+    struct hr__directory d;
+    struct hr__directory_file *files;
+    size_t count;
+    int r = enter(&d, group, error);
+    if (r <= 0)
+        return r;
+    r = hr__directory_files(&d, what->name, &files, &count);
+    for (size_t i = 0; !r && i < count; i++) {
+        if (what->dataset && (files[i].code || strcmp(what->dataset, files[i].dataset)))
+            continue;
+        what->found++;
+        if (files[i].users && !what->force) {
+            what->left++;
+            continue;
+        }
+        r = hr__directory_remove(&d, &files[i], NULL);
+        /* Memory that is in use is given back when that ends. */
+        if (!r && !files[i].users)
+            what->freed_bytes += files[i].memory;
+    }
+    hr__directory_unlock(&d);
+    hr__free(files);
+    return r ? hr__fail(error, r, "cannot drop cache %s in %s: %s", what->name, d.path,
+                        hr__errno_text(r))
+             : 0;
+}
+
+int hr_cache_drop(const char *name, const char *dataset, int force, uint64_t *freed_bytes,
+                  uint64_t *left, struct hr_error *error)
+{
+    struct dropping what = {.name = name, .dataset = dataset, .force = force};
+    struct groups groups;
+    int r = find_groups(&groups);
+    if (r)
+        hr__fail(error, r, "out of memory for a list of caches");
+    for (size_t i = 0; !r && i < groups.count; i++)
+        r = drop_in(&what, groups.numbers[i], error);
+    hr__free(groups.numbers);
+    if (freed_bytes)
+        *freed_bytes = what.freed_bytes;
+    if (left)
+        *left = what.left;
+    if (!r && !what.found && dataset)
+        r = hr__fail(error, -ENOENT,
+                     "cache %s holds nothing of %s: headrace cache list tells what "
+                     "there is",
+                     name, dataset);
+    else if (!r && !what.found)
+        r = hr__fail(error, -ENOENT,
+                     "there is no cache %s: headrace cache list tells which there "
+                     "are",
+                     name);
+    return r;
+}
