@@ -25,16 +25,16 @@ static void test_meminfo(void **state)
 static void test_groups(void **state)
 {
     static const char both[] = "9:name=systemd:/\n"
-                               "4:cpu,memory:/docker/0123\n"
+                               "4:cpu,memory:/data/0123\n"
                                "3:cpuset:/x\n"
-                               "0::/user.slice/a:b\n";
+                               "0::/data/a:b\n";
     char path[64];
     assert_int_equal(hr__capacity_group_path(both, "memory", path, sizeof path), 1);
-    assert_string_equal(path, "/docker/0123");
+    assert_string_equal(path, "/data/0123");
     assert_int_equal(hr__capacity_group_path(both, "cpu", path, sizeof path), 1);
-    assert_string_equal(path, "/docker/0123");
+    assert_string_equal(path, "/data/0123");
     assert_int_equal(hr__capacity_group_path(both, NULL, path, sizeof path), 1);
-    assert_string_equal(path, "/user.slice/a:b");
+    assert_string_equal(path, "/data/a:b");
     assert_int_equal(hr__capacity_group_path(both, "mem", path, sizeof path), 0);
     assert_int_equal(hr__capacity_group_path(both, "cpu,memory", path, sizeof path), 0);
     assert_int_equal(hr__capacity_group_path("0::/", NULL, path, sizeof path), 1);
