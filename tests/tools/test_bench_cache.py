@@ -14,6 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
 import belady
+import chart
 import limits
 
 
@@ -65,6 +66,16 @@ def test_capacity_is_kept_and_sizes_count():
     assert belady.misses([0, 1, 0, 1], sizes, 12) == [5, 7, 0, 0]
     assert belady.misses([0, 1, 0, 1], sizes, 11) == [5, 7, 0, 7]
     assert belady.misses([2, 1, 2], sizes, 0) == [1, 7, 1]
+
+
+def test_the_picture_shows_what_was_measured():
+    figures = {"reads_over_minimum_35": 1.0, "torch_reads_over_minimum_35": 1.5,
+               "torch_reads_over_minimum_80": None}
+    title, rows = chart.cache_bars(figures)
+    assert rows == [("35 %: Headrace", 1.0, "1.00", True),
+                    ("35 %: torch DataLoader", 1.5, "1.50", False)]
+    drawn = chart.chart(title, rows)
+    assert drawn.count("<rect") == 3 and "35 %: torch DataLoader" in drawn
 
 
 MOUNTS = """tmpfs /sys/fs/cgroup tmpfs rw 0 0
