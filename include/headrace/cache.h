@@ -94,6 +94,28 @@ HR_API HR_NODISCARD int hr_cache_drop(const char *name, const char *dataset, int
                                       uint64_t *freed_bytes, uint64_t *left,
                                       struct hr_error *error);
 
+struct hr_cache_warm_report {
+    size_t size;         /* sizeof, set by the caller */
+    uint64_t samples;    /* of the dataset */
+    uint64_t cached;     /* of them, now in the cache */
+    uint64_t read_bytes; /* by this call */
+    uint64_t used_bytes; /* of the segment */
+    uint64_t items[3];   /* by form, in the segment */
+    uint64_t bad;        /* samples that could not be read */
+};
+
+/*
+ * Fills a named cache with a dataset ahead of its first run, converting as `spec`
+ * asks, on `threads` threads (0: the cores of this process). Progress counts samples.
+ * Samples that do not fit are left out, and those that are damaged; *report, which may
+ * be NULL, tells how many, also where the call was cancelled: what is in stays. Errors:
+ * -EINVAL: the spec, or one without a name; -ECANCELED; -EMFILE; those of hr_cache_open.
+ * Blocks.
+ */
+HR_API HR_NODISCARD int hr_cache_warm(struct hr_dataset *dataset, const char *spec, int threads,
+                                      hr_progress_fn progress, void *progress_arg,
+                                      struct hr_cache_warm_report *report, struct hr_error *error);
+
 /* ---- keeping something of one's own ---- */
 
 struct hr_cache;

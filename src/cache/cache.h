@@ -31,6 +31,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Items are rounded up to 64 bytes, which adds so many on average. */
+#define HR__CACHE_PADDING 32u
+
 struct hr__cache;
 struct hr__cache_spec;
 struct hr__worth;
@@ -118,11 +121,12 @@ struct hr__cache_offer {
                                         private backing */
     const void *bytes;               /* copied */
     size_t length;
-    enum hr_form form; /* of the bytes */
-    int convert;       /* non-zero: it waits in staging for a conversion; 0: this is its
-                          final form */
-    size_t reserve;    /* bytes to keep free in the budget for what it is converted to;
-                          less than length: nothing more */
+    size_t source_bytes; /* that the sample has on storage; 0: length */
+    enum hr_form form;   /* of the bytes */
+    int convert;         /* non-zero: it waits in staging for a conversion; 0: this is its
+                            final form */
+    size_t reserve;      /* bytes to keep free in the budget for what it is converted to;
+                            less than length: nothing more */
 };
 
 /* Admits an item: 1; 0 where it was there already, does not fit, memory was refused, or
@@ -186,6 +190,10 @@ int hr__cache_is_kept(const struct hr__cache *cache);
  * cache from outside. `asked`: HR_FORM_AUTO, or the form that was asked for. */
 void hr__cache_publish(struct hr__cache *cache, const struct hr__worth *worth, enum hr_form form,
                        int asked);
+
+/* Tells the user, in a line of the log, what a kept cache leaves in memory and how it is
+ * dropped, unless somebody else goes on using it. Nothing for a cache that is not kept. */
+void hr__cache_tell_kept(struct hr__cache *cache);
 
 /* Items that wait to be taken, without the lock: a hint. */
 uint64_t hr__cache_waiting(const struct hr__cache *cache);

@@ -362,7 +362,7 @@ static uint8_t *admit(struct private *c, const struct hr__cache_offer *offer,
     if (space) {
         c->counts.reserved += padded + reserve;
         c->counts.bytes += padded;
-        c->counts.source_bytes += offer->length;
+        c->counts.source_bytes += offer->source_bytes ? offer->source_bytes : offer->length;
         c->counts.items[offer->form]++;
         c->counts.staged += staged != NULL;
         c->counts.staged_bytes += staged ? padded : 0;

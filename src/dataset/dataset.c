@@ -183,6 +183,20 @@ int64_t hr__dataset_mtime_ns(const struct hr_dataset *dataset, size_t index)
     return hr__catalog_load(&c->mtimes_ns[index]);
 }
 
+int64_t hr__dataset_total_bytes(const struct hr_dataset *dataset)
+{
+    const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
+    int64_t total = 0;
+    /* acquire: with the flag come the sizes */
+    if (!atomic_load_explicit(&origin->sizes_known, memory_order_acquire))
+        return HR_SIZE_UNKNOWN;
+    for (size_t i = 0; i < dataset->count; i++) {
+        int64_t bytes = hr_dataset_sample_bytes(dataset, i);
+        total += bytes > 0 ? bytes : 0;
+    }
+    return total;
+}
+
 /* Text that is cut to a capacity while its whole length is counted. */
 struct writer {
     char *buffer;

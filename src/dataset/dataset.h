@@ -59,6 +59,10 @@ struct hr_dataset *hr__dataset_origin(struct hr_dataset *dataset);
  * saw it, or HR_SIZE_UNKNOWN. Any thread. */
 int64_t hr__dataset_mtime_ns(const struct hr_dataset *dataset, size_t index);
 
+/* Bytes of all samples, as the scan saw them, those that it could not look at left out;
+ * HR_SIZE_UNKNOWN while it goes on. Looks at each sample. Any thread. */
+int64_t hr__dataset_total_bytes(const struct hr_dataset *dataset);
+
 /* Where the bytes of a sample are, when it is a piece of a container. */
 struct hr__range {
     int fd;           /* the dataset's, open while that lives; -1: read it by `path` */

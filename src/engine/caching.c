@@ -7,6 +7,8 @@
 #include "cache/spec.h"
 #include "engine/loader.h"
 
+#include <headrace/cache.h>
+
 #include <errno.h>
 
 /* Samples are read between two publications of what was measured. */
@@ -27,14 +29,24 @@ static int choose_form(const struct hr__cache_spec *spec, int option, int *out,
                     hr_form_name((enum hr_form)option));
 }
 
+/* Ranks share, and so do runs of a name. */
 static int open_cache(struct hr_loader *l, struct hr_error *error)
 {
-    struct hr__cache_options options = {
-        .samples = hr_dataset_count(l->dataset),
-        .budget_bytes = l->caching.spec->share_bytes,
-    };
+    const struct hr__cache_spec *spec = l->caching.spec;
     l->caching.pid = getpid();
-    return hr__cache_create(&l->caching.cache, &options, error);
+    l->caching.whole = l->dataset;
+    l->caching.total_bytes = HR_SIZE_UNKNOWN;
+    if (!spec->name[0] && l->options.world_size == 1) {
+        struct hr__cache_options options = {
+            .samples = hr_dataset_count(l->dataset),
+            .budget_bytes = spec->share_bytes,
+        };
+        return hr__cache_create(&l->caching.cache, &options, error);
+    }
+    char run[HR_CACHE_RUN];
+    l->caching.whole = hr__dataset_origin(l->dataset);
+    hr_cache_run(run, l->options.world_size);
+    return hr__cache_create_shared(&l->caching.cache, l->dataset, spec, run, error);
 }
 
 int hr__caching_create(struct hr_loader *l, struct hr_error *error)
@@ -61,6 +73,17 @@ int hr__caching_enter(struct hr_loader *l, struct hr_error *error)
     return open_cache(l, error);
 }
 
+void hr__caching_begin_epoch(struct hr_loader *l)
+{
+    struct hr__caching *c = &l->caching;
+    if (!c->cache || c->total_bytes != HR_SIZE_UNKNOWN)
+        return;
+    int64_t bytes = hr__dataset_total_bytes(c->whole);
+    pthread_mutex_lock(&l->lock);
+    c->total_bytes = bytes;
+    pthread_mutex_unlock(&l->lock);
+}
+
 static void publish(struct hr_loader *l)
 {
     struct hr__caching *c = &l->caching;
@@ -75,6 +98,8 @@ void hr__caching_destroy(struct hr_loader *l)
 {
     if (l->caching.cache && l->caching.offers)
         publish(l);
+    if (l->caching.cache && hr__is_started(l))
+        hr__cache_tell_kept(l->caching.cache);
     hr__cache_destroy(&l->caching.cache);
     hr__free(l->caching.spec);
     l->caching.spec = NULL;
@@ -125,21 +150,39 @@ static struct hr__worth_moment moment_locked(const struct hr_loader *l, int idle
     };
 }
 
+uint64_t hr__caching_missing(const struct hr__cache_counts *now, uint64_t samples, double bytes)
+{
+    /* A kept cache may have items of files that changed since. */
+    uint64_t cached = now->items[0] + now->items[1] + now->items[2];
+    double missing = bytes - (double)now->source_bytes;
+    if (cached >= samples || missing <= 0)
+        return 0;
+    return (uint64_t)missing + (samples - cached) * HR__CACHE_PADDING;
+}
+
+/* What the samples take that are not cached: all known, or by their mean. */
+static uint64_t missing_locked(const struct hr_loader *l, const struct hr__cache_counts *now)
+{
+    const struct hr__caching *c = &l->caching;
+    uint64_t samples = hr_dataset_count(c->whole);
+    if (c->total_bytes != HR_SIZE_UNKNOWN)
+        return hr__caching_missing(now, samples, (double)c->total_bytes);
+    uint64_t cached = now->items[0] + now->items[1] + now->items[2];
+    double missing = samples > cached ? (double)(samples - cached) : 0;
+    return hr__caching_missing(now, samples,
+                               (double)now->source_bytes + missing * c->worth.read_bytes.value);
+}
+
 /* `staged`: those that wait for a conversion may be decided anew; otherwise they get what
  * was kept for them. */
 static struct hr__worth_space space_locked(const struct hr_loader *l, int staged,
                                            const struct hr__cache_counts *now)
 {
-    /* A shared cache is of the whole dataset, and keeps items of files that changed. */
-    uint64_t cached = now->items[0] + now->items[1] + now->items[2];
-    uint64_t samples = hr_dataset_count(hr__dataset_origin(l->dataset));
-    double missing =
-        samples > cached ? (double)(samples - cached) * l->caching.worth.read_bytes.value : 0;
     return (struct hr__worth_space){
         .budget_bytes = hr__cache_budget(l->caching.cache),
         .settled_bytes = staged ? now->bytes - now->staged_bytes : now->reserved,
         .staged_bytes = staged ? now->staged_bytes : 0,
-        .missing_bytes = (uint64_t)missing,
+        .missing_bytes = missing_locked(l, now),
         .converted = now->items[HR_FORM_COEFFICIENTS] + now->items[HR_FORM_PLANES],
         .staged = now->staged,
         .asked = l->caching.form_asked,

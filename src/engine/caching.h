@@ -25,6 +25,7 @@ struct hr__caching {
     struct hr__cache *cache;     /* NULL: none. Constant while threads run */
     struct hr__cache_spec *spec; /* what was asked for; NULL: none */
     int form_asked;              /* enum hr_form or HR_FORM_AUTO */
+    struct hr_dataset *whole;    /* whose samples it may hold: the loader's, or its parent */
     int pid;                     /* of the process that made the cache */
 
     /* Guarded by the loader's lock. */
@@ -33,6 +34,7 @@ struct hr__caching {
     uint64_t working_ns;    /* of all workers: preparing, reading, converting */
     uint64_t converting_ns; /* of them, converting; those in hand as expected */
     uint64_t offers;        /* so far */
+    int64_t total_bytes;    /* of all samples of `whole`; HR_SIZE_UNKNOWN: not known yet */
 };
 
 /* What one sample took. Times are CPU time of the worker, which other programs on
@@ -54,6 +56,9 @@ int hr__caching_create(struct hr_loader *l, struct hr_error *error);
  * the same. */
 int hr__caching_enter(struct hr_loader *l, struct hr_error *error);
 
+/* Before an epoch begins: what has become known of the dataset. */
+void hr__caching_begin_epoch(struct hr_loader *l);
+
 /* After the threads have ended. */
 void hr__caching_destroy(struct hr_loader *l);
 
@@ -72,6 +77,10 @@ void hr__caching_unclaim(struct hr_loader *l, struct hr__cache_ticket *ticket);
  * cached. */
 void hr__caching_offer(struct hr_loader *l, uint64_t index, const void *bytes,
                        const struct hr__cost *cost, struct hr__cache_ticket *ticket);
+
+/* Bytes of budget that samples take which are not cached, as they are: of `samples` with
+ * `bytes` on storage, all together. Pure. */
+uint64_t hr__caching_missing(const struct hr__cache_counts *now, uint64_t samples, double bytes);
 
 /* The worker's time, and of a hit what preparing it took. */
 void hr__caching_note_locked(struct hr_loader *l, const struct hr__cost *cost);

@@ -307,6 +307,7 @@ static int start_at(struct hr_loader *l, const struct hr_loader_state *state,
         atomic_store(&l->pid, getpid());
         hr__ring_set_owner(l->ring, getpid());
     }
+    hr__caching_begin_epoch(l);
     pthread_mutex_lock(&l->lock);
     l->seed = state->seed;
     l->shuffle = state->shuffle != 0;

@@ -37,6 +37,7 @@ int hr__sample_aim(struct hr__sample *s, const struct hr_dataset *dataset, uint6
             .is_range = 1,
             .fd = s->range.fd,
             .offset = s->range.offset,
+            .uncached = s->uncached,
             .user = user,
         };
         return 0;
@@ -46,6 +47,7 @@ int hr__sample_aim(struct hr__sample *s, const struct hr_dataset *dataset, uint6
     s->read = (struct hr__read){
         .path = s->path,
         .expected = hr_dataset_sample_bytes(dataset, index),
+        .uncached = s->uncached,
         .user = user,
         .result = r,
     };

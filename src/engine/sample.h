@@ -14,6 +14,7 @@
 /* Zeroed at first, then used for one sample after the other. */
 struct hr__sample {
     struct hr__read read;   /* read.user is the caller's */
+    int uncached;           /* the caller's: reads leave nothing in the page cache */
     struct hr__range range; /* where read.is_range */
     char *path;             /* buffer of hr_dataset_path; owned */
     size_t path_capacity;

@@ -261,6 +261,8 @@ static struct hr__job *take_job_locked(struct hr_loader *l)
     job = hr__alloc(HR__TAG_ENGINE, 1, sizeof *job);
     if (!job)
         return NULL;
+    /* What is kept in the cache need not be in memory twice. */
+    job->sample.uncached = l->caching.cache != NULL;
     job->all_next = l->all_jobs;
     l->all_jobs = job;
     return job;

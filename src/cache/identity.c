@@ -1,0 +1,236 @@
+/*
+ * See identity.h. Digests are XXH3-128: they tell apart what is different by chance, not
+ * by intent; who may write to a segment is trusted anyway.
+ */
+#include "cache/identity.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "cache/store.h"
+#include "dataset/dataset.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <xxhash.h>
+
+/* A file system's clock moves in such steps at most: 4 ms and 10 ms are usual. */
+#define FRESH_NS INT64_C(20000000)
+
+/* A digest that grows by one text after the other. */
+struct digest {
+    XXH128_hash_t state;
+};
+
+static void add(struct digest *d, const void *bytes, size_t length)
+{
+    struct {
+        XXH128_hash_t state, of;
+        uint64_t length;
+    } step = {d->state, XXH3_128bits(bytes, length), length};
+    d->state = XXH3_128bits(&step, sizeof step);
+}
+
+static void add_text(struct digest *d, const char *text)
+{
+    add(d, text, strlen(text));
+}
+
+/* The canonical form of a path, or as it is where there is none. Of the working
+ * directory: "". On success *out is the caller's. */
+static int canonical(char **out, const char *path)
+{
+    char *resolved = realpath(*path ? path : ".", NULL);
+    *out = hr__strdup(HR__TAG_CACHE, resolved ? resolved : path);
+    free(resolved);
+    return *out ? 0 : -ENOMEM;
+}
+
+static int add_canonical(struct digest *d, const char *path)
+{
+    char *resolved;
+    int r = canonical(&resolved, path);
+    if (r)
+        return r;
+    add_text(d, resolved);
+    hr__free(resolved);
+    return 0;
+}
+
+/* The text for people: `what` with the first bytes of the digest, where it alone would
+ * not tell. */
+static void describe(struct hr__identity *out, const char *what, const struct digest *d)
+{
+    char text[HR__IDENTITY_TEXT];
+    int most = (int)sizeof text - 32;
+    if (d)
+        snprintf(text, sizeof text, "%.*s (%08" PRIx64 ")", most, what, d->state.high64 >> 32);
+    else
+        snprintf(text, sizeof text, "%s", what);
+    hr__printable(out->text, sizeof out->text, text);
+}
+
+static int of_folder(struct hr__identity *out, struct digest *d, const struct hr_dataset *origin)
+{
+    const char *root = hr__catalog_at(origin->catalog, origin->catalog->header->root);
+    add_text(d, "folder");
+    add_text(d, root);
+    describe(out, root, NULL);
+    return 0;
+}
+
+static int of_pack(struct hr__identity *out, struct digest *d, const struct hr_dataset *origin)
+{
+    char *path;
+    int r = canonical(&path, origin->base);
+    if (r)
+        return r;
+    add_text(d, "pack");
+    add_text(d, path);
+    add(d, &origin->catalog->header->checksum, sizeof origin->catalog->header->checksum);
+    describe(out, path, NULL);
+    hr__free(path);
+    return 0;
+}
+
+static int of_tars(struct hr__identity *out, struct digest *d, const struct hr_dataset *origin)
+{
+    char what[HR__IDENTITY_TEXT], *first = NULL;
+    uint64_t count = origin->catalog->header->containers;
+    int r = 0;
+    add_text(d, "tar");
+    for (uint64_t i = 0; !r && i < count; i++)
+        r = add_canonical(d, hr__containers_path(origin->containers, i));
+    if (!r)
+        r = canonical(&first, count ? hr__containers_path(origin->containers, 0) : "");
+    if (r)
+        return r;
+    if (count > 1) {
+        snprintf(what, sizeof what, "%" PRIu64 " tar files, the first %.400s", count, first);
+        describe(out, what, d);
+    } else {
+        describe(out, first, NULL);
+    }
+    hr__free(first);
+    return 0;
+}
+
+static int of_list(struct hr__identity *out, struct digest *d, const struct hr_dataset *origin)
+{
+    char key[PATH_MAX], what[HR__IDENTITY_TEXT], *base = NULL;
+    int relative = 0;
+    add_text(d, "list");
+    for (size_t i = 0; i < origin->count; i++) {
+        size_t length = hr_dataset_key(origin, i, key, sizeof key);
+        relative |= key[0] != '/';
+        add(d, key, length < sizeof key ? length : sizeof key - 1);
+    }
+    /* Absolute paths are the same from everywhere. */
+    int r = relative ? canonical(&base, origin->base) : 0;
+    if (r)
+        return r;
+    if (base)
+        add_text(d, base);
+    hr_dataset_key(origin, 0, key, sizeof key);
+    snprintf(what, sizeof what, "%zu files%s%.200s, the first %.200s", origin->count,
+             base ? " in " : "", base ? base : "", origin->count ? key : "of none");
+    describe(out, what, d);
+    hr__free(base);
+    return 0;
+}
+
+int hr__identity_make(struct hr__identity *out, const struct hr_dataset *dataset,
+                      struct hr_error *error)
+{
+    const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
+    const struct hr__catalog *c = origin->catalog;
+    struct digest d = {{0, 0}};
+    int r;
+    if (!c->ranges)
+        r = origin->is_folder ? of_folder(out, &d, origin) : of_list(out, &d, origin);
+    else if (c->header->containers == 1 && !*hr__catalog_at(c, c->containers[0].path))
+        r = of_pack(out, &d, origin);
+    else
+        r = of_tars(out, &d, origin);
+    if (r)
+        return hr__fail(error, r, "out of memory for a dataset's identity");
+    XXH128_canonical_t bytes;
+    XXH128_canonicalFromHash(&bytes, d.state);
+    memcpy(out->digest, bytes.digest, sizeof out->digest);
+    return 0;
+}
+
+int hr__stamp_believed(struct hr__stamp *out, const struct hr_dataset *dataset, uint64_t index)
+{
+    const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
+    if (origin->catalog->ranges)
+        return 0;
+    out->bytes = hr_dataset_sample_bytes(dataset, index);
+    out->mtime_ns = hr__dataset_mtime_ns(dataset, index);
+    return out->bytes >= 0 && out->mtime_ns != HR_SIZE_UNKNOWN;
+}
+
+int hr__stamp_now(struct hr__stamp *out, const struct hr_dataset *dataset, uint64_t index)
+{
+    char path[PATH_MAX];
+    struct hr__range range;
+    struct stat st;
+    int r = hr__dataset_range(dataset, index, 0, &range, NULL);
+    if (r < 0)
+        return r;
+    if (r && range.fd >= 0) {
+        r = fstat(range.fd, &st) ? -errno : 0;
+    } else if (r) {
+        r = stat(range.path, &st) ? -errno : 0;
+    } else {
+        if (hr_dataset_path(dataset, index, path, sizeof path) >= sizeof path)
+            return -ENAMETOOLONG;
+        r = stat(path, &st) ? -errno : 0;
+    }
+    out->bytes = r ? 0 : (int64_t)st.st_size;
+    out->mtime_ns = r ? 0 : (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    return r;
+}
+
+int hr__stamp_is_fresh(const struct hr__stamp *stamp)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    int64_t age_ns = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec - stamp->mtime_ns;
+    /* A time that is yet to come tells nothing, and would do so for ever. */
+    return age_ns >= 0 && age_ns < FRESH_NS;
+}
+
+int hr__identity_key(struct hr__key *out, const struct hr__identity *identity,
+                     const struct hr_dataset *dataset, uint64_t index,
+                     const struct hr__stamp *stamp)
+{
+    struct {
+        uint8_t digest[16];
+        struct hr__stamp stamp;
+        char place[PATH_MAX];
+    } what;
+    const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
+    size_t length;
+    memcpy(what.digest, identity->digest, sizeof what.digest);
+    what.stamp = *stamp;
+    if (origin->catalog->ranges) {
+        uint64_t at = dataset->parent ? (uint64_t)dataset->indices[index] : index;
+        const struct hr__catalog_range *range = &origin->catalog->ranges[at];
+        const uint64_t piece[3] = {range->container, range->offset,
+                                   (uint64_t)hr_dataset_sample_bytes(dataset, index)};
+        memcpy(what.place, piece, sizeof piece);
+        length = sizeof piece;
+    } else {
+        length = hr_dataset_key(dataset, index, what.place, sizeof what.place);
+        if (length >= sizeof what.place)
+            return -ENAMETOOLONG;
+    }
+    *out = hr__key_of(&what, offsetof(__typeof__(what), place) + length, 0);
+    return 0;
+}

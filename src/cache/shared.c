@@ -1,0 +1,357 @@
+/*
+ * The backing of a cache that processes share: the items of a segment (store.h), by
+ * the keys of a dataset's samples (identity.h).
+ *
+ * A key holds what the sample's file was like, so it has to be known what the file is
+ * like. The index of a dataset may be older than that. So this process looks at each
+ * file once, when it first finds the sample in the cache or is about to read it, and
+ * keeps the key; from then on a key costs two loads. What the scan saw is good enough for
+ * a first question, whether somebody else reads the sample: a wrong answer costs one
+ * read.
+ *
+ * A sample is offered under the key that its read began with, and only if the file is
+ * still like that afterwards. A key that is not any more is replaced.
+ *
+ * Keys are written by several threads without order. Both halves of one that was read
+ * while it was written are of some state of the file, and together of none: it is a miss,
+ * and what is read for it is not admitted.
+ */
+#include "base/error.h"
+#include "base/memory.h"
+#include "cache/backend.h"
+#include "cache/directory.h"
+#include "cache/identity.h"
+#include "cache/store.h"
+#include "cache/worth.h"
+#include "dataset/dataset.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The key of a sample as this process saw its file last; both 0: not yet. */
+struct seen {
+    _Atomic uint64_t high, low;
+};
+
+struct shared {
+    struct hr__cache cache;
+
+    /* Constant from create on. */
+    struct hr__store *store;
+    struct hr_dataset *dataset; /* a reference */
+    struct hr__identity identity;
+    int pid;
+
+    struct seen *seen; /* one a sample */
+};
+
+static struct shared *of(struct hr__cache *cache)
+{
+    return (struct shared *)cache;
+}
+
+static void destroy(struct hr__cache *cache);
+static const struct hr__cache_backend backend;
+
+static int open_segment(struct shared *c, const struct hr__cache_spec *spec, const char *run,
+                        struct hr_error *error)
+{
+    struct hr__segment *segment = NULL;
+    struct hr__segment_wish wish = {
+        .spec = spec,
+        .run = run,
+        .dataset = c->identity.text,
+        .items = hr_dataset_count(hr__dataset_origin(c->dataset)),
+    };
+    memcpy(wish.identity, c->identity.digest, sizeof wish.identity);
+    int r = hr__directory_open(&segment, &wish, error);
+    return r ? r : hr__store_create(&c->store, segment, error);
+}
+
+int hr__cache_create_shared(struct hr__cache **out, struct hr_dataset *dataset,
+                            const struct hr__cache_spec *spec, const char *run,
+                            struct hr_error *error)
+{
+    *out = NULL;
+    struct shared *c = hr__alloc(HR__TAG_CACHE, 1, sizeof *c);
+    if (!c)
+        return hr__fail(error, -ENOMEM, "out of memory for a cache");
+    c->cache.backend = &backend;
+    c->pid = getpid();
+    c->dataset = hr_dataset_ref(dataset);
+    size_t samples = hr_dataset_count(dataset);
+    c->seen = hr__alloc(HR__TAG_CACHE, samples ? samples : 1, sizeof *c->seen);
+    int r = 0;
+    if (!c->seen)
+        r = hr__fail(error, -ENOMEM, "out of memory for the keys of %zu samples", samples);
+    if (!r)
+        r = hr__identity_make(&c->identity, dataset, error);
+    if (!r)
+        r = open_segment(c, spec, run, error);
+    if (r) {
+        destroy(&c->cache);
+        return r;
+    }
+    const struct hr__segment *segment = hr__store_segment(c->store);
+    c->cache.budget_bytes = segment->layout.arena_bytes;
+    c->cache.is_kept = segment->header->is_kept != 0;
+    *out = &c->cache;
+    return 0;
+}
+
+static void free_all(struct shared *c)
+{
+    hr_dataset_unref(&c->dataset);
+    hr__free(c->seen);
+    hr__free(c);
+}
+
+void hr__cache_tell_kept(struct hr__cache *cache)
+{
+    struct shared *c = of(cache);
+    struct hr__cache_counts now;
+    if (cache->backend != &backend || !cache->is_kept)
+        return;
+    const struct hr__segment *segment = hr__store_segment(c->store);
+    hr__store_get_counts(c->store, &now);
+    uint64_t items = now.items[0] + now.items[1] + now.items[2];
+    if (!items || hr__segment_users(segment, NULL, 0))
+        return;
+    hr__log(HR_LOG_WARNING,
+            "the cache %s keeps %" PRIu64 " items of %s, %.1f MiB of memory, for the next run; "
+            "`headrace cache drop %s` gives it back",
+            segment->header->name, items, c->identity.text, (double)now.bytes / (1 << 20),
+            segment->header->name);
+}
+
+static void destroy(struct hr__cache *cache)
+{
+    struct shared *c = of(cache);
+    hr__store_destroy(&c->store);
+    free_all(c);
+}
+
+static void abandon(struct hr__cache *cache)
+{
+    struct shared *c = of(cache);
+    hr__store_abandon(&c->store);
+    free_all(c);
+}
+
+/* In a child that inherited it, the cache is empty. */
+static int is_ours(const struct shared *c)
+{
+    return c->pid == getpid();
+}
+
+static void remember(struct shared *c, uint64_t index, const struct hr__key *key)
+{
+    atomic_store_explicit(&c->seen[index].high, key->high, memory_order_relaxed);
+    atomic_store_explicit(&c->seen[index].low, key->low, memory_order_relaxed);
+}
+
+static int recall(const struct shared *c, uint64_t index, struct hr__key *key)
+{
+    key->high = atomic_load_explicit(&c->seen[index].high, memory_order_relaxed);
+    key->low = atomic_load_explicit(&c->seen[index].low, memory_order_relaxed);
+    return key->high && key->low;
+}
+
+/* Looks at the file: its key as of now, which is remembered, and its state. 0 or -errno. */
+static int look(struct shared *c, uint64_t index, struct hr__key *key, struct hr__stamp *stamp)
+{
+    int r = hr__stamp_now(stamp, c->dataset, index);
+    if (!r)
+        r = hr__identity_key(key, &c->identity, c->dataset, index, stamp);
+    if (!r)
+        remember(c, index, key);
+    return r;
+}
+
+/* The key that this process has seen the file to have: 1, or 0 where there is none. */
+static int seen_key(struct shared *c, uint64_t index, struct hr__key *key)
+{
+    struct hr__stamp stamp;
+    return recall(c, index, key) || !look(c, index, key, &stamp);
+}
+
+/* The same without looking at the file, if there is another way to a guess. */
+static int guessed_key(struct shared *c, uint64_t index, struct hr__key *key)
+{
+    struct hr__stamp stamp;
+    if (recall(c, index, key))
+        return 1;
+    if (hr__stamp_believed(&stamp, c->dataset, index))
+        return !hr__identity_key(key, &c->identity, c->dataset, index, &stamp);
+    return !look(c, index, key, &stamp);
+}
+
+static int find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *item)
+{
+    struct shared *c = of(cache);
+    struct hr__key key;
+    if (!is_ours(c) || !seen_key(c, index, &key) || !hr__store_find(c->store, &key, item))
+        return 0;
+    item->index = index;
+    return 1;
+}
+
+static void unpin(struct hr__cache *cache, const struct hr__cache_item *item)
+{
+    struct hr__cache_item copy = *item;
+    hr__store_clear(&copy);
+}
+
+static int has(struct hr__cache *cache, uint64_t index)
+{
+    struct shared *c = of(cache);
+    struct hr__key key;
+    return is_ours(c) && guessed_key(c, index, &key) && hr__store_has(c->store, &key);
+}
+
+static enum hr__claim claim(struct hr__cache *cache, uint64_t index,
+                            struct hr__cache_ticket *ticket)
+{
+    struct shared *c = of(cache);
+    struct hr__key key;
+    *ticket = (struct hr__cache_ticket){.is_claimed = 0};
+    /* A file that cannot be looked at is read, so that it is told why. */
+    if (!is_ours(c) || !guessed_key(c, index, &key))
+        return HR__CLAIM_ALONE;
+    enum hr__claim answer = hr__store_claim(c->store, &key);
+    ticket->key[0] = key.high;
+    ticket->key[1] = key.low;
+    ticket->is_claimed = answer == HR__CLAIM_YOURS;
+    return answer;
+}
+
+static struct hr__key ticket_key(const struct hr__cache_ticket *ticket)
+{
+    return (struct hr__key){.high = ticket->key[0], .low = ticket->key[1]};
+}
+
+static void unclaim(struct hr__cache *cache, struct hr__cache_ticket *ticket)
+{
+    struct hr__key key = ticket_key(ticket);
+    if (is_ours(of(cache)))
+        hr__store_unclaim(of(cache)->store, &key);
+}
+
+/* The file is as it was when its read began, and was not being written then. */
+static int is_unchanged(struct shared *c, uint64_t index, const struct hr__key *key)
+{
+    struct hr__stamp stamp;
+    struct hr__key now;
+    if (!key->high || look(c, index, &now, &stamp))
+        return 0;
+    return now.high == key->high && now.low == key->low && !hr__stamp_is_fresh(&stamp);
+}
+
+static int offer(struct hr__cache *cache, const struct hr__cache_offer *given)
+{
+    struct shared *c = of(cache);
+    if (!given->ticket || !is_ours(c))
+        return 0;
+    struct hr__key key = ticket_key(given->ticket);
+    const struct hr__store_piece piece = {given->bytes, given->length};
+    struct hr__store_offer offer = {
+        .key = key,
+        .pieces = &piece,
+        .piece_count = 1,
+        .length = given->length,
+        .source_bytes = given->source_bytes ? given->source_bytes : given->length,
+        .form = given->form,
+        .convert = given->convert,
+        .reserve = given->reserve,
+    };
+    if (is_unchanged(c, given->index, &key))
+        return hr__store_offer(c->store, &offer);
+    if (given->ticket->is_claimed)
+        hr__store_unclaim(c->store, &key);
+    return 0;
+}
+
+static struct hr__cache_staged *take(struct hr__cache *cache, struct hr__cache_item *item)
+{
+    struct shared *c = of(cache);
+    return is_ours(c) ? (struct hr__cache_staged *)hr__store_take(c->store, item) : NULL;
+}
+
+static void put_back(struct hr__cache *cache, struct hr__cache_staged *staged)
+{
+    hr__store_put_back(of(cache)->store, (struct hr__store_staged *)staged);
+}
+
+static uint64_t room(struct hr__cache *cache, const struct hr__cache_staged *staged,
+                     uint64_t leave_free)
+{
+    return hr__store_room(of(cache)->store, (const struct hr__store_staged *)staged, leave_free);
+}
+
+static int settle(struct hr__cache *cache, struct hr__cache_staged *staged,
+                  const struct hr__cache_final *final)
+{
+    return hr__store_settle(of(cache)->store, (struct hr__store_staged *)staged, final);
+}
+
+static void get_counts(struct hr__cache *cache, struct hr__cache_counts *counts)
+{
+    struct shared *c = of(cache);
+    memset(counts, 0, sizeof *counts);
+    if (is_ours(c))
+        hr__store_get_counts(c->store, counts);
+}
+
+static uint64_t waiting(const struct hr__cache *cache)
+{
+    return hr__store_waiting(((const struct shared *)cache)->store);
+}
+
+static uint64_t rounded(double value)
+{
+    return value > 0 ? (uint64_t)(value + 0.5) : 0;
+}
+
+static void publish_mean(_Atomic uint64_t *out, const struct hr__mean *mean, double unit)
+{
+    if (mean->count)
+        atomic_store_explicit(out, rounded(mean->value * unit), memory_order_relaxed);
+}
+
+static void publish(struct hr__cache *cache, const struct hr__worth *worth, enum hr_form form,
+                    int asked)
+{
+    struct shared *c = of(cache);
+    if (!is_ours(c))
+        return;
+    struct hr__segment_costs *costs = &hr__store_segment(c->store)->header->costs;
+    atomic_store_explicit(&costs->form, form, memory_order_relaxed);
+    atomic_store_explicit(&costs->form_asked, asked, memory_order_relaxed);
+    for (int f = 0; f < HR__FORMS; f++) {
+        publish_mean(&costs->prepare_ns[f], &worth->prepare_ns[f], 1);
+        publish_mean(&costs->convert_ns[f], &worth->convert_ns[f], 1);
+        publish_mean(&costs->growth_ppm[f], &worth->growth[f], 1e6);
+    }
+    publish_mean(&costs->read_ns, &worth->read_ns, 1);
+}
+
+static const struct hr__cache_backend backend = {
+    .destroy = destroy,
+    .abandon = abandon,
+    .find = find,
+    .unpin = unpin,
+    .has = has,
+    .claim = claim,
+    .unclaim = unclaim,
+    .offer = offer,
+    .take = take,
+    .put_back = put_back,
+    .room = room,
+    .settle = settle,
+    .get_counts = get_counts,
+    .waiting = waiting,
+    .publish = publish,
+};

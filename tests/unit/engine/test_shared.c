@@ -1,0 +1,686 @@
+/*
+ * Loaders whose cache other processes share: each sample is read once by one of them,
+ * batches are those of a loader without a cache, files that change are misses, and who
+ * is killed leaves nothing that others wait for.
+ *
+ * Processes are forked before there are threads, run whole epochs, and leave digests of
+ * their batches and what they read in memory that all see.
+ */
+#include "fixture.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "dataset/dataset.h"
+
+#include <headrace/cache.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#define SAMPLES 61
+#define EPOCHS  4
+#define JOBS    3
+
+static struct fixture fixture;
+static char shm[64];
+
+/* What a process did, and where it stands. */
+struct job {
+    /* what it is to do */
+    char cache[96];
+    uint64_t seed;
+    int form, threads, direct, rank, world;
+    uint64_t epochs;
+    /* what came of it */
+    uint64_t digest[EPOCHS], read[EPOCHS], hits;
+    char message[256]; /* "" where all went well */
+    _Atomic int batches;
+};
+
+/* Seen by all processes. */
+static struct {
+    struct job jobs[JOBS];
+    _Atomic int here; /* processes that have come to the line */
+} * common;
+
+static uint64_t file_bytes(size_t index)
+{
+    struct stat status;
+    assert_int_equal(stat(fixture.paths[index], &status), 0);
+    return (uint64_t)status.st_size;
+}
+
+static uint64_t all_bytes(void)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < SAMPLES; i++)
+        bytes += file_bytes(i);
+    return bytes;
+}
+
+/* A file of one minute in the past, plus some seconds. */
+static void set_time(size_t index, int seconds)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_sec += seconds - 60;
+    t.tv_nsec = 0;
+    const struct timespec times[2] = {t, t};
+    assert_int_equal(utimensat(AT_FDCWD, fixture.paths[index], times, 0), 0);
+}
+
+static int setup(void **state)
+{
+    fixture_make(&fixture, SAMPLES);
+    for (size_t i = 0; i < SAMPLES; i++)
+        set_time(i, 0);
+    strcpy(shm, "/dev/shm/hr-test-XXXXXX");
+    assert_non_null(mkdtemp(shm));
+    setenv("HEADRACE_SHM", shm, 1);
+    common = mmap(NULL, sizeof *common, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(common != MAP_FAILED);
+    return 0;
+}
+
+/* Removes what kept caches left. */
+static int remove_all(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", shm);
+    return system(command);
+}
+
+static int teardown(void **state)
+{
+    munmap(common, sizeof *common);
+    assert_int_equal(remove_all(), 0);
+    fixture_remove(&fixture);
+    assert_int_equal(hr__allocated(HR__TAG_CACHE), 0);
+    return 0;
+}
+
+/* How many segments there are. */
+static int segments(void)
+{
+    char command[160];
+    int count = -1;
+    snprintf(command, sizeof command, "find %s -type f -name '*.*' | wc -l", shm);
+    FILE *f = popen(command, "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%d", &count), 1);
+    pclose(f);
+    return count;
+}
+
+static struct job *job_of(int i, const char *cache)
+{
+    struct job *job = &common->jobs[i];
+    memset(job, 0, sizeof *job);
+    snprintf(job->cache, sizeof job->cache, "%s", cache);
+    job->seed = FIXTURE_SEED;
+    job->form = HR_FORM_AUTO;
+    job->threads = 2;
+    job->world = 1;
+    job->epochs = EPOCHS;
+    return job;
+}
+
+static void job_options(struct hr_loader_options *options, const struct job *job)
+{
+    fixture_options(options);
+    options->cache = job->cache;
+    options->cache_form = job->form;
+    options->seed = job->seed;
+    options->threads = job->threads;
+    options->direct_io = job->direct;
+    options->rank = job->rank;
+    options->world_size = job->world;
+    options->batch_size = 5;
+}
+
+static uint64_t bytes_read(const struct hr_loader *loader)
+{
+    struct hr_loader_stats stats = {.size = sizeof stats};
+    hr_loader_get_stats(loader, &stats);
+    return stats.bytes_read;
+}
+
+static void digest_batch(uint64_t *digest, const struct hr_batch *batch)
+{
+    struct hr_batch_view view;
+    hr_batch_get(batch, &view);
+    *digest = XXH3_64bits_withSeed(view.images, view.count * view.spec.bytes, *digest);
+    *digest = XXH3_64bits_withSeed(view.indices, view.count * sizeof *view.indices, *digest);
+}
+
+/* Runs the epochs of a job; what goes wrong is in its message. */
+static void run(struct job *job)
+{
+    struct hr_loader_options options;
+    struct hr_loader *loader = NULL;
+    struct hr_batch *batch;
+    struct hr_error error = {0};
+    job_options(&options, job);
+    int r = hr_loader_create(&loader, fixture.dataset, fixture.recipe, &options, &error);
+    for (uint64_t epoch = 0; !r && epoch < job->epochs; epoch++) {
+        uint64_t before = bytes_read(loader);
+        r = hr_loader_start_epoch(loader, epoch, &error);
+        while (!r && (r = hr_loader_next(loader, &batch, &error)) == 1) {
+            digest_batch(&job->digest[epoch], batch);
+            hr_batch_release(&batch);
+            job->batches++;
+            r = 0;
+            if ((uint64_t)job->batches % hr_loader_batches(loader) == 0)
+                break;
+        }
+        job->read[epoch] = bytes_read(loader) - before;
+    }
+    if (r < 0)
+        snprintf(job->message, sizeof job->message, "%.250s", error.message);
+    if (loader) {
+        struct hr_loader_stats stats = {.size = sizeof stats};
+        hr_loader_get_stats(loader, &stats);
+        job->hits = stats.cache_hits;
+    }
+    hr_loader_destroy(&loader);
+}
+
+/* Several processes come to the line, and go. */
+static pid_t spawn(int i, int of)
+{
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid)
+        return pid;
+    common->here++;
+    while (common->here < of)
+        sched_yield();
+    run(&common->jobs[i]);
+    _exit(common->jobs[i].message[0] != 0);
+}
+
+static void wait_for(pid_t pid, int i)
+{
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (status)
+        fail_msg("process %d: status %x: %s", i, (unsigned)status, common->jobs[i].message);
+}
+
+static void run_together(int count)
+{
+    pid_t pids[JOBS];
+    common->here = 0;
+    for (int i = 0; i < count; i++)
+        pids[i] = spawn(i, count);
+    for (int i = 0; i < count; i++)
+        wait_for(pids[i], i);
+}
+
+static void run_one(int i)
+{
+    common->here = 0;
+    wait_for(spawn(i, 1), i);
+}
+
+/* What a job must have seen: that of the same one without a cache. */
+static void check(int i)
+{
+    static struct job plain;
+    plain = common->jobs[i];
+    plain.cache[0] = 0;
+    plain.batches = 0;
+    memset(plain.digest, 0, sizeof plain.digest);
+    common->jobs[JOBS - 1] = plain;
+    run_one(JOBS - 1);
+    assert_memory_equal(common->jobs[i].digest, common->jobs[JOBS - 1].digest, sizeof plain.digest);
+}
+
+static uint64_t read_of(int count, int epoch)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < count; i++)
+        bytes += common->jobs[i].read[epoch];
+    return bytes;
+}
+
+/* All fits: two processes read each file once, whatever their orders, their forms, their
+ * threads and who reads. */
+static void test_all_fits(void **state)
+{
+    uint64_t bytes = all_bytes();
+    for (int way = 0; way < 8; way++) {
+        for (int i = 0; i < 2; i++) {
+            struct job *job = job_of(i, way % 2 ? "shm:all?size=64MiB&form=planes"
+                                                : "shm:all?size=64MiB&form=encoded");
+            job->seed += way / 2 % 2 ? (uint64_t)i : 0;
+            job->direct = way / 4;
+            job->threads = 1 + (way + i) % 3;
+        }
+        run_together(2);
+        uint64_t read = 0;
+        for (int epoch = 0; epoch < EPOCHS; epoch++)
+            read += read_of(2, epoch);
+        assert_int_equal(read, bytes);
+        check(0);
+        check(1);
+        assert_int_equal(segments(), 1);
+        /* The next run starts warm. */
+        common->jobs[0].batches = 0;
+        memset(common->jobs[0].digest, 0, sizeof common->jobs[0].digest);
+        run_one(0);
+        assert_int_equal(read_of(1, 0), 0);
+        assert_int_equal(common->jobs[0].hits, EPOCHS * SAMPLES);
+        check(0);
+        assert_int_equal(remove_all(), 0);
+        assert_int_equal(mkdir(shm, 0700), 0);
+    }
+}
+
+/* Half fits: processes with one order read, together, what one of them would. */
+static void test_half_fits(void **state)
+{
+    uint64_t bytes = all_bytes();
+    for (int way = 0; way < 4; way++) {
+        char cache[96];
+        snprintf(cache, sizeof cache, "shm:half?size=64MiB&share=%.6f&form=%s",
+                 (double)bytes / 2 / (64 << 20), way % 2 ? "coefficients" : "encoded");
+        for (int i = 0; i < 2; i++) {
+            struct job *job = job_of(i, cache);
+            job->direct = way / 2;
+            job->threads = 1 + (way + i) % 3;
+        }
+        run_together(2);
+        assert_true(read_of(2, 0) >= bytes);
+        uint64_t read = 0;
+        for (int epoch = 0; epoch < EPOCHS; epoch++)
+            read += read_of(2, epoch);
+        assert_true(read <= bytes * EPOCHS);
+        check(0);
+        check(1);
+        assert_int_equal(remove_all(), 0);
+        assert_int_equal(mkdir(shm, 0700), 0);
+    }
+}
+
+/* Ranks share a private cache, which goes with the last of them. */
+static void test_ranks(void **state)
+{
+    for (int i = 0; i < 2; i++) {
+        struct job *job = job_of(i, "64MiB");
+        job->world = 2;
+        job->rank = i;
+    }
+    run_together(2);
+    uint64_t read = 0;
+    for (int epoch = 0; epoch < EPOCHS; epoch++)
+        read += read_of(2, epoch);
+    assert_int_equal(read, all_bytes());
+    check(0);
+    check(1);
+    assert_int_equal(segments(), 0);
+}
+
+/* Another picture in a file's place. */
+static void replace_file(size_t index, size_t by, int seconds)
+{
+    char command[512];
+    snprintf(command, sizeof command, "cp %s %s.new && mv %s.new %s", fixture.paths[by],
+             fixture.paths[index], fixture.paths[index], fixture.paths[index]);
+    assert_int_equal(system(command), 0);
+    set_time(index, seconds);
+}
+
+/* A file that changes between two runs is a miss, once. */
+static void test_changed_files(void **state)
+{
+    for (int direct = 0; direct < 2; direct++) {
+        job_of(0, "shm:changes?size=64MiB")->direct = direct;
+        run_one(0);
+        replace_file(7, 8, 5 + direct);
+        set_time(9, 5 + direct);
+        job_of(0, "shm:changes?size=64MiB")->direct = direct;
+        run_one(0);
+        assert_int_equal(read_of(1, 0), file_bytes(7) + file_bytes(9));
+        assert_int_equal(read_of(1, 1) + read_of(1, 2), 0);
+        check(0);
+    }
+}
+
+static atomic_int to_replace;
+
+/* Changes a file just before it is read, after it was looked at. */
+static void replace_before_read(const char *path)
+{
+    if (!strcmp(path, fixture.paths[5]) && atomic_exchange(&to_replace, 0))
+        replace_file(5, 6, 30);
+}
+
+/* A file that changes while it is read is served, and not kept under its old name. */
+static void test_changed_while_read(void **state)
+{
+    char copy[128], command[300];
+    struct hr_error error;
+    snprintf(copy, sizeof copy, "%s/original", fixture.dir);
+    snprintf(command, sizeof command, "cp -p %s %s", fixture.paths[5], copy);
+    assert_int_equal(system(command), 0);
+    job_of(0, "shm:race?size=64MiB")->epochs = 1;
+    struct hr_loader_options options;
+    struct hr_loader *loader = NULL;
+    job_options(&options, &common->jobs[0]);
+    to_replace = 1;
+    fixture_before_read = replace_before_read;
+    if (hr_loader_create(&loader, fixture.dataset, fixture.recipe, &options, &error) ||
+        hr_loader_start_epoch(loader, 0, &error))
+        fail_msg("%s", error.message);
+    for (uint64_t b = 0; b < hr_loader_batches(loader); b++) {
+        struct hr_batch *batch = fixture_next(loader);
+        fixture_check(&fixture, batch, 0, 0);
+        hr_batch_release(&batch);
+    }
+    assert_int_equal(to_replace, 0);
+    hr_loader_destroy(&loader);
+    fixture_before_read = NULL;
+    /* As it was, to the nanosecond. */
+    snprintf(command, sizeof command, "mv %s %s", copy, fixture.paths[5]);
+    assert_int_equal(system(command), 0);
+    job_of(0, "shm:race?size=64MiB");
+    run_one(0);
+    assert_int_equal(read_of(1, 0), file_bytes(5));
+    check(0);
+}
+
+/* A file that is being written is not admitted. */
+static void test_fresh_files(void **state)
+{
+    job_of(0, "shm:fresh?size=64MiB")->epochs = 1;
+    utimensat(AT_FDCWD, fixture.paths[11], NULL, 0);
+    run_one(0);
+    nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+    job_of(0, "shm:fresh?size=64MiB");
+    run_one(0);
+    /* It may have taken so long that it was old by then. */
+    assert_true(read_of(1, 0) == file_bytes(11) || !read_of(1, 0));
+    assert_int_equal(read_of(1, 1), 0);
+    check(0);
+}
+
+/* Who is killed in the middle of an epoch is not waited for, and leaves no wrong byte. */
+static void test_killed(void **state)
+{
+    for (int round = 0; round < 8; round++) {
+        int when = 1 + round * 3;
+        job_of(0, "shm:killed?size=64MiB&form=coefficients")->direct = round % 2;
+        job_of(1, "shm:killed?size=64MiB&form=coefficients")->direct = round / 2 % 2;
+        common->here = 0;
+        pid_t victim = spawn(0, 2), other = spawn(1, 2);
+        while (common->jobs[0].batches < when)
+            sched_yield();
+        kill(victim, SIGKILL);
+        int status;
+        assert_int_equal(waitpid(victim, &status, 0), victim);
+        wait_for(other, 1);
+        check(1);
+        job_of(0, "shm:killed?size=64MiB&form=coefficients");
+        run_one(0);
+        assert_int_equal(read_of(1, 1), 0);
+        check(0);
+        assert_int_equal(remove_all(), 0);
+        assert_int_equal(mkdir(shm, 0700), 0);
+    }
+}
+
+/* A subset and its parent, in two loaders of one process, share. */
+static void test_subset(void **state)
+{
+    struct hr_error error;
+    struct hr_dataset *whole = hr_dataset_ref(fixture.dataset), *subset;
+    int64_t indices[20];
+    uint64_t bytes = 0;
+    job_of(0, "shm:subset?size=64MiB")->epochs = 1;
+    run_one(0);
+    for (int i = 0; i < 20; i++) {
+        indices[i] = (i * 7 + 3) % SAMPLES;
+        bytes += file_bytes((size_t)indices[i]);
+    }
+    assert_int_equal(hr_dataset_subset(&subset, whole, indices, 20, &error), 0);
+    hr_dataset_unref(&fixture.dataset);
+    fixture.dataset = subset;
+    job_of(0, "shm:subset?size=64MiB");
+    run_one(0);
+    assert_int_equal(read_of(1, 0) + read_of(1, 1), 0);
+    check(0);
+    assert_int_equal(segments(), 1);
+    assert_true(bytes > 0);
+    fixture.dataset = whole;
+    hr_dataset_unref(&subset);
+}
+
+static int lines;
+static char line[512];
+
+static void count_lines(void *arg, enum hr_log_level level, const char *message)
+{
+    if (!strstr(message, "cache"))
+        return;
+    lines++;
+    snprintf(line, sizeof line, "%d %s", (int)level, message);
+}
+
+/* Who leaves a kept cache behind is told so, once, by the last one. */
+static void test_kept_is_told(void **state)
+{
+    struct hr_loader *loaders[2] = {NULL, NULL};
+    struct hr_error error;
+    lines = 0;
+    hr_log_set(count_lines, NULL);
+    for (int i = 0; i < 2; i++) {
+        struct hr_loader_options options;
+        struct hr_batch *batch;
+        job_options(&options, job_of(i, "shm:told?size=64MiB"));
+        if (hr_loader_create(&loaders[i], fixture.dataset, fixture.recipe, &options, &error) ||
+            hr_loader_start_epoch(loaders[i], 0, &error))
+            fail_msg("%s", error.message);
+        batch = fixture_next(loaders[i]);
+        hr_batch_release(&batch);
+    }
+    hr_loader_destroy(&loaders[0]);
+    assert_int_equal(lines, 0);
+    hr_loader_destroy(&loaders[1]);
+    assert_int_equal(lines, 1);
+    assert_non_null(strstr(line, "headrace cache drop told"));
+    hr_log_set(NULL, NULL);
+}
+
+/* In a forked child an inherited loader that has run is empty; one that has not opens the
+ * segment for itself. */
+static void test_fork(void **state)
+{
+#ifndef __SANITIZE_THREAD__ /* which knows no threads in the child of threads */
+    struct hr_loader_options options;
+    struct hr_error error;
+    struct hr_loader *ran = NULL, *fresh = NULL;
+    job_options(&options, job_of(0, "shm:fork?size=64MiB"));
+    if (hr_loader_create(&ran, fixture.dataset, fixture.recipe, &options, &error) ||
+        hr_loader_create(&fresh, fixture.dataset, fixture.recipe, &options, &error) ||
+        hr_loader_start_epoch(ran, 0, &error))
+        fail_msg("%s", error.message);
+    for (uint64_t b = 0; b < hr_loader_batches(ran); b++) {
+        struct hr_batch *batch = fixture_next(ran);
+        hr_batch_release(&batch);
+    }
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (!pid) {
+        struct hr_loader_stats stats = {.size = sizeof stats};
+        hr_loader_get_stats(ran, &stats);
+        int bad = stats.cache_bytes != 0;
+        hr_loader_destroy(&ran);
+        bad |= hr_loader_start_epoch(fresh, 1, &error) != 0;
+        for (uint64_t b = 0; !bad && b < hr_loader_batches(fresh); b++) {
+            struct hr_batch *batch = NULL;
+            bad |= hr_loader_next(fresh, &batch, &error) != 1;
+            hr_batch_release(&batch);
+        }
+        bad |= bytes_read(fresh) != 0;
+        hr_loader_destroy(&fresh);
+        _exit(bad);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    hr_loader_destroy(&fresh);
+    hr_loader_destroy(&ran);
+#endif
+}
+
+/* Memory that is refused anywhere is an error or costs a hit, and nothing leaks. */
+static void test_allocation_failures(void **state)
+{
+    int failures = 0;
+    for (uint64_t n = 1; n < 60; n++) {
+        struct job *job = job_of(0, "shm:failing?size=8MiB");
+        job->epochs = 1;
+        hr__alloc_fail_at(n, 0);
+        run(job);
+        hr__alloc_fail_at(0, 0);
+        failures += job->message[0] != 0;
+        assert_int_equal(hr__allocated(HR__TAG_CACHE), 0);
+    }
+    assert_true(failures > 10);
+}
+
+static int warm(const char *spec, struct hr_cache_warm_report *report, hr_progress_fn progress)
+{
+    struct hr_error error = {0};
+    *report = (struct hr_cache_warm_report){.size = sizeof *report};
+    int r = hr_cache_warm(fixture.dataset, spec, 3, progress, NULL, report, &error);
+    assert_int_equal(r, error.code);
+    if (r)
+        assert_true(strlen(error.message) > 0);
+    return r;
+}
+
+/* A cache that was filled ahead of the run, in any form: the run reads nothing. */
+static void test_warm(void **state)
+{
+    static const char *const forms[] = {"encoded", "coefficients", "planes", "auto"};
+    struct hr_cache_warm_report report;
+    uint64_t bytes = all_bytes();
+    for (int f = 0; f < 4; f++) {
+        char spec[96];
+        snprintf(spec, sizeof spec, "shm:warm%d?size=64MiB&form=%s", f, forms[f]);
+        assert_int_equal(warm(spec, &report, NULL), 0);
+        assert_int_equal(report.samples, SAMPLES);
+        assert_int_equal(report.cached, SAMPLES);
+        assert_int_equal(report.read_bytes, bytes);
+        assert_int_equal(report.bad, 0);
+        assert_int_equal(report.items[f < 3 ? f : HR_FORM_COEFFICIENTS], SAMPLES);
+        assert_true(report.used_bytes > bytes / 2);
+        assert_int_equal(warm(spec, &report, NULL), 0);
+        assert_int_equal(report.cached, SAMPLES);
+        assert_int_equal(report.read_bytes, 0);
+        job_of(0, spec);
+        run_one(0);
+        assert_int_equal(read_of(1, 0), 0);
+        assert_int_equal(common->jobs[0].hits, EPOCHS * SAMPLES);
+        check(0);
+    }
+}
+
+/* What does not fit is not read over and over; all that fits is there, and what is left
+ * over makes some of it larger. */
+static void test_warm_part(void **state)
+{
+    struct hr_cache_warm_report report;
+    uint64_t bytes = all_bytes();
+    for (int tenths = 3; tenths <= 11; tenths += 4) {
+        char spec[96];
+        snprintf(spec, sizeof spec, "shm:part%d?size=64MiB&share=%.6f", tenths,
+                 (double)bytes * tenths / 10 / (64 << 20));
+        assert_int_equal(warm(spec, &report, NULL), 0);
+        assert_true(report.used_bytes <= bytes * (unsigned)tenths / 10 + 64);
+        assert_true(report.used_bytes >= bytes * (unsigned)tenths / 10 * 9 / 10);
+        assert_int_equal(report.items[0] + report.items[1] + report.items[2], report.cached);
+        assert_true(tenths < 10 || report.cached == SAMPLES);
+        job_of(0, spec);
+        run_one(0);
+        assert_int_equal(common->jobs[0].hits, EPOCHS * report.cached);
+        check(0);
+    }
+}
+
+/* Called before the first sample, and every some: the third call says stop. */
+static int cancel(void *arg, uint64_t done, uint64_t total, const char *stage)
+{
+    assert_int_equal(total, SAMPLES);
+    return 1;
+}
+
+static void slow_read(const char *path)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+}
+
+static void test_warm_fails(void **state)
+{
+    struct hr_cache_warm_report report;
+    assert_int_equal(warm("64MiB", &report, NULL), -EINVAL);
+    assert_int_equal(warm("shm:x", &report, NULL), -EINVAL);
+    fixture_before_read = slow_read;
+    assert_int_equal(warm("shm:cancelled?size=64MiB", &report, cancel), -ECANCELED);
+    fixture_before_read = NULL;
+    assert_true(report.cached < SAMPLES);
+    uint64_t cached = report.cached, read = report.read_bytes;
+    assert_int_equal(warm("shm:cancelled?size=64MiB", &report, NULL), 0);
+    assert_int_equal(report.cached, SAMPLES);
+    assert_int_equal(report.read_bytes, all_bytes() - read);
+    assert_true(cached > 0 || !read);
+    fixture_spoil(&fixture, 3, NULL);
+    assert_int_equal(truncate(fixture.paths[4], 200), 0);
+    set_time(4, 0);
+    assert_int_equal(warm("shm:bad?size=64MiB&form=coefficients", &report, NULL), 0);
+    assert_int_equal(report.bad, 2);
+    assert_int_equal(report.cached, SAMPLES - 2);
+    for (uint64_t n = 1; n < 60; n++) {
+        hr__alloc_fail_at(n, 0);
+        int r = warm("shm:failing?size=8MiB", &report, NULL);
+        hr__alloc_fail_at(0, 0);
+        assert_true(r == 0 || r == -ENOMEM);
+        assert_int_equal(hr__allocated(HR__TAG_CACHE), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_all_fits, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_half_fits, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_ranks, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_changed_files, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_changed_while_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_fresh_files, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_killed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_subset, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_kept_is_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_fork, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_allocation_failures, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_warm, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_warm_part, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_warm_fails, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
