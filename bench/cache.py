@@ -83,7 +83,7 @@ class Bench:
         """Figures that cannot be had."""
         for key in keys:
             self.figures[key], self.figures[key + "_reason"] = None, str(reason)
-        log(f"left out  {', '.join(keys)}: {reason}")
+        log(f"left out  {', '.join(keys) or 'peers at other shares'}: {reason}")
 
     def group(self):
         self.groups += 1
@@ -412,7 +412,8 @@ def soak(bench):
         with open(path) as f:
             result = json.load(f)
     except (OSError, ValueError) as error:
-        raise harness.Missing(f"no result of `make soak-cache`: {error}") from None
+        raise harness.Missing("there is no result of `make soak-cache` "
+                              f"({error.__class__.__name__})") from None
     bench.figures["soak_kills_survived"] = result["kills_survived"]
     bench.figures["soak_date"] = result["date"]
     log(f"soak      {result['kills_survived']} of {result['kills']} kills survived, on "

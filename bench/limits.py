@@ -65,7 +65,7 @@ def device_of(path):
     device = f"{os.major(number)}:{os.minor(number)}"
     place = os.path.realpath(f"/sys/dev/block/{device}")
     if not os.path.isdir(place):
-        raise Unavailable(f"{path} lies on no disk of this machine (device {device})")
+        raise Unavailable(f"the files lie on no disk of this machine (device {device})")
     if os.path.exists(os.path.join(place, "partition")):
         place = os.path.dirname(place)
     with open(os.path.join(place, "dev")) as f:
@@ -103,7 +103,8 @@ class Group:
                 self.folders[controller] = folder
         except OSError as error:
             self.close()
-            raise Unavailable(f"{error.filename}: {error.strerror}; run it as root") from None
+            raise Unavailable(f"a control group cannot be made: {error.strerror}; run it as root"
+                              ) from None
 
     def __enter__(self):
         return self
