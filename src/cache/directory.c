@@ -262,7 +262,8 @@ static int is_dropped(const struct hr__directory *d, const struct hr__segment *s
            ours.st_dev != there.st_dev || ours.st_ino != there.st_ino;
 }
 
-static int make_room_locked(struct hr__directory *d, struct hr__segment *s, uint64_t bytes)
+static int make_room_locked(struct hr__directory *d, struct hr__segment *s, uint64_t bytes,
+                            int drop)
 {
     if (is_dropped(d, s))
         return -ENOSPC;
@@ -276,15 +277,16 @@ static int make_room_locked(struct hr__directory *d, struct hr__segment *s, uint
     uint64_t wanted = hr__segment_books(s).arena_allocated + bytes;
     struct name_use use;
     int r = read_name(&use, d, name, s->file);
-    if (!r && (wanted > size || use.in_use > size - wanted))
-        r = -ENOSPC; /* dropping all that can be dropped would not do */
+    /* Where all that may be dropped would not do, nothing is. */
+    if (!r && (wanted > size || (drop ? use.in_use : use.items) > size - wanted))
+        r = -ENOSPC;
     if (!r)
         r = shrink_name(&use, d, size - wanted, NULL);
     hr__free(use.files);
     return r;
 }
 
-int hr__directory_make_room(struct hr__segment *s, uint64_t bytes,
+int hr__directory_make_room(struct hr__segment *s, uint64_t bytes, int drop,
                             int (*take)(struct hr__segment *segment, void *arg), void *arg)
 {
     struct hr__directory d;
@@ -298,7 +300,7 @@ int hr__directory_make_room(struct hr__segment *s, uint64_t bytes,
         return -EAGAIN;
     }
     atomic_store(&s->waited, 0);
-    int r = make_room_locked(&d, s, bytes);
+    int r = make_room_locked(&d, s, bytes, drop);
     if (!r)
         r = take(s, arg);
     hr__directory_unlock(&d);

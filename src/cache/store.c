@@ -392,10 +392,11 @@ static uint64_t at_most(uint64_t n, uint64_t most)
     return n < most ? n : most;
 }
 
-static int grow_to(struct hr__segment *s, uint64_t to)
+/* `drop`: other segments of the name may be dropped for it. */
+static int grow_to(struct hr__segment *s, uint64_t to, int drop)
 {
     uint64_t from = hr__segment_books(s).arena_allocated;
-    return to > from ? hr__directory_make_room(s, to - from, take_memory, &to) : 0;
+    return to > from ? hr__directory_make_room(s, to - from, drop, take_memory, &to) : 0;
 }
 
 void hr__store_grow(struct hr__store *store, uint64_t bytes)
@@ -408,9 +409,9 @@ void hr__store_grow(struct hr__store *store, uint64_t bytes)
     pthread_mutex_lock(&store->growing);
     now = hr__segment_books(s);
     if (need > now.arena_allocated && !atomic_load(&s->full) && hr__segment_is_sound(s)) {
-        int r = grow_to(s, at_most(need + GROWTH, limit));
+        int r = grow_to(s, at_most(need + GROWTH, limit), 0);
         if (r == -ENOSPC || r == -ENOMEM)
-            r = grow_to(s, need);
+            r = grow_to(s, need, 1);
         if ((r == -ENOSPC || r == -ENOMEM) && !atomic_exchange(&s->full, 1))
             hr__log(HR_LOG_WARNING,
                     "the cache of %s stays at %" PRIu64 " of %" PRIu64

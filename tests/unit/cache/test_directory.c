@@ -139,7 +139,7 @@ static int take_all(struct hr__segment *s, void *arg)
 
 static int grow(struct hr__segment *s, uint64_t bytes)
 {
-    return hr__directory_make_room(s, bytes, take_all, &bytes);
+    return hr__directory_make_room(s, bytes, 1, take_all, &bytes);
 }
 
 static void test_kept(void **state)
@@ -334,6 +334,12 @@ static void test_damaged(void **state)
     drop("a");
 }
 
+static int never(struct hr__segment *s, void *arg)
+{
+    fail_msg("there should be no room");
+    return 0;
+}
+
 static void test_room(void **state)
 {
     static const char spec[] = "shm:a?size=1MiB";
@@ -356,6 +362,8 @@ static void test_room(void **state)
 
     s[3] = open_one(spec, 3);
     assert_int_equal(grow(s[3], MIB / 4), 0);
+    /* Not for what is only wished for. */
+    assert_int_equal(hr__directory_make_room(s[3], 4096, 0, never, NULL), -ENOSPC);
     assert_int_equal(files_of("a", files), 4);
     assert_string_equal(logged, "");
     assert_int_equal(grow(s[3], 4096), 0);
@@ -466,25 +474,19 @@ static void test_group(void **state)
     assert_int_equal(refused("shm:a?size=1MiB&group=987654", "no member of group"), -EACCES);
 }
 
-static int never(struct hr__segment *s, void *arg)
-{
-    fail_msg("room was made without the lock");
-    return 0;
-}
-
 static void test_locked(void **state)
 {
     struct hr__segment *s = open_one("shm:a?size=1MiB", 1);
     int fd = open(own, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_int_equal(flock(fd, LOCK_EX), 0);
     uint64_t since = hr__now_ns();
-    assert_int_equal(hr__directory_make_room(s, 4096, never, NULL), -EAGAIN);
+    assert_int_equal(hr__directory_make_room(s, 4096, 1, never, NULL), -EAGAIN);
     assert_true(hr__now_ns() - since >= HR__DIRECTORY_HURRY_NS);
     assert_non_null(strstr(logged, "is locked by another process"));
     /* The second time nobody waits. */
     since = hr__now_ns();
     for (int i = 0; i < 100; i++)
-        assert_int_equal(hr__directory_make_room(s, 4096, never, NULL), -EAGAIN);
+        assert_int_equal(hr__directory_make_room(s, 4096, 1, never, NULL), -EAGAIN);
     assert_true(hr__now_ns() - since < HR__DIRECTORY_HURRY_NS);
     assert_null(strchr(strchr(logged, '\n') + 1, '\n'));
     close(fd);
