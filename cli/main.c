@@ -8,6 +8,7 @@
 #include <string.h>
 
 static const struct cli_verb verbs[] = {
+    {"cache", "samples kept in memory: what is there, fill, drop", cmd_cache},
     {"pack", "a dataset into one file that decodes several times faster", cmd_pack},
     {"scan", "what a dataset holds: classes, sizes, damaged files", cmd_scan},
     {"unpack", "the image files of a pack again", cmd_unpack},

@@ -118,6 +118,10 @@ static int take_option(const struct cli_syntax *s, int argc, char **argv, int *i
         return CLI_USAGE;
     }
     const char *value = equals ? equals + 1 : argv[++*i];
+    if (o->kind == CLI_TEXT) {
+        *o->text = value;
+        return -1;
+    }
     if (o->kind == CLI_REAL)
         return set_real(s, o, value);
     return o->kind == CLI_NUMBER ? set_number(s, o, value) : set_choice(s, o, value);

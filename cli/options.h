@@ -5,13 +5,14 @@
 #ifndef HR_CLI_OPTIONS_H
 #define HR_CLI_OPTIONS_H
 
-enum cli_option_kind { CLI_FLAG, CLI_NUMBER, CLI_CHOICE, CLI_REAL };
+enum cli_option_kind { CLI_FLAG, CLI_NUMBER, CLI_CHOICE, CLI_REAL, CLI_TEXT };
 
 struct cli_option {
     const char *name; /* without the dashes */
     enum cli_option_kind kind;
     int *target;                /* FLAG: becomes 1; NUMBER: the value; CHOICE: its position */
     double *real;               /* REAL: the value, at least `least` */
+    const char **text;          /* TEXT: points into argv */
     const char *value;          /* how the help calls the value, "N" or "a|b|c" */
     const char *help;           /* lines of at most 52 columns, divided by \n */
     int least, most;            /* NUMBER: the range; REAL: the least */

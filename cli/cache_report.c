@@ -1,0 +1,347 @@
+/* Text of 80 columns, and JSON, about the segments of caches; see cache_report.h. */
+#include "cache_report.h"
+
+#include "text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORMS 3
+
+static int is_asked(const struct hr_cache_info *info, const char *name, const char *dataset)
+{
+    char place[PATH_MAX];
+    if (name && strcmp(info->name, name))
+        return 0;
+    if (!dataset || !strcmp(info->dataset, dataset))
+        return 1;
+    return realpath(dataset, place) && !strcmp(info->dataset, place);
+}
+
+int cache_report_make(struct cache_report *report, const char *name, const char *dataset,
+                      struct hr_error *error)
+{
+    struct hr_cache_list *list = NULL;
+    *report = (struct cache_report){.count = 0};
+    int r = hr_cache_list_create(&list, error);
+    if (r)
+        return r;
+    size_t count = hr_cache_list_count(list);
+    report->infos = calloc(count ? count : 1, sizeof *report->infos);
+    for (size_t i = 0; report->infos && i < count; i++) {
+        struct hr_cache_info *info = &report->infos[report->count];
+        info->size = sizeof *info;
+        hr_cache_list_get(list, i, info);
+        report->count += (size_t)is_asked(info, name, dataset);
+    }
+    hr_cache_list_destroy(&list);
+    return report->infos ? 0 : -ENOMEM;
+}
+
+void cache_report_clear(struct cache_report *report)
+{
+    free(report->infos);
+    *report = (struct cache_report){.count = 0};
+}
+
+size_t cache_report_damaged(const struct cache_report *report)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < report->count; i++)
+        count += report->infos[i].damaged != 0;
+    return count;
+}
+
+static uint64_t items_of(const struct hr_cache_info *info)
+{
+    return info->items[0] + info->items[1] + info->items[2];
+}
+
+/* A line with a text that may hold anything. */
+static void print_escaped(const char *before, const char *text)
+{
+    char *escaped = text_escape(text);
+    printf("%s%s\n", before, escaped ? escaped : "?");
+    free(escaped);
+}
+
+void cache_report_print_table(const struct cache_report *report)
+{
+    char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER];
+    uint64_t allocated = 0;
+    if (!report->count) {
+        printf("There are no caches.\n");
+        return;
+    }
+    printf("%-16s %12s %9s %9s %5s  %s\n", "NAME", "ITEMS", "USED", "OF", "USERS", "DATASET");
+    for (size_t i = 0; i < report->count; i++) {
+        const struct hr_cache_info *info = &report->infos[i];
+        allocated += info->allocated_bytes;
+        text_print_cell(*info->name ? info->name : info->damaged ? "?" : "(of a run)", 16);
+        if (info->damaged)
+            printf(" %12s %9s %9s %5d  ", "damaged", "", "", info->users);
+        else
+            printf(" %12s %9s %9s %5d  ", text_count(a, items_of(info)),
+                   text_bytes(b, info->used_bytes), text_bytes(c, info->budget_bytes), info->users);
+        print_escaped("", info->damaged ? info->path : info->dataset);
+    }
+    printf("\n%s of memory in %zu %s\n", text_bytes(a, allocated), report->count,
+           report->count == 1 ? "segment" : "segments");
+}
+
+/* ---- one segment in words ---- */
+
+static void print_users(const struct hr_cache_info *info)
+{
+    if (!info->users) {
+        printf("  in use by     nobody\n");
+        return;
+    }
+    printf("  in use by     %d %s:", info->users, info->users == 1 ? "process" : "processes");
+    int known = info->users < HR_CACHE_PIDS ? info->users : HR_CACHE_PIDS;
+    for (int i = 0; i < known; i++) {
+        const char *comma = i + 1 < known ? "," : "";
+        if (info->pids[i])
+            printf(" %" PRId64 "%s", info->pids[i], comma);
+        else
+            printf(" one elsewhere%s", comma);
+    }
+    printf("%s\n", info->users > known ? ", and more" : "");
+}
+
+void cache_report_print_forms(const uint64_t items[3])
+{
+    char a[TEXT_NUMBER];
+    const char *comma = "";
+    for (int form = FORMS - 1; form >= 0; form--)
+        if (items[form]) {
+            printf("%s%s %s", comma, text_count(a, items[form]), hr_form_name((enum hr_form)form));
+            comma = ", ";
+        }
+}
+
+static void print_fill(const struct hr_cache_info *info)
+{
+    char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER];
+    printf("  holds         %s %s, %s of %s (%.0f %%)\n", text_count(a, items_of(info)),
+           items_of(info) == 1 ? "item" : "items", text_bytes(b, info->used_bytes),
+           text_bytes(c, info->budget_bytes),
+           info->budget_bytes ? 100 * (double)info->used_bytes / (double)info->budget_bytes : 0);
+    if (items_of(info)) {
+        printf("  forms         ");
+        cache_report_print_forms(info->items);
+        if (info->staged)
+            printf(" (%s of them wait for a conversion)", text_count(a, info->staged));
+        printf("\n");
+    }
+    if (info->refused)
+        printf("  full          %s times an item did not fit\n", text_count(a, info->refused));
+    uint64_t looks = info->hits + info->misses;
+    printf("  hits          %s of %s (%.1f %%), which saved %s of reads\n",
+           text_count(a, info->hits), text_count(b, looks),
+           looks ? 100 * (double)info->hits / (double)looks : 0, text_bytes(c, info->saved_bytes));
+}
+
+/* A time with three digits: "61.2 us". */
+static const char *text_us(char out[TEXT_NUMBER], double us)
+{
+    const char *unit = us < 999.5 ? "us" : "ms";
+    double value = us < 999.5 ? us : us / 1000;
+    snprintf(out, TEXT_NUMBER, "%.*f %s", value < 9.995 ? 2 : value < 99.95 ? 1 : 0, value, unit);
+    return out;
+}
+
+/* Uses after which a conversion has saved what it took. */
+static void print_worth(const struct hr_cache_info *info, int form)
+{
+    char a[TEXT_NUMBER];
+    double saved = info->prepare_us[0] - info->prepare_us[form];
+    if (!info->convert_us[form])
+        return;
+    printf(", %s to convert", text_us(a, info->convert_us[form]));
+    if (info->growth[form])
+        printf(", %.2f times the bytes", info->growth[form]);
+    if (!info->prepare_us[0] || !info->prepare_us[form])
+        return;
+    if (saved > 0)
+        printf(":\n%32s repays after %.0f %s", "", ceil(info->convert_us[form] / saved),
+               ceil(info->convert_us[form] / saved) == 1 ? "use" : "uses");
+    else
+        printf(":\n%32s saves nothing", "");
+}
+
+static void print_choice(const struct hr_cache_info *info)
+{
+    char a[TEXT_NUMBER];
+    const char *form = hr_form_name((enum hr_form)info->form);
+    int measured = info->read_us > 0;
+    for (int i = 0; i < FORMS; i++)
+        measured |= info->prepare_us[i] > 0 || info->convert_us[i] > 0;
+    if (!measured)
+        return;
+    if (info->form_asked != HR_FORM_AUTO)
+        printf("  converts to   %s, as was asked; measured a sample:\n", form ? form : "?");
+    else
+        printf("  converts to   %s, which by these costs of a sample trains fastest:\n",
+               form ? form : "?");
+    for (int i = 0; i < FORMS; i++) {
+        if (!info->prepare_us[i] && !info->convert_us[i])
+            continue;
+        printf("%16s%-13s ", "", hr_form_name((enum hr_form)i));
+        if (info->prepare_us[i])
+            printf("%s to prepare", text_us(a, info->prepare_us[i]));
+        else
+            printf("not prepared yet");
+        print_worth(info, i);
+        printf("\n");
+    }
+    if (info->read_us)
+        printf("%16s%-13s %s to read\n", "", "from storage", text_us(a, info->read_us));
+}
+
+static void print_memory(const struct hr_cache_info *info)
+{
+    char a[TEXT_NUMBER], b[TEXT_NUMBER];
+    printf("  memory        %s, with its index and staging; %s in huge pages\n",
+           text_bytes(a, info->allocated_bytes),
+           info->huge_bytes ? text_bytes(b, info->huge_bytes) : "none");
+    int nodes = 0;
+    for (int i = 0; i < HR_CACHE_NODES; i++)
+        nodes += info->node_bytes[i] > 0;
+    if (nodes < 2)
+        return;
+    printf("  NUMA nodes   ");
+    for (int i = 0; i < HR_CACHE_NODES; i++)
+        if (info->node_bytes[i])
+            printf(" %d: %s%s", i, text_bytes(a, info->node_bytes[i]), --nodes ? "," : "");
+    printf("\n");
+}
+
+static void print_one(const struct hr_cache_info *info)
+{
+    char a[TEXT_NUMBER];
+    char *dataset = text_escape(info->dataset);
+    if (info->damaged) {
+        print_escaped("", *info->name ? info->name : "a cache");
+        print_escaped("  file          ", info->path);
+        print_escaped("  damaged       ", info->problem);
+        printf("  memory        %s; the next start makes it anew, headrace cache drop removes it\n",
+               text_bytes(a, info->allocated_bytes));
+        free(dataset);
+        return;
+    }
+    printf("%s: %s\n", *info->name ? info->name : "of a run", dataset ? dataset : "?");
+    free(dataset);
+    print_escaped("  file          ", info->path);
+    print_users(info);
+    print_fill(info);
+    print_choice(info);
+    print_memory(info);
+}
+
+void cache_report_print(const struct cache_report *report)
+{
+    for (size_t i = 0; i < report->count; i++) {
+        if (i)
+            printf("\n");
+        print_one(&report->infos[i]);
+    }
+    if (!report->count)
+        printf("There are no caches.\n");
+}
+
+/* ---- JSON ---- */
+
+json_t *cache_report_forms(const uint64_t values[3])
+{
+    return json_pack("{s:I, s:I, s:I}", "encoded", (json_int_t)values[0], "coefficients",
+                     (json_int_t)values[1], "planes", (json_int_t)values[2]);
+}
+
+/* A measured number; null where it was not measured. */
+static json_t *number_or_null(double value)
+{
+    return value > 0 ? json_real(value) : json_null();
+}
+
+static json_t *costs(const double values[3])
+{
+    return json_pack("{s:o, s:o, s:o}", "encoded", number_or_null(values[0]), "coefficients",
+                     number_or_null(values[1]), "planes", number_or_null(values[2]));
+}
+
+static json_t *numbers(const int64_t *values, int count)
+{
+    json_t *array = json_array();
+    for (int i = 0; array && i < count; i++)
+        json_array_append_new(array, json_integer((json_int_t)values[i]));
+    return array;
+}
+
+static json_t *nodes(const struct hr_cache_info *info)
+{
+    int64_t values[HR_CACHE_NODES];
+    int count = 0;
+    for (int i = 0; i < HR_CACHE_NODES; i++) {
+        values[i] = (int64_t)info->node_bytes[i];
+        if (values[i])
+            count = i + 1;
+    }
+    return numbers(values, count);
+}
+
+static const char *form_text(int form)
+{
+    const char *name = form == HR_FORM_AUTO ? "auto" : hr_form_name((enum hr_form)form);
+    return name ? name : "?";
+}
+
+static json_t *json_of(const struct hr_cache_info *info)
+{
+    char *dataset = text_escape(info->dataset), *path = text_escape(info->path);
+    char *problem = text_escape(info->problem);
+    json_t *object = json_pack(
+        "{s:s, s:s?, s:s?, s:b, s:s?, s:I, s:i, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, "
+        "s:o, s:I, s:o}",
+        "name", info->name, "dataset", dataset, "path", path, "damaged", info->damaged, "problem",
+        info->damaged ? problem : NULL, "allocated_bytes", (json_int_t)info->allocated_bytes,
+        "users", info->users, "size_bytes", (json_int_t)info->size_bytes, "budget_bytes",
+        (json_int_t)info->budget_bytes, "used_bytes", (json_int_t)info->used_bytes, "items",
+        cache_report_forms(info->items), "staged", (json_int_t)info->staged, "source_bytes",
+        (json_int_t)info->source_bytes, "hits", (json_int_t)info->hits, "misses",
+        (json_int_t)info->misses, "saved_bytes", (json_int_t)info->saved_bytes, "refused",
+        (json_int_t)info->refused, "pids",
+        numbers(info->pids, info->users < HR_CACHE_PIDS ? info->users : HR_CACHE_PIDS),
+        "huge_bytes", (json_int_t)info->huge_bytes, "node_bytes", nodes(info));
+    if (object)
+        json_object_update_new(
+            object,
+            json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "form", form_text(info->form), "form_asked",
+                      form_text(info->form_asked), "prepare_us", costs(info->prepare_us),
+                      "convert_us", costs(info->convert_us), "growth", costs(info->growth),
+                      "read_us", number_or_null(info->read_us)));
+    free(dataset);
+    free(path);
+    free(problem);
+    return object;
+}
+
+int cache_report_print_json(const struct cache_report *report)
+{
+    json_t *array = json_array(), *root = NULL;
+    for (size_t i = 0; array && i < report->count; i++)
+        json_array_append_new(array, json_of(&report->infos[i]));
+    if (array)
+        root = json_pack("{s:i, s:o}", "layout", 1, "caches", array);
+    int bad = !root || json_dumpf(root, stdout, JSON_INDENT(2));
+    json_decref(root);
+    if (!bad)
+        putchar('\n');
+    return bad ? -1 : 0;
+}

@@ -1,0 +1,388 @@
+/*
+ * headrace cache: what is kept in memory between epochs and runs; filling it ahead and
+ * giving it back. Each of its verbs has a command line of its own.
+ */
+#include "cache_report.h"
+#include "cli.h"
+#include "options.h"
+#include "progress.h"
+#include "text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct cache_command {
+    const char *verb; /* "cache list" and so on */
+    int json, force, jobs, no_progress, verbose;
+    const char *dataset;      /* of drop */
+    const char *arguments[2]; /* NULL: not given */
+};
+
+static void log_line(void *arg, enum hr_log_level level, const char *message)
+{
+    const struct cache_command *c = arg;
+    char *escaped = text_escape(message);
+    if (escaped && (level == HR_LOG_WARNING || c->verbose))
+        fprintf(stderr, "headrace %s: %s\n", c->verb, escaped);
+    free(escaped);
+}
+
+static int failed(const struct cache_command *c, int code, const struct hr_error *error)
+{
+    char *message = text_escape(code == -ENOMEM && !error->code ? "out of memory" : error->message);
+    cli_complain(c->verb, "%s", message ? message : "out of memory");
+    free(message);
+    return CLI_FAILED;
+}
+
+static int print_json(const struct cache_command *c, json_t *root, int status)
+{
+    int bad = !root || json_dumpf(root, stdout, JSON_INDENT(2));
+    json_decref(root);
+    if (bad) {
+        cli_complain(c->verb, "cannot write JSON");
+        return CLI_FAILED;
+    }
+    putchar('\n');
+    return cli_finish(c->verb, status);
+}
+
+/* ---- list and info ---- */
+
+static void none_found(const struct cache_command *c, const char *name, const char *dataset)
+{
+    char *cache = text_escape(name), *of = text_escape(dataset ? dataset : "");
+    if (cache && of && dataset)
+        cli_complain(c->verb,
+                     "cache %s holds nothing of %s: headrace cache list tells what there is", cache,
+                     of);
+    else
+        cli_complain(c->verb, "there is no cache %s: headrace cache list tells which there are",
+                     cache ? cache : "");
+    free(cache);
+    free(of);
+}
+
+static int look(struct cache_command *c, void (*print)(const struct cache_report *report))
+{
+    struct cache_report report;
+    struct hr_error error = {0};
+    const char *name = c->arguments[0], *dataset = c->arguments[1];
+    int r = cache_report_make(&report, name, dataset, &error);
+    int status = cache_report_damaged(&report) ? CLI_PROBLEM : CLI_OK;
+    if (r) {
+        status = failed(c, r, &error);
+    } else if (name && !report.count) {
+        none_found(c, name, dataset);
+        status = CLI_FAILED;
+    } else if (!c->json) {
+        print(&report);
+        status = cli_finish(c->verb, status);
+    } else if (cache_report_print_json(&report)) {
+        cli_complain(c->verb, "cannot write JSON");
+        status = CLI_FAILED;
+    } else {
+        status = cli_finish(c->verb, status);
+    }
+    cache_report_clear(&report);
+    return status;
+}
+
+static int cache_list(struct cache_command *c, int argc, char **argv)
+{
+    const struct cli_option options[] = {
+        {.name = "json", .target = &c->json, .help = "print JSON (see headrace-cache(1))"},
+        {.name = "verbose", .target = &c->verbose, .help = "say more on standard error"},
+    };
+    const struct cli_syntax syntax = {
+        .verb = c->verb,
+        .arguments = "[options]",
+        .text = "Lists the caches of this user and of its groups: one line for each dataset.",
+        .options = options,
+        .option_count = (int)(sizeof options / sizeof *options),
+        .example = "  headrace cache list",
+    };
+    int r = cli_parse(&syntax, argc, argv, c->arguments);
+    return r >= 0 ? r : look(c, cache_report_print_table);
+}
+
+static int cache_info(struct cache_command *c, int argc, char **argv)
+{
+    const struct cli_option options[] = {
+        {.name = "json", .target = &c->json, .help = "print JSON (see headrace-cache(1))"},
+        {.name = "verbose", .target = &c->verbose, .help = "say more on standard error"},
+    };
+    const struct cli_syntax syntax = {
+        .verb = c->verb,
+        .arguments = "[NAME [DATASET]] [options]",
+        .text = "Says who uses a cache, how full it is, what it saved, in which form its items\n"
+                "are and why, and where its memory lives. DATASET is what headrace cache list\n"
+                "calls it, or a path to it. Without NAME: all of them, private ones too.",
+        .options = options,
+        .option_count = (int)(sizeof options / sizeof *options),
+        .optional = 2,
+        .example = "  headrace cache info imagenet",
+    };
+    int r = cli_parse(&syntax, argc, argv, c->arguments);
+    return r >= 0 ? r : look(c, cache_report_print);
+}
+
+/* ---- drop ---- */
+
+/* What there was, for what is said about it. */
+struct dropped {
+    size_t segments;
+    uint64_t in_use_bytes; /* of those in use */
+    char dataset[sizeof((struct hr_cache_info *)0)->dataset];
+};
+
+static int look_before(struct dropped *out, const struct cache_command *c, struct hr_error *error)
+{
+    struct cache_report report;
+    *out = (struct dropped){.segments = 0};
+    int r = cache_report_make(&report, c->arguments[0], c->dataset, error);
+    for (size_t i = 0; !r && i < report.count; i++)
+        if (report.infos[i].users)
+            out->in_use_bytes += report.infos[i].allocated_bytes;
+    out->segments = report.count;
+    /* By the text that the library knows it by. */
+    const char *dataset = report.count ? report.infos[0].dataset : c->dataset;
+    if (c->dataset)
+        snprintf(out->dataset, sizeof out->dataset, "%s", dataset);
+    cache_report_clear(&report);
+    return r;
+}
+
+static void print_dropped(const struct cache_command *c, const struct dropped *before,
+                          uint64_t freed, uint64_t left)
+{
+    char a[TEXT_NUMBER];
+    size_t dropped = before->segments > left ? before->segments - (size_t)left : 0;
+    if (dropped)
+        printf("%s: %zu %s dropped, %s of memory given back\n", c->arguments[0], dropped,
+               dropped == 1 ? "segment" : "segments", text_bytes(a, freed));
+    if (c->force && before->in_use_bytes)
+        printf("%s: %s are in use, and given back when their users end\n", c->arguments[0],
+               text_bytes(a, before->in_use_bytes));
+    if (left)
+        printf("%s: %" PRIu64 " %s in use and left; --force drops what is in use\n",
+               c->arguments[0], left, left == 1 ? "segment is" : "segments are");
+}
+
+static int run_drop(struct cache_command *c)
+{
+    struct hr_error error = {0};
+    struct dropped before;
+    uint64_t freed = 0, left = 0;
+    int r = look_before(&before, c, &error);
+    if (!r)
+        r = hr_cache_drop(c->arguments[0], c->dataset ? before.dataset : NULL, c->force, &freed,
+                          &left, &error);
+    if (r)
+        return failed(c, r, &error);
+    int status = left ? CLI_PROBLEM : CLI_OK;
+    if (c->json)
+        return print_json(c,
+                          json_pack("{s:i, s:s, s:I, s:I}", "layout", 1, "name", c->arguments[0],
+                                    "freed_bytes", (json_int_t)freed, "left", (json_int_t)left),
+                          status);
+    print_dropped(c, &before, freed, left);
+    return cli_finish(c->verb, status);
+}
+
+static int cache_drop(struct cache_command *c, int argc, char **argv)
+{
+    const struct cli_option options[] = {
+        {.name = "dataset",
+         .kind = CLI_TEXT,
+         .text = &c->dataset,
+         .value = "D",
+         .help = "only what it holds of this dataset"},
+        {.name = "force",
+         .target = &c->force,
+         .help = "also what is in use: its users go on with what\nthey have"},
+        {.name = "json", .target = &c->json, .help = "print JSON (see headrace-cache(1))"},
+        {.name = "verbose", .target = &c->verbose, .help = "say more on standard error"},
+    };
+    const struct cli_syntax syntax = {
+        .verb = c->verb,
+        .arguments = "NAME [options]",
+        .text = "Removes a kept cache and gives its memory back. What is in use is left, and\n"
+                "that is exit status 1.",
+        .options = options,
+        .option_count = (int)(sizeof options / sizeof *options),
+        .positional = 1,
+        .example = "  headrace cache drop imagenet\n"
+                   "  headrace cache drop imagenet --dataset /data/val",
+    };
+    int r = cli_parse(&syntax, argc, argv, c->arguments);
+    return r >= 0 ? r : run_drop(c);
+}
+
+/* ---- warm ---- */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int warm(const struct cache_command *c, struct hr_cache_warm_report *report, double *seconds,
+                struct cli_progress *progress, struct hr_error *error)
+{
+    struct hr_dataset *dataset = NULL;
+    struct hr_dataset_options options;
+    hr_dataset_options_default(&options);
+    options.allow_empty_classes = 1; /* a class without images is a class */
+    options.progress = cli_progress_call;
+    options.progress_arg = progress;
+    int r = hr_dataset_open(&dataset, c->arguments[1], &options, error);
+    double began = now();
+    if (!r)
+        r = hr_cache_warm(dataset, c->arguments[0], c->jobs, cli_progress_call, progress, report,
+                          error);
+    *seconds = now() - began;
+    hr_dataset_unref(&dataset);
+    return r;
+}
+
+static void print_warm(const struct cache_command *c, const struct hr_cache_warm_report *report,
+                       double seconds)
+{
+    char a[TEXT_NUMBER], b[TEXT_NUMBER];
+    char *dataset = text_escape(c->arguments[1]);
+    printf("%s: %s of %s samples are cached\n", dataset ? dataset : "?",
+           text_count(a, report->cached), text_count(b, report->samples));
+    free(dataset);
+    printf("  %s", text_bytes(a, report->used_bytes));
+    if (report->items[0] + report->items[1] + report->items[2]) {
+        printf(": ");
+        cache_report_print_forms(report->items);
+    }
+    printf("\n  %.1f s, %s read, %.1f MB/s\n", seconds, text_bytes(a, report->read_bytes),
+           seconds > 0 ? (double)report->read_bytes / seconds / 1e6 : 0);
+    if (report->cached + report->bad < report->samples)
+        printf("  the others do not fit: training reads them from storage\n");
+    if (report->bad)
+        printf("  %s cannot be read: headrace scan --verify tells which\n",
+               text_count(a, report->bad));
+}
+
+static int run_warm(struct cache_command *c)
+{
+    struct hr_cache_warm_report report = {.size = sizeof report};
+    struct cli_progress progress;
+    struct hr_error error = {0};
+    double seconds = 0;
+    cli_progress_init(&progress, c->no_progress);
+    int r = warm(c, &report, &seconds, &progress, &error);
+    cli_progress_clear(&progress);
+    if (r && cli_interrupted()) {
+        cli_complain(c->verb, "interrupted; run the same command again to continue");
+        return CLI_INTERRUPTED;
+    }
+    if (r)
+        return failed(c, r, &error);
+    int status = report.bad ? CLI_PROBLEM : CLI_OK;
+    if (c->json)
+        return print_json(c,
+                          json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:f}", "layout", 1,
+                                    "samples", (json_int_t)report.samples, "cached",
+                                    (json_int_t)report.cached, "bad", (json_int_t)report.bad,
+                                    "read_bytes", (json_int_t)report.read_bytes, "used_bytes",
+                                    (json_int_t)report.used_bytes, "items",
+                                    cache_report_forms(report.items), "seconds", seconds),
+                          status);
+    print_warm(c, &report, seconds);
+    return cli_finish(c->verb, status);
+}
+
+static int cache_warm(struct cache_command *c, int argc, char **argv)
+{
+    const struct cli_option options[] = {
+        {.name = "jobs",
+         .kind = CLI_NUMBER,
+         .target = &c->jobs,
+         .value = "N",
+         .least = 1,
+         .most = 256,
+         .help = "threads that read and convert (default: the cores)"},
+        {.name = "json", .target = &c->json, .help = "print JSON (see headrace-cache(1))"},
+        {.name = "no-progress", .target = &c->no_progress, .help = "draw no progress bar"},
+        {.name = "verbose", .target = &c->verbose, .help = "say more on standard error"},
+    };
+    const struct cli_syntax syntax = {
+        .verb = c->verb,
+        .arguments = "SPEC DATASET [options]",
+        .text = "Fills a kept cache ahead of the first run. SPEC is what the run will be given,\n"
+                "shm:NAME?size=64GiB; quote it for the shell's sake. A run that was interrupted\n"
+                "is continued by running the same command again.",
+        .options = options,
+        .option_count = (int)(sizeof options / sizeof *options),
+        .positional = 2,
+        .example = "  headrace cache warm 'shm:imagenet?size=64GiB' /data/train",
+    };
+    int r = cli_parse(&syntax, argc, argv, c->arguments);
+    return r >= 0 ? r : run_warm(c);
+}
+
+/* ---- all of them ---- */
+
+static const struct {
+    const char *name, *title, *arguments, *summary;
+    int (*run)(struct cache_command *c, int argc, char **argv);
+} verbs[] = {
+    {"list", "cache list", "", "what is there", cache_list},
+    {"info", "cache info", "[NAME [DATASET]]", "all that is known of it", cache_info},
+    {"warm", "cache warm", "SPEC DATASET", "fill one ahead of the first run", cache_warm},
+    {"drop", "cache drop", "NAME", "give its memory back", cache_drop},
+};
+
+#define VERBS (int)(sizeof verbs / sizeof *verbs)
+
+static void print_help(FILE *out)
+{
+    fputs("Usage: headrace cache VERB [options]\n\n"
+          "Looks at caches, which keep samples in memory between epochs, processes and\n"
+          "runs, fills them and drops them.\n\nVerbs:\n",
+          out);
+    for (int i = 0; i < VERBS; i++)
+        fprintf(out, "  %-6s%-18s %s\n", verbs[i].name, verbs[i].arguments, verbs[i].summary);
+    fputs("\nheadrace cache VERB --help tells more of each.\n\n"
+          "Example:\n  headrace cache info imagenet\n",
+          out);
+}
+
+int cmd_cache(int argc, char **argv)
+{
+    struct cache_command c = {.verb = "cache"};
+    const char *names[VERBS];
+    if (argc < 2) {
+        print_help(stderr);
+        return CLI_USAGE;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+        print_help(stdout);
+        return cli_finish("cache", CLI_OK);
+    }
+    for (int i = 0; i < VERBS; i++) {
+        names[i] = verbs[i].name;
+        if (!strcmp(argv[1], verbs[i].name)) {
+            c.verb = verbs[i].title;
+            hr_log_set(log_line, &c);
+            int status = verbs[i].run(&c, argc - 1, argv + 1);
+            hr_log_set(NULL, NULL);
+            return status;
+        }
+    }
+    const char *near = cli_nearest(argv[1], names, VERBS);
+    cli_complain("cache", "unknown verb %s%s%s; see headrace cache --help", argv[1],
+                 near ? "; did you mean " : "", near ? near : "");
+    return CLI_USAGE;
+}
