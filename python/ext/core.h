@@ -31,6 +31,8 @@ struct core_state {
     PyTypeObject *preparer_type;
     PyTypeObject *converter_type;
     PyTypeObject *loader_type;
+    PyTypeObject *cache_type;
+    PyTypeObject *cache_value_type;
     PyObject *sample_error;         /* headrace.SampleError */
     PyObject *too_many_bad_samples; /* headrace.TooManyBadSamples */
     PyObject *emit_log;             /* headrace._log.emit(level, message) */
@@ -92,6 +94,9 @@ PyObject *core_batch_new(struct core_state *state, struct hr_batch *batch);
 /* converter.c: form_of(data) of the module. */
 PyObject *core_form_of(PyObject *module, PyObject *data);
 
+/* cache.c: cache_run(world_size) of the module. */
+PyObject *core_cache_run(PyObject *module, PyObject *world_size);
+
 /* Handles of other types' objects, borrowed. */
 struct hr_dataset *core_dataset_handle(PyObject *self);
 struct hr_recipe *core_recipe_handle(PyObject *self);
@@ -108,5 +113,7 @@ extern PyType_Spec core_recipe_spec;
 extern PyType_Spec core_preparer_spec;
 extern PyType_Spec core_converter_spec;
 extern PyType_Spec core_loader_spec;
+extern PyType_Spec core_cache_spec;
+extern PyType_Spec core_cache_value_spec;
 
 #endif

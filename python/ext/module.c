@@ -47,7 +47,9 @@ static int module_exec(PyObject *module)
         add_type(module, &core_recipe_spec, &state->recipe_type) < 0 ||
         add_type(module, &core_preparer_spec, &state->preparer_type) < 0 ||
         add_type(module, &core_converter_spec, &state->converter_type) < 0 ||
-        add_type(module, &core_loader_spec, &state->loader_type) < 0)
+        add_type(module, &core_loader_spec, &state->loader_type) < 0 ||
+        add_type(module, &core_cache_spec, &state->cache_type) < 0 ||
+        add_type(module, &core_cache_value_spec, &state->cache_value_type) < 0)
         return -1;
     state->sample_error = import_name("headrace._errors", "SampleError");
     state->too_many_bad_samples = import_name("headrace._errors", "TooManyBadSamples");
@@ -71,6 +73,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->preparer_type);
     Py_VISIT(state->converter_type);
     Py_VISIT(state->loader_type);
+    Py_VISIT(state->cache_type);
+    Py_VISIT(state->cache_value_type);
     Py_VISIT(state->sample_error);
     Py_VISIT(state->too_many_bad_samples);
     Py_VISIT(state->emit_log);
@@ -87,6 +91,8 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->preparer_type);
     Py_CLEAR(state->converter_type);
     Py_CLEAR(state->loader_type);
+    Py_CLEAR(state->cache_type);
+    Py_CLEAR(state->cache_value_type);
     Py_CLEAR(state->sample_error);
     Py_CLEAR(state->too_many_bad_samples);
     Py_CLEAR(state->emit_log);
@@ -114,6 +120,8 @@ static PyMethodDef module_methods[] = {
      PyDoc_STR("pack_inspect(path)\n--\n\nWhat a pack holds, from its index.")},
     {"form_of", core_form_of, METH_O,
      PyDoc_STR("form_of(data)\n--\n\nThe form of these bytes: 'encoded' unless they are an item.")},
+    {"cache_run", core_cache_run, METH_O,
+     PyDoc_STR("cache_run(world_size)\n--\n\nThe run that this process belongs to.")},
     {NULL, NULL, 0, NULL},
 };
 

@@ -5,6 +5,7 @@
 * :class:`ImageFolder`, :class:`ImageList`, :class:`Pack` and :class:`TarDataset` say what the
   samples are.
 * :func:`pack` writes a dataset into one file that decodes several times faster.
+* :class:`CachedDataset` keeps what any map-style dataset returns in shared memory.
 * :mod:`headrace.transforms` has torchvision's transforms by name, and
   translates torchvision's own.
 * :func:`convert` makes items of JPEG files: the same pixels, decoded several times faster.
@@ -21,6 +22,7 @@ import atexit as _atexit
 from . import _core, transforms
 from ._core import Array
 from ._errors import SampleError, TooManyBadSamples
+from .cached import CachedDataset
 from .datasets import BadSample, ImageFolder, ImageList, Pack, TarDataset
 from .forms import Converter, convert, form_of, restore
 from .packs import pack, pack_info, unpack, verify_pack
@@ -31,6 +33,7 @@ __version__: str = _core.version
 __all__ = [
     "Array",
     "BadSample",
+    "CachedDataset",
     "Converter",
     "ImageFolder",
     "ImageList",

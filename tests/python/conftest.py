@@ -11,6 +11,7 @@ import io
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -57,10 +58,13 @@ def v1(torchvision):
 
 @pytest.fixture(autouse=True, scope="session")
 def private_cache(tmp_path_factory):
-    """Index files of tests stay out of the user's cache; no ranks from outside."""
+    """Index files and caches of tests stay out of the user's; no ranks from outside."""
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         os.environ.pop(name, None)
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="headrace-tests-") as place:
+        os.environ["HEADRACE_SHM"] = place
+        yield
 
 
 def synthetic(width: int, height: int, seed: int) -> Image.Image:

@@ -1,0 +1,670 @@
+"""CachedDataset: the cache for people who keep their own decoding.
+
+A map-style dataset is wrapped; what its ``__getitem__`` returned, or the bytes of the
+files that it read, stays in shared memory and is given again: to all worker processes of
+a loader, to other jobs, to later runs.
+
+Three parts: a :class:`_Store` finds the cache of this process, opened anew after a fork
+or in a spawned worker; a :class:`_FileLoader` stands where a dataset has its ``loader``
+and keeps files; :class:`CachedDataset` keeps samples and does what comes after the cache.
+No part refers back to another, so that a cache ends with its last user and not with a
+garbage collection. torch and torchvision are recognised by names and never imported here.
+"""
+
+from __future__ import annotations
+
+import copy as _copy
+import io
+import logging
+import operator
+import os
+import struct
+import threading
+import uuid
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+from . import _core
+from ._values import Damaged, Unkept, decode, encode
+
+__all__ = ["CachedDataset"]
+
+_logger = logging.getLogger("headrace")
+
+# Class names that mean random augmentation, as they begin.
+_RANDOM = (
+    "Random ColorJitter AutoAugment RandAugment TrivialAugment AugMix MixUp CutMix GaussianNoise "
+    "ElasticTransform ScaleJitter"
+).split()
+
+_TORCHVISION_LOADERS = ("default_loader", "pil_loader", "accimage_loader")
+
+_LONGEST = 1 << 32  # bytes of a kept value, exclusive
+
+
+class CachedDataset:
+    """A dataset whose samples stay in memory, for all processes that use it.
+
+    ``CachedDataset(dataset, "64GiB")`` takes the dataset's place in
+    ``torch.utils.data.DataLoader``: the first epoch fills the cache, later ones find it full.
+    What is in stays in; what does not fit is made each time as before. What you get is
+    equal to what the dataset returns, and yours to change.
+
+    Args:
+        dataset: anything with ``__len__`` and ``__getitem__``.
+        cache: memory: bytes, or a text: ``"64GiB"`` is private, shared by this process and
+            its worker processes and gone with the last of them;
+            ``"shm:NAME?size=64GiB"`` is kept, so that other jobs and later runs have it.
+        identity: a text that tells this dataset from others, its version too, such as
+            ``"birds 2024-03, 256 px"``: what was kept under one identity is given to
+            whoever asks with it. Needed for a kept cache, and for ranks to share one, unless
+            files are kept.
+        key: ``key(index)``, for datasets whose samples change: what it returns (str, int,
+            bytes, tuples of these) becomes part of the sample's key, so that another value
+            is a miss.
+        after: a function of the sample, called each time behind the cache: random augmentation
+            belongs here. ``"transform"``: the dataset's own ``transform`` (or ``transforms``)
+            is taken off and applied there, to the first element of tuples.
+        files: ``"auto"``, ``True``: for datasets with an attribute ``loader`` that is called
+            with a path, as torchvision's ``ImageFolder``, the files are kept as they are;
+            decoding and transforms run each time as always. A changed file is read anew.
+            The loader gets a path of a copy in memory; a function given here gets an open
+            binary file instead. ``False``: what the dataset returns is kept.
+        copy: ``False``: arrays and tensors are views of the cache, without a copy. NumPy's are
+            read-only; **torch's must not be written to**: that destroys the kept sample.
+        wait: seconds to wait at most, up to 10, for another process that is making the
+            sample. One that has finished nothing for two seconds is not waited for.
+
+    A sample may be made of None, bool, int, float, complex, str, bytes, bytearray, NumPy
+    arrays and scalars, torch tensors in host memory, PIL images, and tuples, lists and
+    dicts of these. Other things raise TypeError, which says where in the sample they are.
+
+    Random augmentation inside the dataset would be frozen, every epoch the same: give it
+    as ``after``, or keep files. ``dataset`` is then a shallow copy of yours: change
+    ``cached.dataset.transform``, not the transform of the one you gave.
+
+    Attributes that are not its own are the dataset's (``classes``, ``targets``, ...). It can
+    be pickled; worker processes, forked or spawned, open the cache by themselves.
+
+    Raises:
+        ValueError, TypeError: an argument, by name. OSError: the memory is not there, and
+            what to raise. MemoryError.
+    """
+
+    dataset: Any
+
+    def __init__(
+        self,
+        dataset: Any,
+        cache: int | str,
+        *,
+        identity: str | None = None,
+        key: Callable[[int], Any] | None = None,
+        after: Callable[[Any], Any] | Literal["transform"] | None = None,
+        files: bool | Literal["auto"] | Callable[[io.BytesIO], Any] = "auto",
+        copy: bool = True,
+        wait: float = 10.0,
+    ) -> None:
+        if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+            raise TypeError(
+                f"a {_type_name(type(dataset))} has no __getitem__ or no __len__: only map-style "
+                "datasets can be cached"
+            )
+        keeps_files = _keeps_files(dataset, files)
+        if key is not None and keeps_files:
+            raise ValueError("key is not used where files are kept: their changes are seen anyway")
+        self._key_hook = key
+        self._copy = bool(copy)
+        self._after: Callable[[Any], Any] | None = None
+        if after == "transform":
+            dataset, self._after = _take_transform_off(dataset)
+        elif after is not None:
+            if not callable(after):
+                raise TypeError(f"after must be a function or 'transform', got {after!r}")
+            self._after = after
+        if not keeps_files:
+            _warn_of_frozen(dataset)
+        self._store = _Store(*_place(dataset, cache, identity, keeps_files), len(dataset), wait)
+        self._store.open()
+        self._loader: _FileLoader | None = None
+        if keeps_files:
+            self._loader = _FileLoader(self._store, _decoder(dataset.loader, files))
+            dataset = _copy.copy(dataset)
+            dataset.loader = self._loader
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: Any) -> Any:
+        """What the dataset returns for ``index``, and ``after`` makes of it."""
+        return self._finish(self._through_files(index) if self._loader else self._kept(index))
+
+    def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
+        """Several samples; those that are not kept come from the dataset's own
+        ``__getitems__`` in one call, where it has one."""
+        fetch = getattr(self.dataset, "__getitems__", None)
+        if fetch is None or self._loader:
+            return [self[index] for index in indices]
+        return [self._finish(sample) for sample in self._kept_batch(list(indices), fetch)]
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.__getitem__, range(len(self)))
+
+    def info(self) -> dict[str, Any]:
+        """The cache as of now: ``used_bytes`` of ``budget_bytes``, ``items``, ``hits``,
+        ``misses``, ``saved_bytes``, ``refused`` (what did not fit), ``users`` and their
+        ``pids``, ``path``, ... Counted over all processes."""
+        return self._store.open().info()
+
+    def close(self) -> None:
+        """Ends this process's use. A private cache goes with its last user."""
+        self._store.close()
+
+    def __enter__(self) -> CachedDataset:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "dataset" not in self.__dict__:
+            raise AttributeError(f"a CachedDataset has no attribute {name!r}")
+        return getattr(self.dataset, name)
+
+    def __repr__(self) -> str:
+        kept = "files" if self._loader else "samples"
+        return f"CachedDataset({self.dataset!r}, {self._store.spec!r}, keeps {kept})"
+
+    # Samples
+
+    def _finish(self, sample: Any) -> Any:
+        return sample if self._after is None else self._after(sample)
+
+    def _kept(self, index: Any) -> Any:
+        key = self._key(index)
+        if key is None:
+            return self.dataset[index]  # which knows what to say of it
+        value = self._store.get(key)
+        if value is not None:
+            try:
+                return decode(value, self._copy)
+            except Damaged as error:
+                self._store.complain(index, error)
+                return self.dataset[index]
+        try:
+            sample = self.dataset[index]
+            self._keep(index, key, sample)
+        except BaseException:
+            self._store.give_up(key)
+            raise
+        return sample
+
+    def _kept_batch(self, indices: list[Any], fetch: Callable[[list[Any]], Any]) -> list[Any]:
+        keys = [self._key(index) for index in indices]
+        samples: dict[int, Any] = {}
+        claimed: dict[int, bytes] = {}
+        missing = []
+        try:
+            for place, key in enumerate(keys):
+                # Nobody is waited for while claims are held: two could wait for each other.
+                value = None if key is None else self._store.get(key, wait=False)
+                try:
+                    if value is not None:
+                        samples[place] = decode(value, self._copy)
+                        continue
+                    if key is not None:
+                        claimed[place] = key
+                except Damaged as error:
+                    self._store.complain(indices[place], error)
+                missing.append(place)
+            made = fetch([indices[place] for place in missing]) if missing else []
+            for place, sample in zip(missing, made, strict=True):
+                samples[place] = sample
+                if place in claimed:
+                    self._keep(indices[place], claimed[place], sample)
+                    del claimed[place]
+        finally:
+            for key in claimed.values():
+                self._store.give_up(key)
+        return [samples[place] for place in range(len(indices))]
+
+    def _keep(self, index: Any, key: bytes, sample: Any) -> None:
+        try:
+            pieces = encode(sample)
+        except Unkept as error:
+            raise TypeError(
+                f"sample {index}, {'item ' + error.where if error.where else 'itself'}: "
+                f"{error.what}. Convert it to an array, a tensor or one of Python's own types in "
+                "the dataset, and make it again in after="
+            ) from None
+        self._store.put(key, pieces)
+
+    def _key(self, index: Any) -> bytes | None:
+        """None where the dataset has no such sample."""
+        if isinstance(index, str):
+            name: Any = index
+        else:
+            try:
+                name = operator.index(index)
+            except TypeError:
+                return None
+            count = len(self.dataset)
+            if not -count <= name < count:
+                return None
+            name %= count
+        if self._key_hook is None and not isinstance(name, str):
+            return b"v1" + struct.pack("<q", name)
+        hook = () if self._key_hook is None else (self._key_hook(name),)
+        try:
+            return b"V1" + b"".join(encode((name, *hook)))
+        except Unkept as error:
+            raise TypeError(f"key({index!r}) must return str, int or bytes: {error.what}") from None
+
+    def _through_files(self, index: Any) -> Any:
+        assert self._loader is not None
+        sample = self.dataset[index]
+        if not self._loader.was_called:
+            self._loader.was_called = True
+            warnings.warn(
+                f"{_type_name(type(self.dataset))} does not read through its `loader`, so nothing "
+                "is kept: files=False keeps what it returns",
+                stacklevel=3,
+            )
+        return sample
+
+
+class _Store:
+    """The cache, in whichever process this is."""
+
+    def __init__(self, spec: str, identity: str, run: str, items: int, wait: float) -> None:
+        if not 0 <= wait <= 86400:
+            raise ValueError(f"wait must be between 0 and 86400 seconds, got {wait!r}")
+        self.spec = spec
+        self._options = {"identity": identity, "run": run, "items": max(1, items)}
+        self._wait_ms = int(wait * 1000)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._cache: _core.Cache | None = None
+        self._lock = threading.Lock()  # of opening, closing and _making
+        self._making: dict[bytes, _Making] = {}  # what threads of this process make
+        self._made_so_far = 0
+        self._closed = False
+        self._complained = False
+        _stores.add(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"spec": self.spec, "options": self._options, "wait_ms": self._wait_ms}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.spec, self._options = state["spec"], state["options"]
+        self._wait_ms = state["wait_ms"]
+        self._begin()
+
+    def open(self) -> _core.Cache:
+        cache = self._cache
+        if cache is not None:
+            return cache
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("this CachedDataset is closed")
+            if self._cache is None:
+                _close_at_exit()
+                self._cache = _core.Cache(self.spec, **self._options)
+            return self._cache
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            cache, self._cache = self._cache, None
+        if cache is not None:
+            cache.close()
+
+    def forget(self) -> None:
+        """In a forked child: what was the parent's is not ours."""
+        self._cache = None
+        self._lock = threading.Lock()
+        self._making = {}
+
+    def get(self, key: bytes, wait: bool = True) -> Any:
+        """The value, or None: then the caller makes it, and says put or give_up. Another
+        process is waited for by the library, another thread here."""
+        made = self._made_so_far
+        value = self.open().get(key, self._wait_ms if wait else 0)
+        if value is not None:
+            return value
+        with self._lock:
+            making = self._making.setdefault(key, _Making())
+            if made == self._made_so_far and making.thread == threading.get_ident():
+                return None
+        # Another thread made something, or is at it.
+        if making.thread != threading.get_ident() and wait:
+            making.ended.wait(self._wait_ms / 1000)
+        value = self.open().get(key, 0)
+        if value is not None and making.thread == threading.get_ident():
+            self._made(key)
+        return value
+
+    def put(self, key: bytes, pieces: Sequence[Any]) -> bool:
+        if sum(memoryview(piece).nbytes for piece in pieces) >= _LONGEST:
+            self.give_up(key)
+            return False
+        try:
+            return self.open().put(key, pieces)
+        finally:
+            self._made(key)
+
+    def give_up(self, key: bytes) -> None:
+        cache = self._cache
+        if cache is not None:
+            cache.give_up(key)
+        self._made(key)
+
+    def _made(self, key: bytes) -> None:
+        with self._lock:
+            making = self._making.pop(key, None)
+            self._made_so_far += 1
+        if making is not None:
+            making.ended.set()
+
+    def complain(self, index: Any, error: Damaged) -> None:
+        if not self._complained:
+            self._complained = True
+            _logger.warning(
+                "sample %s cannot be read from the cache and is made anew (%s); others may follow "
+                "without a word",
+                index,
+                error,
+            )
+
+
+class _Making:
+    """A value that a thread of this process makes."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.ended = threading.Event()
+
+
+_stores: weakref.WeakSet[_Store] = weakref.WeakSet()
+_closes_at_exit_of: int | None = None  # process id
+
+
+def _forget_all() -> None:
+    for store in list(_stores):
+        store.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
+
+
+def _close_all() -> None:
+    for store in list(_stores):
+        store.close()
+
+
+def _close_at_exit() -> None:
+    """Closes what this process has open when it ends.
+
+    By multiprocessing's list, not by atexit's: worker processes run no other, and below
+    priority 0 it is done when they have ended, so that a private cache is removed.
+    """
+    global _closes_at_exit_of
+    if _closes_at_exit_of != os.getpid():
+        from multiprocessing import util
+
+        util.Finalize(None, _close_all, exitpriority=-100)
+        _closes_at_exit_of = os.getpid()
+
+
+# Files
+
+
+class _FileLoader:
+    """Called with a path in place of a dataset's loader."""
+
+    def __init__(self, store: _Store, decode: Callable[[Any], Any]) -> None:
+        self._store = store
+        self._decode = decode
+        self.was_called = False
+
+    def __call__(self, path: Any) -> Any:
+        self.was_called = True
+        name = os.fspath(path)
+        status = os.stat(name)
+        key = b"f1" + struct.pack("<qq", status.st_size, status.st_mtime_ns) + os.fsencode(name)
+        data = self._store.get(key)
+        if data is None:
+            data = self._read(name, key, status)
+        return self._decode(data)
+
+    def _read(self, name: str | bytes, key: bytes, status: os.stat_result) -> bytes:
+        try:
+            with open(name, "rb", buffering=0) as file:
+                data = file.read()
+                now = os.fstat(file.fileno())
+                if len(data) != status.st_size or _changed(status, now):
+                    self._store.give_up(key)  # it is being written to
+                elif self._store.put(key, (data,)):
+                    # It need not be in the page cache too.
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            return data
+        except BaseException:
+            self._store.give_up(key)
+            raise
+
+
+def _changed(before: os.stat_result, now: os.stat_result) -> bool:
+    return (before.st_size, before.st_mtime_ns, before.st_ino) != (
+        now.st_size,
+        now.st_mtime_ns,
+        now.st_ino,
+    )
+
+
+class _OfFunction:
+    """Decodes by a function of an open binary file."""
+
+    def __init__(self, function: Callable[[io.BytesIO], Any]) -> None:
+        self._function = function
+
+    def __call__(self, data: Any) -> Any:
+        return self._function(io.BytesIO(data))
+
+
+class _OfPath:
+    """Decodes by a function of a path, which gets that of a file in memory."""
+
+    def __init__(self, function: Callable[[str], Any]) -> None:
+        self._function = function
+
+    def __call__(self, data: Any) -> Any:
+        descriptor = os.memfd_create("headrace", os.MFD_CLOEXEC)
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(descriptor, left) :]
+            return self._function(f"/proc/self/fd/{descriptor}")
+        finally:
+            os.close(descriptor)
+
+
+def _decode_image(file: io.BytesIO) -> Any:
+    """What torchvision's pil_loader does with a file."""
+    from PIL import Image
+
+    return Image.open(file).convert("RGB")
+
+
+def _is_torchvisions(loader: Any) -> bool:
+    return (
+        getattr(loader, "__module__", None) == "torchvision.datasets.folder"
+        and getattr(loader, "__name__", None) in _TORCHVISION_LOADERS
+    )
+
+
+def _keeps_files(dataset: Any, files: Any) -> bool:
+    if files not in (True, False, "auto") and not callable(files):
+        raise TypeError(f"files must be True, False, 'auto' or a function, got {files!r}")
+    loader = getattr(dataset, "loader", None)
+    listed = hasattr(dataset, "samples") or hasattr(dataset, "imgs")
+    can = callable(loader) and (listed or _is_torchvisions(loader))
+    if files is False or (files == "auto" and not can):
+        return False
+    if not callable(loader):
+        raise ValueError(
+            f"files={files!r} needs a dataset that reads by its attribute `loader`, as "
+            f"torchvision's ImageFolder; a {_type_name(type(dataset))} has none: files=False keeps "
+            "what it returns"
+        )
+    return True
+
+
+def _decoder(loader: Callable[[Any], Any], files: Any) -> Callable[[Any], Any]:
+    if callable(files):
+        return _OfFunction(files)
+    if _is_torchvisions(loader):
+        import torchvision
+
+        if torchvision.get_image_backend() == "PIL" or loader.__name__ == "pil_loader":
+            return _OfFunction(_decode_image)
+    return _OfPath(loader)
+
+
+# Where it is kept, and under what
+
+
+def _place(
+    dataset: Any, cache: int | str, identity: str | None, keeps_files: bool
+) -> tuple[str, str, str]:
+    """(spec, identity, run)"""
+    spec = _spec(cache)
+    ranks = _world_size()
+    if identity is not None:
+        if not isinstance(identity, str) or not identity:
+            raise ValueError(f"identity must be a text that is not empty, got {identity!r}")
+        return spec, identity, _core.cache_run(ranks)
+    cls = _type_name(type(dataset))
+    root = getattr(dataset, "root", None)
+    if keeps_files and isinstance(root, (str, os.PathLike)):
+        where = os.path.realpath(os.fspath(root))
+        return spec, f"files of {cls}, {len(dataset)} at {where}", _core.cache_run(ranks)
+    if spec.startswith("shm:"):
+        raise ValueError(
+            f"a kept cache needs to know what a {cls} is: give identity= a text that tells it from "
+            "other datasets and from other versions of itself"
+        )
+    if ranks > 1:
+        warnings.warn(
+            "each rank has a cache of its own here, each of the whole size: identity= a text that "
+            "tells the dataset lets them share one",
+            stacklevel=4,
+        )
+    return spec, f"{cls}, {len(dataset)} samples, {uuid.uuid4().hex}", _core.cache_run(1)
+
+
+def _spec(cache: int | str) -> str:
+    if isinstance(cache, str):
+        return cache
+    try:
+        number = operator.index(cache)
+    except TypeError:
+        raise TypeError(
+            f"cache must be a number of bytes or a text such as '64GiB', got {cache!r}"
+        ) from None
+    if number <= 0:
+        raise ValueError(f"cache must be more than 0 bytes, got {cache!r}")
+    return str(number)
+
+
+def _world_size() -> int:
+    try:
+        return max(1, int(os.environ.get("WORLD_SIZE", "1")))
+    except ValueError:
+        return 1
+
+
+# Transforms
+
+
+class _OnImage:
+    """A transform of the first element of tuples and lists, or of the sample."""
+
+    def __init__(self, transform: Callable[[Any], Any]) -> None:
+        self._transform = transform
+
+    def __call__(self, sample: Any) -> Any:
+        if type(sample) is tuple:
+            return (self._transform(sample[0]), *sample[1:])
+        if type(sample) is list:
+            return [self._transform(sample[0]), *sample[1:]]
+        return self._transform(sample)
+
+
+class _OnPair:
+    """A transform of (image, target) together."""
+
+    def __init__(self, transforms: Callable[..., Any]) -> None:
+        self._transforms = transforms
+
+    def __call__(self, sample: Any) -> Any:
+        return self._transforms(*sample)
+
+
+def _take_transform_off(dataset: Any) -> tuple[Any, Callable[[Any], Any] | None]:
+    """A shallow copy of the dataset without its transform, and that."""
+    if not hasattr(dataset, "transform") and not hasattr(dataset, "transforms"):
+        raise ValueError(
+            f"after='transform' needs a dataset with an attribute `transform`; a "
+            f"{_type_name(type(dataset))} has none: give the function itself"
+        )
+    transform = getattr(dataset, "transform", None)
+    joint = getattr(dataset, "transforms", None)
+    dataset = _copy.copy(dataset)
+    if transform is not None:
+        dataset.transform = None
+        if hasattr(joint, "transform"):  # torchvision's pair of transform and target_transform
+            dataset.transforms = _copy.copy(joint)
+            dataset.transforms.transform = None
+        return dataset, _OnImage(transform)
+    if joint is not None and getattr(joint, "target_transform", None) is None:
+        dataset.transforms = None
+        return dataset, _OnPair(joint)
+    return dataset, None
+
+
+def _warn_of_frozen(dataset: Any) -> None:
+    names: list[str] = []
+    for attribute in ("transform", "transforms"):
+        _find_random(getattr(dataset, attribute, None), names, 0)
+    if names:
+        warnings.warn(
+            f"the dataset's transform draws random numbers ({', '.join(dict.fromkeys(names))}), and "
+            "what it returns is kept: every epoch would be the same. after='transform' applies "
+            "it behind the cache",
+            stacklevel=4,
+        )
+
+
+def _find_random(transform: Any, names: list[str], depth: int) -> None:
+    name = type(transform).__name__
+    if transform is None or depth > 8:
+        return
+    if name.startswith(tuple(_RANDOM)):
+        names.append(name)
+        return
+    parts = getattr(transform, "transforms", None)
+    if parts is None and name in ("Sequential", "list", "tuple", "ModuleList"):
+        parts = transform
+    if isinstance(parts, (list, tuple)) or name in ("Sequential", "ModuleList"):
+        for part in parts if parts is not None else ():
+            _find_random(part, names, depth + 1)
+    _find_random(getattr(transform, "transform", None), names, depth + 1)
+
+
+def _type_name(cls: type) -> str:
+    module = "" if cls.__module__ == "builtins" else f"{cls.__module__}."
+    return f"{module}{cls.__qualname__}"
