@@ -45,6 +45,7 @@ struct warming {
     _Atomic uint64_t cached, read_bytes, bad, refusals;
     pthread_mutex_t lock;   /* guards the rest */
     struct hr__worth worth; /* growth */
+    uint64_t granted;       /* bytes by which items grew that are about to be offered */
     struct hr_error stop;   /* what ends the whole; code 0: nothing */
 };
 
@@ -53,6 +54,7 @@ struct bench {
     struct hr__sample sample;
     struct hr_converter *converter;
     struct hr__cache_ticket ticket;
+    uint64_t granted; /* of warming.granted */
 };
 
 /* The moment is that of a cache for good. */
@@ -82,17 +84,22 @@ static enum hr_form choose(struct warming *w, size_t length)
 }
 
 /* Non-zero where a sample of `length` bytes, as it came out of its conversion, leaves room
- * for those that are missing. Notes what it came to. */
-static int is_affordable(struct warming *w, size_t length, const struct hr_item *converted)
+ * for those that are missing; then `b` has that growth granted until it is offered. Notes
+ * what it came to. */
+static int is_affordable(struct warming *w, struct bench *b, size_t length,
+                         const struct hr_item *converted)
 {
-    struct hr__worth_space space = space_of(w);
-    uint64_t free = space.budget_bytes - space.settled_bytes;
-    space.missing_bytes -= space.missing_bytes < length ? space.missing_bytes : length;
     pthread_mutex_lock(&w->lock);
+    struct hr__worth_space space = space_of(w);
+    space.missing_bytes -= space.missing_bytes < length ? space.missing_bytes : length;
     hr__mean_add(&w->worth.growth[converted->form], (double)converted->length / (double)length);
     uint64_t leave = hr__worth_leave_free(&w->worth, converted->form, &space, &for_good);
+    uint64_t takes = space.settled_bytes + w->granted + converted->length + HR__CACHE_PADDING;
+    int is = takes + leave <= space.budget_bytes;
+    b->granted = is && converted->length > length ? converted->length - length : 0;
+    w->granted += b->granted;
     pthread_mutex_unlock(&w->lock);
-    return converted->length + HR__CACHE_PADDING + leave <= free;
+    return is;
 }
 
 /* Converts what was read, where that is worth it and can be done; the item is in *item.
@@ -110,7 +117,7 @@ static int convert(struct warming *w, struct bench *b, struct hr_item *item, str
     /* What has no other form stays as it is. */
     if (r)
         return r == -EBADMSG || r == -ENOMEM ? r : 0;
-    if (is_affordable(w, item->length, &converted))
+    if (is_affordable(w, b, item->length, &converted))
         *item = converted;
     return 0;
 }
@@ -139,6 +146,10 @@ static int keep(struct warming *w, struct bench *b, size_t index, struct hr_erro
         offer.form = hr_form_of(read->bytes, read->length);
         kept = hr__cache_offer(w->cache, &offer);
     }
+    pthread_mutex_lock(&w->lock);
+    w->granted -= b->granted;
+    b->granted = 0;
+    pthread_mutex_unlock(&w->lock);
     atomic_fetch_add(&w->cached, kept != 0);
     if (kept)
         atomic_store(&w->refusals, 0);
