@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "engine/loader.h"
+#include "storage/depth.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -48,7 +49,7 @@ struct fetcher {
     int number;
     struct hr__reader *reader;
     int direct;                              /* the reader's: O_DIRECT is wanted */
-    unsigned depth;                          /* reads in flight at most */
+    struct hr__depth depth;                  /* reads in flight at most, as the device has it */
     struct hr__job *flight[HR__FETCH_DEPTH]; /* what the reader has */
     unsigned flying;
     struct hr__job *waiting; /* whose samples other processes read, the first to ask for first */
@@ -511,6 +512,13 @@ static struct hr__job *submit(struct fetcher *f, struct hr__job *list, struct hr
     return left;
 }
 
+/* Reads that may be submitted beside those in flight. */
+static unsigned free_of(const struct fetcher *f)
+{
+    unsigned depth = hr__depth_now(&f->depth);
+    return depth > f->flying ? depth - f->flying : 0;
+}
+
 /* The same with those that wait and are to be asked for again by now, as far as the
  * reader has room. */
 static struct hr__job *ask_again(struct fetcher *f, struct hr__job *left)
@@ -518,7 +526,7 @@ static struct hr__job *ask_again(struct fetcher *f, struct hr__job *left)
     if (!f->waiting)
         return left;
     uint64_t now_ns = hr__now_ns();
-    while (f->waiting && f->waiting->ask_ns <= now_ns && f->flying < f->depth) {
+    while (f->waiting && f->waiting->ask_ns <= now_ns && free_of(f)) {
         struct hr__job *job = wait_no_more(f);
         if (!submit_one(f, job)) {
             job->next = left;
@@ -594,11 +602,14 @@ static struct hr__job *collect(struct fetcher *f, int64_t timeout_ns, struct hr_
                                int *failure)
 {
     struct hr__read *done[HR__FETCH_DEPTH];
+    unsigned in_flight = f->flying;
+    uint64_t bytes = 0;
     int n = hr__reader_wait(f->reader, done, HR__FETCH_DEPTH, timeout_ns);
     *failure = n < 0 && n != -EINTR ? n : 0;
     /* From the last to the first: the list begins with the oldest. */
     for (int i = n - 1; i >= 0; i--) {
         struct hr__job *job = done[i]->user;
+        bytes += done[i]->length;
         land(f, job);
         if (done[i]->result)
             done[i]->bytes = NULL;
@@ -606,13 +617,14 @@ static struct hr__job *collect(struct fetcher *f, int64_t timeout_ns, struct hr_
         job->next = list;
         list = job;
     }
+    hr__depth_note(&f->depth, in_flight, in_flight - f->flying, bytes, hr__now_ns());
     return list;
 }
 
 /* How many reads a fetcher may take from the schedule now. */
 static unsigned room_of(const struct fetcher *f)
 {
-    return f->waiting_count < WAITING_MAX ? f->depth - f->flying : 0;
+    return f->waiting_count < WAITING_MAX ? free_of(f) : 0;
 }
 
 /* Sleeps until there is something to read, or the first of those that wait is to be
@@ -628,13 +640,14 @@ static void wait_for_reads_locked(struct fetcher *f)
         pthread_cond_wait(&l->fetch, &l->lock);
     }
     l->idle_fetchers--;
+    hr__depth_note(&f->depth, 0, 0, 0, hr__now_ns());
 }
 
 /* How long to wait for a read. */
 static int64_t collect_timeout(const struct fetcher *f, int more)
 {
-    int64_t ns = f->flying < f->depth && more ? FETCH_WAIT_SHORT_NS : FETCH_WAIT_NS;
-    if (f->waiting && f->flying < f->depth) {
+    int64_t ns = free_of(f) && more ? FETCH_WAIT_SHORT_NS : FETCH_WAIT_NS;
+    if (f->waiting && free_of(f)) {
         int64_t until_ns = (int64_t)(f->waiting->ask_ns - hr__now_ns());
         if (until_ns < ns)
             ns = until_ns > 0 ? until_ns : 0;
@@ -685,7 +698,7 @@ static int open_reader(struct fetcher *f)
     int uring = !r && hr__reader_is_io_uring(f->reader);
     /* A pread reader reads while it is handed a request: one at a time, so that
      * the other fetchers share what there is to read. */
-    f->depth = uring ? HR__FETCH_DEPTH : 1;
+    hr__depth_init(&f->depth, uring ? HR__FETCH_DEPTH : 1);
     pthread_mutex_lock(&l->lock);
     l->live_fetchers += !r;
     if (f->number == 0) {
