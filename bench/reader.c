@@ -3,17 +3,18 @@
  * loop of open, fstat, read into a new buffer, close on one thread; with "ranges"
  * of pieces of one open file, and a loop of pread.
  *
- * usage: reader FILES BYTES DEPTH REPEATS [cold] [direct] [ranges] [in DIRECTORY]
+ * usage: reader FILES BYTES DEPTH REPEATS [cold] [direct|uncached] [ranges] [in DIRECTORY]
  *        reader --list FILE DEPTH cached|direct|uncached
  * Makes FILES files of BYTES, reads them all with each method, interleaved
  * REPEATS times, and prints the median of each. "cold" drops each file from the
  * page cache before every pass (fadvise), so it needs a real disk.
  * With --list it reads the files whose paths stand in FILE, one a line, once, cold,
- * and prints one line of JSON.
+ * and prints one line of JSON. DEPTH 0: as storage/depth.h finds it meanwhile.
  */
 #include "storage/reader.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "storage/depth.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -31,6 +32,8 @@ struct setup {
     int ranges; /* one file holds all; paths are that file's */
     int uncached, any_length;
     size_t read_bytes; /* by read_with */
+    double depth_ns;   /* of read_with: depth times the time that it was in use */
+    unsigned found;    /* depth in use at the end of read_with */
     int fd, plain_fd;  /* ranges: of the readers (O_DIRECT if direct), of the plain loop */
     char directory[512];
     char (*paths)[640];
@@ -108,20 +111,33 @@ static void read_plain(const struct setup *s)
     }
 }
 
+/* Reads in flight at most where none are given. */
+#define DEPTH_MOST 64
+
 static void read_with(struct setup *s, struct hr__reader *reader)
 {
-    struct hr__read *reads = calloc((size_t)s->depth, sizeof *reads);
-    struct hr__read *done[64];
-    int next = 0, left = s->files;
-    if (!reads)
+    unsigned most = s->depth ? (unsigned)s->depth : DEPTH_MOST, idle = most;
+    struct hr__read *reads = calloc(most, sizeof *reads), *done[DEPTH_MOST];
+    struct hr__read **free_reads = calloc(most, sizeof *free_reads);
+    struct hr__depth depth;
+    int next = 0;
+    if (!reads || !free_reads)
         die("calloc");
-    for (; next < s->depth && next < s->files; next++) {
-        aim(s, &reads[next], next);
-        if (hr__reader_submit(reader, &reads[next]))
-            die("submit");
-    }
-    while (left) {
-        int n = hr__reader_wait(reader, done, 64, -1);
+    for (unsigned i = 0; i < most; i++)
+        free_reads[i] = &reads[i];
+    hr__depth_init(&depth, most);
+    uint64_t now_ns = hr__now_ns();
+    for (int left = s->files; left;) {
+        unsigned allowed = s->depth ? most : hr__depth_now(&depth);
+        while (next < s->files && most - idle < allowed) {
+            struct hr__read *read = free_reads[--idle];
+            aim(s, read, next++);
+            if (hr__reader_submit(reader, read))
+                die("submit");
+        }
+        unsigned in_flight = most - idle;
+        size_t before = s->read_bytes;
+        int n = hr__reader_wait(reader, done, DEPTH_MOST, -1);
         if (n < 0)
             die("wait");
         for (int i = 0; i < n; i++, left--) {
@@ -129,13 +145,15 @@ static void read_with(struct setup *s, struct hr__reader *reader)
                 die(done[i]->path);
             s->read_bytes += done[i]->length;
             hr__free(done[i]->bytes);
-            if (next == s->files)
-                continue;
-            aim(s, done[i], next++);
-            if (hr__reader_submit(reader, done[i]))
-                die("submit");
+            free_reads[idle++] = done[i];
         }
+        uint64_t then_ns = now_ns;
+        now_ns = hr__now_ns();
+        s->depth_ns += (double)allowed * (double)(now_ns - then_ns);
+        s->found = allowed;
+        hr__depth_note(&depth, in_flight, (unsigned)n, s->read_bytes - before, now_ns);
     }
+    free(free_reads);
     free(reads);
 }
 
@@ -148,8 +166,8 @@ static int compare(const void *a, const void *b)
 static void parse(struct setup *s, int argc, char **argv)
 {
     if (argc < 5) {
-        fprintf(stderr, "usage: reader FILES BYTES DEPTH REPEATS [cold] [direct] [ranges] "
-                        "[in DIRECTORY]\n");
+        fprintf(stderr, "usage: reader FILES BYTES DEPTH REPEATS [cold] [direct|uncached] "
+                        "[ranges] [in DIRECTORY]\n");
         exit(2);
     }
     s->files = atoi(argv[1]);
@@ -160,6 +178,7 @@ static void parse(struct setup *s, int argc, char **argv)
     for (int i = 5; i < argc; i++) {
         s->cold |= !strcmp(argv[i], "cold");
         s->direct |= !strcmp(argv[i], "direct");
+        s->uncached |= !strcmp(argv[i], "uncached");
         s->ranges |= !strcmp(argv[i], "ranges");
         if (!strcmp(argv[i], "in") && i + 1 < argc)
             snprintf(s->directory, sizeof s->directory, "%s/headrace-reader-XXXXXX", argv[++i]);
@@ -220,7 +239,8 @@ static int run_list(int argc, char **argv)
     s.direct = !strcmp(argv[4], "direct");
     s.depth = atoi(argv[3]);
     read_list(&s, argv[2]);
-    struct hr__reader_options options = {.depth = (unsigned)s.depth, .direct = s.direct};
+    struct hr__reader_options options = {.depth = s.depth ? (unsigned)s.depth : DEPTH_MOST,
+                                         .direct = s.direct};
     if (hr__reader_create(&reader, &options, &error))
         die(error.message);
     drop(&s);
@@ -229,10 +249,11 @@ static int run_list(int argc, char **argv)
     read_with(&s, reader);
     double seconds = (double)(hr__now_ns() - start) * 1e-9;
     printf("{\"reader_mb_s\": %.1f, \"files\": %d, \"bytes\": %zu, \"depth\": %d, "
-           "\"mode\": \"%s\", \"io_uring\": %s, \"in_memory_before\": %zu, "
+           "\"mean_depth\": %.1f, \"mode\": \"%s\", \"io_uring\": %s, \"in_memory_before\": %zu, "
            "\"in_memory_after\": %zu}\n",
-           (double)s.read_bytes / seconds / 1e6, s.files, s.read_bytes, s.depth, argv[4],
-           hr__reader_is_io_uring(reader) ? "true" : "false", before, bytes_in_memory(&s));
+           (double)s.read_bytes / seconds / 1e6, s.files, s.read_bytes, (int)s.found,
+           s.depth_ns / (seconds * 1e9), argv[4], hr__reader_is_io_uring(reader) ? "true" : "false",
+           before, bytes_in_memory(&s));
     hr__reader_destroy(&reader);
     free(s.paths);
     return 0;
