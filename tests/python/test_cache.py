@@ -1,7 +1,9 @@
 """The DataLoader's cache: equal batches, exact reads, sizes as text, memory given back."""
 
 import os
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -86,6 +88,92 @@ def test_idle_threads_convert(data):
         again, read = epoch(loader)
         assert read == 0
         assert same(first, again)
+
+
+# Shared
+
+
+@pytest.fixture
+def kept():
+    """A kept cache's text, for this test alone."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="headrace-test-") as place:
+        before, os.environ["HEADRACE_SHM"] = os.environ["HEADRACE_SHM"], place
+        yield "shm:test?size=64MiB"
+        os.environ["HEADRACE_SHM"] = before
+
+
+def segments():
+    return [p for p in Path(os.environ["HEADRACE_SHM"]).rglob("*") if p.is_file()]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_next_run_starts_warm(data, kept, form, caplog):
+    plain = DataLoader(data, 8, shuffle=True)
+    expected, _ = epoch(plain)
+    for run in range(2):
+        with DataLoader(data, 8, shuffle=True, cache=f"{kept}&form={form}") as loader:
+            batches, read = epoch(loader)
+            assert read == (0 if run else data.total)
+            assert same(batches, expected)
+    assert "`headrace cache drop test`" in caplog.text
+    assert len(segments()) == 1
+
+
+def test_two_loaders_at_once(data, kept):
+    """Side by side in one process, as in two: each file is read once."""
+    train = DataLoader(data, 8, shuffle=True, cache=kept)
+    valid = DataLoader(data, 8, cache=kept)
+    for (a, _), (b, _) in zip(train, valid):
+        assert a.shape == b.shape
+    total = train.stats()["bytes_read"] + valid.stats()["bytes_read"]
+    assert data.total <= total <= 2 * data.total
+    assert epoch(train)[1] == epoch(valid)[1] == 0
+    train.close(), valid.close()
+
+
+def test_train_and_validation_have_their_shares(data, kept):
+    part, rest = torch.utils.data.random_split(data, [0.5, 0.5])
+    with DataLoader(part, 8, shuffle=True, cache=f"{kept}&share=0.9") as train, DataLoader(
+        rest, 8, cache=f"{kept}&share=0.9"
+    ) as valid:
+        first = epoch(valid)[0], epoch(train)[1]
+        assert first[1] > 0
+        again, read = epoch(valid)
+        assert read == 0 and len(again) == len(first[0])
+        assert epoch(train)[1] == 0
+
+
+def test_ranks_share_a_private_cache(data, kept):
+    ranks = [
+        DataLoader(data, 8, shuffle=True, cache="64MiB", rank=rank, world_size=2)
+        for rank in range(2)
+    ]
+    plain = [DataLoader(data, 8, shuffle=True, rank=rank, world_size=2) for rank in range(2)]
+    for number in range(2):
+        read = 0
+        for one, other in zip(ranks, plain):
+            batches, taken = epoch(one)
+            read += taken
+            assert same(batches, epoch(other)[0])
+        # In the second epoch each has samples that the other has read.
+        assert read == (0 if number else data.total)
+    assert len(segments()) == 1
+    for loader in ranks:
+        loader.close()
+    assert segments() == []
+
+
+def test_a_loader_that_grows_keeps_a_kept_cache(data, kept):
+    batches = [[0, 1], [2, 3, 4, 5, 6], [0, 1, 2]]
+    with DataLoader(data, batch_sampler=batches, cache=kept) as loader:
+        assert epoch(loader)[1] > 0
+        assert epoch(loader)[1] == 0
+
+
+def test_more_memory_than_there_is(data, kept):
+    with pytest.raises(OSError, match="does not fit"):
+        DataLoader(data, cache="shm:test?size=900TiB")
+    assert segments() == []
 
 
 def resident():
