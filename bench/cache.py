@@ -225,11 +225,11 @@ def reads_at_shares(bench):
 
 
 def page_cache_at_shares(bench):
-    """Peers at the other shares, as far as time goes."""
+    """Both on the page cache at the other shares, as far as time goes."""
     share_table()
-    for kind, need in (("torch", 90), ("page_cache", 90)):
+    for kind in ("torch", "page_cache"):
         for share in (80, 50, 35):
-            if bench.left() < need:
+            if bench.left() < PARTS["peers"][2]:
                 log(f"{share:>4} %  {KINDS[kind]:<30} left out: {bench.left():.0f} s are left")
                 continue
             note_share(bench, kind, share, run_share(bench, kind, share)["over"])
@@ -239,7 +239,7 @@ def page_cache_at_shares(bench):
 
 
 class Named:
-    """A named cache, dropped before and after; jobs share it inside one group."""
+    """A named cache, dropped at the end; jobs share it inside one group."""
 
     BESIDE = 72 << 20  # of a segment, beside its items: staging, index
 
@@ -248,24 +248,29 @@ class Named:
         self.name = f"bench-{os.getpid()}-{name}"
         self.spec = f"shm:{self.name}?size={size}&form=encoded"
 
-    def drop(self):
-        """Also where there is none. Whoever cannot drop it must not make it."""
-        done = subprocess.run([HEADRACE, "cache", "drop", self.name], check=False,
+    @staticmethod
+    def command(*arguments):
+        done = subprocess.run([HEADRACE, "cache", *arguments], check=False,
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        if done.returncode > 1:
-            raise harness.Missing(f"headrace cache drop: {done.stderr.strip()[-200:]}")
+        if done.returncode:
+            raise harness.Missing(f"headrace cache {arguments[0]}: {done.stderr.strip()[-200:]}")
 
     def __enter__(self):
-        self.drop()
+        self.command("list")  # whoever cannot drop it must not make it
         own = measure_memory(self.bench, "ours")
         cold(self.bench.files.paths)
         self.group = self.bench.group()
         self.group.limit_memory(self.size + self.BESIDE + own * self.jobs + SLACK)
         return self
 
-    def __exit__(self, *exception):
-        self.drop()
-        self.group.close()
+    def __exit__(self, kind, *exception):
+        try:
+            self.command("drop", self.name)
+        except harness.Missing:
+            if kind is None:  # else it may never have been made, and why is being told
+                raise
+        finally:
+            self.group.close()
 
     def run(self, seeds, epochs):
         """Epochs of one job for each seed, at the same time."""
@@ -424,19 +429,18 @@ def soak(bench):
         f"{result['date']}" + (f": {result['wrong']}" if result["wrong"] else ""))
 
 
-# name: (function, figures that it owes)
+# name: (function, figures that it owes, seconds that it takes on two quiet cores)
 PARTS = {
-    "hit": (hit, ["hit_us"]),
-    "fetch": (fetch, ["fetch_vs_fio"]),
-    "rate": (throttled_rate, ["throttled_mb_s"]),
-    "65": (at_65, ["page_cache_over_minimum", "epoch_vs_torch_65",
-                   "reads_over_minimum_65"]),
-    "shares": (reads_at_shares, [f"reads_over_minimum_{s}" for s in SHARES if s != 65]),
-    "same": (same_stream, ["two_jobs_same_stream_reads"]),
-    "full": (two_orders_full, ["two_orders_reads_full"]),
-    "half": (two_orders_half, ["two_orders_over_belady_50"]),
-    "peers": (page_cache_at_shares, []),
-    "soak": (soak, ["soak_kills_survived"]),
+    "hit": (hit, ["hit_us"], 10),
+    "fetch": (fetch, ["fetch_vs_fio"], 15),
+    "rate": (throttled_rate, ["throttled_mb_s"], 10),
+    "65": (at_65, ["page_cache_over_minimum", "epoch_vs_torch_65", "reads_over_minimum_65"], 260),
+    "shares": (reads_at_shares, [f"reads_over_minimum_{s}" for s in SHARES if s != 65], 100),
+    "same": (same_stream, ["two_jobs_same_stream_reads"], 90),
+    "full": (two_orders_full, ["two_orders_reads_full"], 60),
+    "half": (two_orders_half, ["two_orders_over_belady_50"], 80),
+    "peers": (page_cache_at_shares, [], 50),
+    "soak": (soak, ["soak_kills_survived"], 0),
 }
 
 
@@ -478,10 +482,12 @@ def main():
     log(f"files     {len(files.paths)}, {files.bytes / 2**30:.2f} GiB, "
         f"{files.disk_bytes / 2**30:.2f} GiB in blocks of {BLOCK} bytes; limit: share x "
         f"{files.bytes / 2**30:.2f} GiB + a process's own memory + {SLACK >> 20} MiB")
-    for name, (part, owed) in PARTS.items():
+    for name, (part, owed, needs) in PARTS.items():
         if args.only and name not in args.only:
             continue
         try:
+            if bench.left() < needs:
+                raise harness.Missing(f"of {args.minutes:.0f} minutes {bench.left():.0f} s are left")
             part(bench)
         except (harness.Missing, limits.Unavailable, OSError) as reason:
             bench.refuse([key for key in owed if key not in bench.figures], reason)
