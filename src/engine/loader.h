@@ -3,7 +3,8 @@
  *
  *   loader.c    the public functions, called by the consumer
  *   schedule.c  which sample is worked on next, under the loader's lock
- *   threads.c   the threads that do it: fetchers and workers
+ *   threads.c   the workers, and starting and stopping all threads
+ *   fetcher.c   the fetchers
  *   caching.c   what is kept of it in memory, and in which form
  *   bad.c       samples that failed: what is told about them
  *   ring.c      slots
@@ -45,6 +46,10 @@
 #define HR__PREAD_FETCHERS 8
 /* Reads in flight of the one fetcher with io_uring. */
 #define HR__FETCH_DEPTH 64
+/* Score at which fetchers take over: about three blocked reads in a row, or a
+ * third of all reads blocking. */
+#define HR__BLOCKED_LIMIT 12
+#define HR__BLOCKED_STEP  4
 /* Bad samples kept in detail. */
 #define HR__BAD_KEPT 10000
 /* Stand-ins tried for one bad sample. */
@@ -284,6 +289,15 @@ struct hr_batch *hr__cancel_locked(struct hr_loader *l);
 /* Takes the first batch out of the window. */
 struct hr_batch *hr__window_pop_locked(struct hr_loader *l);
 
+/* Counts a read that has come back, and its bytes as staged. Any thread. */
+void hr__account_read(struct hr_loader *l, const struct hr__read *read, uint64_t ns);
+
+/* Frees what a read brought, if it is still there. Any thread. */
+void hr__drop_bytes(struct hr_loader *l, struct hr__read *read);
+
+/* Lets workers read their own samples, on trial. */
+void hr__let_workers_read_locked(struct hr_loader *l);
+
 /* Wakes who can go on when samples have become claimable. */
 void hr__wake_claimers_locked(struct hr_loader *l);
 
@@ -294,6 +308,9 @@ void hr__return_slots(struct hr_batch *list);
 
 /* Forgets what a batch's samples left behind. */
 void hr__batch_reset(struct hr_batch *batch);
+
+/* fetcher.c: what a fetcher's thread runs; `arg`: its struct hr__thread. */
+void *hr__fetch_main(void *arg);
 
 /* threads.c */
 

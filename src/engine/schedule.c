@@ -311,13 +311,30 @@ static void free_job_locked(struct hr_loader *l, struct hr__job *job)
         pthread_cond_signal(&l->fetch);
 }
 
-static void drop_bytes(struct hr_loader *l, struct hr__job *job)
+void hr__account_read(struct hr_loader *l, const struct hr__read *read, uint64_t ns)
 {
-    if (!job->sample.read.bytes)
+    if (read->result)
         return;
-    hr__uncount(&l->counters.staged_bytes, job->sample.read.length);
-    hr__free(job->sample.read.bytes);
-    job->sample.read.bytes = NULL;
+    hr__count(&l->counters.bytes_read, read->length);
+    hr__count(&l->counters.staged_bytes, read->length);
+    hr__histogram_add(&l->counters.fetch, ns);
+}
+
+void hr__drop_bytes(struct hr_loader *l, struct hr__read *read)
+{
+    if (!read->bytes)
+        return;
+    hr__uncount(&l->counters.staged_bytes, read->length);
+    hr__free(read->bytes);
+    read->bytes = NULL;
+}
+
+void hr__let_workers_read_locked(struct hr_loader *l)
+{
+    l->workers_read = 1;
+    /* A trial: one blocked read among the first ends it. */
+    l->blocked_score = HR__BLOCKED_LIMIT - HR__BLOCKED_STEP;
+    pthread_cond_broadcast(&l->work);
 }
 
 void hr__stage_locked(struct hr_loader *l, struct hr__job *job)
@@ -480,7 +497,7 @@ struct hr_batch *hr__cancel_locked(struct hr_loader *l)
             struct hr__job *job = batch->fetched;
             batch->fetched = job->next;
             l->fetched--;
-            drop_bytes(l, job);
+            hr__drop_bytes(l, &job->sample.read);
             hr__caching_unclaim(l, &job->ticket);
             free_job_locked(l, job);
             batch->done++;

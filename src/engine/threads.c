@@ -1,6 +1,5 @@
 /*
- * The threads: workers, which prepare samples, and fetchers, which read files
- * when reading blocks (see loader.h).
+ * The workers, which prepare samples, and the starting and stopping of all threads.
  *
  * A thread with nothing to do waits on its condition; it is woken one at a time
  * and wakes the next when there is work for two, so that a batch handed out
@@ -12,7 +11,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "engine/loader.h"
-#include "storage/depth.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -21,59 +19,12 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* Score at which fetchers take over: about three blocked reads in a row, or a
- * third of all reads blocking. */
-#define BLOCKED_LIMIT 12
-#define BLOCKED_STEP  4
 /* Samples that fetchers read before workers try again, at first and at most. */
 #define FETCHER_SPAN_MIN 1024
 #define FETCHER_SPAN_MAX 16384
 
-/* How long a fetcher waits for a read before it looks at the rest of the world:
- * briefly where it could soon submit more. */
-#define FETCH_WAIT_NS       INT64_C(20000000)
-#define FETCH_WAIT_SHORT_NS INT64_C(2000000)
-
-/* Reads taken from the schedule at once, so that the first are in flight early. */
-#define FETCH_BULK 32
-
-/* Jobs that a fetcher lets wait for other processes at once. */
-#define WAITING_MAX 64
-
 /* How often a worker believes that a sample is cached which it then does not find. */
 #define FIND_ATTEMPTS 3
-
-/* A fetcher's own state. */
-struct fetcher {
-    struct hr_loader *loader;
-    int number;
-    struct hr__reader *reader;
-    int direct;                              /* the reader's: O_DIRECT is wanted */
-    struct hr__depth depth;                  /* reads in flight at most, as the device has it */
-    struct hr__job *flight[HR__FETCH_DEPTH]; /* what the reader has */
-    unsigned flying;
-    struct hr__job *waiting; /* whose samples other processes read, the first to ask for first */
-    struct hr__job **waiting_end;
-    unsigned waiting_count;
-};
-
-static void account_read(struct hr_loader *l, const struct hr__read *read, uint64_t ns)
-{
-    if (read->result)
-        return;
-    hr__count(&l->counters.bytes_read, read->length);
-    hr__count(&l->counters.staged_bytes, read->length);
-    hr__histogram_add(&l->counters.fetch, ns);
-}
-
-static void drop_bytes(struct hr_loader *l, struct hr__read *read)
-{
-    if (!read->bytes)
-        return;
-    hr__uncount(&l->counters.staged_bytes, read->length);
-    hr__free(read->bytes);
-    read->bytes = NULL;
-}
 
 /* Reads on this thread; what came of it is in the job. Fails only where there is
  * nothing to read from. */
@@ -86,7 +37,7 @@ static int read_now(struct hr_loader *l, struct hr__job *job, uint64_t index,
     if (r)
         return r;
     read->result = hr__read_file(read, 0);
-    account_read(l, read, hr__now_ns() - start);
+    hr__account_read(l, read, hr__now_ns() - start);
     return 0;
 }
 
@@ -148,7 +99,7 @@ static int prepare(struct hr__thread *self, struct hr__job *job, uint64_t index,
     if (!r && l->caching.cache)
         hr__caching_offer(l, index, read->bytes, &outcome->cost, &job->ticket);
     hr__caching_unclaim(l, &job->ticket);
-    drop_bytes(l, read);
+    hr__drop_bytes(l, read);
     return r;
 }
 
@@ -310,25 +261,17 @@ static void let_fetchers_read_locked(struct hr_loader *l)
     pthread_cond_broadcast(&l->fetch);
 }
 
-static void let_workers_read_locked(struct hr_loader *l)
-{
-    l->workers_read = 1;
-    /* A trial: one blocked read among the first ends it. */
-    l->blocked_score = BLOCKED_LIMIT - BLOCKED_STEP;
-    pthread_cond_broadcast(&l->work);
-}
-
 static void watch_blocking_locked(struct hr_loader *l, int blocked)
 {
     if (!l->workers_read || !l->live_fetchers)
         return;
     if (blocked)
-        l->blocked_score += BLOCKED_STEP;
+        l->blocked_score += HR__BLOCKED_STEP;
     else if (l->blocked_score > 0)
         l->blocked_score--;
     else
         l->fetcher_span = FETCHER_SPAN_MIN / 2;
-    if (l->blocked_score >= BLOCKED_LIMIT)
+    if (l->blocked_score >= HR__BLOCKED_LIMIT)
         let_fetchers_read_locked(l);
 }
 
@@ -419,338 +362,6 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* There is a sample to read, and room for it in the staging budget. */
-static int has_read_locked(const struct hr_loader *l)
-{
-    return !l->workers_read && hr__can_claim_locked(l) &&
-           (!l->reserved_bytes ||
-            l->reserved_bytes + hr__next_size_locked(l) <= l->options.staging_bytes);
-}
-
-/* Takes samples to read, linked by next: as many as `room` in flight and the
- * staging budget allow. */
-static struct hr__job *claim_reads_locked(struct hr_loader *l, unsigned room)
-{
-    struct hr__job *list = NULL, **end = &list;
-    if (room > FETCH_BULK)
-        room = FETCH_BULK;
-    while (room-- && has_read_locked(l)) {
-        struct hr__job *job = hr__claim_locked(l);
-        if (!job)
-            break;
-        job->charged_bytes = hr__size_of(l, job->batch, job->place);
-        l->reserved_bytes += job->charged_bytes;
-        *end = job;
-        end = &job->next;
-        if (l->fetcher_samples && !--l->fetcher_samples && !l->options.direct_io)
-            let_workers_read_locked(l);
-    }
-    *end = NULL;
-    if (list && l->idle_fetchers && has_read_locked(l))
-        pthread_cond_signal(&l->fetch);
-    return list;
-}
-
-/* Puts a job whose sample another process reads behind those that wait already. */
-static void wait_for_other(struct fetcher *f, struct hr__job *job)
-{
-    hr__job_wait(job, f->waiting_count);
-    job->next = NULL;
-    *f->waiting_end = job;
-    f->waiting_end = &job->next;
-    f->waiting_count++;
-}
-
-/* The first of those that wait. */
-static struct hr__job *wait_no_more(struct fetcher *f)
-{
-    struct hr__job *job = f->waiting;
-    f->waiting = job->next;
-    if (!f->waiting)
-        f->waiting_end = &f->waiting;
-    f->waiting_count--;
-    return job;
-}
-
-/* Hands a job to the reader, 1; or sees that it need not, or cannot, be read here: 0,
- * then it is a worker's; or lets it wait, 1. */
-static int submit_one(struct fetcher *f, struct hr__job *job)
-{
-    struct hr_loader *l = f->loader;
-    uint64_t index = (uint64_t)job->batch->indices[job->place];
-    job->sample.read.user = job;
-    job->unread = 1;
-    /* Workers find what is cached where it lies. */
-    enum hr__claim claim = hr__caching_claim(l, index, &job->ticket);
-    if (claim == HR__CLAIM_FOUND)
-        return 0;
-    if (claim == HR__CLAIM_BUSY) {
-        wait_for_other(f, job);
-        return 1;
-    }
-    if (hr__sample_aim(&job->sample, l->dataset, index, f->direct, NULL) ||
-        hr__reader_submit(f->reader, &job->sample.read))
-        return 0;
-    job->unread = 0;
-    job->flight = f->flying;
-    f->flight[f->flying++] = job;
-    return 1;
-}
-
-/* Hands claimed reads to the reader; those that are the workers' are returned in
- * front of `left`. */
-static struct hr__job *submit(struct fetcher *f, struct hr__job *list, struct hr__job *left)
-{
-    while (list) {
-        struct hr__job *job = list;
-        list = job->next;
-        if (!submit_one(f, job)) {
-            job->next = left;
-            left = job;
-        }
-    }
-    return left;
-}
-
-/* Reads that may be submitted beside those in flight. */
-static unsigned free_of(const struct fetcher *f)
-{
-    unsigned depth = hr__depth_now(&f->depth);
-    return depth > f->flying ? depth - f->flying : 0;
-}
-
-/* The same with those that wait and are to be asked for again by now, as far as the
- * reader has room. */
-static struct hr__job *ask_again(struct fetcher *f, struct hr__job *left)
-{
-    if (!f->waiting)
-        return left;
-    uint64_t now_ns = hr__now_ns();
-    while (f->waiting && f->waiting->ask_ns <= now_ns && free_of(f)) {
-        struct hr__job *job = wait_no_more(f);
-        if (!submit_one(f, job)) {
-            job->next = left;
-            left = job;
-        }
-    }
-    return left;
-}
-
-/* Those that wait and need not any more, because their epoch was dropped. */
-static struct hr__job *wanted_no_more_locked(struct fetcher *f)
-{
-    struct hr__job *gone = NULL;
-    for (unsigned n = f->waiting_count; n; n--) {
-        struct hr__job *job = wait_no_more(f);
-        if (job->batch->cancelled) {
-            job->next = gone;
-            gone = job;
-            continue;
-        }
-        job->next = NULL;
-        *f->waiting_end = job;
-        f->waiting_end = &job->next;
-        f->waiting_count++;
-    }
-    return gone;
-}
-
-static void land(struct fetcher *f, struct hr__job *job)
-{
-    struct hr__job *last = f->flight[--f->flying];
-    f->flight[job->flight] = last;
-    last->flight = job->flight;
-}
-
-/* A job that came back goes to the workers, or away when its epoch was dropped.
- * Returns a slot to be given back. */
-static struct hr_batch *deliver_locked(struct hr_loader *l, struct hr__job *job)
-{
-    l->reserved_bytes -= job->charged_bytes;
-    job->charged_bytes = job->unread ? 0 : job->sample.read.length;
-    l->reserved_bytes += job->charged_bytes;
-    if (!job->batch->cancelled) {
-        hr__stage_locked(l, job);
-        return NULL;
-    }
-    struct hr__outcome outcome = {.blocked = 0};
-    hr__caching_unclaim(l, &job->ticket);
-    drop_bytes(l, &job->sample.read);
-    return hr__finish_locked(l, job, &outcome);
-}
-
-static void deliver(struct hr_loader *l, struct hr__job *list)
-{
-    struct hr_batch *slots = NULL;
-    pthread_mutex_lock(&l->lock);
-    while (list) {
-        struct hr__job *next = list->next;
-        struct hr_batch *slot = deliver_locked(l, list);
-        if (slot) {
-            slot->next = slots;
-            slots = slot;
-        }
-        list = next;
-    }
-    pthread_mutex_unlock(&l->lock);
-    hr__return_slots(slots);
-}
-
-/* Completed reads as a list of jobs in front of `list`; a negative errno in
- * *failure when the reader is broken. */
-static struct hr__job *collect(struct fetcher *f, int64_t timeout_ns, struct hr__job *list,
-                               int *failure)
-{
-    struct hr__read *done[HR__FETCH_DEPTH];
-    unsigned in_flight = f->flying;
-    uint64_t bytes = 0;
-    int n = hr__reader_wait(f->reader, done, HR__FETCH_DEPTH, timeout_ns);
-    *failure = n < 0 && n != -EINTR ? n : 0;
-    /* From the last to the first: the list begins with the oldest. */
-    for (int i = n - 1; i >= 0; i--) {
-        struct hr__job *job = done[i]->user;
-        bytes += done[i]->length;
-        land(f, job);
-        if (done[i]->result)
-            done[i]->bytes = NULL;
-        account_read(f->loader, done[i], done[i]->completed_ns - done[i]->submitted_ns);
-        job->next = list;
-        list = job;
-    }
-    hr__depth_note(&f->depth, in_flight, in_flight - f->flying, bytes, hr__now_ns());
-    return list;
-}
-
-/* How many reads a fetcher may take from the schedule now. */
-static unsigned room_of(const struct fetcher *f)
-{
-    return f->waiting_count < WAITING_MAX ? free_of(f) : 0;
-}
-
-/* Sleeps until there is something to read, or the first of those that wait is to be
- * asked for again. */
-static void wait_for_reads_locked(struct fetcher *f)
-{
-    struct hr_loader *l = f->loader;
-    l->idle_fetchers++;
-    if (f->waiting) {
-        struct timespec until = hr__timespec(f->waiting->ask_ns);
-        pthread_cond_timedwait(&l->fetch, &l->lock, &until);
-    } else {
-        pthread_cond_wait(&l->fetch, &l->lock);
-    }
-    l->idle_fetchers--;
-    hr__depth_note(&f->depth, 0, 0, 0, hr__now_ns());
-}
-
-/* How long to wait for a read. */
-static int64_t collect_timeout(const struct fetcher *f, int more)
-{
-    int64_t ns = free_of(f) && more ? FETCH_WAIT_SHORT_NS : FETCH_WAIT_NS;
-    if (f->waiting && free_of(f)) {
-        int64_t until_ns = (int64_t)(f->waiting->ask_ns - hr__now_ns());
-        if (until_ns < ns)
-            ns = until_ns > 0 ? until_ns : 0;
-    }
-    return ns;
-}
-
-/* Reads for the workers until stop, or until the reader fails. */
-static int fetch_loop(struct fetcher *f)
-{
-    struct hr_loader *l = f->loader;
-    int failure = 0;
-    pthread_mutex_lock(&l->lock);
-    while (!l->stop && !failure) {
-        struct hr__job *list = claim_reads_locked(l, room_of(f));
-        struct hr__job *done = wanted_no_more_locked(f);
-        int due = f->waiting && f->waiting->ask_ns <= hr__now_ns();
-        if (!list && !done && !due && !f->flying) {
-            /* Looking may have released the lock: look again before sleeping. */
-            if (!l->stop && !(room_of(f) && has_read_locked(l)))
-                wait_for_reads_locked(f);
-            continue;
-        }
-        int more = !l->workers_read;
-        pthread_mutex_unlock(&l->lock);
-        done = submit(f, list, done);
-        done = ask_again(f, done);
-        if (f->flying)
-            done = collect(f, done ? 0 : collect_timeout(f, more), done, &failure);
-        deliver(l, done);
-        pthread_mutex_lock(&l->lock);
-    }
-    pthread_mutex_unlock(&l->lock);
-    return failure;
-}
-
-static int open_reader(struct fetcher *f)
-{
-    struct hr_loader *l = f->loader;
-    struct hr_error error = {0};
-    struct hr__reader_options options = {
-        .depth = HR__FETCH_DEPTH,
-        .direct = l->options.direct_io,
-        .no_io_uring = l->options.no_io_uring || f->number > 0,
-    };
-    int r = hr__reader_create(&f->reader, &options, &error);
-    f->direct = options.direct;
-    int uring = !r && hr__reader_is_io_uring(f->reader);
-    /* A pread reader reads while it is handed a request: one at a time, so that
-     * the other fetchers share what there is to read. */
-    hr__depth_init(&f->depth, uring ? HR__FETCH_DEPTH : 1);
-    pthread_mutex_lock(&l->lock);
-    l->live_fetchers += !r;
-    if (f->number == 0) {
-        l->reader_state = r ? r : uring ? 1 : 2;
-        pthread_cond_broadcast(&l->room);
-    }
-    pthread_mutex_unlock(&l->lock);
-    return r;
-}
-
-/* Frees the reader; what it had in flight goes to the workers, who read anew. */
-static void close_reader(struct fetcher *f)
-{
-    struct hr__job *list = NULL;
-    hr__reader_destroy(&f->reader);
-    while (f->flying) {
-        struct hr__job *job = f->flight[--f->flying];
-        job->unread = 1;
-        job->sample.read.bytes = NULL;
-        job->next = list;
-        list = job;
-    }
-    while (f->waiting) {
-        struct hr__job *job = wait_no_more(f);
-        job->next = list;
-        list = job;
-    }
-    deliver(f->loader, list);
-}
-
-static void *fetch(void *arg)
-{
-    struct hr__thread *self = arg;
-    struct hr_loader *l = self->loader;
-    struct fetcher f = {.loader = l, .number = self->number};
-    f.waiting_end = &f.waiting;
-    if (open_reader(&f))
-        return NULL;
-    int failure = fetch_loop(&f);
-    close_reader(&f);
-    if (!failure)
-        return NULL;
-    hr__log(HR_LOG_WARNING, "asynchronous reads failed (%s): the workers read for themselves",
-            hr__errno_text(failure));
-    pthread_mutex_lock(&l->lock);
-    l->live_fetchers--;
-    if (!l->live_fetchers)
-        let_workers_read_locked(l);
-    pthread_mutex_unlock(&l->lock);
-    return NULL;
-}
-
 static int start_one(struct hr__thread *thread, void *(*run)(void *), const char *name,
                      struct hr_error *error)
 {
@@ -774,7 +385,7 @@ static int start_fetcher(struct hr_loader *l, struct hr_error *error)
 {
     struct hr__thread *thread = &l->fetchers[l->fetcher_count];
     *thread = (struct hr__thread){.loader = l, .number = l->fetcher_count};
-    int r = start_one(thread, fetch, "hr-fetch", error);
+    int r = start_one(thread, hr__fetch_main, "hr-fetch", error);
     l->fetcher_count += !r;
     return r;
 }
