@@ -8,7 +8,9 @@
 #include <headrace/cache.h>
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -294,6 +296,60 @@ static void test_runs(void **state)
         hr__run_is_valid("0123456789012345678901234567890123456789012345678901234567890123"));
 }
 
+enum { THREADS = 4, KEYS = 300 };
+
+/* Gets each key, or makes it, in an order of its own. */
+static void *use_all(void *arg)
+{
+    struct hr_cache *cache = arg;
+    static _Atomic int turn;
+    int first = atomic_fetch_add(&turn, 1) * 71;
+    for (int i = 0; i < KEYS; i++) {
+        int key = (i + first) % KEYS;
+        char text[32];
+        struct hr_cache_value value;
+        snprintf(text, sizeof text, "value %d", key);
+        struct hr_cache_piece piece = {text, sizeof text};
+        int r = hr_cache_get(cache, &key, sizeof key, 100, &value);
+        if (r == 1 && (value.length != sizeof text || strcmp(value.bytes, text)))
+            return "wrong";
+        if (!r)
+            hr_cache_put(cache, &key, sizeof key, &piece, 1);
+        hr_cache_value_clear(&value);
+    }
+    return NULL;
+}
+
+/* Threads of one process, one of which looks on, and of another process. */
+static void test_threads(void **state)
+{
+    struct hr_cache *cache = open_spec(SPEC);
+    pid_t pid = fork();
+    if (!pid) {
+        struct hr_cache *own = open_spec(SPEC);
+        void *wrong = use_all(own);
+        hr_cache_close(&own);
+        _exit(wrong != NULL);
+    }
+    pthread_t threads[THREADS];
+    struct hr_cache_info info = {.size = sizeof info};
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, use_all, cache), 0);
+    for (int i = 0; i < 20; i++)
+        hr_cache_get_info(cache, &info);
+    for (int i = 0; i < THREADS; i++) {
+        void *wrong;
+        assert_int_equal(pthread_join(threads[i], &wrong), 0);
+        assert_null(wrong);
+    }
+    assert_int_equal(status_of(pid), 0);
+    hr_cache_get_info(cache, &info);
+    assert_int_equal(info.items[0], KEYS);
+    assert_int_equal(info.hits + info.misses, (THREADS + 1) * KEYS);
+    hr_cache_close(&cache);
+    drop();
+}
+
 static void test_options(void **state)
 {
     struct hr_cache_options options;
@@ -331,7 +387,7 @@ int main(void)
         cmocka_unit_test(test_put_and_get), cmocka_unit_test(test_full),
         cmocka_unit_test(test_waiting),     cmocka_unit_test(test_interrupted),
         cmocka_unit_test(test_fork),        cmocka_unit_test(test_runs),
-        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_threads),     cmocka_unit_test(test_options),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
