@@ -173,7 +173,7 @@ struct hr_cache_value {
  * checksum was right. 0: it is not there, and the caller has announced that it makes
  * it: it ends with hr_cache_put or hr_cache_give_up. Where somebody else is making it
  * that is waited for, `wait_ms` at most; then it is 0 as well. -EINTR: a signal handler
- * ran. Any thread.
+ * ran while it slept. Any thread.
  */
 HR_API HR_NODISCARD int hr_cache_get(struct hr_cache *cache, const void *key, size_t key_length,
                                      int wait_ms, struct hr_cache_value *value);
