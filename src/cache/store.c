@@ -458,14 +458,15 @@ static int checksum_of(const struct hr__store_offer *offer, uint64_t *out)
 /* How an offer is taken. */
 enum way { REFUSED, PASSES, STAGED, ADMITTED };
 
+/* `staging`: the transaction has made room for it in the ring. What the arena has free may
+ * be less by now than it was when that was decided. */
 static enum way way_of(const struct hr__segment *s, const struct hr__books *books,
-                       const struct hr__store_offer *offer, int others)
+                       const struct hr__store_offer *offer, int staging, int others)
 {
     uint64_t bytes = hr__store_padded(offer->length), free = hr__store_free(s, books);
     uint64_t reserve = hr__store_padded(offer->reserve);
     uint64_t allocated = books->arena_allocated - books->arena_used;
     allocated = allocated > books->promised ? allocated - books->promised : 0;
-    int staging = books->ring_allocated && hr__ring_takes(s, offer->length);
     if (reserve < bytes)
         reserve = bytes;
     if (offer->convert && staging && reserve <= free && reserve <= allocated)
@@ -512,13 +513,13 @@ static void place(struct hr__segment *s, struct hr__books *books,
 
 /* The rest of an offer, in a transaction that it ends. */
 static int offer_locked(struct hr__store *store, struct hr__books *books,
-                        const struct hr__store_offer *offer, uint64_t checksum)
+                        const struct hr__store_offer *offer, int staging, uint64_t checksum)
 {
     struct hr__segment *s = store->segment;
     struct hr__found found;
     uint64_t free;
     int known = search(s, &offer->key, 1, &found, &free);
-    enum way way = way_of(s, books, offer, atomic_load(&store->others));
+    enum way way = way_of(s, books, offer, staging, atomic_load(&store->others));
     if (known && is_hit(s, &found)) {
         hr__segment_abort(s);
         return 0;
@@ -578,7 +579,7 @@ int hr__store_offer(struct hr__store *store, const struct hr__store_offer *offer
     }
     struct hr__books *books =
         staging ? hr__store_begin_staging(store, offer->length) : hr__segment_begin(s);
-    return books ? offer_locked(store, books, offer, checksum) : 0;
+    return books ? offer_locked(store, books, offer, staging, checksum) : 0;
 }
 
 void hr__store_get_counts(struct hr__store *store, struct hr__cache_counts *counts)

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -203,6 +204,39 @@ static void test_items_pass_by(void **state)
     fixture_close(&a);
     fixture_close(&b);
     fixture_drop(7);
+}
+
+/* The ring has come round, and the arena cannot grow at the moment: what is offered as it
+ * is neither finds room nor takes any that the ring has not made. */
+static void test_no_growth_just_now(void **state)
+{
+    uint64_t budget = 64 * MIB;
+    struct hr__store *store = fixture_open(14, budget, 20000);
+    struct hr__store *other = fixture_open(14, budget, 20000);
+    struct hr__segment *s = hr__store_segment(store);
+    uint64_t i = 0;
+    for (; i < 1200; i++)
+        assert_int_equal(fixture_offer(store, i, 1), 1);
+    assert_true(atomic_load(&s->header->ring_tail) > 0);
+    /* Somebody who was stopped has the directory's lock. */
+    int fd = open(getenv("HEADRACE_SHM"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    while (fixture_offer(store, i, 0))
+        assert_true(++i < 20000);
+    for (uint64_t end = i + 1500; i < end; i++)
+        fixture_offer(store, i, 0);
+    assert_true(hr__segment_is_sound(s));
+    fixture_audit(s);
+    for (uint64_t j = 0; j < 1200; j++)
+        assert_int_equal(fixture_find(other, j), 1);
+    close(fd);
+    assert_int_equal(fixture_offer(store, 19999, 0), 1);
+    while (fixture_convert(store) >= 0)
+        ;
+    fixture_audit(s);
+    fixture_close(&other);
+    fixture_close(&store);
+    fixture_drop(14);
 }
 
 static void test_claims(void **state)
@@ -459,6 +493,7 @@ int main(void)
         cmocka_unit_test(test_the_ring_comes_round),
         cmocka_unit_test(test_growth_beyond_the_budget),
         cmocka_unit_test(test_items_pass_by),
+        cmocka_unit_test(test_no_growth_just_now),
         cmocka_unit_test(test_claims),
         cmocka_unit_test(test_a_claimant_that_does_not_get_on),
         cmocka_unit_test(test_killed_at_every_step),
