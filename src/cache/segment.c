@@ -124,6 +124,8 @@ static int make_layout(struct hr__segment_layout *out, uint64_t budget, uint64_t
 {
     if (!budget || budget >= UINT64_C(1) << 50 || !slots || slots >= UINT64_C(1) << 40)
         return -EINVAL;
+    /* First of all, so that the arena's bytes give the same layout again. */
+    budget = round_up(budget, HR__SEGMENT_ALIGN);
     uint64_t ring = round_up(budget / 16, HUGE_BYTES);
     ring = ring < RING_MIN ? RING_MIN : ring > RING_MAX ? RING_MAX : ring;
     out->index_offset = round_up(sizeof(struct hr__segment_header), PAGE);
@@ -132,7 +134,7 @@ static int make_layout(struct hr__segment_layout *out, uint64_t budget, uint64_t
         round_up(out->index_offset + out->index_slots * sizeof(struct hr__entry), HUGE_BYTES);
     out->ring_bytes = ring;
     out->arena_offset = out->ring_offset + ring;
-    out->arena_bytes = round_up(budget, HR__SEGMENT_ALIGN);
+    out->arena_bytes = budget;
     out->file_bytes = out->arena_offset + round_up(out->arena_bytes, PAGE);
     return 0;
 }

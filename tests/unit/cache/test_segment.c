@@ -293,6 +293,23 @@ static void test_many_users(void **state)
     fixture_drop(8);
 }
 
+/* What a budget is rounded up to is laid out as the budget was, or nobody could attach. */
+static void test_odd_budgets(void **state)
+{
+    for (uint64_t budget = 96 * MIB - 70; budget < 96 * MIB + 70; budget++) {
+        struct hr__segment_layout first, again;
+        assert_int_equal(hr__segment_plan(&first, budget, 1000), 0);
+        assert_true(first.arena_bytes >= budget);
+        assert_int_equal(hr__segment_plan(&again, first.arena_bytes, 1000), 0);
+        assert_memory_equal(&first, &again, sizeof first);
+    }
+    struct hr__store *store = fixture_open(9, 96 * MIB + 1, 200);
+    struct hr__segment *other = fixture_attach(9, 1, NULL);
+    hr__segment_detach(&other);
+    fixture_close(&store);
+    fixture_drop(9);
+}
+
 static void test_index_bytes(void **state)
 {
     /* 10 million items, 64 bytes each at most: only the layout is made real */
@@ -308,7 +325,7 @@ int main(void)
         cmocka_unit_test(test_cut_while_in_use), cmocka_unit_test(test_a_damaged_item),
         cmocka_unit_test(test_exchanged_keys),   cmocka_unit_test(test_scribbled_over),
         cmocka_unit_test(test_liveness),         cmocka_unit_test(test_many_users),
-        cmocka_unit_test(test_index_bytes),
+        cmocka_unit_test(test_odd_budgets),      cmocka_unit_test(test_index_bytes),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }
