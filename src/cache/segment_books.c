@@ -117,6 +117,8 @@ static void apply(struct hr__segment *s, const struct hr__books *books)
     atomic_store(&s->header->applied, books->sequence);
 }
 
+/* Comes before apply, which notes that all is done: a killed process's books are shown by
+ * the next one. */
 static void show(struct hr__segment *s, const struct hr__books *books)
 {
     uint64_t words[SHOWN];
@@ -135,8 +137,8 @@ static struct hr__books *current_locked(struct hr__segment *s)
         return NULL;
     }
     if (atomic_load(&h->applied) != books->sequence) {
-        apply(s, books);
         show(s, books);
+        apply(s, books);
     }
     return books;
 }
@@ -182,8 +184,8 @@ void hr__segment_commit(struct hr__segment *s)
     hr__segment_step(HR__STEP_WRITTEN);
     atomic_store(&h->current, spare);
     hr__segment_step(HR__STEP_CURRENT);
-    apply(s, &h->books[spare]);
     show(s, &h->books[spare]);
+    apply(s, &h->books[spare]);
     hr__segment_step(HR__STEP_APPLIED);
     hr__segment_abort(s);
 }
