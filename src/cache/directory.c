@@ -73,7 +73,14 @@ static int count_users(int fd)
     return count;
 }
 
-/* Fills in all but the name: 0, or a negative errno where there is no such file. */
+/* What is wrong is the file, and not this process's memory or limits. */
+static int is_damage(int code)
+{
+    return code == -EBADMSG || code == -EPROTO || code == -EACCES || code == -ELOOP ||
+           code == -EISDIR || code == -ENXIO;
+}
+
+/* Fills in all but the name: 0, or a negative errno: -ENOENT: there is no such file. */
 static int look_at(struct hr__directory *d, struct hr__directory_file *f)
 {
     struct stat st;
@@ -95,6 +102,8 @@ static int look_at(struct hr__directory *d, struct hr__directory_file *f)
         hr__segment_detach(&s);
         return 0;
     }
+    if (!is_damage(f->code))
+        return f->code;
     snprintf(f->problem, sizeof f->problem, "%.*s", (int)sizeof f->problem - 1, error.message);
     f->items = f->memory;
     int fd = openat(d->fd, f->file, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -140,8 +149,9 @@ int hr__directory_files(struct hr__directory *d, const char *name,
         struct hr__directory_file *f = &(*files)[*count];
         memset(f, 0, sizeof *f);
         snprintf(f->file, sizeof f->file, "%.*s", (int)sizeof f->file - 1, e->d_name);
-        if (!look_at(d, f))
-            ++*count;
+        r = look_at(d, f);
+        *count += !r;
+        r = r == -ENOENT ? 0 : r;
     }
     closedir(entries);
     if (r) {
@@ -316,7 +326,8 @@ static int discard(struct hr__directory *d, const char *file, int code, struct h
     snprintf(f.file, sizeof f.file, "%s", file);
     int r = look_at(d, &f);
     if (r)
-        return r;
+        return hr__fail(error, r, "cannot look at the cache's segment %s/%s: %s", d->path, file,
+                        hr__errno_text(r));
     if (code == -EPROTO && f.users)
         return hr__fail(error, -EBUSY,
                         "the cache's segment %s/%s is in use by %d processes with another version "

@@ -73,7 +73,7 @@ struct hr__directory_file {
 };
 
 /* The files of a kept name, of all names where `name` is NULL, by name. On success
- * *files is the caller's, for hr__free. -ENOMEM. */
+ * *files is the caller's, for hr__free. Errors: -ENOMEM, -EMFILE and the like. */
 int hr__directory_files(struct hr__directory *d, const char *name,
                         struct hr__directory_file **files, size_t *count);
 

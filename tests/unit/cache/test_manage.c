@@ -1,6 +1,7 @@
 /* Looking at caches from outside, and dropping them. */
 #include "../test.h"
 
+#include "base/memory.h"
 #include "cache/directory.h"
 #include "cache/info.h"
 
@@ -223,6 +224,47 @@ static void test_surroundings(void **state)
     assert_int_equal(rmdir(path), 0);
 }
 
+/* Whichever allocation fails: an error or success, nothing lost, nothing left locked. */
+static void test_no_memory(void **state)
+{
+    make("shm:a?size=128MiB", "x", 1000);
+    make("shm:a?size=128MiB", "y", 1000);
+    uint64_t before = hr__allocated(HR__TAG_CACHE);
+    int failures = 0;
+    for (uint64_t n = 1; n < 50; n++) {
+        struct hr_cache_list *all = NULL;
+        struct hr_cache_options options;
+        struct hr_cache *cache = NULL;
+        struct hr_error error = {0};
+        hr_cache_options_default(&options);
+        options.spec = n % 2 ? "shm:a?size=128MiB" : "shm:b?size=128MiB";
+        options.identity = "x";
+        options.items = 100;
+        hr__alloc_fail_at(n, n % 3 == 0);
+        int r = hr_cache_list_create(&all, &error);
+        assert_true(r == 0 || (r == -ENOMEM && *error.message));
+        failures += r != 0;
+        r = hr_cache_open(&cache, &options, &error);
+        assert_true(r == 0 || *error.message);
+        failures += r != 0;
+        hr_cache_close(&cache);
+        r = hr_cache_drop("b", NULL, 0, NULL, NULL, &error);
+        assert_true(r == 0 || r == -ENOENT || r == -ENOMEM);
+        hr__alloc_fail_at(0, 0);
+        hr_cache_list_destroy(&all);
+        assert_int_equal(hr__allocated(HR__TAG_CACHE), before);
+    }
+    assert_true(failures > 10);
+    struct hr_cache_info infos[8];
+    size_t count = list(infos);
+    assert_true(count == 2 || count == 3);
+    assert_string_equal(infos[0].dataset, "x");
+    assert_string_equal(infos[1].dataset, "y");
+    assert_int_equal(hr_cache_drop("a", NULL, 0, NULL, NULL, NULL), 0);
+    if (count == 3)
+        assert_int_equal(hr_cache_drop("b", NULL, 0, NULL, NULL, NULL), 0);
+}
+
 static void test_smaps(void **state)
 {
     static const char smaps[] = "1000-2000 rw-s 00000000 00:01 5 /dev/shm/x\n"
@@ -247,7 +289,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_list),    cmocka_unit_test(test_drop),
         cmocka_unit_test(test_damaged), cmocka_unit_test(test_surroundings),
-        cmocka_unit_test(test_smaps),
+        cmocka_unit_test(test_smaps),   cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
