@@ -404,7 +404,21 @@ def _read_scalar(reader: _Reader) -> Any:
     import numpy
 
     dtype = _read_numpy_type(reader)
-    return numpy.frombuffer(bytes(reader.take(dtype.itemsize)), dtype, 1)[0]
+    content = bytes(reader.take(dtype.itemsize))
+    if not content:
+        return numpy.zeros(1, dtype)[0]
+    return _check_text(numpy.frombuffer(content, dtype, 1))[0]
+
+
+def _check_text(array: Any) -> Any:
+    """NumPy does not look at characters until they are used, and then it is too late."""
+    import numpy
+
+    if array.dtype.kind == "U" and array.dtype.itemsize:
+        characters = array.reshape(-1).view(numpy.dtype("u4").newbyteorder(array.dtype.byteorder))
+        if (characters > sys.maxunicode).any():
+            raise Damaged("a text has a character that is none")
+    return array
 
 
 def _blob_length(sizes: list[int], item: int) -> int:
@@ -424,7 +438,7 @@ def _read_array(reader: _Reader, fortran: bool = False) -> Any:
     blob = reader.next_blob(_blob_length(sizes, dtype.itemsize))
     if not dtype.itemsize or 0 in sizes:
         return numpy.empty(sizes, dtype, order="F" if fortran else "C")
-    array = numpy.frombuffer(blob, dtype).reshape(sizes[::-1] if fortran else sizes)
+    array = _check_text(numpy.frombuffer(blob, dtype)).reshape(sizes[::-1] if fortran else sizes)
     if reader.copy:
         array = array.copy()
     return array.T if fortran else array

@@ -525,7 +525,7 @@ def images(torchvision, tmp_path, folder):
     from torchvision.datasets import ImageFolder
 
     root = tmp_path / "images"
-    subprocess.run(["cp", "-r", folder, root], check=True)
+    subprocess.run(["cp", "-rp", folder, root], check=True)
     return ImageFolder(root)
 
 

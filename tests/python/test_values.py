@@ -233,6 +233,18 @@ def test_damage_is_told():
     assert decode_or_damaged(good.replace(b"HRv1", b"HRv2"))
 
 
+def test_characters_that_are_none():
+    """NumPy would hand them to Python, which ends in a SystemError."""
+    for text, sound, damaged in (
+        (np.str_("ab"), b"b\0\0\0", b"b\0\xff\0"),
+        (np.array(["ab", "c"]), b"b\0\0\0", b"b\0\xff\0"),
+        (np.array(["ab"], ">U2"), b"\0\0\0b", b"\xff\0\0b"),
+    ):
+        assert pack(text).count(sound) == 1
+        assert decode_or_damaged(pack(text).replace(sound, damaged))
+        assert not decode_or_damaged(pack(text))
+
+
 @pytest.mark.parametrize("value", [EVERYTHING, *EVERYTHING.values()], ids=lambda v: str(type(v)))
 def test_random_damage_raises_nothing_else(value):
     good = pack(value)
