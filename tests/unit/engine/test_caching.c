@@ -134,12 +134,13 @@ static uint64_t run_epoch(struct hr_loader *loader, uint64_t epoch)
     return stats_of(loader).bytes_read - before;
 }
 
-/* Waits, 20 s at most, until every item has its final form, `converted` of them
- * another one; the counters follow a moment later than the items. */
+/* Waits until every item has its final form, `converted` of them another one; the
+ * counters follow a moment later than the items. Gives up after minutes, so that what
+ * hangs fails. */
 static struct hr_loader_stats settled(const struct hr_loader *loader, uint64_t converted)
 {
     struct hr_loader_stats stats = stats_of(loader);
-    for (int i = 0; i < 20000 && (stats.cache_waiting || stats.converted < converted); i++) {
+    for (int i = 0; i < 200000 && (stats.cache_waiting || stats.converted < converted); i++) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         stats = stats_of(loader);
     }
@@ -300,7 +301,9 @@ static void work_a_little(uint64_t index)
 }
 
 /* Workers that always have work give conversions a tenth of their time, and no more
- * than the last one beyond that, while the consumer waits for each batch. */
+ * than the last one beyond that, while the consumer waits for each batch. The limit is
+ * twice the last one's, as some of its work is around what is measured here; the clock
+ * of the right side runs at least as fast as that of the left. */
 static void test_share_of_busy_workers(void **state)
 {
     enum { BATCHES = 500 };
@@ -325,7 +328,7 @@ static void test_share_of_busy_workers(void **state)
         struct hr_loader_stats stats = stats_of(loader);
         if (stats.samples < BATCHES)
             assert_true(stats.conversion_ns <=
-                        (hr__now_ns() - start_ns) / 10 + longest_conversion_ns + 1000000);
+                        (hr__now_ns() - start_ns) / 10 + 2 * longest_conversion_ns);
         struct hr_batch *batch = fixture_next(loader);
         fixture_check(&fixture, batch, 1, b);
         hr_batch_release(&batch);

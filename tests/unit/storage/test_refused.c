@@ -91,7 +91,7 @@ static void in_child(int (*body)(const char *, int, int), int number, int code)
     char *path = files_make("refused", 1, 7777);
     pid_t child = fork();
     if (!child) {
-        alarm(20);
+        alarm(300);
         int line = body(path, number, code);
         if (line)
             fprintf(stderr, "line %d failed\n", line);
