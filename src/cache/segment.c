@@ -65,6 +65,9 @@ static void in_child(void)
     for (struct hr__segment *s = list; s; s = s->next) {
         close(s->fd);
         close(s->directory);
+        /* The numbers may soon be those of other files. */
+        s->fd = s->directory = -1;
+        atomic_store(&s->broken, 1);
     }
     list = NULL;
     pthread_mutex_unlock(&list_lock);

@@ -161,7 +161,8 @@ struct hr__segment {
     struct hr__segment_layout layout; /* checked, so the file cannot change it any more */
     struct hr__segment_user *user;    /* ours */
 
-    _Atomic int broken;       /* this process found it damaged: nothing is found any more */
+    _Atomic int broken;       /* this process found it damaged, or is a child that inherited it:
+                                 nothing is found any more */
     _Atomic int stuck;        /* the lock could not be had for long: do not wait again */
     _Atomic int waited;       /* the same of its directory's lock */
     _Atomic int full;         /* no more memory was granted; it has been logged */

@@ -29,7 +29,6 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
 
 /* The key of a sample as this process saw its file last; both 0: not yet. */
 struct seen {
@@ -43,7 +42,6 @@ struct shared {
     struct hr__store *store;
     struct hr_dataset *dataset; /* a reference */
     struct hr__identity identity;
-    int pid;
 
     struct seen *seen; /* one a sample */
 };
@@ -80,7 +78,6 @@ int hr__cache_create_shared(struct hr__cache **out, struct hr_dataset *dataset,
     if (!c)
         return hr__fail(error, -ENOMEM, "out of memory for a cache");
     c->cache.backend = &backend;
-    c->pid = getpid();
     c->dataset = hr_dataset_ref(dataset);
     size_t samples = hr_dataset_count(dataset);
     c->seen = hr__alloc(HR__TAG_CACHE, samples ? samples : 1, sizeof *c->seen);
@@ -141,10 +138,10 @@ static void abandon(struct hr__cache *cache)
     free_all(c);
 }
 
-/* In a child that inherited it, the cache is empty. */
-static int is_ours(const struct shared *c)
+/* In a child that inherited it the cache is empty: the segment sees to that. */
+static int is_usable(const struct shared *c)
 {
-    return c->pid == getpid();
+    return !atomic_load_explicit(&hr__store_segment(c->store)->broken, memory_order_relaxed);
 }
 
 static void remember(struct shared *c, uint64_t index, const struct hr__key *key)
@@ -193,7 +190,7 @@ static int find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *
 {
     struct shared *c = of(cache);
     struct hr__key key;
-    if (!is_ours(c) || !seen_key(c, index, &key) || !hr__store_find(c->store, &key, item))
+    if (!is_usable(c) || !seen_key(c, index, &key) || !hr__store_find(c->store, &key, item))
         return 0;
     item->index = index;
     return 1;
@@ -209,7 +206,7 @@ static int has(struct hr__cache *cache, uint64_t index)
 {
     struct shared *c = of(cache);
     struct hr__key key;
-    return is_ours(c) && guessed_key(c, index, &key) && hr__store_has(c->store, &key);
+    return is_usable(c) && guessed_key(c, index, &key) && hr__store_has(c->store, &key);
 }
 
 static enum hr__claim claim(struct hr__cache *cache, uint64_t index,
@@ -219,7 +216,7 @@ static enum hr__claim claim(struct hr__cache *cache, uint64_t index,
     struct hr__key key;
     *ticket = (struct hr__cache_ticket){.is_claimed = 0};
     /* A file that cannot be looked at is read, so that it is told why. */
-    if (!is_ours(c) || !guessed_key(c, index, &key))
+    if (!is_usable(c) || !guessed_key(c, index, &key))
         return HR__CLAIM_ALONE;
     enum hr__claim answer = hr__store_claim(c->store, &key);
     ticket->key[0] = key.high;
@@ -236,7 +233,7 @@ static struct hr__key ticket_key(const struct hr__cache_ticket *ticket)
 static void unclaim(struct hr__cache *cache, struct hr__cache_ticket *ticket)
 {
     struct hr__key key = ticket_key(ticket);
-    if (is_ours(of(cache)))
+    if (is_usable(of(cache)))
         hr__store_unclaim(of(cache)->store, &key);
 }
 
@@ -253,7 +250,7 @@ static int is_unchanged(struct shared *c, uint64_t index, const struct hr__key *
 static int offer(struct hr__cache *cache, const struct hr__cache_offer *given)
 {
     struct shared *c = of(cache);
-    if (!given->ticket || !is_ours(c))
+    if (!given->ticket || !is_usable(c))
         return 0;
     struct hr__key key = ticket_key(given->ticket);
     const struct hr__store_piece piece = {given->bytes, given->length};
@@ -277,7 +274,7 @@ static int offer(struct hr__cache *cache, const struct hr__cache_offer *given)
 static struct hr__cache_staged *take(struct hr__cache *cache, struct hr__cache_item *item)
 {
     struct shared *c = of(cache);
-    return is_ours(c) ? (struct hr__cache_staged *)hr__store_take(c->store, item) : NULL;
+    return is_usable(c) ? (struct hr__cache_staged *)hr__store_take(c->store, item) : NULL;
 }
 
 static void put_back(struct hr__cache *cache, struct hr__cache_staged *staged)
@@ -301,7 +298,7 @@ static void get_counts(struct hr__cache *cache, struct hr__cache_counts *counts)
 {
     struct shared *c = of(cache);
     memset(counts, 0, sizeof *counts);
-    if (is_ours(c))
+    if (is_usable(c))
         hr__store_get_counts(c->store, counts);
 }
 
@@ -325,7 +322,7 @@ static void publish(struct hr__cache *cache, const struct hr__worth *worth, enum
                     int asked)
 {
     struct shared *c = of(cache);
-    if (!is_ours(c))
+    if (!is_usable(c))
         return;
     struct hr__segment_costs *costs = &hr__store_segment(c->store)->header->costs;
     atomic_store_explicit(&costs->form, form, memory_order_relaxed);
