@@ -1,0 +1,285 @@
+/*
+ * What items are known by: equal for the same files by another way, different for what
+ * differs; and the shared backing's keys, which cost little and allocate nothing.
+ */
+#include "../test.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "cache/cache.h"
+#include "cache/identity.h"
+#include "cache/spec.h"
+#include "dataset/dataset.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FILES 200
+
+static char dir[64];
+
+static void path_of(char out[128], int i)
+{
+    snprintf(out, 128, "%s/%03d.jpg", dir, i);
+}
+
+static void write_file(int i, const char *text, int seconds)
+{
+    char path[128];
+    struct timespec t;
+    path_of(path, i);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    fputs(text, f);
+    assert_int_equal(fclose(f), 0);
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_sec += seconds - 100;
+    assert_int_equal(utimensat(AT_FDCWD, path, (const struct timespec[]){t, t}, 0), 0);
+}
+
+static int setup(void **state)
+{
+    strcpy(dir, "/tmp/headrace-identity-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    for (int i = 0; i < FILES; i++)
+        write_file(i, "an image", 0);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    char command[256];
+    snprintf(command, sizeof command, "rm -rf %s %s-link %s-shm", dir, dir, dir);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(hr__allocated(HR__TAG_CACHE), 0);
+    return 0;
+}
+
+/* Paths [from, to), through `below`. */
+static struct hr_dataset *make_list(const char *below, int from, int to)
+{
+    char *paths[FILES];
+    struct hr_dataset *dataset;
+    struct hr_error error;
+    for (int i = from; i < to; i++)
+        assert_true(asprintf(&paths[i - from], "%s%s%03d.jpg", below, *below ? "/" : "", i) > 0);
+    if (hr_dataset_from_paths(&dataset, (const char *const *)paths, NULL, (size_t)(to - from),
+                              &error))
+        fail_msg("%s", error.message);
+    for (int i = from; i < to; i++)
+        free(paths[i - from]);
+    return dataset;
+}
+
+static struct hr__identity identity_of(const struct hr_dataset *dataset)
+{
+    struct hr__identity identity;
+    struct hr_error error;
+    assert_int_equal(hr__identity_make(&identity, dataset, &error), 0);
+    assert_true(strlen(identity.text) > 0);
+    return identity;
+}
+
+static int same(const struct hr__identity *a, const struct hr__identity *b)
+{
+    int digests = !memcmp(a->digest, b->digest, sizeof a->digest);
+    assert_int_equal(digests, !strcmp(a->text, b->text));
+    return digests;
+}
+
+static void test_lists(void **state)
+{
+    struct hr_dataset *a = make_list(dir, 0, 10), *b = make_list(dir, 0, 10);
+    struct hr_dataset *more = make_list(dir, 0, 11), *later = make_list(dir, 1, 11), *subset;
+    struct hr__identity of_a = identity_of(a), other = identity_of(b);
+    assert_true(same(&of_a, &other));
+    assert_non_null(strstr(of_a.text, "10 files"));
+    other = identity_of(more);
+    assert_false(same(&of_a, &other));
+    other = identity_of(later);
+    assert_false(same(&of_a, &other));
+    assert_int_equal(hr_dataset_subset(&subset, a, (const int64_t[]){3, 1, 3}, 3, NULL), 0);
+    other = identity_of(subset);
+    assert_true(same(&of_a, &other));
+    /* Absolute paths are the same from everywhere, relative ones are not. */
+    char before[4096];
+    assert_non_null(getcwd(before, sizeof before));
+    struct hr_dataset *relative = make_list("", 0, 10);
+    struct hr__identity from_here = identity_of(relative);
+    assert_int_equal(chdir(dir), 0);
+    other = identity_of(a);
+    assert_true(same(&of_a, &other));
+    other = identity_of(relative);
+    assert_false(same(&from_here, &other));
+    assert_non_null(strstr(other.text, dir));
+    assert_int_equal(chdir(before), 0);
+    hr_dataset_unref(&a);
+    hr_dataset_unref(&b);
+    hr_dataset_unref(&more);
+    hr_dataset_unref(&later);
+    hr_dataset_unref(&subset);
+    hr_dataset_unref(&relative);
+}
+
+/* The key tells samples, sizes, times and datasets apart. */
+static void test_keys(void **state)
+{
+    struct hr_dataset *a = make_list(dir, 0, 10), *subset;
+    struct hr__identity identity = identity_of(a), other = identity;
+    struct hr__stamp stamp, then = {8, 5};
+    struct hr__key key, next;
+    assert_int_equal(hr__stamp_now(&stamp, a, 4), 0);
+    assert_int_equal(stamp.bytes, 8);
+    assert_false(hr__stamp_is_fresh(&stamp));
+    assert_false(hr__stamp_believed(&then, a, 4)); /* nobody has looked yet */
+    assert_int_equal(hr__identity_key(&key, &identity, a, 4, &stamp), 0);
+    assert_int_equal(hr_dataset_subset(&subset, a, (const int64_t[]){9, 4}, 2, NULL), 0);
+    assert_int_equal(hr__identity_key(&next, &identity, subset, 1, &stamp), 0);
+    assert_memory_equal(&key, &next, sizeof key);
+    for (int change = 0; change < 4; change++) {
+        then = stamp;
+        other = identity;
+        then.bytes += change == 0;
+        then.mtime_ns += change == 1;
+        other.digest[7] ^= change == 2;
+        assert_int_equal(hr__identity_key(&next, &other, a, change == 3 ? 5 : 4, &then), 0);
+        assert_memory_not_equal(&key, &next, sizeof key);
+    }
+    write_file(4, "another image", 0);
+    assert_int_equal(hr__stamp_now(&then, a, 4), 0);
+    assert_int_equal(then.bytes, 13);
+    write_file(4, "another image", 100);
+    assert_int_equal(hr__stamp_now(&then, a, 4), 0);
+    assert_true(hr__stamp_is_fresh(&then) || then.mtime_ns > stamp.mtime_ns + 20000000);
+    write_file(4, "another image", 1000);
+    assert_int_equal(hr__stamp_now(&then, a, 4), 0);
+    assert_false(hr__stamp_is_fresh(&then));
+    hr__catalog_store(&a->catalog->sizes[4], then.bytes);
+    hr__catalog_store(&a->catalog->mtimes_ns[4], then.mtime_ns);
+    assert_true(hr__stamp_believed(&stamp, a, 4));
+    assert_memory_equal(&stamp, &then, sizeof stamp);
+    char path[128];
+    path_of(path, 4);
+    assert_int_equal(unlink(path), 0);
+    assert_true(hr__stamp_now(&then, a, 4) < 0);
+    hr_dataset_unref(&subset);
+    hr_dataset_unref(&a);
+}
+
+static struct hr__cache *open_shared(struct hr_dataset *dataset, const char *text)
+{
+    struct hr__cache_spec spec;
+    struct hr__cache *cache;
+    struct hr_error error;
+    char shm[80];
+    snprintf(shm, sizeof shm, "%s-shm", dir);
+    mkdir(shm, 0700);
+    setenv("HEADRACE_SHM", shm, 1);
+    if (hr__cache_spec_parse(&spec, text, &error) ||
+        hr__cache_create_shared(&cache, dataset, &spec, "test", &error))
+        fail_msg("%s", error.message);
+    return cache;
+}
+
+static int admit(struct hr__cache *cache, uint64_t index, const char *bytes)
+{
+    struct hr__cache_ticket ticket = {.is_claimed = 0};
+    if (hr__cache_claim(cache, index, &ticket) == HR__CLAIM_FOUND)
+        return 0;
+    struct hr__cache_offer offer = {
+        .index = index, .ticket = &ticket, .bytes = bytes, .length = strlen(bytes)};
+    int r = hr__cache_offer(cache, &offer);
+    assert_false(ticket.is_claimed);
+    return r;
+}
+
+static int find(struct hr__cache *cache, uint64_t index, const char *bytes)
+{
+    struct hr__cache_item item;
+    if (!hr__cache_find(cache, index, &item))
+        return 0;
+    assert_int_equal(item.length, strlen(bytes));
+    assert_memory_equal(item.bytes, bytes, item.length);
+    hr__cache_unpin(cache, &item);
+    return 1;
+}
+
+/* A file that changes between claim and offer is not admitted; a process that has not
+ * met the sample sees that the file is another one. */
+static void test_changes(void **state)
+{
+    struct hr_dataset *a = make_list(dir, 0, FILES);
+    struct hr__cache *first = open_shared(a, "shm:changes?size=8MiB");
+    struct hr__cache_ticket ticket = {.is_claimed = 0};
+    assert_int_equal(admit(first, 1, "an image"), 1);
+    assert_int_equal(find(first, 1, "an image"), 1);
+    assert_int_equal(hr__cache_claim(first, 2, &ticket), HR__CLAIM_YOURS);
+    write_file(2, "another image", 0);
+    struct hr__cache_offer offer = {
+        .index = 2, .ticket = &ticket, .bytes = "an image", .length = 8};
+    assert_int_equal(hr__cache_offer(first, &offer), 0);
+    assert_int_equal(find(first, 2, ""), 0);
+    /* From now on it is known as what it is. */
+    assert_int_equal(admit(first, 2, "another image"), 1);
+    assert_int_equal(find(first, 2, "another image"), 1);
+    write_file(1, "a new image", 5);
+    assert_int_equal(find(first, 1, "an image"), 1); /* this process has met it */
+    struct hr__cache *second = open_shared(a, "shm:changes?size=8MiB");
+    assert_int_equal(find(second, 1, ""), 0);
+    assert_int_equal(find(second, 2, "another image"), 1);
+    assert_int_equal(admit(second, 1, "a new image"), 1);
+    hr__cache_destroy(&first);
+    hr__cache_destroy(&second);
+    hr_dataset_unref(&a);
+}
+
+/* What costs most is the first look at the file; then neither a system call for the key
+ * nor memory. */
+static void test_cost(void **state)
+{
+    struct hr_dataset *a = make_list(dir, 0, FILES);
+    struct hr__cache *cache = open_shared(a, "shm:cost?size=8MiB");
+    struct hr__identity identity = identity_of(a);
+    struct hr__stamp stamp = {8, 1};
+    struct hr__key key = {0, 0};
+    for (uint64_t i = 0; i < FILES; i++)
+        assert_int_equal(admit(cache, i, "an image"), 1);
+    hr__alloc_fail_at(1, 1);
+    uint64_t before_ns = hr__thread_cpu_ns();
+    for (int round = 0; round < 100; round++)
+        for (uint64_t i = 0; i < FILES; i++)
+            assert_int_equal(find(cache, i, "an image"), 1);
+    uint64_t hit_ns = (hr__thread_cpu_ns() - before_ns) / (100 * FILES);
+    before_ns = hr__thread_cpu_ns();
+    uint64_t sum = 0;
+    for (int round = 0; round < 100; round++) {
+        for (uint64_t i = 0; i < FILES; i++) {
+            stamp.mtime_ns++;
+            hr__identity_key(&key, &identity, a, i, &stamp);
+            sum += key.low;
+        }
+    }
+    uint64_t key_ns = (hr__thread_cpu_ns() - before_ns) / (100 * FILES);
+    hr__alloc_fail_at(0, 0);
+    print_message("a hit of 8 bytes: %d ns; making a key: %d ns\n", (int)hit_ns, (int)key_ns);
+    assert_true(sum != 0);
+    assert_true(hit_ns < 20000 && key_ns < 10000); /* with sanitizers, on a busy machine */
+    hr__cache_destroy(&cache);
+    hr_dataset_unref(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_lists, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_keys, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_changes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cost, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
