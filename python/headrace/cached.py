@@ -19,6 +19,7 @@ import logging
 import operator
 import os
 import struct
+import sys
 import threading
 import time
 import uuid
@@ -607,6 +608,9 @@ def _spec(cache: int | str) -> str:
 
 
 def _world_size() -> int:
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_world_size())
     try:
         return max(1, int(os.environ.get("WORLD_SIZE", "1")))
     except ValueError:
