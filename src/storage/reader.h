@@ -44,8 +44,8 @@ struct hr__read {
     int fd;           /* the caller's; -1: open `path` */
     uint64_t offset;  /* of the range's first byte in the file */
     int uncached;     /* non-zero: pages that are not in the page cache are not left there;
-                         those that are there are used, and stay. Without meaning where the
-                         read is direct */
+                         those that are there are used, and stay. A file without any there is
+                         read with O_DIRECT. Without meaning where the read is direct */
     void *user;
     /* results */
     int result;     /* 0 or a negative errno */

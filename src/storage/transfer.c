@@ -9,7 +9,9 @@
  *
  * Reads that shall leave nothing in the page cache ask the kernel for just that
  * (RWF_DONTCACHE, Linux 6.14). Where it does not know how, they take what is in memory
- * anyway (RWF_NOWAIT), and the rest directly.
+ * anyway (RWF_NOWAIT), and the rest directly. A file of which nothing is in memory, which
+ * cachestat tells (Linux 6.5; only of files that one may write, or owns), is read directly at
+ * once: no pages to be found, copied and dropped again.
  */
 #include "storage/transfer.h"
 
@@ -19,12 +21,26 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #ifndef RWF_DONTCACHE
 #define RWF_DONTCACHE 0x80
 #endif
+
+#ifndef SYS_cachestat
+#define SYS_cachestat 451 /* on all architectures */
+#endif
+
+/* Of cachestat(2), newer than the headers may be. */
+struct cache_range {
+    uint64_t offset, length;
+};
+
+struct cache_pages {
+    uint64_t cached, dirty, under_writeback, evicted, recently_evicted;
+};
 
 /* Offsets, lengths and addresses of O_DIRECT reads: a page satisfies every
  * common device; where it does not, the read fails and is done buffered. */
@@ -118,7 +134,8 @@ static enum hr__step finish(struct hr__transfer *t)
 static enum hr__step restart(struct hr__transfer *t, int direct)
 {
     t->direct = direct;
-    t->rw_flags = 0;
+    t->rw_flags = t->was_cold ? RWF_DONTCACHE : 0;
+    t->was_cold = 0;
     if (!t->borrowed)
         t->stale_fd = t->fd;
     t->borrowed = 0;
@@ -166,6 +183,7 @@ enum hr__step hr__transfer_begin(struct hr__transfer *t, struct hr__read *read,
         .read = read, .rules = rules, .fd = -1, .stale_fd = -1, .direct = rules->direct};
     if (read->uncached && !rules->direct)
         t->rw_flags = RWF_DONTCACHE;
+    t->look = t->rw_flags != 0;
     if (!read->is_range)
         return HR__STEP_OPEN;
     if (read->expected < 0 || read->offset > (uint64_t)(INT64_MAX - read->expected))
@@ -177,6 +195,24 @@ enum hr__step hr__transfer_begin(struct hr__transfer *t, struct hr__read *read,
     t->fd = read->fd;
     t->borrowed = 1;
     return begin_range(t);
+}
+
+/* None of an open file is known to be in memory. */
+static int is_cold(int fd)
+{
+    struct cache_range all = {0};
+    struct cache_pages pages = {0};
+    return !syscall(SYS_cachestat, fd, &all, &pages, 0) && !pages.cached;
+}
+
+/* Makes a descriptor of our own direct, where that can be had. */
+static void become_direct(struct hr__transfer *t)
+{
+    int flags = fcntl(t->fd, F_GETFL);
+    if (flags < 0 || fcntl(t->fd, F_SETFL, flags | O_DIRECT))
+        return;
+    t->direct = t->was_cold = 1;
+    t->rw_flags = 0;
 }
 
 enum hr__step hr__transfer_opened(struct hr__transfer *t, int result)
@@ -196,6 +232,9 @@ enum hr__step hr__transfer_opened(struct hr__transfer *t, int result)
         return hr__transfer_fail(t, -EISDIR);
     if (!S_ISREG(status.st_mode))
         return hr__transfer_fail(t, -ENXIO);
+    if (t->look && status.st_size && is_cold(t->fd))
+        become_direct(t);
+    t->look = 0;
     if (t->read->is_range)
         return begin_range(t);
     if ((uint64_t)status.st_size > t->rules->max_bytes)

@@ -41,6 +41,8 @@ struct hr__transfer {
     int stale_fd;     /* to be closed before the next step; -1: none */
     int direct;       /* O_DIRECT is still being tried */
     int rw_flags;     /* RWF_*, of the reads */
+    int look;         /* whether the file is in memory is to be found out when it is open */
+    int was_cold;     /* it was not, so that O_DIRECT is tried first */
     int blocking;     /* the kernel asked for it: do not try without waiting again */
     unsigned retries; /* of operations that were interrupted or would block */
     uint64_t start;   /* where in the file bytes[0] comes from */

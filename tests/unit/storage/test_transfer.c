@@ -9,6 +9,8 @@
 #include "files.h"
 #include "storage/transfer.h"
 
+#include <sys/syscall.h>
+
 /* Acts as a driver whose reads return at most `most` bytes. */
 struct driver {
     struct hr__read read;
@@ -292,6 +294,91 @@ static void uncached_in_other_ways(void **state)
     free(path);
 }
 
+/* Not in memory, where the kernel tells; 0 where the page cache is where files live. */
+static int make_cold(const char *path)
+{
+    uint64_t all[2] = {0}, pages[5] = {0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(fsync(fd), 0);
+    assert_int_equal(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+    long r = syscall(451 /* cachestat */, fd, all, pages, 0);
+    close(fd);
+    return !r && !pages[0];
+}
+
+/* Begins a read of a file that is not in memory, of a part of it if `length` is not 0; it is
+ * direct by itself. */
+static void begin_cold(struct driver *d, const char *path, int64_t length)
+{
+    assert_true(make_cold(path));
+    begin(d, path, 0);
+    d->read.uncached = 1;
+    if (length) {
+        d->read.is_range = 1;
+        d->read.fd = -1;
+        d->read.expected = length;
+    }
+    d->step = hr__transfer_begin(&d->t, &d->read, &d->rules);
+    assert_false(hr__transfer_open_flags(&d->t) & O_DIRECT);
+    do_open(d);
+    assert_true(d->t.direct && fcntl(d->t.fd, F_GETFL) & O_DIRECT);
+    assert_int_equal(d->t.rw_flags, 0);
+    assert_int_equal(hr__transfer_request(&d->t) % 4096, 0);
+}
+
+static void uncached_and_cold(void **state)
+{
+    char *path = files_make("cold", 4, 10000);
+    struct driver d;
+    if (!make_cold(path)) {
+        free(path);
+        skip();
+    }
+    begin_cold(&d, path, 0);
+    do_read(&d, SIZE_MAX);
+    end(&d, 0, 10000, 4);
+    begin_cold(&d, path, 5000);
+    do_read(&d, SIZE_MAX);
+    end(&d, 0, 5000, 4);
+
+    /* Refused: once more, uncached in the usual way, and not asked again. */
+    begin_cold(&d, path, 0);
+    d.step = hr__transfer_got(&d.t, -EINVAL);
+    do_open(&d);
+    assert_false(d.t.direct);
+    assert_int_not_equal(d.t.rw_flags, 0);
+    do_read(&d, SIZE_MAX);
+    end(&d, 0, 10000, 4);
+
+    /* And nothing else works either: it ends with a plain read. */
+    begin_cold(&d, path, 0);
+    d.step = hr__transfer_got(&d.t, -EINVAL);
+    do_open(&d);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(d.step, HR__STEP_READ);
+        d.step = hr__transfer_got(&d.t, i ? -EAGAIN : -EOPNOTSUPP);
+    }
+    assert_int_equal(d.step, HR__STEP_OPEN);
+    d.step = hr__transfer_opened(&d.t, -EINVAL);
+    do_open(&d);
+    assert_int_equal(d.t.rw_flags, 0);
+    do_read(&d, SIZE_MAX);
+    end(&d, 0, 10000, 4);
+
+    /* Grown and shrunk since it was opened. */
+    begin_cold(&d, path, 0);
+    free(files_make("cold", 4, 30000));
+    while (d.step != HR__STEP_DONE)
+        d.step == HR__STEP_OPEN ? do_open(&d) : do_read(&d, SIZE_MAX);
+    end(&d, 0, 30000, 4);
+    begin_cold(&d, path, 0);
+    free(files_make("cold", 4, 5000));
+    while (d.step != HR__STEP_DONE)
+        d.step == HR__STEP_OPEN ? do_open(&d) : do_read(&d, SIZE_MAX);
+    end(&d, 0, 5000, 4);
+    free(path);
+}
+
 static void no_memory(void **state)
 {
     char *path = files_make("enomem", 9, 3000);
@@ -466,6 +553,7 @@ int main(void)
         cmocka_unit_test(direct_is_given_up),
         cmocka_unit_test(invalid_without_direct_is_an_error),
         cmocka_unit_test(uncached_in_other_ways),
+        cmocka_unit_test(uncached_and_cold),
         cmocka_unit_test(no_memory),
         cmocka_unit_test(would_block_on_an_empty_file),
         cmocka_unit_test(ranges_are_exact),
