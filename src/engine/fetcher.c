@@ -38,6 +38,7 @@ struct fetcher {
     struct hr__job *waiting; /* whose samples other processes read, the first to ask for first */
     struct hr__job **waiting_end;
     unsigned waiting_count;
+    int refused; /* there was something to read, but no slot for its batch */
 };
 
 /* There is a sample to read, and room for it in the staging budget. */
@@ -49,14 +50,19 @@ static int has_read_locked(const struct hr_loader *l)
 }
 
 /* Takes samples to read, linked by next: as many as `room` in flight and the
- * staging budget allow. */
-static struct hr__job *claim_reads_locked(struct hr_loader *l, unsigned room)
+ * staging budget allow. The slots of a dropped epoch may wait for what this fetcher has in
+ * hand: only with empty hands does it wait for one. */
+static struct hr__job *claim_reads_locked(struct fetcher *f, unsigned room)
 {
+    struct hr_loader *l = f->loader;
     struct hr__job *list = NULL, **end = &list;
     if (room > FETCH_BULK)
         room = FETCH_BULK;
+    f->refused = 0;
     while (room-- && has_read_locked(l)) {
-        struct hr__job *job = hr__claim_locked(l);
+        int is_empty = !list && !f->flying && !f->waiting;
+        struct hr__job *job = hr__claim_locked(l, is_empty);
+        f->refused = !job && !is_empty;
         if (!job)
             break;
         job->charged_bytes = hr__size_of(l, job->batch, job->place);
@@ -255,7 +261,8 @@ static void wait_for_reads_locked(struct fetcher *f)
     struct hr_loader *l = f->loader;
     l->idle_fetchers++;
     if (f->waiting) {
-        struct timespec until = hr__timespec(f->waiting->ask_ns);
+        uint64_t until_ns = f->waiting->ask_ns, soon_ns = hr__now_ns() + FETCH_WAIT_SHORT_NS;
+        struct timespec until = hr__timespec(f->refused && soon_ns < until_ns ? soon_ns : until_ns);
         pthread_cond_timedwait(&l->fetch, &l->lock, &until);
     } else {
         pthread_cond_wait(&l->fetch, &l->lock);
@@ -283,12 +290,12 @@ static int fetch_loop(struct fetcher *f)
     int failure = 0;
     pthread_mutex_lock(&l->lock);
     while (!l->stop && !failure) {
-        struct hr__job *list = claim_reads_locked(l, room_of(f));
+        struct hr__job *list = claim_reads_locked(f, room_of(f));
         struct hr__job *done = wanted_no_more_locked(f);
         int due = f->waiting && f->waiting->ask_ns <= hr__now_ns();
         if (!list && !done && !due && !f->flying) {
             /* Looking may have released the lock: look again before sleeping. */
-            if (!l->stop && !(room_of(f) && has_read_locked(l)))
+            if (!l->stop && (f->refused || !(room_of(f) && has_read_locked(l))))
                 wait_for_reads_locked(f);
             continue;
         }

@@ -249,8 +249,9 @@ struct hr__epoch *hr__epoch_ref(struct hr__epoch *plan);
 void hr__epoch_unref(struct hr__epoch **plan);
 
 /* The next sample to read, in order, or NULL. Opens a batch when need be; the
- * lock is released and taken again then. */
-struct hr__job *hr__claim_locked(struct hr_loader *l);
+ * lock is released and taken again then. `may_wait`: for a slot that others give back;
+ * not for a caller on whose jobs they may depend. */
+struct hr__job *hr__claim_locked(struct hr_loader *l, int may_wait);
 
 /* Non-zero where a claim may succeed now. */
 int hr__can_claim_locked(const struct hr_loader *l);

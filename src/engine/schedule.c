@@ -137,10 +137,11 @@ static void wait_for_room(struct hr_loader *l, const struct hr__epoch *plan, uin
 /*
  * A slot for the next batch of `plan`. Slots that are about to come back without
  * the consumer (of a dropped epoch; copies on the device) are waited for; those
- * that the consumer holds are not: the ring grows. -ECANCELED: no longer wanted.
+ * that the consumer holds are not: the ring grows. -ECANCELED: no longer wanted;
+ * -EAGAIN: not without waiting, and that is not `may_wait`.
  */
-static int get_slot(struct hr_loader *l, const struct hr__epoch *plan, struct hr_batch **batch,
-                    struct hr_error *error)
+static int get_slot(struct hr_loader *l, const struct hr__epoch *plan, int may_wait,
+                    struct hr_batch **batch, struct hr_error *error)
 {
     uint64_t pause_ns = 100000;
     int stale, r, grown = 0;
@@ -154,6 +155,8 @@ static int get_slot(struct hr_loader *l, const struct hr__epoch *plan, struct hr
             r = hr__ring_acquire(l->ring, 1, batch, &grown, error);
             break;
         }
+        if (!may_wait)
+            return -EAGAIN;
         wait_for_room(l, plan, pause_ns);
         if (pause_ns < 2000000)
             pause_ns *= 2;
@@ -204,8 +207,21 @@ static void append_locked(struct hr_loader *l, struct hr_batch *batch)
         l->cursor = batch;
 }
 
-/* Opens the next batch: releases the lock while it gets a slot. */
-static void open_locked(struct hr_loader *l)
+/* As if it had not been opened. Only the opener changes what it took. */
+static void open_later_locked(struct hr_loader *l, struct hr__push *push)
+{
+    l->opened--;
+    if (!push)
+        return;
+    push->next = l->pushed;
+    l->pushed = push;
+    if (!l->pushed_last)
+        l->pushed_last = push;
+}
+
+/* Opens the next batch: releases the lock while it gets a slot. 0: not without waiting,
+ * which is not `may_wait`. */
+static int open_locked(struct hr_loader *l, int may_wait)
 {
     struct hr__epoch *plan = hr__epoch_ref(l->plan);
     uint64_t number = l->opened++;
@@ -220,20 +236,24 @@ static void open_locked(struct hr_loader *l)
 
     struct hr_batch *batch = NULL;
     struct hr_error error = {0};
-    int r = get_slot(l, plan, &batch, &error);
+    int r = get_slot(l, plan, may_wait, &batch, &error);
     if (!r)
         fill(l, plan, number, push, batch);
-    hr__free(push);
 
     pthread_mutex_lock(&l->lock);
     l->opening = 0;
-    int wanted = !l->stop && l->plan == plan && !l->no_more;
+    int wanted = !l->stop && l->plan == plan && !l->no_more, later = r == -EAGAIN && !may_wait;
+    if (wanted && later) {
+        open_later_locked(l, push);
+        push = NULL;
+    }
+    hr__free(push);
     if (wanted && !r) {
         batch->plan = plan;
         append_locked(l, batch);
-        return;
+        return 1;
     }
-    if (wanted) {
+    if (wanted && !later) {
         l->broken = error;
         l->broken.code = r;
         l->no_more = 1;
@@ -248,6 +268,7 @@ static void open_locked(struct hr_loader *l)
      * wait for a thread, or its consumer for a batch that may not come. */
     hr__wake_claimers_locked(l);
     hr__wake_consumer_locked(l);
+    return !later;
 }
 
 static struct hr__job *take_job_locked(struct hr_loader *l)
@@ -275,10 +296,11 @@ static void break_locked(struct hr_loader *l)
     hr__wake_consumer_locked(l);
 }
 
-struct hr__job *hr__claim_locked(struct hr_loader *l)
+struct hr__job *hr__claim_locked(struct hr_loader *l, int may_wait)
 {
     while (hr__can_claim_locked(l) && !l->cursor)
-        open_locked(l);
+        if (!open_locked(l, may_wait))
+            return NULL;
     if (!hr__can_claim_locked(l))
         return NULL;
     struct hr__job *job = take_job_locked(l);

@@ -286,7 +286,7 @@ static struct hr__job *next_job_locked(struct hr_loader *l)
     if (!job)
         job = hr__take_staged_locked(l);
     if (!job && l->workers_read)
-        job = hr__claim_locked(l);
+        job = hr__claim_locked(l, 1);
     int unwatched = l->delayed && !l->delayed_watched;
     if (job && l->idle_workers && (unwatched || has_work_locked(l)))
         pthread_cond_signal(&l->work);

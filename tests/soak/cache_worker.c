@@ -82,8 +82,7 @@ static void run_epoch(struct job *job, uint64_t epoch, int learn)
         hr_batch_get(batch, &view);
         for (size_t i = 0; i < view.count; i++) {
             uint64_t index = (uint64_t)view.indices[i];
-            uint64_t sum =
-                XXH3_64bits((char *)view.images + i * view.spec.bytes, view.spec.bytes);
+            uint64_t sum = XXH3_64bits((char *)view.images + i * view.spec.bytes, view.spec.bytes);
             if (learn) {
                 job->reference[index] = sum;
             } else if (sum != job->reference[index]) {
