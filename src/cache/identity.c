@@ -19,9 +19,6 @@
 #include <time.h>
 #include <xxhash.h>
 
-/* A file system's clock moves in such steps at most: 4 ms and 10 ms are usual. */
-#define FRESH_NS INT64_C(20000000)
-
 /* A digest that grows by one text after the other. */
 struct digest {
     XXH128_hash_t state;
@@ -203,7 +200,7 @@ int hr__stamp_is_fresh(const struct hr__stamp *stamp)
     clock_gettime(CLOCK_REALTIME, &t);
     int64_t age_ns = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec - stamp->mtime_ns;
     /* A time that is yet to come tells nothing, and would do so for ever. */
-    return age_ns >= 0 && age_ns < FRESH_NS;
+    return age_ns >= 0 && age_ns < HR__STAMP_FRESH_NS;
 }
 
 int hr__identity_key(struct hr__key *out, const struct hr__identity *identity,

@@ -32,6 +32,10 @@ struct hr__identity {
 int hr__identity_make(struct hr__identity *out, const struct hr_dataset *dataset,
                       struct hr_error *error);
 
+/* A file system's clock moves in such steps at most: 4 ms and 10 ms are usual. A file that
+ * was written less than that ago may be written again without another time. */
+#define HR__STAMP_FRESH_NS INT64_C(20000000)
+
 /* What tells one state of a file from another. */
 struct hr__stamp {
     int64_t bytes;

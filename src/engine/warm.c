@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/versioned.h"
+#include "cache/identity.h"
 #include "cache/spec.h"
 #include "cache/worth.h"
 #include "dataset/progress.h"
@@ -293,6 +294,8 @@ int hr_cache_warm(struct hr_dataset *dataset, const char *spec, int threads,
         hr__cache_destroy(&w.cache);
         return r;
     }
+    /* Files that were written just now would not be kept. */
+    nanosleep(&(struct timespec){.tv_nsec = HR__STAMP_FRESH_NS}, NULL);
     pthread_mutex_init(&w.lock, NULL);
     hr__progress_init(&p, progress, progress_arg);
     hr__progress_stage(&p, "caching", hr_dataset_count(dataset));
