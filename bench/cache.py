@@ -109,17 +109,25 @@ def cold(paths):
         os.close(fd)
 
 
+def busy_seconds():
+    """CPU time of the whole machine that was not idle, since boot."""
+    with open("/proc/stat") as f:
+        user, nice, system, _, _, irq, softirq, steal = map(int, f.readline().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
 def epoch(group, workers):
     """One epoch of all workers at once, and what the group read meanwhile."""
-    before, again = group.read_bytes(), group.processes_read_bytes()
+    before, again, busy = group.read_bytes(), group.processes_read_bytes(), busy_seconds()
     for worker in workers:
         worker.begin()
     answers = [worker.end() for worker in workers]
+    cpu = sum(a["cpu_seconds"] for a in answers)
     return {"read": group.read_bytes() - before,
             "process_read": group.processes_read_bytes() - again,
             "seconds": max(a["seconds"] for a in answers),
             "samples": sum(a["samples"] for a in answers),
-            "cpu_seconds": sum(a["cpu_seconds"] for a in answers), "answers": answers}
+            "cpu_seconds": cpu, "others_seconds": max(0.0, busy_seconds() - busy - cpu)}
 
 
 def measure_memory(bench, kind):
@@ -160,18 +168,21 @@ def run_share(bench, kind, share, measured=1, rate=0):
     minimum = bench.files.minimum(share)
     read = statistics.median(e["read"] for e in result)
     seconds = statistics.median(e["seconds"] for e in result)
-    cpu = statistics.median(e["cpu_seconds"] for e in result) / seconds / len(bench.cores)
+    cpu, others = (statistics.median(e[k] for e in result) / seconds / len(bench.cores)
+                   for k in ("cpu_seconds", "others_seconds"))
     log(f"{share:>4} %  {KINDS[kind]:<30} {warm[0]['read'] / MB:>7.0f} {warm[1]['read'] / MB:>7.0f} "
         f"{read / MB:>8.0f} {read / minimum:>8.3f} {result[0]['samples'] / seconds:>10.0f} "
-        f"{cpu:>6.0%} {read / max(1, result[0]['process_read']):>7.3f}"
+        f"{cpu:>6.0%} {others:>7.0%} {read / max(1, result[0]['process_read']):>7.3f}"
         + (f"  throttled to {rate / MB:.0f} MB/s" if rate else "")
-        + (f"  {kills} killed for memory" if kills else ""))
+        + (f"  {kills} killed for memory" if kills else "")
+        + ("  others keep files in memory" if warm[0]["read"] < 0.995 * bench.files.disk_bytes
+           else ""))
     return {"read": read, "over": read / minimum, "epochs": result, "seconds": seconds}
 
 
 def share_table():
     log(f"\ncache  {'':<30} {'warm-up MB read':>15} {'measured':>8} {'/(D-C)':>8} "
-        f"{'samples/s':>10} {'CPU':>6} {'/proc':>7}")
+        f"{'samples/s':>10} {'CPU':>6} {'others':>7} {'/proc':>7}")
 
 
 def note_share(bench, kind, share, over):
@@ -431,6 +442,7 @@ def soak(bench):
 
 # name: (function, figures that it owes, seconds that it takes on two quiet cores)
 PARTS = {
+    "soak": (soak, ["soak_kills_survived"], 0),
     "hit": (hit, ["hit_us"], 10),
     "fetch": (fetch, ["fetch_vs_fio"], 15),
     "rate": (throttled_rate, ["throttled_mb_s"], 10),
@@ -440,7 +452,6 @@ PARTS = {
     "full": (two_orders_full, ["two_orders_reads_full"], 60),
     "half": (two_orders_half, ["two_orders_over_belady_50"], 80),
     "peers": (page_cache_at_shares, [], 50),
-    "soak": (soak, ["soak_kills_survived"], 0),
 }
 
 
