@@ -381,6 +381,38 @@ static void test_dropped_epochs(void **state)
     }
 }
 
+/* Samples of a dropped epoch wait for others, and hold slots that the next epoch needs:
+ * who has them in hand must not wait for these slots. */
+static void test_slots_of_dropped_epochs(void **state)
+{
+    for (int way = 0; way < WAYS; way++) {
+        struct hr_loader_options options;
+        struct hr_batch *batch;
+        struct hr_error error;
+        way_options(&options, way);
+        options.batches_ahead = 3;
+        options.staging_bytes = 16 << 20;
+        options.wait_ms = 20;
+        memset(&others, 0, sizeof others);
+        others.for_ever = 1;
+        struct hr_loader *loader = fixture_loader(&fixture, &options);
+        for (uint64_t epoch = 0; epoch < 2; epoch++) {
+            start(loader, epoch);
+            assert_int_equal(hr_loader_next(loader, &batch, &error), -EINTR);
+        }
+        others.for_ever = 0;
+        int r = -EINTR;
+        for (int tries = 0; r == -EINTR && tries < 500; tries++)
+            r = hr_loader_next(loader, &batch, &error);
+        assert_int_equal(r, 1);
+        fixture_check(&fixture, batch, 0, 0);
+        hr_batch_release(&batch);
+        hr_loader_destroy(&loader);
+        assert_int_equal(others.errors, 0);
+        assert_int_equal(others.held, 0);
+    }
+}
+
 /* Others that never end: the consumer can still be interrupted, begin anew, and end,
  * all at once; and goes on when they have ended. */
 static void test_busy_for_ever(void **state)
@@ -454,6 +486,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_found_and_not_there, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_samples, setup, teardown),
         cmocka_unit_test_setup_teardown(test_dropped_epochs, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_slots_of_dropped_epochs, setup, teardown),
         cmocka_unit_test_setup_teardown(test_busy_for_ever, setup, teardown),
         cmocka_unit_test_setup_teardown(test_repeats, setup, teardown),
     };
