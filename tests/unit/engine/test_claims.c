@@ -24,12 +24,12 @@ static struct fixture fixture;
 
 /* The others, and what is known of claims; for all loaders of a test. */
 static struct {
-    int asks;        /* so often a sample is busy before it is answered */
-    int deliver;     /* every so many samples the others then have cached; 0: none */
-    int for_ever;    /* non-zero: everything is busy, always */
-    int lie;         /* non-zero: samples are said to be cached that are not */
-    int refuse;      /* non-zero: offers are refused */
-    atomic_int held; /* claims now */
+    int asks;            /* so often a sample is busy before it is answered */
+    int deliver;         /* every so many samples the others then have cached; 0: none */
+    int lie;             /* non-zero: samples are said to be cached that are not */
+    int refuse;          /* non-zero: offers are refused */
+    atomic_int for_ever; /* non-zero: everything is busy, always; ended by the test */
+    atomic_int held;     /* claims now */
     atomic_int yours, busy, errors;
 } others;
 
