@@ -112,10 +112,10 @@ void hr__cache_tell_kept(struct hr__cache *cache)
     struct hr__cache_counts now;
     if (cache->backend != &backend || !cache->is_kept)
         return;
-    const struct hr__segment *segment = hr__store_segment(c->store);
+    struct hr__segment *segment = hr__store_segment(c->store);
     hr__store_get_counts(c->store, &now);
     uint64_t items = now.items[0] + now.items[1] + now.items[2];
-    if (!items || hr__segment_users(segment, NULL, 0))
+    if (!items || !hr__segment_is_sound(segment) || hr__segment_users(segment, NULL, 0))
         return;
     hr__log(HR_LOG_WARNING,
             "the cache %s keeps %" PRIu64 " items of %s, %.1f MiB of memory, for the next run; "
@@ -322,7 +322,7 @@ static void publish(struct hr__cache *cache, const struct hr__worth *worth, enum
                     int asked)
 {
     struct shared *c = of(cache);
-    if (!is_usable(c))
+    if (!hr__segment_is_sound(hr__store_segment(c->store)))
         return;
     struct hr__segment_costs *costs = &hr__store_segment(c->store)->header->costs;
     atomic_store_explicit(&costs->form, form, memory_order_relaxed);

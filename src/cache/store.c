@@ -585,6 +585,9 @@ int hr__store_offer(struct hr__store *store, const struct hr__store_offer *offer
 void hr__store_get_counts(struct hr__store *store, struct hr__cache_counts *counts)
 {
     struct hr__segment *s = store->segment;
+    *counts = (struct hr__cache_counts){.bytes = 0};
+    if (!hr__segment_is_sound(s))
+        return;
     struct hr__books now = hr__segment_books(s);
     *counts = (struct hr__cache_counts){
         .items = {now.items[0], now.items[1], now.items[2]},
@@ -599,9 +602,8 @@ void hr__store_get_counts(struct hr__store *store, struct hr__cache_counts *coun
 
 uint64_t hr__store_waiting(const struct hr__store *store)
 {
-    const struct hr__segment *s = store->segment;
-    if (atomic_load_explicit(&s->stuck, memory_order_relaxed) ||
-        atomic_load_explicit(&s->broken, memory_order_relaxed))
+    struct hr__segment *s = store->segment;
+    if (atomic_load_explicit(&s->stuck, memory_order_relaxed) || !hr__segment_is_sound(s))
         return 0;
     return hr__segment_books(s).waiting;
 }

@@ -137,7 +137,8 @@ static int next_waiting(struct hr__segment *s, struct hr__books *books, struct h
 /* Frees what was handed out, which this user has ended. */
 static void free_staged(struct hr__segment *s, struct hr__store_staged *staged)
 {
-    atomic_fetch_sub(&s->user->open, 1);
+    if (hr__segment_is_sound(s))
+        atomic_fetch_sub(&s->user->open, 1);
     hr__free(staged->bytes);
     hr__free(staged);
 }
@@ -227,6 +228,8 @@ void hr__store_put_back(struct hr__store *store, struct hr__store_staged *staged
 uint64_t hr__store_room(struct hr__store *store, const struct hr__store_staged *staged,
                         uint64_t leave_free)
 {
+    if (!hr__segment_is_sound(store->segment))
+        return 0;
     struct hr__books now = hr__segment_books(store->segment);
     uint64_t free = hr__store_free(store->segment, &now);
     return staged->reserve + (free > leave_free ? free - leave_free : 0);
@@ -241,7 +244,7 @@ int hr__store_settle(struct hr__store *store, struct hr__store_staged *staged,
     int converted = final->bytes && final->length && final->length <= UINT32_MAX;
     uint64_t checksum =
         converted ? hr__store_checksum(&staged->key, final->form, final->bytes, final->length) : 0;
-    if (converted && bytes > staged->reserve)
+    if (converted && bytes > staged->reserve && hr__segment_is_sound(s))
         hr__store_grow(store, bytes - staged->reserve);
     struct hr__books *books = begin_with(s, staged, &found);
     if (!books) {

@@ -136,6 +136,36 @@ static void test_cut_while_in_use(void **state)
     }
 }
 
+/* The same, whatever comes first, of an item in hand too. */
+static void test_cut_before_anything(void **state)
+{
+    for (int first = 0; first < 5; first++) {
+        struct hr__store *store = filled(3, 50);
+        struct hr__cache_item item;
+        struct hr__cache_counts counts;
+        struct hr__cache_final final = {.bytes = "x", .length = 1};
+        struct hr__store_staged *staged = hr__store_take(store, &item);
+        assert_non_null(staged);
+        assert_int_equal(truncate(fixture_path(3), 0), 0);
+        if (first == 0)
+            hr__store_get_counts(store, &counts);
+        else if (first == 1)
+            assert_int_equal(hr__store_waiting(store), 0);
+        else if (first == 2)
+            assert_int_equal(hr__store_room(store, staged, 0), 0);
+        else if (first == 3)
+            assert_null(hr__store_take(store, &item));
+        if (first == 4)
+            hr__store_put_back(store, staged);
+        else
+            assert_int_equal(hr__store_settle(store, staged, &final), 0);
+        hr__store_get_counts(store, &counts);
+        assert_int_equal(counts.items[0], 0);
+        fixture_close(&store);
+        fixture_drop(3);
+    }
+}
+
 /* A flipped bit in an item is found out; nobody uses the segment any more. */
 static void test_a_damaged_item(void **state)
 {
@@ -322,10 +352,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),          cmocka_unit_test(test_a_damaged_header),
-        cmocka_unit_test(test_cut_while_in_use), cmocka_unit_test(test_a_damaged_item),
-        cmocka_unit_test(test_exchanged_keys),   cmocka_unit_test(test_scribbled_over),
-        cmocka_unit_test(test_liveness),         cmocka_unit_test(test_many_users),
-        cmocka_unit_test(test_odd_budgets),      cmocka_unit_test(test_index_bytes),
+        cmocka_unit_test(test_cut_while_in_use), cmocka_unit_test(test_cut_before_anything),
+        cmocka_unit_test(test_a_damaged_item),   cmocka_unit_test(test_exchanged_keys),
+        cmocka_unit_test(test_scribbled_over),   cmocka_unit_test(test_liveness),
+        cmocka_unit_test(test_many_users),       cmocka_unit_test(test_odd_budgets),
+        cmocka_unit_test(test_index_bytes),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }
