@@ -277,7 +277,8 @@ static int make_room_locked(struct hr__directory *d, struct hr__segment *s, uint
 {
     if (is_dropped(d, s))
         return -ENOSPC;
-    if (!s->header->is_kept)
+    /* Staging is on top of the size. */
+    if (!s->header->is_kept || !bytes)
         return 0;
     char name[sizeof s->header->name];
     memcpy(name, s->header->name, sizeof name);

@@ -44,11 +44,11 @@ int hr__directory_open(struct hr__segment **out, const struct hr__segment_wish *
 void hr__directory_close(struct hr__segment **segment);
 
 /*
- * Called by a segment that wants `bytes` more of memory: where its name's size, all segments
- * counted, allows it, calls take(segment, arg) under the directory's lock and returns what
- * that returns. `drop`: unused segments of the name are dropped for it where need be
- * (logged). Errors: -ENOSPC: the size does not allow it, or the segment was dropped;
- * -EAGAIN: the directory is locked too long.
+ * Called by a segment that wants `bytes` more of memory for items, or 0, for its staging: where its
+ * name's size, all segments counted, allows it, calls take(segment, arg) under the directory's lock
+ * and returns what that returns. `drop`: unused segments of the name are dropped for it where need
+ * be (logged). Errors: -ENOSPC: the size does not allow it, or the segment was dropped; -EAGAIN:
+ * the directory is locked too long.
  */
 int hr__directory_make_room(struct hr__segment *segment, uint64_t bytes, int drop,
                             int (*take)(struct hr__segment *segment, void *arg), void *arg);

@@ -166,6 +166,7 @@ struct hr__segment {
     _Atomic int stuck;        /* the lock could not be had for long: do not wait again */
     _Atomic int waited;       /* the same of its directory's lock */
     _Atomic int full;         /* no more memory was granted; it has been logged */
+    _Atomic int no_ring;      /* the same of the ring; nothing is staged here */
     pthread_mutex_t lock;     /* this process's threads, before the file's lock */
     struct hr__segment *next; /* of the process's segments, for fork */
 };

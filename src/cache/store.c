@@ -372,7 +372,14 @@ void hr__store_unclaim(struct hr__store *store, const struct hr__key *key)
 /* What hr__directory_make_room calls: memory for the arena up to *arg. */
 static int take_memory(struct hr__segment *s, void *arg)
 {
-    uint64_t to = *(uint64_t *)arg, from = hr__segment_books(s).arena_allocated;
+    uint64_t to = *(uint64_t *)arg;
+    /* What is refused is given back, so where it begins must be right, even if a process was
+     * killed before it showed its books. */
+    const struct hr__books *now = hr__segment_begin(s);
+    if (!now)
+        return -EAGAIN;
+    uint64_t from = now->arena_allocated;
+    hr__segment_abort(s);
     if (to <= from)
         return 0;
     int r = hr__segment_populate(s, s->layout.arena_offset + from, to - from);

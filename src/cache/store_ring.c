@@ -1,6 +1,8 @@
 /* See store_ring.h. */
 #include "cache/store_ring.h"
 
+#include "cache/directory.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -17,7 +19,7 @@ int hr__ring_takes(const struct hr__segment *s, uint64_t length)
     return padded(length) <= s->layout.ring_bytes / 4;
 }
 
-int hr__ring_allocate(struct hr__segment *s)
+static int take_ring(struct hr__segment *s, void *unused)
 {
     if (hr__segment_books(s).ring_allocated)
         return 0;
@@ -30,6 +32,20 @@ int hr__ring_allocate(struct hr__segment *s)
     books->ring_allocated = s->layout.ring_bytes;
     hr__segment_commit(s);
     return 0;
+}
+
+int hr__ring_allocate(struct hr__segment *s)
+{
+    if (hr__segment_books(s).ring_allocated)
+        return 0;
+    if (atomic_load(&s->no_ring))
+        return -ENOSPC;
+    /* Under the directory's lock: who is refused gives back what it was granted, and that
+     * must not be what another process has begun to use. */
+    int r = hr__directory_make_room(s, 0, 0, take_ring, NULL);
+    if (r == -ENOSPC || r == -ENOMEM)
+        atomic_store(&s->no_ring, 1);
+    return r;
 }
 
 uint64_t hr__ring_next(const struct hr__segment *s, const struct hr__books *books, uint64_t length)

@@ -27,7 +27,8 @@ struct hr__ring_header {
 /* Non-zero where an item of `length` bytes is small enough to be staged. */
 int hr__ring_takes(const struct hr__segment *segment, uint64_t length);
 
-/* Makes the ring real memory, once. Takes and ends a transaction. 0 or a negative errno. */
+/* Makes the ring real memory, once; a refusal is for good. Takes the directory's lock, takes
+ * and ends a transaction. 0 or a negative errno. */
 int hr__ring_allocate(struct hr__segment *segment);
 
 /* Where the header of the next item of `length` bytes will be. */
