@@ -8,6 +8,8 @@
 #include "base/memory.h"
 #include "cache/directory.h"
 
+#include <headrace/cache.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -225,6 +227,33 @@ static void kill_and_wait(pid_t pid)
 {
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* Who has no descriptors left cannot tell whether a segment is in use: it stays. */
+static void test_without_descriptors(void **state)
+{
+    struct hr__directory_file files[16];
+    pid_t user = user_elsewhere("1MiB", 1), kept = user_elsewhere("shm:k?size=1MiB", 2);
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    int lowest = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    close(lowest);
+    for (int more = 0; more < 8; more++) {
+        struct rlimit few = {.rlim_cur = (rlim_t)(lowest + more), .rlim_max = limit.rlim_max};
+        uint64_t freed = 0, left = 0;
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+        hr__directory_sweep();
+        int r = hr_cache_drop("k", NULL, 0, &freed, &left, NULL);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        assert_true(r || left == 1);
+        assert_int_equal(files_of(NULL, files), 2);
+        assert_true(files[0].users == 1 && files[1].users == 1);
+    }
+    kill_and_wait(user);
+    kill_and_wait(kept);
+    drop("k");
+    hr__directory_sweep();
+    assert_int_equal(access(own, F_OK), -1);
 }
 
 static void test_killed(void **state)
@@ -540,6 +569,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_kept, forget_log),
         cmocka_unit_test_setup(test_private, forget_log),
+        cmocka_unit_test_setup(test_without_descriptors, forget_log),
         cmocka_unit_test_setup(test_killed, forget_log),
         cmocka_unit_test_setup(test_creators, forget_log),
         cmocka_unit_test_setup(test_damaged, forget_log),
