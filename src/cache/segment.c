@@ -78,13 +78,22 @@ static void set_handlers(void)
     pthread_atfork(before_fork, after_fork, in_child);
 }
 
-static void enlist(struct hr__segment *s)
+/* Opens the file, or makes it. The lock is held meanwhile, so that no child is forked that
+ * inherits the description without knowing of it. 0 or a negative errno. */
+static int open_listed(struct hr__segment *s, int directory, int flags, int mode)
 {
     pthread_once(&handlers, set_handlers);
     pthread_mutex_lock(&list_lock);
-    s->next = list;
-    list = s;
+    s->directory = fcntl(directory, F_DUPFD_CLOEXEC, 3);
+    if (s->directory >= 0)
+        s->fd = openat(directory, s->file, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
+    int r = s->fd < 0 ? -errno : 0;
+    if (!r) {
+        s->next = list;
+        list = s;
+    }
     pthread_mutex_unlock(&list_lock);
+    return r;
 }
 
 static void delist(struct hr__segment *s)
@@ -195,15 +204,7 @@ static int new_handle(struct hr__segment **out, int directory, const char *file,
     s->pid = getpid();
     pthread_mutex_init(&s->lock, NULL);
     snprintf(s->file, sizeof s->file, "%s", file);
-    int r = 0;
-    s->directory = fcntl(directory, F_DUPFD_CLOEXEC, 3);
-    if (s->directory < 0)
-        r = -errno;
-    if (!r) {
-        s->fd = openat(directory, file, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
-        if (s->fd < 0)
-            r = -errno;
-    }
+    int r = open_listed(s, directory, flags, mode);
     if (r) {
         hr__fail(error, r, "cannot open the cache's segment %s: %s", file, hr__errno_text(r));
         hr__segment_detach(&s);
@@ -213,7 +214,6 @@ static int new_handle(struct hr__segment **out, int directory, const char *file,
     snprintf(link, sizeof link, "/proc/self/fd/%d", s->fd);
     ssize_t n = readlink(link, s->path, sizeof s->path - 1);
     s->path[n < 0 ? 0 : n] = 0;
-    enlist(s);
     *out = s;
     return 0;
 }
