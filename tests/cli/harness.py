@@ -4,9 +4,11 @@
 import os
 import pty
 import shutil
+import signal
 import struct
 import subprocess
 import tempfile
+import time
 import unittest
 import zlib
 
@@ -75,6 +77,13 @@ def jpeg(width, height, seed=0):
     )
 
 
+def handles(pid, number):
+    """Whether a process has a handler for a signal."""
+    with open(f"/proc/{pid}/status") as status:
+        caught = next(line for line in status if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+
+
 class CliCase(unittest.TestCase):
     maxDiff = None
 
@@ -92,8 +101,18 @@ class CliCase(unittest.TestCase):
         return path
 
     def run_it(self, *args):
-        r = subprocess.run([EXE, *args], capture_output=True, env=self.env, cwd=self.root, timeout=60)
+        r = subprocess.run([EXE, *args], capture_output=True, env=self.env, cwd=self.root, timeout=600)
         return r.returncode, r.stdout.decode(), r.stderr.decode()
+
+    def interrupt(self, *args, begun=lambda: True):
+        """(status, standard output, standard error) of a run that gets Ctrl-C as soon as it
+        handles it and has `begun`; None where it was faster than that."""
+        p = subprocess.Popen([EXE, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.env, cwd=self.root)
+        while p.poll() is None and not (handles(p.pid, signal.SIGINT) and begun()):
+            time.sleep(0.001)
+        p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=600)
+        return None if p.returncode == 0 else (p.returncode, out, err)
 
     def expect(self, args, status, out="", err=""):
         self.assertEqual(self.run_it(*args), (status, out, err))

@@ -4,11 +4,8 @@ import filecmp
 import json
 import os
 import re
-import signal
-import subprocess
 import sys
 import tarfile
-import time
 import unittest
 
 from harness import EXE, CliCase, jpeg, png
@@ -203,19 +200,12 @@ class Pack(CliCase):
             os.link(large, link)
 
     def test_interrupt_and_continue(self):
-        self.make_slow_set(300)
+        self.make_slow_set(2000)
         args = ["pack", "set", "set.hrpack", "--jobs=1"]
-        p = subprocess.Popen(
-            [EXE, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.env, cwd=self.root
-        )
         partial = f"{self.root}/set.hrpack.partial"
-        while p.poll() is None and not (os.path.exists(partial) and os.path.getsize(partial)):
-            time.sleep(0.01)
-        self.assertIsNone(p.poll(), "it ended before it could be interrupted")
-        p.send_signal(signal.SIGINT)
-        out, err = p.communicate(timeout=10)
+        ended = self.interrupt(*args, begun=lambda: os.path.exists(partial) and os.path.getsize(partial))
         self.assertEqual(
-            (p.returncode, out, err),
+            ended,
             (130, b"", b"headrace pack: interrupted; run the same command again to continue\n"),
         )
         status, _, err = self.run_it("scan", "set.hrpack")
@@ -225,7 +215,7 @@ class Pack(CliCase):
         self.assertEqual(status, 3)
         self.assertTrue(err.endswith("; --restart begins anew\n"))
         # the rest would take long: only what changes is looked at
-        for i in range(8, 300):
+        for i in range(8, 2000):
             os.unlink(f"{self.root}/set/cat/{i:04d}.jpg")
         status, _, err = self.run_it(*args)
         self.assertEqual(status, 3)

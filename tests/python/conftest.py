@@ -162,7 +162,7 @@ def dataset(folder, recipe):
     return headrace.ImageFolder(folder, recipe)
 
 
-def run_python(code: str, *arguments: str, timeout: float = 60, **environment: str):
+def run_python(code: str, *arguments: str, timeout: float = 600, **environment: str):
     """A fresh interpreter; its result with stdout and stderr as text."""
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],

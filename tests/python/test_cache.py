@@ -77,7 +77,7 @@ def test_a_part_is_cached(data, form):
 def test_idle_threads_convert(data):
     with DataLoader(data, 8, cache="1GiB", cache_form="coefficients", num_workers=2) as loader:
         first, _ = epoch(loader)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while loader.stats()["cache_waiting"] and time.monotonic() < deadline:
             time.sleep(0.01)
         stats = loader.stats()

@@ -112,14 +112,12 @@ def test_exceptions_pass_through(numbers):
             return super().__getitem__(index)
 
     numbers = Odd(numbers.log)
-    with CachedDataset(numbers, "64MiB", wait=60) as cached:
-        begun = time.monotonic()
+    with CachedDataset(numbers, "64MiB", wait=3600) as cached:
         for _ in range(3):
             with pytest.raises(OSError, match="tired"):
                 cached[7]
         assert right(cached[7], numbers, 7) and right(cached[7], numbers, 7)
         assert calls(numbers) == [7]
-        assert time.monotonic() - begun < 30  # nobody waited for the claims
 
 
 def test_what_cannot_be_kept_is_named():
@@ -152,9 +150,7 @@ def test_batches(numbers):
         assert numbers.asked == ()
         with pytest.raises(IndexError):
             cached.__getitems__([0, 99])
-        begun = time.monotonic()
         assert right(cached[0], numbers, 0)
-        assert time.monotonic() - begun < 10
         assert [label for _, label in Subset(cached, [5, 6]).__getitems__([1, 0])] == [6, 5]
 
 
@@ -350,7 +346,7 @@ def start(code, *arguments):
     )
 
 
-def finish(process, timeout=60):
+def finish(process, timeout=600):
     out, _ = process.communicate(timeout=timeout)
     return process.returncode, out
 
@@ -399,12 +395,11 @@ def test_a_process_is_killed_while_others_wait_for_it(numbers, kept):
     worker = start(HANGS + "cached[3]", numbers.log, kept)
     try:
         assert worker.stdout.readline() == "in\n"
-        with CachedDataset(numbers, kept, identity="numbers", wait=60) as cached:
+        with CachedDataset(numbers, kept, identity="numbers", wait=3600) as cached:
             assert right(cached[2], numbers, 2)
             threading.Timer(0.3, worker.kill).start()
-            begun = time.monotonic()
             assert right(cached[3], numbers, 3)
-            assert 0.2 < time.monotonic() - begun < 20
+            assert worker.wait(600) == -signal.SIGKILL  # which it waited for
             assert all(right(cached[i], numbers, i) for i in range(40))
             assert calls(numbers) == list(range(40))
     finally:
@@ -417,9 +412,8 @@ def test_waiting_ends_after_a_while(numbers, kept):
     try:
         assert worker.stdout.readline() == "in\n"
         with CachedDataset(numbers, kept, identity="numbers", wait=0.2) as cached:
-            begun = time.monotonic()
             assert right(cached[3], numbers, 3)
-            assert time.monotonic() - begun < 10
+            assert worker.poll() is None  # which is at it still
     finally:
         worker.kill()
         worker.communicate()
@@ -432,16 +426,16 @@ def test_ctrl_c_ends_the_wait(numbers, kept):
         class Slow(Numbers):
             def __getitem__(self, index):
                 entered.set()
-                leave.wait(60)
+                leave.wait(600)
                 return super().__getitem__(index)
 
         cached.dataset = Slow(numbers.log)
         maker = threading.Thread(target=cached.__getitem__, args=(3,))
         maker.start()
-        assert entered.wait(10)
+        assert entered.wait(600)
         code = """
-print("waits", flush=True)
 try:
+    print("waits", flush=True)
     cached[3]
 except KeyboardInterrupt:
     print("interrupted", flush=True)
@@ -449,9 +443,9 @@ except KeyboardInterrupt:
         worker = start(code, numbers.log, kept)
         try:
             assert worker.stdout.readline() == "waits\n"
-            time.sleep(0.3)
+            time.sleep(0.1)
             worker.send_signal(signal.SIGINT)
-            assert finish(worker, 10) == (0, "interrupted\n")
+            assert finish(worker) == (0, "interrupted\n")
         finally:
             leave.set()
             worker.kill()

@@ -38,7 +38,7 @@ print(resident() - before)
 
 def test_resident_memory_is_bounded_and_flat(folder):
     for threads in ("1", "4"):
-        done = run_python(CODE, str(folder), threads, timeout=120)
+        done = run_python(CODE, str(folder), threads)
         assert done.returncode == 0, done.stderr
         lines = done.stdout.splitlines()
         used, allowed, growth, grown = map(int, lines[0].split())

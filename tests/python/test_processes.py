@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
@@ -22,10 +21,18 @@ def folder():
     return headrace.ImageFolder(sys.argv[1], transform)
 """
 
-# One batch of this takes many seconds.
+# One batch of this takes minutes on any machine. The first line says when its samples are
+# being prepared: a thread tells, because the main one waits for the batch by then.
 SLOW = """
-slow = headrace.ImageList([(sys.argv[1], 0)] * 4000, T.Resize((8, 8)))
-loader = DataLoader(slow, 2000, num_workers=1)
+slow = headrace.ImageList([(sys.argv[1], 0)] * 60000, T.Resize((8, 8)))
+loader = DataLoader(slow, 30000, num_workers=1)
+def await_work():
+    while not loader.stats()["samples"]:
+        time.sleep(0.001)
+def tell():
+    await_work()
+    print("ready", flush=True)
+teller = threading.Thread(target=tell, daemon=True)
 """
 
 
@@ -36,9 +43,9 @@ def large(tmp_path_factory):
     return str(path)
 
 
-def interrupted(code: str, argument: str) -> tuple[str, int, float]:
-    """Runs `code`, sends SIGINT half a second after its first line; what it printed
-    after that, its exit status and the seconds from the signal to its end."""
+def interrupted(code: str, argument: str) -> tuple[str, int]:
+    """Runs `code`, sends SIGINT after its first line; what it printed after that, and its
+    exit status. The limit only ends what hangs."""
     child = subprocess.Popen(
         [sys.executable, "-c", code, argument],
         stdout=subprocess.PIPE,
@@ -47,11 +54,9 @@ def interrupted(code: str, argument: str) -> tuple[str, int, float]:
     )
     try:
         assert child.stdout.readline() == "ready\n", child.stderr.read()
-        time.sleep(0.5)
-        start = time.monotonic()
         child.send_signal(signal.SIGINT)
-        out, _ = child.communicate(timeout=30)
-        return out, child.returncode, time.monotonic() - start
+        out, _ = child.communicate(timeout=600)
+        return out, child.returncode
     finally:
         child.kill()
         child.wait()
@@ -62,9 +67,9 @@ def test_ctrl_c_ends_a_wait_and_the_loader_can_go_on(large):
         SETUP
         + SLOW
         + """
-epoch = iter(loader)
-print("ready", flush=True)
 try:
+    epoch = iter(loader)
+    teller.start()
     next(epoch)
 except KeyboardInterrupt:
     print("interrupted")
@@ -72,16 +77,23 @@ small = DataLoader(headrace.ImageList([(sys.argv[1], 0)] * 3, T.Resize((8, 8))),
 print(len(list(small)), loader.stats()["batches"])
 """
     )
-    out, status, seconds = interrupted(code, large)
-    assert (out, status) == ("interrupted\n2 0\n", 0)
-    assert seconds < 10
+    assert interrupted(code, large) == ("interrupted\n2 0\n", 0)
 
 
 def test_ctrl_c_with_the_default_handler_ends_the_script(large):
-    code = SETUP + SLOW + 'print("ready", flush=True)\nfor batch in loader: pass\n'
-    out, status, seconds = interrupted(code, large)
-    assert out == "" and status in (-signal.SIGINT, 130, 1)
-    assert seconds < 10
+    code = (
+        SETUP
+        + SLOW
+        + """
+try:
+    teller.start()
+    for batch in loader: pass
+finally:
+    print(loader.stats()["batches"])
+"""
+    )
+    out, status = interrupted(code, large)
+    assert out == "0\n" and status in (-signal.SIGINT, 130, 1)
 
 
 def test_ctrl_c_reaches_the_main_thread_while_another_one_reads(large):
@@ -90,17 +102,15 @@ def test_ctrl_c_reaches_the_main_thread_while_another_one_reads(large):
         + SLOW
         + """
 reader = threading.Thread(target=lambda: next(iter(loader)), daemon=True)
-reader.start()
-print("ready", flush=True)
 try:
+    reader.start()
+    teller.start()
     reader.join()
 except KeyboardInterrupt:
-    print("interrupted")
+    print("interrupted", loader.stats()["batches"])
 """
     )
-    out, status, seconds = interrupted(code, large)
-    assert (out, status) == ("interrupted\n", 0)
-    assert seconds < 10
+    assert interrupted(code, large) == ("interrupted 0\n", 0)
 
 
 def test_ctrl_c_ends_a_verification(large):
@@ -108,17 +118,15 @@ def test_ctrl_c_ends_a_verification(large):
         SETUP
         + SLOW
         + """
-print("ready", flush=True)
 try:
-    slow.verify(threads=2)
+    print("ready", flush=True)
+    bad = slow.verify(threads=2)
 except KeyboardInterrupt:
     print("interrupted")
-print(slow.verify.__self__ is slow, headrace.ImageList([(sys.argv[1], 0)]).verify())
+print("bad" in globals(), headrace.ImageList([(sys.argv[1], 0)]).verify())
 """
     )
-    out, status, seconds = interrupted(code, large)
-    assert (out, status) == ("interrupted\nTrue []\n", 0)
-    assert seconds < 10
+    assert interrupted(code, large) == ("interrupted\nFalse []\n", 0)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +149,7 @@ print("done", flush=True)
 """
         + ending
     )
-    done = run_python(code, str(folder), timeout=30)
+    done = run_python(code, str(folder))
     assert done.stdout == "done\n"
     assert done.returncode == 0, done.stderr
     if ending.startswith("kept"):
@@ -152,7 +160,7 @@ print("done", flush=True)
 
 def test_exit_by_an_exception_in_the_loop(folder):
     code = SETUP + "for batch in DataLoader(folder(), 4): raise SystemError('mine')\n"
-    done = run_python(code, str(folder), timeout=30)
+    done = run_python(code, str(folder))
     assert done.returncode == 1 and done.stderr.rstrip().endswith("SystemError: mine")
 
 
@@ -162,12 +170,12 @@ def test_exit_while_a_daemon_thread_reads(large):
         + SLOW
         + """
 threading.Thread(target=lambda: next(iter(loader)), daemon=True).start()
-time.sleep(0.3)
-print("done", flush=True)
+await_work()
+print("done", loader.stats()["batches"], flush=True)
 """
     )
-    done = run_python(code, large, timeout=40)
-    assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr
+    done = run_python(code, large)
+    assert (done.stdout, done.returncode) == ("done 0\n", 0), done.stderr
 
 
 def test_two_threads_cannot_read_one_loader(large):
@@ -176,8 +184,14 @@ def test_two_threads_cannot_read_one_loader(large):
         + SLOW
         + """
 epoch = iter(loader)
-threading.Thread(target=lambda: next(epoch), daemon=True).start()
-time.sleep(0.5)
+begun = []
+def read():
+    begun.append(True)
+    next(epoch)
+sys.setswitchinterval(3600)  # who has begun goes on until it waits for the batch
+threading.Thread(target=read, daemon=True).start()
+while not begun:
+    time.sleep(0.001)
 for use in (lambda: next(epoch), loader.close):
     try:
         use()
@@ -186,7 +200,7 @@ for use in (lambda: next(epoch), loader.close):
 print(loader.stats()["batches"])
 """
     )
-    done = run_python(code, large, timeout=40)
+    done = run_python(code, large)
     assert (done.stdout, done.returncode) == ("True\nTrue\n0\n", 0), done.stderr
 
 
@@ -256,8 +270,8 @@ def test_a_multiprocessing_child(dataset):
     queue = context.Queue()
     child = context.Process(target=child_epoch, args=(loader, queue))
     child.start()
-    assert queue.get(timeout=30) == COUNT
-    child.join(30)
+    assert queue.get(timeout=600) == COUNT
+    child.join(600)
     assert child.exitcode == 0
 
 
@@ -284,7 +298,7 @@ dist.destroy_process_group()
         + [str(script), str(folder)],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=600,
         check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )

@@ -28,7 +28,7 @@ def train(root, folder, loader, result, ranks=1, more=()):
     command = [*launcher, *script, "--data", str(folder), "--loader", loader, "--device", "cpu",
                "--batch-size", "8", "--workers", "1", "--compute-threads", "1",
                "--json", str(result), *more]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False,
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False,
                           env=dict(os.environ, OMP_NUM_THREADS="1"))
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(result.read_text()), done.stdout
