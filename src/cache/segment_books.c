@@ -14,9 +14,10 @@
 #include <string.h>
 #include <time.h>
 
-/* How long the lock is waited for. Transactions take microseconds; only a process that was
+/* How long the lock is waited for, once. Transactions take microseconds, on a machine with
+ * many more runnable threads than cores tens of milliseconds; only a process that was
  * stopped holds it for longer. */
-#define PATIENCE_NS UINT64_C(50000000)
+#define PATIENCE_NS UINT64_C(250000000)
 
 #define FORM_SHIFT    3
 #define OWNER_SHIFT   5
