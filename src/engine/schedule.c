@@ -511,6 +511,7 @@ struct hr_batch *hr__cancel_locked(struct hr_loader *l)
     while (l->delayed) {
         struct hr__job *job = pop_delayed_locked(l);
         job->batch->done++;
+        l->complete += job->batch->done == job->batch->count;
         free_job_locked(l, job);
     }
     while (l->window) {
