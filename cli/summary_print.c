@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define BAR_COLUMNS    32
 #define NAME_COLUMNS   40
@@ -215,12 +216,15 @@ static json_t *json_verify(const struct summary *s)
                      summary_bads_json(&s->bad));
 }
 
+/* The index that is there by now; the dataset was closed, which waits for it. */
 static json_t *json_index(const struct summary *s)
 {
-    char *path = text_escape(s->info.index_path);
-    json_t *index = !path || !*path
-                        ? json_null()
-                        : json_pack("{s:s, s:b}", "path", path, "used", s->info.from_index);
+    if (!*s->info.index_path)
+        return json_null();
+    int exists = !access(s->info.index_path, F_OK);
+    char *path = exists ? text_escape(s->info.index_path) : NULL;
+    json_t *index =
+        exists && !path ? NULL : json_pack("{s:s?, s:b}", "path", path, "used", s->info.from_index);
     free(path);
     return index;
 }

@@ -216,12 +216,13 @@ Images of a class: mean 2.0, from 1 to 3
         status, _, err = self.run_it("scan", "set", "--verbose")
         self.assertEqual(status, 0)
         self.assertIn("no index of set is written yet", err)
+        self.assertEqual(scan()["index"], {"path": None, "used": False})
         for path in directories:
             os.utime(path)
         time.sleep(2.1)  # until the folder's times can be trusted
         for policy, place in (("beside", os.path.join(self.root, "set/.headrace-index")), ("user", self.cache)):
             first, second = scan("--index", policy), scan("--index", policy)
-            self.assertFalse(first["index"]["used"])
+            self.assertEqual(first["index"], {**second["index"], "used": False})
             self.assertTrue(second["index"]["used"])
             self.assertTrue(second["index"]["path"].startswith(place))
             self.assertEqual({**first, "index": 0}, {**second, "index": 0})
