@@ -9,6 +9,7 @@
 #include "core.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 struct loader {
@@ -42,6 +43,40 @@ static int parse_cache_form(const char *text, struct hr_loader_options *options)
                  "cache_form must be 'auto', 'encoded', 'coefficients' or 'planes', not '%s'",
                  text);
     return -1;
+}
+
+/* Options that the DataLoader's arguments name otherwise, as messages have them. */
+static const struct {
+    const char *option, *argument;
+} renamed[] = {
+    {"batches_ahead", "prefetch_factor"},
+    {"threads = ", "num_workers = "},
+    {"`threads`", "`num_workers`"},
+    {"`pinned`", "`pin_memory`"},
+};
+
+/* Raises an error of the library's in the words of the DataLoader's user. */
+static PyObject *raise_renamed(struct core_state *state, int code, const struct hr_error *error)
+{
+    struct hr_error said = {.code = error->code};
+    size_t length = 0;
+    for (const char *p = error->message; *p && length + 1 < sizeof said.message;) {
+        const char *word = NULL;
+        for (size_t i = 0; !word && i < sizeof renamed / sizeof *renamed; i++)
+            if (!strncmp(p, renamed[i].option, strlen(renamed[i].option))) {
+                word = renamed[i].argument;
+                p += strlen(renamed[i].option);
+            }
+        if (!word) {
+            said.message[length++] = *p++;
+            continue;
+        }
+        int n = snprintf(said.message + length, sizeof said.message - length, "%s", word);
+        length =
+            length + (size_t)n < sizeof said.message ? length + (size_t)n : sizeof said.message - 1;
+    }
+    /* Lists of bad samples are about files, whose names are their own. */
+    return core_raise_cache(state, code, code == -EOVERFLOW ? error : &said);
 }
 
 static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -85,7 +120,7 @@ static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     Py_END_ALLOW_THREADS
     core_log_drain(state);
     if (r)
-        return core_raise_cache(state, r, &error);
+        return raise_renamed(state, r, &error);
     struct loader *self = PyObject_New(struct loader, type);
     if (!self) {
         hr_loader_destroy(&handle);
@@ -137,7 +172,7 @@ static PyObject *leave(struct loader *self, int r, const struct hr_error *error)
     self->busy = false;
     core_log_drain(state);
     if (r)
-        return core_raise(state, r, error, NULL);
+        return raise_renamed(state, r, error);
     Py_RETURN_NONE;
 }
 
@@ -162,7 +197,7 @@ static PyObject *raise_failed(struct loader *self, int r, const struct hr_error 
     struct hr_skipped_sample failed;
     if (r == -ECHILD || r == -EAGAIN || r == -EOVERFLOW || r == -ENOMEM ||
         hr_loader_failed_get(self->handle, &failed) != 0)
-        return core_raise(state, r, error, NULL);
+        return raise_renamed(state, r, error);
     PyObject *path = PyUnicode_DecodeFSDefault(failed.path);
     PyObject *reason = core_text(failed.reason);
     PyObject *exception = path && reason

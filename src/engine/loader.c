@@ -398,8 +398,8 @@ static int check_push(const struct hr_loader *l, const int64_t *indices, size_t 
     for (size_t i = 0; i < count; i++)
         if (indices[i] < 0 || (uint64_t)indices[i] >= samples)
             return hr__fail(error, -ERANGE,
-                            "index %" PRId64 " was pushed: the dataset has %zu samples", indices[i],
-                            samples);
+                            "there is no sample %" PRId64 ": the dataset has %zu, from 0 on",
+                            indices[i], samples);
     return 0;
 }
 

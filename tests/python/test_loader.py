@@ -484,3 +484,14 @@ def test_a_transform_that_was_replaced_is_noticed(folder, recipe):
     with pytest.raises(RuntimeError, match="transform was replaced"):
         iter(loader)
     assert len(list(DataLoader(dataset, 4, transform=recipe))) == 10
+
+
+def test_messages_name_the_arguments_of_python(dataset):
+    with pytest.raises(ValueError, match=r"^prefetch_factor = 1000000000: must be from 1 to"):
+        DataLoader(dataset, prefetch_factor=1_000_000_000)
+    with pytest.raises(ValueError, match=r"^num_workers = 1000000: must be from 0 to"):
+        DataLoader(dataset, num_workers=1_000_000)
+    huge = headrace.ImageList(dataset.samples, headrace.transforms.Resize((20000, 20000)))
+    with pytest.raises((MemoryError, ValueError)) as caught:
+        next(iter(DataLoader(huge, 1_000_000)))
+    assert "batches_ahead" not in str(caught.value)
