@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import signal
 
 import numpy as np
 import pytest
@@ -134,13 +135,71 @@ def test_what_a_sampler_raises_comes_at_its_turn(dataset):
             next(epoch)
 
 
+class Interrupted:
+    """Ctrl-C comes, once, while it looks for its tenth index."""
+
+    def __init__(self):
+        self.left = 1
+
+    def __iter__(self):
+        for i in range(20):
+            if i == 9 and self.left:
+                self.left -= 1
+                signal.raise_signal(signal.SIGINT)
+            yield (i * 7) % COUNT
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_ctrl_c_in_a_sampler_is_no_end_of_the_epoch(dataset, batched):
+    def make():
+        sampler = Interrupted()
+        if batched:
+            return DataLoader(dataset, batch_sampler=BatchSampler(sampler, 2, False), return_index=True)
+        return DataLoader(dataset, 2, sampler=sampler, return_index=True)
+
+    whole = [[(i * 7) % COUNT, ((i + 1) * 7) % COUNT] for i in range(0, 20, 2)]
+    loader, seen = make(), []
+    epoch = iter(loader)
+    with pytest.raises(KeyboardInterrupt):
+        for *_, index in epoch:
+            seen.append(index.tolist())
+    state = loader.state_dict()
+    assert seen == whole[: len(seen)] and len(seen) < 4
+    with pytest.raises(RuntimeError, match="stopped by KeyboardInterrupt"):
+        for *_, index in epoch:  # what was taken before comes
+            seen.append(index.tolist())
+    assert seen == whole[:4]
+    with pytest.raises(StopIteration):
+        next(epoch)
+    loader.load_state_dict(state)
+    assert batches_of(loader) == whole[state["position"] // 2 :]
+    assert batches_of(loader) == whole
+
+
+def test_ctrl_c_when_a_sampler_begins(dataset):
+    class Late(Interrupted):
+        def __iter__(self):
+            if self.left:
+                self.left -= 1
+                signal.raise_signal(signal.SIGINT)
+            yield from range(6)
+
+    loader = DataLoader(dataset, 2, sampler=Late(), return_index=True)
+    with pytest.raises(KeyboardInterrupt):
+        iter(loader)
+    assert loader.state_dict()["epoch"] == 0
+    assert batches_of(loader) == [[0, 1], [2, 3], [4, 5]]
+
+
 @pytest.mark.parametrize(
     ("sampler", "error"),
     [([0, COUNT], IndexError), ([0, -1], IndexError), (["a"], TypeError), ([1.5], TypeError)],
 )
 def test_indices_that_are_none(dataset, sampler, error):
-    with pytest.raises(error):
+    with pytest.raises(error) as caught:
         list(DataLoader(dataset, 1, sampler=sampler))
+    if error is IndexError:
+        assert str(caught.value) == f"there is no sample {sampler[1]}: the dataset has {COUNT}, from 0 on"
 
 
 def test_empty_batches_and_empty_samplers(dataset):

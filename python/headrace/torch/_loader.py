@@ -581,7 +581,7 @@ class _Iterator:
         while not epoch.ended and len(epoch.pushed) <= loader.prefetch_factor:
             try:
                 if epoch.held is None:
-                    epoch.held = feed.take()
+                    self._take(feed)
                 if epoch.held is None:
                     self._end()
                 elif len(epoch.held[0]) <= loader._capacity:
@@ -594,6 +594,23 @@ class _Iterator:
             except Exception as error:
                 epoch.failure = error
                 self._end()
+
+    def _take(self, feed: Feed) -> None:
+        """Takes a batch of the sampler's. What is no Exception, Ctrl-C above all, passes at
+        once. The sampler may then have lost indices, and a generator would look as if it had
+        no more: the epoch goes on with what came before, and fails where its end would be."""
+        try:
+            self._epoch.held = feed.take()
+        except Exception:
+            raise
+        except BaseException as error:
+            self._epoch.failure = RuntimeError(
+                f"the sampler was stopped by {type(error).__name__} and cannot go on: the epoch "
+                "is not complete. Begin another, or take state_dict() before this error and give "
+                "it to load_state_dict(), which goes on where the last batch ended"
+            )
+            self._end()
+            raise
 
     def _push(self, indices: Any, own: Any) -> None:
         self._loader._core.push(indices)
