@@ -457,7 +457,8 @@ static int in_child(struct hr_loader *loader)
     if (hr_loader_next(loader, &batch, &error) != -ECHILD || stats.cache_bytes)
         return 1;
     hr_loader_destroy(&loader);
-#ifndef __SANITIZE_THREAD__ /* which knows no threads in the child of threads */
+/* Their runtimes do not survive a fork while other threads allocate. */
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
     struct hr_loader_options options;
     cache_options(&options, PLENTY, HR_FORM_COEFFICIENTS);
     loader = fixture_loader(&fixture, &options);
