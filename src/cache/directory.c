@@ -193,7 +193,7 @@ void hr__directory_sweep(void)
 {
     struct hr__directory d;
     if (hr__directory_lock(&d, HR__DIRECTORY_OWN, 0, NULL))
-        return;
+        return; /* mostly because there is none */
     hr__directory_sweep_locked(&d);
     hr__directory_unlock(&d);
 }

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "cache/directory.h"
 #include "cache/spec.h"
 #include "engine/loader.h"
 
@@ -37,6 +38,8 @@ static int open_cache(struct hr_loader *l, struct hr_error *error)
     l->caching.whole = l->dataset;
     l->caching.total_bytes = HR_SIZE_UNKNOWN;
     if (!spec->name[0] && l->options.world_size == 1) {
+        /* It needs no segment; but memory that killed ranks left may be what it lacks. */
+        hr__directory_sweep();
         struct hr__cache_options options = {
             .samples = hr_dataset_count(l->dataset),
             .budget_bytes = spec->share_bytes,

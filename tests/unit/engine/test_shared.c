@@ -455,6 +455,36 @@ static void test_killed(void **state)
     }
 }
 
+/* What killed ranks leave, the next start removes, also one that has no segment itself. */
+static void test_killed_ranks(void **state)
+{
+    common->here = 0;
+    for (int rank = 0; rank < 2; rank++) {
+        struct job *job = job_of(rank, "64MiB");
+        job->rank = rank;
+        job->world = 2;
+    }
+    pid_t ranks[2] = {spawn(0, 2), spawn(1, 2)};
+    while (!common->jobs[0].batches || !common->jobs[1].batches)
+        sched_yield();
+    for (int rank = 0; rank < 2; rank++)
+        kill(ranks[rank], SIGSTOP);
+    int there = segments(), killed = 0;
+    for (int rank = 0; rank < 2; rank++) {
+        int status;
+        kill(ranks[rank], SIGKILL);
+        assert_int_equal(waitpid(ranks[rank], &status, 0), ranks[rank]);
+        killed += WIFSIGNALED(status);
+    }
+    /* They may have ended before that. */
+    assert_true(there == 1 || killed < 2);
+    assert_int_equal(segments(), there);
+    job_of(0, "64MiB")->epochs = 1;
+    run_one(0);
+    check(0);
+    assert_int_equal(segments(), 0);
+}
+
 /* A subset and its parent, in two loaders of one process, share. */
 static void test_subset(void **state)
 {
@@ -687,6 +717,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_changed_while_read, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fresh_files, setup, teardown),
         cmocka_unit_test_setup_teardown(test_killed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_killed_ranks, setup, teardown),
         cmocka_unit_test_setup_teardown(test_subset, setup, teardown),
         cmocka_unit_test_setup_teardown(test_kept_is_told, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fork, setup, teardown),
