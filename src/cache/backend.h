@@ -13,6 +13,7 @@ struct hr__cache_backend {
     int (*find)(struct hr__cache *cache, uint64_t index, struct hr__cache_item *item);
     void (*unpin)(struct hr__cache *cache, const struct hr__cache_item *item);
     int (*has)(struct hr__cache *cache, uint64_t index);
+    void (*note_place)(struct hr__cache *cache, uint64_t order, uint64_t position); /* or NULL */
     enum hr__claim (*claim)(struct hr__cache *cache, uint64_t index,
                             struct hr__cache_ticket *ticket);
     void (*unclaim)(struct hr__cache *cache, struct hr__cache_ticket *ticket);

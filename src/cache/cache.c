@@ -32,6 +32,12 @@ int hr__cache_has(struct hr__cache *cache, uint64_t index)
     return cache->backend->has(cache, index);
 }
 
+void hr__cache_note_place(struct hr__cache *cache, uint64_t order, uint64_t position)
+{
+    if (cache->backend->note_place)
+        cache->backend->note_place(cache, order, position);
+}
+
 enum hr__claim hr__cache_claim(struct hr__cache *cache, uint64_t index,
                                struct hr__cache_ticket *ticket)
 {

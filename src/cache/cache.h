@@ -86,6 +86,11 @@ void hr__cache_unpin(struct hr__cache *cache, const struct hr__cache_item *item)
 /* Non-zero where find would find it, as far as is known. Any thread, no lock. */
 int hr__cache_has(struct hr__cache *cache, uint64_t index);
 
+/* Tells where this loader stands: `order` is a digest of all that its order follows from,
+ * never 0; `position` goes on from epoch to epoch. Processes with the same order are kept
+ * together. Any thread, no lock. */
+void hr__cache_note_place(struct hr__cache *cache, uint64_t order, uint64_t position);
+
 /* What a sample's reader has to do. */
 enum hr__claim {
     HR__CLAIM_FOUND, /* nothing: it is cached */
@@ -103,10 +108,11 @@ struct hr__cache_ticket {
 
 /*
  * Announces that this process reads a sample, so that all others need not. BUSY comes
- * only while the process that reads it lives and gets on with its reads: asking again
- * always comes to an end, in about two seconds at most. A private backing says FOUND
- * or ALONE. *ticket, which holds no claim before, holds one after YOURS only. Any thread;
- * blocks for a short lock, and for a look at the file where its size is not known.
+ * only while the process that reads it lives and gets on with its reads, or one with the
+ * same order catches up: asking again always comes to an end, in about two seconds at most. A
+ * private backing says FOUND or ALONE. *ticket, which holds no claim before, holds one after YOURS
+ * only. Any thread; blocks for a short lock, and for a look at the file where its size is not
+ * known.
  */
 enum hr__claim hr__cache_claim(struct hr__cache *cache, uint64_t index,
                                struct hr__cache_ticket *ticket);

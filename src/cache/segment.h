@@ -101,7 +101,9 @@ struct hr__segment_user {
     _Atomic uint64_t progress; /* grows with each claim that it ended */
     _Atomic uint64_t open;     /* claims, and items in conversion, that it has not ended */
     _Atomic uint64_t hits, misses, saved_bytes, refused;
-    uint64_t reserved[9];
+    _Atomic uint64_t order;    /* in which it uses samples; 0: of its own */
+    _Atomic uint64_t position; /* in that order, all epochs one behind the other */
+    uint64_t reserved[7];
 };
 
 /* Measured means, for who looks from outside; relaxed. */

@@ -209,6 +209,12 @@ static int has(struct hr__cache *cache, uint64_t index)
     return is_usable(c) && guessed_key(c, index, &key) && hr__store_has(c->store, &key);
 }
 
+static void note_place(struct hr__cache *cache, uint64_t order, uint64_t position)
+{
+    if (is_usable(of(cache)))
+        hr__store_note_place(of(cache)->store, order, position);
+}
+
 static enum hr__claim claim(struct hr__cache *cache, uint64_t index,
                             struct hr__cache_ticket *ticket)
 {
@@ -341,6 +347,7 @@ static const struct hr__cache_backend backend = {
     .find = find,
     .unpin = unpin,
     .has = has,
+    .note_place = note_place,
     .claim = claim,
     .unclaim = unclaim,
     .offer = offer,

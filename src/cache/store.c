@@ -24,6 +24,14 @@
 /* How long an answer to "is anybody else there" is good for. */
 #define OTHERS_NS UINT64_C(100000000)
 
+/* One who is ahead waits so long, and a fiftieth of all time, for those behind who have moved
+ * lately; not for those too far behind to catch up. */
+#define AHEAD_NS       UINT64_C(1000000000)
+#define AHEAD_SHARE    50
+#define AHEAD_PAUSE_NS UINT64_C(5000000)
+#define MOVED_NS       UINT64_C(200000000)
+#define CATCH_UP       64
+
 /* More memory is asked for in such steps. */
 #define GROWTH (UINT64_C(32) << 20)
 
@@ -58,6 +66,7 @@ int hr__store_create(struct hr__store **out, struct hr__segment *segment, struct
         return hr__fail(error, -ENOMEM, "out of memory for a cache");
     }
     store->segment = segment;
+    store->created_ns = hr__now_ns();
     pthread_mutex_init(&store->growing, NULL);
     return 0;
 }
@@ -313,6 +322,76 @@ static int is_of_use(struct hr__store *store)
     return !atomic_load_explicit(&store->crowded, memory_order_relaxed) || has_others(store);
 }
 
+void hr__store_note_place(struct hr__store *store, uint64_t order, uint64_t position)
+{
+    struct hr__segment_user *user = store->segment->user;
+    if (!hr__segment_is_sound(store->segment))
+        return;
+    atomic_store_explicit(&user->order, order, memory_order_relaxed);
+    atomic_store_explicit(&user->position, position, memory_order_relaxed);
+}
+
+/* Positions of an order whose items fill half of the ring; UINT64_MAX: there is no telling. */
+static uint64_t window_of(const struct hr__segment *s)
+{
+    struct hr__books now = hr__segment_books(s);
+    uint64_t items = now.items[0] + now.items[1] + now.items[2];
+    uint64_t all = s->layout.index_slots / 5 * 4; /* of the dataset, about */
+    if (!items || items >= all)
+        return UINT64_MAX;
+    double bytes = (double)now.source_bytes / (double)items; /* of a sample */
+    double passing = bytes * (double)(all - items) / (double)all;
+    return passing < 1 ? UINT64_MAX : (uint64_t)((double)s->layout.ring_bytes / 2 / passing);
+}
+
+/* Non-zero where another user has moved in its order lately. */
+static int is_moving(struct hr__store *store, unsigned slot, uint64_t position, uint64_t now_ns)
+{
+    if (atomic_load(&store->place[slot]) != position || !atomic_load(&store->place_ns[slot])) {
+        atomic_store(&store->place[slot], position);
+        atomic_store(&store->place_ns[slot], now_ns);
+        return 1;
+    }
+    return now_ns - atomic_load(&store->place_ns[slot]) < MOVED_NS;
+}
+
+/* Non-zero where a user of the same order is so far behind that the ring will not hold what
+ * is read now until it gets here. */
+static int leads(struct hr__store *store, uint64_t now_ns)
+{
+    struct hr__segment *s = store->segment;
+    uint64_t order = atomic_load_explicit(&s->user->order, memory_order_relaxed);
+    uint64_t here = atomic_load_explicit(&s->user->position, memory_order_relaxed);
+    uint64_t window = window_of(s);
+    int others = atomic_load(&store->others);
+    if (!order || window > UINT64_MAX / CATCH_UP)
+        return 0;
+    for (unsigned slot = 0; others > 0 && slot < HR__SEGMENT_USERS; slot++) {
+        struct hr__segment_user *user = &s->header->users[slot];
+        if (user == s->user || !atomic_load_explicit(&user->pid, memory_order_relaxed))
+            continue;
+        others--;
+        uint64_t there = atomic_load_explicit(&user->position, memory_order_relaxed);
+        if (atomic_load_explicit(&user->order, memory_order_relaxed) == order && there < here &&
+            here - there > window && here - there <= CATCH_UP * window &&
+            is_moving(store, slot, there, now_ns))
+            return 1;
+    }
+    return 0;
+}
+
+/* The same, while there is time left to wait. */
+static int must_wait(struct hr__store *store)
+{
+    uint64_t now = hr__now_ns(), waited = atomic_load(&store->waited_ns);
+    if (waited > AHEAD_NS + (now - store->created_ns) / AHEAD_SHARE || !leads(store, now))
+        return 0;
+    uint64_t before = atomic_exchange(&store->waiting_ns, now);
+    if (now > before && now - before < AHEAD_PAUSE_NS)
+        atomic_fetch_add(&store->waited_ns, now - before);
+    return 1;
+}
+
 enum hr__claim hr__store_claim(struct hr__store *store, const struct hr__key *key)
 {
     struct hr__segment *s = store->segment;
@@ -323,8 +402,12 @@ enum hr__claim hr__store_claim(struct hr__store *store, const struct hr__key *ke
     enum hr__claim answer = HR__CLAIM_YOURS;
     if (search(s, key, 0, &found, &free))
         answer = judge(store, &found);
-    if (answer == HR__CLAIM_YOURS)
-        answer = is_of_use(store) ? claim(store, key) : HR__CLAIM_ALONE;
+    if (answer == HR__CLAIM_YOURS && !is_of_use(store))
+        answer = HR__CLAIM_ALONE;
+    else if (answer == HR__CLAIM_YOURS)
+        answer = atomic_load_explicit(&store->crowded, memory_order_relaxed) && must_wait(store)
+                     ? HR__CLAIM_BUSY
+                     : claim(store, key);
     if (answer == HR__CLAIM_YOURS || answer == HR__CLAIM_ALONE)
         atomic_fetch_add_explicit(&s->user->misses, 1, memory_order_relaxed);
     return answer;

@@ -15,6 +15,12 @@ struct hr__store {
     _Atomic uint64_t others_asked_ns; /* when `others` was asked; 0: never */
     _Atomic int others;               /* live users besides this one */
     _Atomic int crowded;              /* the last offer did not fit */
+
+    /* Others with the same order: where they were, and since when; what waiting for them
+     * took. */
+    _Atomic uint64_t place[HR__SEGMENT_USERS], place_ns[HR__SEGMENT_USERS];
+    _Atomic uint64_t waited_ns, waiting_ns; /* in all; when it was last said to be ahead */
+    uint64_t created_ns;
 };
 
 /* An entry as it was at one moment. */

@@ -115,6 +115,15 @@ void hr__caching_abandon(struct hr_loader *l)
     l->caching.spec = NULL;
 }
 
+void hr__caching_note_place(struct hr_loader *l, const struct hr__job *job)
+{
+    const struct hr__epoch *plan = job->batch->plan;
+    /* An order of the caller's own is nobody else's. */
+    if (l->caching.cache && plan->order)
+        hr__cache_note_place(l->caching.cache, plan->same_order,
+                             plan->epoch * plan->cut.samples + job->batch->positions[job->place]);
+}
+
 enum hr__claim hr__caching_claim(struct hr_loader *l, uint64_t index,
                                  struct hr__cache_ticket *ticket)
 {

@@ -19,6 +19,7 @@
 
 struct hr__cache_spec;
 struct hr_loader;
+struct hr__job;
 struct hr__thread;
 
 struct hr__caching {
@@ -64,6 +65,9 @@ void hr__caching_destroy(struct hr_loader *l);
 
 /* In a child that was forked from the threads' process. */
 void hr__caching_abandon(struct hr_loader *l);
+
+/* Tells the cache where the loader stands, for each sample that a worker begins with. */
+void hr__caching_note_place(struct hr_loader *l, const struct hr__job *job);
 
 /* See hr__cache_claim; without a cache ALONE. What is claimed already is YOURS. */
 enum hr__claim hr__caching_claim(struct hr_loader *l, uint64_t index,

@@ -236,6 +236,19 @@ void hr_loader_destroy(struct hr_loader **loader)
     hr__free(l);
 }
 
+/* Not 0; different for what gives a different order, by all likelihood. */
+static uint64_t digest_of_order(const struct hr__epoch *plan, int shuffle)
+{
+    const uint64_t parts[] = {shuffle ? plan->seed + 1 : 0, plan->cut.samples, plan->cut.ranks,
+                              plan->cut.rank};
+    uint64_t digest = 1;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        digest = (digest ^ parts[i]) * UINT64_C(0x9E3779B97F4A7C15);
+        digest ^= digest >> 29;
+    }
+    return digest | 1;
+}
+
 /* The plan of an epoch from position `start` on. */
 static int make_plan(const struct hr_loader *l, const struct hr_loader_state *from,
                      struct hr__epoch **out, struct hr_error *error)
@@ -258,6 +271,7 @@ static int make_plan(const struct hr_loader *l, const struct hr_loader_state *fr
             return r;
         }
         plan->batches = hr__cut_batches(&plan->cut);
+        plan->same_order = digest_of_order(plan, from->shuffle != 0);
     } else {
         plan->first_number = from->position / plan->cut.batch_size;
     }

@@ -64,6 +64,7 @@ struct hr__epoch {
     struct hr__cut cut;      /* external: only start and samples */
     uint64_t batches;        /* from cut.start on; external: UINT64_MAX */
     uint64_t first_number;   /* number of the first batch, as batches are told */
+    uint64_t same_order;     /* digest of what the order of all epochs follows from */
 };
 
 /* One sample on its way: owned by the thread or list that has it. */

@@ -235,6 +235,7 @@ static void process(struct hr__thread *self, struct hr__job *job, struct hr__out
     outcome->was_read = outcome->blocked = outcome->busy = 0;
     outcome->cost = (struct hr__cost){.form = HR_FORM_ENCODED};
     uint64_t start_cpu = cost_clock(l);
+    hr__caching_note_place(l, job);
     int r = job->unread ? prepare_unread(self, job, index, outcome, &error)
                         : prepare(self, job, index, outcome, &error);
     outcome->cost.working_ns = cost_clock(l) - start_cpu;

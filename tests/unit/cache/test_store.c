@@ -280,6 +280,45 @@ static void test_a_claimant_that_does_not_get_on(void **state)
     fixture_drop(9);
 }
 
+/* Of two users with the same order the one that is ahead by more than the ring holds waits
+ * for the other, as long as that moves, and not for ever. */
+static void test_kept_together(void **state)
+{
+    uint64_t items = 4000;
+    struct hr__store *a = fixture_open(14, 64 * 1024, items),
+                     *b = fixture_open(14, 64 * 1024, items);
+    for (uint64_t i = 0; i < 100; i++)
+        fixture_offer(a, i, 0);
+    struct hr__key key = fixture_key(5000);
+    /* The ring of 4 MiB holds some 760 of them: half of that is the window. */
+    hr__store_note_place(a, 77, 2000);
+    hr__store_note_place(b, 77, 1900);
+    assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_YOURS);
+    hr__store_unclaim(a, &key);
+    hr__store_note_place(b, 77, 1000);
+    assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_BUSY);
+    assert_int_equal(hr__store_claim(b, &key), HR__CLAIM_YOURS); /* who is behind never waits */
+    hr__store_unclaim(b, &key);
+    hr__store_note_place(b, 78, 1000); /* another order */
+    assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_YOURS);
+    hr__store_unclaim(a, &key);
+    /* One that does not move is not waited for */
+    hr__store_note_place(b, 77, 1001);
+    assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_BUSY);
+    atomic_fetch_sub(&a->place_ns[hr__store_segment(b)->slot], UINT64_C(300000000));
+    assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_YOURS);
+    hr__store_unclaim(a, &key);
+    /* nor one that is slower for good */
+    hr__store_note_place(b, 77, 1002);
+    assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_BUSY);
+    atomic_store(&a->waited_ns, UINT64_C(60000000000));
+    assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_YOURS);
+    hr__store_unclaim(a, &key);
+    fixture_close(&a);
+    fixture_close(&b);
+    fixture_drop(14);
+}
+
 /* ---- killed at every step ---- */
 
 static int steps_left, only_step = -1;
@@ -496,6 +535,7 @@ int main(void)
         cmocka_unit_test(test_no_growth_just_now),
         cmocka_unit_test(test_claims),
         cmocka_unit_test(test_a_claimant_that_does_not_get_on),
+        cmocka_unit_test(test_kept_together),
         cmocka_unit_test(test_killed_at_every_step),
         cmocka_unit_test(test_stopped_in_a_transaction),
         cmocka_unit_test(test_threads_and_processes),
