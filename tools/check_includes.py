@@ -23,7 +23,9 @@ BELOW = {
     "codec": {"base"},
     "cache": {"base", "dataset", "codec"},
     "recipe": {"base", "codec"},
-    "engine": {"base", "dataset", "storage", "order", "codec", "cache", "recipe"},
+    "engine": {"base", "dataset", "storage", "order", "codec", "cache", "recipe", "stalls"},
+    "stalls": {"base", "storage"},
+    "report": {"base", "stalls"},
 }
 # Programs outside the rooms that measure or test one from inside, and which.
 INSIDE = {"bench/reader.c": {"base", "storage"}, "bench/cache_hit.c": {"base", "cache"}}

@@ -13,5 +13,7 @@
 #include <headrace/pack.h>
 #include <headrace/prepare.h>
 #include <headrace/recipe.h>
+#include <headrace/stalls.h>
+#include <headrace/storage.h>
 
 #endif

@@ -1,0 +1,67 @@
+/*
+ * Predicting training speed: the paper's bare minimum as the reference, and a simulation
+ * of the loader's bounded queue in which preparation, training and storage share what
+ * the host has.
+ *
+ * Pure functions of numbers: no clock, no I/O, no threads, no randomness but from a seed.
+ */
+#ifndef HR_STALLS_MODEL_H
+#define HR_STALLS_MODEL_H
+
+#include "stalls/result.h"
+
+/* VLDB'21, section 3.4 (equations as in the paper): T_f = D x / C + D (1 - x) / S,
+ * F = D / T_f, speed = min(F, P, G). Rates in samples/s; x: cached share. */
+struct hr__reference {
+    double device_rate;  /* G */
+    double prepare_rate; /* P */
+    double cache_rate;   /* C */
+    double storage_rate; /* S */
+    double cached;       /* x */
+};
+double hr__reference_fetch_rate(const struct hr__reference *reference);
+double hr__reference_speed(const struct hr__reference *reference);
+/* The smallest x with F >= min(P, G); 1 where none is. */
+double hr__reference_cache_share(const struct hr__reference *reference);
+
+/* Distributions: values that are drawn from in a fixed order, seeded. */
+struct hr__values {
+    const double *values;
+    size_t count;
+};
+
+/* One host, all its ranks alike. */
+struct hr__system {
+    /* host */
+    int cores;
+    double storage_bytes_per_s; /* of the host, however many reads are in flight */
+    double storage_request_s;   /* least time of one read, alone */
+    /* training: each rank's step */
+    int ranks;
+    struct hr__values step_s; /* device and copy, nothing else running */
+    double step_cpu_s;        /* of it on cores; may be more than the step with threads */
+    int step_threads;         /* that do it; a step is step_cpu_s / step_threads of work on
+                                 each, and what remains of step_s is waiting */
+    /* loader: each rank's */
+    enum hr__loader_kind loader;
+    int workers, batches_ahead, batch_size;
+    struct hr__values prepare_s; /* CPU of one sample */
+    double delay_s;              /* of one sample, waiting for neither CPU nor storage */
+    double batch_cpu_s;          /* of the training process for each batch: receiving it */
+    struct hr__values bytes;     /* of one sample's file */
+    double missing;              /* share of samples that are fetched */
+    int fetches_ahead;           /* reads in flight that the loader can keep besides its
+                                    workers; 0: workers read themselves */
+};
+
+struct hr__outcome {
+    double rate;                                         /* samples/s of all ranks of the host */
+    double step_s, copy_s, wait_prepare_s, wait_fetch_s; /* of one batch; sum: its time */
+    double core_share;
+};
+
+/* Simulates until steady, then `batches` global batches. Errors: -EINVAL, -ENOMEM. */
+HR_NODISCARD int hr__simulate(const struct hr__system *system, int batches, uint64_t seed,
+                              struct hr__outcome *outcome, struct hr_error *error);
+
+#endif

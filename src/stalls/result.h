@@ -1,0 +1,151 @@
+/*
+ * A result of a measuring run, as the rooms of the library see it: what was measured
+ * (records, joined), and what follows from it (rates, shares, intervals). Built by
+ * analyse.c from records, or by result_json.c from stalls.json, which holds both; then
+ * never changed.
+ *
+ * Seconds and bytes are of one batch of one rank unless a name says otherwise; arrays are
+ * owned by the result.
+ */
+#ifndef HR_STALLS_RESULT_H
+#define HR_STALLS_RESULT_H
+
+#include <headrace/stalls.h>
+
+#include <stdbool.h>
+
+#define HR__STALLS_MAX_RANKS  4096
+#define HR__STALLS_MAX_POINTS 64
+
+enum hr__loader_kind {
+    HR__LOADER_TORCH,    /* worker processes, each prepares whole batches; 0 workers: none */
+    HR__LOADER_HEADRACE, /* threads of the process, each prepares samples */
+    HR__LOADER_OTHER,    /* something that yields batches */
+};
+
+/* One segment as one rank saw it. */
+struct hr__segment_record {
+    enum hr_stalls_phase phase;
+    int round, set, alone_rank;
+    uint64_t batches, samples;
+    double begin_s;   /* since the first segment of the run, by this rank's clock */
+    double elapsed_s; /* its timed part */
+    double process_cpu_s, worker_cpu_s; /* of that part, by the training process and by the
+                                           loader's worker processes; NaN: not known */
+    double read_bytes;                  /* from storage during it; NaN: not known */
+    double expected_bytes;              /* of the files of its samples; NaN: not known */
+    int verified;     /* 1 cold was cold or warm was warm, 0 not, -1 does not apply */
+    char reason[200]; /* of 0 */
+    double *wait_s;   /* `batches` values: blocked in next() */
+    double *batch_s;  /* `batches` values: from one next() to the following */
+};
+
+/* The loader alone, without training. */
+struct hr__drain_record {
+    bool cold;
+    int cores; /* that the whole process and its workers were confined to */
+    uint64_t samples;
+    double elapsed_s, cpu_s; /* cpu: training process and workers; NaN: not known */
+    double read_bytes;
+};
+
+/* What a worker did for one batch. In a loader of threads: per batch of the loader. */
+struct hr__prepare_record {
+    bool cold;
+    uint32_t samples;
+    double cpu_s, wall_s;
+    double read_bytes;
+};
+
+struct hr__depth_record {
+    int depth; /* reads in flight */
+    double bytes_per_s, reads_per_s;
+};
+
+struct hr__form_record {
+    enum hr_form form;
+    double cpu_s; /* Headrace's preparation of one sample */
+    double bytes; /* of one item */
+};
+
+struct hr__rank_record {
+    int rank, local_rank;
+    char host[64];
+    struct hr__segment_record *segments;
+    size_t segment_count;
+    struct hr__drain_record *drains;
+    size_t drain_count;
+    struct hr__prepare_record *prepares;
+    size_t prepare_count;
+    double first_batch_s; /* from iter() to the first batch, by the script's loader; NaN */
+};
+
+struct hr__host_record { /* by the host's first rank */
+    char name[64];
+    int cores;
+    char cpu[96];
+    uint64_t memory_bytes, available_bytes; /* free for the page cache, the run's own use out */
+    char device[96];                        /* "" on a CPU */
+    struct hr__depth_record *depths;
+    size_t depth_count;
+    double memory_bytes_per_s; /* reading cached files; NaN: not known */
+    struct hr__form_record *forms;
+    size_t form_count;
+    bool forms_assumed; /* the recipe was assumed, not the script's */
+    char recipe[256];
+};
+
+struct hr_stalls {
+    /* recorded */
+    char *command; /* of the script, for people */
+    char *started; /* ISO 8601 */
+    char *ended;   /* precise, limit, script, interrupted */
+    int world_size;
+    enum hr__loader_kind loader;
+    char loader_class[128];
+    int workers;               /* of each rank: processes, or threads; 0: it loads in next() */
+    int prefetch_batches;      /* prepared ahead of the one in use, of each rank */
+    int batch_size;            /* of each rank */
+    double loader_cache_bytes; /* of Headrace's cache, of a host; 0: none; NaN: unknown */
+    bool on_cpu;               /* training on the CPU */
+    int training_threads;
+    char dataset[256];
+    uint64_t samples; /* 0: not known */
+    double bytes;     /* of all files; NaN: not known */
+    double *sizes;    /* of some samples' files, for the distribution */
+    size_t size_count;
+    char filesystem[32];
+    char phase_reason[HR_STALLS_PHASES][256]; /* why a phase was not measured, or not
+                                                 verified; "" else */
+    char **notes;                             /* for the person: what was noticed */
+    size_t note_count;
+    char **files_written;
+    size_t file_count;
+    struct hr__rank_record *ranks; /* by rank */
+    int rank_count;                /* present; fewer than world_size where a host is missing */
+    struct hr__host_record *hosts;
+    int host_count;
+
+    /* derived by hr__stalls_derive */
+    struct hr_stalls_summary summary;
+    struct hr_interval step_s[HR_STALLS_PHASES]; /* of one global batch */
+    struct hr_interval *alone_s; /* by rank: what its loading costs everybody, per batch */
+    struct hr_interval *waiting; /* by rank: share of time blocked in next(), cold or else warm */
+    double prepare_cpu_s;        /* of one sample, by the loader; NaN: not known */
+    double training_cpu_s;       /* of one batch of one rank, by the training process (phase DEVICE
+                                    or HOST); NaN: not known */
+    char *sentence;
+};
+
+/* Computes what is derived from what is recorded; the sentence too. Errors: -ENODATA,
+ * -ENOMEM. */
+HR_NODISCARD int hr__stalls_derive(struct hr_stalls *stalls, struct hr_error *error);
+
+/* The text of stalls.json, malloc'd by the library (hr__free), *length without its end;
+ * and from text. `where` names it in messages. */
+HR_NODISCARD int hr__stalls_to_json(const struct hr_stalls *stalls, char **text, size_t *length,
+                                    struct hr_error *error);
+HR_NODISCARD int hr__stalls_from_json(struct hr_stalls **out, const char *text, size_t length,
+                                      const char *where, struct hr_error *error);
+
+#endif
