@@ -97,6 +97,7 @@ struct hr__host_record { /* by the host's first rank */
 
 struct hr_stalls {
     /* recorded */
+    char run[64];  /* the same for all ranks of a run, and for no other */
     char *command; /* of the script, for people */
     char *started; /* ISO 8601 */
     char *ended;   /* precise, limit, script, interrupted */
@@ -108,7 +109,9 @@ struct hr_stalls {
     int batch_size;            /* of each rank */
     double loader_cache_bytes; /* of Headrace's cache, of a host; 0: none; NaN: unknown */
     bool on_cpu;               /* training on the CPU */
+    char training_device[64];  /* "cpu", "cuda:0" */
     int training_threads;
+    uint64_t warm_up_batches; /* before the first segment */
     char dataset[256];
     uint64_t samples; /* 0: not known */
     double bytes;     /* of all files; NaN: not known */
@@ -129,8 +132,11 @@ struct hr_stalls {
     /* derived by hr__stalls_derive */
     struct hr_stalls_summary summary;
     struct hr_interval step_s[HR_STALLS_PHASES]; /* of one global batch */
-    struct hr_interval *alone_s; /* by rank: what its loading costs everybody, per batch */
-    struct hr_interval *waiting; /* by rank: share of time blocked in next(), cold or else warm */
+    /* of each of ranks[], in its order */
+    struct hr_interval *alone_s; /* what its loading costs everybody, per batch; all NaN: not
+                                    known */
+    struct hr_interval *waiting; /* share of time blocked in next(), cold or else warm */
+    bool *straggles;             /* it waits longer than the middle one, beyond doubt */
     double prepare_cpu_s;        /* of one sample, by the loader; NaN: not known */
     double training_cpu_s;       /* of one batch of one rank, by the training process (phase DEVICE
                                     or HOST); NaN: not known */
@@ -147,5 +153,10 @@ HR_NODISCARD int hr__stalls_to_json(const struct hr_stalls *stalls, char **text,
                                     struct hr_error *error);
 HR_NODISCARD int hr__stalls_from_json(struct hr_stalls **out, const char *text, size_t length,
                                       const char *where, struct hr_error *error);
+
+/* Writes a whole file, which appears at once or not at all; "-" is standard output.
+ * Errors: -errno of writing. */
+HR_NODISCARD int hr__stalls_output(const char *path, const char *text, size_t length,
+                                   struct hr_error *error);
 
 #endif
