@@ -9,6 +9,7 @@
 * :mod:`headrace.transforms` has torchvision's transforms by name, and
   translates torchvision's own.
 * :func:`convert` makes items of JPEG files: the same pixels, decoded several times faster.
+* :func:`watch` lets ``headrace stalls`` measure a loop over anything that yields batches.
 * :class:`Preparer` runs the same transforms on bytes that you bring.
 
 torch is needed by :mod:`headrace.torch` only. Messages of the library go to the
@@ -27,6 +28,7 @@ from .datasets import BadSample, ImageFolder, ImageList, Pack, TarDataset
 from .forms import Converter, convert, form_of, restore
 from .packs import pack, pack_info, unpack, verify_pack
 from .prepare import Preparer
+from .stalls import watch
 
 __version__: str = _core.version
 
@@ -50,6 +52,7 @@ __all__ = [
     "transforms",
     "unpack",
     "verify_pack",
+    "watch",
 ]
 
 # What the library said after the last call into it.

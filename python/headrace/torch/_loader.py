@@ -400,6 +400,31 @@ class DataLoader:
             f"shuffle={self.shuffle}, seed={self.seed}, rank={self.rank}/{self.world_size})"
         )
 
+    # Measuring (headrace.stalls)
+
+    def _measured_copy(self, batch_sampler: Iterable[Any]) -> DataLoader:
+        """A loader with the same options over the indices of ``batch_sampler``, anew with
+        every ``iter()``, without the cache: what it costs to prepare and to fetch."""
+        other = object.__new__(DataLoader)
+        members = {**vars(self), "batch_sampler": batch_sampler, "sampler": None}
+        del members["_core"]
+        members["_feed"] = _feed(None, batch_sampler, 1, False)
+        members["_options"] = {**self._options, "cache": arguments.cache(None)}
+        members.update(_resume=None, _live=None, _closed=False)
+        members.update(_past_stats=None, _past_skipped=[])
+        vars(other).update(members)
+        vars(other)["_core"] = other._make_core()
+        _open_loaders.add(other)
+        return other
+
+    def _measured_order(self) -> Iterable[Any]:
+        """Lists of indices as an epoch of this rank has them, anew with every ``iter()``."""
+        if self.batch_sampler is not None:
+            return self.batch_sampler
+        if self._feed is not None:
+            return torch.utils.data.BatchSampler(self.sampler, self._capacity, self.drop_last)
+        return _OrderedBatches(self)
+
     # The native loader
 
     def _native(self) -> _core.Loader:
@@ -476,6 +501,26 @@ class DataLoader:
             if self.return_path:
                 out += ([self._source.path(i) for i in index.tolist()],)
         return out
+
+
+class _OrderedBatches:
+    """Batches of indices with the statistics of the native order: for measuring, where
+    which sample comes when does not matter."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self._loader = loader
+        self._epoch = 0
+
+    def __iter__(self) -> Iterator[list[int]]:
+        loader, samples = self._loader, len(self._loader._source)
+        if loader.shuffle:
+            generator = torch.Generator().manual_seed(loader.seed + self._epoch)
+            order = torch.randperm(samples, generator=generator)
+        else:
+            order = torch.arange(samples)
+        self._epoch += 1
+        own = order[loader.rank :: loader.world_size]
+        return (batch.tolist() for batch in own.split(loader._capacity))
 
 
 class _Epoch:

@@ -1,0 +1,193 @@
+"""What is measured once the segments are done, with the script's loop standing still: the
+loader alone at several core counts (P), storage at several depths (F), and what Headrace's
+own preparation would cost on these files."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .. import _core
+from . import counters
+from .measure import Measurement
+from .replay import samples_in
+from .sources import Source
+
+DRAIN_S = 2.5
+LONGEST_DRAIN_S = 12.0
+DEPTHS = (1, 2, 4, 8, 16, 32)
+DEPTH_S = 0.5
+
+
+def core_counts(cores: int) -> list[int]:
+    """1, 2, 4, ... and all."""
+    counts = [1 << k for k in range(cores.bit_length()) if 1 << k < cores]
+    return [*counts, cores]
+
+
+@contextmanager
+def confined(source: Source, cores: int) -> Iterator[None]:
+    """This process, all its threads and the loader's workers on ``cores`` of its cores."""
+    tasks = counters.tasks_of([os.getpid(), *source.pids()])
+    before: dict[int, set[int]] = {}
+    allowed = sorted(os.sched_getaffinity(0))
+    try:
+        for task in tasks:
+            try:
+                before[task] = os.sched_getaffinity(task)
+                os.sched_setaffinity(task, allowed[:cores])
+            except OSError:
+                before.pop(task, None)
+        yield
+    finally:
+        for task, cpus in before.items():
+            try:
+                os.sched_setaffinity(task, cpus)
+            except OSError:
+                continue
+
+
+def drains(measurement: Measurement, cold: bool) -> None:
+    """The loader without training, its files in memory and, once, on storage."""
+    m, source = measurement, measurement.source
+    if not source.drains:
+        return
+    allowed = len(os.sched_getaffinity(0))
+    chosen = m.new_set()
+    if chosen.files:
+        _core.storage_preread(chosen.files)
+    for count in reversed(core_counts(allowed)):
+        m.progress.say(f"the loader alone, {count} cores", None)
+        m.channel.gather(0)
+        iterator = source.open(chosen, cycle=True)
+        with confined(source, count):
+            record = _drain(m, iterator, "warm", count)
+        source.finish()
+        if record:
+            m.findings.drains.append(record)
+    if not cold:
+        return
+    for _ in range(2):
+        chosen = m.new_set()
+        if not chosen.files:
+            return
+        _core.storage_drop(chosen.files)
+        m.progress.say("the loader alone, from storage", None)
+        m.channel.gather(0)
+        record = _drain(m, source.open(chosen), "cold", allowed)
+        source.finish()
+        if record:
+            m.findings.drains.append(record)
+
+
+def _drain(
+    m: Measurement, iterator: Iterator[Any], phase: str, cores: int
+) -> dict[str, Any] | None:
+    """Rate between two arrivals, a whole number of turns of all workers apart: workers that
+    began together deliver together."""
+    turn = max(1, m.source.workers) if m.source.kind == "torch" else 1
+    skip = 2 * turn if phase == "warm" else turn
+    begin: float | None = None
+    before = counters.read(m.source.pids())
+    record: dict[str, Any] | None = None
+    samples = number = 0
+    start = time.perf_counter()
+    for batch in iterator:
+        now = time.perf_counter()
+        number += 1
+        if begin is None:
+            if number >= skip:
+                begin, before = now, counters.read(m.source.pids())
+                number = 0
+            elif now - start > LONGEST_DRAIN_S:
+                break
+            continue
+        samples += samples_in(batch)
+        if number % turn:
+            continue
+        used = counters.read(m.source.pids()).since(before)
+        cpu = used.process_cpu_s + (used.worker_cpu_s or 0.0)
+        record = {
+            "phase": phase,
+            "cores": cores,
+            "samples": samples,
+            "elapsed_s": now - begin,
+            "cpu_s": None if used.worker_cpu_s is None else cpu,
+            "read_bytes": used.read_bytes,
+        }
+        enough = number >= 4 * turn and now - begin > DRAIN_S
+        if (phase == "warm" and enough) or now - begin > LONGEST_DRAIN_S:
+            break
+    return record
+
+
+def storage(measurement: Measurement) -> dict[str, Any] | None:
+    """Rates of whole files at several depths, and from memory."""
+    files = list(measurement.findings.files)
+    if not files:
+        return None
+    random.Random(0).shuffle(files)
+    depths = []
+    for depth in DEPTHS:
+        measurement.progress.say(f"storage, {depth} reads in flight", None)
+        try:
+            rate = _core.storage_measure(files, depth, DEPTH_S)
+        except OSError as error:
+            measurement.findings.note(f"storage was not measured: {error}")
+            break
+        depths.append(
+            {
+                "depth": depth,
+                "bytes_per_s": rate["bytes_per_s"],
+                "reads_per_s": rate["reads_per_s"],
+            }
+        )
+    return {"depths": depths, "memory_bytes_per_s": _memory_rate(files[:500])}
+
+
+def _memory_rate(files: list[str]) -> float | None:
+    total = 0
+    try:
+        _core.storage_preread(files)
+        begin = time.perf_counter()
+        for path in files:
+            with open(path, "rb") as file:
+                total += len(file.read())
+            if time.perf_counter() - begin > DEPTH_S:
+                break
+    except OSError:
+        return None
+    elapsed = time.perf_counter() - begin
+    return total / elapsed if total and elapsed > 0 else None
+
+
+def transform_of(dataset: Any) -> Any:
+    """The transform of a dataset, or of the one below subsets."""
+    while not hasattr(dataset, "transform") and hasattr(dataset, "dataset"):
+        dataset = dataset.dataset
+    return getattr(dataset, "transform", None)
+
+
+def headrace_cost(measurement: Measurement) -> dict[str, Any] | None:
+    """See :mod:`headrace.stalls.cost`."""
+    files = measurement.findings.files
+    if not files:
+        return None
+    measurement.progress.say("what Headrace's preparation costs", None)
+    transform = transform_of(getattr(measurement.source.loader, "dataset", None))
+    try:
+        from . import cost
+
+        found = cost.headrace_cost(files, transform)
+    except Exception as error:  # a what-if less, not a failed run
+        measurement.findings.note(f"what Headrace's loader would cost was not measured: {error}")
+        return None
+    if found is None or "reason" in found:
+        reason = (found or {}).get("reason", "the files are no JPEG or PNG images")
+        measurement.findings.note(f"what Headrace's loader would cost was not measured: {reason}")
+        return None
+    return found

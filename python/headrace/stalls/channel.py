@@ -1,0 +1,94 @@
+"""How the ranks of a run agree on what to do next, without the script's process group.
+
+Every rank calls the same operations in the same sequence. On one host they meet in files
+of the run's folder, which only the owner can read; several hosts meet at an address that
+was given on the command line, with torch's TCPStore.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from datetime import timedelta
+from typing import Any
+
+PATIENCE_S = 300.0
+
+
+class RanksApart(RuntimeError):
+    """Another rank did not come to where all have to meet."""
+
+
+class Channel:
+    """For rank ``rank`` of ``size``; ``folder`` is the run's, ``address`` HOST:PORT or
+    ``None``."""
+
+    def __init__(self, rank: int, size: int, folder: str, address: str | None = None) -> None:
+        self.rank, self.size = rank, size
+        self._step = 0
+        self._folder = os.path.join(folder, "channel")
+        self._store: Any = None
+        if size == 1:
+            return
+        if address is None:
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            return
+        import torch.distributed
+
+        host, _, port = address.rpartition(":")
+        self._store = torch.distributed.TCPStore(
+            host, int(port), size, is_master=rank == 0, timeout=timedelta(seconds=PATIENCE_S)
+        )
+
+    def tell(self, name: str, value: Any) -> None:
+        """Makes ``value`` (of JSON) known under a name that is used once."""
+        text = json.dumps(value)
+        if self._store is not None:
+            self._store.set(name, text)
+            return
+        path = os.path.join(self._folder, name)
+        with open(f"{path}~{self.rank}", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(f"{path}~{self.rank}", path)
+
+    def known(self, name: str) -> bool:
+        """Whether somebody has told it."""
+        if self._store is not None:
+            return bool(self._store.check([name]))
+        return os.path.exists(os.path.join(self._folder, name))
+
+    def ask(self, name: str, patience_s: float = PATIENCE_S) -> Any:
+        """Waits for what another rank tells. RanksApart after ``patience_s``."""
+        end = time.monotonic() + patience_s
+        pause = 0.0002
+        while not self.known(name):
+            if time.monotonic() > end:
+                raise RanksApart(
+                    f"rank {self.rank} waited {patience_s:.0f} s for {name!r}: do all ranks "
+                    "iterate the loader in step?"
+                )
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.01)
+        if self._store is not None:
+            return json.loads(self._store.get(name))
+        with open(os.path.join(self._folder, name), encoding="utf-8") as file:
+            return json.loads(file.read())
+
+    def gather(self, value: Any) -> list[Any]:
+        """Everybody's values, by rank; also a barrier."""
+        self._step += 1
+        if self.size == 1:
+            return [value]
+        self.tell(f"{self._step}.{self.rank}", value)
+        return [self.ask(f"{self._step}.{rank}") for rank in range(self.size)]
+
+    def share(self, value: Any = None) -> Any:
+        """Rank 0's value, on every rank."""
+        self._step += 1
+        if self.size == 1:
+            return value
+        if self.rank == 0:
+            self.tell(str(self._step), value)
+            return value
+        return self.ask(str(self._step))

@@ -1,0 +1,98 @@
+"""What the kernel counts of this process and of the loader's workers: time on cores,
+bytes read from storage. Only differences of two readings mean anything."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Totals since each process began. ``None``: the kernel does not say."""
+
+    process_cpu_s: float
+    worker_cpu_s: float | None
+    read_bytes: int | None
+
+    def since(self, before: Reading) -> Reading:
+        def difference(a: float | None, b: float | None) -> float | None:
+            return None if a is None or b is None else a - b
+
+        read = difference(self.read_bytes, before.read_bytes)
+        return Reading(
+            self.process_cpu_s - before.process_cpu_s,
+            difference(self.worker_cpu_s, before.worker_cpu_s),
+            None if read is None else int(read),
+        )
+
+
+def read(workers: Iterable[int]) -> Reading:
+    """``workers``: process ids. One that has ended makes the workers' figures unknown."""
+    pids = list(workers)
+    cpu: float | None = 0.0
+    total: int | None = bytes_read("self")
+    for pid in pids:
+        one = cpu_s(pid)
+        cpu = None if cpu is None or one is None else cpu + one
+        bytes_of = bytes_read(pid)
+        total = None if total is None or bytes_of is None else total + bytes_of
+    return Reading(time.process_time(), cpu, total)
+
+
+def bytes_read(pid: int | str) -> int | None:
+    """Bytes that a process really fetched from storage, or ``None`` without permission."""
+    try:
+        with open(f"/proc/{pid}/io", "rb") as file:
+            for line in file:
+                if line.startswith(b"read_bytes:"):
+                    return int(line.split()[1])
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def cpu_s(pid: int) -> float | None:
+    """Seconds on cores of all live threads of a process."""
+    total = 0
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/schedstat", "rb") as file:
+                total += int(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+    return total / 1e9
+
+
+def descendants(pid: int | None = None) -> list[int]:
+    """Process ids of all children, theirs included."""
+    found: list[int] = []
+    pending = [os.getpid() if pid is None else pid]
+    while pending:
+        parent = pending.pop()
+        try:
+            tasks = os.listdir(f"/proc/{parent}/task")
+        except OSError:
+            continue
+        for task in tasks:
+            try:
+                with open(f"/proc/{parent}/task/{task}/children", "rb") as file:
+                    children = [int(word) for word in file.read().split()]
+            except (OSError, ValueError):
+                continue
+            found += children
+            pending += children
+    return found
+
+
+def tasks_of(pids: Iterable[int]) -> list[int]:
+    """Thread ids of processes, for affinities."""
+    found: list[int] = []
+    for pid in pids:
+        try:
+            found += [int(task) for task in os.listdir(f"/proc/{pid}/task")]
+        except OSError:
+            continue
+    return found

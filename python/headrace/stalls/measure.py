@@ -1,0 +1,485 @@
+"""The measuring run of one rank, from the first replayed batch to its record.
+
+A generator of batches: what it yields is what the script's loop gets, so the time between
+two of its steps is a step of training. Segments follow the schedule of the C library
+(VLDB'21, section 3, by difference); everything that is not training (dropping files,
+waiting for workers, meeting the other ranks) happens between their timed parts.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import _core
+from . import counters, work
+from .channel import Channel
+from .replay import NotReplayable, Replay, samples_in
+from .sources import IndexSet, Source
+
+SEGMENT_S = 3.0  # of a segment of replay, at most, where the step is not longer than that
+ROUNDS_WANTED = 6
+SHARE_OF_TIME = 0.8  # of the limit, for the rounds; the rest for what follows
+COLD_ENOUGH = 0.9  # of the files' bytes, really read
+WARM_ENOUGH = 0.02
+
+
+class SourceFailed(Exception):
+    """The script's own loader raised: ``__cause__``."""
+
+
+@dataclass
+class Settings:
+    """What the launcher asked for (settings.json)."""
+
+    batches: int = 0
+    time_s: float = 150.0
+    precision: float = 0.02
+    device_replay: bool = True
+    data: str | None = None
+
+
+@dataclass
+class Findings:
+    """What goes into the record."""
+
+    segments: list[dict[str, Any]] = field(default_factory=list)
+    drains: list[dict[str, Any]] = field(default_factory=list)
+    preparation: list[dict[str, Any]] = field(default_factory=list)
+    phases: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)  # some, for the storage probe
+    filesystem: str = ""
+    ended: str = "script"
+    first_batch_s: float | None = None
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+class Measurement:
+    """``replay`` is frozen, ``device`` that of the training's parameters."""
+
+    def __init__(
+        self,
+        source: Source,
+        replay: Replay,
+        device: Any,
+        channel: Channel,
+        settings: Settings,
+        findings: Findings,
+        progress: Any,
+        step_s: float,
+        steps_each: int,
+    ) -> None:
+        self.source, self.replay, self.device = source, replay, device
+        self.channel, self.settings, self.findings = channel, settings, findings
+        self.progress = progress
+        self.data: list[str] | None = None
+        self.batch_size = 0
+        self._step_s, self._steps_each = step_s, steps_each
+        self._given = 0  # number of the next replayed batch
+        self._sets: dict[int, IndexSet] = {}
+        self._begin: float | None = None
+        self.phase = ""  # under way
+        self.restart = False  # the script left the loop and came back: not one segment
+        self.failed = False  # the script's loader raised
+        self._size = 0  # batches of an index set
+
+    # Devices
+
+    def synchronize(self) -> None:
+        if self.device is not None and self.device.type != "cpu":
+            import torch
+
+            torch.accelerator.synchronize(self.device)
+
+    def _phases(self) -> list[str]:
+        """Which phases can be had on this rank; reasons for the others."""
+        import torch
+
+        found = ["host"]
+        reasons = self.findings.phases
+        on_cpu = self.device is None or self.device.type == "cpu"
+        if on_cpu:
+            reasons["device"] = "training runs on the CPU: there is no copy to a device"
+        elif self.replay.on_device:
+            found = ["device"]
+            reasons["host"] = "batches come from the loader already on the device"
+        elif not self.settings.device_replay:
+            reasons["device"] = (
+                "the script failed with batches that lie on the device already: the copy is not "
+                "separated from the step"
+            )
+        else:
+            try:
+                self.replay.to_device(self.device)
+                found.append("device")
+            except (NotReplayable, RuntimeError, torch.OutOfMemoryError) as error:
+                reasons["device"] = f"{error}; the copy is not separated from the step"
+        found.append("warm")
+        reason = self._why_not_cold()
+        if reason:
+            reasons["cold"] = reason
+        else:
+            found.append("cold")
+        return found
+
+    def _why_not_cold(self) -> str:
+        """Tries to drop the first set's files."""
+        chosen = self._set(0)
+        if not chosen.files:
+            return (
+                "which files the loader reads is not known: name their folder with --data, and "
+                "they can be dropped from memory"
+            )
+        if self.source.same_samples and chosen.count < self._size:
+            return f"an epoch has only {chosen.count} batches: the same files would be read twice"
+        self.findings.files = chosen.files
+        self.progress.say("dropping the files from memory", None)
+        state = _core.storage_drop(chosen.files)
+        self.findings.filesystem = state["filesystem"]
+        if state["in_memory"]:
+            return f"the files lie in {state['filesystem']}, in memory: nothing is ever fetched"
+        if state["resident_bytes"] > 0.05 * max(1, state["bytes"]):
+            share = state["resident_bytes"] / state["bytes"]
+            return (
+                f"{share:.0%} of the files' bytes stay in memory though they were dropped: a "
+                "process has them mapped, or they are being written"
+            )
+        if counters.bytes_read("self") is None:
+            return "the kernel does not let this process read its I/O counters (/proc/self/io)"
+        if state["network"]:
+            self.findings.note(
+                f"the files lie on {state['filesystem']}: they are fetched over the network, where "
+                "the server's memory cannot be dropped, and the kernel counts no such reads"
+            )
+        return ""
+
+    # Index sets
+
+    def _set(self, number: int) -> IndexSet:
+        chosen = self._sets.get(number)
+        if chosen is None:
+            chosen = self._sets[number] = self.source.plan(self._size)
+            for old in [n for n in self._sets if n < number - 2]:
+                del self._sets[old]
+        return chosen
+
+    def new_set(self) -> IndexSet:
+        """One that no segment has used."""
+        return self._set(max(self._sets, default=-1) + 1)
+
+    # The run
+
+    def batches(self) -> Iterator[Any]:
+        """What the script's loop gets from now on."""
+        work.own()
+        yield from self._calibrate()
+        plan = self._lengths()
+        self._size = plan["settle"] + plan["batches"] + self.source.ahead
+        work.record(True)
+        phases = self._phases()
+        everybody = self.channel.gather(phases)
+        phases = [phase for phase in phases if all(phase in other for other in everybody)]
+        schedule: Any = None
+        if self.channel.rank == 0:
+            schedule = _core.StallsSchedule(
+                phases,
+                ranks=self.channel.size,
+                max_batches=self.settings.batches,
+                max_s=self.settings.time_s * SHARE_OF_TIME,
+                precision=self.settings.precision,
+                **plan,
+            )
+        while True:
+            segment = self.channel.share(schedule.next() if schedule else None)
+            if segment is None:
+                break
+            begin = time.perf_counter()
+            record: dict[str, Any] | None = None
+            while record is None:
+                record = yield from self._segment(segment)
+            self.findings.segments.append(record)
+            if schedule:
+                schedule.report(record["elapsed_s"], time.perf_counter() - begin)
+                self.progress.say(_title(segment), schedule.progress)
+        self.findings.ended = self.channel.share(schedule.end if schedule else None) or "limit"
+
+    def _calibrate(self) -> Iterator[Any]:
+        """How long a step is without loading."""
+        self.progress.say("measuring a step", 0.0)
+        for _ in range(3):
+            yield self._replayed(False)
+        self.synchronize()
+        times = []
+        for _ in range(5):
+            begin = time.perf_counter()
+            yield self._replayed(False)
+            times.append(time.perf_counter() - begin)
+        self.synchronize()
+        self._host_step_s = sorted(times)[len(times) // 2]
+
+    def _lengths(self) -> dict[str, int]:
+        """Batches of a segment: rank 0 decides by the slowest rank."""
+        mine = (self._host_step_s, max(self._step_s, self._host_step_s))
+        everybody = self.channel.gather([*mine, self.source.workers, self.source.ahead])
+        step = max(1e-5, max(one[0] for one in everybody))
+        real = max(one[1] for one in everybody)
+        workers = max(one[2] for one in everybody) if self.source.kind == "torch" else 1
+        settle = max(2, max(one[3] for one in everybody))
+        unit = math.lcm(max(1, workers), self._steps_each)
+        budget = self.settings.time_s * SHARE_OF_TIME / ROUNDS_WANTED
+        # A round: two segments of replay, a warm and a cold one with what they read ahead.
+        overhead = 2 * (settle + self.source.ahead) * real + 2 * settle * step
+        each = (budget - overhead) / (2 * step + 2.5 * real)
+        # Short segments hold at least as many batches as make the queue's edges small.
+        at_least, at_most = 2 * unit, max(8, SEGMENT_S / step)
+        count = max(at_least, min(each, at_most))
+        if self.settings.batches:
+            in_each = self.settings.batches / (4 * 4) - settle
+            count = max(at_least, min(count, in_each))
+        batches = int(math.ceil(count / unit)) * unit
+        return {"batches": batches, "settle": settle}
+
+    def _replayed(self, device: bool) -> Any:
+        self._given += 1
+        return self.replay.give(self._given, device)
+
+    def _segment(self, segment: dict[str, Any]) -> Iterator[Any]:
+        """Runs one; its record, or ``None`` where the script left its loop meanwhile."""
+        self.restart = False
+        self.phase = segment["phase"]
+        real = self.phase in ("warm", "cold")
+        if self.phase == "alone":
+            real = segment["rank"] == self.channel.rank
+        self.replay.settle()
+        if real:
+            return (yield from self._real_segment(segment))
+        return (yield from self._replay_segment(segment))
+
+    def _replay_segment(self, segment: dict[str, Any]) -> Iterator[Any]:
+        device = segment["phase"] == "device" or self.replay.on_device
+        self.channel.gather(0)
+        settle = min(3, segment["settle"])
+        if segment["phase"] == "alone":
+            settle = segment["settle"]
+        for _ in range(settle):
+            yield self._replayed(device)
+        if self.restart:
+            return None
+        samples = self.replay.samples(self._given + 1, segment["batches"], device)
+        restoring = self.replay.restoring_s
+        timer = _Timer(self, segment)
+        timer.begin()
+        for _ in range(segment["batches"]):
+            timer.ask()
+            batch = self._replayed(device)
+            timer.got()
+            yield batch
+        record = timer.end(samples)
+        if self.restart:
+            return None
+        record["elapsed_s"] -= self.replay.restoring_s - restoring
+        if self.replay.in_place:
+            self.findings.note(
+                "the script changes batches in place: replayed ones were restored, outside what "
+                "is timed"
+            )
+        return record
+
+    def _real_segment(self, segment: dict[str, Any]) -> Iterator[Any]:
+        chosen = self._set(segment["set"])
+        cold = segment["phase"] == "cold"
+        state = self._ready(chosen, cold, bool(segment["preread"]) or segment["phase"] == "alone")
+        self.channel.gather(0)
+        before = counters.read(self.source.pids())
+        self.source.worked()
+        iterator = self._guard(self.source.open(chosen))
+        started_ns = time.perf_counter_ns()
+        for _ in range(segment["settle"]):
+            batch = next(iterator, None)
+            if batch is None:
+                raise _too_few(chosen)
+            yield batch
+        timer = _Timer(self, segment)
+        timer.begin()
+        samples = 0
+        for _ in range(segment["batches"]):
+            if self.restart:
+                break
+            timer.ask()
+            batch = next(iterator, None)
+            timer.got()
+            if batch is None:
+                raise _too_few(chosen)
+            samples += samples_in(batch)
+            yield batch
+        record = timer.end(samples)
+        if not self.source.same_samples:  # whose workers, and what they read, end here
+            after = counters.read(self.source.pids())
+        self.source.finish()
+        ended_ns = time.perf_counter_ns()
+        if self.restart:
+            return None
+        if self.source.same_samples:
+            after = counters.read(self.source.pids())
+        read = after.since(before).read_bytes
+        self._verify(record, chosen, cold, read, state)
+        if segment["phase"] != "alone":
+            self._keep_rows("cold" if cold else "warm", started_ns, ended_ns)
+        return record
+
+    def _guard(self, iterator: Iterator[Any]) -> Iterator[Any]:
+        """What the script's loader raises is the script's, not ours."""
+        while True:
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+            except BaseException:
+                self.failed = True
+                raise
+            yield batch
+
+    def _ready(self, chosen: IndexSet, cold: bool, preread: bool) -> dict[str, Any] | None:
+        """Files of a set out of memory, or in it."""
+        if not chosen.files:
+            return None
+        if cold:
+            state: dict[str, Any] = _core.storage_drop(chosen.files)
+            return state
+        if preread:
+            return dict(_core.storage_preread(chosen.files))
+        return None
+
+    def _verify(
+        self,
+        record: dict[str, Any],
+        chosen: IndexSet,
+        cold: bool,
+        read: int | None,
+        state: dict[str, Any] | None,
+    ) -> None:
+        """Was cold really cold, warm really warm? By what was read from storage."""
+        record["read_bytes"] = read
+        expected = chosen.bytes
+        record["expected_bytes"] = expected
+        if read is None:
+            record["verified"] = False
+            record["reason"] = "the kernel does not let this process read I/O counters"
+        elif not chosen.files:
+            record["verified"] = False
+            record["reason"] = "which files are read is not known: see --data"
+        elif expected is None:
+            # A whole dataset was dropped or read; what of it a segment reads is not known.
+            record["verified"] = read > 0 if cold else True
+            record["reason"] = "" if record["verified"] else "nothing was read from storage"
+        elif cold:
+            record["verified"] = read >= COLD_ENOUGH * expected
+            if not record["verified"]:
+                kind = (state or {}).get("filesystem", "")
+                network = (state or {}).get("network")
+                record["reason"] = (
+                    f"{kind} is a network file system, whose reads the kernel does not count"
+                    if network
+                    else f"only {read:,} of {expected:,} bytes came from storage"
+                )
+        else:
+            record["verified"] = read <= WARM_ENOUGH * expected
+            if not record["verified"]:
+                record["reason"] = (
+                    f"{read:,} bytes came from storage though all had been read before: is there "
+                    "too little memory for them?"
+                )
+        if not record["verified"]:
+            phase = "cold" if cold else "warm"
+            self.findings.phases.setdefault(phase, record["reason"])
+
+    def _keep_rows(self, phase: str, started_ns: int, ended_ns: int) -> None:
+        """What the loader did for batches of this segment."""
+        own = self.source.worked()
+        if own is not None:
+            self.findings.preparation.append({"phase": phase, **own})
+        for row in work.rows():
+            if started_ns <= row.end_ns <= ended_ns and len(self.findings.preparation) < 4000:
+                self.findings.preparation.append(
+                    {
+                        "phase": phase,
+                        "samples": row.samples,
+                        "cpu_s": row.cpu_s,
+                        "wall_s": row.wall_s,
+                        "read_bytes": row.read_bytes,
+                    }
+                )
+
+
+def _too_few(chosen: IndexSet) -> RuntimeError:
+    return RuntimeError(
+        f"the loader ended within a segment of {chosen.count} batches: it has too few to measure"
+    )
+
+
+def _title(segment: dict[str, Any]) -> str:
+    names = {
+        "device": "batches on the device",
+        "host": "batches on the host",
+        "warm": "real preparation, data in memory",
+        "cold": "real preparation, data from storage",
+        "alone": "one rank loading",
+    }
+    return f"round {segment['round'] + 1}: {names[segment['phase']]}"
+
+
+class _Timer:
+    """The timed part of a segment. Synchronises at both ends, never in between."""
+
+    def __init__(self, measurement: Measurement, segment: dict[str, Any]) -> None:
+        self._measurement, self._segment = measurement, segment
+        self._asked: list[float] = []
+        self._got: list[float] = []
+
+    def begin(self) -> None:
+        m = self._measurement
+        m.synchronize()
+        if m._begin is None:
+            m._begin = time.perf_counter()
+        self._before = counters.read(m.source.pids())
+        self._start = time.perf_counter()
+
+    def ask(self) -> None:
+        self._asked.append(time.perf_counter())
+
+    def got(self) -> None:
+        self._got.append(time.perf_counter())
+
+    def end(self, samples: int) -> dict[str, Any]:
+        m, segment = self._measurement, self._segment
+        m.synchronize()
+        end = time.perf_counter()
+        used = counters.read(m.source.pids()).since(self._before)
+        asked = [*self._asked, end]
+        assert m._begin is not None
+        return {
+            "phase": segment["phase"],
+            "round": segment["round"],
+            "set": segment["set"],
+            "alone_rank": segment["rank"],
+            "batches": len(self._asked),
+            "samples": samples,
+            "begin_s": self._start - m._begin,
+            "elapsed_s": end - self._start,
+            "process_cpu_s": used.process_cpu_s,
+            "worker_cpu_s": used.worker_cpu_s,
+            "read_bytes": used.read_bytes,
+            "expected_bytes": None,
+            "verified": None,
+            "reason": "",
+            "wait_s": [round(g - a, 7) for a, g in zip(self._asked, self._got)],
+            "batch_s": [round(b - a, 7) for a, b in zip(asked, asked[1:])],
+        }
+

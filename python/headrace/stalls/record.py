@@ -1,0 +1,281 @@
+"""The record of one rank: JSON as docs/stalls-format.md says."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import random
+import sys
+from datetime import datetime, timezone
+from typing import Any
+
+from .measure import Measurement
+
+VERSION = 1
+SIZES = 1000
+STAT_AT_MOST = 20000
+
+
+def write(path: str, record: dict[str, Any]) -> None:
+    """All of it or nothing."""
+    partial = f"{path}~{os.getpid()}"
+    with open(partial, "w", encoding="utf-8") as file:
+        json.dump(_finite(record), file)
+    os.replace(partial, path)
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no NaN."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(member) for key, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(member) for member in value]
+    return value
+
+
+def now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def of(measurement: Measurement, ranks: dict[str, Any], started: str) -> dict[str, Any]:
+    """Everything but ``storage`` and ``headrace``."""
+    m, findings = measurement, measurement.findings
+    loader = m.source.loader
+    return {
+        "headrace_stalls_record": VERSION,
+        **ranks,
+        "command": command(),
+        "started": started,
+        "ended": findings.ended,
+        "machine": machine(m.device),
+        "loader": {
+            "kind": m.source.kind,
+            "class": m.source.name,
+            "workers": m.source.workers,
+            "batches_ahead": m.source.ahead,
+            "batch_size": m.batch_size,
+            "cache_bytes": cache_bytes(loader),
+        },
+        "training": {
+            "device": "cpu" if m.device is None else str(m.device),
+            "threads": _threads(),
+        },
+        "dataset": dataset(loader, findings.filesystem, m.data),
+        "phases": findings.phases,
+        "segments": findings.segments,
+        "drains": findings.drains,
+        "preparation": findings.preparation,
+        "first_batch_s": findings.first_batch_s,
+        "notes": findings.notes,
+    }
+
+
+def command() -> list[str]:
+    return [os.path.basename(sys.executable), *(getattr(sys, "orig_argv", sys.argv)[1:])]
+
+
+def _threads() -> int:
+    import torch
+
+    return torch.get_num_threads()
+
+
+def cache_bytes(loader: Any) -> float | None:
+    """Of Headrace's own cache: what it may hold, on this host."""
+    options = getattr(loader, "_options", None)
+    if not isinstance(options, dict) or not options.get("cache"):
+        return 0
+    text = str(options["cache"])
+    if "size=" in text:
+        text = text.split("size=", 1)[1].split("&", 1)[0]
+    units = {"kib": 10, "mib": 20, "gib": 30, "tib": 40}
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    unit = text[len(number) :].lower()
+    factors = {"": 1.0, "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12}
+    try:
+        return float(number) * (2.0 ** units[unit] if unit in units else factors[unit])
+    except (KeyError, ValueError):
+        return None
+
+
+def machine(device: Any) -> dict[str, Any]:
+    name = None
+    if device is not None and device.type == "cuda":
+        import torch
+
+        name = torch.cuda.get_device_name(device)
+    elif device is not None and device.type != "cpu":
+        name = str(device)
+    total, available = memory()
+    return {
+        "cores": cores(),
+        "cpu": cpu_name(),
+        "memory_bytes": total,
+        "available_bytes": available,
+        "device": name,
+        "kernel": platform.release(),
+    }
+
+
+def cores() -> int:
+    """That this process may use: affinity, and the quota of its control group."""
+    allowed = len(os.sched_getaffinity(0))
+    for group in _groups():
+        try:
+            with open(f"{group}/cpu.max", encoding="ascii") as file:
+                quota, period = file.read().split()
+            if quota != "max":
+                allowed = min(allowed, max(1, round(int(quota) / int(period))))
+        except (OSError, ValueError):
+            continue
+    return allowed
+
+
+def cpu_name() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith(("model name", "Model")):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.machine()
+
+
+def _groups() -> list[str]:
+    """Folders of this process's control group (version 2) and those above it."""
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8") as file:
+            lines = [line.strip() for line in file]
+    except OSError:
+        return []
+    own = next((line[3:] for line in lines if line.startswith("0::")), None)
+    if own is None:
+        return []
+    found = []
+    for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
+        path = os.path.normpath(root + own)
+        while path.startswith(root):
+            found.append(path)
+            path = os.path.dirname(path)
+    return found
+
+
+def _number(path: str) -> int | None:
+    try:
+        with open(path, encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return None
+
+
+def memory() -> tuple[int, int]:
+    """Of the machine or the control group, and what of it the page cache may fill."""
+    values = {}
+    with open("/proc/meminfo", encoding="ascii") as file:
+        for line in file:
+            name, rest = line.split(":", 1)
+            values[name] = int(rest.split()[0]) * 1024
+    total = values["MemTotal"]
+    available = values.get("MemAvailable", values["MemFree"])
+    for group in _groups():
+        limit = _number(f"{group}/memory.max")
+        if limit is None:
+            continue
+        used = 0
+        try:
+            with open(f"{group}/memory.stat", encoding="ascii") as file:
+                for line in file:
+                    name, value = line.split()
+                    if name in ("anon", "shmem", "slab_unreclaimable"):
+                        used += int(value)
+        except (OSError, ValueError):
+            pass
+        total = min(total, limit)
+        available = min(available, max(0, limit - used))
+    group = _memory_group()
+    limit = _number(f"{group}/memory.limit_in_bytes") if group else None
+    if limit is not None and limit < total:
+        total = limit
+        used = 0
+        try:
+            with open(f"{group}/memory.stat", encoding="ascii") as file:
+                for line in file:
+                    name, value = line.split()
+                    if name in ("total_rss", "total_shmem"):
+                        used += int(value)
+        except (OSError, ValueError):
+            pass
+        available = min(available, max(0, limit - used))
+    return total, available
+
+
+def _memory_group() -> str | None:
+    """The folder of the memory controller of version 1, where that is in use."""
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8") as file:
+            for line in file:
+                _, controllers, path = line.rstrip("\n").split(":", 2)
+                if "memory" in controllers.split(","):
+                    folder = f"/sys/fs/cgroup/memory{path}"
+                    return folder if os.path.isdir(folder) else "/sys/fs/cgroup/memory"
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def dataset(loader: Any, filesystem: str, data: list[str] | None) -> dict[str, Any]:
+    """Size and number of samples, and a sample of their files' sizes."""
+    from .sources import container_files, path_function
+
+    inner = getattr(loader, "dataset", None)
+    try:
+        samples = len(inner)  # type: ignore[arg-type]
+    except TypeError:
+        samples = None
+    found: dict[str, Any] = {
+        "name": _dataset_name(inner if inner is not None else loader),
+        "samples": samples,
+        "bytes": None,
+        "sizes": [],
+        "filesystem": filesystem or None,
+    }
+    path = path_function(inner) if inner is not None else None
+    generator = random.Random(0)
+    if path is not None and samples:
+        picked = range(samples)
+        if samples > STAT_AT_MOST:
+            picked = generator.sample(picked, STAT_AT_MOST)  # type: ignore[assignment]
+        sizes = [_size(path(index)) for index in picked]
+        found["bytes"] = round(sum(sizes) / len(sizes) * samples)
+        found["sizes"] = generator.sample(sizes, min(SIZES, len(sizes)))
+        return found
+    containers = container_files(inner) if inner is not None else None
+    files = containers or data
+    if files:
+        total = sum(map(_size, files))
+        found["bytes"] = total
+        if containers is None:
+            sizes = [_size(one) for one in generator.sample(files, min(SIZES, len(files)))]
+            found["sizes"] = sizes
+    return found
+
+
+def _dataset_name(inner: Any) -> str:
+    kind = type(inner)
+    while hasattr(inner, "indices") and hasattr(inner, "dataset"):
+        inner = inner.dataset
+    root = getattr(inner, "root", None) or getattr(inner, "path", None)
+    text = f"{kind.__module__}.{kind.__qualname__}"
+    return f"{text} at {os.fspath(root)}" if isinstance(root, (str, os.PathLike)) else text
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0

@@ -1,0 +1,439 @@
+"""Where real batches come from while a run is measured: one class for each kind of loader.
+
+A source is asked for an index set, a list of batches that can be loaded once cold and once
+warm, and then iterated. It works on a copy of the script's loader with the script's own
+options: workers, collate function and all; only which samples come, and that workers live
+on between segments, is the measurement's choice.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import counters, work
+
+# An attribute of the copies that are iterated here: the probe lets them be.
+MEASURED = "_headrace_measured"
+
+
+@dataclass
+class IndexSet:
+    """Batches of indices (``None``: the loader's own next ones) and their files."""
+
+    batches: list[Any] | None
+    count: int
+    files: list[str] | None  # once each; None: not known
+    bytes: int | None = None  # of them
+    whole: bool = False  # `files` are the whole dataset's, not just this set's
+    samples: int | None = field(default=None)
+
+
+class Source:
+    """What all sources have. ``ahead``: batches prepared ahead of the one in use."""
+
+    kind = "other"
+    same_samples = False  # index sets can be loaded again
+    drains = False  # can be iterated without training, as often as wanted
+
+    def __init__(self, loader: Any, data: list[str] | None) -> None:
+        self.loader = loader
+        self.data = data  # files of --data
+        self.workers = 0
+        self.ahead = 0
+        self.cycle = False  # iterate the set's batches endlessly
+
+    @property
+    def name(self) -> str:
+        return f"{type(self.loader).__module__}.{type(self.loader).__qualname__}"
+
+    def pids(self) -> list[int]:
+        """The workers' processes."""
+        return []
+
+    def plan(self, count: int) -> IndexSet:
+        """The next index set, of at most ``count`` batches."""
+        return self._with_files(IndexSet(None, count, None), None)
+
+    def open(self, chosen: IndexSet, cycle: bool = False) -> Iterator[Any]:
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Ends what ``open`` began, ready for the next."""
+
+    def close(self) -> None:
+        """Ends the workers."""
+
+    def worked(self) -> dict[str, Any] | None:
+        """What a loader of threads did since it was asked last, in the terms of a row of
+        ``work``; ``None`` where workers write rows themselves."""
+        return None
+
+    def _with_files(self, chosen: IndexSet, files: list[str] | None) -> IndexSet:
+        if files is None and self.data is not None:
+            files, chosen.whole = self.data, True
+        if files is not None:
+            chosen.files = list(dict.fromkeys(files))
+            chosen.bytes = None if chosen.whole else sum(map(_size, chosen.files))
+        return chosen
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+class _Chosen:
+    """A sampler, or batch sampler, that yields what it was given last."""
+
+    def __init__(self) -> None:
+        self.batches: list[Any] = []
+        self.cycle = False
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = list(self.batches)
+        return itertools.cycle(batches) if self.cycle else iter(batches)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+class _Batches:
+    """Index batches of a script's own sampler, epoch after epoch, whole ones only."""
+
+    def __init__(self, sampler: Iterable[Any]) -> None:
+        self._sampler = sampler
+        self._iterator: Iterator[Any] | None = None
+        self._usual: int | None = None
+        self.epoch = 0  # batches in one, known once one has ended
+
+    def take(self, count: int) -> list[Any]:
+        """``count`` batches, fewer where an epoch has fewer: no sample twice in a set
+        unless the sampler gives it twice."""
+        found: list[Any] = []
+        fresh = False
+        while len(found) < count:
+            if self._iterator is None:
+                if fresh:
+                    break
+                self._iterator, self._passed, fresh = iter(self._sampler), 0, True
+            batch = next(self._iterator, None)
+            if batch is None:
+                self.epoch = max(self.epoch, self._passed)
+                self._iterator = None
+                if found and not fresh:
+                    found = []  # a set lies within one epoch
+                continue
+            self._passed += 1
+            size = len(batch) if hasattr(batch, "__len__") else 1
+            self._usual = size if self._usual is None else max(self._usual, size)
+            if size == self._usual:
+                found.append(batch)
+        return found
+
+
+def indices_in(batch: Any) -> list[int]:
+    return [int(i) for i in batch] if hasattr(batch, "__iter__") else [int(batch)]
+
+
+def path_function(dataset: Any) -> Callable[[int], str] | None:
+    """Index to path, for datasets that say what their files are: ImageFolder and its like
+    (``samples`` of (path, ...)), torch's Subset and ConcatDataset of these."""
+    parts = getattr(dataset, "datasets", None)
+    ends = getattr(dataset, "cumulative_sizes", None)
+    if parts is not None and ends is not None:
+        functions = [path_function(part) for part in parts]
+        if any(function is None for function in functions):
+            return None
+
+        def of_parts(index: int) -> str:
+            part = next(k for k, end in enumerate(ends) if index < end)
+            return functions[part](index - (ends[part - 1] if part else 0))  # type: ignore[misc]
+
+        return of_parts
+    indices = getattr(dataset, "indices", None)
+    inner = getattr(dataset, "dataset", None)
+    if indices is not None and inner is not None:
+        of_inner = path_function(inner)
+        if of_inner is None:
+            return None
+        return lambda index: of_inner(int(indices[index]))
+    samples = getattr(dataset, "samples", None)
+    try:
+        first = samples[0]  # type: ignore[index]
+        path = first if isinstance(first, (str, os.PathLike)) else first[0]
+        if not isinstance(path, (str, os.PathLike)) or not os.path.isfile(path):
+            return None
+    except (TypeError, IndexError, KeyError, OSError):
+        return None
+
+    def of_samples(index: int) -> str:
+        sample = samples[index]  # type: ignore[index]
+        return os.fspath(sample if isinstance(sample, (str, os.PathLike)) else sample[0])
+
+    return of_samples
+
+
+def container_files(dataset: Any) -> list[str] | None:
+    """The files of a dataset that lies in few large ones: Headrace's packs and tar files."""
+    while hasattr(dataset, "indices") and hasattr(dataset, "dataset"):
+        dataset = dataset.dataset
+    for name in ("path", "paths", "root"):
+        value = getattr(dataset, name, None)
+        values = [value] if isinstance(value, (str, os.PathLike)) else value
+        if not isinstance(values, (list, tuple)) or not values:
+            continue
+        if all(isinstance(v, (str, os.PathLike)) and os.path.isfile(v) for v in values):
+            return [os.fspath(v) for v in values]
+    return None
+
+
+class TorchMap(Source):
+    """torch's DataLoader over a map-style dataset."""
+
+    kind = "torch"
+    same_samples = True
+    drains = True
+
+    def __init__(self, loader: Any, data: list[str] | None) -> None:
+        super().__init__(loader, data)
+        self.workers = int(loader.num_workers)
+        self.ahead = self.workers * int(loader.prefetch_factor or 0)
+        self._own = _Batches(loader._index_sampler)
+        self._chosen = _Chosen()
+        self._copy = copy.copy(loader)
+        members = vars(self._copy)
+        members["batch_sampler" if loader._auto_collation else "sampler"] = self._chosen
+        members["persistent_workers"] = self.workers > 0
+        members["_iterator"] = None
+        members[MEASURED] = True
+        self._path = path_function(loader.dataset)
+        self._containers = None if self._path else container_files(loader.dataset)
+        self._iterator: Any = None
+
+    def pids(self) -> list[int]:
+        workers = getattr(getattr(self._copy, "_iterator", None), "_workers", None) or []
+        return [worker.pid for worker in workers if worker.pid is not None]
+
+    def plan(self, count: int) -> IndexSet:
+        batches = self._own.take(count)
+        chosen = IndexSet(batches, len(batches), None)
+        chosen.samples = sum(len(indices_in(batch)) for batch in batches)
+        if self._path is not None:
+            paths = [self._path(i) for batch in batches for i in indices_in(batch)]
+            return self._with_files(chosen, paths)
+        if self._containers is not None:
+            chosen.whole = True
+            return self._with_files(chosen, self._containers)
+        if self.data is not None:
+            return self._with_files(chosen, None)
+        work.learn(True)
+        try:
+            for _ in self.open(chosen):
+                pass
+        finally:
+            work.learn(False)
+            self.finish()
+        return self._with_files(chosen, work.learned() or None)
+
+    def open(self, chosen: IndexSet, cycle: bool = False) -> Iterator[Any]:
+        self._chosen.batches, self._chosen.cycle = list(chosen.batches or []), cycle
+        self._iterator = iter(self._copy)
+        return self._iterator  # type: ignore[no-any-return]
+
+    def finish(self) -> None:
+        """Batches that are still being prepared are waited for."""
+        iterator, self._iterator = self._iterator, None
+        sampler_iterator = getattr(iterator, "_sampler_iter", None)
+        if sampler_iterator is not None:
+            iterator._sampler_iter = iter(())  # an endless set ends here
+        if iterator is not None:
+            for _ in iterator:
+                pass
+
+    def close(self) -> None:
+        end_workers(getattr(self._copy, "_iterator", None))
+
+
+def end_workers(iterator: Any) -> None:
+    """Ends the worker processes of one of torch's iterators, if it has any."""
+    shutdown = getattr(iterator, "_shutdown_workers", None)
+    if shutdown is not None:
+        try:
+            shutdown()
+        except Exception:  # they end with this process at the latest
+            pass
+
+
+class TorchIterable(Source):
+    """torch's DataLoader over an iterable dataset: every segment starts it anew."""
+
+    kind = "torch"
+    drains = True
+
+    def __init__(self, loader: Any, data: list[str] | None) -> None:
+        super().__init__(loader, data)
+        self.workers = int(loader.num_workers)
+        self.ahead = self.workers * int(loader.prefetch_factor or 0)
+        self._copy = copy.copy(loader)
+        vars(self._copy).update({"persistent_workers": False, "_iterator": None, MEASURED: True})
+        self._files: list[str] | None = None
+        self._learned = False
+        self._iterator: Any = None
+
+    def pids(self) -> list[int]:
+        workers = getattr(self._iterator, "_workers", None) or []
+        return [worker.pid for worker in workers if worker.pid is not None]
+
+    def plan(self, count: int) -> IndexSet:
+        chosen = IndexSet(None, count, None)
+        if self.data is not None:
+            return self._with_files(chosen, None)
+        if not self._learned:
+            self._learned = True
+            work.learn(True)
+            try:
+                chosen.count = sum(1 for _ in itertools.islice(self.open(chosen), count))
+            finally:
+                work.learn(False)
+                self.finish()
+            self._files = work.learned() or None
+        if self._files is not None:
+            # Workers run ahead of what is taken: more is read than a set's samples are.
+            chosen.files, chosen.whole = self._files, True
+        return chosen
+
+    def open(self, chosen: IndexSet, cycle: bool = False) -> Iterator[Any]:
+        self._iterator = iter(self._copy)
+        if not cycle:
+            return self._iterator  # type: ignore[no-any-return]
+        return self._endless()
+
+    def _endless(self) -> Iterator[Any]:
+        while True:
+            empty = True
+            for batch in self._iterator:
+                empty = False
+                yield batch
+            if empty:
+                return
+            self._iterator = iter(self._copy)
+
+    def finish(self) -> None:
+        end_workers(self._iterator)
+        self._iterator = None
+
+    def close(self) -> None:
+        self.finish()
+
+
+class Headrace(Source):
+    """headrace.torch.DataLoader: threads of this process."""
+
+    kind = "headrace"
+    same_samples = True
+    drains = True
+
+    def __init__(self, loader: Any, data: list[str] | None) -> None:
+        super().__init__(loader, data)
+        self._chosen = _Chosen()
+        self._copy = loader._measured_copy(self._chosen)
+        vars(self._copy)[MEASURED] = True
+        self._own = _Batches(loader._measured_order())
+        self.workers = int(self._copy.stats()["threads"])
+        self.ahead = int(loader.prefetch_factor)
+        self._seen: dict[str, Any] = {}
+        self._before: dict[str, Any] = {}
+        self._path = path_function(loader.dataset)
+        self._containers = None if self._path else container_files(loader.dataset)
+
+    def plan(self, count: int) -> IndexSet:
+        batches = self._own.take(count)
+        chosen = IndexSet(batches, len(batches), None)
+        chosen.samples = sum(len(indices_in(batch)) for batch in batches)
+        if self._path is not None:
+            paths = [self._path(i) for batch in batches for i in indices_in(batch)]
+            return self._with_files(chosen, paths)
+        if self._containers is not None:
+            chosen.whole = True
+            return self._with_files(chosen, self._containers)
+        return self._with_files(chosen, None)
+
+    def open(self, chosen: IndexSet, cycle: bool = False) -> Iterator[Any]:
+        self._chosen.batches, self._chosen.cycle = list(chosen.batches or []), cycle
+        return iter(self._copy)
+
+    def finish(self) -> None:
+        # The next iter() drops what is being prepared; nothing may run in between.
+        self._chosen.batches, self._chosen.cycle = [], False
+        for _ in iter(self._copy):
+            pass
+
+    def close(self) -> None:
+        self._copy.close()
+
+    def worked(self) -> dict[str, Any] | None:
+        now, self._before = self._copy.stats(), self._seen
+        self._seen = now
+
+        def difference(name: str, member: str | None = None) -> int:
+            if member is None:
+                return int(now[name]) - int(self._before.get(name, 0))
+            return int(now[name][member]) - int(self._before.get(name, {}).get(member, 0))
+
+        samples = difference("samples")
+        if not samples:
+            return None
+        prepare_s = difference("prepare", "sum_ns") / 1e9
+        return {
+            "samples": samples,
+            "cpu_s": prepare_s,
+            "wall_s": prepare_s + difference("fetch", "sum_ns") / 1e9,
+            "read_bytes": difference("bytes_read"),
+        }
+
+
+class Other(Source):
+    """Anything that yields batches: the script's own iterator goes on; when it ends, it is
+    begun again."""
+
+    kind = "other"
+
+    def __init__(self, loader: Any, iterator: Iterator[Any], data: list[str] | None) -> None:
+        super().__init__(loader, data)
+        self._iterator = iterator
+
+    def pids(self) -> list[int]:
+        return counters.descendants()
+
+    def plan(self, count: int) -> IndexSet:
+        return self._with_files(IndexSet(None, count, None), None)
+
+    def open(self, chosen: IndexSet, cycle: bool = False) -> Iterator[Any]:
+        while True:
+            empty = True
+            for batch in self._iterator:
+                empty = False
+                yield batch
+            if empty or iter(self.loader) is self.loader:
+                return
+            self._iterator = iter(self.loader)
+
+
+def source_of(loader: Any, iterator: Any, data: list[str] | None) -> Source:
+    """The source for a loader whose ``iterator`` the script is going through."""
+    if hasattr(loader, "_measured_copy"):
+        return Headrace(loader, data)
+    import torch.utils.data
+
+    if not isinstance(loader, torch.utils.data.DataLoader):
+        return Other(loader, iterator, data)
+    if isinstance(loader.dataset, torch.utils.data.IterableDataset):
+        return TorchIterable(loader, data)
+    return TorchMap(loader, data)

@@ -1,0 +1,187 @@
+"""What the loader's workers do for each batch, told by themselves.
+
+torch's fetchers are wrapped once, in the process of the training and, because workers
+inherit it or go through the same start, in every worker. While the file ``recording`` lies
+in the run's folder, each batch appends one row to a file of its own process: no pipe, no
+lock, and nothing is lost with a worker. While ``learning`` lies there, paths that are
+opened for reading are written down, so that datasets which do not name their files can be
+dropped from memory.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from . import counters
+
+_ROW = struct.Struct("<qIddq")
+_OWNER = "HEADRACE_STALLS_OWNER"
+
+
+def _folder() -> str:
+    return os.environ.get("HEADRACE_STALLS_DIR", "")
+
+
+class _Files:
+    """This process's files, opened when there is something to write."""
+
+    def __init__(self) -> None:
+        self.pid = 0
+        self.rows: int | None = None
+        self.paths: int | None = None
+
+    def open(self, kind: str) -> int:
+        if self.pid != os.getpid():
+            self.pid, self.rows, self.paths = os.getpid(), None, None
+        fd: int | None = getattr(self, kind)
+        if fd is None:
+            name = f"{kind}-{os.environ.get(_OWNER, '0')}-{self.pid}"
+            path = os.path.join(_folder(), name)
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            setattr(self, kind, fd)
+        return fd
+
+
+_files = _Files()
+
+
+def wrap_fetchers(module: Any) -> None:
+    """``module``: torch.utils.data._utils.fetch."""
+    for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
+        fetcher = getattr(module, name, None)
+        if fetcher is not None and not hasattr(fetcher.fetch, "_headrace"):
+            fetcher.fetch = _wrapped(fetcher.fetch)
+
+
+def _wrapped(original: Any) -> Any:
+    def fetch(self: Any, possibly_batched_index: Any) -> Any:
+        if not os.path.exists(_folder() + "/recording"):
+            return original(self, possibly_batched_index)
+        read = counters.bytes_read("self")
+        wall, cpu = time.perf_counter(), time.process_time()
+        out = original(self, possibly_batched_index)
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        after = counters.bytes_read("self")
+        try:
+            samples = len(possibly_batched_index)
+        except TypeError:
+            samples = 1
+        row = _ROW.pack(
+            time.perf_counter_ns(),
+            samples,
+            cpu,
+            wall,
+            -1 if read is None or after is None else after - read,
+        )
+        os.write(_files.open("rows"), row)
+        return out
+
+    fetch._headrace = True  # type: ignore[attr-defined]
+    return fetch
+
+
+@dataclass(frozen=True)
+class Row:
+    """One batch of one worker; ``end_ns`` by the clock of ``time.perf_counter_ns``."""
+
+    end_ns: int
+    samples: int
+    cpu_s: float
+    wall_s: float
+    read_bytes: int | None
+
+
+def own() -> None:
+    """From here on, what workers of this process write is marked as its own."""
+    os.environ[_OWNER] = str(os.getpid())
+
+
+def record(on: bool) -> None:
+    path = os.path.join(_folder(), "recording")
+    if on:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+    elif os.path.exists(path):
+        os.unlink(path)
+
+
+def rows() -> list[Row]:
+    """Of all workers of this process so far, by time."""
+    found: list[Row] = []
+    for name in os.listdir(_folder()):
+        if not name.startswith(f"rows-{os.getpid()}-"):
+            continue
+        with open(os.path.join(_folder(), name), "rb") as file:
+            data = file.read()
+        whole = len(data) // _ROW.size * _ROW.size
+        for end, samples, cpu, wall, read in _ROW.iter_unpack(data[:whole]):
+            found.append(Row(end, samples, cpu, wall, None if read < 0 else read))
+    found.sort(key=lambda row: row.end_ns)
+    return found
+
+
+_listening = False
+
+
+def _on_audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if event != "open" or not _learning():
+        return
+    path, _, flags = arguments
+    if not isinstance(path, (str, bytes)) or not isinstance(flags, int):
+        return
+    if flags & os.O_ACCMODE != os.O_RDONLY:
+        return
+    name = os.path.abspath(os.fsdecode(path))
+    if "\n" not in name:
+        os.write(_files.open("paths"), os.fsencode(name) + b"\n")
+
+
+def _learning() -> bool:
+    try:
+        os.stat(_folder() + "/learning")
+    except OSError:
+        return False
+    return True
+
+
+def learn(on: bool) -> None:
+    """Writes down the files that are opened. The first call must come before the workers
+    that are to be listened to are started."""
+    global _listening
+    if on and not _listening:
+        sys.addaudithook(_on_audit)
+        _listening = True
+    path = os.path.join(_folder(), f"learning")
+    if on:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+    elif os.path.exists(path):
+        os.unlink(path)
+
+
+def learned() -> list[str]:
+    """The files opened by this process and its workers while they were listened to, once
+    each; those of Python itself and of the system left out, and forgotten afterwards."""
+    seen: dict[str, None] = {}
+    for name in os.listdir(_folder()):
+        if not name.startswith(f"paths-{os.getpid()}-"):
+            continue
+        path = os.path.join(_folder(), name)
+        with open(path, "rb") as file:
+            for line in file.read().split(b"\n"):
+                seen[os.fsdecode(line)] = None
+        with open(path, "rb+") as file:
+            file.truncate(0)
+    skipped = ("/proc/", "/sys/", "/dev/", "/etc/", sys.prefix + "/", sys.base_prefix + "/lib/")
+    return [
+        path
+        for path in seen
+        if path
+        and not path.startswith(skipped)
+        and not path.startswith(_folder())
+        and not path.endswith((".py", ".pyc", ".so"))
+        and os.path.isfile(path)
+    ]
