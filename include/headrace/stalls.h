@@ -194,7 +194,9 @@ HR_API HR_NODISCARD int hr_stalls_suggest(const struct hr_stalls *result, double
  * cancels between neighbours (ABBA), and each has an index set of its own, the same for
  * its cold and its warm segment. At least four are run; it stops after an even number of
  * them once every share's interval is narrow enough, or when a limit is reached. With
- * several ranks, two ALONE segments for each rank follow.
+ * several ranks, two ALONE segments for each rank follow (of more than 16 ranks, for 16
+ * spread over all; for fewer where they would not fit). A limit never ends it before two
+ * rounds; from then on what would not fit, by what was so far, is not begun.
  */
 struct hr_stalls_schedule;
 
@@ -222,7 +224,8 @@ struct hr_stalls_segment {
     int round;   /* from 0; of ALONE: 0 and 1 */
     int set;     /* index set: a round's number; of ALONE: one not used before */
     int rank;    /* of ALONE: the one that loads; otherwise -1 */
-    int preread; /* non-zero, WARM before COLD of its set: its files have to be read first */
+    int preread; /* non-zero: its files have to be read first (WARM before, or without, COLD
+                    of its set; ALONE) */
     uint64_t settle, batches;
 };
 
