@@ -2,8 +2,10 @@
  * What of some files lies in memory, and how fast storage delivers the rest.
  *
  * Files are dropped from the page cache one by one, which needs no privilege but the
- * right to read them; pages that a process has mapped, that are dirty, or that lie in a
- * file system without storage below (tmpfs) stay, and are counted.
+ * right to read them; pages that a process has mapped, or that lie in a file system without
+ * storage below (tmpfs), stay, and are counted. The kernel tells what lies in memory only to
+ * a file's owner and to who may write to it: other files are counted as unknown, not guessed
+ * at.
  */
 #ifndef HEADRACE_STORAGE_H
 #define HEADRACE_STORAGE_H
@@ -18,26 +20,31 @@ struct hr_storage_residency {
     size_t size;             /* sizeof, set by the caller */
     uint64_t files;          /* that could be looked at */
     uint64_t bytes;          /* of them */
-    uint64_t resident_bytes; /* in the page cache, in whole pages of 4,096 bytes */
-    uint64_t dirty_bytes;    /* of these, not yet written to storage */
+    uint64_t resident_bytes; /* of these, in the page cache; of no file more than it is long,
+                                so that `bytes` means all of it, 0 none */
+    uint64_t dirty_bytes;    /* of these, not yet written to storage, as far as is known */
     uint64_t failed;         /* files that could not be looked at */
-    char problem[256];       /* of the first of them; "" */
-    char filesystem[32];     /* of the first file: "ext4", "tmpfs", "nfs4"; "" unknown */
-    int in_memory;           /* non-zero: of that kind there is no storage below (tmpfs) */
-    int network;             /* non-zero: bytes come over a network, where the server's
-                                memory cannot be dropped */
+    char problem[256];       /* of the first of them, or else of `unknown`; "" */
+    char filesystem[32];     /* of the first file: "ext4", "tmpfs", "nfs4", "fuse.sshfs"; ""
+                                unknown */
+    int in_memory;           /* non-zero: some files lie where there is no storage below
+                                (tmpfs) */
+    int network;             /* non-zero: bytes of some files come over a network (or from a
+                                process: FUSE), where the server's memory cannot be dropped */
+    uint64_t unknown;        /* of `files`, those of which nobody says what lies in memory */
 };
 
 /*
- * `paths`: `count` paths. Files that cannot be opened are counted, not errors. Each may
- * block for storage. Errors: -EINVAL, -ENOMEM, -ENOSYS (the kernel cannot tell what is
- * resident), -EINTR (a signal). Safe from several threads.
+ * `paths`: `count` paths, of regular files; one that is there twice counts twice. Files that
+ * cannot be opened are counted, not errors. Each may block for storage. Errors: -EINVAL,
+ * -ENOMEM, -EINTR (a signal). Safe from several threads.
  */
-/* How much lies in memory. */
+/* How much lies in memory. Reads nothing. */
 HR_API HR_NODISCARD int hr_storage_check(const char *const *paths, size_t count,
                                          struct hr_storage_residency *residency,
                                          struct hr_error *error);
-/* Drops the files from the page cache (dirty ones are written out first), then checks. */
+/* Drops the files from the page cache (dirty ones are written out first), then checks. What
+ * stays is tried once more in the end. */
 HR_API HR_NODISCARD int hr_storage_drop(const char *const *paths, size_t count,
                                         struct hr_storage_residency *residency,
                                         struct hr_error *error);
@@ -47,17 +54,19 @@ HR_API HR_NODISCARD int hr_storage_preread(const char *const *paths, size_t coun
                                            struct hr_error *error);
 
 struct hr_storage_rate {
-    size_t size; /* sizeof, set by the caller */
-    uint64_t reads, bytes;
+    size_t size;           /* sizeof, set by the caller */
+    uint64_t reads, bytes; /* reads: files, of large ones pieces */
     double elapsed_s, bytes_per_s, reads_per_s;
-    int exhausted; /* non-zero: all files were read before `seconds` were over */
+    int exhausted;   /* non-zero: all files were read before `seconds` were over */
+    uint64_t failed; /* files, or pieces, that could not be read */
 };
 
 /*
- * Reads whole files at `depth` reads in flight for about `seconds`, once each, in the
- * given order, around the page cache where the file system can (so that nothing is
- * warmed), else dropping them before and behind. Errors: as above; -ENODATA: no file
- * could be read.
+ * Reads whole files (large ones in pieces of up to 1 MiB) at `depth` reads in flight, 1 to
+ * 1024, for about `seconds`, once each, in the given order: around the page cache where
+ * that can be done (io_uring, and a file system with O_DIRECT), so that nothing is warmed;
+ * else through it, by asking for `depth` files ahead and dropping each before and behind.
+ * Errors: as above; -ENODATA: no file could be read.
  */
 HR_API HR_NODISCARD int hr_storage_measure(const char *const *paths, size_t count, int depth,
                                            double seconds, struct hr_storage_rate *rate,

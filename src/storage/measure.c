@@ -1,0 +1,374 @@
+/*
+ * How fast storage delivers files that are not in memory.
+ *
+ * Two ways. Around the page cache, with O_DIRECT through a reader on io_uring: nothing that
+ * is in memory helps, and nothing is left there. Where a file system has no O_DIRECT, or
+ * takes it and fills the page cache all the same (which one file tells that was not in
+ * memory), or io_uring is refused: through the page cache, each file dropped, asked for as
+ * many files ahead as reads shall be in flight, read in order and dropped again. There the
+ * opening of files is one after the other.
+ *
+ * Memory in flight is bounded: of a large file pieces are read, at a depth beyond 256 smaller
+ * ones. All that was begun is waited for and counts.
+ */
+#include "storage/residency.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/versioned.h"
+#include "storage/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <unistd.h>
+
+#define DEPTH_MOST   1024
+#define SECONDS_MOST 3600
+
+#define PIECE_MOST  (UINT64_C(1) << 20)
+#define FLIGHT_MOST (UINT64_C(256) << 20)
+
+/* Alignment of O_DIRECT that every common device accepts. */
+#define DIRECT_BYTES 4096
+
+/* Files that are looked at to learn whether O_DIRECT leaves them out of the page cache. */
+#define TRIALS 64
+
+struct large {
+    size_t index;          /* of its path */
+    uint64_t offset, size; /* where the next piece begins; of the file */
+};
+
+struct measurement {
+    const char *const *paths;
+    size_t count;
+    unsigned depth;
+    uint64_t piece;              /* bytes of a read at most */
+    uint64_t budget_ns, end_ns;  /* of time; when nothing more is begun */
+    struct hr_storage_rate rate; /* the counts, as they come */
+    char problem[256];           /* of the first read that failed */
+    size_t next;                 /* path; count: no more */
+    struct large *large;         /* files of which pieces are to be read, before others are
+                                    begun: so there are at most `depth` */
+    unsigned large_count;
+    struct hr__filesystem filesystem; /* of the file opened last, on `device` */
+    dev_t device;                     /* 0: none yet */
+};
+
+static void note_failure(struct measurement *m, const char *path, int code)
+{
+    if (!m->problem[0])
+        hr__resident_problem(m->problem, sizeof m->problem, path, hr__errno_text(code));
+    m->rate.failed++;
+}
+
+static void note_read(struct measurement *m, uint64_t bytes)
+{
+    m->rate.reads++;
+    m->rate.bytes += bytes;
+}
+
+static int is_exhausted(const struct measurement *m)
+{
+    return m->next == m->count && !m->large_count;
+}
+
+static int is_over(const struct measurement *m)
+{
+    return is_exhausted(m) || hr__now_ns() >= m->end_ns;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The next piece of the large file that was found last: where it begins and how long it is. */
+static size_t take_piece(struct measurement *m, uint64_t *offset, uint64_t *length)
+{
+    struct large *large = &m->large[m->large_count - 1];
+    size_t index = large->index;
+    *offset = large->offset;
+    *length = smaller(m->piece, large->size - large->offset);
+    large->offset += *length;
+    if (large->offset == large->size)
+        m->large_count--;
+    return index;
+}
+
+/* ---- around the page cache ---- */
+
+/* One read in flight. */
+struct flight {
+    struct hr__read read;
+    size_t index; /* of its path */
+};
+
+static void take_next(struct measurement *m, struct flight *flight)
+{
+    *flight = (struct flight){.read = {.expected = -1, .fd = -1, .user = flight}};
+    if (m->large_count) {
+        uint64_t length;
+        flight->index = take_piece(m, &flight->read.offset, &length);
+        flight->read.is_range = 1;
+        flight->read.expected = (int64_t)length;
+    } else {
+        flight->index = m->next++;
+    }
+    flight->read.path = m->paths[flight->index];
+}
+
+/* A read has come back. A file as a whole was refused if it is large. */
+static void take_result(struct measurement *m, struct flight *flight)
+{
+    struct hr__read *read = &flight->read;
+    struct stat status;
+    if (read->result == -EFBIG && !read->is_range && !stat(read->path, &status) &&
+        (uint64_t)status.st_size > m->piece)
+        m->large[m->large_count++] =
+            (struct large){.index = flight->index, .size = (uint64_t)status.st_size};
+    else if (read->result)
+        note_failure(m, read->path, read->result);
+    else
+        note_read(m, read->length);
+    hr__free(read->bytes);
+    read->bytes = NULL;
+}
+
+static int measure_direct(struct measurement *m, struct hr__reader *reader, struct flight *flights)
+{
+    struct hr__read *done[DEPTH_MOST];
+    struct flight *free_ones[DEPTH_MOST];
+    unsigned free_count = 0;
+    while (free_count < m->depth)
+        free_ones[free_count] = &flights[free_count], free_count++;
+    for (;;) {
+        while (free_count && !is_over(m)) {
+            struct flight *flight = free_ones[--free_count];
+            take_next(m, flight);
+            int r = hr__reader_submit(reader, &flight->read);
+            if (!r)
+                continue;
+            flight->read.result = r;
+            take_result(m, flight);
+            free_ones[free_count++] = flight;
+        }
+        if (free_count == m->depth)
+            return 0;
+        int n = hr__reader_wait(reader, done, (int)m->depth, -1);
+        if (n < 0)
+            return n;
+        for (int i = 0; i < n; i++) {
+            struct flight *flight = done[i]->user;
+            take_result(m, flight);
+            free_ones[free_count++] = flight;
+        }
+    }
+}
+
+/* ---- through the page cache ---- */
+
+/* What has been asked for. */
+struct asked {
+    int fd; /* -1: nothing */
+    size_t index;
+    uint64_t offset, length;
+};
+
+/* All of a file out of memory. 0 or -EINTR. */
+static int drop_before(struct measurement *m, int fd, const struct stat *status)
+{
+    struct hr__resident resident;
+    if (!m->device || m->device != status->st_dev)
+        hr__filesystem_look(&m->filesystem, fd, status->st_dev);
+    m->device = status->st_dev;
+    hr__resident_look(&resident, fd, status, &m->filesystem);
+    return hr__resident_drop(fd, &resident, &m->filesystem);
+}
+
+/* Opens the next file, or takes the next piece, drops it and asks for it. 0 or -EINTR. */
+static int ask_for_next(struct measurement *m, struct asked *asked)
+{
+    struct stat status;
+    uint64_t length;
+    bool begun = m->large_count != 0;
+    *asked = (struct asked){.fd = -1};
+    if (begun)
+        asked->index = take_piece(m, &asked->offset, &asked->length);
+    else
+        asked->index = m->next++;
+    asked->fd = hr__resident_open(m->paths[asked->index], &status);
+    if (asked->fd < 0) {
+        note_failure(m, m->paths[asked->index], asked->fd);
+        return asked->fd == -EINTR ? -EINTR : 0;
+    }
+    int r = 0;
+    if (!begun) {
+        r = drop_before(m, asked->fd, &status);
+        asked->length = (uint64_t)status.st_size;
+    }
+    if (asked->length > m->piece) {
+        m->large[m->large_count++] =
+            (struct large){.index = asked->index, .size = (uint64_t)status.st_size};
+        asked->index = take_piece(m, &asked->offset, &length);
+        asked->length = length;
+    }
+    /* exactly that, and nothing more while it is read */
+    (void)posix_fadvise(asked->fd, 0, 0, POSIX_FADV_RANDOM);
+    (void)posix_fadvise(asked->fd, (off_t)asked->offset, (off_t)asked->length, POSIX_FADV_WILLNEED);
+    return r;
+}
+
+/* Reads what was asked for, and lets go of it. 0 or -EINTR. */
+static int read_asked(struct measurement *m, struct asked *asked, uint8_t *buffer)
+{
+    uint64_t done = 0;
+    ssize_t n = 1;
+    if (asked->fd < 0)
+        return 0;
+    (void)fcntl(asked->fd, F_SETFL, 0); /* without O_NONBLOCK: a regular file is waited for */
+    while (done < asked->length && n > 0) {
+        n = pread(asked->fd, buffer, (size_t)(asked->length - done), (off_t)(asked->offset + done));
+        if (n > 0)
+            done += (uint64_t)n;
+    }
+    int r = n < 0 ? -errno : 0;
+    if (r)
+        note_failure(m, m->paths[asked->index], r);
+    else
+        note_read(m, done);
+    (void)posix_fadvise(asked->fd, (off_t)asked->offset, (off_t)asked->length, POSIX_FADV_DONTNEED);
+    close(asked->fd);
+    asked->fd = -1;
+    return r == -EINTR ? r : 0;
+}
+
+static int measure_buffered(struct measurement *m, struct asked *asked, uint8_t *buffer)
+{
+    size_t begun = 0, ended = 0;
+    int r = 0;
+    for (size_t i = 0; i < m->depth; i++)
+        asked[i].fd = -1;
+    while (!r && (ended < begun || !is_over(m))) {
+        while (!r && begun - ended < m->depth && !is_over(m))
+            r = ask_for_next(m, &asked[begun++ % m->depth]);
+        if (!r && ended < begun)
+            r = read_asked(m, &asked[ended++ % m->depth], buffer);
+    }
+    for (size_t i = 0; i < m->depth; i++)
+        if (asked[i].fd >= 0)
+            close(asked[i].fd);
+    return r;
+}
+
+/* ---- which way ---- */
+
+/* 1: O_DIRECT leaves this file out of the page cache, 0: it does not, -1: the file cannot tell. */
+static int try_direct(const char *path, uint8_t *page)
+{
+    struct stat status;
+    struct hr__filesystem filesystem;
+    struct hr__resident before, after;
+    int verdict = -1;
+    int fd = hr__resident_open(path, &status);
+    if (fd < 0)
+        return -1;
+    hr__filesystem_look(&filesystem, fd, status.st_dev);
+    hr__resident_look(&before, fd, &status, &filesystem);
+    int direct = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_DIRECT);
+    if (direct < 0) {
+        verdict = errno == EINVAL ? 0 : -1;
+    } else if (status.st_size && before.told != HR__TOLD_NOTHING && !before.bytes) {
+        ssize_t n = pread(direct, page, DIRECT_BYTES, 0);
+        hr__resident_look(&after, fd, &status, &filesystem);
+        verdict = n < 0 ? (errno == EINVAL ? 0 : -1) : !after.bytes;
+        if (after.bytes)
+            (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    }
+    if (direct >= 0)
+        close(direct);
+    close(fd);
+    return verdict;
+}
+
+/* Files that are all in memory tell nothing; then O_DIRECT is believed. */
+static bool direct_works(const char *const *paths, size_t count, uint8_t *page)
+{
+    int verdict = -1;
+    for (size_t i = 0; i < count && i < TRIALS && verdict < 0; i++)
+        verdict = try_direct(paths[i], page);
+    return verdict != 0;
+}
+
+/* Runs it one way or the other. 0 or -errno. */
+static int run(struct measurement *m, uint8_t *buffer, struct hr_error *error)
+{
+    struct hr__reader_options options = {.depth = m->depth, .direct = 1, .max_bytes = m->piece};
+    struct hr__reader *reader = NULL;
+    struct flight *flights = NULL;
+    struct asked *asked = NULL;
+    int r = hr__reader_create(&reader, &options, error);
+    if (r)
+        return r;
+    int direct = hr__reader_is_io_uring(reader) && direct_works(m->paths, m->count, buffer);
+    r = -ENOMEM;
+    if (direct)
+        flights = hr__alloc(HR__TAG_STORAGE, m->depth, sizeof *flights);
+    else
+        asked = hr__alloc(HR__TAG_STORAGE, m->depth, sizeof *asked);
+    if (flights || asked) {
+        uint64_t begin_ns = hr__now_ns();
+        m->end_ns = begin_ns + m->budget_ns;
+        r = direct ? measure_direct(m, reader, flights) : measure_buffered(m, asked, buffer);
+        m->rate.elapsed_s = (double)(hr__now_ns() - begin_ns) * 1e-9;
+    }
+    hr__reader_destroy(&reader);
+    for (unsigned i = 0; flights && i < m->depth; i++)
+        hr__free(flights[i].read.bytes);
+    hr__free(flights);
+    hr__free(asked);
+    return !r            ? 0
+           : r == -EINTR ? hr__fail(error, r, "a signal came while storage was measured")
+                         : hr__fail(error, r, "storage cannot be measured: %s", hr__errno_text(r));
+}
+
+int hr_storage_measure(const char *const *paths, size_t count, int depth, double seconds,
+                       struct hr_storage_rate *rate, struct hr_error *error)
+{
+    struct measurement m = {.paths = paths, .count = count};
+    uint8_t *buffer = NULL;
+    int r = hr__versioned_take(&m.rate, sizeof m.rate, rate, "struct hr_storage_rate", error);
+    if (!r)
+        r = hr__resident_check_paths(paths, count, error);
+    if (r)
+        return r;
+    if (depth < 1 || depth > DEPTH_MOST)
+        return hr__fail(error, -EINVAL, "depth is %d; it must be 1 to %d", depth, DEPTH_MOST);
+    if (!(seconds > 0 && seconds <= SECONDS_MOST))
+        return hr__fail(error, -EINVAL, "seconds is %g; it must be above 0, and at most %d",
+                        seconds, SECONDS_MOST);
+    m.rate = (struct hr_storage_rate){.size = sizeof m.rate};
+    m.depth = (unsigned)depth;
+    m.piece = smaller(PIECE_MOST, FLIGHT_MOST / m.depth);
+    m.budget_ns = (uint64_t)(seconds * 1e9);
+    m.large = hr__alloc(HR__TAG_STORAGE, m.depth, sizeof *m.large);
+    buffer = hr__alloc_aligned_to(HR__TAG_STORAGE, PIECE_MOST, 0, DIRECT_BYTES);
+    if (m.large && buffer)
+        r = run(&m, buffer, error);
+    else
+        r = hr__fail(error, -ENOMEM, "no memory for the buffers of reading");
+    hr__free(m.large);
+    hr__free(buffer);
+    if (r)
+        return r;
+    if (!m.rate.reads)
+        return hr__fail(error, -ENODATA, "none of %zu files could be read%s%s", count,
+                        m.problem[0] ? "; " : "", m.problem);
+    m.rate.exhausted = is_exhausted(&m);
+    m.rate.bytes_per_s = (double)m.rate.bytes / fmax(m.rate.elapsed_s, 1e-9);
+    m.rate.reads_per_s = (double)m.rate.reads / fmax(m.rate.elapsed_s, 1e-9);
+    hr__versioned_give(rate, &m.rate, sizeof m.rate);
+    return 0;
+}

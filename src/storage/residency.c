@@ -1,0 +1,396 @@
+/*
+ * What of files lies in the page cache, and getting it in and out.
+ *
+ * cachestat(2) (Linux 6.5) tells a file's pages in one call, dirty ones apart. Where it is
+ * not there, and on layered file systems, whose open files have no pages of their own (an
+ * overlay's always say none), a mapping is asked with mincore(2), which faults nothing in.
+ * Both keep what they know from those who neither own the file nor may write to it:
+ * cachestat refuses, mincore says that everything is there, so its answer is not asked for.
+ *
+ * A page that another CPU has just read can still lie in that CPU's list and escape
+ * dropping, as can one whose read is on its way: what stayed is tried again after all
+ * other files.
+ */
+#include "storage/residency.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/versioned.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef SYS_cachestat
+#define SYS_cachestat 451 /* on all architectures */
+#endif
+
+/* Of cachestat(2), newer than the headers may be. */
+struct cache_range {
+    uint64_t offset, length;
+};
+
+struct cache_pages {
+    uint64_t cached, dirty, under_writeback, evicted, recently_evicted;
+};
+
+/* Pages that mincore tells of in one call. */
+#define MINCORE_PAGES 16384
+
+/* Files that are asked for ahead of the one that is read into memory, and how much of each:
+ * the rest of a large one comes by the kernel's own reading ahead. */
+#define PREREAD_AHEAD     32
+#define PREREAD_ASK_BYTES ((off_t)4 << 20)
+
+#define PREREAD_BYTES ((size_t)256 << 10)
+
+int hr__resident_open(const char *path, struct stat *status)
+{
+    /* Opening a FIFO or a tape does something to it: what is none is not opened. */
+    if (stat(path, status))
+        return -errno;
+    if (!S_ISREG(status->st_mode))
+        return S_ISDIR(status->st_mode) ? -EISDIR : -ENXIO;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return -errno;
+    int r = fstat(fd, status) ? -errno : S_ISREG(status->st_mode) ? 0 : -ENXIO;
+    if (!r)
+        return fd;
+    close(fd);
+    return r;
+}
+
+static uint64_t at_most(uint64_t pages, const struct stat *status)
+{
+    uint64_t bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    return bytes < (uint64_t)status->st_size ? bytes : (uint64_t)status->st_size;
+}
+
+/* mincore tells the truth of this file. */
+static bool may_ask(int fd, const struct stat *status)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    return status->st_uid == geteuid() || !faccessat(AT_FDCWD, path, W_OK, AT_EACCESS);
+}
+
+static void look_by_mapping(struct hr__resident *resident, int fd, const struct stat *status)
+{
+    unsigned char pages[MINCORE_PAGES];
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), window = MINCORE_PAGES * page;
+    uint64_t size = (uint64_t)status->st_size, found = 0;
+    if (!may_ask(fd, status))
+        return;
+    for (uint64_t at = 0; at < size; at += window) {
+        size_t length = size - at < window ? (size_t)(size - at) : window;
+        void *map = mmap(NULL, length, PROT_READ, MAP_SHARED, fd, (off_t)at);
+        if (map == MAP_FAILED)
+            return;
+        int r = mincore(map, length, pages);
+        munmap(map, length);
+        if (r)
+            return;
+        for (size_t i = 0; i < (length + page - 1) / page; i++)
+            found += pages[i] & 1;
+    }
+    resident->told = HR__TOLD_PAGES;
+    resident->bytes = at_most(found, status);
+}
+
+void hr__resident_look(struct hr__resident *resident, int fd, const struct stat *status,
+                       const struct hr__filesystem *filesystem)
+{
+    struct cache_range all = {0};
+    struct cache_pages pages = {0};
+    *resident = (struct hr__resident){0};
+    if (filesystem->own_cache)
+        return;
+    if (filesystem->layered || syscall(SYS_cachestat, fd, &all, &pages, 0)) {
+        look_by_mapping(resident, fd, status);
+        return;
+    }
+    resident->told = HR__TOLD_ALL;
+    resident->bytes = at_most(pages.cached, status);
+    resident->dirty_bytes = at_most(pages.dirty + pages.under_writeback, status);
+}
+
+int hr__resident_drop(int fd, const struct hr__resident *before,
+                      const struct hr__filesystem *filesystem)
+{
+    int clean = before->told == HR__TOLD_ALL && !before->dirty_bytes;
+    int r = 0;
+    /* Writing the pages is enough on local storage; a journal or a server that is to be
+     * waited for is not. What cannot be written stays, and is seen. */
+    if (!clean && !filesystem->in_memory) {
+        r = before->told == HR__TOLD_ALL && !filesystem->network && !filesystem->layered
+                ? sync_file_range(fd, 0, 0,
+                                  SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                                      SYNC_FILE_RANGE_WAIT_AFTER)
+                : fdatasync(fd);
+        if (r && errno != EINTR)
+            r = fdatasync(fd);
+        if (r && errno == EINTR)
+            return -EINTR;
+    }
+    return posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == EINTR ? -EINTR : 0;
+}
+
+void hr__resident_problem(char *out, size_t capacity, const char *path, const char *text)
+{
+    char shown[160];
+    const size_t most = 130;
+    size_t length = strlen(path);
+    int cut = length > most;
+    hr__printable(shown, sizeof shown, cut ? path + length - most : path);
+    snprintf(out, capacity, "%s%s: %s", cut ? "..." : "", shown, text);
+}
+
+int hr__resident_check_paths(const char *const *paths, size_t count, struct hr_error *error)
+{
+    if (count && !paths)
+        return hr__fail(error, -EINVAL, "%zu files, but no paths", count);
+    for (size_t i = 0; i < count; i++)
+        if (!paths[i])
+            return hr__fail(error, -EINVAL, "path %zu of %zu is NULL", i, count);
+    return 0;
+}
+
+/* A look at many files. */
+struct survey {
+    struct hr_storage_residency sum;
+    struct hr__filesystem filesystem; /* of `device` */
+    dev_t device;
+    bool any;        /* filesystem is known */
+    bool was_failed; /* sum.problem is of a failed file */
+};
+
+static void note_failed(struct survey *s, const char *path, int code)
+{
+    if (!s->was_failed)
+        hr__resident_problem(s->sum.problem, sizeof s->sum.problem, path,
+                             code == -EISDIR  ? "is a directory"
+                             : code == -ENXIO ? "is no regular file"
+                                              : hr__errno_text(code));
+    s->was_failed = true;
+    s->sum.failed++;
+}
+
+static void note_unknown(struct survey *s, const char *path)
+{
+    if (!s->sum.problem[0])
+        hr__resident_problem(s->sum.problem, sizeof s->sum.problem, path,
+                             s->filesystem.own_cache
+                                 ? "its file system keeps files in memory of its own"
+                                 : "the kernel tells only its owner, and who may write to it, "
+                                   "what lies in memory");
+    s->sum.unknown++;
+}
+
+static void note(struct survey *s, const char *path, const struct stat *status,
+                 const struct hr__resident *resident)
+{
+    s->sum.files++;
+    s->sum.bytes += (uint64_t)status->st_size;
+    s->sum.resident_bytes += resident->bytes;
+    s->sum.dirty_bytes += resident->dirty_bytes;
+    /* Nothing can be in memory of a file without bytes. */
+    if (resident->told == HR__TOLD_NOTHING && status->st_size)
+        note_unknown(s, path);
+}
+
+/* Opens a file and learns its file system; the descriptor, or -1: counted as failed. */
+static int begin_file(struct survey *s, const char *path, struct stat *status)
+{
+    int fd = hr__resident_open(path, status);
+    if (fd < 0) {
+        note_failed(s, path, fd);
+        return fd == -EINTR ? fd : -1;
+    }
+    if (s->any && s->device == status->st_dev)
+        return fd;
+    hr__filesystem_look(&s->filesystem, fd, status->st_dev);
+    if (!s->any)
+        memcpy(s->sum.filesystem, s->filesystem.name, sizeof s->sum.filesystem);
+    s->any = true;
+    s->device = status->st_dev;
+    s->sum.in_memory |= s->filesystem.in_memory;
+    s->sum.network |= s->filesystem.network;
+    return fd;
+}
+
+static int check_file(struct survey *s, const char *path)
+{
+    struct stat status;
+    struct hr__resident resident;
+    int fd = begin_file(s, path, &status);
+    if (fd < 0)
+        return fd == -EINTR ? fd : 0;
+    hr__resident_look(&resident, fd, &status, &s->filesystem);
+    note(s, path, &status, &resident);
+    close(fd);
+    return 0;
+}
+
+/* Drops one file and looks at it; `*stayed` (NULL: the last time) is set, and it is not
+ * counted yet, where some of it is still there. */
+static int drop_file(struct survey *s, const char *path, uint8_t *stayed)
+{
+    struct stat status;
+    struct hr__resident resident;
+    int fd = begin_file(s, path, &status);
+    if (fd < 0)
+        return fd == -EINTR ? fd : 0;
+    hr__resident_look(&resident, fd, &status, &s->filesystem);
+    int r = 0;
+    if (resident.told == HR__TOLD_NOTHING || resident.bytes) {
+        r = hr__resident_drop(fd, &resident, &s->filesystem);
+        hr__resident_look(&resident, fd, &status, &s->filesystem);
+    }
+    if (stayed && resident.bytes && !s->filesystem.in_memory)
+        *stayed = 1;
+    else
+        note(s, path, &status, &resident);
+    close(fd);
+    return r;
+}
+
+static int begin_survey(struct survey *s, const char *const *paths, size_t count,
+                        const struct hr_storage_residency *residency, struct hr_error *error)
+{
+    int r =
+        hr__versioned_take(&s->sum, sizeof s->sum, residency, "struct hr_storage_residency", error);
+    if (r)
+        return r;
+    *s = (struct survey){.sum.size = sizeof s->sum};
+    return hr__resident_check_paths(paths, count, error);
+}
+
+static int end_survey(const struct survey *s, int r, struct hr_storage_residency *residency,
+                      struct hr_error *error)
+{
+    if (r == -EINTR)
+        return hr__fail(error, r, "a signal came while files were looked at");
+    hr__versioned_give(residency, &s->sum, sizeof s->sum);
+    return 0;
+}
+
+int hr_storage_check(const char *const *paths, size_t count, struct hr_storage_residency *residency,
+                     struct hr_error *error)
+{
+    struct survey s;
+    int r = begin_survey(&s, paths, count, residency, error);
+    if (r)
+        return r;
+    for (size_t i = 0; i < count && !r; i++)
+        r = check_file(&s, paths[i]);
+    return end_survey(&s, r, residency, error);
+}
+
+int hr_storage_drop(const char *const *paths, size_t count, struct hr_storage_residency *residency,
+                    struct hr_error *error)
+{
+    struct survey s;
+    int r = begin_survey(&s, paths, count, residency, error);
+    if (r)
+        return r;
+    uint8_t *stayed = hr__alloc(HR__TAG_STORAGE, count ? count : 1, 1);
+    if (!stayed)
+        return hr__fail(error, -ENOMEM, "no memory for a list of %zu files", count);
+    for (size_t i = 0; i < count && !r; i++)
+        r = drop_file(&s, paths[i], &stayed[i]);
+    for (size_t i = 0; i < count && !r; i++)
+        if (stayed[i])
+            r = drop_file(&s, paths[i], NULL);
+    hr__free(stayed);
+    return end_survey(&s, r, residency, error);
+}
+
+/* ---- reading into memory ---- */
+
+/* A file that has been asked for and waits to be read. */
+struct ahead {
+    int fd; /* -1: could not be opened */
+    struct stat status;
+    struct hr__filesystem filesystem;
+};
+
+static void ask_for(struct survey *s, struct ahead *ahead, const char *path, int *r)
+{
+    ahead->fd = begin_file(s, path, &ahead->status);
+    if (ahead->fd == -EINTR)
+        *r = ahead->fd;
+    ahead->filesystem = s->filesystem;
+    if (ahead->fd >= 0)
+        (void)posix_fadvise(ahead->fd, 0, PREREAD_ASK_BYTES, POSIX_FADV_WILLNEED);
+}
+
+/* Reads what is asked for already; 0 or -errno. Not beyond the size: some files have no end. */
+static int read_through(const struct ahead *ahead, uint8_t *buffer)
+{
+    uint64_t at = 0, size = (uint64_t)ahead->status.st_size;
+    while (at < size) {
+        ssize_t n = pread(ahead->fd, buffer, PREREAD_BYTES, (off_t)at);
+        if (n < 0 && errno == EAGAIN) {
+            /* the file system cannot read without waiting: then wait */
+            int flags = fcntl(ahead->fd, F_GETFL);
+            if (flags < 0 || !(flags & O_NONBLOCK) ||
+                fcntl(ahead->fd, F_SETFL, flags & ~O_NONBLOCK))
+                return -EAGAIN;
+            continue;
+        }
+        if (n < 0)
+            return -errno;
+        if (!n)
+            break;
+        at += (uint64_t)n;
+    }
+    return 0;
+}
+
+static int preread_file(struct survey *s, struct ahead *ahead, const char *path, uint8_t *buffer)
+{
+    struct hr__resident resident;
+    if (ahead->fd < 0)
+        return 0;
+    int r = read_through(ahead, buffer);
+    if (r) {
+        note_failed(s, path, r);
+    } else {
+        hr__resident_look(&resident, ahead->fd, &ahead->status, &ahead->filesystem);
+        note(s, path, &ahead->status, &resident);
+    }
+    close(ahead->fd);
+    ahead->fd = -1;
+    return r == -EINTR ? r : 0;
+}
+
+int hr_storage_preread(const char *const *paths, size_t count,
+                       struct hr_storage_residency *residency, struct hr_error *error)
+{
+    struct survey s;
+    struct ahead window[PREREAD_AHEAD];
+    int r = begin_survey(&s, paths, count, residency, error);
+    if (r)
+        return r;
+    uint8_t *buffer = hr__alloc_aligned(HR__TAG_STORAGE, PREREAD_BYTES, 0);
+    if (!buffer)
+        return hr__fail(error, -ENOMEM, "no memory for a buffer of %zu bytes", PREREAD_BYTES);
+    for (size_t i = 0; i < PREREAD_AHEAD; i++)
+        window[i].fd = -1;
+    size_t asked = 0;
+    for (size_t i = 0; i < count && !r; i++) {
+        for (; asked < count && asked < i + PREREAD_AHEAD && !r; asked++)
+            ask_for(&s, &window[asked % PREREAD_AHEAD], paths[asked], &r);
+        if (!r)
+            r = preread_file(&s, &window[i % PREREAD_AHEAD], paths[i], buffer);
+    }
+    for (size_t i = 0; i < PREREAD_AHEAD; i++)
+        if (window[i].fd >= 0)
+            close(window[i].fd);
+    hr__free(buffer);
+    return end_survey(&s, r, residency, error);
+}
