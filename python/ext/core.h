@@ -106,6 +106,23 @@ PyObject *core_pack_write(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *core_pack_unpack(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *core_pack_inspect(PyObject *module, PyObject *path);
 
+/* paths.c: paths as the library takes them, and the bytes objects that hold them. */
+struct core_paths {
+    const char **text;
+    PyObject *owners; /* list */
+    Py_ssize_t count;
+};
+
+/* Of a sequence of str, bytes or os.PathLike. 0; -1 with an exception, and nothing to clear. */
+int core_paths_take(struct core_paths *paths, PyObject *sequence);
+void core_paths_clear(struct core_paths *paths);
+
+/* storage.c: functions of the module. */
+PyObject *core_storage_check(PyObject *module, PyObject *paths);
+PyObject *core_storage_drop(PyObject *module, PyObject *paths);
+PyObject *core_storage_preread(PyObject *module, PyObject *paths);
+PyObject *core_storage_measure(PyObject *module, PyObject *args, PyObject *kwargs);
+
 extern PyType_Spec core_array_spec;
 extern PyType_Spec core_batch_spec;
 extern PyType_Spec core_dataset_spec;

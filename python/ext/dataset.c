@@ -135,63 +135,32 @@ static PyObject *dataset_open(PyObject *type, PyObject *args, PyObject *kwargs)
     return open_with(type, args, kwargs, hr_dataset_open);
 }
 
-/* The paths as C strings; `owners` keeps the bytes objects behind them. */
-static const char **convert_paths(PyObject *paths, PyObject **owners, Py_ssize_t *count)
-{
-    PyObject *list = PySequence_List(paths);
-    if (!list)
-        return NULL;
-    Py_ssize_t n = PyList_Size(list);
-    const char **out = malloc((n ? (size_t)n : 1) * sizeof *out);
-    if (!out) {
-        PyErr_NoMemory();
-        goto fail;
-    }
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *bytes = NULL;
-        if (!PyUnicode_FSConverter(PyList_GetItem(list, i), &bytes))
-            goto fail;
-        out[i] = PyBytes_AsString(bytes);
-        if (PyList_SetItem(list, i, bytes) < 0)
-            goto fail;
-    }
-    *owners = list;
-    *count = n;
-    return out;
-fail:
-    free(out);
-    Py_DECREF(list);
-    return NULL;
-}
-
 static PyObject *dataset_from_paths(PyObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"paths", "labels", NULL};
-    PyObject *paths, *labels, *owners = NULL, *result = NULL;
-    Py_ssize_t count;
+    PyObject *sequence, *labels, *result = NULL;
+    struct core_paths paths = {0};
     Py_buffer view;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO", names, &paths, &labels) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO", names, &sequence, &labels) ||
         core_get_int64(labels, "labels", &view) < 0)
         return NULL;
     struct core_state *state = PyType_GetModuleState((PyTypeObject *)type);
-    const char **converted = convert_paths(paths, &owners, &count);
-    if (!converted)
+    if (core_paths_take(&paths, sequence) < 0)
         goto done;
-    if (view.len != count * 8) {
-        PyErr_Format(PyExc_ValueError, "%zd paths but %zd labels", count, view.len / 8);
+    if (view.len != paths.count * 8) {
+        PyErr_Format(PyExc_ValueError, "%zd paths but %zd labels", paths.count, view.len / 8);
         goto done;
     }
     struct hr_dataset *handle = NULL;
     struct hr_error error = {0};
     int r;
     Py_BEGIN_ALLOW_THREADS
-        r = hr_dataset_from_paths(&handle, converted, view.buf, (size_t)count, &error);
+        r = hr_dataset_from_paths(&handle, paths.text, view.buf, (size_t)paths.count, &error);
     Py_END_ALLOW_THREADS
     core_log_drain(state);
     result = r ? core_raise(state, r, &error, NULL) : dataset_new((PyTypeObject *)type, handle);
 done:
-    free(converted);
-    Py_XDECREF(owners);
+    core_paths_clear(&paths);
     PyBuffer_Release(&view);
     return result;
 }

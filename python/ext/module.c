@@ -122,6 +122,16 @@ static PyMethodDef module_methods[] = {
      PyDoc_STR("form_of(data)\n--\n\nThe form of these bytes: 'encoded' unless they are an item.")},
     {"cache_run", core_cache_run, METH_O,
      PyDoc_STR("cache_run(world_size)\n--\n\nThe run that this process belongs to.")},
+    {"storage_check", core_storage_check, METH_O,
+     PyDoc_STR("storage_check(paths)\n--\n\nHow much of these files lies in memory.")},
+    {"storage_drop", core_storage_drop, METH_O,
+     PyDoc_STR("storage_drop(paths)\n--\n\nDrops them from the page cache, then checks.")},
+    {"storage_preread", core_storage_preread, METH_O,
+     PyDoc_STR("storage_preread(paths)\n--\n\nReads them into the page cache, then checks.")},
+    {"storage_measure", (PyCFunction)(void (*)(void))core_storage_measure,
+     METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("storage_measure(paths, depth, seconds)\n--\n\n"
+               "How fast storage delivers these files.")},
     {NULL, NULL, 0, NULL},
 };
 

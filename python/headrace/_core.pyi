@@ -55,6 +55,32 @@ def pack_unpack(
 ) -> _PackResult: ...
 def pack_inspect(path: _Path) -> _PackInfo: ...
 
+class _Residency(TypedDict):
+    files: int
+    bytes: int
+    resident_bytes: int
+    dirty_bytes: int
+    failed: int
+    unknown: int
+    problem: str
+    filesystem: str
+    in_memory: bool
+    network: bool
+
+class _StorageRate(TypedDict):
+    reads: int
+    bytes: int
+    elapsed_s: float
+    bytes_per_s: float
+    reads_per_s: float
+    exhausted: bool
+    failed: int
+
+def storage_check(paths: Iterable[_Path], /) -> _Residency: ...
+def storage_drop(paths: Iterable[_Path], /) -> _Residency: ...
+def storage_preread(paths: Iterable[_Path], /) -> _Residency: ...
+def storage_measure(paths: Iterable[_Path], depth: int, seconds: float) -> _StorageRate: ...
+
 @final
 class Array:
     """A C-contiguous array in host memory, for DLPack and the buffer protocol."""

@@ -1,0 +1,113 @@
+/*
+ * headrace._core.storage_check and its like: what of files lies in memory, and how fast
+ * storage is.
+ *
+ * Calls for many files are made in runs of some, without the GIL, so that Ctrl-C is heard
+ * in between; the answers of the runs are added up.
+ */
+#include "core.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Files of one call into the library. */
+#define RUN_FILES 512
+
+typedef int (*surveyor)(const char *const *, size_t, struct hr_storage_residency *,
+                        struct hr_error *);
+
+static void add(struct hr_storage_residency *sum, const struct hr_storage_residency *part)
+{
+    /* The problem of a failed file goes before that of an unknown one. */
+    if (part->problem[0] && (!sum->problem[0] || (part->failed && !sum->failed)))
+        memcpy(sum->problem, part->problem, sizeof sum->problem);
+    if (!sum->files)
+        memcpy(sum->filesystem, part->filesystem, sizeof sum->filesystem);
+    sum->files += part->files;
+    sum->bytes += part->bytes;
+    sum->resident_bytes += part->resident_bytes;
+    sum->dirty_bytes += part->dirty_bytes;
+    sum->failed += part->failed;
+    sum->unknown += part->unknown;
+    sum->in_memory |= part->in_memory;
+    sum->network |= part->network;
+}
+
+static PyObject *survey(PyObject *module, PyObject *sequence, surveyor function)
+{
+    struct core_paths paths;
+    struct hr_storage_residency sum = {.size = sizeof sum};
+    struct hr_error error = {0};
+    int r = 0;
+    if (core_paths_take(&paths, sequence) < 0)
+        return NULL;
+    for (Py_ssize_t at = 0; at < paths.count && !r; at += RUN_FILES) {
+        struct hr_storage_residency part = {.size = sizeof part};
+        Py_ssize_t n = paths.count - at < RUN_FILES ? paths.count - at : RUN_FILES;
+        do {
+            Py_BEGIN_ALLOW_THREADS
+                r = function(paths.text + at, (size_t)n, &part, &error);
+            Py_END_ALLOW_THREADS
+            if (PyErr_CheckSignals() < 0)
+                goto fail;
+        } while (r == -EINTR); /* of a handler that let it go on */
+        add(&sum, &part);
+    }
+    core_paths_clear(&paths);
+    if (r)
+        return core_raise(PyModule_GetState(module), r, &error, NULL);
+    return Py_BuildValue(
+        "{s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:N,s:N,s:N}", "files", (unsigned long long)sum.files,
+        "bytes", (unsigned long long)sum.bytes, "resident_bytes",
+        (unsigned long long)sum.resident_bytes, "dirty_bytes", (unsigned long long)sum.dirty_bytes,
+        "failed", (unsigned long long)sum.failed, "unknown", (unsigned long long)sum.unknown,
+        "problem", core_text(sum.problem), "filesystem", core_text(sum.filesystem), "in_memory",
+        PyBool_FromLong(sum.in_memory), "network", PyBool_FromLong(sum.network));
+fail:
+    core_paths_clear(&paths);
+    return NULL;
+}
+
+PyObject *core_storage_check(PyObject *module, PyObject *paths)
+{
+    return survey(module, paths, hr_storage_check);
+}
+
+PyObject *core_storage_drop(PyObject *module, PyObject *paths)
+{
+    return survey(module, paths, hr_storage_drop);
+}
+
+PyObject *core_storage_preread(PyObject *module, PyObject *paths)
+{
+    return survey(module, paths, hr_storage_preread);
+}
+
+PyObject *core_storage_measure(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"paths", "depth", "seconds", NULL};
+    struct core_state *state = PyModule_GetState(module);
+    struct hr_storage_rate rate = {.size = sizeof rate};
+    struct hr_error error = {0};
+    struct core_paths paths;
+    PyObject *sequence;
+    int depth, r;
+    double seconds;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oid", names, &sequence, &depth, &seconds) ||
+        core_paths_take(&paths, sequence) < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+        r = hr_storage_measure(paths.text, (size_t)paths.count, depth, seconds, &rate, &error);
+    Py_END_ALLOW_THREADS
+    core_paths_clear(&paths);
+    core_log_drain(state);
+    if (PyErr_CheckSignals() < 0)
+        return NULL;
+    if (r)
+        return core_raise(state, r, &error, NULL);
+    return Py_BuildValue("{s:K,s:K,s:d,s:d,s:d,s:N,s:K}", "reads", (unsigned long long)rate.reads,
+                         "bytes", (unsigned long long)rate.bytes, "elapsed_s", rate.elapsed_s,
+                         "bytes_per_s", rate.bytes_per_s, "reads_per_s", rate.reads_per_s,
+                         "exhausted", PyBool_FromLong(rate.exhausted), "failed",
+                         (unsigned long long)rate.failed);
+}

@@ -1,0 +1,93 @@
+"""What of files lies in memory, from Python: the same figures as the C library's own tests
+check, arguments of every kind, and threads that go on meanwhile."""
+
+import os
+import pathlib
+import threading
+
+import pytest
+
+from headrace import _core
+
+SIZE = 300_000
+
+
+@pytest.fixture
+def files(tmp_path_factory):
+    folder = pathlib.Path(tmp_path_factory.mktemp("storage"))
+    paths = []
+    for i in range(20):
+        path = folder / f"file {i}"
+        path.write_bytes(os.urandom(SIZE))
+        paths.append(path)
+    return paths
+
+
+def test_drop_and_preread(files):
+    now = _core.storage_check(files)
+    assert now["files"] == 20 and now["bytes"] == 20 * SIZE
+    assert now["resident_bytes"] == 20 * SIZE
+    assert now["failed"] == now["unknown"] == 0 and now["problem"] == ""
+    assert now["filesystem"] and now["network"] is False
+    left = 20 * SIZE if now["in_memory"] else 0
+    assert _core.storage_drop(files)["resident_bytes"] == left
+    assert _core.storage_check([str(p) for p in files])["resident_bytes"] == left
+    assert _core.storage_preread([os.fsencode(p) for p in files])["resident_bytes"] == 20 * SIZE
+    assert set(now) == set(_core.storage_check([]))
+
+
+def test_many_runs_are_added_up(files, tmp_path):
+    missing = tmp_path / "missing"
+    now = _core.storage_check(files * 100 + [missing] + files * 10 + [tmp_path / "other"])
+    assert now["files"] == 2200 and now["bytes"] == 2200 * SIZE and now["failed"] == 2
+    assert now["problem"].endswith("missing: No such file or directory")
+
+
+def test_measure(files):
+    _core.storage_drop(files)
+    rate = _core.storage_measure(files, depth=4, seconds=30)
+    assert rate["bytes"] == 20 * SIZE and rate["reads"] == 20 and rate["exhausted"] is True
+    assert rate["failed"] == 0 and rate["elapsed_s"] > 0
+    assert rate["bytes_per_s"] == pytest.approx(rate["bytes"] / rate["elapsed_s"])
+    assert rate["reads_per_s"] == pytest.approx(rate["reads"] / rate["elapsed_s"])
+    now = _core.storage_check(files)
+    assert now["resident_bytes"] == (20 * SIZE if now["in_memory"] else 0)
+
+
+def test_wrong_arguments(files, tmp_path):
+    for call in _core.storage_check, _core.storage_drop, _core.storage_preread:
+        for wrong in "a path", b"a path", 7, [7], ["a\0b"]:
+            with pytest.raises((TypeError, ValueError)):
+                call(wrong)
+    with pytest.raises(ValueError, match="depth is 0"):
+        _core.storage_measure(files, 0, 1.0)
+    with pytest.raises(ValueError, match="seconds is -1"):
+        _core.storage_measure(files, 1, -1.0)
+    with pytest.raises(ValueError, match="none of 1 files could be read"):
+        _core.storage_measure([tmp_path / "missing"], 1, 1.0)
+
+
+def test_names_that_are_not_utf8(tmp_path):
+    path = os.fsencode(tmp_path) + b"/caf\xe9"
+    with open(path, "wb") as file:
+        file.write(b"x" * 10)
+    assert _core.storage_check([path])["bytes"] == 10
+    assert _core.storage_check([os.fsdecode(path)])["bytes"] == 10
+
+
+def test_other_threads_go_on(files):
+    """A thread counts on while files are measured for a while."""
+    counted = 0
+    end = threading.Event()
+
+    def count():
+        nonlocal counted
+        while not end.wait(0.001):
+            counted += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    _core.storage_measure(files * 2000, 1, 0.3)
+    end.set()
+    thread.join()
+    assert counted > 20
