@@ -33,6 +33,7 @@ struct core_state {
     PyTypeObject *loader_type;
     PyTypeObject *cache_type;
     PyTypeObject *cache_value_type;
+    PyTypeObject *stalls_schedule_type;
     PyObject *sample_error;         /* headrace.SampleError */
     PyObject *too_many_bad_samples; /* headrace.TooManyBadSamples */
     PyObject *emit_log;             /* headrace._log.emit(level, message) */
@@ -123,6 +124,9 @@ PyObject *core_storage_drop(PyObject *module, PyObject *paths);
 PyObject *core_storage_preread(PyObject *module, PyObject *paths);
 PyObject *core_storage_measure(PyObject *module, PyObject *args, PyObject *kwargs);
 
+/* schedule.c: "device", "host", "warm", "cold", "alone". */
+const char *core_phase_name(enum hr_stalls_phase phase);
+
 extern PyType_Spec core_array_spec;
 extern PyType_Spec core_batch_spec;
 extern PyType_Spec core_dataset_spec;
@@ -132,5 +136,6 @@ extern PyType_Spec core_converter_spec;
 extern PyType_Spec core_loader_spec;
 extern PyType_Spec core_cache_spec;
 extern PyType_Spec core_cache_value_spec;
+extern PyType_Spec core_stalls_schedule_spec;
 
 #endif

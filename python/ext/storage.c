@@ -103,6 +103,14 @@ PyObject *core_storage_measure(PyObject *module, PyObject *args, PyObject *kwarg
     core_log_drain(state);
     if (PyErr_CheckSignals() < 0)
         return NULL;
+    if (r == -ENODATA) {
+        /* Of files that cannot be read, not of the arguments. */
+        PyObject *arguments = Py_BuildValue("(iN)", ENODATA, core_text(error.message));
+        if (arguments)
+            PyErr_SetObject(PyExc_OSError, arguments);
+        Py_XDECREF(arguments);
+        return NULL;
+    }
     if (r)
         return core_raise(state, r, &error, NULL);
     return Py_BuildValue("{s:K,s:K,s:d,s:d,s:d,s:N,s:K}", "reads", (unsigned long long)rate.reads,

@@ -309,3 +309,37 @@ class Cache:
     def give_up(self, key: Buffer, /) -> None: ...
     def info(self) -> dict[str, Any]: ...
     def close(self) -> None: ...
+
+_Phase = Literal["device", "host", "warm", "cold", "alone"]
+
+class _Segment(TypedDict):
+    phase: _Phase
+    round: int
+    set: int
+    rank: int
+    preread: bool
+    settle: int
+    batches: int
+
+@final
+class StallsSchedule:
+    """Which segment of a measuring run comes next."""
+
+    def __new__(
+        cls,
+        phases: Iterable[str],
+        *,
+        ranks: int = 1,
+        batches: int = 20,
+        settle: int = 2,
+        max_batches: int = 0,
+        max_s: float = 150.0,
+        precision: float = 0.02,
+    ) -> StallsSchedule: ...
+    def next(self) -> _Segment | None: ...
+    def report(self, timed_s: float, all_s: float, /) -> None: ...
+    def drop(self, phase: str, /) -> None: ...
+    @property
+    def progress(self) -> float: ...
+    @property
+    def end(self) -> Literal["", "precise", "limit"]: ...

@@ -63,7 +63,7 @@ def test_wrong_arguments(files, tmp_path):
         _core.storage_measure(files, 0, 1.0)
     with pytest.raises(ValueError, match="seconds is -1"):
         _core.storage_measure(files, 1, -1.0)
-    with pytest.raises(ValueError, match="none of 1 files could be read"):
+    with pytest.raises(OSError, match="none of 1 files could be read"):
         _core.storage_measure([tmp_path / "missing"], 1, 1.0)
 
 
