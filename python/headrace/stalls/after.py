@@ -4,6 +4,7 @@ own preparation would cost on these files."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import time
@@ -78,7 +79,8 @@ def drains(measurement: Measurement, cold: bool) -> None:
         _core.storage_drop(chosen.files)
         m.progress.say("the loader alone, from storage", None)
         m.channel.gather(0)
-        record = _drain(m, source.open(chosen), "cold", allowed)
+        iterator = itertools.islice(source.open(chosen), chosen.count)
+        record = _drain(m, iterator, "cold", allowed)
         source.finish()
         if record:
             m.findings.drains.append(record)

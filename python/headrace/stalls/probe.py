@@ -484,6 +484,7 @@ class _Run:
     def _end(self, status: int) -> None:
         """Ends the process here: no except, no finally, no exit handler of the script runs."""
         import multiprocessing
+        from multiprocessing import util
 
         from . import work
 
@@ -494,6 +495,8 @@ class _Run:
             for child in multiprocessing.active_children():
                 if child.daemon:
                     child.terminate()
+            # Those of multiprocessing alone: its semaphores would be reported as leaked.
+            util._run_finalizers(0)  # type: ignore[attr-defined]
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
         finally:

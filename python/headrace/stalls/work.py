@@ -62,6 +62,7 @@ def _wrapped(original: Any) -> Any:
     def fetch(self: Any, possibly_batched_index: Any) -> Any:
         if not os.path.exists(_folder() + "/recording"):
             return original(self, possibly_batched_index)
+        _listen()
         read = counters.bytes_read("self")
         wall, cpu = time.perf_counter(), time.process_time()
         out = original(self, possibly_batched_index)
@@ -148,14 +149,17 @@ def _learning() -> bool:
     return True
 
 
-def learn(on: bool) -> None:
-    """Writes down the files that are opened. The first call must come before the workers
-    that are to be listened to are started."""
+def _listen() -> None:
+    """Audit hooks stay for good, so a process gets one only when it has something to learn."""
     global _listening
-    if on and not _listening:
+    if not _listening and _learning():
         sys.addaudithook(_on_audit)
         _listening = True
-    path = os.path.join(_folder(), f"learning")
+
+
+def learn(on: bool) -> None:
+    """Writes down the files that are opened while batches are fetched."""
+    path = os.path.join(_folder(), "learning")
     if on:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
     elif os.path.exists(path):
