@@ -273,18 +273,18 @@ class Measurement:
         if self.restart:
             return None
         samples = self.replay.samples(self._given + 1, segment["batches"], device)
-        restoring = self.replay.restoring_s
         timer = _Timer(self, segment)
         timer.begin()
         for _ in range(segment["batches"]):
-            timer.ask()
+            restored = self.replay.restoring_s
             batch = self._replayed(device)
+            timer.leave_out(self.replay.restoring_s - restored)
+            timer.ask()
             timer.got()
             yield batch
         record = timer.end(samples)
         if self.restart:
             return None
-        record["elapsed_s"] -= self.replay.restoring_s - restoring
         if self.replay.in_place:
             self.findings.note(
                 "the script changes batches in place: replayed ones were restored, outside what "
@@ -442,6 +442,7 @@ class _Timer:
         self._measurement, self._segment = measurement, segment
         self._asked: list[float] = []
         self._got: list[float] = []
+        self._left_out = 0.0
 
     def begin(self) -> None:
         m = self._measurement
@@ -451,16 +452,20 @@ class _Timer:
         self._before = counters.read(m.source.pids())
         self._start = time.perf_counter()
 
+    def leave_out(self, seconds: float) -> None:
+        """What was just done is no part of training."""
+        self._left_out += seconds
+
     def ask(self) -> None:
-        self._asked.append(time.perf_counter())
+        self._asked.append(time.perf_counter() - self._left_out)
 
     def got(self) -> None:
-        self._got.append(time.perf_counter())
+        self._got.append(time.perf_counter() - self._left_out)
 
     def end(self, samples: int) -> dict[str, Any]:
         m, segment = self._measurement, self._segment
         m.synchronize()
-        end = time.perf_counter()
+        end = time.perf_counter() - self._left_out
         used = counters.read(m.source.pids()).since(self._before)
         asked = [*self._asked, end]
         assert m._begin is not None
