@@ -1,0 +1,91 @@
+"""The command line of ``python -m headrace.stalls``, the same as that of ``headrace stalls``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import NoReturn
+
+USAGE = 2
+
+
+class Parser(argparse.ArgumentParser):
+    """Complaints in the form of the headrace command."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"headrace stalls: {message}; see headrace stalls --help\n")
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not 0 < number < 1e9:
+        raise ValueError
+    return number
+
+
+def _share(text: str) -> float:
+    number = float(text)
+    if not 0 < number < 1:
+        raise ValueError
+    return number
+
+
+def _address(text: str) -> str:
+    host, colon, port = text.rpartition(":")
+    if not host or not colon or not 0 < int(port) < 65536:
+        raise ValueError
+    return text
+
+
+# How argparse calls them in its complaints.
+_count.__name__, _positive.__name__ = "number, 1 or more", "number above 0"
+_share.__name__, _address.__name__ = "number between 0 and 1", "HOST:PORT"
+
+
+def parser() -> Parser:
+    found = Parser(
+        prog="headrace stalls",
+        usage="%(prog)s [options] -- COMMAND [arguments]",
+        description="Measures where the time of a training script goes. The script is not "
+        "changed; what it trains meanwhile is thrown away.",
+        allow_abbrev=False,
+    )
+    add = found.add_argument
+    add("--data", metavar="DIR", help="where the dataset's files are, if that cannot be found out")
+    add("--batches", type=_count, metavar="N", help="measure at most N batches")
+    add("--time", type=_positive, default=150.0, metavar="S", help="measure at most S seconds")
+    add("--precision", type=_share, default=0.02, metavar="P", help="narrow enough: shares +- P")
+    add("--out", default="headrace-stalls", metavar="DIR", help="where the results go")
+    add("--loader", type=_count, metavar="N", help="measure the script's N-th loader")
+    add("--warm-up", type=_count, metavar="N", help="batches before anything is measured")
+    add("--no-device", action="store_true", help="replay no batches from the device's memory")
+    add("--scratch", action="store_true", help="run in a temporary working directory")
+    add("--then-run", action="store_true", help="afterwards run the command without measuring")
+    add("--channel", type=_address, metavar="HOST:PORT", help="where the ranks of hosts meet")
+    add("--json", action="store_true", help="print stalls.json")
+    add("--no-progress", action="store_true", help="draw no progress bar")
+    add("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return found
+
+
+def parse(words: list[str]) -> argparse.Namespace:
+    """Exits with status 2 and a complaint where something is wrong."""
+    found = parser()
+    options = found.parse_args(words)
+    if options.command[:1] == ["--"]:
+        del options.command[0]
+    if not options.command:
+        found.error("a command to measure is missing: headrace stalls -- python train.py")
+    if options.data is not None:
+        options.data = os.path.abspath(options.data)
+        if not os.path.isdir(options.data):
+            found.error(f"--data {options.data}: there is no such directory")
+    options.out = os.path.abspath(options.out)
+    return options

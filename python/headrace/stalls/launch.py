@@ -1,0 +1,261 @@
+"""Measures a command: starts it with the probe, follows it, and tells what came out.
+
+A measuring run is thrown away: the probe ends the script once enough is known. Everything
+that can go wrong on the way is said in one line that begins with ``headrace stalls:``; what
+the script itself prints passes through untouched.
+
+Contract with the probe (:mod:`headrace.stalls.probe`), all in a folder of the run:
+``settings.json`` is ours; ``hello-PID``, ``progress-RANK.json``, ``rank-RANK.json`` and
+``problem-RANK.json`` are theirs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+from . import arguments, folders, outcome, script
+from .bar import Bar
+
+OK, PROBLEM, FAILED, INTERRUPTED = 0, 1, 3, 130
+POLL_S = 0.25
+SETTLE_S = 1.0  # for children to end, before those that stay are named
+SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD})
+
+
+def say(text: str) -> None:
+    """One line on standard error."""
+    print(f"headrace stalls: {text}", file=sys.stderr, flush=True)
+
+
+def main(words: list[str]) -> int:
+    """The whole of the command; returns its exit status."""
+    options = arguments.parse(words)
+    folders.remove_left_over()
+    try:
+        out = folders.choose_out(options.out)
+    except OSError as error:
+        say(f"no results can be written to {options.out}: {error.strerror}; choose with --out")
+        return FAILED
+    try:
+        status, then = Launch(options, out).run()
+    finally:
+        folders.leave_no_empty(out)
+    return then_run(options) if then else status
+
+
+def then_run(options: argparse.Namespace) -> int:
+    """The script afresh, in the place of this process."""
+    say("now the command itself, without measuring")
+    sys.stdout.flush()
+    try:
+        os.execvp(options.command[0], options.command)
+    except OSError as error:
+        say(f"{options.command[0]} cannot be started: {error.strerror}")
+    return FAILED
+
+
+class Launch:
+    """One measurement, with a second run of the script where the first asks for it."""
+
+    def __init__(self, options: argparse.Namespace, out: str) -> None:
+        self.options, self.out = options, out
+        self._interrupts = 0
+        self._device_replay = not options.no_device
+
+    def run(self) -> tuple[int, bool]:
+        """The exit status, and whether the command is to be run afterwards (--then-run)."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            return self._run()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _run(self) -> tuple[int, bool]:
+        found, status = self._once()
+        problem = found.problem("device-replay")
+        if problem is not None and self._device_replay and not self._interrupts:
+            say(f"{problem.line()}; starting again without that: the time of copies to it will "
+                "not be told apart")
+            self._device_replay = False
+            found, status = self._once()
+        return self._conclude(found, status)
+
+    def _once(self) -> tuple[outcome.Outcome, int | None]:
+        """Runs the script; what it left, and its exit status as shells count it (None: it
+        could not be started)."""
+        folder = folders.RunFolder()
+        try:
+            self._write_settings(folder.path)
+            scratch = self._make_scratch(folder.path)
+            command = script.prepare(self.options.command, folder.path, scratch)
+            # What the script prints must not stand between the lines of --json.
+            stdout = sys.stderr.fileno() if self.options.json else None
+            try:
+                process = script.start(command, stdout)
+            except OSError as error:
+                say(script.why_not(command, error))
+                return outcome.Outcome(), None
+            status = self._follow(process, Bar(folder.path, self.options.no_progress))
+            self._name_left_over(folder.path)
+            return outcome.read(folder.path), status
+        finally:
+            folder.close()
+
+    def _write_settings(self, folder: str) -> None:
+        options = self.options
+        settings: dict[str, Any] = {
+            "run": run_name(options.channel),
+            "data": options.data,
+            "batches": options.batches,
+            "time_s": options.time,
+            "precision": options.precision,
+            "loader": options.loader,
+            "warm_up": options.warm_up,
+            "device_replay": self._device_replay,
+            "channel": options.channel,
+        }
+        with open(os.path.join(folder, "settings.json"), "w", encoding="utf-8") as file:
+            json.dump(settings, file)
+
+    def _make_scratch(self, folder: str) -> str | None:
+        if not self.options.scratch:
+            return None
+        return tempfile.mkdtemp(prefix="scratch-", dir=folder)
+
+    def _follow(self, process: subprocess.Popen[bytes], bar: Bar) -> int:
+        """Waits for the script's end, passing signals on."""
+        while process.poll() is None:
+            bar.update()
+            got = signal.sigtimedwait(SIGNALS, POLL_S)
+            if got is not None and got.si_signo != signal.SIGCHLD:
+                bar.clear()
+                self._pass_on(got, process)
+        bar.clear()
+        code = process.returncode
+        return code if code >= 0 else 128 - code
+
+    def _pass_on(self, got: signal.struct_siginfo, process: subprocess.Popen[bytes]) -> None:
+        """The terminal sends its signals to the script as well; others come from us."""
+        if got.si_signo != signal.SIGINT:
+            self._interrupts += 1
+            process.send_signal(got.si_signo)
+            return
+        self._interrupts += 1
+        if self._interrupts == 1:
+            say("interrupted; waiting for the script to end (once more ends it)")
+            if got.si_code <= 0:  # from a process, not from the terminal
+                process.send_signal(signal.SIGINT)
+        elif self._interrupts == 2:
+            process.terminate()
+        else:
+            process.kill()
+
+    def _name_left_over(self, folder: str) -> None:
+        """Children of the script that are still there: named, and left alone."""
+        until = time.monotonic() + SETTLE_S
+        while (left := script.using(folder)) and time.monotonic() < until:
+            time.sleep(0.05)
+        for pid, command in left[:5]:
+            say(f"the script has ended, but process {pid} has not: {command[:100]}")
+        if len(left) > 5:
+            say(f"and {len(left) - 5} more")
+
+    # What came out
+
+    def _conclude(self, found: outcome.Outcome, status: int | None) -> tuple[int, bool]:
+        if status is None:
+            return FAILED, False
+        if self._interrupts:
+            self._after_interrupt(found)
+            return INTERRUPTED, False
+        if found.complete:
+            if status:
+                say(f"all was measured; afterwards the command ended with exit status {status}")
+            return self._results(found), bool(self.options.then_run)
+        internal = found.problem("internal")
+        if internal is not None:
+            say(internal.line())
+            return FAILED, bool(self.options.then_run)
+        if status:
+            self._after_failure(found, status)
+            return status, False
+        return self._after_early_end(found), False
+
+    def _after_interrupt(self, found: outcome.Outcome) -> None:
+        if not found.records:
+            say("interrupted before anything was measured")
+        else:
+            self._results(found)
+
+    def _after_failure(self, found: outcome.Outcome, status: int) -> None:
+        """The script's own failure: its traceback is on the screen already."""
+        for problem in found.problems:
+            say(problem.line())
+        when = "while it was measured" if found.records else "before anything was measured"
+        how = f"with exit status {status}"
+        if status > 128:
+            how += f" ({signal_name(status - 128)})"
+        say(f"the command itself failed {when}, {how}; there are no results")
+
+    def _after_early_end(self, found: outcome.Outcome) -> int:
+        """It came to its end by itself."""
+        for problem in found.problems:
+            say(problem.line())
+        if found.records:
+            say("the script ended before all was measured; this is what was")
+            self._results(found)
+        elif not found.problems:
+            say(outcome.why_nothing(found, self.options.command))
+        if self.options.then_run:
+            say("--then-run: the command has run to its end, so it is not run again")
+        return PROBLEM
+
+    def _results(self, found: outcome.Outcome) -> int:
+        from . import results
+
+        missing = found.ranks - len(found.records)
+        if missing > 0:
+            say(f"{missing} of {found.ranks} ranks left no record")
+        for problem in found.problems:
+            say(problem.line())
+        try:
+            result = results.write(self.out, found.records)
+        except (ValueError, OSError) as error:
+            say(f"no result: {error}")
+            return PROBLEM
+        if self.options.json:
+            results.print_json(result)
+        else:
+            results.print_text(result)
+            self._say_where()
+        return OK
+
+    def _say_where(self) -> None:
+        place = os.path.relpath(self.out)
+        if place.startswith(".."):
+            place = self.out
+        print(f"\n{place}/: report.html, stalls.json, trace.json, records/", flush=True)
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def run_name(channel: str | None) -> str:
+    """Random; of several hosts, which meet at an address, the same on all."""
+    if channel is None:
+        return secrets.token_hex(8)
+    return hashlib.sha256(channel.encode()).hexdigest()[:16]

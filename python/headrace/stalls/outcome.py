@@ -1,0 +1,134 @@
+"""What a measuring run left in its folder, and what that means."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+_PYTHON = re.compile(r"python[0-9.]*$")
+
+
+@dataclass
+class Problem:
+    """Why something could not be measured, and what to do about it."""
+
+    code: str
+    text: str
+    remedy: str
+
+    def line(self) -> str:
+        text = self.text.strip()
+        return f"{text}; {self.remedy}" if self.remedy else text
+
+
+@dataclass
+class Outcome:
+    """What the probes of a run left."""
+
+    records: dict[int, str] = field(default_factory=dict)  # texts by rank
+    ended: list[str] = field(default_factory=list)  # why, by rank
+    ranks: int = 0  # of this host, as the records say
+    problems: list[Problem] = field(default_factory=list)
+    hello: bool = False  # some Python of the run had the hook
+    attached: bool = False  # and one of these imported a loader
+    failed: str = ""  # what kept the probe from working
+
+    @property
+    def complete(self) -> bool:
+        """All ranks measured to the end."""
+        whole = all(why in ("precise", "limit") for why in self.ended)
+        return bool(self.records) and whole and len(self.records) >= self.ranks
+
+    def problem(self, code: str) -> Problem | None:
+        return next((one for one in self.problems if one.code == code), None)
+
+
+def read(folder: str) -> Outcome:
+    """Reads a run's folder."""
+    found = Outcome()
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        if match := re.fullmatch(r"rank-(\d+)\.json", name):
+            _take_record(found, int(match[1]), path)
+        elif re.fullmatch(r"problem-.*\.json", name):
+            _take_problem(found, path)
+        elif re.fullmatch(r"hello-\d+", name):
+            _take_hello(found, path)
+    return found
+
+
+def _take_record(found: Outcome, rank: int, path: str) -> None:
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        record = json.loads(text)
+        found.ended.append(str(record["ended"]))
+        found.ranks = max(found.ranks, int(record.get("local_world_size") or 1))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        found.problems.append(Problem("internal", f"the record {path} is damaged: {error}", ""))
+    else:
+        found.records[rank] = text
+
+
+def _take_problem(found: Outcome, path: str) -> None:
+    try:
+        with open(path, encoding="utf-8") as file:
+            said: dict[str, Any] = json.load(file)
+        problem = Problem(str(said["code"]), str(said["text"]), str(said.get("remedy") or ""))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        problem = Problem("internal", f"{path} cannot be read: {error}", "")
+    if problem not in found.problems:
+        found.problems.append(problem)
+
+
+def _take_hello(found: Outcome, path: str) -> None:
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file if line.strip()]
+    except (OSError, ValueError):  # the process was killed while it wrote
+        return
+    for line in lines:
+        found.hello = found.hello or line.get("hello") == "script"
+        found.attached = found.attached or "attached" in line
+        found.failed = found.failed or str(line.get("failed") or "")
+
+
+def why_nothing(found: Outcome, words: list[str]) -> str:
+    """Why a script that ended by itself left nothing: told by how far the probe came."""
+    if found.failed:
+        return f"the probe does not work with this script: {found.failed}"
+    if not found.hello:
+        return f"no Python of the command loaded the probe: {_why_no_python(words)}"
+    if not found.attached:
+        return (
+            "the script imported no loader: neither torch.utils.data nor headrace.torch nor "
+            "nvidia.dali; a loop over something else is measured where it is written "
+            "`for batch in headrace.watch(loader)`"
+        )
+    return (
+        "the script ended without reading a batch from a loader; if it has a loop over something "
+        "else, write `for batch in headrace.watch(loader)`"
+    )
+
+
+def _why_no_python(words: list[str]) -> str:
+    at = next((at for at, word in enumerate(words) if _is_python(word)), None)
+    if at is not None:
+        for word in words[at + 1 :]:
+            if not word.startswith("-") or word in ("-", "-c", "-m"):
+                break
+            flags = [flag for flag in "ISE" if flag in word and not word.startswith("--")]
+            if flags and not word.startswith(("-W", "-X")):
+                return f"Python's option {word} keeps it out; leave out -{flags[0]} for measuring"
+    return (
+        "it has to be started with the environment of this command, which an option -S, -E or -I "
+        "in the script's first line, `env -i`, sudo or a container leaves out; start the "
+        "measurement where Python itself is started"
+    )
+
+
+def _is_python(word: str) -> bool:
+    return _PYTHON.fullmatch(os.path.basename(word)) is not None
