@@ -1,0 +1,181 @@
+"""What Headrace's own preparation of the script's files would cost.
+
+Some of the files are read, converted to every form in memory and prepared on this
+thread; its CPU time is what counts, so that whoever else runs does not. Forms take
+turns image by image, so that they are compared on the same images under the same
+conditions. A file that has to stay as it is (a PNG has no coefficients) stays so in
+every form, as in a cache. Bytes are those of the images that were converted, by the ratio
+of all files' sizes to theirs.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .. import transforms
+from ..forms import Converter
+from ..prepare import Preparer
+
+if TYPE_CHECKING:
+    from ..forms import Form
+
+MOST_FILES = 200
+MOST_SIZES = 2000
+MOST_BYTES = 48 << 20
+# Of the time, for converting; the rest is for preparing.
+CONVERTING = 0.5
+WARM_UP_IMAGES = 4
+RECIPE_CHARACTERS = 250
+
+_Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+
+
+@dataclass
+class _Form:
+    name: Form
+    items: list[bytes] = field(default_factory=list)
+    converted: int = 0
+    cpu_s: float = 0.0
+    prepared: int = 0
+
+
+def headrace_cost(
+    paths: Iterable[_Path], transform: Any = None, seconds: float = 1.5
+) -> dict[str, Any]:
+    """CPU seconds and bytes of one sample in every form: the ``headrace`` member of a record.
+
+    Args:
+        paths: image files; of many, some are taken.
+        transform: the script's. One that cannot be translated, or none, is assumed to be
+            what most train on ImageNet with, and the result says so.
+        seconds: about as long as it takes, at least one pass over the images included.
+
+    Returns ``{"reason": text}`` alone where the files are not JPEG or PNG images.
+    """
+    begin = time.perf_counter()
+    known = list(paths)
+    preparer, recipe, assumed = _preparer(transform)
+    images, problem = _images(known, preparer)
+    if not images:
+        return {"reason": problem}
+    forms = _converted(images, begin + CONVERTING * seconds)
+    _prepare(forms, preparer, begin + seconds)
+    scale = _mean_size(known) / _mean(map(len, forms[0].items))
+    return {
+        "recipe": recipe,
+        "assumed": assumed,
+        "forms": [
+            {
+                "form": form.name,
+                "cpu_s": form.cpu_s / form.prepared,
+                "bytes": scale * _mean(map(len, form.items)),
+            }
+            for form in forms
+        ],
+    }
+
+
+def _preparer(transform: Any) -> tuple[Preparer, str, bool]:
+    if transform is not None:
+        try:
+            return Preparer(transform), _one_line(transforms.Compose([transform])), False
+        except (TypeError, ValueError, NotImplementedError):
+            pass
+    usual = transforms.Compose(
+        [
+            transforms.RandomResizedCrop(224),
+            transforms.RandomHorizontalFlip(),
+            transforms.ToDtype("float32", scale=True),
+            transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
+        ]
+    )
+    return Preparer(usual), _one_line(usual), True
+
+
+def _one_line(compose: transforms.Compose) -> str:
+    text = ", ".join(map(repr, compose.transforms))
+    return text if len(text) <= RECIPE_CHARACTERS else text[: RECIPE_CHARACTERS - 3] + "..."
+
+
+def _mean(numbers: Iterable[int]) -> float:
+    values = list(numbers)
+    return sum(values) / len(values)
+
+
+def _mean_size(paths: Sequence[_Path]) -> float:
+    sizes = []
+    for path in random.Random(1).sample(paths, min(len(paths), MOST_SIZES)):
+        try:
+            sizes.append(os.stat(path).st_size)
+        except OSError:
+            continue
+    return _mean(sizes)
+
+
+def _images(paths: Sequence[_Path], preparer: Preparer) -> tuple[list[bytes], str]:
+    """Bytes of images that can be prepared, in random order; or none, and why."""
+    chosen = random.Random(0).sample(paths, min(len(paths), MOST_FILES))
+    images: list[bytes] = []
+    total = refused = 0
+    problem = "there are no files"
+    for path in chosen:
+        try:
+            with open(path, "rb") as file:
+                data = file.read()
+            preparer(data)
+        except (OSError, ValueError, NotImplementedError) as error:
+            refused += 1
+            problem = f"{os.fsdecode(path)}: {error}"
+            continue
+        images.append(data)
+        total += len(data)
+        if total >= MOST_BYTES:
+            break
+    if refused > len(images):
+        return [], f"{refused} of {refused + len(images)} files cannot be prepared: {problem}"
+    return images, problem
+
+
+def _converted(images: list[bytes], until: float) -> list[_Form]:
+    """The images in every form that some of them have: as many as there is time for."""
+    forms = [_Form("encoded"), _Form("coefficients"), _Form("planes")]
+    converter = Converter()
+    for image in images:
+        for form in forms:
+            item = image
+            if form.name != "encoded":
+                try:
+                    item = converter.convert(image, form.name)
+                    form.converted += 1
+                except (ValueError, NotImplementedError):
+                    pass
+            form.items.append(item)
+        if time.perf_counter() > until:
+            break
+    return [form for form in forms if form.converted or form.name == "encoded"]
+
+
+def _prepare(forms: list[_Form], preparer: Preparer, until: float) -> None:
+    count = len(forms[0].items)
+    for index in range(min(count, WARM_UP_IMAGES)):
+        for form in forms:
+            preparer(form.items[index])
+    epoch = 0
+    while True:
+        for index in range(count):
+            for form in forms:
+                item = form.items[index]
+                before = time.thread_time()
+                preparer(item, epoch=epoch, index=index)
+                form.cpu_s += time.thread_time() - before
+                form.prepared += 1
+            if epoch and time.perf_counter() > until:
+                return
+        epoch += 1
+        if time.perf_counter() > until:
+            return

@@ -1,0 +1,121 @@
+"""Headrace's cost of one sample: measured on real images, in all forms, with the script's
+own transform where it can be translated."""
+
+import io
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from conftest import IMAGENET, synthetic
+from headrace import transforms
+from headrace.stalls.cost import headrace_cost
+
+
+def save(path, image, **options):
+    image.save(path, **options)
+    return path
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    found = [p for p in Path(os.environ.get("HEADRACE_DATA", "/nonexistent")).rglob("*.jpg")]
+    if len(found) >= 50:
+        return sorted(found)[:400]
+    folder = tmp_path_factory.mktemp("jpegs")
+    return [
+        save(folder / f"{i}.jpg", synthetic(500, 375, i), quality=92, subsampling=2)
+        for i in range(60)
+    ]
+
+
+def by_form(found):
+    return {one["form"]: one for one in found["forms"]}
+
+
+def test_forms_of_photographs(photographs):
+    found = headrace_cost(photographs, seconds=1.0)
+    assert found["assumed"] is True
+    assert found["recipe"].startswith("RandomResizedCrop(") and "Normalize(" in found["recipe"]
+    forms = by_form(found)
+    assert list(forms) == ["encoded", "coefficients", "planes"]
+    # What the forms are for: each faster than the one before, for more bytes.
+    assert 0 < forms["planes"]["cpu_s"] < forms["coefficients"]["cpu_s"] < forms["encoded"]["cpu_s"]
+    assert forms["encoded"]["bytes"] < forms["coefficients"]["bytes"] < forms["planes"]["bytes"]
+    assert forms["encoded"]["cpu_s"] < 0.1
+    # Bytes are those of all files, of which only some were converted.
+    mean = sum(p.stat().st_size for p in photographs) / len(photographs)
+    assert forms["encoded"]["bytes"] == pytest.approx(mean)
+
+
+def test_seconds_are_kept(photographs):
+    begin = time.thread_time()
+    headrace_cost(photographs, seconds=0.4)
+    assert time.thread_time() - begin < 3.0
+
+
+def test_own_transform_is_used(photographs):
+    few = photographs[:20]
+    small = headrace_cost(few, transforms.RandomResizedCrop(32), seconds=0.2)
+    large = headrace_cost(few, [transforms.Resize((1024, 1024))], seconds=0.2)
+    assert small["assumed"] is large["assumed"] is False
+    assert small["recipe"].startswith("RandomResizedCrop(size=(32, 32)")
+    assert large["recipe"].startswith("Resize(size=(1024, 1024)")
+    assert by_form(large)["planes"]["cpu_s"] > 3 * by_form(small)["planes"]["cpu_s"]
+
+
+def test_torchvision_transform(photographs, v1, v2, torchvision):
+    import torch
+
+    script = v1.Compose([v1.RandomResizedCrop(64), v1.ToTensor(), v1.Normalize(**IMAGENET)])
+    assert headrace_cost(photographs[:5], script, seconds=0.1)["assumed"] is False
+    modern = v2.Compose([v2.ToImage(), v2.Resize((64, 64)), v2.ToDtype(torch.float32, scale=True)])
+    found = headrace_cost(photographs[:5], modern, seconds=0.1)
+    assert found["assumed"] is False and found["recipe"].startswith("Resize(size=(64, 64)")
+    strange = v1.Compose([v1.RandomResizedCrop(64), v1.Lambda(lambda x: x), v1.ToTensor()])
+    assert headrace_cost(photographs[:5], strange, seconds=0.1)["assumed"] is True
+
+
+@pytest.mark.parametrize("transform", [lambda x: x, transforms.Resize(64), "text", 7, []])
+def test_transforms_that_cannot_be_are_assumed(photographs, transform):
+    """A function, one without a fixed size, and what is no transform at all."""
+    assert headrace_cost(photographs[:3], transform, seconds=0.05)["assumed"] is True
+
+
+def test_long_recipes_are_cut(photographs):
+    found = headrace_cost(
+        photographs[:3],
+        [transforms.RandomHorizontalFlip(i / 20) for i in range(20)] + [transforms.Resize((8, 8))],
+        seconds=0.05,
+    )
+    assert len(found["recipe"]) == 250 and found["recipe"].endswith("...")
+
+
+def test_png_stays_as_it_is(tmp_path, photographs):
+    png = [save(tmp_path / f"{i}.png", synthetic(60, 40, i)) for i in range(4)]
+    assert list(by_form(headrace_cost(png, seconds=0.1))) == ["encoded"]
+    mixed = headrace_cost(png + [os.fsencode(p) for p in photographs[:4]], seconds=0.1)
+    assert list(by_form(mixed)) == ["encoded", "coefficients", "planes"]
+
+
+def test_what_is_no_image_is_said(tmp_path):
+    text = tmp_path / "a text"
+    text.write_text("no image")
+    webp = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(webp, "WEBP")
+    other = tmp_path / "b.webp"
+    other.write_bytes(webp.getvalue())
+    good = save(tmp_path / "c.jpg", synthetic(80, 60, 1))
+    for paths, expected in [
+        ([], "there are no files"),
+        ([text], "1 of 1 files cannot be prepared: .*a text"),
+        ([text, other, good], "2 of 3 files cannot be prepared"),
+        ([tmp_path / "missing"], "No such file"),
+    ]:
+        found = headrace_cost(paths, seconds=0.05)
+        assert set(found) == {"reason"}
+        assert re.search(expected, found["reason"])
+    assert "forms" in headrace_cost([good, text], seconds=0.05)
