@@ -1,11 +1,5 @@
-/* The forms by name and by first bytes. */
+/* The form of an item by its first bytes; names of forms: base/form.c. */
 #include "codec/item.h"
-
-const char *hr_form_name(enum hr_form form)
-{
-    static const char *const name[] = {"encoded", "coefficients", "planes"};
-    return (unsigned)form < sizeof name / sizeof name[0] ? name[form] : NULL;
-}
 
 enum hr_form hr_form_of(const void *bytes, size_t length)
 {
