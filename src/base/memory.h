@@ -19,6 +19,7 @@ enum hr__tag {
     HR__TAG_CACHE,
     HR__TAG_RECIPE,
     HR__TAG_STALLS,
+    HR__TAG_REPORT,
     HR__TAG_ENGINE,
     HR__TAG_SLOT, /* batch memory */
     HR__TAG_COUNT

@@ -1,0 +1,162 @@
+/* Growing texts and escapes; see draft.h. */
+#include "report/draft.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "report/format.h"
+#include "stalls/result.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool reserve(struct hr__draft *d, size_t more)
+{
+    if (d->failed || more < d->capacity - d->length)
+        return !d->failed;
+    size_t capacity = d->capacity ? d->capacity : 4096;
+    while (capacity - d->length <= more && capacity <= SIZE_MAX / 4)
+        capacity *= 2;
+    char *grown =
+        capacity - d->length > more ? hr__realloc(HR__TAG_REPORT, d->text, capacity, 1) : NULL;
+    if (!grown) {
+        d->failed = true;
+        return false;
+    }
+    d->text = grown;
+    d->capacity = capacity;
+    return true;
+}
+
+void hr__draft_add(struct hr__draft *d, const char *text, size_t length)
+{
+    if (!reserve(d, length))
+        return;
+    memcpy(d->text + d->length, text, length);
+    d->length += length;
+    d->text[d->length] = 0;
+}
+
+void hr__draft_put(struct hr__draft *d, const char *text)
+{
+    hr__draft_add(d, text, strlen(text));
+}
+
+void hr__draft_print(struct hr__draft *d, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (n < 0)
+        d->failed = true;
+    if (n < 0 || !reserve(d, (size_t)n))
+        return;
+    va_start(args, format);
+    vsnprintf(d->text + d->length, (size_t)n + 1, format, args);
+    va_end(args);
+    d->length += (size_t)n;
+}
+
+void hr__draft_repeat(struct hr__draft *d, char c, size_t times)
+{
+    if (!reserve(d, times))
+        return;
+    memset(d->text + d->length, c, times);
+    d->length += times;
+    d->text[d->length] = 0;
+}
+
+void hr__draft_plain(struct hr__draft *d, const char *text)
+{
+    size_t most = strlen(text) * 4 + 1;
+    if (!reserve(d, most))
+        return;
+    hr__printable(d->text + d->length, most, text);
+    d->length += strlen(d->text + d->length);
+}
+
+/* Rewrites what was put in from `at` on: each byte of `special` becomes its replacement. */
+static void replace_from(struct hr__draft *d, size_t at, const char *special,
+                         const char *const *replacements)
+{
+    if (d->failed || at == d->length)
+        return;
+    size_t length = d->length - at;
+    char *raw = hr__alloc(HR__TAG_REPORT, length, 1);
+    if (!raw) {
+        d->failed = true;
+        return;
+    }
+    memcpy(raw, d->text + at, length);
+    d->length = at;
+    for (size_t i = 0; i < length; i++) {
+        const char *found = strchr(special, raw[i]);
+        if (found)
+            hr__draft_put(d, replacements[found - special]);
+        else
+            hr__draft_add(d, raw + i, 1);
+    }
+    hr__free(raw);
+}
+
+void hr__draft_html(struct hr__draft *d, const char *text)
+{
+    static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
+    size_t at = d->length;
+    hr__draft_plain(d, text);
+    replace_from(d, at, "&<>\"'", entities);
+}
+
+void hr__draft_json(struct hr__draft *d, const char *text)
+{
+    /* After hr__printable no control byte is left; <, > and & could end a script. */
+    static const char *const escapes[] = {"\\\"", "\\\\", "\\u003c", "\\u003e", "\\u0026"};
+    hr__draft_put(d, "\"");
+    size_t at = d->length;
+    hr__draft_plain(d, text);
+    replace_from(d, at, "\"\\<>&", escapes);
+    hr__draft_put(d, "\"");
+}
+
+void hr__draft_number(struct hr__draft *d, double value, int decimals)
+{
+    char digits[HR__FORMAT_BYTES];
+    if (!(fabs(value) < 9e18)) { /* NaN too */
+        hr__draft_put(d, "null");
+        return;
+    }
+    if (fabs(value) >= 1e9) /* more digits than a chart or an eye can tell apart */
+        decimals = 0;
+    size_t n = strlen(hr__format_fixed(digits, value, decimals, false));
+    if (decimals > 0 && strchr(digits, '.')) {
+        while (digits[n - 1] == '0')
+            n--;
+        n -= digits[n - 1] == '.';
+    }
+    hr__draft_add(d, digits, n);
+}
+
+int hr__draft_write(const struct hr__draft *d, const char *path, struct hr_error *error)
+{
+    if (d->failed)
+        return hr__fail(error, -ENOMEM, "%s: out of memory", path);
+    return hr__stalls_output(path, d->text ? d->text : "", d->length, error);
+}
+
+void hr__draft_clear(struct hr__draft *d)
+{
+    hr__free(d->text);
+    *d = (struct hr__draft){.text = NULL};
+}
+
+size_t hr__text_columns(const char *text, size_t length)
+{
+    size_t columns = 0;
+    for (size_t i = 0; i < length; i++)
+        columns += ((unsigned char)text[i] & 0xC0) != 0x80;
+    return columns;
+}

@@ -1,0 +1,34 @@
+/*
+ * Numbers for people: three digits, units, intervals; the same in every locale.
+ *
+ * Each writes into the caller's buffer and returns it. What is not known is "-".
+ */
+#ifndef HR_REPORT_FORMAT_H
+#define HR_REPORT_FORMAT_H
+
+#include <headrace/stalls.h>
+
+#include <stdbool.h>
+
+#define HR__FORMAT_BYTES 64
+
+/* "1,234.5": exactly `decimals` (0..9) decimals; beyond 9e18 "a lot". */
+const char *hr__format_fixed(char out[HR__FORMAT_BYTES], double value, int decimals,
+                             bool separators);
+/* A rate or a count: "12,345", "87.2", "0.53". */
+const char *hr__format_rate(char out[HR__FORMAT_BYTES], double value);
+/* "41.2 %"; of 0..1. */
+const char *hr__format_share(char out[HR__FORMAT_BYTES], double value);
+/* "12.3 ms", "61.2 us", "4.50 s". */
+const char *hr__format_time(char out[HR__FORMAT_BYTES], double seconds);
+/* "1.50 GB/s": decimal units, as disks are sold. */
+const char *hr__format_speed(char out[HR__FORMAT_BYTES], double bytes_per_s);
+/* "1.5 GiB": binary units, as memory is. */
+const char *hr__format_bytes(char out[HR__FORMAT_BYTES], double bytes);
+
+/* "1,210 to 1,260", by one of the functions above; "-" where the interval is not known. */
+typedef const char *(*hr__format_fn)(char out[HR__FORMAT_BYTES], double value);
+const char *hr__format_range(char out[2 * HR__FORMAT_BYTES], struct hr_interval interval,
+                             hr__format_fn format);
+
+#endif
