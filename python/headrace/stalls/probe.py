@@ -155,7 +155,7 @@ class Probe:
             register_optimizer_step_post_hook(self._stepped)
         state = self.state_of(loader)
         start = time.perf_counter()
-        return ProbedIterator(self, loader, state, begin(), start)
+        return ProbedIterator(self, loader, state, begin, start)
 
     def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self.optimizer_steps += 1
@@ -252,10 +252,10 @@ class ProbedIterator:
     """Stands for an iterator of a loader."""
 
     def __init__(
-        self, probe: Probe, loader: Any, state: _LoaderState, real: Any, start: float
+        self, probe: Probe, loader: Any, state: _LoaderState, begin: Any, start: float
     ) -> None:
         self._probe, self._loader, self.state = probe, loader, state
-        self._real, self._start = real, start
+        self._begin, self._real, self._start = begin, begin(), start
         self._given = 0.0  # when the batch before was given
         self._asked = 0.0
         self.demoted = False  # it is the outside of another loader's iterator
@@ -347,7 +347,7 @@ class _Run:
         settings = probe.settings
         self._findings = Findings(first_batch_s=self.state.first_batch_s)
         data = files_below(settings["data"]) if settings.get("data") else None
-        source = source_of(iterator._loader, iterator._real, data)
+        source = source_of(iterator._loader, iterator._real, iterator._begin, data)
         if source.kind != "other":
             end_workers(iterator._real)
         replay = self.state.replay
@@ -376,6 +376,7 @@ class _Run:
         self.measurement.data = data
         first = replay.give(0, False)
         self.measurement.batch_size = self.state.batch_size or samples_in(first)
+        source.batch_size = self.measurement.batch_size
         self._batches = self.measurement.batches()
         self._saves = _suppress_saves(self._findings)
         if len(probe.all_states) > 1:

@@ -17,6 +17,8 @@ from typing import Any
 
 from . import counters, work
 
+# Batches that a loader we know nothing of may have prepared: DALI's default, and one more.
+UNKNOWN_AHEAD = 3
 # An attribute of the copies that are iterated here: the probe lets them be.
 MEASURED = "_headrace_measured"
 
@@ -28,8 +30,9 @@ class IndexSet:
     batches: list[Any] | None
     count: int
     files: list[str] | None  # once each; None: not known
-    bytes: int | None = None  # of them
+    bytes: int | None = None  # that the set reads; estimated where `whole`
     whole: bool = False  # `files` are the whole dataset's, not just this set's
+    total: int = 0  # bytes of all files
     samples: int | None = field(default=None)
 
 
@@ -45,7 +48,7 @@ class Source:
         self.data = data  # files of --data
         self.workers = 0
         self.ahead = 0
-        self.cycle = False  # iterate the set's batches endlessly
+        self.batch_size = 0  # samples, set by the run
 
     @property
     def name(self) -> str:
@@ -78,8 +81,20 @@ class Source:
             files, chosen.whole = self.data, True
         if files is not None:
             chosen.files = list(dict.fromkeys(files))
-            chosen.bytes = None if chosen.whole else sum(map(_size, chosen.files))
+            chosen.total = sum(map(_size, chosen.files))
+            chosen.bytes = chosen.total
+            if chosen.whole:
+                chosen.bytes = self._estimate(chosen)
         return chosen
+
+    def _estimate(self, chosen: IndexSet) -> int | None:
+        """Bytes of a set when only the whole dataset's are known."""
+        try:
+            samples = len(self.loader.dataset)
+        except (AttributeError, TypeError):
+            samples = len(chosen.files or ())  # a file each
+        of_set = chosen.samples or chosen.count * (self.batch_size or 0)
+        return round(chosen.total / samples * of_set) if samples and of_set else None
 
 
 def _size(path: str) -> int:
@@ -307,6 +322,8 @@ class TorchIterable(Source):
         if self._files is not None:
             # Workers run ahead of what is taken: more is read than a set's samples are.
             chosen.files, chosen.whole = self._files, True
+            chosen.total = sum(map(_size, self._files))
+            chosen.bytes = None
         return chosen
 
     def open(self, chosen: IndexSet, cycle: bool = False) -> Iterator[Any]:
@@ -401,13 +418,17 @@ class Headrace(Source):
 
 class Other(Source):
     """Anything that yields batches: the script's own iterator goes on; when it ends, it is
-    begun again."""
+    begun again, as often as it gives something. ``begin`` makes another of the loader's own
+    iterators."""
 
     kind = "other"
 
-    def __init__(self, loader: Any, iterator: Iterator[Any], data: list[str] | None) -> None:
+    def __init__(
+        self, loader: Any, iterator: Any, begin: Callable[[], Any], data: list[str] | None
+    ) -> None:
         super().__init__(loader, data)
-        self._iterator = iterator
+        self._iterator, self._begin = iterator, begin
+        self.ahead = UNKNOWN_AHEAD
 
     def pids(self) -> list[int]:
         return counters.descendants()
@@ -418,22 +439,31 @@ class Other(Source):
     def open(self, chosen: IndexSet, cycle: bool = False) -> Iterator[Any]:
         while True:
             empty = True
-            for batch in self._iterator:
+            while True:
+                try:
+                    batch = next(self._iterator)  # iter() of it might be the probe's again
+                except StopIteration:
+                    break
                 empty = False
                 yield batch
-            if empty or iter(self.loader) is self.loader:
+            if empty:
                 return
-            self._iterator = iter(self.loader)
+            reset = getattr(self.loader, "reset", None)
+            if callable(reset):  # DALI's iterators begin again only then
+                reset()
+            self._iterator = self._begin()
 
 
-def source_of(loader: Any, iterator: Any, data: list[str] | None) -> Source:
+def source_of(
+    loader: Any, iterator: Any, begin: Callable[[], Any], data: list[str] | None
+) -> Source:
     """The source for a loader whose ``iterator`` the script is going through."""
     if hasattr(loader, "_measured_copy"):
         return Headrace(loader, data)
     import torch.utils.data
 
     if not isinstance(loader, torch.utils.data.DataLoader):
-        return Other(loader, iterator, data)
+        return Other(loader, iterator, begin, data)
     if isinstance(loader.dataset, torch.utils.data.IterableDataset):
         return TorchIterable(loader, data)
     return TorchMap(loader, data)
