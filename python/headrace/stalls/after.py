@@ -61,6 +61,11 @@ def drains(measurement: Measurement, cold: bool) -> None:
     chosen = m.new_set()
     if chosen.files:
         _core.storage_preread(chosen.files)
+    if not source.same_samples:
+        # Which files the first batches of a stream read is known only in part.
+        m.progress.say("the loader alone", None)
+        _drain(m, source.open(chosen, cycle=True), "warm", allowed)
+        source.finish()
     for count in reversed(core_counts(allowed)):
         m.progress.say(f"the loader alone, {count} cores", None)
         m.channel.gather(0)
