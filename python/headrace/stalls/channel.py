@@ -14,15 +14,30 @@ from datetime import timedelta
 from typing import Any
 
 PATIENCE_S = 300.0
+PORTS_ABOVE = 29
 
 
 class RanksApart(RuntimeError):
     """Another rank did not come to where all have to meet."""
 
 
+def default_address(size: int, local_size: int) -> str | None:
+    """Where the ranks of several hosts meet unless told otherwise: beside the launcher's own
+    port, which is reachable from all of them."""
+    if size == local_size:
+        return None
+    host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
+    if not host or not port.isdigit():
+        raise RanksApart(
+            f"{size} ranks, {local_size} of them on this host, and no MASTER_ADDR and MASTER_PORT: "
+            "say where they can meet with --channel HOST:PORT (on rank 0's host)"
+        )
+    return f"{host}:{int(port) + PORTS_ABOVE}"
+
+
 class Channel:
-    """For rank ``rank`` of ``size``; ``folder`` is the run's, ``address`` HOST:PORT or
-    ``None``."""
+    """For rank ``rank`` of ``size``; ``folder`` is the run's on this host, ``address``
+    HOST:PORT, or ``None`` where all ranks are on this host."""
 
     def __init__(self, rank: int, size: int, folder: str, address: str | None = None) -> None:
         self.rank, self.size = rank, size

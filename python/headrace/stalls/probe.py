@@ -118,12 +118,14 @@ class Probe:
 
     def channel(self) -> Any:
         if self._channel is None:
-            from .channel import Channel
+            from .channel import Channel, default_address
 
             ranks = self.ranks()
-            self._channel = Channel(
-                ranks["rank"], ranks["world_size"], self.folder, self.settings.get("channel")
+            size = ranks["world_size"]
+            address = self.settings.get("channel") or default_address(
+                size, ranks["local_world_size"]
             )
+            self._channel = Channel(ranks["rank"], size, self.folder, address)
         return self._channel
 
     # Loaders
@@ -343,6 +345,8 @@ class _Run:
         self.probe, self.state = probe, iterator.state
         self._iterator = iterator
         self._ranks = probe.ranks()
+        # Each host's launcher drew a name of its own.
+        self._ranks["run"] = probe.channel().share(self._ranks["run"])
         self._started = record.now()
         settings = probe.settings
         self._findings = Findings(first_batch_s=self.state.first_batch_s)
