@@ -26,6 +26,7 @@ struct cli_verb {
 int cmd_cache(int argc, char **argv);
 int cmd_pack(int argc, char **argv);
 int cmd_scan(int argc, char **argv);
+int cmd_stalls(int argc, char **argv);
 int cmd_unpack(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 

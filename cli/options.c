@@ -143,8 +143,14 @@ int cli_parse(const struct cli_syntax *syntax, int argc, char **argv, const char
 {
     int found = 0, only_arguments = 0, r = -1;
     const char *extra = NULL;
+    if (syntax->rest)
+        *syntax->rest = argc;
     for (int i = 1; i < argc && r < 0; i++) {
         const char *word = argv[i];
+        if (syntax->rest && (only_arguments || word[0] != '-')) {
+            *syntax->rest = i;
+            break;
+        }
         if (only_arguments || word[0] != '-' || !word[1]) {
             if (found < syntax->positional + syntax->optional)
                 positional[found++] = word;

@@ -28,6 +28,8 @@ struct cli_syntax {
     int option_count;
     int positional;      /* how many arguments it takes */
     int optional;        /* how many more it may be given */
+    int *rest;           /* not NULL: the first argument ends the command line; its
+                            position in argv, argc if there is none */
     const char *example; /* lines of commands with what they do */
 };
 

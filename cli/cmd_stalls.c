@@ -1,0 +1,180 @@
+/*
+ * headrace stalls: where the time of a training script goes. Measuring is the Python
+ * package's work, which runs inside the script; this finds a Python that has it and becomes
+ * that. What is done with results afterwards needs no Python.
+ */
+#include "cli.h"
+#include "find_python.h"
+#include "options.h"
+#include "text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define VERB   "stalls"
+#define MODULE "headrace.stalls.launch"
+
+/* What the Python side takes; looked at here only for complaints. */
+struct stalls_command {
+    int batches, loader, warm_up, no_device, scratch, then_run, json, no_progress;
+    int rest; /* position of the command to measure */
+    double seconds, precision;
+    const char *data, *out, *channel;
+};
+
+static int parse(struct stalls_command *c, int argc, char **argv)
+{
+    const int most = 1 << 30;
+    const struct cli_option options[] = {
+        {.name = "data",
+         .kind = CLI_TEXT,
+         .text = &c->data,
+         .value = "DIR",
+         .help = "where the dataset's files are, if that cannot be\nfound out (iterable datasets)"},
+        {.name = "out",
+         .kind = CLI_TEXT,
+         .text = &c->out,
+         .value = "DIR",
+         .help = "where the results go (default: headrace-stalls)"},
+        {.name = "time",
+         .kind = CLI_REAL,
+         .real = &c->seconds,
+         .value = "S",
+         .least = 1,
+         .help = "measure at most S seconds (default: 150)"},
+        {.name = "batches",
+         .kind = CLI_NUMBER,
+         .target = &c->batches,
+         .value = "N",
+         .least = 1,
+         .most = most,
+         .help = "measure at most N batches"},
+        {.name = "precision",
+         .kind = CLI_REAL,
+         .real = &c->precision,
+         .value = "P",
+         .help = "enough is known once each share of the time is\nknown to +-P (default: 0.02)"},
+        {.name = "warm-up",
+         .kind = CLI_NUMBER,
+         .target = &c->warm_up,
+         .value = "N",
+         .least = 1,
+         .most = most,
+         .help = "batches before anything is measured (default: 5,\nor more until they are alike)"},
+        {.name = "loader",
+         .kind = CLI_NUMBER,
+         .target = &c->loader,
+         .value = "N",
+         .least = 1,
+         .most = most,
+         .help = "the script's N-th loader (default: the one whose\nloop trains)"},
+        {.name = "no-device",
+         .target = &c->no_device,
+         .help = "replay no batches from the device's memory"},
+        {.name = "channel",
+         .kind = CLI_TEXT,
+         .text = &c->channel,
+         .value = "HOST:PORT",
+         .help =
+             "of several hosts: where the ranks agree on what\nto do next; a free port of rank 0's "
+             "host"},
+        {.name = "scratch",
+         .target = &c->scratch,
+         .help = "run in a temporary working directory; relative\npaths of things that exist are "
+                 "made absolute"},
+        {.name = "then-run",
+         .target = &c->then_run,
+         .help = "afterwards run the command afresh, unmeasured; the\nexit status is its own"},
+        {.name = "json",
+         .target = &c->json,
+         .help = "print stalls.json instead of text; what the script\nprints goes to standard "
+                 "error"},
+        {.name = "no-progress", .target = &c->no_progress, .help = "draw no progress bar"},
+    };
+    const struct cli_syntax syntax = {
+        .verb = VERB,
+        .arguments = "[options] -- COMMAND [arguments]\n"
+                     "       headrace stalls report STALLS.JSON [options]\n"
+                     "       headrace stalls merge OUT PART PART... [options]",
+        .text =
+            "Runs a PyTorch training script, unchanged, and tells how long it waits for\n"
+            "preparation, for storage and for copies, and what would change that. The run is\n"
+            "thrown away: once enough is known (3 minutes at most, unless steps are long) the\n"
+            "script is ended where it asks for a batch, and nothing of it behind that runs.\n"
+            "\nreport writes the text or the page of a result again; merge joins several hosts.",
+        .options = options,
+        .option_count = (int)(sizeof options / sizeof *options),
+        .rest = &c->rest,
+        .example = "  headrace stalls -- python train.py --epochs 90 /data/imagenet\n"
+                   "  headrace stalls --then-run -- torchrun --nproc-per-node 8 train.py",
+    };
+    return cli_parse(&syntax, argc, argv, NULL);
+}
+
+static void complain_no_python(const struct find_python *tried)
+{
+    cli_complain(VERB, "no Python was found that has the package headrace%s",
+                 tried->count ? "; tried:" : "");
+    for (int i = 0; i < tried->count; i++) {
+        char *path = text_escape(tried->path[i]);
+        fprintf(stderr, "  %s: %s\n", path ? path : "?", tried->reason[i] ? tried->reason[i] : "?");
+        free(path);
+    }
+    fprintf(stderr, "Install the package (Python 3.11 or newer) where the script's torch is, or "
+                    "name a\nPython that has it: HEADRACE_PYTHON=/path/to/python headrace stalls "
+                    "...\n");
+}
+
+/* Becomes PYTHON -P -m headrace.stalls OPTIONS -- COMMAND. */
+static int become(const char *python, int rest, int argc, char **argv)
+{
+    /* -P, -m, the module, --, and the end */
+    char **words = calloc((size_t)argc + 6, sizeof *words);
+    int n = 0;
+    if (!words) {
+        cli_complain(VERB, "out of memory");
+        return CLI_FAILED;
+    }
+    words[n++] = (char *)python;
+    words[n++] = "-P"; /* the script's folder is not where our modules come from */
+    words[n++] = "-m";
+    words[n++] = "headrace.stalls";
+    for (int i = 1; i < rest; i++)
+        if (strcmp(argv[i], "--"))
+            words[n++] = argv[i];
+    words[n++] = "--";
+    for (int i = rest; i < argc; i++)
+        words[n++] = argv[i];
+    execv(python, words);
+    cli_complain(VERB, "%s cannot be started: %s", python, strerrordesc_np(errno));
+    free(words);
+    return CLI_FAILED;
+}
+
+static int measure(int argc, char **argv)
+{
+    struct stalls_command c = {.rest = argc};
+    struct find_python tried;
+    int r = parse(&c, argc, argv);
+    if (r >= 0)
+        return r;
+    if (c.rest >= argc) {
+        cli_complain(VERB, "a command to measure is missing: headrace stalls -- python train.py");
+        return CLI_USAGE;
+    }
+    const char *python = find_python(&tried, argv + c.rest, MODULE);
+    if (python)
+        r = become(python, c.rest, argc, argv);
+    else
+        complain_no_python(&tried);
+    find_python_clear(&tried);
+    return python ? r : CLI_FAILED;
+}
+
+int cmd_stalls(int argc, char **argv)
+{
+    return measure(argc, argv);
+}

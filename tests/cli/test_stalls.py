@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""headrace stalls: which Python it finds for a command, and what it says where there is none.
+A stand-in for the package tells how it was started."""
+import os
+import re
+import sys
+import unittest
+
+from harness import CliCase
+
+MAIN = b"import sys\nprint(sys.executable)\nprint(sys.argv[1:])\nsys.exit(9)\n"
+
+
+class Stalls(CliCase):
+    def setUp(self):
+        super().setUp()
+        for name in ("", "stalls/"):
+            self.write(f"site/headrace/{name}__init__.py")
+        self.write("site/headrace/stalls/launch.py")
+        self.write("site/headrace/stalls/__main__.py", MAIN)
+        self.env["PYTHONPATH"] = os.path.join(self.root, "site")
+        self.env.pop("HEADRACE_PYTHON", None)
+        self.bin = os.path.join(self.root, "bin")
+        os.mkdir(self.bin)
+
+    def program(self, name, text):
+        path = os.fsdecode(self.write(name, text.encode()))
+        os.chmod(path, 0o755)
+        return path
+
+    def python(self, name="python3"):
+        """One that is known by its path, and has the package whatever the environment."""
+        site = self.env["PYTHONPATH"]
+        return self.program(
+            f"{name}", f"#!/bin/sh\nPYTHONPATH={site} exec {sys.executable} \"$@\"\n"
+        )
+
+    def test_the_command_line_is_passed_on(self):
+        words = ["--data", "d", "--time=5", "--json", "--", sys.executable, "train.py", "--", "--lr"]
+        self.expect(["stalls", *words], 9, f"{sys.executable}\n{words}\n")
+        # without --, the first word that is no option begins the command
+        words = ["--batches", "3", sys.executable, "train.py", "--batches", "x"]
+        begun = [*words[:2], "--", *words[2:]]
+        self.expect(["stalls", *words], 9, f"{sys.executable}\n{begun}\n")
+
+    def found(self, *command):
+        status, out, err = self.run_it("stalls", "--", *command)
+        self.assertEqual((status, err), (9, ""))
+        return out.splitlines()[0]
+
+    def test_which_python(self):
+        """Stand-ins for Python are scripts, so the real one's path tells nothing: what tells
+        is that only one of them can import the package."""
+        mine = self.python("venv/bin/python3.11")
+        self.env["PYTHONPATH"] = ""
+        self.assertEqual(self.found(mine, "train.py"), sys.executable)
+        self.assertEqual(self.found("env", "A=1", mine, "train.py"), sys.executable)
+        for line in (f"#!{mine}", f"#! {mine} -u", f"#!/bin/sh\n'''exec' \"{mine}\" \"$0\" \"$@\""):
+            script = self.program("torchrun", line + "\n' '''\n")
+            self.assertEqual(self.found(script, "train.py"), sys.executable)
+        self.env["PATH"] = f"{os.path.dirname(mine)}:{self.env['PATH']}"
+        script = self.program("torchrun", "#!/usr/bin/env python3.11\n")
+        self.assertEqual(self.found(script), sys.executable)
+        os.rename(mine, os.path.join(os.path.dirname(mine), "python3"))
+        self.assertEqual(self.found("bash", "run.sh"), sys.executable)
+
+    def test_the_working_directory_is_no_place_for_modules(self):
+        for name in ("argparse.py", "headrace.py"):
+            self.write(name, b"raise SystemExit('the wrong module')\n")
+        self.assertEqual(self.found(sys.executable, "train.py"), sys.executable)
+
+    def test_no_python(self):
+        self.env["PATH"] = self.bin
+        begin = "headrace stalls: no Python was found that has the package headrace"
+        end = (
+            "Install the package (Python 3.11 or newer) where the script's torch is, or name a\n"
+            "Python that has it: HEADRACE_PYTHON=/path/to/python headrace stalls ...\n"
+        )
+        self.expect(["stalls", "--", "train"], 3, "", f"{begin}\n{end}")
+        one = self.program("bin/python3", "#!/bin/sh\necho first >&2\necho 'it is\x1b[1m old' >&2\nexit 1\n")
+        reason = "it is?[1m old"
+        self.expect(["stalls", "--", "train"], 3, "", f"{begin}; tried:\n  {one}: {reason}\n{end}")
+        self.env["PYTHONPATH"] = ""
+        self.env["HEADRACE_PYTHON"] = sys.executable
+        status, out, err = self.run_it("stalls", "--", one, "train.py")
+        self.assertEqual((status, out), (3, ""))
+        self.assertRegex(err, rf"tried:\n  {sys.executable}: ModuleNotFoundError: No module named ")
+        self.assertNotIn(one, err)
+        self.env["HEADRACE_PYTHON"] = "/nonexistent/python"
+        reason = "it cannot be started: No such file or directory"
+        self.expect(["stalls", "--", "train"], 3, "",
+                    f"{begin}; tried:\n  /nonexistent/python: {reason}\n{end}")
+
+    def test_usage(self):
+        missing = "headrace stalls: a command to measure is missing: headrace stalls -- python train.py\n"
+        self.expect(["stalls"], 2, "", missing)
+        self.expect(["stalls", "--json", "--"], 2, "", missing)
+        self.expect(["stalls", "--bathces", "3", "--", "x"], 2, "",
+                    "headrace stalls: unknown option --bathces; did you mean --batches; "
+                    "see headrace stalls --help\n")
+        self.expect(["stalls", "--batches", "0", "--", "x"], 2, "",
+                    "headrace stalls: --batches 0: it must be a number from 1 to 1073741824\n")
+        self.expect(["stalls", "--time", "0", "--", "x"], 2, "",
+                    "headrace stalls: --time 0: it must be a number, 1 or more\n")
+        status, out, _ = self.run_it("stalls", "--help")
+        self.assertEqual(status, 0)
+        self.assertIn("headrace stalls --then-run -- torchrun --nproc-per-node 8 train.py", out)
+        self.assertLessEqual(max(map(len, out.splitlines())), 80)
+
+    def test_both_sides_know_the_same_options(self):
+        _, out, _ = self.run_it("stalls", "--help")
+        ours = re.findall(r"^  --([a-z-]+)", out, re.MULTILINE)
+        package = os.path.join(os.environ["HEADRACE_SOURCE_ROOT"], "python/headrace/stalls")
+        with open(os.path.join(package, "arguments.py")) as file:
+            theirs = re.findall(r'add\("--([a-z-]+)"', file.read())
+        self.assertEqual(sorted(ours), sorted([*theirs, "help"]))
+
+
+if __name__ == "__main__":
+    unittest.main()
