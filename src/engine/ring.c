@@ -35,12 +35,12 @@ struct hr__ring {
     struct hr_tensor_spec spec;
     const struct hr__accelerator *accelerator;
     void *accelerator_state;
-    size_t planned;
     int whole_pages;
 
     pthread_mutex_t lock;     /* guards what follows */
     struct hr_batch *free;    /* ready for use, last used first: its pages are warm */
     struct hr_batch *pending; /* released, copies perhaps not complete */
+    size_t planned;           /* slots */
     size_t total;             /* slots, wherever they are */
     size_t held;              /* of them, handed out */
     uint64_t moved_ns;        /* when copies were last seen to complete, or to begin */
@@ -386,6 +386,13 @@ void hr__ring_abandon(struct hr__ring **pointer)
     }
     unref(ring);
     *pointer = NULL;
+}
+
+void hr__ring_plan(struct hr__ring *ring, int more)
+{
+    pthread_mutex_lock(&ring->lock);
+    ring->planned += (size_t)(ssize_t)more;
+    pthread_mutex_unlock(&ring->lock);
 }
 
 void hr__ring_counts(const struct hr__ring *ring, struct hr__ring_counts *counts)

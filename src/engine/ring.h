@@ -109,6 +109,10 @@ void hr__ring_return(struct hr_batch *batch);
 /* Hands a slot to the consumer: one reference to it, and one to the ring. */
 void hr__ring_deliver(struct hr_batch *batch);
 
+/* Plans for so many slots more, or fewer where negative: for batches that are kept all
+ * the time. Any thread. */
+void hr__ring_plan(struct hr__ring *ring, int more);
+
 void hr__ring_counts(const struct hr__ring *ring, struct hr__ring_counts *counts);
 
 #endif
