@@ -68,7 +68,7 @@ def parser() -> Parser:
     add("--no-device", action="store_true", help="replay no batches from the device's memory")
     add("--scratch", action="store_true", help="run in a temporary working directory")
     add("--then-run", action="store_true", help="afterwards run the command without measuring")
-    add("--channel", type=_address, metavar="HOST:PORT", help="where the ranks of hosts meet")
+    add("--channel", type=_address, metavar="HOST:PORT", help="where the ranks of several hosts meet")
     add("--json", action="store_true", help="print stalls.json")
     add("--no-progress", action="store_true", help="draw no progress bar")
     add("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

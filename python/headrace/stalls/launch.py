@@ -12,7 +12,6 @@ Contract with the probe (:mod:`headrace.stalls.probe`), all in a folder of the r
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import secrets
@@ -114,7 +113,7 @@ class Launch:
     def _write_settings(self, folder: str) -> None:
         options = self.options
         settings: dict[str, Any] = {
-            "run": run_name(options.channel),
+            "run": secrets.token_hex(8),
             "data": options.data,
             "batches": options.batches,
             "time_s": options.time,
@@ -253,9 +252,3 @@ def signal_name(number: int) -> str:
     except ValueError:
         return f"signal {number}"
 
-
-def run_name(channel: str | None) -> str:
-    """Random; of several hosts, which meet at an address, the same on all."""
-    if channel is None:
-        return secrets.token_hex(8)
-    return hashlib.sha256(channel.encode()).hexdigest()[:16]
