@@ -132,8 +132,8 @@ struct hr_stalls_change {
     int ranks;                  /* all together, each as fast as now; 0: as it was */
     int workers;                /* of each rank; 0: as it was */
     enum hr_stalls_loader loader;
-    enum hr_form form; /* with HR_STALLS_LOADER_HEADRACE; HR_FORM_AUTO: the fastest that
-                          was measured */
+    int form; /* enum hr_form, with HR_STALLS_LOADER_HEADRACE; HR_FORM_AUTO: of those that
+                 were measured, the one with which training is fastest */
 };
 
 /* Fills in the defaults of a struct of `size` bytes, of whatever version; C programs call
@@ -174,7 +174,7 @@ HR_API HR_NODISCARD int hr_stalls_predict(const struct hr_stalls *result,
  * `capacity`, each with the change and its prediction; 0: none removes it. Errors as
  * hr_stalls_predict. */
 struct hr_stalls_suggestion {
-    size_t size;
+    size_t size; /* sizeof, set by the caller in the first of the array */
     struct hr_stalls_change change;
     struct hr_stalls_prediction prediction;
     char text[160]; /* "12 cores per GPU", "Headrace's loader" */
