@@ -1,0 +1,284 @@
+/*
+ * The cheapest change that removes the stall: candidates in the order of what they cost a
+ * person, each tried by the model; of cores, workers and disks the least that does it.
+ */
+#include "stalls/predict.h"
+
+#include "base/error.h"
+#include "base/versioned.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_CORES       256 /* of a host */
+#define MOST_STORAGE     64  /* times as fast */
+#define MOST_SUGGESTIONS 16
+#define SEEN             0.005 /* share of the time from which on it is one */
+
+/* What candidates have in common. */
+struct search {
+    const struct hr__model *model;
+    double stall;
+    struct hr_stalls_suggestion *found;
+    int count, capacity;
+    struct hr_error *error;
+};
+
+static double waiting(const struct hr_stalls_prediction *p)
+{
+    return p->share[2] + p->share[3];
+}
+
+/* Tries a change; *does: it leaves little enough. What cannot be predicted is no
+ * candidate. */
+static int try_change(struct search *s, const struct hr_stalls_change *change,
+                      struct hr_stalls_prediction *p, bool *does)
+{
+    int r = hr__model_predict(s->model, change, false, p, s->error);
+    *does = !r && waiting(p) <= s->stall;
+    return r == -ENODATA || r == -EINVAL ? 0 : r;
+}
+
+static int keep(struct search *s, const struct hr_stalls_change *change, const char *text)
+{
+    struct hr_stalls_suggestion *one = &s->found[s->count];
+    *one = (struct hr_stalls_suggestion){.size = sizeof *one, .change = *change};
+    snprintf(one->text, sizeof one->text, "%s", text);
+    int r = hr__model_predict(s->model, change, true, &one->prediction, s->error);
+    s->count += !r;
+    return r;
+}
+
+/* ---- candidates: each changes `change`, and says how it is called ---- */
+
+struct candidate {
+    void (*apply)(const struct hr__model *model, int amount, struct hr_stalls_change *change);
+    void (*name)(const struct hr__model *model, int amount, char *text, size_t room);
+    int least, most; /* amounts; the least that does it is looked for */
+};
+
+static void headrace(const struct hr__model *model, int amount, struct hr_stalls_change *change)
+{
+    change->loader = HR_STALLS_LOADER_HEADRACE;
+    change->page_cache = 1; /* the import changes, nothing else */
+}
+
+static void name_headrace(const struct hr__model *model, int amount, char *text, size_t room)
+{
+    snprintf(text, room, "Headrace's loader");
+}
+
+/* Of the free memory; it never evicts. */
+static void cache(const struct hr__model *model, int amount, struct hr_stalls_change *change)
+{
+    change->page_cache = 0;
+    if (model->available_bytes >= 1)
+        change->cache_bytes = (uint64_t)model->available_bytes;
+}
+
+static void name_cache(const struct hr__model *model, int amount, char *text, size_t room)
+{
+    double gib = model->available_bytes / (1u << 30);
+    snprintf(text, room, "a cache of %.*f GiB that never evicts", gib < 10 ? 1 : 0, gib);
+}
+
+static void workers(const struct hr__model *model, int amount, struct hr_stalls_change *change)
+{
+    change->workers = amount;
+}
+
+static void name_workers(const struct hr__model *model, int amount, char *text, size_t room)
+{
+    snprintf(text, room, "%d worker%s%s", amount, amount == 1 ? "" : "s",
+             model->system.ranks > 1 ? " per rank" : "");
+}
+
+/* Cores of a rank, with as many workers. */
+static void cores(const struct hr__model *model, int amount, struct hr_stalls_change *change)
+{
+    int own = model->system.workers;
+    bool threads = change->loader == HR_STALLS_LOADER_HEADRACE;
+    change->cores = amount * model->system.ranks;
+    change->workers = threads ? 0 : amount > own ? amount : own;
+}
+
+static void name_cores(const struct hr__model *model, int amount, char *text, size_t room)
+{
+    const char *per = model->system.ranks < 2 ? ""
+                      : model->stalls->on_cpu ? " per rank"
+                                              : " per GPU";
+    snprintf(text, room, "%d cores%s", amount, per);
+}
+
+static void disk(const struct hr__model *model, int amount, struct hr_stalls_change *change)
+{
+    change->storage_factor = amount;
+}
+
+static void name_disk(const struct hr__model *model, int amount, char *text, size_t room)
+{
+    snprintf(text, room, "storage %d times as fast", amount);
+}
+
+static int core_least(const struct hr__model *model)
+{
+    return model->system.cores / model->system.ranks + 1;
+}
+
+/* One candidate, or two at once; the second's part is NULL then. */
+struct plan {
+    const struct candidate *part[2];
+    int amount[2];
+};
+
+static struct hr_stalls_change change_of(const struct search *s, const struct plan *plan)
+{
+    struct hr_stalls_change change;
+    hr_stalls_change_default(&change);
+    for (int i = 0; i < 2; i++)
+        if (plan->part[i])
+            plan->part[i]->apply(s->model, plan->amount[i], &change);
+    return change;
+}
+
+static int try_amount(struct search *s, struct plan *plan, int part, int amount, bool *does)
+{
+    struct hr_stalls_prediction p;
+    plan->amount[part] = amount;
+    struct hr_stalls_change change = change_of(s, plan);
+    return try_change(s, &change, &p, does);
+}
+
+/* The least amount of one part that does it, doubling and then halving; 0: none. */
+static int least_amount(struct search *s, struct plan *plan, int part)
+{
+    const struct candidate *candidate = plan->part[part];
+    int below = candidate->least - 1, at = candidate->least;
+    bool does = false;
+    int r = try_amount(s, plan, part, at, &does);
+    while (!r && !does && at < candidate->most) {
+        below = at;
+        at = at * 2 < candidate->most ? at * 2 : candidate->most;
+        r = try_amount(s, plan, part, at, &does);
+    }
+    while (!r && does && at - below > 1) {
+        int middle = below + (at - below) / 2;
+        bool enough = false;
+        r = try_amount(s, plan, part, middle, &enough);
+        if (enough)
+            at = middle;
+        else
+            below = middle;
+    }
+    plan->amount[part] = does ? at : 0;
+    return r;
+}
+
+static int keep_plan(struct search *s, const struct plan *plan)
+{
+    char names[2][64] = {"", ""}, text[160];
+    struct hr_stalls_change change = change_of(s, plan);
+    for (int i = 0; i < 2; i++)
+        if (plan->part[i])
+            plan->part[i]->name(s->model, plan->amount[i], names[i], sizeof names[i]);
+    snprintf(text, sizeof text, "%s%s%s", names[0], plan->part[1] ? " and " : "", names[1]);
+    return keep(s, &change, text);
+}
+
+static bool possible(const struct candidate *candidate)
+{
+    return candidate->most >= candidate->least;
+}
+
+static int add_single(struct search *s, const struct candidate *candidate)
+{
+    struct plan plan = {{candidate, NULL}, {0, 0}};
+    if (s->count == s->capacity || !possible(candidate))
+        return 0;
+    int r = least_amount(s, &plan, 0);
+    return r || !plan.amount[0] ? r : keep_plan(s, &plan);
+}
+
+/* With as much as there can be of the first, the least of the second; then the least of the
+ * first. */
+static int add_pair(struct search *s, const struct candidate *first, const struct candidate *second)
+{
+    struct plan plan = {{first, second}, {first->most, 0}};
+    if (s->count == s->capacity || !possible(first) || !possible(second))
+        return 0;
+    int r = least_amount(s, &plan, 1);
+    if (r || !plan.amount[1])
+        return r;
+    r = least_amount(s, &plan, 0);
+    return r || !plan.amount[0] ? r : keep_plan(s, &plan);
+}
+
+/* ---- all of them ---- */
+
+static int collect(struct search *s)
+{
+    const struct hr__model *model = s->model;
+    const struct hr_stalls *stalls = model->stalls;
+    int least_workers = model->system.workers + 1;
+    int own_cores = model->system.cores / model->system.ranks;
+    bool own = stalls->loader == HR__LOADER_HEADRACE;
+    const struct candidate candidates[] = {
+        {headrace, name_headrace, 1, own ? 0 : 1},
+        {cache, name_cache, 1, model->available_bytes > 0 ? 1 : 0},
+        {workers, name_workers, least_workers, own_cores},
+        {cores, name_cores, core_least(model), MOST_CORES / model->system.ranks},
+        {disk, name_disk, 2, MOST_STORAGE},
+    };
+    enum { COUNT = sizeof candidates / sizeof *candidates };
+    /* Pairs, by what they cost together. */
+    static const int pairs[][2] = {{0, 1}, {1, 2}, {0, 3}, {1, 3}, {0, 4}, {2, 4}, {3, 4}};
+    struct hr_stalls_change none;
+    struct hr_stalls_prediction p;
+    hr_stalls_change_default(&none);
+    int r = hr__model_predict(model, &none, false, &p, s->error);
+    if (r)
+        return r;
+    if (waiting(&p) <= s->stall)
+        return s->capacity ? keep(s, &none, "nothing") : 0;
+    bool fetches = p.share[3] > SEEN;
+    for (int i = 0; i < COUNT && !r; i++)
+        if (fetches || (candidates[i].apply != cache && candidates[i].apply != disk))
+            r = add_single(s, &candidates[i]);
+    int single = s->count;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs && !r && !single; i++)
+        r = add_pair(s, &candidates[pairs[i][0]], &candidates[pairs[i][1]]);
+    return r;
+}
+
+int hr_stalls_suggest(const struct hr_stalls *result, double stall,
+                      struct hr_stalls_suggestion *suggestions, int capacity,
+                      struct hr_error *error)
+{
+    struct hr_stalls_suggestion found[MOST_SUGGESTIONS];
+    struct hr__model model;
+    if (!(stall >= 0 && stall <= 1))
+        return hr__fail(error, -EINVAL, "a stall is a share of the time, from 0 to 1");
+    if (capacity < 0 || (capacity && suggestions->size < sizeof suggestions->size))
+        return hr__fail(error, -EINVAL, "hr_stalls_suggestion.size is not set");
+    int r = hr__model_open(&model, result, error);
+    if (r)
+        return r;
+    struct search s = {.model = &model,
+                       .stall = stall,
+                       .found = found,
+                       .capacity = capacity < MOST_SUGGESTIONS ? capacity : MOST_SUGGESTIONS,
+                       .error = error};
+    r = collect(&s);
+    hr__model_clear(&model);
+    if (r)
+        return r;
+    size_t stride = capacity ? suggestions->size : 0;
+    for (int i = 0; i < s.count; i++) {
+        char *out = (char *)suggestions + (size_t)i * stride;
+        memcpy(out, &stride, sizeof stride);
+        hr__versioned_give(out, &found[i], sizeof found[i]);
+    }
+    return s.count;
+}

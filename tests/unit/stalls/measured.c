@@ -1,0 +1,168 @@
+/* Results that a measurement would have found; see measured.h. */
+#include "measured.h"
+
+#include "close.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BATCHES 200
+
+static const double file_bytes[] = {MEASURED_BYTES};
+
+void measured_begin(struct measured *m, int cores, int workers, const double *step_s,
+                    const double *cpu_s, double bytes_per_s)
+{
+    memset(m, 0, sizeof *m);
+    m->truth = (struct hr__system){
+        .cores = cores,
+        .storage_bytes_per_s = bytes_per_s,
+        .storage_request_s = 0.001,
+        .ranks = 1,
+        .step_s = {step_s, 1},
+        .step_threads = 1,
+        .loader = HR__LOADER_TORCH,
+        .workers = workers,
+        .batches_ahead = 2 * workers,
+        .batch_size = MEASURED_BATCH,
+        .prepare_s = {cpu_s, 1},
+        .bytes = {file_bytes, 1},
+    };
+}
+
+static double batch_s(const struct hr__system *system, double *core_share)
+{
+    double found = 0;
+    struct hr_error error = {0};
+    if (hr__simulate_batch_s(system, BATCHES, 1, &found, core_share, &error))
+        fail_msg("%s", error.message);
+    return found;
+}
+
+double measured_rate(const struct hr__system *system)
+{
+    return (double)system->batch_size * system->ranks / batch_s(system, NULL);
+}
+
+static struct hr_interval about(double value)
+{
+    return (struct hr_interval){value, value * 0.99, value * 1.01};
+}
+
+static void add_drain(struct measured *m, int cores, bool cold)
+{
+    struct hr__system s = m->truth;
+    double share = 0;
+    s.cores = cores;
+    s.step_s.count = 0;
+    s.step_cpu_s = 0;
+    s.missing = cold;
+    double one = batch_s(&s, &share);
+    for (int r = 0; r < m->stalls.rank_count; r++) {
+        struct hr__rank_record *rank = &m->stalls.ranks[r];
+        rank->drains[rank->drain_count++] = (struct hr__drain_record){
+            .cold = cold,
+            .cores = cores,
+            .samples = (uint64_t)s.batch_size * 100,
+            .elapsed_s = one * 100,
+            .cpu_s = one * 100 * share * cores / s.ranks,
+            .read_bytes = NAN,
+        };
+    }
+}
+
+static void take_machine(struct measured *m)
+{
+    struct hr_stalls *s = &m->stalls;
+    double each = m->truth.storage_request_s, most = m->truth.storage_bytes_per_s / MEASURED_BYTES;
+    struct hr__host_record *host = s->hosts = calloc(1, sizeof *host);
+    s->host_count = 1;
+    strcpy(host->name, "host");
+    host->cores = m->truth.cores;
+    host->available_bytes = (uint64_t)8 << 30;
+    host->memory_bytes = (uint64_t)16 << 30;
+    host->memory_bytes_per_s = 5e9;
+    host->depths = calloc(6, sizeof *host->depths);
+    for (int i = 0; i < 6; i++) {
+        int depth = 1 << i;
+        double reads = fmin(depth / each, most);
+        host->depths[host->depth_count++] = (struct hr__depth_record){
+            .depth = depth, .bytes_per_s = reads * MEASURED_BYTES, .reads_per_s = reads};
+    }
+    host->forms = calloc(3, sizeof *host->forms);
+    host->form_count = 3;
+    host->forms[0] = (struct hr__form_record){HR_FORM_ENCODED, 0.002, MEASURED_BYTES};
+    host->forms[1] = (struct hr__form_record){HR_FORM_COEFFICIENTS, 0.0004, 1.35 * MEASURED_BYTES};
+    host->forms[2] = (struct hr__form_record){HR_FORM_PLANES, 0.0002, 3.5 * MEASURED_BYTES};
+    strcpy(host->recipe, "RandomResizedCrop(224), flip, normalise");
+}
+
+static void take_steps(struct measured *m)
+{
+    struct hr__segment_record *segment = calloc(1, sizeof *segment);
+    struct hr_stalls *s = &m->stalls;
+    size_t count = m->truth.step_s.count;
+    m->batch_s = calloc(count, sizeof *m->batch_s);
+    memcpy(m->batch_s, m->truth.step_s.values, count * sizeof *m->batch_s);
+    *segment = (struct hr__segment_record){.phase = HR_STALLS_HOST,
+                                           .alone_rank = -1,
+                                           .batches = count,
+                                           .samples = count * MEASURED_BATCH,
+                                           .elapsed_s = s->step_s[HR_STALLS_HOST].value * count,
+                                           .process_cpu_s = m->truth.step_cpu_s * count,
+                                           .batch_s = m->batch_s};
+    s->ranks[0].segments = segment;
+    s->ranks[0].segment_count = 1;
+}
+
+void measured_take(struct measured *m)
+{
+    struct hr_stalls *s = &m->stalls;
+    struct hr__system step = m->truth, warm = m->truth, cold = m->truth;
+    s->world_size = s->rank_count = m->truth.ranks;
+    s->loader = m->truth.loader;
+    s->workers = m->truth.workers;
+    s->prefetch_batches = m->truth.batches_ahead;
+    s->batch_size = m->truth.batch_size;
+    s->on_cpu = true;
+    s->training_threads = m->truth.cores;
+    s->samples = 100000;
+    s->bytes = 100000 * MEASURED_BYTES;
+    s->training_cpu_s = m->truth.step_cpu_s;
+    s->ranks = calloc((size_t)s->rank_count, sizeof *s->ranks);
+    for (int r = 0; r < s->rank_count; r++) {
+        s->ranks[r].rank = s->ranks[r].local_rank = r;
+        strcpy(s->ranks[r].host, "host");
+        s->ranks[r].drains = calloc((size_t)m->truth.cores + 1, sizeof *s->ranks[r].drains);
+    }
+    step.workers = 0;
+    step.prepare_s.count = 0;
+    step.delay_s = step.batch_cpu_s = 0;
+    cold.missing = 1;
+    for (int i = 0; i < HR_STALLS_PHASES; i++)
+        s->step_s[i] = (struct hr_interval){NAN, NAN, NAN};
+    s->step_s[HR_STALLS_HOST] = about(batch_s(&step, NULL));
+    s->step_s[HR_STALLS_WARM] = about(batch_s(&warm, NULL));
+    s->step_s[HR_STALLS_COLD] = about(batch_s(&cold, NULL));
+    for (int cores = m->truth.cores; cores >= 1; cores /= 2)
+        add_drain(m, cores, false);
+    add_drain(m, m->truth.cores, true);
+    s->summary.prepare_rate = about(1000);
+    s->summary.fetch_rate = about(1000);
+    take_machine(m);
+    take_steps(m);
+}
+
+void measured_clear(struct measured *m)
+{
+    struct hr_stalls *s = &m->stalls;
+    free(s->hosts->depths);
+    free(s->hosts->forms);
+    free(s->hosts);
+    free(s->ranks[0].segments);
+    for (int r = 0; r < s->rank_count; r++)
+        free(s->ranks[r].drains);
+    free(s->ranks);
+    free(m->batch_s);
+}
