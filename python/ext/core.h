@@ -34,6 +34,7 @@ struct core_state {
     PyTypeObject *cache_type;
     PyTypeObject *cache_value_type;
     PyTypeObject *stalls_schedule_type;
+    PyTypeObject *stalls_type;
     PyObject *sample_error;         /* headrace.SampleError */
     PyObject *too_many_bad_samples; /* headrace.TooManyBadSamples */
     PyObject *emit_log;             /* headrace._log.emit(level, message) */
@@ -137,5 +138,6 @@ extern PyType_Spec core_loader_spec;
 extern PyType_Spec core_cache_spec;
 extern PyType_Spec core_cache_value_spec;
 extern PyType_Spec core_stalls_schedule_spec;
+extern PyType_Spec core_stalls_spec;
 
 #endif

@@ -50,7 +50,8 @@ static int module_exec(PyObject *module)
         add_type(module, &core_loader_spec, &state->loader_type) < 0 ||
         add_type(module, &core_cache_spec, &state->cache_type) < 0 ||
         add_type(module, &core_cache_value_spec, &state->cache_value_type) < 0 ||
-        add_type(module, &core_stalls_schedule_spec, &state->stalls_schedule_type) < 0)
+        add_type(module, &core_stalls_schedule_spec, &state->stalls_schedule_type) < 0 ||
+        add_type(module, &core_stalls_spec, &state->stalls_type) < 0)
         return -1;
     state->sample_error = import_name("headrace._errors", "SampleError");
     state->too_many_bad_samples = import_name("headrace._errors", "TooManyBadSamples");
@@ -77,6 +78,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->cache_type);
     Py_VISIT(state->cache_value_type);
     Py_VISIT(state->stalls_schedule_type);
+    Py_VISIT(state->stalls_type);
     Py_VISIT(state->sample_error);
     Py_VISIT(state->too_many_bad_samples);
     Py_VISIT(state->emit_log);
@@ -96,6 +98,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->cache_type);
     Py_CLEAR(state->cache_value_type);
     Py_CLEAR(state->stalls_schedule_type);
+    Py_CLEAR(state->stalls_type);
     Py_CLEAR(state->sample_error);
     Py_CLEAR(state->too_many_bad_samples);
     Py_CLEAR(state->emit_log);

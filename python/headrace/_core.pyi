@@ -343,3 +343,41 @@ class StallsSchedule:
     def progress(self) -> float: ...
     @property
     def end(self) -> Literal["", "precise", "limit"]: ...
+
+_Interval = tuple[float, float, float]
+
+class _StallsShares(TypedDict, total=False):
+    compute: _Interval
+    copy: _Interval
+    preparation: _Interval
+    fetch: _Interval
+
+class _StallsSummary(TypedDict):
+    ranks: int
+    cores: int
+    samples: int
+    bytes: int
+    measured: dict[_Phase, bool]
+    rate: dict[_Phase, _Interval]
+    device_rate: _Interval
+    prepare_rate: _Interval
+    fetch_rate: _Interval
+    share: _StallsShares
+    warm_share: _StallsShares
+
+@final
+class Stalls:
+    """A result of a measuring run: analyse, read or merge makes it."""
+
+    @classmethod
+    def analyse(cls, records: Iterable[str | bytes], /) -> Stalls: ...
+    @classmethod
+    def read(cls, path: _Path, /) -> Stalls: ...
+    @classmethod
+    def merge(cls, results: Iterable[Stalls], /) -> Stalls: ...
+    @property
+    def sentence(self) -> str: ...
+    def summary(self) -> _StallsSummary: ...
+    def write(self, path: _Path, /) -> None: ...
+    def write_text(self, path: _Path, columns: int = 80) -> None: ...
+    def write_trace(self, path: _Path, /) -> None: ...

@@ -1,6 +1,11 @@
 """The schedule and the results of ``headrace stalls``, as the extension shows them."""
 
+import errno
+import json
 import math
+import os
+import random
+import threading
 
 import pytest
 
@@ -73,3 +78,236 @@ def test_schedule_wrong_arguments():
             _core.StallsSchedule(["host"], **wrong)
     with pytest.raises(ValueError, match="'hot' is no phase"):
         _core.StallsSchedule(["host"]).drop("hot")
+
+
+# Results
+
+
+def record(rank=0, ranks=1, host="here", seconds=None, seed=0, **members):
+    """A record as a rank writes it, of a run with the steps above plus noise."""
+    rng = random.Random(seed * 1000 + rank)
+    steps = {**STEP, **(seconds or {})}
+    segments, begin = [], 0.0
+    for number in range(6):
+        phases = ["device", "host", "cold", "warm"]
+        for phase in phases if number % 2 == 0 else phases[::-1]:
+            batch_s = [steps[phase] * rng.uniform(0.98, 1.02) for _ in range(20)]
+            waits = {"warm": steps["warm"] - steps["host"], "cold": steps["cold"] - steps["host"]}
+            real = phase in waits
+            segments.append(
+                {
+                    "phase": phase,
+                    "round": number,
+                    "set": number,
+                    "alone_rank": -1,
+                    "batches": 20,
+                    "samples": 20 * 32,
+                    "begin_s": begin,
+                    "elapsed_s": sum(batch_s),
+                    "process_cpu_s": 0.01 * 20,
+                    "worker_cpu_s": 0.3 * 20 if real else 0.0,
+                    "read_bytes": 20 * 32 * 100_000 if phase == "cold" else 0,
+                    "expected_bytes": 20 * 32 * 100_000 if real else None,
+                    "verified": True if real else None,
+                    "reason": "",
+                    "wait_s": [max(0.0, waits.get(phase, 0.0))] * 20,
+                    "batch_s": batch_s,
+                }
+            )
+            begin += sum(batch_s)
+    return {
+        "headrace_stalls_record": 1,
+        "run": "a run",
+        "rank": rank,
+        "world_size": ranks,
+        "local_rank": rank,
+        "local_world_size": ranks,
+        "host": host,
+        "command": ["python", "train.py"],
+        "started": "2026-11-21T12:00:00Z",
+        "ended": "precise",
+        "machine": {
+            "cores": 4,
+            "cpu": "a CPU",
+            "memory_bytes": 16 << 30,
+            "available_bytes": 8 << 30,
+            "device": "an accelerator",
+        },
+        "loader": {
+            "kind": "torch",
+            "class": "torch.utils.data.DataLoader",
+            "workers": 2,
+            "batches_ahead": 4,
+            "batch_size": 32,
+            "cache_bytes": 0,
+        },
+        "training": {"device": "cuda:0", "threads": 1, "warm_up_batches": 5},
+        "dataset": {
+            "name": "photographs",
+            "samples": 100_000,
+            "bytes": 100_000 * 100_000,
+            "sizes": [100_000] * 50,
+            "filesystem": "ext4",
+        },
+        "phases": {},
+        "segments": segments,
+        "drains": [
+            {
+                "phase": phase,
+                "cores": cores,
+                "samples": 640,
+                "elapsed_s": elapsed,
+                "cpu_s": 6.0,
+                "read_bytes": 640 * 100_000 if phase == "cold" else 0,
+            }
+            for phase, cores, elapsed in [("warm", 4, 3.0), ("warm", 2, 3.0), ("cold", 4, 5.0)]
+        ],
+        "preparation": [
+            {"phase": "warm", "samples": 32, "cpu_s": 0.3, "wall_s": 0.3, "read_bytes": 0}
+        ]
+        * 20,
+        "storage": {
+            "depths": [
+                {"depth": d, "bytes_per_s": 1e8 * d, "reads_per_s": 1e3 * d} for d in (1, 2, 4)
+            ],
+            "memory_bytes_per_s": 2e9,
+        },
+        "headrace": {
+            "recipe": "RandomResizedCrop(224)",
+            "assumed": True,
+            "forms": [
+                {"form": "encoded", "cpu_s": 1e-3, "bytes": 100_000},
+                {"form": "coefficients", "cpu_s": 1.5e-4, "bytes": 135_000},
+            ],
+        },
+        "first_batch_s": 0.5,
+        "notes": ["a note"],
+        "files_written": [],
+        **members,
+    }
+
+
+@pytest.fixture(scope="module")
+def result():
+    return _core.Stalls.analyse([json.dumps(record())])
+
+
+def check_interval(interval):
+    value, low, high = interval
+    assert math.isnan(value) or math.isnan(low) or low <= value <= high
+    return value
+
+
+def test_summary(result):
+    found = result.summary()
+    assert (found["ranks"], found["cores"]) == (1, 4)
+    assert (found["samples"], found["bytes"]) == (100_000, 10_000_000_000)
+    assert found["measured"] == {
+        "device": True, "host": True, "warm": True, "cold": True, "alone": False,
+    }  # fmt: skip
+    for phase in "device", "host", "warm", "cold":
+        assert check_interval(found["rate"][phase]) == pytest.approx(32 / STEP[phase], rel=0.02)
+    share = {name: check_interval(value) for name, value in found["share"].items()}
+    assert list(share) == ["compute", "copy", "preparation", "fetch"]
+    assert sum(share.values()) == pytest.approx(1)
+    assert share["fetch"] == pytest.approx(0.10 / 0.25, abs=0.02)
+    assert share["preparation"] == pytest.approx(0.04 / 0.25, abs=0.02)
+    warm = {name: check_interval(value) for name, value in found["warm_share"].items()}
+    assert list(warm) == ["compute", "copy", "preparation"]
+    assert sum(warm.values()) == pytest.approx(1)
+    for name in "device_rate", "prepare_rate", "fetch_rate":
+        check_interval(found[name])
+
+
+def test_sentence_says_it(result):
+    assert "40 %" in result.sentence or "40%" in result.sentence, result.sentence
+
+
+def test_written_and_read_again(result, tmp_path):
+    path = tmp_path / "stalls.json"
+    assert result.write(path) is None
+    again = _core.Stalls.read(os.fsencode(path))
+    assert again.sentence == result.sentence
+    assert json.loads(path.read_text())
+    before, after = result.summary(), again.summary()
+    assert str(before) == str(after)  # NaN is not equal to itself
+    again.write(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == path.read_bytes()
+
+
+def test_text_and_trace(result, tmp_path):
+    result.write_text(tmp_path / "text", columns=70)
+    text = (tmp_path / "text").read_text()
+    assert all(len(line) <= 70 for line in text.splitlines())
+    assert " ".join(text.split()).startswith(" ".join(result.sentence.split())[:40])
+    result.write_text(tmp_path / "wide", 120)
+    result.write_trace(tmp_path / "trace.json")
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    assert len(trace["traceEvents"] if isinstance(trace, dict) else trace) > 24
+
+
+def test_hosts_are_merged():
+    texts = [
+        json.dumps(record(rank, 2, host, local_rank=0, local_world_size=1))
+        for rank, host in enumerate(["one", "two"])
+    ]
+    parts = [_core.Stalls.analyse([text]) for text in texts]
+    merged = _core.Stalls.merge(parts)
+    assert merged.summary()["ranks"] == 2
+    together = _core.Stalls.analyse([text.encode() for text in texts])
+    assert merged.sentence == together.sentence
+    assert str(merged.summary()) == str(together.summary())
+
+
+def test_bad_records_and_files(result, tmp_path):
+    good = json.dumps(record())
+    for wrong, error in [
+        ([], ValueError),
+        (["{"], ValueError),
+        (["{}"], ValueError),
+        ([good, good], ValueError),
+        ([good + "x"], ValueError),
+        (good, TypeError),
+        ([7], TypeError),
+        (["\ud800"], ValueError),
+    ]:
+        with pytest.raises(error):
+            _core.Stalls.analyse(wrong)
+    with pytest.raises(ValueError):
+        _core.Stalls.analyse([json.dumps(record(segments=[]))])
+    with pytest.raises(FileNotFoundError) as missing:
+        _core.Stalls.read(tmp_path / "missing")
+    assert missing.value.filename == tmp_path / "missing"
+    (tmp_path / "damaged").write_text(good)
+    with pytest.raises(ValueError):
+        _core.Stalls.read(tmp_path / "damaged")
+    with pytest.raises(OSError):
+        result.write(tmp_path / "no folder" / "file")
+    with pytest.raises(OSError) as full:
+        result.write("/dev/full")
+    assert full.value.errno == errno.ENOSPC
+    for wrong in [7], ["text"], None:
+        with pytest.raises(TypeError):
+            _core.Stalls.merge(wrong)
+    with pytest.raises(ValueError):
+        _core.Stalls.merge([])
+    with pytest.raises(TypeError):
+        _core.Stalls()
+
+
+def test_several_threads_ask_one_result(result):
+    sentences = []
+    threads = [
+        threading.Thread(
+            target=lambda: sentences.extend(
+                (result.sentence, str(result.summary())) for _ in range(200)
+            )
+        )
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(sentences) == {(result.sentence, str(result.summary()))}
+    assert len(sentences) == 800

@@ -1,0 +1,321 @@
+/*
+ * headrace._core.Stalls: a result of a measuring run. It never changes, so that any thread
+ * may ask it; the GIL is released around what computes or writes.
+ *
+ * Structs of the library become dictionaries with their members' names; an interval is
+ * (value, low, high), with NaN for what is not known; phases and causes go by name.
+ */
+#include "core.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct stalls {
+    PyObject_HEAD struct hr_stalls *handle;
+};
+
+static const char *const causes[] = {"compute", "copy", "preparation", "fetch"};
+
+static struct hr_stalls *handle_of(PyObject *object)
+{
+    return ((struct stalls *)object)->handle;
+}
+
+/* Takes over the handle. */
+static PyObject *stalls_new(PyTypeObject *type, struct hr_stalls *handle)
+{
+    struct stalls *self = PyObject_New(struct stalls, type);
+    if (!self) {
+        hr_stalls_destroy(&handle);
+        return NULL;
+    }
+    self->handle = handle;
+    return (PyObject *)self;
+}
+
+static void stalls_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    hr_stalls_destroy(&((struct stalls *)object)->handle);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+/* ---- making one ---- */
+
+/* Records as the library takes them. */
+struct records {
+    const char **texts;
+    size_t *lengths;
+    PyObject *list; /* holds the objects that hold the bytes */
+    Py_ssize_t count;
+};
+
+static void records_clear(struct records *records)
+{
+    free(records->texts);
+    free(records->lengths);
+    Py_CLEAR(records->list);
+}
+
+/* str, or bytes with UTF-8. */
+static int records_take(struct records *records, PyObject *sequence)
+{
+    *records = (struct records){0};
+    if (PyUnicode_Check(sequence) || PyBytes_Check(sequence)) {
+        PyErr_SetString(PyExc_TypeError, "records must be a sequence of texts, not one text");
+        return -1;
+    }
+    records->list = PySequence_List(sequence);
+    if (!records->list)
+        return -1;
+    records->count = PyList_Size(records->list);
+    size_t room = records->count ? (size_t)records->count : 1;
+    records->texts = calloc(room, sizeof *records->texts);
+    records->lengths = calloc(room, sizeof *records->lengths);
+    if (!records->texts || !records->lengths || records->count > INT_MAX) {
+        PyErr_NoMemory();
+        goto fail;
+    }
+    for (Py_ssize_t i = 0; i < records->count; i++) {
+        PyObject *text = PyList_GetItem(records->list, i);
+        Py_ssize_t length = 0;
+        char *bytes = NULL;
+        if (PyUnicode_Check(text))
+            records->texts[i] = PyUnicode_AsUTF8AndSize(text, &length);
+        else if (PyBytes_AsStringAndSize(text, &bytes, &length) == 0)
+            records->texts[i] = bytes;
+        if (!records->texts[i])
+            goto fail;
+        records->lengths[i] = (size_t)length;
+    }
+    return 0;
+fail:
+    records_clear(records);
+    return -1;
+}
+
+static PyObject *stalls_analyse(PyObject *type, PyObject *sequence)
+{
+    struct hr_stalls *handle = NULL;
+    struct hr_error error = {0};
+    struct records records;
+    int r;
+    if (records_take(&records, sequence) < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+        r = hr_stalls_analyse(&handle, records.texts, records.lengths, (int)records.count, &error);
+    Py_END_ALLOW_THREADS
+    records_clear(&records);
+    if (r)
+        return core_raise(PyType_GetModuleState((PyTypeObject *)type), r, &error, NULL);
+    return stalls_new((PyTypeObject *)type, handle);
+}
+
+static PyObject *stalls_read(PyObject *type, PyObject *path)
+{
+    struct hr_stalls *handle = NULL;
+    struct hr_error error = {0};
+    PyObject *bytes = NULL;
+    int r;
+    if (!PyUnicode_FSConverter(path, &bytes))
+        return NULL;
+    const char *name = PyBytes_AsString(bytes);
+    Py_BEGIN_ALLOW_THREADS
+        r = hr_stalls_read(&handle, name, &error);
+    Py_END_ALLOW_THREADS
+    Py_DECREF(bytes);
+    if (r)
+        return core_raise(PyType_GetModuleState((PyTypeObject *)type), r, &error, path);
+    return stalls_new((PyTypeObject *)type, handle);
+}
+
+static PyObject *stalls_merge(PyObject *type, PyObject *sequence)
+{
+    struct hr_stalls *handle = NULL;
+    struct hr_error error = {0};
+    PyObject *result = NULL, *list = PySequence_List(sequence);
+    if (!list)
+        return NULL;
+    Py_ssize_t count = PyList_Size(list);
+    const struct hr_stalls **parts = calloc(count ? (size_t)count : 1, sizeof *parts);
+    int r;
+    if (!parts || count > INT_MAX) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *part = PyList_GetItem(list, i);
+        if (!PyObject_TypeCheck(part, (PyTypeObject *)type)) {
+            PyErr_SetString(PyExc_TypeError, "merge takes results: read() gives them");
+            goto done;
+        }
+        parts[i] = handle_of(part);
+    }
+    Py_BEGIN_ALLOW_THREADS
+        r = hr_stalls_merge(&handle, parts, (int)count, &error);
+    Py_END_ALLOW_THREADS
+    result = r ? core_raise(PyType_GetModuleState((PyTypeObject *)type), r, &error, NULL)
+               : stalls_new((PyTypeObject *)type, handle);
+done:
+    free(parts);
+    Py_DECREF(list);
+    return result;
+}
+
+/* ---- what it tells ---- */
+
+static PyObject *interval(const struct hr_interval *interval)
+{
+    return Py_BuildValue("(ddd)", interval->value, interval->low, interval->high);
+}
+
+/* Puts `value`, which it takes over, into the dictionary. 0 or -1. */
+static int put(PyObject *dict, const char *key, PyObject *value)
+{
+    int r = value ? PyDict_SetItemString(dict, key, value) : -1;
+    Py_XDECREF(value);
+    return r;
+}
+
+static PyObject *by_cause(const struct hr_interval *shares, int count)
+{
+    PyObject *dict = PyDict_New();
+    for (int i = 0; dict && i < count; i++)
+        if (put(dict, causes[i], interval(&shares[i])) < 0)
+            Py_CLEAR(dict);
+    return dict;
+}
+
+static PyObject *rates_by_phase(const struct hr_interval *rates)
+{
+    PyObject *dict = PyDict_New();
+    for (int i = 0; dict && i < HR_STALLS_PHASES; i++)
+        if (put(dict, core_phase_name((enum hr_stalls_phase)i), interval(&rates[i])) < 0)
+            Py_CLEAR(dict);
+    return dict;
+}
+
+static PyObject *flags_by_phase(const int *flags)
+{
+    PyObject *dict = PyDict_New();
+    for (int i = 0; dict && i < HR_STALLS_PHASES; i++)
+        if (put(dict, core_phase_name((enum hr_stalls_phase)i), PyBool_FromLong(flags[i])) < 0)
+            Py_CLEAR(dict);
+    return dict;
+}
+
+static PyObject *stalls_summary(PyObject *object, PyObject *none)
+{
+    struct hr_stalls_summary s = {.size = sizeof s};
+    struct hr_error error = {0};
+    int r = hr_stalls_get_summary(handle_of(object), &s, &error);
+    if (r)
+        return core_raise(core_state_of(object), r, &error, NULL);
+    return Py_BuildValue("{s:i,s:i,s:K,s:K,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "ranks", s.ranks, "cores",
+                         s.cores, "samples", (unsigned long long)s.samples, "bytes",
+                         (unsigned long long)s.bytes, "measured", flags_by_phase(s.measured),
+                         "rate", rates_by_phase(s.rate), "device_rate", interval(&s.device_rate),
+                         "prepare_rate", interval(&s.prepare_rate), "fetch_rate",
+                         interval(&s.fetch_rate), "share", by_cause(s.share, 4), "warm_share",
+                         by_cause(s.warm_share, 3));
+}
+
+static PyObject *stalls_sentence(PyObject *object, void *closure)
+{
+    return core_text(hr_stalls_sentence(handle_of(object)));
+}
+
+/* ---- writing ---- */
+
+typedef int (*writer)(const struct hr_stalls *, const char *, struct hr_error *);
+
+static PyObject *wrote(PyObject *object, int r, const struct hr_error *error, PyObject *path)
+{
+    if (r == -ENOSPC) /* the system's answer here, an OSError */
+        return core_raise_cache(core_state_of(object), r, error);
+    if (r)
+        return core_raise(core_state_of(object), r, error, path);
+    Py_RETURN_NONE;
+}
+
+static PyObject *write_with(PyObject *object, PyObject *path, writer write)
+{
+    struct hr_error error = {0};
+    PyObject *bytes = NULL;
+    int r;
+    if (!PyUnicode_FSConverter(path, &bytes))
+        return NULL;
+    const char *name = PyBytes_AsString(bytes);
+    Py_BEGIN_ALLOW_THREADS
+        r = write(handle_of(object), name, &error);
+    Py_END_ALLOW_THREADS
+    Py_DECREF(bytes);
+    return wrote(object, r, &error, path);
+}
+
+static PyObject *stalls_write(PyObject *object, PyObject *path)
+{
+    return write_with(object, path, hr_stalls_write);
+}
+
+static PyObject *stalls_write_trace(PyObject *object, PyObject *path)
+{
+    return write_with(object, path, hr_stalls_write_trace);
+}
+
+static PyObject *stalls_write_text(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"path", "columns", NULL};
+    struct hr_error error = {0};
+    PyObject *path, *bytes = NULL;
+    int columns = 80, r;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i", names, &path, &columns) ||
+        !PyUnicode_FSConverter(path, &bytes))
+        return NULL;
+    const char *name = PyBytes_AsString(bytes);
+    Py_BEGIN_ALLOW_THREADS
+        r = hr_stalls_write_text(handle_of(object), name, columns, &error);
+    Py_END_ALLOW_THREADS
+    Py_DECREF(bytes);
+    return wrote(object, r, &error, path);
+}
+
+static PyMethodDef stalls_methods[] = {
+    {"analyse", stalls_analyse, METH_O | METH_CLASS,
+     PyDoc_STR("analyse(records)\n--\n\nThe result of the records of a run, one text a rank.")},
+    {"read", stalls_read, METH_O | METH_CLASS,
+     PyDoc_STR("read(path)\n--\n\nThe result in a stalls.json.")},
+    {"merge", stalls_merge, METH_O | METH_CLASS,
+     PyDoc_STR("merge(results)\n--\n\nOne result of those of several hosts.")},
+    {"summary", stalls_summary, METH_NOARGS,
+     PyDoc_STR("summary()\n--\n\nRates and shares, each (value, low, high).")},
+    {"write", stalls_write, METH_O, PyDoc_STR("write(path)\n--\n\nWrites stalls.json.")},
+    {"write_text", (PyCFunction)(void (*)(void))stalls_write_text, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("write_text(path, columns=80)\n--\n\nWrites the sentence and the table.")},
+    {"write_trace", stalls_write_trace, METH_O,
+     PyDoc_STR("write_trace(path)\n--\n\nWrites a trace for Perfetto.")},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef stalls_getset[] = {
+    {"sentence", stalls_sentence, NULL, PyDoc_STR("The result in one plain sentence."), NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot stalls_slots[] = {
+    {Py_tp_doc, (void *)PyDoc_STR("A result of a measuring run: analyse, read or merge makes it.")},
+    {Py_tp_dealloc, stalls_dealloc},
+    {Py_tp_methods, stalls_methods},
+    {Py_tp_getset, stalls_getset},
+    {0, NULL},
+};
+
+PyType_Spec core_stalls_spec = {
+    .name = "headrace._core.Stalls",
+    .basicsize = sizeof(struct stalls),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = stalls_slots,
+};
