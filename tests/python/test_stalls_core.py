@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from headrace import _core
+from headrace import _core, stalls
 
 STEP = {"device": 0.10, "host": 0.11, "warm": 0.15, "cold": 0.25, "alone": 0.13}
 
@@ -226,7 +226,8 @@ def test_sentence_says_it(result):
 def test_written_and_read_again(result, tmp_path):
     path = tmp_path / "stalls.json"
     assert result.write(path) is None
-    again = _core.Stalls.read(os.fsencode(path))
+    again = stalls.read(os.fsencode(path))
+    assert isinstance(again, stalls.Stalls)
     assert again.sentence == result.sentence
     assert json.loads(path.read_text())
     before, after = result.summary(), again.summary()
@@ -252,7 +253,7 @@ def test_hosts_are_merged():
         for rank, host in enumerate(["one", "two"])
     ]
     parts = [_core.Stalls.analyse([text]) for text in texts]
-    merged = _core.Stalls.merge(parts)
+    merged = stalls.merge(iter(parts))
     assert merged.summary()["ranks"] == 2
     together = _core.Stalls.analyse([text.encode() for text in texts])
     assert merged.sentence == together.sentence

@@ -7,12 +7,18 @@ something that is no DataLoader::
         ...
 
 Outside a measuring run :func:`watch` gives back what it was given.
+
+What was measured is read with :func:`read`, of several hosts put together with
+:func:`merge`; the :class:`Stalls` they give tells rates, shares and intervals.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any, TypeVar
+
+from .._core import Stalls
 
 _Iterable = TypeVar("_Iterable")
 
@@ -36,4 +42,19 @@ def watch(loader: _Iterable, *, batch_size: int | None = None) -> _Iterable:
     return watched
 
 
-__all__ = ["watch"]
+def read(path: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> Stalls:
+    """The result in a ``stalls.json``.
+
+    Raises ValueError for a damaged file, with the place, NotImplementedError for one of a
+    version that is not known here, and OSError.
+    """
+    return Stalls.read(path)
+
+
+def merge(results: Iterable[Stalls]) -> Stalls:
+    """One result of those of several hosts of one run. Raises ValueError where they are not
+    of one run."""
+    return Stalls.merge(results)
+
+
+__all__ = ["Stalls", "merge", "read", "watch"]
