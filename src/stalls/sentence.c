@@ -147,11 +147,11 @@ static void say_waiting(struct words *w, const struct hr_stalls *s, bool cold)
     say(w, "wait%s %d %% of the time", ending, percent(wait));
     double half = (share[0].high - share[0].low) / 2;
     if (half > WIDE)
-        say(w, ", give or take %d,", percent(half));
+        say(w, ", give or take %d", percent(half));
     int n = parts_of(s, share, cold, parts);
     round_parts(parts, n, percent(wait));
     if (parts[0].percent == percent(wait)) {
-        say(w, " for %s", parts[0].what);
+        say(w, "%s for %s", half > WIDE ? "," : "", parts[0].what);
         return;
     }
     say(w, ": ");

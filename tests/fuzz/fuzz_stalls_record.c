@@ -1,0 +1,47 @@
+/*
+ * A record of a measuring run: any bytes are refused with a message or become a result
+ * whose shares are shares.
+ */
+#include "stalls/result.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Not known, or within bounds, with an interval around it. */
+static void check(struct hr_interval i, double most)
+{
+    if (isnan(i.value))
+        return;
+    if (!(i.value >= 0 && i.value <= most))
+        abort();
+    if (!isnan(i.low) && !(i.low <= i.value && i.value <= i.high))
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct hr_stalls *s;
+    struct hr_error error = {0};
+    const char *text = (const char *)data;
+    int r = hr_stalls_analyse(&s, &text, &size, 1, &error);
+    if (r) {
+        if (s || !error.message[0])
+            abort();
+        return 0;
+    }
+    struct hr_stalls_summary m = {.size = sizeof m};
+    if (hr_stalls_get_summary(s, &m, NULL))
+        abort();
+    for (int i = 0; i < 4; i++)
+        check(m.share[i], 1);
+    for (int i = 0; i < 3; i++)
+        check(m.warm_share[i], 1);
+    for (int p = 0; p < HR_STALLS_PHASES; p++)
+        check(m.rate[p], INFINITY);
+    if (!*hr_stalls_sentence(s))
+        abort();
+    hr_stalls_destroy(&s);
+    return 0;
+}

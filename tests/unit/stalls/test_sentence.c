@@ -1,0 +1,127 @@
+/* The sentence, word for word, for runs of many kinds. */
+#include "../test.h"
+#include "records.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void says(const struct plan *p, const char *sentence)
+{
+    struct hr_stalls *s;
+    struct hr_error error;
+    assert_int_equal(plan_analyse(p, &s, &error), 0);
+    assert_string_equal(hr_stalls_sentence(s), sentence);
+    hr_stalls_destroy(&s);
+}
+
+static void test_epochs(void **state)
+{
+    struct plan p = plan_default();
+    /* 150 GB, 30 GB of memory. */
+    says(&p, "The GPU waits 50 % of the time: 30 % for preparing samples on the CPU, 15 % for the "
+             "disk, 5 % for the copy to the GPU. That is with files from storage: of the "
+             "dataset's 150 GB, 30 GB fit in memory; with all files there it waits 41 % of the "
+             "time: 35 % for preparing samples on the CPU, 6 % for the copy to the GPU.");
+    p.bytes = 2.5e9;
+    says(&p, "In the first epoch, whose files come from storage, the GPU waits 50 % of the time: "
+             "30 % for preparing samples on the CPU, 15 % for the disk, 5 % for the copy to the "
+             "GPU; in later ones their 2.5 GB are in memory, and it waits 41 % of the time: 35 % "
+             "for preparing samples on the CPU, 6 % for the copy to the GPU.");
+    p.available = 0;
+    p.filesystem = "nfs4";
+    says(&p, "When files come from storage, the GPU waits 50 % of the time: 30 % for preparing "
+             "samples on the CPU, 15 % for network storage, 5 % for the copy to the GPU; when they "
+             "are in memory, it waits 41 % of the time: 35 % for preparing samples on the CPU, 6 % "
+             "for the copy to the GPU.");
+}
+
+static void test_hardly(void **state)
+{
+    struct plan p = plan_default();
+    const double even[] = {.099, .099, .0995, .1};
+    memcpy(p.seconds, even, sizeof even);
+    says(&p, "The GPU hardly waits for data (1 % of the time).");
+    /* Storage alone, and only in the first epoch. */
+    const double disk[] = {.06, .06, .06, .1};
+    memcpy(p.seconds, disk, sizeof disk);
+    p.bytes = 2e10;
+    says(&p, "In the first epoch, whose files come from storage, the GPU waits 40 % of the time "
+             "for the disk; in later ones their 20 GB are in memory, and it hardly waits for data "
+             "(0 % of the time).");
+    /* No difference between them. */
+    const double same[] = {.06, .06, .1, .1};
+    memcpy(p.seconds, same, sizeof same);
+    p.world = 2;
+    says(&p, "The GPUs wait 40 % of the time for preparing samples on the CPU.");
+}
+
+static void test_not_measured(void **state)
+{
+    struct plan p = plan_default();
+    p.phases = 7;
+    p.why[HR_STALLS_COLD] = "the files lie in memory (tmpfs).";
+    says(&p, "When its files are in memory, the GPU waits 41 % of the time: 35 % for preparing "
+             "samples on the CPU, 6 % for the copy to the GPU. What the disk adds was not "
+             "measured: the files lie in memory (tmpfs).");
+    p = plan_default();
+    p.verified[HR_STALLS_COLD] = 0;
+    says(&p, "When its files are in memory, the GPU waits 41 % of the time: 35 % for preparing "
+             "samples on the CPU, 6 % for the copy to the GPU. What the disk adds could not be "
+             "verified: nothing was read.");
+    /* A loader as it is. */
+    p = plan_default();
+    p.phases = 6;
+    p.kind = "other";
+    p.filesystem = "";
+    p.verified[HR_STALLS_WARM] = 0;
+    p.why[HR_STALLS_WARM] = "which files are read is not known";
+    p.why[HR_STALLS_COLD] = "which files are read is not known";
+    p.why[HR_STALLS_DEVICE] = "the step failed with a batch on the device";
+    says(&p, "The GPU waits 35 % of the time for its loader, which reads and prepares samples. "
+             "Whether files were in memory could not be verified: which files are read is not "
+             "known. What storage adds was not measured: which files are read is not known. The "
+             "copy to the GPU counts as computing: the step failed with a batch on the device.");
+}
+
+static void test_cpu(void **state)
+{
+    struct plan p = plan_default();
+    p.device = "cpu";
+    p.phases = 14;
+    p.bytes = 2e10;
+    p.why[HR_STALLS_DEVICE] = "training runs on the CPU";
+    says(&p, "In the first epoch, whose files come from storage, training, which runs on the CPU, "
+             "waits 45 % of the time: 30 % for preparing samples on the CPU, 15 % for the disk; in "
+             "later ones their 20 GB are in memory, and it waits 35 % of the time for preparing "
+             "samples on the CPU.");
+}
+
+/* An interval that is wide is said. */
+static void test_wide(void **state)
+{
+    struct plan p = plan_default();
+    struct hr_stalls *s;
+    struct hr_error error;
+    p.phases = 6;
+    p.why[HR_STALLS_COLD] = "no";
+    assert_int_equal(plan_analyse(&p, &s, &error), 0);
+    for (size_t k = 0; k < s->ranks[0].segment_count; k++)
+        if (s->ranks[0].segments[k].phase == HR_STALLS_WARM)
+            s->ranks[0].segments[k].elapsed_s = k % 3 ? .7 : 1.1;
+    assert_int_equal(hr__stalls_derive(s, &error), 0);
+    assert_ptr_equal(strstr(s->sentence, "When its files are in memory, the GPU waits "),
+                     s->sentence);
+    assert_non_null(strstr(s->sentence, ", give or take "));
+    assert_non_null(strstr(s->sentence, ", for preparing samples on the CPU."));
+    hr_stalls_destroy(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_epochs),       cmocka_unit_test(test_hardly),
+        cmocka_unit_test(test_not_measured), cmocka_unit_test(test_cpu),
+        cmocka_unit_test(test_wide),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
