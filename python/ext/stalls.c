@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_SUGGESTIONS 64
+
 struct stalls {
     PyObject_HEAD struct hr_stalls *handle;
 };
@@ -283,6 +285,143 @@ static PyObject *stalls_write_text(PyObject *object, PyObject *args, PyObject *k
     return wrote(object, r, &error, path);
 }
 
+/* ---- what if ---- */
+
+static const char *form_name(int form)
+{
+    return form == HR_FORM_AUTO ? "auto" : hr_form_name((enum hr_form)form);
+}
+
+/* enum hr_form or HR_FORM_AUTO of a name. 0, or -1 with an exception. */
+static int form_of(const char *name, int *form)
+{
+    for (*form = HR_FORM_AUTO; *form <= HR_FORM_PLANES; ++*form)
+        if (!strcmp(name, form_name(*form)))
+            return 0;
+    PyErr_Format(PyExc_ValueError,
+                 "form is \"%s\": auto, encoded, coefficients and planes are known", name);
+    return -1;
+}
+
+static int loader_of(const char *name, enum hr_stalls_loader *loader)
+{
+    *loader = strcmp(name, "headrace") ? HR_STALLS_LOADER_SAME : HR_STALLS_LOADER_HEADRACE;
+    if (*loader == HR_STALLS_LOADER_HEADRACE || !strcmp(name, "same"))
+        return 0;
+    PyErr_Format(PyExc_ValueError, "loader is \"%s\": same and headrace are known", name);
+    return -1;
+}
+
+/* The keywords of predict(). 0, or -1 with an exception. */
+static int change_take(struct hr_stalls_change *change, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"cache_share",
+                            "cache_bytes",
+                            "page_cache",
+                            "cores",
+                            "storage_bytes_per_s",
+                            "storage_factor",
+                            "device_speedup",
+                            "ranks",
+                            "workers",
+                            "loader",
+                            "form",
+                            NULL};
+    const char *loader = "same", *form = "auto";
+    long long cache_bytes = 0;
+    hr_stalls_change_default(change);
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$dLpidddiiss", names, &change->cache_share,
+                                     &cache_bytes, &change->page_cache, &change->cores,
+                                     &change->storage_bytes_per_s, &change->storage_factor,
+                                     &change->device_speedup, &change->ranks, &change->workers,
+                                     &loader, &form))
+        return -1;
+    if (cache_bytes < 0) {
+        PyErr_SetString(PyExc_ValueError, "cache_bytes is not negative");
+        return -1;
+    }
+    change->cache_bytes = (uint64_t)cache_bytes;
+    return loader_of(loader, &change->loader) < 0 ? -1 : form_of(form, &change->form);
+}
+
+static PyObject *change_dict(const struct hr_stalls_change *c)
+{
+    return Py_BuildValue(
+        "{s:d,s:K,s:N,s:i,s:d,s:d,s:d,s:i,s:i,s:s,s:s}", "cache_share", c->cache_share,
+        "cache_bytes", (unsigned long long)c->cache_bytes, "page_cache",
+        PyBool_FromLong(c->page_cache), "cores", c->cores, "storage_bytes_per_s",
+        c->storage_bytes_per_s, "storage_factor", c->storage_factor, "device_speedup",
+        c->device_speedup, "ranks", c->ranks, "workers", c->workers, "loader",
+        c->loader == HR_STALLS_LOADER_HEADRACE ? "headrace" : "same", "form", form_name(c->form));
+}
+
+static PyObject *prediction_dict(const struct hr_stalls_prediction *p)
+{
+    PyObject *shares = PyDict_New();
+    for (int i = 0; shares && i < 4; i++)
+        if (put(shares, causes[i], PyFloat_FromDouble(p->share[i])) < 0)
+            Py_CLEAR(shares);
+    return Py_BuildValue(
+        "{s:d,s:d,s:d,s:N,s:d,s:d,s:d,s:d,s:d,s:N,s:N}", "rate", p->rate, "low", p->low, "high",
+        p->high, "share", shares, "reference_rate", p->reference_rate, "device_rate",
+        p->device_rate, "prepare_rate", p->prepare_rate, "fetch_rate", p->fetch_rate, "core_share",
+        p->core_share, "extrapolated", PyBool_FromLong(p->extrapolated), "why", core_text(p->why));
+}
+
+static PyObject *stalls_predict(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    struct hr_stalls_change change;
+    struct hr_stalls_prediction prediction = {.size = sizeof prediction};
+    struct hr_error error = {0};
+    int r;
+    if (change_take(&change, args, kwargs) < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+        r = hr_stalls_predict(handle_of(object), &change, &prediction, &error);
+    Py_END_ALLOW_THREADS
+    return r ? core_raise(core_state_of(object), r, &error, NULL) : prediction_dict(&prediction);
+}
+
+static PyObject *suggestion_dict(const struct hr_stalls_suggestion *suggestion)
+{
+    return Py_BuildValue("{s:N,s:N,s:N}", "text", core_text(suggestion->text), "change",
+                         change_dict(&suggestion->change), "prediction",
+                         prediction_dict(&suggestion->prediction));
+}
+
+static PyObject *stalls_suggest(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"stall", "capacity", NULL};
+    struct hr_error error = {0};
+    double stall = 0.02;
+    int capacity = 8, count;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|di", names, &stall, &capacity))
+        return NULL;
+    if (capacity < 1 || capacity > MOST_SUGGESTIONS) {
+        PyErr_Format(PyExc_ValueError, "capacity is %d; it must be 1 to %d", capacity,
+                     MOST_SUGGESTIONS);
+        return NULL;
+    }
+    struct hr_stalls_suggestion *suggestions = calloc((size_t)capacity, sizeof *suggestions);
+    if (!suggestions)
+        return PyErr_NoMemory();
+    for (int i = 0; i < capacity; i++)
+        suggestions[i].size = sizeof suggestions[i];
+    Py_BEGIN_ALLOW_THREADS
+        count = hr_stalls_suggest(handle_of(object), stall, suggestions, capacity, &error);
+    Py_END_ALLOW_THREADS
+    PyObject *list =
+        count < 0 ? core_raise(core_state_of(object), count, &error, NULL) : PyList_New(0);
+    for (int i = 0; list && i < count; i++) {
+        PyObject *one = suggestion_dict(&suggestions[i]);
+        if (!one || PyList_Append(list, one) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(one);
+    }
+    free(suggestions);
+    return list;
+}
+
 static PyMethodDef stalls_methods[] = {
     {"analyse", stalls_analyse, METH_O | METH_CLASS,
      PyDoc_STR("analyse(records)\n--\n\nThe result of the records of a run, one text a rank.")},
@@ -297,6 +436,14 @@ static PyMethodDef stalls_methods[] = {
      PyDoc_STR("write_text(path, columns=80)\n--\n\nWrites the sentence and the table.")},
     {"write_trace", stalls_write_trace, METH_O,
      PyDoc_STR("write_trace(path)\n--\n\nWrites a trace for Perfetto.")},
+    {"predict", (PyCFunction)(void (*)(void))stalls_predict, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("predict(*, cache_share=-1.0, cache_bytes=0, page_cache=False, cores=0,\n"
+               "        storage_bytes_per_s=0.0, storage_factor=0.0, device_speedup=0.0, ranks=0,\n"
+               "        workers=0, loader='same', form='auto')\n--\n\n"
+               "Training under a change.")},
+    {"suggest", (PyCFunction)(void (*)(void))stalls_suggest, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("suggest(stall=0.02, capacity=8)\n--\n\n"
+               "The cheapest changes that leave at most this share to waiting.")},
     {NULL, NULL, 0, NULL},
 };
 

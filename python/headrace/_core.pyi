@@ -365,6 +365,24 @@ class _StallsSummary(TypedDict):
     share: _StallsShares
     warm_share: _StallsShares
 
+class _StallsPrediction(TypedDict):
+    rate: float
+    low: float
+    high: float
+    share: dict[Literal["compute", "copy", "preparation", "fetch"], float]
+    reference_rate: float
+    device_rate: float
+    prepare_rate: float
+    fetch_rate: float
+    core_share: float
+    extrapolated: bool
+    why: str
+
+class _StallsSuggestion(TypedDict):
+    text: str
+    change: dict[str, Any]
+    prediction: _StallsPrediction
+
 @final
 class Stalls:
     """A result of a measuring run: analyse, read or merge makes it."""
@@ -381,3 +399,19 @@ class Stalls:
     def write(self, path: _Path, /) -> None: ...
     def write_text(self, path: _Path, columns: int = 80) -> None: ...
     def write_trace(self, path: _Path, /) -> None: ...
+    def predict(
+        self,
+        *,
+        cache_share: float = -1.0,
+        cache_bytes: int = 0,
+        page_cache: bool = False,
+        cores: int = 0,
+        storage_bytes_per_s: float = 0.0,
+        storage_factor: float = 0.0,
+        device_speedup: float = 0.0,
+        ranks: int = 0,
+        workers: int = 0,
+        loader: Literal["same", "headrace"] = "same",
+        form: Literal["auto", "encoded", "coefficients", "planes"] = "auto",
+    ) -> _StallsPrediction: ...
+    def suggest(self, stall: float = 0.02, capacity: int = 8) -> list[_StallsSuggestion]: ...

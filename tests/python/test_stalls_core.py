@@ -312,3 +312,68 @@ def test_several_threads_ask_one_result(result):
         thread.join()
     assert set(sentences) == {(result.sentence, str(result.summary()))}
     assert len(sentences) == 800
+
+
+# What if
+
+CAUSES = ["compute", "copy", "preparation", "fetch"]
+
+
+def test_prediction_of_nothing_changed(result):
+    found = result.predict()
+    assert set(found) == {
+        "rate", "low", "high", "share", "reference_rate", "device_rate", "prepare_rate",
+        "fetch_rate", "core_share", "extrapolated", "why",
+    }  # fmt: skip
+    assert list(found["share"]) == CAUSES
+    assert sum(found["share"].values()) == pytest.approx(1)
+    assert found["rate"] > 0 and isinstance(found["extrapolated"], bool)
+    assert str(found) == str(result.predict())  # the same for the same
+
+
+def test_prediction_of_changes(result):
+    now = result.predict(cache_share=0.0)["rate"]
+    assert result.predict(cache_share=1.0)["rate"] > now
+    assert result.predict(cache_bytes=10_000_000_000)["rate"] == pytest.approx(
+        result.predict(cache_share=1.0)["rate"]
+    )
+    ours = result.predict(cache_share=1.0, loader="headrace", form="coefficients")
+    assert ours["rate"] >= result.predict(cache_share=1.0)["rate"]
+    assert result.predict(cores=64)["extrapolated"] is True
+    assert result.predict(cores=64)["why"]
+    assert result.predict(storage_bytes_per_s=1e5)["rate"] < now
+    assert result.predict(device_speedup=2.0, cache_share=1.0, loader="headrace")["rate"] > now
+
+
+def test_wrong_changes(result):
+    for wrong, error in [
+        ({"cache_share": 2.0}, ValueError),
+        ({"cache_bytes": -1}, ValueError),
+        ({"cores": -1}, ValueError),
+        ({"loader": "other"}, ValueError),
+        ({"form": "zip"}, ValueError),
+        ({"cache_share": 0.5, "cache_bytes": 5}, ValueError),
+        ({"colour": 1}, TypeError),
+        ({"cores": 1.5}, TypeError),
+    ]:
+        with pytest.raises(error):
+            result.predict(**wrong)
+    with pytest.raises(TypeError):
+        result.predict(0.5)
+    without = _core.Stalls.analyse([json.dumps(record(headrace=None))])
+    with pytest.raises(ValueError):
+        without.predict(loader="headrace")
+
+
+def test_suggestions(result):
+    found = result.suggest(0.05)
+    assert 1 <= len(found) <= 8
+    for one in found:
+        assert one["text"]
+        again = result.predict(**one["change"])
+        assert str(again) == str(one["prediction"])
+        assert again["share"]["preparation"] + again["share"]["fetch"] <= 0.05 + 1e-9
+    assert len(result.suggest(0.05, 1)) == 1
+    for wrong in (-1.0, 8), (0.05, 0), (0.05, 1000), (math.nan, 8):
+        with pytest.raises(ValueError):
+            result.suggest(*wrong)
