@@ -111,6 +111,21 @@ void hr__draft_html(struct hr__draft *d, const char *text)
     replace_from(d, at, "&<>\"'", entities);
 }
 
+void hr__draft_lines_html(struct hr__draft *d, const char *text)
+{
+    while (*text && !d->failed) {
+        size_t n = strcspn(text, "\n");
+        struct hr__draft line = {.text = NULL};
+        hr__draft_add(&line, text, n);
+        d->failed |= line.failed;
+        if (!d->failed)
+            hr__draft_html(d, line.text);
+        hr__draft_clear(&line);
+        hr__draft_put(d, "\n");
+        text += n + (text[n] == '\n');
+    }
+}
+
 void hr__draft_json(struct hr__draft *d, const char *text)
 {
     /* After hr__printable no control byte is left; <, > and & could end a script. */

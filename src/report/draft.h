@@ -29,6 +29,8 @@ void hr__draft_repeat(struct hr__draft *draft, char c, size_t times);
 void hr__draft_plain(struct hr__draft *draft, const char *text);
 /* Outside text in HTML, between tags or within a quoted attribute. */
 void hr__draft_html(struct hr__draft *draft, const char *text);
+/* The same for a text of several lines, which keeps them. */
+void hr__draft_lines_html(struct hr__draft *draft, const char *text);
 /* Outside text as a JSON string with its quotes, which HTML's script elements may hold. */
 void hr__draft_json(struct hr__draft *draft, const char *text);
 /* A JSON number of at most `decimals` (0..9) decimals; null for what is not a number, or

@@ -13,10 +13,9 @@
 #define BAR_SHORTEST 10
 #define BAR_LONGEST  32
 
-void hr__table_begin(struct hr__table *t, const char *anchor, const char *title,
-                     const char *const *columns)
+void hr__table_begin(struct hr__table *t, const char *title, const char *const *columns)
 {
-    *t = (struct hr__table){.title = title, .anchor = anchor, .column_count = 1};
+    *t = (struct hr__table){.title = title, .column_count = 1};
     for (; *columns && t->column_count < HR__TABLE_COLUMNS; columns++) {
         bool right = **columns == '>';
         t->columns[t->column_count++] = (struct hr__column){*columns + right, right};

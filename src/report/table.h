@@ -18,7 +18,6 @@ struct hr__column {
 
 struct hr__table {
     const char *title;                            /* stands in the head, over the first column */
-    const char *anchor;                           /* name of its section in a page */
     struct hr__column columns[HR__TABLE_COLUMNS]; /* the first one's name is not shown */
     int column_count;
     int flexible; /* the column whose text wraps where there is not room for all; not the
@@ -32,8 +31,7 @@ struct hr__table {
 
 /* `columns`: names from the second column on, NULL-terminated; one that begins with '>'
  * is of numbers. The first column wraps. */
-void hr__table_begin(struct hr__table *table, const char *anchor, const char *title,
-                     const char *const *columns);
+void hr__table_begin(struct hr__table *table, const char *title, const char *const *columns);
 /* The next cell, of text that may hold anything; NULL: empty. */
 void hr__table_cell(struct hr__table *table, const char *text);
 void hr__table_cell_print(struct hr__table *table, const char *format, ...)

@@ -5,6 +5,7 @@
 #include "report/tables.h"
 
 #include "report/format.h"
+#include "stalls/inside.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -13,6 +14,8 @@
 
 #define RANKS_AN_END 8 /* of those that wait most and least, where not all are listed */
 #define LIST_AT_MOST 40
+#define SUGGESTIONS  6
+#define REMOVED      0.02 /* share of the time that hardly is a wait */
 
 const char *hr__phase_name(enum hr_stalls_phase phase)
 {
@@ -37,7 +40,7 @@ static void cell_value(struct hr__table *t, double value, hr__format_fn format)
     hr__table_cell(t, format(text, value));
 }
 
-/* ---- shares and rates ---- */
+/* ---- shares ---- */
 
 static void fill_shares(struct hr__table *t, const struct hr_stalls *s,
                         const struct hr_interval *share, int parts, struct hr_interval step)
@@ -58,6 +61,38 @@ static void fill_shares(struct hr__table *t, const struct hr_stalls *s,
         hr__table_bar(t, share[i].value);
     }
 }
+
+/* ---- what would change it ---- */
+
+static void add_prediction(struct hr__table *t, const char *name,
+                           const struct hr_stalls_prediction *p)
+{
+    hr__table_cell_print(t, "%s%s", name, p->extrapolated ? ", extrapolated" : "");
+    cell_value(t, p->rate, hr__format_rate);
+    cell_range(t, (struct hr_interval){p->rate, p->low, p->high}, hr__format_rate);
+    cell_value(t, p->share[2] + p->share[3], hr__format_share);
+    hr__table_bar(t, p->share[2] + p->share[3]);
+}
+
+/* What cannot be predicted is not there; why is told by who asks hr_stalls_predict. */
+static void fill_changes(struct hr__table *t, const struct hr_stalls *s)
+{
+    struct hr_stalls_suggestion suggestions[SUGGESTIONS];
+    struct hr_stalls_prediction now = {.size = sizeof now};
+    struct hr_stalls_change none;
+    struct hr_error error = {0};
+    hr_stalls_change_default(&none);
+    if (hr_stalls_predict(s, &none, &now, &error))
+        return;
+    add_prediction(t, "as it is", &now);
+    for (int i = 0; i < SUGGESTIONS; i++)
+        suggestions[i].size = sizeof suggestions[i];
+    int count = hr_stalls_suggest(s, REMOVED, suggestions, SUGGESTIONS, &error);
+    for (int i = 0; i < count; i++)
+        add_prediction(t, suggestions[i].text, &suggestions[i].prediction);
+}
+
+/* ---- rates ---- */
 
 static void add_rate(struct hr__table *t, const char *name, struct hr_interval rate,
                      const char *mark)
@@ -117,7 +152,8 @@ static void fill_rates(struct hr__table *t, const struct hr_stalls *s)
 
 /* ---- the loader alone, storage, Headrace's cost ---- */
 
-/* All ranks' drains of one kind; false where there is nothing to divide by. */
+/* All ranks' drains of one kind, those of missing ranks as the others'; false where there is
+ * nothing to divide by. */
 static bool sum_drains(const struct hr_stalls *s, struct hr__drained *sum)
 {
     double samples = 0;
@@ -136,6 +172,7 @@ static bool sum_drains(const struct hr_stalls *s, struct hr__drained *sum)
         samples += rank_samples;
     }
     sum->cpu_s /= samples;
+    sum->rate *= (double)s->world_size / (sum->ranks ? sum->ranks : 1);
     return samples > 0;
 }
 
@@ -178,17 +215,6 @@ static void fill_prepare(struct hr__table *t, const struct hr_stalls *s)
     }
 }
 
-/* Mean bytes of a sample's file; NaN: not known. */
-static double mean_bytes(const struct hr_stalls *s)
-{
-    double sum = 0;
-    if (s->samples && s->bytes > 0)
-        return s->bytes / (double)s->samples;
-    for (size_t i = 0; i < s->size_count; i++)
-        sum += s->sizes[i];
-    return s->size_count ? sum / (double)s->size_count : NAN;
-}
-
 static void fill_storage(struct hr__table *t, const struct hr_stalls *s)
 {
     for (int h = 0; h < s->host_count; h++) {
@@ -201,14 +227,14 @@ static void fill_storage(struct hr__table *t, const struct hr_stalls *s)
                                  plural(d->depth, "read", "reads"));
             cell_value(t, d->bytes_per_s, hr__format_speed);
             cell_value(t, d->reads_per_s, hr__format_rate);
-            cell_value(t, d->bytes_per_s / mean_bytes(s), hr__format_rate);
+            cell_value(t, d->bytes_per_s / hr__mean_bytes(s), hr__format_rate);
         }
         if (isnan(host->memory_bytes_per_s))
             continue;
         hr__table_cell_print(t, "%s%sfiles in memory", name, colon);
         cell_value(t, host->memory_bytes_per_s, hr__format_speed);
         hr__table_cell(t, "-");
-        cell_value(t, host->memory_bytes_per_s / mean_bytes(s), hr__format_rate);
+        cell_value(t, host->memory_bytes_per_s / hr__mean_bytes(s), hr__format_rate);
     }
 }
 
@@ -313,8 +339,8 @@ static void add_dataset(struct hr__table *t, const struct hr_stalls *s)
                         hr__format_fixed(samples, (double)s->samples, 0, true));
     if (s->bytes > 0)
         hr__draft_print(&d, ", %s", hr__format_bytes(bytes, s->bytes));
-    if (!isnan(mean_bytes(s)))
-        hr__draft_print(&d, ", %s each", hr__format_bytes(mean, mean_bytes(s)));
+    if (!isnan(hr__mean_bytes(s)))
+        hr__draft_print(&d, ", %s each", hr__format_bytes(mean, hr__mean_bytes(s)));
     if (*s->filesystem)
         hr__draft_print(&d, ", on %s", s->filesystem);
     add_pair(t, "dataset", d.text);
@@ -466,43 +492,38 @@ static void fill_segments(struct hr__table *t, const struct hr_stalls *s)
 }
 
 static const struct {
-    const char *anchor, *title;
+    const char *title;
     const char *columns[HR__TABLE_COLUMNS];
 } heads[HR__TABLES] = {
-    [HR__TABLE_COLD] = {"cold",
-                        "An epoch from storage",
-                        {">share", ">95 % interval", ">of a batch", NULL}},
-    [HR__TABLE_WARM] = {"warm",
-                        "An epoch from memory",
-                        {">share", ">95 % interval", ">of a batch", NULL}},
-    [HR__TABLE_RATES] = {"rates", "Rates", {">samples/s", ">95 % interval", NULL}},
-    [HR__TABLE_PREPARE] = {"preparation",
-                           "The loader alone",
+    [HR__TABLE_COLD] = {"An epoch from storage", {">share", ">95 % interval", ">of a batch", NULL}},
+    [HR__TABLE_WARM] = {"An epoch from memory", {">share", ">95 % interval", ">of a batch", NULL}},
+    [HR__TABLE_CHANGES] = {"What would change it",
+                           {">samples/s", ">95 % interval", ">waits", NULL}},
+    [HR__TABLE_RATES] = {"Rates", {">samples/s", ">95 % interval", NULL}},
+    [HR__TABLE_PREPARE] = {"The loader alone",
                            {">samples/s", ">of a core", ">CPU of a sample", NULL}},
-    [HR__TABLE_STORAGE] = {"storage", "Storage", {">bytes", ">files/s", ">samples/s", NULL}},
-    [HR__TABLE_FORMS] = {"forms",
-                         "Headrace's loader, by form",
+    [HR__TABLE_STORAGE] = {"Storage", {">bytes", ">files/s", ">samples/s", NULL}},
+    [HR__TABLE_FORMS] = {"Headrace's loader, by form",
                          {">CPU of a sample", ">samples/s of a core", ">memory", NULL}},
-    [HR__TABLE_RANKS] = {"ranks",
-                         "Rank",
+    [HR__TABLE_RANKS] = {"Rank",
                          {">waits", ">95 % interval", ">costs a batch", ">first batch", NULL}},
-    [HR__TABLE_RUN] = {"run", "The run", {"", NULL}},
-    [HR__TABLE_UNVERIFIED] = {"unverified", "Not measured, or not verified", {"", NULL}},
-    [HR__TABLE_NOTES] = {"notes", "Notes", {NULL}},
-    [HR__TABLE_WRITTEN] = {"written", "Files that the script opened for writing", {NULL}},
-    [HR__TABLE_SEGMENTS] = {"segments",
-                            "Segment",
+    [HR__TABLE_RUN] = {"The run", {"", NULL}},
+    [HR__TABLE_UNVERIFIED] = {"Not measured, or not verified", {"", NULL}},
+    [HR__TABLE_NOTES] = {"Notes", {NULL}},
+    [HR__TABLE_WRITTEN] = {"Files that the script opened for writing", {NULL}},
+    [HR__TABLE_SEGMENTS] = {"Segment",
                             {">batches", ">a batch", ">read", ">of its files", "verified"}},
 };
 
 void hr__tables_make(struct hr__table tables[HR__TABLES], const struct hr_stalls *s)
 {
     for (int i = 0; i < HR__TABLES; i++)
-        hr__table_begin(&tables[i], heads[i].anchor, heads[i].title, heads[i].columns);
+        hr__table_begin(&tables[i], heads[i].title, heads[i].columns);
     tables[HR__TABLE_RUN].flexible = 1;
     tables[HR__TABLE_UNVERIFIED].flexible = 1;
     fill_shares(&tables[HR__TABLE_COLD], s, s->summary.share, 4, s->step_s[HR_STALLS_COLD]);
     fill_shares(&tables[HR__TABLE_WARM], s, s->summary.warm_share, 3, s->step_s[HR_STALLS_WARM]);
+    fill_changes(&tables[HR__TABLE_CHANGES], s);
     fill_rates(&tables[HR__TABLE_RATES], s);
     fill_prepare(&tables[HR__TABLE_PREPARE], s);
     fill_storage(&tables[HR__TABLE_STORAGE], s);

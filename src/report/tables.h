@@ -10,6 +10,7 @@
 enum hr__report_table {
     HR__TABLE_COLD,       /* shares of an epoch from storage */
     HR__TABLE_WARM,       /* of one whose files are in memory */
+    HR__TABLE_CHANGES,    /* what would remove the waiting, predicted */
     HR__TABLE_RATES,      /* training and its parts alone */
     HR__TABLE_PREPARE,    /* the loader alone, by cores */
     HR__TABLE_STORAGE,    /* by reads in flight */

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Makes the C source that holds a page's style, script and charting library, and the
+content security policy that allows these and nothing else: by their SHA-256, so that a
+page runs no script that is not of the build.
+
+Usage: embed.py OUT.c STYLE.css SCRIPT.js [LIBRARY.js LICENCE]
+"""
+import base64
+import hashlib
+import sys
+from pathlib import Path
+
+
+def read(path):
+    text = Path(path).read_bytes()
+    text.decode("utf-8")
+    return text.replace(b"\r\n", b"\n")
+
+
+def source(expression):
+    digest = hashlib.sha256(expression).digest()
+    return "'sha256-" + base64.b64encode(digest).decode("ascii") + "'"
+
+
+def array(name, data):
+    numbers = ",".join(str(b) for b in data + b"\0")
+    lines = [numbers[i:i + 4000] for i in range(0, len(numbers), 4000)]
+    # Broken only behind commas: a number must not be cut.
+    text, rest = [], ""
+    for line in lines:
+        whole, comma, rest_of_line = (rest + line).rpartition(",")
+        text.append(whole + comma)
+        rest = rest_of_line
+    text.append(rest)
+    body = "\n".join(part for part in text if part)
+    return f"const char hr__page_{name}[] = {{\n{body}}};\n"
+
+
+def policy(style, script, library):
+    scripts = [source(text) for text in (library, script) if text]
+    return "; ".join([
+        "default-src 'none'",
+        f"style-src {source(style)}",
+        f"script-src {' '.join(scripts)}",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ])
+
+
+def main():
+    out, style, script = sys.argv[1], read(sys.argv[2]), read(sys.argv[3])
+    library, licence = (read(sys.argv[4]), read(sys.argv[5])) if len(sys.argv) > 5 else (b"", b"")
+    for name, text in (("style", style), ("script", script), ("library", library)):
+        if b"</" + (b"style" if name == "style" else b"script") in text.lower():
+            sys.exit(f"the {name} holds an end tag: it cannot stand within a page")
+    parts = {"style": style, "script": script, "library": library, "licence": licence,
+             "policy": policy(style, script, library).encode("ascii")}
+    Path(out).write_text(
+        "/* The fixed parts of a report page, made by embed.py. */\n"
+        '#include "report/page_assets.h"\n\n'
+        + "\n".join(array(name, text) for name, text in parts.items()),
+        encoding="ascii")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,350 @@
+/*
+ * Draws the charts of a report page with Chart.js from the JSON in #data. The page is
+ * complete without: each chart has a table of the same figures beside it.
+ *
+ * Colours are of Okabe and Ito's palette, which colour-blind people can tell apart; lines
+ * differ in dashes and points as well. They change with the reader's light or dark mode;
+ * printed charts are light ones.
+ */
+(function () {
+  "use strict";
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const blue = "#0072b2", sky = "#56b4e9", orange = "#e69f00", red = "#d55e00", green = "#009e73";
+  const parts = [
+    { name: "computing", colour: blue, on: "#fff" },
+    { name: "copying to the GPU", colour: sky, on: "#000" },
+    { name: "waiting for preparation", colour: orange, on: "#000" },
+    { name: "waiting for storage", colour: red, on: "#000" },
+  ];
+  const light = { text: "#1d2329", soft: "#59636e", line: "#d5dae0", ground: "#f5f7f9" };
+  const dark = { text: "#e6eaee", soft: "#9da7b1", line: "#343c45", ground: "#1c2228" };
+  const wantsDark = window.matchMedia("(prefers-color-scheme: dark)");
+  let theme = light;
+  const makers = [], charts = [];
+
+  function number(value) {
+    const digits = Math.abs(value) < 9.995 ? 2 : Math.abs(value) < 99.95 ? 1 : 0;
+    return value.toLocaleString("en", { maximumFractionDigits: digits });
+  }
+
+  function percent(value) {
+    return (100 * value).toFixed(1) + " %";
+  }
+
+  /* Whiskers of measured points: `low` and `high` of their data. */
+  const whiskers = {
+    id: "whiskers",
+    afterDatasetsDraw(chart) {
+      const c = chart.ctx, y = chart.scales.y;
+      chart.data.datasets.forEach((set, i) => {
+        if (!set.whiskers || !chart.isDatasetVisible(i)) return;
+        chart.getDatasetMeta(i).data.forEach((point, k) => {
+          const at = set.data[k];
+          if (at.low === null || at.high === null) return;
+          const low = y.getPixelForValue(at.low), high = y.getPixelForValue(at.high);
+          c.save();
+          c.strokeStyle = theme.text;
+          c.lineWidth = 1.5;
+          c.beginPath();
+          c.moveTo(point.x, low);
+          c.lineTo(point.x, high);
+          for (const end of [low, high]) {
+            c.moveTo(point.x - 4, end);
+            c.lineTo(point.x + 4, end);
+          }
+          c.stroke();
+          c.restore();
+        });
+      });
+    },
+  };
+
+  /* The share written into each part of a bar that has room for it. */
+  const labels = {
+    id: "labels",
+    afterDatasetsDraw(chart) {
+      if (!chart.options.labelled) return;
+      const c = chart.ctx;
+      chart.data.datasets.forEach((set, i) => {
+        if (!chart.isDatasetVisible(i)) return;
+        chart.getDatasetMeta(i).data.forEach((bar, k) => {
+          const text = percent(set.data[k]);
+          c.save();
+          c.font = "600 13px system-ui, sans-serif";
+          c.textAlign = "center";
+          c.textBaseline = "middle";
+          if (bar.width > c.measureText(text).width + 8) {
+            c.fillStyle = set.on;
+            c.fillText(text, bar.x - bar.width / 2, bar.y);
+          }
+          c.restore();
+        });
+      });
+    },
+  };
+
+  function axis(title, more) {
+    return Object.assign({
+      title: { display: Boolean(title), text: title, color: theme.soft },
+      ticks: { color: theme.soft, callback: (v) => number(v) },
+      grid: { color: theme.line, borderColor: theme.line },
+      beginAtZero: true,
+    }, more);
+  }
+
+  function options(more) {
+    return Object.assign({
+      animation: false,
+      maintainAspectRatio: false,
+      interaction: { mode: "nearest", intersect: false },
+    }, more);
+  }
+
+  function legend(more) {
+    return Object.assign({
+      position: "bottom",
+      labels: {
+        color: theme.text, usePointStyle: true, boxWidth: 8, boxHeight: 8, padding: 12,
+        filter: (item, chart) => !chart.datasets[item.datasetIndex].quiet,
+      },
+    }, more);
+  }
+
+  /* Makes the chart of a canvas, if the page has it, now and whenever colours change. */
+  function chart(id, configuration) {
+    const canvas = document.getElementById(id);
+    if (canvas) makers.push([canvas, configuration]);
+  }
+
+  function draw() {
+    while (charts.length) charts.pop().destroy();
+    for (const [canvas, configuration] of makers) {
+      const made = configuration();
+      made.plugins = [whiskers, labels];
+      charts.push(new Chart(canvas, made));
+    }
+  }
+
+  /* ---- what a batch's time goes to ---- */
+
+  chart("chart-split", () => ({
+    type: "bar",
+    data: {
+      labels: data.split.rows.map((row) => row.name),
+      datasets: parts.map((part, i) => ({
+        label: part.name, data: data.split.rows.map((row) => row.values[i]),
+        backgroundColor: part.colour, on: part.on, borderColor: theme.ground, borderWidth: 1,
+        pointStyle: "rect", quiet: i === 1 && !data.split.copy,
+      })),
+    },
+    options: options({
+      indexAxis: "y", labelled: true,
+      scales: {
+        x: axis("share of the time", {
+          stacked: true, max: 1, ticks: { color: theme.soft, callback: (v) => Math.round(100 * v) + " %" },
+        }),
+        y: axis("", { stacked: true, ticks: { color: theme.text }, grid: { display: false } }),
+      },
+      plugins: {
+        legend: legend(),
+        tooltip: { callbacks: { label: (at) => at.dataset.label + ": " + percent(at.raw) } },
+      },
+    }),
+  }));
+
+  chart("chart-ranks", () => ({
+    type: "bar",
+    data: {
+      labels: data.ranks.map((rank) => rank.name),
+      datasets: ["files on storage", "files in memory"].map((name, i) => ({
+        label: name, data: data.ranks.map((rank) => rank.waits[i]), pointStyle: "rect",
+        backgroundColor: [red, orange][i], borderColor: theme.ground, borderWidth: 1,
+      })),
+    },
+    options: options({
+      scales: {
+        x: axis("", { ticks: { color: theme.soft }, grid: { display: false } }),
+        y: axis("blocked in next()", {
+          suggestedMax: 0.1, ticks: { color: theme.soft, callback: (v) => Math.round(100 * v) + " %" },
+        }),
+      },
+      plugins: {
+        legend: legend(),
+        tooltip: { callbacks: { label: (at) => at.dataset.label + ": " + percent(at.raw) } },
+      },
+    }),
+  }));
+
+  /* ---- what would change it ---- */
+
+  const shapes = [{ colour: blue, dark: sky, dash: [], point: "circle" },
+                  { colour: red, dark: orange, dash: [2, 3], point: "triangle" }];
+  const marks = ["rectRot", "rect", "star"];
+
+  function curveSets(curve, i) {
+    const shape = shapes[i % shapes.length];
+    const colour = theme === dark ? shape.dark : shape.colour;
+    const points = curve.points.map((p) => ({ x: p[0], y: p[1], low: p[2], high: p[3], beyond: p[4] }));
+    const line = {
+      type: "line", label: "predicted, " + curve.name, data: points, borderColor: colour,
+      backgroundColor: colour, borderWidth: 2, borderDash: shape.dash, pointStyle: shape.point,
+      pointRadius: 2.5, clip: false, order: 1,
+      segment: { borderDash: (at) => (points[at.p1DataIndex].beyond ? [8, 6] : undefined) },
+    };
+    const edge = (key, fill) => ({
+      type: "line", data: points.filter((p) => p.low !== null && p.high !== null)
+        .map((p) => ({ x: p.x, y: p[key] })),
+      fill, backgroundColor: colour + "26", borderWidth: 0, pointRadius: 0, pointHitRadius: 0,
+      quiet: true, order: 2,
+    });
+    return [line, edge("low", false), edge("high", "-1")];
+  }
+
+  function measuredSets(measured) {
+    const names = [...new Set(measured.map((m) => m.name))];
+    return names.map((name, i) => ({
+      type: "scatter", label: name, whiskers: true, clip: false, pointStyle: marks[i % marks.length],
+      pointRadius: 6, borderColor: theme.text, backgroundColor: theme.ground, borderWidth: 2, order: 0,
+      data: measured.filter((m) => m.name === name)
+        .map((m) => ({ x: m.point[0], y: m.point[1], low: m.point[2], high: m.point[3] })),
+    }));
+  }
+
+  /* A rate that holds for every x. */
+  function level(name, value, xs) {
+    return {
+      type: "line", label: name, pointRadius: 0, pointStyle: "line", borderWidth: 1.5,
+      borderColor: green, backgroundColor: green, borderDash: [10, 4, 2, 4], order: 3,
+      data: [Math.min(...xs), Math.max(...xs)].map((x) => ({ x, y: value })),
+    };
+  }
+
+  function curveChart(id, curves, x) {
+    chart(id, () => {
+      const sets = curves.curves.filter((c) => c.points.length).flatMap(curveSets);
+      const all = curves.curves.flatMap((c) => c.points.map((p) => p[0]));
+      if (data.device_rate !== null && all.length)
+        sets.push(level("the " + data.processor + " alone (G)", data.device_rate, all));
+      return {
+        type: "line",
+        data: { datasets: [...sets, ...measuredSets(curves.measured)] },
+        options: options({
+          scales: { x: axis(x.title, Object.assign({ type: "linear", beginAtZero: false }, x.more())),
+                    y: axis("samples/s") },
+          plugins: {
+            legend: legend(),
+            tooltip: {
+              filter: (at) => !at.dataset.quiet,
+              callbacks: {
+                title: (at) => (at.length ? x.name(at[0].parsed.x) : ""),
+                label: (at) => {
+                  const p = at.raw;
+                  const range = p.low == null || p.high == null ? ""
+                    : " (" + number(p.low) + " to " + number(p.high) + ")";
+                  return at.dataset.label + ": " + number(p.y) + "/s" + range +
+                    (p.beyond ? ", extrapolated" : "");
+                },
+              },
+            },
+          },
+        }),
+      };
+    });
+  }
+
+  curveChart("chart-cache", data.cache, {
+    title: "share of the dataset in the cache",
+    name: (x) => Math.round(100 * x) + " % cached",
+    more: () => ({ min: 0, max: 1, ticks: { color: theme.soft, callback: (v) => Math.round(100 * v) + " %" } }),
+  });
+  curveChart("chart-cores", data.cores, {
+    title: "cores of a host",
+    name: (x) => x + (x === 1 ? " core" : " cores"),
+    more: () => ({ min: 0, ticks: { color: theme.soft, precision: 0 } }),
+  });
+
+  /* ---- batch by batch ---- */
+
+  const longest = Math.max(0, ...[data.cold, data.warm].filter(Boolean).flatMap((s) => s.batch_s));
+
+  function timeline(id, segment) {
+    if (!segment) return;
+    chart(id, () => {
+      const set = (name, colour, values) => ({
+        label: name, data: values, backgroundColor: colour, borderColor: theme.ground,
+        borderWidth: segment.wait_s.length > 60 ? 0 : 1, pointStyle: "rect",
+        barPercentage: 1, categoryPercentage: 1,
+      });
+      return {
+        type: "bar",
+        data: {
+          labels: segment.wait_s.map((_, i) => i + 1),
+          datasets: [
+            set("waits for the batch", red, segment.wait_s.map((w) => 1000 * w)),
+            set("trains", blue, segment.batch_s.map((b, i) => 1000 * (b - segment.wait_s[i]))),
+          ],
+        },
+        options: options({
+          interaction: { mode: "index", intersect: false },
+          scales: {
+            x: axis("batch", { stacked: true, ticks: { color: theme.soft }, grid: { display: false } }),
+            y: axis("ms", { stacked: true, suggestedMax: 1000 * longest }),
+          },
+          plugins: {
+            legend: legend(),
+            tooltip: { callbacks: {
+              title: (at) => (at.length ? "batch " + at[0].label : ""),
+              label: (at) => at.dataset.label + ": " + number(at.raw) + " ms",
+            } },
+          },
+        }),
+      };
+    });
+  }
+  timeline("chart-cold", data.cold);
+  timeline("chart-warm", data.warm);
+
+  /* ---- storage ---- */
+
+  chart("chart-storage", () => {
+    const depths = data.storage.depths;
+    const sets = [{
+      label: "measured", data: depths.map((d) => d[1] / 1e6), borderColor: theme.text,
+      backgroundColor: theme.ground, pointStyle: "rectRot", pointRadius: 6, borderWidth: 2,
+    }];
+    if (data.storage.needed !== null)
+      sets.push({
+        label: "what the " + data.processor + " alone would use", pointRadius: 0,
+        pointStyle: "line", data: depths.map(() => data.storage.needed / 1e6), borderColor: green,
+        backgroundColor: green, borderWidth: 1.5, borderDash: [10, 4, 2, 4],
+      });
+    return {
+      type: "line",
+      data: { labels: depths.map((d) => d[0]), datasets: sets },
+      options: options({
+        scales: {
+          x: axis("reads in flight", { type: "category", ticks: { color: theme.soft } }),
+          y: axis("MB/s"),
+        },
+        plugins: {
+          legend: legend(),
+          tooltip: { callbacks: {
+            title: (at) => (at.length ? at[0].label + " reads in flight" : ""),
+            label: (at) => at.dataset.label + ": " + number(at.raw) + " MB/s",
+          } },
+        },
+      }),
+    };
+  });
+
+  function paint(colours) {
+    theme = colours;
+    draw();
+  }
+
+  const current = () => (wantsDark.matches ? dark : light);
+  wantsDark.addEventListener("change", () => paint(current()));
+  window.addEventListener("beforeprint", () => paint(light));
+  window.addEventListener("afterprint", () => paint(current()));
+  paint(current());
+})();
