@@ -125,8 +125,8 @@ static int check_options(const struct hr_stalls_watch_options *o, struct hr_erro
     if (o->warm_up > 1000000)
         return hr__fail(error, -EINVAL, "warm_up = %" PRIu64 ": must be at most 1000000",
                         o->warm_up);
-    if (o->threads_of_training < 0)
-        return hr__fail(error, -EINVAL, "threads_of_training = %d: must not be negative",
+    if (o->threads_of_training < 1 || o->threads_of_training > 65536)
+        return hr__fail(error, -EINVAL, "threads_of_training = %d: must be from 1 to 65536",
                         o->threads_of_training);
     return 0;
 }
@@ -590,5 +590,18 @@ int hr_stalls_watch_next(struct hr_stalls_watch *watch, struct hr_batch **batch,
         w->failed = true;
         w->stage = HR__WATCH_OVER;
     }
+    return r;
+}
+
+int hr_stalls_watch_result(struct hr_stalls_watch *watch, struct hr_stalls **out,
+                           struct hr_error *error)
+{
+    *out = NULL;
+    char *text = hr__watch_record(watch);
+    if (!text)
+        return hr__fail(error, -ENOMEM, "out of memory for the record of what was measured");
+    size_t length = strlen(text);
+    int r = hr_stalls_analyse(out, (const char *const *)&text, &length, 1, error);
+    free(text);
     return r;
 }

@@ -30,8 +30,12 @@
 /* Batches that are replayed. */
 #define HR__WATCH_KEPT 2
 
-/* Core counts that the loader is drained at, at most. */
-#define HR__WATCH_CORES 12
+/* Core counts that the loader is drained at, at most; drains on all cores, and cold ones:
+ * several, for an interval. */
+#define HR__WATCH_CORES       12
+#define HR__WATCH_ALL_DRAINS  3
+#define HR__WATCH_COLD_DRAINS 2
+#define HR__WATCH_DRAINS      (HR__WATCH_CORES + HR__WATCH_ALL_DRAINS + HR__WATCH_COLD_DRAINS)
 
 /* Depths that storage is read at, at most. */
 #define HR__WATCH_DEPTHS 4
@@ -133,7 +137,7 @@ struct hr_stalls_watch {
     /* What was measured. */
     struct hr__watch_segment *segments;
     size_t segment_count, segment_capacity;
-    struct hr__watch_drain drains[HR__WATCH_CORES + 1];
+    struct hr__watch_drain drains[HR__WATCH_DRAINS];
     int drain_count;
     struct hr_storage_rate rates[HR__WATCH_DEPTHS];
     int depths[HR__WATCH_DEPTHS];

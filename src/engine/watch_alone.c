@@ -52,22 +52,24 @@ static double cpu_of_sample(const struct hr_stalls_watch *w)
     return samples ? cpu_ns * 1e-9 / samples : 0;
 }
 
-/* Numbers of cores to drain at: 1, 2, 4 and so on, and all of them last. */
-static int core_counts(int *cores)
+/* Numbers of cores to drain at: 1, 2, 4 and so on, and all of them last, of which
+ * most is told. */
+static int core_counts(int cores[HR__WATCH_CORES + HR__WATCH_ALL_DRAINS])
 {
     int all = hr__cpu_count(), count = 0;
-    for (int n = 1; n < all && count < HR__WATCH_CORES - 1; n *= 2)
+    for (int n = 1; n < all && count < HR__WATCH_CORES; n *= 2)
         cores[count++] = n;
-    cores[count++] = all;
+    for (int i = 0; i < HR__WATCH_ALL_DRAINS; i++)
+        cores[count++] = all;
     return count;
 }
 
 static double slice_s(const struct hr_stalls_watch *w)
 {
-    int cores[HR__WATCH_CORES];
+    int cores[HR__WATCH_CORES + HR__WATCH_ALL_DRAINS];
+    int slices = core_counts(cores) + HR__WATCH_COLD_DRAINS + HR__WATCH_DEPTHS + 2;
     /* What a slice needs beside, such as reading its files into memory, is as long. */
-    int slices = 2 * (core_counts(cores) + 1 + HR__WATCH_DEPTHS + 2);
-    return fmin(w->after_s / slices, SLICE_S);
+    return fmin(w->after_s / (2 * slices), SLICE_S);
 }
 
 /* Batches that take about a slice on so many cores. */
@@ -354,22 +356,21 @@ static int measure_forms(struct hr_stalls_watch *w, struct hr_error *error)
 
 int hr__watch_after(struct hr_stalls_watch *w, struct hr_error *error)
 {
-    int cores[HR__WATCH_CORES];
-    int count = core_counts(cores), r = 0;
-    for (; !r; w->after_step += !r) {
+    int cores[HR__WATCH_CORES + HR__WATCH_ALL_DRAINS];
+    int cold = core_counts(cores), memory = cold + HR__WATCH_COLD_DRAINS, forms = memory + 1;
+    int depths = forms + 1, r = 0;
+    for (; !r && w->after_step < depths + HR__WATCH_DEPTHS; w->after_step += !r) {
         int step = w->after_step;
-        if (step < count)
+        if (step < cold)
             r = drain_warm(w, cores[step], error);
-        else if (step == count)
+        else if (step < memory)
             r = drain_cold(w, error);
-        else if (step == count + 1)
+        else if (step == memory)
             r = measure_memory(w, error);
-        else if (step == count + 2)
+        else if (step == forms)
             r = measure_forms(w, error);
-        else if (step < count + 3 + HR__WATCH_DEPTHS)
-            r = measure_storage(w, step - count - 3, error);
         else
-            break;
+            r = measure_storage(w, step - depths, error);
     }
     return r;
 }

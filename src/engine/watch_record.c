@@ -373,9 +373,9 @@ static const char *ended(const struct hr_stalls_watch *w)
 
 static int add_head(json_t *o, const struct hr_stalls_watch *w)
 {
-    char host[256] = "";
-    if (gethostname(host, sizeof host - 1))
-        host[0] = 0;
+    char host[64] = "";
+    if ((gethostname(host, sizeof host - 1) && errno != ENAMETOOLONG) || !host[0])
+        snprintf(host, sizeof host, "localhost");
     int bad = set(o, "headrace_stalls_record", json_integer(1));
     bad |= set(o, "run", json_string(w->run));
     bad |= set(o, "rank", json_integer(0));
