@@ -39,27 +39,33 @@ for number in 1 2 3 4; do
 done
 
 warnings="-std=gnu11 -Wall -Wextra -Werror"
-for source in "$root/tests/checks/installed.c" "$root/examples/read_batches.c"; do
+for source in "$root/tests/checks/installed.c" "$root/examples/read_batches.c" \
+    "$root/examples/stalls.c"; do
     name=$(basename "$source" .c)
+    [ "$name" = stalls ] && seconds=2 || seconds=
     # Flags are lists: they are split on purpose.
     # shellcheck disable=SC2046,SC2086
-    $CC $warnings "$source" -o "$stage/$name-shared" $(pkg-config --cflags --libs headrace) ||
+    $CC $warnings "$source" -o "$stage/$name-shared" $(pkg-config --cflags --libs headrace) -lm ||
         fail "$name does not build against the shared library"
     # The system's own libraries are not below the staging folder.
     libraries=$(PKG_CONFIG_SYSROOT_DIR= pkg-config --static --libs headrace |
         tr ' ' '\n' | grep -v -e '^-L' -e '^-lheadrace$' | tr '\n' ' ')
     # shellcheck disable=SC2046,SC2086
     $CC $warnings $(pkg-config --cflags headrace) "$source" -o "$stage/$name-static" \
-        "$libdir/libheadrace.a" $libraries ||
+        "$libdir/libheadrace.a" $libraries -lm ||
         fail "$name does not build against the static library"
     for kind in shared static; do
-        if ! LD_LIBRARY_PATH="$libdir" "$stage/$name-$kind" "$stage/images" >"$stage/out" 2>&1; then
+        # A number of seconds or nothing, on purpose without quotes.
+        # shellcheck disable=SC2086
+        if ! (cd "$stage" && LD_LIBRARY_PATH="$libdir" "./$name-$kind" images $seconds) \
+            >"$stage/out" 2>&1; then
             cat "$stage/out" >&2
             fail "$name ($kind) failed"
         fi
         [ -s "$stage/out" ] || fail "$name ($kind) printed nothing"
     done
 done
+[ -s "$stage/stalls.json" ] || fail "examples/stalls.c wrote no stalls.json"
 "$stage/installed-static" "$stage/images" | grep -q "^headrace $version, 8 samples in 2 classes$" ||
     fail "the installed library is not version $version, or does not read a folder"
-echo "install: two programs built and run against headrace $version, shared and static"
+echo "install: three programs built and run against headrace $version, shared and static"
