@@ -263,6 +263,11 @@ static PyObject *stalls_write(PyObject *object, PyObject *path)
     return write_with(object, path, hr_stalls_write);
 }
 
+static PyObject *stalls_write_page(PyObject *object, PyObject *path)
+{
+    return write_with(object, path, hr_stalls_write_page);
+}
+
 static PyObject *stalls_write_trace(PyObject *object, PyObject *path)
 {
     return write_with(object, path, hr_stalls_write_trace);
@@ -434,6 +439,8 @@ static PyMethodDef stalls_methods[] = {
     {"write", stalls_write, METH_O, PyDoc_STR("write(path)\n--\n\nWrites stalls.json.")},
     {"write_text", (PyCFunction)(void (*)(void))stalls_write_text, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("write_text(path, columns=80)\n--\n\nWrites the sentence and the table.")},
+    {"write_page", stalls_write_page, METH_O,
+     PyDoc_STR("write_page(path)\n--\n\nWrites one HTML file.")},
     {"write_trace", stalls_write_trace, METH_O,
      PyDoc_STR("write_trace(path)\n--\n\nWrites a trace for Perfetto.")},
     {"predict", (PyCFunction)(void (*)(void))stalls_predict, METH_VARARGS | METH_KEYWORDS,

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import random
+import re
 import threading
 
 import pytest
@@ -245,6 +246,13 @@ def test_text_and_trace(result, tmp_path):
     result.write_trace(tmp_path / "trace.json")
     trace = json.loads((tmp_path / "trace.json").read_text())
     assert len(trace["traceEvents"] if isinstance(trace, dict) else trace) > 24
+
+
+def test_page_is_one_file(result, tmp_path):
+    result.write_page(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.lower().startswith("<!doctype html>") and page.rstrip().endswith("</html>")
+    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page)
 
 
 def test_hosts_are_merged():
