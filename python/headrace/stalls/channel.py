@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 PATIENCE_S = 300.0
+CONNECT_S = 60.0
 PORTS_ABOVE = 29
 
 
@@ -52,8 +53,14 @@ class Channel:
         import torch.distributed
 
         host, _, port = address.rpartition(":")
+        # Nobody waits here: rank 0 may be ahead of the others, within a step of training.
         self._store = torch.distributed.TCPStore(
-            host, int(port), size, is_master=rank == 0, timeout=timedelta(seconds=PATIENCE_S)
+            host,
+            int(port),
+            size,
+            is_master=rank == 0,
+            timeout=timedelta(seconds=CONNECT_S),
+            wait_for_workers=False,
         )
 
     def tell(self, name: str, value: Any) -> None:

@@ -128,6 +128,22 @@ class Probe:
             self._channel = Channel(ranks["rank"], size, self.folder, address)
         return self._channel
 
+    def _meet(self) -> None:
+        """Ranks of several hosts find each other before any of them waits for another within
+        a step of training."""
+        if self.ranks()["world_size"] == 1:
+            return
+        try:
+            self.channel()
+        except Exception as error:
+            self.over = True
+            self.problem(
+                "ranks",
+                f"the ranks of this run could not meet: {error}",
+                "give an address on rank 0's host that all hosts reach: --channel HOST:PORT",
+            )
+            os._exit(EXIT_INTERNAL)
+
     # Loaders
 
     def state_of(self, loader: Any) -> _LoaderState:
@@ -155,6 +171,7 @@ class Probe:
             from torch.optim.optimizer import register_optimizer_step_post_hook
 
             register_optimizer_step_post_hook(self._stepped)
+            self._meet()
         state = self.state_of(loader)
         start = time.perf_counter()
         return ProbedIterator(self, loader, state, begin, start)
