@@ -67,6 +67,8 @@ const char *hr__format_time(char out[HR__FORMAT_BYTES], double seconds)
     double size = fabs(seconds);
     double scale = size < 999.5e-6 ? 1e6 : size < 999.5e-3 ? 1e3 : 1;
     const char *unit = size < 999.5e-6 ? "us" : size < 999.5e-3 ? "ms" : "s";
+    if (size == 0)
+        return strcpy(out, "0 s");
     return with_unit(out, seconds * scale, decimals_of(seconds * scale), unit);
 }
 

@@ -17,6 +17,8 @@
 #include <math.h>
 #include <string.h>
 
+#define LONG_SENTENCE 150 /* characters that are set smaller */
+
 struct page {
     const struct hr_stalls *stalls;
     struct hr__draft draft;
@@ -96,8 +98,10 @@ static void head(struct page *p)
     put(p, hr__page_style);
     put(p,
         "</style>\n</head>\n<body>\n<header>\n<p class=\"kind\">Where the time of a training run "
-        "goes</p>\n<h1>");
-    hr__draft_html(&p->draft, p->stalls->sentence ? p->stalls->sentence : "");
+        "goes</p>\n");
+    const char *sentence = p->stalls->sentence ? p->stalls->sentence : "";
+    put(p, strlen(sentence) > LONG_SENTENCE ? "<h1 class=\"long\">" : "<h1>");
+    hr__draft_html(&p->draft, sentence);
     put(p, "</h1>\n<p>");
     if (p->stalls->command) {
         put(p, "<code>");

@@ -10,6 +10,7 @@
   "use strict";
   const data = JSON.parse(document.getElementById("data").textContent);
   const blue = "#0072b2", sky = "#56b4e9", orange = "#e69f00", red = "#d55e00", green = "#009e73";
+  const pink = "#cc79a7";
   const parts = [
     { name: "computing", colour: blue, on: "#fff" },
     { name: "copying to the GPU", colour: sky, on: "#000" },
@@ -158,7 +159,7 @@
       labels: data.ranks.map((rank) => rank.name),
       datasets: ["files on storage", "files in memory"].map((name, i) => ({
         label: name, data: data.ranks.map((rank) => rank.waits[i]), pointStyle: "rect",
-        backgroundColor: [red, orange][i], borderColor: theme.ground, borderWidth: 1,
+        backgroundColor: [pink, green][i], borderColor: theme.ground, borderWidth: 1,
       })),
     },
     options: options({
@@ -280,7 +281,7 @@
         data: {
           labels: segment.wait_s.map((_, i) => i + 1),
           datasets: [
-            set("waits for the batch", red, segment.wait_s.map((w) => 1000 * w)),
+            set("waits for the batch", pink, segment.wait_s.map((w) => 1000 * w)),
             set("trains", blue, segment.batch_s.map((b, i) => 1000 * (b - segment.wait_s[i]))),
           ],
         },

@@ -193,8 +193,9 @@ static void print_bar(const struct layout *l, double bar, struct hr__draft *d)
         return;
     double share = bar < 0 ? 0 : bar > 1 ? 1 : bar;
     hr__draft_repeat(d, ' ', GAP);
-    /* any share at all shows */
-    hr__draft_repeat(d, '#', (size_t)ceil(share * (double)l->bar - 1e-9));
+    /* Any share shows that does not read as 0.0 %. */
+    if (share >= 0.0005)
+        hr__draft_repeat(d, '#', (size_t)ceil(share * (double)l->bar - 1e-9));
 }
 
 /* One row, whose flexible cell may take several lines. */

@@ -89,7 +89,8 @@ static void fill_changes(struct hr__table *t, const struct hr_stalls *s)
         suggestions[i].size = sizeof suggestions[i];
     int count = hr_stalls_suggest(s, REMOVED, suggestions, SUGGESTIONS, &error);
     for (int i = 0; i < count; i++)
-        add_prediction(t, suggestions[i].text, &suggestions[i].prediction);
+        if (memcmp(&suggestions[i].change, &none, sizeof none)) /* "nothing" is shown already */
+            add_prediction(t, suggestions[i].text, &suggestions[i].prediction);
 }
 
 /* ---- rates ---- */

@@ -46,9 +46,18 @@ int hr_stalls_suggest(const struct hr_stalls *s, double stall, struct hr_stalls_
                       int capacity, struct hr_error *error)
 {
     int count = 0;
-    for (int i = 0; i < 2 && count < capacity; i++) {
+    for (int i = -1; i < 2 && count < capacity; i++) {
         struct hr_stalls_suggestion *o = &out[count];
         hr_stalls_change_default(&o->change);
+        if (i < 0) { /* nothing has to change: the first of the real model's answers */
+            o->prediction.size = sizeof o->prediction;
+            int r = hr_stalls_predict(s, &o->change, &o->prediction, error);
+            if (r)
+                return r;
+            strcpy(o->text, "nothing");
+            count++;
+            continue;
+        }
         o->change.cache_share = 1;
         o->change.cores = i ? 24 : 0;
         o->change.loader = i ? HR_STALLS_LOADER_SAME : HR_STALLS_LOADER_HEADRACE;

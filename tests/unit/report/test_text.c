@@ -126,7 +126,7 @@ static void test_numbers(void **state)
     assert_string_equal(hr__format_share(a, 0.4116), "41.2 %");
     assert_string_equal(hr__format_time(a, 61.2e-6), "61.2 us");
     assert_string_equal(hr__format_time(a, 0.9996), "1.00 s");
-    assert_string_equal(hr__format_time(a, 0), "0.00 us");
+    assert_string_equal(hr__format_time(a, 0), "0 s");
     assert_string_equal(hr__format_speed(a, 1.5e9), "1.50 GB/s");
     assert_string_equal(hr__format_bytes(a, 1536), "1.50 KiB");
     assert_string_equal(hr__format_bytes(a, 12), "12 B");
