@@ -2,136 +2,204 @@
 
 They are copies, so that nothing the script does to a batch outlives its step: each time a
 fresh container of fresh tensor objects over the same memory is given. What the script
-changed in place is noticed by the tensors' version counters and restored.
+changed in place is noticed by the tensors' version counters and restored; NumPy's arrays,
+which count nothing, are restored each time.
+
+Containers are those that torch's pytree knows, and any object that has tensors or arrays
+among its members, or in containers that are its members.
 """
 
 from __future__ import annotations
 
+import collections
 import copy
+import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 DIFFERENT_SHAPES = 8
+DEEPEST = 5  # objects within objects
+MOST = 10000  # entries of a container within an object: more are no part of a batch
+PLAIN = (str, bytes, bool, int, float, complex, type(None), type, torch.dtype, torch.device)
 
 
 class NotReplayable(Exception):
     """A batch cannot be kept, or not on the device; the text says why."""
 
 
-def _leaf_tensors(leaf: Any) -> dict[str, torch.Tensor]:
-    """The tensors of an object that pytree does not look into."""
-    members = getattr(leaf, "__dict__", None)
-    if not isinstance(members, dict):
-        return {}
-    return {name: value for name, value in members.items() if isinstance(value, torch.Tensor)}
+def _is_array(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
+def _members(value: Any) -> dict[str, Any]:
+    """What an object holds, by name."""
+    found = dict(getattr(value, "__dict__", None) or {})
+    for kind in type(value).__mro__:
+        names = vars(kind).get("__slots__", ())
+        for name in (names,) if isinstance(names, str) else names:
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                found[name] = getattr(value, name)
+    return found
+
+
+class _Walk:
+    """Applies ``change`` to each tensor and array in a value; ``whole``, where given, to each
+    object that holds some, before it is looked into, and may answer ``None``."""
+
+    def __init__(
+        self, change: Callable[[Any], Any], whole: Callable[[Any], Any] | None = None
+    ) -> None:
+        self._change, self._whole = change, whole
+        self._path: list[int] = []  # objects that are being looked into
+
+    def of(self, value: Any) -> tuple[Any, bool]:
+        """The new value, in fresh containers and shallow copies of objects, and whether there
+        was anything in it."""
+        if isinstance(value, torch.Tensor) or _is_array(value):
+            return self._change(value), True
+        if isinstance(value, PLAIN) or callable(value) or id(value) in self._path:
+            return value, False
+        if self._path and isinstance(value, (list, tuple, dict, set)) and len(value) > MOST:
+            return value, False
+        if self._whole is not None and callable(getattr(value, "to", None)) and holds(value):
+            new = self._whole(value)
+            if new is not None:
+                return new, True
+        leaves, spec = pytree.tree_flatten(value)
+        if len(leaves) != 1 or leaves[0] is not value:
+            found = [self.of(leaf) for leaf in leaves]
+            new = pytree.tree_unflatten([one for one, _ in found], spec)
+            return new, any(touched for _, touched in found)
+        if len(self._path) == DEEPEST:
+            return value, False
+        return self._of_object(value)
+
+    def _of_object(self, value: Any) -> tuple[Any, bool]:
+        self._path.append(id(value))
+        found = {name: self.of(member) for name, member in _members(value).items()}
+        self._path.pop()
+        if not any(touched for _, touched in found.values()):
+            return value, False
+        out = copy.copy(value)
+        for name, (new, touched) in found.items():
+            if touched or new is value:
+                object.__setattr__(out, name, out if new is value else new)
+        return out, True
+
+
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """``value`` with ``change`` applied to each tensor and array in it: fresh containers, and
+    shallow copies of the objects that hold some."""
+    return _Walk(change).of(value)[0]
+
+
+def parts_of(value: Any) -> list[Any]:
+    """All tensors and arrays in it, in the order of :func:`mapped`."""
+    found: list[Any] = []
+
+    def note(part: Any) -> Any:
+        found.append(part)
+        return part
+
+    mapped(value, note)
+    return found
+
+
+def holds(value: Any) -> bool:
+    return bool(parts_of(value))
 
 
 def signature(batch: Any) -> tuple[Any, ...]:
     """What tells batches of different shapes apart."""
-    leaves, spec = pytree.tree_flatten(batch)
-    shapes = tuple(
-        (tuple(leaf.shape), leaf.dtype) if isinstance(leaf, torch.Tensor) else type(leaf)
-        for leaf in leaves
-    )
-    return (str(spec), shapes)
+    shapes = tuple((tuple(part.shape), str(part.dtype)) for part in parts_of(batch))
+    return (type(batch), shapes)
 
 
 def samples_in(batch: Any) -> int:
     """The first dimension of the first tensor, or the length of a list: samples."""
-    for leaf in pytree.tree_leaves(batch):
-        if isinstance(leaf, torch.Tensor) and leaf.dim():
-            return int(leaf.shape[0])
-        for tensor in _leaf_tensors(leaf).values():
-            if tensor.dim():
-                return int(tensor.shape[0])
+    for part in parts_of(batch):
+        if len(part.shape):
+            return int(part.shape[0])
     try:
         return len(batch)
     except TypeError:
         return 1
 
 
-def device_of(batch: Any) -> torch.device | None:
-    """Where the first tensor lies."""
-    for leaf in pytree.tree_leaves(batch):
-        if isinstance(leaf, torch.Tensor):
-            return leaf.device
-        for tensor in _leaf_tensors(leaf).values():
-            return tensor.device
-    return None
-
-
-def _copy_tensor(tensor: torch.Tensor) -> torch.Tensor:
+def _copied(part: Any) -> Any:
+    if not isinstance(part, torch.Tensor):
+        return part.copy()
     with torch.no_grad():
-        out = tensor.detach().clone()
-        return out.pin_memory() if tensor.device.type == "cpu" and tensor.is_pinned() else out
+        out = part.detach().clone()
+        if part.device.type == "cpu" and part.is_pinned():
+            out = out.pin_memory()
+    return out.requires_grad_(part.requires_grad)
 
 
-def _copy_leaf(leaf: Any) -> Any:
-    if isinstance(leaf, torch.Tensor):
-        return _copy_tensor(leaf)
-    tensors = _leaf_tensors(leaf)
-    if not tensors:
-        return leaf
-    out = copy.copy(leaf)
-    for name, tensor in tensors.items():
-        out.__dict__[name] = _copy_tensor(tensor)
-    return out
+def _aliased(part: Any) -> Any:
+    if not isinstance(part, torch.Tensor):
+        return part.view()
+    return part.detach().requires_grad_(part.requires_grad)
 
 
-def _move_leaf(leaf: Any, device: torch.device) -> Any:
-    if isinstance(leaf, torch.Tensor):
-        return leaf.to(device)
-    if not _leaf_tensors(leaf):
-        return leaf
-    if not callable(getattr(leaf, "to", None)):
-        raise NotReplayable(
-            f"batches hold {type(leaf).__name__} objects, which have no .to(device)"
-        )
-    return _copy_leaf(leaf).to(device)
+def _moved(value: Any, device: torch.device) -> Any:
+    """On the device, by the objects' own ``to`` where they have one."""
+
+    def move(part: Any) -> Any:
+        if isinstance(part, torch.Tensor):
+            return part.detach().to(device).requires_grad_(part.requires_grad)
+        return part
+
+    def of_object(one: Any) -> Any:
+        out = one.to(device)
+        return one if out is None else out
+
+    # The objects are fresh ones: some change themselves.
+    return _Walk(move, of_object).of(mapped(value, _aliased))[0]
 
 
-def _alias_leaf(leaf: Any) -> Any:
-    if isinstance(leaf, torch.Tensor):
-        return leaf.detach()
-    tensors = _leaf_tensors(leaf)
-    if not tensors:
-        return leaf
-    out = copy.copy(leaf)
-    for name, tensor in tensors.items():
-        out.__dict__[name] = tensor.detach()
-    return out
+def _nbytes(parts: list[Any]) -> int:
+    return sum(int(part.nbytes) for part in parts)
 
 
 class _Kept:
     """One batch: its copy, a pristine copy to restore it from, versions."""
 
-    def __init__(self, leaves: list[Any], spec: Any, samples: int) -> None:
-        self.leaves, self.spec, self.samples = leaves, spec, samples
-        self.pristine: list[Any] | None = None
-        self.tensors = [t for leaf in leaves for t in self._tensors(leaf)]
+    def __init__(self, batch: Any, samples: int) -> None:
+        self.batch, self.samples = batch, samples
+        self.pristine: list[Any] = []
+        parts = parts_of(batch)
+        self.tensors = [part for part in parts if isinstance(part, torch.Tensor)]
+        self.arrays = [part for part in parts if not isinstance(part, torch.Tensor)]
         self.versions = [t._version for t in self.tensors]
 
-    @staticmethod
-    def _tensors(leaf: Any) -> list[torch.Tensor]:
-        if isinstance(leaf, torch.Tensor):
-            return [leaf]
-        return list(_leaf_tensors(leaf).values())
+    @property
+    def parts(self) -> list[Any]:
+        return [*self.tensors, *self.arrays]
+
+    def preserve(self) -> None:
+        self.pristine = [_copied(part) for part in self.parts]
 
     def give(self) -> Any:
-        return pytree.tree_unflatten([_alias_leaf(leaf) for leaf in self.leaves], self.spec)
+        return mapped(self.batch, _aliased)
 
     def changed(self) -> bool:
-        return any(t._version != v for t, v in zip(self.tensors, self.versions))
+        if any(t._version != v for t, v in zip(self.tensors, self.versions)):
+            return True
+        originals = self.pristine[len(self.tensors) :]
+        return any(a.tobytes() != o.tobytes() for a, o in zip(self.arrays, originals))
 
     def restore(self) -> None:
-        assert self.pristine is not None
-        originals = [t for leaf in self.pristine for t in self._tensors(leaf)]
         with torch.no_grad():
-            for tensor, original in zip(self.tensors, originals):
-                tensor.copy_(original)
+            for tensor, original in zip(self.tensors, self.pristine):
+                tensor.detach().copy_(original)
+        for array, original in zip(self.arrays, self.pristine[len(self.tensors) :]):
+            array[...] = original
         self.versions = [t._version for t in self.tensors]
 
 
@@ -140,8 +208,8 @@ class Replay:
 
     def __init__(self, count: int = 2) -> None:
         self._count = count
-        self._seen: dict[tuple[Any, ...], _Kept] = {}
-        self._newest: list[_Kept] = []
+        self._kept: list[tuple[tuple[Any, ...], _Kept]] = []
+        self._sizes: collections.Counter[int] = collections.Counter()
         self._host: list[_Kept] = []
         self._device: list[_Kept] = []
         self._last: _Kept | None = None
@@ -150,26 +218,26 @@ class Replay:
 
     def keep(self, batch: Any) -> None:
         """A batch that the script is about to get, on the host or wherever its loader put
-        it. Only the last few and the different shapes are kept."""
-        key = signature(batch)
-        leaves, spec = pytree.tree_flatten(batch)
-        if key in self._seen and len(self._newest) >= self._count:
+        it. Only the first few and the different shapes are kept."""
+        key, samples = signature(batch), samples_in(batch)
+        self._sizes[samples] += 1
+        shapes = {known for known, _ in self._kept}
+        if len(self._kept) >= self._count and (
+            key in shapes or len(shapes) >= DIFFERENT_SHAPES
+        ):
             return
-        kept = _Kept([_copy_leaf(leaf) for leaf in leaves], spec, samples_in(batch))
-        if key not in self._seen and len(self._seen) < DIFFERENT_SHAPES:
-            self._seen[key] = kept
-        if len(self._newest) < self._count:
-            self._newest.append(kept)
+        self._kept.append((key, _Kept(mapped(batch, _copied), samples)))
 
     def freeze(self) -> None:
         """No more are kept: from now on they are given."""
-        self._host = list(self._seen.values())
-        for kept in self._newest:
-            if len(self._host) < self._count and kept not in self._host:
-                self._host.append(kept)
-        for kept in self._host:
-            kept.pristine = [_copy_leaf(leaf) for leaf in kept.leaves]
-        self._seen, self._newest = {}, []
+        kept = [one for _, one in self._kept]
+        # The last batch of an epoch may be smaller; real ones are not measured either.
+        largest = max(self._sizes)
+        if 2 * self._sizes[largest] >= sum(self._sizes.values()):
+            kept = [one for one in kept if one.samples == largest] or kept
+        for one in kept:
+            one.preserve()
+        self._host, self._kept = kept, []
 
     @property
     def on_device(self) -> bool:
@@ -178,12 +246,22 @@ class Replay:
 
     def to_device(self, device: torch.device) -> None:
         """Puts the batches on the device too. NotReplayable, or what torch raises."""
-        self._device = []
+        found = []
         for kept in self._host:
-            leaves = [_move_leaf(leaf, device) for leaf in kept.leaves]
-            moved = _Kept(leaves, kept.spec, kept.samples)
-            moved.pristine = kept.pristine
-            self._device.append(moved)
+            moved = _Kept(_moved(kept.batch, device), kept.samples)
+            left = [t for t in moved.tensors if t.device.type != device.type] + moved.arrays
+            if 20 * _nbytes(left) > _nbytes(kept.parts) or not moved.tensors:
+                kinds = sorted({type(part).__name__ for part in left}) or ["nothing"]
+                raise NotReplayable(
+                    f"batches cannot be put on the device: {', '.join(kinds)} of "
+                    f"{type(kept.batch).__name__} stays where it is"
+                )
+            if [p.shape for p in moved.parts] == [p.shape for p in kept.parts]:
+                moved.pristine = kept.pristine  # on the host: no memory of the device
+            else:
+                moved.preserve()
+            found.append(moved)
+        self._device = found
 
     def samples(self, start: int, count: int, device: bool) -> int:
         """In ``count`` batches from number ``start`` on."""
@@ -212,8 +290,10 @@ class Replay:
 
     def _undo(self) -> None:
         last = self._last
-        if last is not None and last.changed():
-            begin = time.perf_counter()
+        if last is None:
+            return
+        begin = time.perf_counter()
+        if last.changed():
             self.in_place = True
             last.restore()
-            self.restoring_s += time.perf_counter() - begin
+        self.restoring_s += time.perf_counter() - begin
