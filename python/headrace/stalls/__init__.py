@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 from .._core import Stalls
 
@@ -38,8 +38,7 @@ def watch(loader: _Iterable, *, batch_size: int | None = None) -> _Iterable:
         return loader
     from . import probe
 
-    watched: Any = probe.watch(loader, batch_size)
-    return watched
+    return cast(_Iterable, probe.watch(loader, batch_size))
 
 
 def read(path: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> Stalls:

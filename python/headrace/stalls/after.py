@@ -16,12 +16,17 @@ from .. import _core
 from . import counters
 from .measure import Measurement
 from .replay import samples_in
-from .sources import Source
+from .sources import IndexSet, Source
 
+USUAL_S = 150.0  # of a run, for which these times are; less in shorter ones
 DRAIN_S = 2.5
 LONGEST_DRAIN_S = 12.0
 DEPTHS = (1, 2, 4, 8, 16, 32)
 DEPTH_S = 0.5
+
+
+def _share(m: Measurement, seconds: float) -> float:
+    return seconds * min(1.0, m.settings.time_s / USUAL_S)
 
 
 def core_counts(cores: int) -> list[int]:
@@ -64,15 +69,11 @@ def drains(measurement: Measurement, cold: bool) -> None:
     if not source.same_samples:
         # Which files the first batches of a stream read is known only in part.
         m.progress.say("the loader alone", None)
-        _drain(m, source.open(chosen, cycle=True), "warm", allowed)
-        source.finish()
+        _drain(m, chosen, "warm", allowed)
     for count in reversed(core_counts(allowed)):
         m.progress.say(f"the loader alone, {count} cores", None)
         m.channel.gather(0)
-        iterator = source.open(chosen, cycle=True)
-        with confined(source, count):
-            record = _drain(m, iterator, "warm", count)
-        source.finish()
+        record = _drain(m, chosen, "warm", count)
         if record:
             m.findings.drains.append(record)
     if not cold:
@@ -84,20 +85,36 @@ def drains(measurement: Measurement, cold: bool) -> None:
         _core.storage_drop(chosen.files)
         m.progress.say("the loader alone, from storage", None)
         m.channel.gather(0)
-        iterator = itertools.islice(source.open(chosen), chosen.count)
-        record = _drain(m, iterator, "cold", allowed)
-        source.finish()
+        record = _drain(m, chosen, "cold", allowed)
         if record:
             m.findings.drains.append(record)
 
 
-def _drain(
+def _drain(m: Measurement, chosen: IndexSet, phase: str, cores: int) -> dict[str, Any] | None:
+    """Opens a set and lets the loader run; the record, where there is enough for one."""
+    source = m.source
+    try:
+        if phase == "cold":
+            return _timed(m, itertools.islice(source.open(chosen), chosen.count), phase, cores)
+        iterator = source.open(chosen, cycle=True)
+        with confined(source, cores):
+            return _timed(m, iterator, phase, cores)
+    except Exception as error:  # of a sample that training did not come to
+        text = f"{type(error).__name__}: {error}"
+        m.findings.note(f"the loader alone failed, its rate is not measured in full: {text}")
+        return None
+    finally:
+        source.finish()
+
+
+def _timed(
     m: Measurement, iterator: Iterator[Any], phase: str, cores: int
 ) -> dict[str, Any] | None:
     """Rate between two arrivals, a whole number of turns of all workers apart: workers that
     began together deliver together."""
     turn = max(1, m.source.workers) if m.source.kind == "torch" else 1
     skip = 2 * turn if phase == "warm" else turn
+    shortest, longest = _share(m, DRAIN_S), _share(m, LONGEST_DRAIN_S)
     begin: float | None = None
     before = counters.read(m.source.pids())
     record: dict[str, Any] | None = None
@@ -126,8 +143,8 @@ def _drain(
             "cpu_s": None if used.worker_cpu_s is None else cpu,
             "read_bytes": used.read_bytes,
         }
-        enough = number >= 4 * turn and now - begin > DRAIN_S
-        if (phase == "warm" and enough) or now - begin > LONGEST_DRAIN_S:
+        enough = number >= 4 * turn and now - begin > shortest
+        if (phase == "warm" and enough) or now - begin > longest:
             break
     return record
 
@@ -142,7 +159,7 @@ def storage(measurement: Measurement) -> dict[str, Any] | None:
     for depth in DEPTHS:
         measurement.progress.say(f"storage, {depth} reads in flight", None)
         try:
-            rate = _core.storage_measure(files, depth, DEPTH_S)
+            rate = _core.storage_measure(files, depth, _share(measurement, DEPTH_S))
         except OSError as error:
             measurement.findings.note(f"storage was not measured: {error}")
             break

@@ -15,6 +15,7 @@ from typing import Any
 
 PATIENCE_S = 300.0
 CONNECT_S = 60.0
+LEAVING_S = 10.0
 PORTS_ABOVE = 29
 
 
@@ -50,11 +51,11 @@ class Channel:
         if address is None:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             return
-        import torch.distributed
+        from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
         host, _, port = address.rpartition(":")
         # Nobody waits here: rank 0 may be ahead of the others, within a step of training.
-        self._store = torch.distributed.TCPStore(
+        self._store = TCPStore(
             host,
             int(port),
             size,
@@ -114,3 +115,17 @@ class Channel:
             self.tell(str(self._step), value)
             return value
         return self.ask(str(self._step))
+
+    def leave(self) -> None:
+        """The last meeting. Whoever holds what the others read stays until they are gone."""
+        self.gather(0)
+        if self._store is None or self.size == 1:
+            return
+        if self.rank > 0:
+            self.tell(f"left.{self.rank}", 0)
+            return
+        for rank in range(1, self.size):
+            try:
+                self.ask(f"left.{rank}", LEAVING_S)
+            except RanksApart:  # it has its record already
+                break

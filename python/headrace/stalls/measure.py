@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,7 @@ COLD_ENOUGH = 0.9  # of the files' bytes, really read
 COLD_ENOUGH_ESTIMATED = 0.5  # where the files of a set are not known one by one
 WARM_ENOUGH = 0.02
 SLACK_BYTES = 1 << 20  # of something else that the processes read
+TRIES = 2  # for a segment of real batches in which the script leaves its loop
 
 
 class SourceFailed(Exception):
@@ -88,7 +89,8 @@ class Measurement:
         self._sets: dict[int, IndexSet] = {}
         self._begin: float | None = None
         self.phase = ""  # under way
-        self.restart = False  # the script left the loop and came back: not one segment
+        self.restart = False  # the script left the loop and came back
+        self._tries = 0  # of the segment under way
         self.failed = False  # the script's loader raised
         self._size = 0  # batches of an index set
         self._preread = False  # all files of a whole dataset are in memory
@@ -104,8 +106,6 @@ class Measurement:
 
     def _phases(self) -> list[str]:
         """Which phases can be had on this rank; reasons for the others."""
-        import torch
-
         found = ["host"]
         reasons = self.findings.phases
         on_cpu = self.device is None or self.device.type == "cpu"
@@ -123,8 +123,9 @@ class Measurement:
             try:
                 self.replay.to_device(self.device)
                 found.append("device")
-            except (NotReplayable, RuntimeError, torch.OutOfMemoryError) as error:
-                reasons["device"] = f"{error}; the copy is not separated from the step"
+            except Exception as error:  # torch's, or of a batch's own .to()
+                text = str(error) if isinstance(error, NotReplayable) else repr(error)
+                reasons["device"] = f"{text}; the copy is not separated from the step"
         found.append("warm")
         reason = self._why_not_cold()
         if reason:
@@ -141,8 +142,11 @@ class Measurement:
                 "which files the loader reads is not known: name their folder with --data, and "
                 "they can be dropped from memory"
             )
-        if self.source.same_samples and chosen.count < self._size:
-            return f"an epoch has only {chosen.count} batches: the same files would be read twice"
+        if chosen.repeats:
+            return (
+                f"an epoch has fewer than the {self._size} batches of a segment: the same files "
+                "would be read twice"
+            )
         self.findings.files = chosen.files
         self.progress.say("dropping the files from memory", None)
         state = _core.storage_drop(chosen.files)
@@ -169,7 +173,12 @@ class Measurement:
     def _set(self, number: int) -> IndexSet:
         chosen = self._sets.get(number)
         if chosen is None:
-            chosen = self._sets[number] = self.source.plan(self._size)
+            try:
+                chosen = self.source.plan(self._size)
+            except Exception:  # of the script's sampler or dataset
+                self.failed = True
+                raise
+            self._sets[number] = chosen
             for old in [n for n in self._sets if n < number - 2]:
                 del self._sets[old]
         return chosen
@@ -182,7 +191,6 @@ class Measurement:
 
     def batches(self) -> Iterator[Any]:
         """What the script's loop gets from now on."""
-        work.own()
         yield from self._calibrate()
         plan = self._lengths()
         self._size = plan["settle"] + plan["batches"] + self.source.ahead
@@ -205,9 +213,9 @@ class Measurement:
             if segment is None:
                 break
             begin = time.perf_counter()
-            record: dict[str, Any] | None = None
-            while record is None:
-                record = yield from self._segment(segment)
+            self._tries = 0
+            while (record := (yield from self._segment(segment))) is None:
+                self._tries += 1
             self.findings.segments.append(record)
             if schedule:
                 schedule.report(record["elapsed_s"], time.perf_counter() - begin)
@@ -231,7 +239,8 @@ class Measurement:
     def _lengths(self) -> dict[str, int]:
         """Batches of a segment: rank 0 decides by the slowest rank."""
         mine = (self._host_step_s, max(self._step_s, self._host_step_s))
-        everybody = self.channel.gather([*mine, self.source.workers, self.source.ahead])
+        source = self.source
+        everybody = self.channel.gather([*mine, source.workers, source.ahead, source.epoch()])
         step = max(1e-5, max(one[0] for one in everybody))
         real = max(one[1] for one in everybody)
         workers = max(one[2] for one in everybody) if self.source.kind == "torch" else 1
@@ -247,6 +256,9 @@ class Measurement:
         if self.settings.batches:
             in_each = self.settings.batches / (4 * 4) - settle
             count = max(at_least, min(count, in_each))
+        # An index set within one epoch has no file twice.
+        epochs = [one[4] - settle - one[3] for one in everybody if one[4] is not None]
+        count = max(at_least, min([count, *(length // unit * unit for length in epochs)]))
         batches = int(math.ceil(count / unit)) * unit
         return {"batches": batches, "settle": settle}
 
@@ -254,9 +266,10 @@ class Measurement:
         self._given += 1
         return self.replay.give(self._given, device)
 
-    def _segment(self, segment: dict[str, Any]) -> Iterator[Any]:
-        """Runs one; its record, or ``None`` where the script left its loop meanwhile."""
-        self.restart = False
+    def _segment(
+        self, segment: dict[str, Any]
+    ) -> Generator[Any, None, dict[str, Any] | None]:
+        """Runs one; its record, or ``None`` where it has to be run again."""
         self.phase = segment["phase"]
         real = self.phase in ("warm", "cold")
         if self.phase == "alone":
@@ -266,7 +279,7 @@ class Measurement:
             return (yield from self._real_segment(segment))
         return (yield from self._replay_segment(segment))
 
-    def _replay_segment(self, segment: dict[str, Any]) -> Iterator[Any]:
+    def _replay_segment(self, segment: dict[str, Any]) -> Generator[Any, None, dict[str, Any]]:
         device = segment["phase"] == "device" or self.replay.on_device
         self.channel.gather(0)
         settle = min(3, segment["settle"])
@@ -274,9 +287,6 @@ class Measurement:
             settle = segment["settle"]
         for _ in range(settle):
             yield self._replayed(device)
-        if self.restart:
-            return None
-        samples = self.replay.samples(self._given + 1, segment["batches"], device)
         timer = _Timer(self, segment)
         timer.begin()
         for _ in range(segment["batches"]):
@@ -284,11 +294,11 @@ class Measurement:
             batch = self._replayed(device)
             timer.leave_out(self.replay.restoring_s - restored)
             timer.ask()
-            timer.got()
+            timer.got(self.replay.samples(self._given, 1, device))
             yield batch
-        record = timer.end(samples)
-        if self.restart:
-            return None
+            if self.restart:
+                timer.drop_last()
+        record = timer.end()
         if self.replay.in_place:
             self.findings.note(
                 "the script changes batches in place: replayed ones were restored, outside what "
@@ -296,7 +306,9 @@ class Measurement:
             )
         return record
 
-    def _real_segment(self, segment: dict[str, Any]) -> Iterator[Any]:
+    def _real_segment(
+        self, segment: dict[str, Any]
+    ) -> Generator[Any, None, dict[str, Any] | None]:
         chosen = self._set(segment["set"])
         cold = segment["phase"] == "cold"
         state = self._ready(chosen, cold, bool(segment["preread"]) or segment["phase"] == "alone")
@@ -306,30 +318,24 @@ class Measurement:
         iterator = self._guard(self.source.open(chosen))
         started_ns = time.perf_counter_ns()
         for _ in range(segment["settle"]):
-            batch = next(iterator, None)
-            if batch is None:
-                raise _too_few(chosen)
-            yield batch
+            yield self._next(iterator, chosen)
         timer = _Timer(self, segment)
         timer.begin()
-        samples = 0
         for _ in range(segment["batches"]):
-            if self.restart:
-                break
             timer.ask()
-            batch = next(iterator, None)
-            timer.got()
-            if batch is None:
-                raise _too_few(chosen)
-            samples += samples_in(batch)
+            batch = self._next(iterator, chosen)
+            timer.got(samples_in(batch))
             yield batch
-        record = timer.end(samples)
+            if self.restart:
+                if self._again():
+                    self.source.finish()
+                    return None
+                timer.drop_last()
+        record = timer.end()
         if not self.source.same_samples:  # whose workers, and what they read, end here
             after = counters.read(self.source.pids())
         self.source.finish()
         ended_ns = time.perf_counter_ns()
-        if self.restart:
-            return None
         if self.source.same_samples:
             after = counters.read(self.source.pids())
         read = after.since(before).read_bytes
@@ -337,6 +343,24 @@ class Measurement:
         if segment["phase"] != "alone":
             self._keep_rows("cold" if cold else "warm", started_ns, ended_ns)
         return record
+
+    def _again(self) -> bool:
+        """Whether a segment that the script left is run again: workers went on meanwhile. A
+        script that leaves its loop all the time is taken as it is; and so are ranks, which
+        may not all be in a segment of real batches."""
+        if self.channel.size == 1 and self._tries < TRIES:
+            return True
+        self.findings.note(
+            "the script leaves its loop and comes back every few batches: the time in between is "
+            "left out, and what the loader prepared then counts as prepared in no time"
+        )
+        return False
+
+    def _next(self, iterator: Iterator[Any], chosen: IndexSet) -> Any:
+        batch = next(iterator, None)
+        if batch is None:
+            raise _too_few(chosen)
+        return batch
 
     def _guard(self, iterator: Iterator[Any]) -> Iterator[Any]:
         """What the script's loader raises is the script's, not ours."""
@@ -356,8 +380,7 @@ class Measurement:
             return None
         if cold:
             self._preread = False
-            state: dict[str, Any] = _core.storage_drop(chosen.files)
-            return state
+            return dict(_core.storage_drop(chosen.files))
         # Without sets of known files, others than those of the cold segment may come.
         if preread or (chosen.whole and not self._preread):
             self._preread = chosen.whole
@@ -455,10 +478,13 @@ class _Timer:
         self._measurement, self._segment = measurement, segment
         self._asked: list[float] = []
         self._got: list[float] = []
+        self._samples: list[int] = []
         self._left_out = 0.0
+        self._cpu = self._cpu_left_out = 0.0  # of this process, at ask(); in what is left out
 
     def begin(self) -> None:
         m = self._measurement
+        m.restart = False
         m.synchronize()
         if m._begin is None:
             m._begin = time.perf_counter()
@@ -470,16 +496,34 @@ class _Timer:
         self._left_out += seconds
 
     def ask(self) -> None:
+        self._cpu = time.process_time()
         self._asked.append(time.perf_counter() - self._left_out)
 
-    def got(self) -> None:
+    def got(self, samples: int) -> None:
         self._got.append(time.perf_counter() - self._left_out)
+        self._samples.append(samples)
 
-    def end(self, samples: int) -> dict[str, Any]:
+    def drop_last(self) -> None:
+        """The script left its loop after the last batch, and is back now: neither that batch
+        nor what followed counts."""
+        self._measurement.restart = False
+        self._left_out += time.perf_counter() - self._left_out - self._asked.pop()
+        self._cpu_left_out += time.process_time() - self._cpu
+        self._got.pop()
+        self._samples.pop()
+
+    def end(self) -> dict[str, Any]:
         m, segment = self._measurement, self._segment
         m.synchronize()
         end = time.perf_counter() - self._left_out
+        if m.source.wrapped:
+            m.findings.note(
+                "the loader's stream ends within a segment and is begun again: what that takes "
+                "counts as preparation"
+            )
         used = counters.read(m.source.pids()).since(self._before)
+        if not self._asked:
+            raise RuntimeError("too few batches between two times that the script leaves its loop")
         asked = [*self._asked, end]
         assert m._begin is not None
         return {
@@ -488,10 +532,10 @@ class _Timer:
             "set": segment["set"],
             "alone_rank": segment["rank"],
             "batches": len(self._asked),
-            "samples": samples,
+            "samples": sum(self._samples),
             "begin_s": self._start - m._begin,
             "elapsed_s": end - self._start,
-            "process_cpu_s": used.process_cpu_s,
+            "process_cpu_s": used.process_cpu_s - self._cpu_left_out,
             "worker_cpu_s": used.worker_cpu_s,
             "read_bytes": used.read_bytes,
             "expected_bytes": None,
@@ -500,4 +544,3 @@ class _Timer:
             "wait_s": [round(g - a, 7) for a, g in zip(self._asked, self._got)],
             "batch_s": [round(b - a, 7) for a, b in zip(asked, asked[1:])],
         }
-

@@ -14,75 +14,97 @@ import functools
 import json
 import os
 import sys
+import threading
 import time
 import traceback
 import weakref
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from .run import Run
 
 WARM_UP = 5
 STABLE = 0.3  # spread of the last steps
 PATIENCE_BATCHES = 15  # beyond the warm-up, for steps to become alike
 PATIENCE_S = 30.0
+KEEP_FOR = 64  # batches beyond the warm-up, whose shapes are looked at
 LEAD = 8  # batches between rank 0's announcement and the change
 EXIT_INTERNAL = 70
 
 
-class Progress:
-    """progress-RANK.json of the run's folder, for the launcher's bar."""
+class _Stack(threading.local):
+    """Iterators that are asked for a batch just now, in this thread; outermost first."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._fraction = 0.0
-
-    def say(self, text: str, fraction: float | None) -> None:
-        if fraction is not None:
-            self._fraction = max(self._fraction, fraction)
-        state = {"state": "measuring", "fraction": self._fraction, "text": text}
-        partial = f"{self._path}~"
-        try:
-            with open(partial, "w", encoding="utf-8") as file:
-                json.dump(state, file)
-            os.replace(partial, self._path)
-        except OSError:  # a bar less
-            pass
+    def __init__(self) -> None:
+        self.asked: list[ProbedIterator] = []
 
 
-class _LoaderState:
-    """What is known of one loader of the script."""
+class LoaderState:
+    """What is known of one loader of the script, or of loaders that take turns in its place."""
 
-    def __init__(self, number: int, name: str) -> None:
-        self.number, self.name = number, name
+    def __init__(self, number: int, name: str, key: tuple[Any, ...]) -> None:
+        self.number, self.name, self.key = number, name, key
+        self.newest: weakref.ref[ProbedIterator] | None = None
+        self.outside: set[type] = set()  # classes whose iterators go through another one
+        self.watched = False  # headrace.watch was asked for
+        self.not_kept = ""  # why its batches cannot be replayed
+        self.trained = False  # between two of its batches, some time
         self.batches = 0
         self.first_batch_s: float | None = None
         self.first_ns = 0
         self.steps: list[float] = []  # seconds of the newest steps
         self.batch_s: list[float] = []  # from one next() to the following
-        self.optimizer_steps = 0  # while its loop was the newest
+        self.optimizer_steps = 0  # between two of its batches
         self.steps_before = 0
+        self.backwards = 0
+        self.backwards_before = 0
         self.replay: Any = None
         self.batch_size: int | None = None
+
+    @property
+    def is_outside(self) -> bool:
+        """All that it gives comes from another loader."""
+        newest = self.newest() if self.newest is not None else None
+        return not self.batches and newest is not None and newest.demoted
+
+    def begin_training(self) -> None:
+        """What came before, like a pass that computes means, is no warm-up."""
+        self.trained, self.batches, self.first_ns = True, 1, time.perf_counter_ns()
+        self.steps, self.batch_s = [], []
+        self.replay, self.not_kept = None, ""
+
+    def goes_on(self) -> bool:
+        """Its newest iterator is in use."""
+        newest = self.newest() if self.newest is not None else None
+        return newest is not None and not newest.done
 
 
 class Probe:
     """One in a process."""
 
     def __init__(self) -> None:
+        from . import work
+
         self.folder = os.environ["HEADRACE_STALLS_DIR"]
         with open(os.path.join(self.folder, "settings.json"), encoding="utf-8") as file:
             self.settings: dict[str, Any] = json.load(file)
-        self.states: weakref.WeakKeyDictionary[Any, _LoaderState] = weakref.WeakKeyDictionary()
-        self.all_states: list[_LoaderState] = []
+        self.states: weakref.WeakKeyDictionary[Any, LoaderState] = weakref.WeakKeyDictionary()
+        self.all_states: list[LoaderState] = []
         self.pid = os.getpid()
-        self.run: _Run | None = None
+        self.run: Run | None = None
         self.over = False  # nothing more is measured in this process
         self.optimizer_steps = 0
+        self.backwards = 0
         self.device: Any = None
-        self.stack: list[ProbedIterator] = []
+        self.stack = _Stack()
         self.announced: dict[str, int] | None = None
+        self.wanted = int(self.settings.get("warm_up") or WARM_UP)
+        self._rank_and_size: tuple[int, int] | None = None
         self._channel: Any = None
         self.crashed: type[BaseException] | None = None
         self.hooked = False
+        work.own()
         atexit.register(self._at_exit)
         before = sys.excepthook
 
@@ -146,35 +168,66 @@ class Probe:
 
     # Loaders
 
-    def state_of(self, loader: Any) -> _LoaderState:
+    def state_of(self, loader: Any) -> LoaderState:
         try:
             state = self.states.get(loader)
         except TypeError:  # cannot be referred to weakly
             state = None
-        if state is None:
-            kind = type(loader)
-            name = f"{kind.__module__}.{kind.__qualname__}"
-            state = _LoaderState(len(self.all_states) + 1, name)
+        if state is not None:
+            return state
+        kind = type(loader)
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        key = _key(loader)
+        # Scripts make their loader anew for each epoch: one loop all the same.
+        alike = [s for s in self.all_states if s.key == key and s.trained and not s.goes_on()]
+        state = alike[0] if alike else LoaderState(len(self.all_states) + 1, name, key)
+        if not alike:
             self.all_states.append(state)
-            try:
-                self.states[loader] = state
-            except TypeError:
-                pass
+        try:
+            self.states[loader] = state
+        except TypeError:
+            pass
         return state
 
-    def wrap(self, loader: Any, begin: Any) -> Iterator[Any]:
-        """``begin`` makes the loader's own iterator."""
+    def wrap(self, loader: Any, kind: type, begin: Callable[[Any], Any]) -> Iterator[Any]:
+        """``begin`` makes an iterator of ``loader`` the way class ``kind`` does."""
         if self.over or os.getpid() != self.pid:
-            return begin()  # type: ignore[no-any-return]
+            return begin(loader)  # type: ignore[no-any-return]
         if not self.hooked:
             self.hooked = True
-            from torch.optim.optimizer import register_optimizer_step_post_hook
-
-            register_optimizer_step_post_hook(self._stepped)
+            self._hook_training()
             self._meet()
         state = self.state_of(loader)
-        start = time.perf_counter()
-        return ProbedIterator(self, loader, state, begin, start)
+        before = state.newest() if state.newest is not None else None
+        if before is not None and before.kind is not kind and issubclass(before.kind, kind):
+            before.demote()  # this is called by its __iter__
+        iterator = ProbedIterator(self, loader, state, kind, begin)
+        run = self.run
+        if run is None or run.state is not state:
+            state.newest = weakref.ref(iterator)
+            iterator.begin()
+        elif iterator.demoted:
+            run.measurement.restart = True  # the loop around it was left and begun again
+            iterator.begin()
+        # Else its batches come from the run: nothing is begun that would load others.
+        return iterator
+
+    def _hook_training(self) -> None:
+        import torch
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        register_optimizer_step_post_hook(self._stepped)
+
+        def counted(original: Any) -> Any:
+            @functools.wraps(original)
+            def call(*args: Any, **kwargs: Any) -> Any:
+                self.backwards += 1
+                return original(*args, **kwargs)
+
+            return call
+
+        for name in ("backward", "grad"):
+            setattr(torch.autograd, name, counted(getattr(torch.autograd, name)))
 
     def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self.optimizer_steps += 1
@@ -186,45 +239,78 @@ class Probe:
 
     def trains(self, iterator: ProbedIterator) -> bool:
         """Whether it is time to take this loop."""
-        state, settings = iterator.state, self.settings
-        if iterator.demoted or (settings.get("loader") or state.number) != state.number:
+        state = iterator.state
+        if state.batches < self.wanted:
             return False
-        ranks = self._ranks_of_run()
-        if ranks[1] > 1 and ranks[0] > 0:
-            if self.announced is None and self.channel().known("adopt"):
-                self.announced = self.channel().ask("adopt")
+        if (self.settings.get("loader") or state.number) != state.number:
+            return False
+        rank, size = self._ranks_of_run()
+        if rank > 0 and self.announced is None and self.channel().known("adopt"):
+            self.announced = self.channel().ask("adopt")
         if self.announced is not None:
             same = self.announced["loader"] == state.number
             return same and state.batches >= self.announced["at"]
-        if ranks[1] > 1 and ranks[0] > 0:
+        if rank > 0 or not self._ready(state):
             return False
-        if not self._ready(state):
-            return False
-        if ranks[1] > 1:
+        if size > 1:
             self.announced = {"loader": state.number, "at": state.batches + LEAD}
             self.channel().tell("adopt", self.announced)
             return False
         return True
 
     def _ranks_of_run(self) -> tuple[int, int]:
+        if self._rank_and_size is not None:
+            return self._rank_and_size
         ranks = self.ranks()
-        return ranks["rank"], ranks["world_size"]
+        found = ranks["rank"], ranks["world_size"]
+        import torch.distributed
 
-    def _ready(self, state: _LoaderState) -> bool:
-        import torch
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            self._rank_and_size = found
+        return found
 
-        wanted = self.settings.get("warm_up") or WARM_UP
-        if state.batches < wanted:
-            return False
+    def _ready(self, state: LoaderState) -> bool:
         if not state.optimizer_steps:
-            # An update without torch.optim: by and by, unless nothing is being learned.
-            if self.optimizer_steps or not torch.is_grad_enabled() or state.batches < 4 * wanted:
+            # An update without torch.optim, or somebody who knows that this loop trains.
+            chosen = state.watched or self.settings.get("loader") == state.number
+            if not chosen and (self.optimizer_steps or state.backwards < self.wanted):
                 return False
-        recent = state.steps[-3:]
+        recent = state.steps[-3:] or [0.0]
         spread = max(recent) - min(recent)
         waited = time.perf_counter_ns() - state.first_ns > PATIENCE_S * 1e9
-        enough = state.batches >= wanted + PATIENCE_BATCHES
+        enough = state.batches >= self.wanted + PATIENCE_BATCHES
         return spread <= STABLE * max(recent) or max(recent) < 1e-3 or waited or enough
+
+    def take(self, iterator: ProbedIterator) -> bool:
+        """The measuring run begins with the loop of this iterator; not where another process
+        is measured as this rank already."""
+        rank = self._ranks_of_run()[0]
+        path = os.path.join(self.folder, f"measured-{rank}")
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            # What a helping process left, which read data and did not train.
+            os.unlink(os.path.join(self.folder, f"problem-{rank}.json"))
+        except FileNotFoundError:
+            pass
+        except FileExistsError:
+            self.over = True
+            print(
+                f"headrace stalls: process {self.pid} trains, too; what is measured is the process "
+                "that was first",
+                file=sys.stderr,
+            )
+            return False
+        if iterator.state.not_kept:
+            self.problem(
+                "batches",
+                f"batches of {iterator.state.name} cannot be kept: {iterator.state.not_kept}",
+                "",
+            )
+            self.end(EXIT_INTERNAL)
+        from .run import Run
+
+        self.run = Run(self, iterator)
+        return True
 
     # Endings
 
@@ -233,6 +319,42 @@ class Probe:
         path = os.path.join(self.folder, f"problem-{rank}.json")
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"code": code, "text": text, "remedy": remedy}, file)
+
+    def give_up(self, error: Exception) -> NoReturn:
+        """Something of ours failed: say it and end, so that no script goes on with a loop
+        that is half taken over."""
+        from .channel import RanksApart
+
+        if isinstance(error, RanksApart):
+            self.problem("ranks", str(error), "see docs/stalls.md, several ranks")
+        elif isinstance(error, RuntimeError) and "too few" in str(error):
+            self.problem("few-batches", str(error), "measure with more data")
+        else:
+            trace = "".join(traceback.format_exception(error))
+            self.problem("internal", trace, "please report this")
+        self.end(EXIT_INTERNAL)
+
+    def end(self, status: int) -> NoReturn:
+        """Ends the process here: no except, no finally, no exit handler of the script runs."""
+        import multiprocessing
+        from multiprocessing import util
+
+        from . import work
+
+        self.over = True
+        try:
+            if self.run is not None:
+                self.run.measurement.source.close()
+            work.record(False)
+            for child in multiprocessing.active_children():
+                if child.daemon:
+                    child.terminate()
+            # Those of multiprocessing alone: its semaphores would be reported as leaked.
+            util._run_finalizers(0)  # type: ignore[attr-defined]
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+        finally:
+            os._exit(status)
 
     def _at_exit(self) -> None:
         if os.getpid() != self.pid or self.over:
@@ -248,12 +370,14 @@ class Probe:
 
     def _explain(self) -> None:
         """Why nothing was measured, though loaders were iterated."""
-        wanted = self.settings.get("warm_up") or WARM_UP
+        if any(name.startswith("measured-") for name in os.listdir(self.folder)):
+            return  # another process is
         listed = "; ".join(
             f"loader {s.number} ({s.name}): {s.batches} batches, {s.optimizer_steps} optimizer steps"
             for s in self.all_states
+            if not s.is_outside
         )
-        if not any(s.optimizer_steps for s in self.all_states):
+        if not any(s.optimizer_steps or s.backwards for s in self.all_states):
             self.problem(
                 "no-training",
                 f"no loop over a loader trained anything: {listed}",
@@ -262,7 +386,7 @@ class Probe:
         else:
             self.problem(
                 "few-batches",
-                f"the script ended before enough batches ({wanted} to warm up): {listed}",
+                f"the script ended before enough batches ({self.wanted} to warm up): {listed}",
                 "let it run for more batches or epochs, or lower --warm-up",
             )
 
@@ -270,73 +394,117 @@ class Probe:
 class ProbedIterator:
     """Stands for an iterator of a loader."""
 
+    _real: Any = None
+
     def __init__(
-        self, probe: Probe, loader: Any, state: _LoaderState, begin: Any, start: float
+        self,
+        probe: Probe,
+        loader: Any,
+        state: LoaderState,
+        kind: type,
+        begin: Callable[[Any], Any],
     ) -> None:
-        self._probe, self._loader, self.state = probe, loader, state
-        self._begin, self._real, self._start = begin, begin(), start
-        self._given = 0.0  # when the batch before was given
-        self._asked = 0.0
-        self.demoted = False  # it is the outside of another loader's iterator
+        self._probe, self.loader, self.state = probe, loader, state
+        self.kind, self.begin_of = kind, begin
+        self._start = self._given = self._asked = 0.0  # when it, and the batch before, was
+        self.demoted = kind in state.outside  # it is the outside of another iterator
+        self.done = False
+
+    def begin(self) -> None:
+        self._start = time.perf_counter()
+        self._real = self.begin_of(self.loader)
+
+    @property
+    def real(self) -> Any:
+        return self._real
+
+    def demote(self) -> None:
+        """What it gives comes from another iterator, which is the one to look at."""
+        self.demoted = True
+        self.state.outside.add(self.kind)
 
     def __iter__(self) -> ProbedIterator:
         return self
 
     def __len__(self) -> int:
-        return len(self._real)
+        return len(self.loader if self._real is None else self._real)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
 
     def __next__(self) -> Any:
         probe = self._probe
+        if self.demoted or probe.over:
+            return self._ask()
+        state = self.state
         run = probe.run
         if run is not None:
-            if run.state is self.state:
+            if run.state is state:
                 return run.next(self)
-            run.note_other(self.state)
-            return next(self._real)
-        if probe.over:
-            return next(self._real)
+            run.note_other(state)
+            return self._ask()
         asked = time.perf_counter()
-        state = self.state
         if self._given:
             state.steps.append(asked - self._given)
             state.batch_s.append(asked - self._asked)
             state.optimizer_steps += probe.optimizer_steps - state.steps_before
-            if len(state.steps) > 64:
+            state.backwards += probe.backwards - state.backwards_before
+            if not state.trained and (state.optimizer_steps or state.backwards):
+                state.begin_training()
+            elif len(state.steps) > 64:
                 del state.steps[:32], state.batch_s[:32]
-            if probe.trains(self):
-                return probe_take(probe, self).next(self)
+            if state.batches >= probe.wanted and self._taken():
+                assert probe.run is not None
+                return probe.run.next(self)
         self._asked = asked
-        for outer in probe.stack:
-            outer.demoted = True
-        probe.stack.append(self)
-        try:
-            batch = next(self._real)
-        finally:
-            probe.stack.pop()
+        batch = self._ask()
+        if self.demoted:
+            return batch
         self._given = given = time.perf_counter()
         if state.batches == 0:
             state.first_batch_s = given - self._start
             state.first_ns = time.perf_counter_ns()
         state.batches += 1
-        state.steps_before = probe.optimizer_steps
-        self._keep(batch)
+        state.steps_before, state.backwards_before = probe.optimizer_steps, probe.backwards
+        if probe.wanted - 2 <= state.batches <= probe.wanted + KEEP_FOR:
+            self._keep(batch)
         return batch
+
+    def _ask(self) -> Any:
+        """The loader's own next batch."""
+        if self._real is None:  # begun within the run, which ended
+            self.begin()
+        stack = self._probe.stack.asked
+        if stack:
+            for outer in stack:
+                outer.demote()
+        stack.append(self)
+        try:
+            return next(self._real)
+        except StopIteration:
+            self.done = True
+            raise
+        finally:
+            stack.pop()
+
+    def _taken(self) -> bool:
+        try:
+            return self._probe.trains(self) and self._probe.take(self)
+        except Exception as error:
+            self._probe.give_up(error)
 
     def _keep(self, batch: Any) -> None:
         """Batches to replay are copied before the script sees them: two at the end of the
         warm-up, and those of other shapes."""
-        state, probe = self.state, self._probe
-        wanted = probe.settings.get("warm_up") or WARM_UP
-        if state.batches < wanted - 2 or state.batches > wanted + 64 or self.demoted:
-            return
-        if state.replay is None:
-            from .replay import Replay
+        state = self.state
+        try:
+            if state.replay is None:
+                from .replay import Replay
 
-            state.replay = Replay()
-        state.replay.keep(batch)
+                state.replay = Replay()
+            state.replay.keep(batch)
+        except Exception as error:  # said if this is the loop to measure
+            state.not_kept = f"{type(error).__name__}: {error}"
 
     def close(self) -> None:
         close = getattr(self._real, "close", None)
@@ -344,208 +512,15 @@ class ProbedIterator:
             close()
 
 
-def probe_take(probe: Probe, iterator: ProbedIterator) -> _Run:
-    """The measuring run begins with the loop of this iterator."""
-    probe.run = _Run(probe, iterator)
-    return probe.run
-
-
-class _Run:
-    """The measuring run of this rank."""
-
-    def __init__(self, probe: Probe, iterator: ProbedIterator) -> None:
-        from . import record
-        from .measure import Findings, Measurement, Settings
-        from .replay import samples_in
-        from .sources import end_workers, source_of
-
-        self.probe, self.state = probe, iterator.state
-        self._iterator = iterator
-        self._ranks = probe.ranks()
-        # Each host's launcher drew a name of its own.
-        self._ranks["run"] = probe.channel().share(self._ranks["run"])
-        self._started = record.now()
-        settings = probe.settings
-        self._findings = Findings(first_batch_s=self.state.first_batch_s)
-        data = files_below(settings["data"]) if settings.get("data") else None
-        source = source_of(iterator._loader, iterator._real, iterator._begin, data)
-        if source.kind != "other":
-            end_workers(iterator._real)
-        replay = self.state.replay
-        replay.freeze()
-        rank = self._ranks["rank"]
-        self._progress = Progress(os.path.join(probe.folder, f"progress-{rank}.json"))
-        steps = sorted(self.state.batch_s[1:] or self.state.batch_s)
-        trained = max(1, self.state.optimizer_steps)
-        each = max(1, round((self.state.batches - 1) / trained)) if trained > 1 else 1
-        self.measurement = Measurement(
-            source,
-            replay,
-            probe.device,
-            probe.channel(),
-            Settings(
-                batches=int(settings.get("batches") or 0),
-                time_s=float(settings.get("time_s") or 150.0),
-                precision=float(settings.get("precision") or 0.02),
-                device_replay=bool(settings.get("device_replay", True)),
-            ),
-            self._findings,
-            self._progress,
-            step_s=steps[len(steps) // 2],
-            steps_each=each,
-        )
-        self.measurement.data = data
-        first = replay.give(0, False)
-        self.measurement.batch_size = self.state.batch_size or samples_in(first)
-        source.batch_size = self.measurement.batch_size
-        self._batches = self.measurement.batches()
-        self._saves = _suppress_saves(self._findings)
-        if len(probe.all_states) > 1:
-            others = [s for s in probe.all_states if s is not self.state]
-            listed = ", ".join(f"{s.number} ({s.name}, {s.batches} batches)" for s in others)
-            self._findings.note(
-                f"the script has several loaders; measured: {self.state.number} "
-                f"({self.state.name}); others: {listed}; --loader N chooses"
-            )
-
-    def next(self, iterator: ProbedIterator) -> Any:
-        """The loop's next batch; does not come back once all is measured."""
-        if iterator is not self._iterator:
-            # The loop was left and begun again: what lay between is no step.
-            self._iterator = iterator
-            self.measurement.restart = True
-        try:
-            batch = next(self._batches)
-        except StopIteration:
-            pass
-        except BaseException as error:
-            if not self.measurement.failed and isinstance(error, Exception):
-                self._failed(error)
-            raise
-        else:
-            return batch
-        try:
-            self._finish()
-        except Exception as error:
-            self._failed(error)
-            raise
-
-    def note_other(self, state: _LoaderState) -> None:
-        """Another loader is read while this one's loop is measured."""
-        self._findings.note(
-            f"loader {state.number} ({state.name}) was read within the measured loop: its time "
-            "counts as compute"
-        )
-
-    def _finish(self) -> None:
-        from . import after
-
-        m = self.measurement
-        cold = "cold" not in self._findings.phases
-        after.drains(m, cold)
-        document = self._record()
-        if self._ranks["local_rank"] == 0:
-            document["storage"] = after.storage(m)
-            document["headrace"] = after.headrace_cost(m)
-            document["notes"] = self._findings.notes
-        self._write(document)
-        m.channel.gather(0)
-        self._end(0)
-
-    def _record(self) -> dict[str, Any]:
-        from . import hook, record
-
-        document = record.of(self.measurement, self._ranks, self._started)
-        document["files_written"] = hook.files_written()
-        return document
-
-    def _write(self, document: dict[str, Any]) -> None:
-        from . import record
-
-        path = os.path.join(self.probe.folder, f"rank-{self._ranks['rank']}.json")
-        record.write(path, document)
-
-    def _failed(self, error: Exception) -> None:
-        """Something of ours: say it and end, so that no script goes on with a loop that is
-        half taken over."""
-        from .channel import RanksApart
-
-        if isinstance(error, RanksApart):
-            self.probe.problem("ranks", str(error), "see docs/stalls.md, several ranks")
-        elif isinstance(error, RuntimeError) and "too few" in str(error):
-            self.probe.problem("few-batches", str(error), "measure with more data")
-        else:
-            trace = "".join(traceback.format_exception(error))
-            self.probe.problem("internal", trace, "please report this")
-        if self._findings.segments:
-            self._findings.ended = "script"
-            self._write(self._record())
-        self._end(EXIT_INTERNAL)
-
-    def ended_early(self, crashed: type[BaseException] | None) -> None:
-        """The script ended within the run: what is known so far is kept."""
-        failed = crashed is not None and not issubclass(crashed, KeyboardInterrupt)
-        if failed and self.measurement.phase == "device":
-            self.probe.problem(
-                "device-replay",
-                f"the script failed ({crashed.__name__}) with a batch that lay on the device",
-                "",
-            )
-            return
-        interrupted = crashed is not None and issubclass(crashed, KeyboardInterrupt)
-        self._findings.ended = "interrupted" if interrupted else "script"
-        if self._findings.segments:
-            self._write(self._record())
-        elif not failed:
-            self.probe.problem(
-                "few-batches",
-                "the script ended before a segment was measured",
-                "let it run for more batches or epochs",
-            )
-
-    def _end(self, status: int) -> None:
-        """Ends the process here: no except, no finally, no exit handler of the script runs."""
-        import multiprocessing
-        from multiprocessing import util
-
-        from . import work
-
-        self.probe.over = True
-        try:
-            self.measurement.source.close()
-            work.record(False)
-            for child in multiprocessing.active_children():
-                if child.daemon:
-                    child.terminate()
-            # Those of multiprocessing alone: its semaphores would be reported as leaked.
-            util._run_finalizers(0)  # type: ignore[attr-defined]
-            for stream in (sys.stdout, sys.stderr):
-                stream.flush()
-        finally:
-            os._exit(status)
-
-
-def files_below(folder: str) -> list[str]:
-    """All regular files in a folder."""
-    found = []
-    for root, _, names in os.walk(folder):
-        found += [os.path.join(root, name) for name in names]
-    return [path for path in found if os.path.isfile(path)]
-
-
-def _suppress_saves(findings: Any) -> Any:
-    """The weights are those of a measuring run: torch.save does nothing from here on."""
-    import torch
-
-    original = torch.save
-
-    @functools.wraps(original)
-    def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
-        name = f if isinstance(f, (str, os.PathLike)) else type(f).__name__
-        findings.note(f"torch.save to {os.fspath(name)} was not carried out: a measuring run")
-
-    torch.save = save
-    return original
+def _key(loader: Any) -> tuple[Any, ...]:
+    """What loaders have in common that a script makes anew for each of its epochs."""
+    dataset = getattr(loader, "dataset", None)
+    try:
+        samples = len(dataset)  # type: ignore[arg-type]
+    except Exception:  # a stream's __len__ may raise anything
+        samples = None
+    sizes = [getattr(loader, name, None) for name in ("batch_size", "num_workers")]
+    return (type(loader), type(dataset), samples, *map(str, sizes))
 
 
 _probe: Probe | None = None
@@ -553,7 +528,9 @@ _probe: Probe | None = None
 
 def the_probe() -> Probe:
     global _probe
-    if _probe is None or _probe.pid != os.getpid():
+    # A child that was forked off a process which trains is no rank of the training.
+    forked = _probe is not None and _probe.pid != os.getpid()
+    if _probe is None or (forked and not _probe.optimizer_steps):
         _probe = Probe()
     return _probe
 
@@ -592,7 +569,7 @@ def _wrap_class(kind: type) -> None:
     def begin(self: Any) -> Any:
         if getattr(self, "_headrace_measured", False) or _is_worker():
             return original(self)
-        return the_probe().wrap(self, lambda: original(self))
+        return the_probe().wrap(self, kind, original)
 
     begin._headrace = True  # type: ignore[attr-defined]
     kind.__iter__ = begin  # type: ignore[attr-defined]
@@ -603,7 +580,8 @@ _followed: set[type] = set()
 
 def _wrap_subclasses(base: type) -> None:
     """Subclasses that iterate in their own way, those of today and of later."""
-    for kind in base.__subclasses__():
+    kinds: list[type] = base.__subclasses__()
+    for kind in kinds:
         if "__iter__" in vars(kind):
             _wrap_class(kind)
         _wrap_subclasses(kind)
@@ -612,15 +590,15 @@ def _wrap_subclasses(base: type) -> None:
     _followed.add(base)
     original = base.__dict__.get("__init_subclass__")
 
-    def init_subclass(cls: type, **kwargs: Any) -> None:
+    def init_subclass(cls: Any, **kwargs: Any) -> None:
         if original is not None:
             original.__get__(None, cls)(**kwargs)
         else:
-            super(base, cls).__init_subclass__(**kwargs)
+            super(base, cls).__init_subclass__(**kwargs)  # type: ignore[arg-type]
         if "__iter__" in vars(cls):
             _wrap_class(cls)
 
-    base.__init_subclass__ = classmethod(init_subclass)  # type: ignore[assignment]
+    base.__init_subclass__ = classmethod(init_subclass)  # type: ignore[arg-type,assignment]
 
 
 class _Watched:
@@ -630,9 +608,9 @@ class _Watched:
         self._loader, self._batch_size = loader, batch_size
 
     def __iter__(self) -> Iterator[Any]:
-        probe = the_probe()
-        iterator = probe.wrap(self._loader, lambda: iter(self._loader))
-        if isinstance(iterator, ProbedIterator) and self._batch_size:
+        iterator = the_probe().wrap(self._loader, _Watched, iter)
+        if isinstance(iterator, ProbedIterator):
+            iterator.state.watched = True
             iterator.state.batch_size = self._batch_size
         return iterator
 
@@ -646,5 +624,7 @@ class _Watched:
 def watch(loader: Any, batch_size: int | None) -> Any:
     """See :func:`headrace.stalls.watch`."""
     if getattr(type(loader).__iter__, "_headrace", False):
+        state = the_probe().state_of(loader)
+        state.watched, state.batch_size = True, batch_size
         return loader
     return _Watched(loader, batch_size)

@@ -197,13 +197,13 @@ def memory() -> tuple[int, int]:
             pass
         total = min(total, limit)
         available = min(available, max(0, limit - used))
-    group = _memory_group()
-    limit = _number(f"{group}/memory.limit_in_bytes") if group else None
+    first = _memory_group()
+    limit = _number(f"{first}/memory.limit_in_bytes") if first else None
     if limit is not None and limit < total:
         total = limit
         used = 0
         try:
-            with open(f"{group}/memory.stat", encoding="ascii") as file:
+            with open(f"{first}/memory.stat", encoding="ascii") as file:
                 for line in file:
                     name, value = line.split()
                     if name in ("total_rss", "total_shmem"):

@@ -34,6 +34,7 @@ class IndexSet:
     whole: bool = False  # `files` are the whole dataset's, not just this set's
     total: int = 0  # bytes of all files
     samples: int | None = field(default=None)
+    repeats: bool = False  # an epoch has fewer batches
 
 
 class Source:
@@ -49,10 +50,20 @@ class Source:
         self.workers = 0
         self.ahead = 0
         self.batch_size = 0  # samples, set by the run
+        self.wrapped = False  # a stream ended within a segment, and was begun again
 
     @property
     def name(self) -> str:
         return f"{type(self.loader).__module__}.{type(self.loader).__qualname__}"
+
+    def epoch(self) -> int | None:
+        """Whole batches of an epoch, where the loader says so."""
+        if not self.same_samples:
+            return None
+        try:
+            return max(0, len(self.loader) - 1)
+        except (TypeError, NotImplementedError):
+            return None
 
     def pids(self) -> list[int]:
         """The workers' processes."""
@@ -120,41 +131,61 @@ class _Chosen:
 
 
 class _Batches:
-    """Index batches of a script's own sampler, epoch after epoch, whole ones only."""
+    """Index batches of a script's own sampler, epoch after epoch, without a last one that is
+    smaller than those before."""
 
     def __init__(self, sampler: Iterable[Any]) -> None:
         self._sampler = sampler
         self._iterator: Iterator[Any] | None = None
-        self._usual: int | None = None
-        self.epoch = 0  # batches in one, known once one has ended
+        self._largest = 0
 
-    def take(self, count: int) -> list[Any]:
-        """``count`` batches, fewer where an epoch has fewer: no sample twice in a set
-        unless the sampler gives it twice."""
+    def take(self, count: int) -> tuple[list[Any], bool]:
+        """``count`` batches, and whether some samples are there twice: no sample is unless an
+        epoch has fewer batches, or the sampler gives it twice."""
         found: list[Any] = []
-        fresh = False
+        epochs = 0  # whole ones in it
         while len(found) < count:
+            fresh = self._iterator is None
             if self._iterator is None:
-                if fresh:
+                self._iterator = self._whole(iter(self._sampler))
+            more = list(itertools.islice(self._iterator, count - len(found)))
+            if len(found) + len(more) < count:
+                self._iterator = None  # the epoch is over; a set lies within one
+                if not fresh:
+                    continue
+                if not more:
                     break
-                self._iterator, self._passed, fresh = iter(self._sampler), 0, True
-            batch = next(self._iterator, None)
-            if batch is None:
-                self.epoch = max(self.epoch, self._passed)
-                self._iterator = None
-                if found and not fresh:
-                    found = []  # a set lies within one epoch
-                continue
-            self._passed += 1
-            size = len(batch) if hasattr(batch, "__len__") else 1
-            self._usual = size if self._usual is None else max(self._usual, size)
-            if size == self._usual:
-                found.append(batch)
-        return found
+                epochs += 1
+            found += more
+        return found, epochs > 0
+
+    def _whole(self, epoch: Iterator[Any]) -> Iterator[Any]:
+        last: Any = None
+        for number, batch in enumerate(epoch):
+            if number:
+                yield last
+            # A batch sampler may give the same list again and again.
+            last = list(batch) if isinstance(batch, list) else batch
+            self._largest = max(self._largest, size_of(last))
+        if last is not None and size_of(last) == self._largest:
+            yield last
 
 
-def indices_in(batch: Any) -> list[int]:
-    return [int(i) for i in batch] if hasattr(batch, "__iter__") else [int(batch)]
+def _is_many(batch: Any) -> bool:
+    return isinstance(batch, (list, tuple, range)) or bool(getattr(batch, "shape", ()))
+
+
+def size_of(batch: Any) -> int:
+    """Samples of what a sampler, or a batch sampler, yields."""
+    return len(batch) if _is_many(batch) else 1
+
+
+def indices_in(batch: Any) -> list[int] | None:
+    """The numbers of a batch's samples; ``None`` where they are named otherwise."""
+    try:
+        return [int(i) for i in batch] if _is_many(batch) else [int(batch)]
+    except (TypeError, ValueError):
+        return None
 
 
 def path_function(dataset: Any) -> Callable[[int], str] | None:
@@ -195,6 +226,22 @@ def path_function(dataset: Any) -> Callable[[int], str] | None:
     return of_samples
 
 
+def paths_of(function: Callable[[int], str] | None, batches: list[Any]) -> list[str] | None:
+    """Of all samples; ``None`` unless each is known."""
+    if function is None:
+        return None
+    paths = []
+    for batch in batches:
+        indices = indices_in(batch)
+        if indices is None:
+            return None
+        try:
+            paths += [function(index) for index in indices]
+        except (IndexError, TypeError, KeyError, StopIteration):
+            return None
+    return paths
+
+
 def container_files(dataset: Any) -> list[str] | None:
     """The files of a dataset that lies in few large ones: Headrace's packs and tar files."""
     while hasattr(dataset, "indices") and hasattr(dataset, "dataset"):
@@ -216,8 +263,9 @@ class TorchMap(Source):
     same_samples = True
     drains = True
 
-    def __init__(self, loader: Any, data: list[str] | None) -> None:
+    def __init__(self, loader: Any, begin: Callable[[Any], Any], data: list[str] | None) -> None:
         super().__init__(loader, data)
+        self._begin = begin
         self.workers = int(loader.num_workers)
         self.ahead = self.workers * int(loader.prefetch_factor or 0)
         self._own = _Batches(loader._index_sampler)
@@ -237,11 +285,11 @@ class TorchMap(Source):
         return [worker.pid for worker in workers if worker.pid is not None]
 
     def plan(self, count: int) -> IndexSet:
-        batches = self._own.take(count)
-        chosen = IndexSet(batches, len(batches), None)
-        chosen.samples = sum(len(indices_in(batch)) for batch in batches)
-        if self._path is not None:
-            paths = [self._path(i) for batch in batches for i in indices_in(batch)]
+        batches, repeats = self._own.take(count)
+        chosen = IndexSet(batches, len(batches), None, repeats=repeats)
+        chosen.samples = sum(map(size_of, batches))
+        paths = paths_of(self._path, batches)
+        if paths is not None:
             return self._with_files(chosen, paths)
         if self._containers is not None:
             chosen.whole = True
@@ -259,7 +307,7 @@ class TorchMap(Source):
 
     def open(self, chosen: IndexSet, cycle: bool = False) -> Iterator[Any]:
         self._chosen.batches, self._chosen.cycle = list(chosen.batches or []), cycle
-        self._iterator = iter(self._copy)
+        self._iterator = self._begin(self._copy)
         return self._iterator  # type: ignore[no-any-return]
 
     def finish(self) -> None:
@@ -269,8 +317,13 @@ class TorchMap(Source):
         if sampler_iterator is not None:
             iterator._sampler_iter = iter(())  # an endless set ends here
         if iterator is not None:
-            for _ in iterator:
-                pass
+            for _ in range(self.ahead + 1):
+                try:
+                    next(iterator)
+                except StopIteration:
+                    break
+                except Exception:  # of a sample that training did not come to
+                    continue
 
     def close(self) -> None:
         end_workers(getattr(self._copy, "_iterator", None))
@@ -292,8 +345,9 @@ class TorchIterable(Source):
     kind = "torch"
     drains = True
 
-    def __init__(self, loader: Any, data: list[str] | None) -> None:
+    def __init__(self, loader: Any, begin: Callable[[Any], Any], data: list[str] | None) -> None:
         super().__init__(loader, data)
+        self._begin = begin
         self.workers = int(loader.num_workers)
         self.ahead = self.workers * int(loader.prefetch_factor or 0)
         self._copy = copy.copy(loader)
@@ -327,9 +381,7 @@ class TorchIterable(Source):
         return chosen
 
     def open(self, chosen: IndexSet, cycle: bool = False) -> Iterator[Any]:
-        self._iterator = iter(self._copy)
-        if not cycle:
-            return self._iterator  # type: ignore[no-any-return]
+        self._iterator = self._begin(self._copy)
         return self._endless()
 
     def _endless(self) -> Iterator[Any]:
@@ -340,7 +392,8 @@ class TorchIterable(Source):
                 yield batch
             if empty:
                 return
-            self._iterator = iter(self._copy)
+            self.wrapped = True
+            self._iterator = self._begin(self._copy)
 
     def finish(self) -> None:
         end_workers(self._iterator)
@@ -371,11 +424,11 @@ class Headrace(Source):
         self._containers = None if self._path else container_files(loader.dataset)
 
     def plan(self, count: int) -> IndexSet:
-        batches = self._own.take(count)
-        chosen = IndexSet(batches, len(batches), None)
-        chosen.samples = sum(len(indices_in(batch)) for batch in batches)
-        if self._path is not None:
-            paths = [self._path(i) for batch in batches for i in indices_in(batch)]
+        batches, repeats = self._own.take(count)
+        chosen = IndexSet(batches, len(batches), None, repeats=repeats)
+        chosen.samples = sum(map(size_of, batches))
+        paths = paths_of(self._path, batches)
+        if paths is not None:
             return self._with_files(chosen, paths)
         if self._containers is not None:
             chosen.whole = True
@@ -424,7 +477,7 @@ class Other(Source):
     kind = "other"
 
     def __init__(
-        self, loader: Any, iterator: Any, begin: Callable[[], Any], data: list[str] | None
+        self, loader: Any, iterator: Any, begin: Callable[[Any], Any], data: list[str] | None
     ) -> None:
         super().__init__(loader, data)
         self._iterator, self._begin = iterator, begin
@@ -451,13 +504,14 @@ class Other(Source):
             reset = getattr(self.loader, "reset", None)
             if callable(reset):  # DALI's iterators begin again only then
                 reset()
-            self._iterator = self._begin()
+            self._iterator = self._begin(self.loader)
 
 
 def source_of(
-    loader: Any, iterator: Any, begin: Callable[[], Any], data: list[str] | None
+    loader: Any, iterator: Any, begin: Callable[[Any], Any], data: list[str] | None
 ) -> Source:
-    """The source for a loader whose ``iterator`` the script is going through."""
+    """The source for a loader whose ``iterator`` the script is going through. ``begin`` makes
+    one of a loader, at the level of the loader's class where the probe found it."""
     if hasattr(loader, "_measured_copy"):
         return Headrace(loader, data)
     import torch.utils.data
@@ -465,5 +519,5 @@ def source_of(
     if not isinstance(loader, torch.utils.data.DataLoader):
         return Other(loader, iterator, begin, data)
     if isinstance(loader.dataset, torch.utils.data.IterableDataset):
-        return TorchIterable(loader, data)
-    return TorchMap(loader, data)
+        return TorchIterable(loader, begin, data)
+    return TorchMap(loader, begin, data)

@@ -27,6 +27,11 @@ def _folder() -> str:
     return os.environ.get("HEADRACE_STALLS_DIR", "")
 
 
+def _marker(name: str) -> str:
+    """The file that tells workers of this rank what to do."""
+    return f"{_folder()}/{name}-{os.environ.get(_OWNER, '0')}"
+
+
 class _Files:
     """This process's files, opened when there is something to write."""
 
@@ -60,7 +65,7 @@ def wrap_fetchers(module: Any) -> None:
 
 def _wrapped(original: Any) -> Any:
     def fetch(self: Any, possibly_batched_index: Any) -> Any:
-        if not os.path.exists(_folder() + "/recording"):
+        if not os.path.exists(_marker("recording")):
             return original(self, possibly_batched_index)
         _listen()
         read = counters.bytes_read("self")
@@ -68,10 +73,8 @@ def _wrapped(original: Any) -> Any:
         out = original(self, possibly_batched_index)
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
         after = counters.bytes_read("self")
-        try:
-            samples = len(possibly_batched_index)
-        except TypeError:
-            samples = 1
+        batched = getattr(self, "auto_collation", True)
+        samples = len(possibly_batched_index) if batched else 1
         row = _ROW.pack(
             time.perf_counter_ns(),
             samples,
@@ -79,7 +82,10 @@ def _wrapped(original: Any) -> Any:
             wall,
             -1 if read is None or after is None else after - read,
         )
-        os.write(_files.open("rows"), row)
+        try:
+            os.write(_files.open("rows"), row)
+        except OSError:  # a full disk, or the run is over: a row less
+            pass
         return out
 
     fetch._headrace = True  # type: ignore[attr-defined]
@@ -103,11 +109,18 @@ def own() -> None:
 
 
 def record(on: bool) -> None:
-    path = os.path.join(_folder(), "recording")
+    """Rows are written while batches are fetched."""
+    _mark("recording", on)
+
+
+def _mark(name: str, on: bool) -> None:
     if on:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
-    elif os.path.exists(path):
-        os.unlink(path)
+        os.close(os.open(_marker(name), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        return
+    try:
+        os.unlink(_marker(name))
+    except FileNotFoundError:
+        pass
 
 
 def rows() -> list[Row]:
@@ -138,12 +151,15 @@ def _on_audit(event: str, arguments: tuple[Any, ...]) -> None:
         return
     name = os.path.abspath(os.fsdecode(path))
     if "\n" not in name:
-        os.write(_files.open("paths"), os.fsencode(name) + b"\n")
+        try:
+            os.write(_files.open("paths"), os.fsencode(name) + b"\n")
+        except OSError:  # a path less
+            pass
 
 
 def _learning() -> bool:
     try:
-        os.stat(_folder() + "/learning")
+        os.stat(_marker("learning"))
     except OSError:
         return False
     return True
@@ -159,11 +175,7 @@ def _listen() -> None:
 
 def learn(on: bool) -> None:
     """Writes down the files that are opened while batches are fetched."""
-    path = os.path.join(_folder(), "learning")
-    if on:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
-    elif os.path.exists(path):
-        os.unlink(path)
+    _mark("learning", on)
 
 
 def learned() -> list[str]:

@@ -1,0 +1,230 @@
+"""The measuring run of one rank: what stands between the probe, which found the loop, and
+the measurement, which knows what to give it. Keeps the script's loop supplied, and writes
+the record in the end, however that comes about.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import weakref
+from typing import Any, NoReturn
+
+from . import after, record
+from .measure import Findings, Measurement, Settings
+from .probe import EXIT_INTERNAL, Probe, ProbedIterator, LoaderState
+from .replay import samples_in
+from .sources import end_workers, source_of
+
+EXIT_INTERRUPTED = 130
+
+
+class Progress:
+    """progress-RANK.json of the run's folder, for the launcher's bar."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fraction = 0.0
+
+    def say(self, text: str, fraction: float | None) -> None:
+        if fraction is not None:
+            self._fraction = max(self._fraction, fraction)
+        state = {"state": "measuring", "fraction": self._fraction, "text": text}
+        partial = f"{self._path}~"
+        try:
+            with open(partial, "w", encoding="utf-8") as file:
+                json.dump(state, file)
+            os.replace(partial, self._path)
+        except OSError:  # a bar less
+            pass
+
+
+class Run:
+    """The measuring run of this rank."""
+
+    def __init__(self, probe: Probe, iterator: ProbedIterator) -> None:
+        self.probe, self.state = probe, iterator.state
+        self._iterator = weakref.ref(iterator)
+        self._broken: BaseException | None = None  # what went through the loop's next()
+        self._ranks = probe.ranks()
+        # Each host's launcher drew a name of its own.
+        self._ranks["run"] = probe.channel().share(self._ranks["run"])
+        self._started = record.now()
+        settings = probe.settings
+        self._findings = Findings(first_batch_s=self.state.first_batch_s)
+        data = files_below(settings["data"]) if settings.get("data") else None
+        source = source_of(iterator.loader, iterator.real, iterator.begin_of, data)
+        if source.kind != "other":
+            end_workers(iterator.real)
+        replay = self.state.replay
+        replay.freeze()
+        rank = self._ranks["rank"]
+        self._progress = Progress(os.path.join(probe.folder, f"progress-{rank}.json"))
+        steps = sorted(self.state.batch_s[1:] or self.state.batch_s)
+        trained = max(1, self.state.optimizer_steps)
+        each = max(1, round((self.state.batches - 1) / trained)) if trained > 1 else 1
+        self.measurement = Measurement(
+            source,
+            replay,
+            probe.device,
+            probe.channel(),
+            Settings(
+                batches=int(settings.get("batches") or 0),
+                time_s=float(settings.get("time_s") or 150.0),
+                precision=float(settings.get("precision") or 0.02),
+                device_replay=bool(settings.get("device_replay", True)),
+            ),
+            self._findings,
+            self._progress,
+            step_s=steps[len(steps) // 2],
+            steps_each=each,
+        )
+        self.measurement.data = data
+        first = replay.give(0, False)
+        self.measurement.batch_size = self.state.batch_size or samples_in(first)
+        source.batch_size = self.measurement.batch_size
+        self._batches = self.measurement.batches()
+        _suppress_saves(self._findings)
+        others = [s for s in probe.all_states if s is not self.state and not s.is_outside]
+        if others:
+            listed = ", ".join(f"{s.number} ({s.name}, {s.batches} batches)" for s in others)
+            self._findings.note(
+                f"the script has several loaders; measured: {self.state.number} "
+                f"({self.state.name}); others: {listed}; --loader N chooses"
+            )
+
+    def next(self, iterator: ProbedIterator) -> Any:
+        """The loop's next batch; does not come back once all is measured."""
+        if self._broken is not None:
+            self._caught(self._broken)
+        if iterator is not self._iterator():
+            # The loop was left and begun again: what lay between is no step.
+            self._iterator = weakref.ref(iterator)
+            self.measurement.restart = True
+        try:
+            return next(self._batches)
+        except StopIteration:
+            pass
+        except BaseException as error:
+            if not self.measurement.failed and isinstance(error, Exception):
+                self._failed(error)
+            self._broken = error
+            raise
+        try:
+            self._finish()
+        except Exception as error:
+            self._failed(error)
+
+    def _caught(self, error: BaseException) -> NoReturn:
+        """The script goes on though its loader raised, or Ctrl-C was pressed: there is no
+        segment to go on with."""
+        self.ended_early(type(error))
+        if isinstance(error, KeyboardInterrupt):
+            self.probe.end(EXIT_INTERRUPTED)
+        self.probe.problem(
+            "loader",
+            f"the loader raised {type(error).__name__} ({error}), and the script went on: what "
+            "is measured ends there",
+            "see which sample it is, or leave it out",
+        )
+        self.probe.end(EXIT_INTERNAL)
+
+    def note_other(self, state: LoaderState) -> None:
+        """Another loader is read while this one's loop is measured."""
+        self._findings.note(
+            f"loader {state.number} ({state.name}) was read within the measured loop: its time "
+            "counts as compute"
+        )
+
+    def _finish(self) -> None:
+        m = self.measurement
+        cold = "cold" not in self._findings.phases
+        after.drains(m, cold)
+        document = self._record()
+        if self._ranks["local_rank"] == 0:
+            document["storage"] = after.storage(m)
+            document["headrace"] = after.headrace_cost(m)
+            document["notes"] = self._findings.notes
+        self._write(document)
+        m.channel.leave()
+        self.probe.end(0)
+
+    def _record(self) -> dict[str, Any]:
+        from . import hook
+
+        document = record.of(self.measurement, self._ranks, self._started)
+        document["files_written"] = hook.files_written()
+        return document
+
+    def _write(self, document: dict[str, Any]) -> None:
+        path = os.path.join(self.probe.folder, f"rank-{self._ranks['rank']}.json")
+        record.write(path, document)
+
+    def _failed(self, error: Exception) -> NoReturn:
+        """Something of ours; what is known so far is kept."""
+        if self._findings.segments:
+            self._findings.ended = "script"
+            self._write(self._record())
+        self.probe.give_up(error)
+
+    def ended_early(self, crashed: type[BaseException] | None) -> None:
+        """The script ended within the run: what is known so far is kept."""
+        interrupted = crashed is not None and issubclass(crashed, KeyboardInterrupt)
+        failed = crashed is not None and not interrupted
+        if crashed is not None and failed and self.measurement.phase == "device":
+            self.probe.problem(
+                "device-replay",
+                f"the script failed ({crashed.__name__}) with a batch that lay on the device",
+                "",
+            )
+            return
+        self._findings.ended = "interrupted" if interrupted else "script"
+        if self._findings.segments:
+            self._write(self._record())
+        elif not failed:
+            self.probe.problem(
+                "few-batches",
+                "the script ended before a segment was measured",
+                "let it run for more batches or epochs",
+            )
+
+
+def files_below(folder: str) -> list[str]:
+    """All regular files in a folder."""
+    found = []
+    for root, _, names in os.walk(folder):
+        found += [os.path.join(root, name) for name in names]
+    return [path for path in found if os.path.isfile(path)]
+
+
+def _suppress_saves(findings: Any) -> None:
+    """The weights are those of a measuring run: none are saved to files from here on."""
+    import torch
+
+    def suppressed(original: Any, name: str, word: str) -> Any:
+        @functools.wraps(original)
+        def save(*args: Any, **kwargs: Any) -> Any:
+            target = kwargs[word] if word in kwargs else args[1] if len(args) > 1 else None
+            if not isinstance(target, (str, os.PathLike)):
+                if not _is_file(target):  # a copy by way of memory
+                    return original(*args, **kwargs)
+                target = getattr(target, "name", type(target).__name__)
+            findings.note(f"{name} to {target} was not carried out: a measuring run")
+            return None
+
+        return save
+
+    torch.save = torch.serialization.save = suppressed(torch.save, "torch.save", "f")
+    tensors = sys.modules.get("safetensors.torch")
+    for name in ("save_file", "save_model"):
+        if tensors is not None and hasattr(tensors, name):
+            setattr(tensors, name, suppressed(getattr(tensors, name), name, "filename"))
+
+
+def _is_file(stream: Any) -> bool:
+    try:
+        return isinstance(stream.fileno(), int)
+    except (AttributeError, OSError, ValueError):
+        return False
