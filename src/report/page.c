@@ -222,7 +222,8 @@ static void timeline(struct page *p)
     if (hr__table_rows(&batches)) {
         heading(p, "batches", "Batch by batch",
                 "A segment of the first rank from storage and one with its files in memory, both "
-                "on the same scale: how long each batch is waited for, and the rest of its time.");
+                "on the same scale: how long each batch is waited for, and the rest of its time. "
+                "Where workers take cores from training, that rest grows too.");
         put(p, "<div class=\"pair\">\n");
         if (p->data.cold && has_charts())
             figure(p, &cold);
@@ -282,10 +283,7 @@ static void how(struct page *p)
             "it is the same files. An interval holds its figure with 95 % confidence. That files "
             "were or were not in memory is verified by the bytes the kernel read.");
     table(p, HR__TABLE_RUN);
-    if (hr__table_rows(&p->tables[HR__TABLE_UNVERIFIED])) {
-        hr__draft_print(&p->draft, "<h3>%s</h3>\n", p->tables[HR__TABLE_UNVERIFIED].title);
-        table(p, HR__TABLE_UNVERIFIED);
-    }
+    table(p, HR__TABLE_UNVERIFIED);
     list(p, HR__TABLE_NOTES);
     list(p, HR__TABLE_WRITTEN);
     if (hr__table_rows(&p->tables[HR__TABLE_SEGMENTS])) {
