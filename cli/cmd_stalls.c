@@ -6,6 +6,7 @@
 #include "cli.h"
 #include "find_python.h"
 #include "options.h"
+#include "stalls_result.h"
 #include "text.h"
 
 #include <errno.h>
@@ -78,9 +79,8 @@ static int parse(struct stalls_command *c, int argc, char **argv)
          .kind = CLI_TEXT,
          .text = &c->channel,
          .value = "HOST:PORT",
-         .help =
-             "of several hosts: where the ranks agree on what\nto do next; a free port of rank 0's "
-             "host"},
+         .help = "of several hosts: where their ranks meet, on rank 0's\nhost (default: "
+                 "MASTER_PORT + 29)"},
         {.name = "scratch",
          .target = &c->scratch,
          .help = "run in a temporary working directory; relative\npaths of things that exist are "
@@ -176,5 +176,9 @@ static int measure(int argc, char **argv)
 
 int cmd_stalls(int argc, char **argv)
 {
+    if (argc > 1 && !strcmp(argv[1], "report"))
+        return stalls_report(argc - 1, argv + 1);
+    if (argc > 1 && !strcmp(argv[1], "merge"))
+        return stalls_merge(argc - 1, argv + 1);
     return measure(argc, argv);
 }

@@ -123,8 +123,8 @@ struct hr_stalls_change {
                                    (the page cache, or the loader's own cache) */
     uint64_t cache_bytes;       /* instead of cache_share: a cache of that many bytes that never
                                    evicts; 0: not given */
-    int page_cache;             /* non-zero: the cache is the kernel's page cache, which evicts
-                                   what an epoch still needs; its misses follow the measured curve */
+    int page_cache;             /* non-zero: the cache is the kernel's page cache, which evicts what
+                                   an epoch still needs; its misses follow the measured curve */
     int cores;                  /* of each host; 0: as it was */
     double storage_bytes_per_s; /* of each host; 0: as it was */
     double storage_factor;      /* instead: times as fast as measured; 0: not given */

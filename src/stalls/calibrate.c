@@ -10,7 +10,7 @@
  *     each other in a spin); where the loader is the bound, its work; else the receiving of
  *     a batch;
  *   - the cold phase: storage's rate and time of a read, both by the same factor.
- * Each is found by bisection, so that the unchanged system reproduces both phases.
+ * Each is solved for, so that the unchanged system reproduces both phases.
  */
 #include "stalls/predict.h"
 
@@ -22,7 +22,8 @@
 #include <string.h>
 
 #define SEED  1
-#define CLOSE 0.003 /* a phase that is met so well is met */
+#define CLOSE 0.003  /* a phase that is met so well is met */
+#define EXACT 0.0003 /* how well it is met where something is looked for */
 
 static bool known(double value)
 {
@@ -202,6 +203,42 @@ static int take_step(struct hr__model *model, struct hr_error *error)
     return 0;
 }
 
+/* ---- solving ---- */
+
+/* Seconds of a global batch at a value of one figure. */
+typedef int (*try_fn)(const struct hr__model *model, double value, double *batch_s,
+                      struct hr_error *error);
+
+/* The value in the range at which a batch takes wanted_s; the nearer end where there is none.
+ * Longer with greater values. By false position, with the end that stays weighed less
+ * (Illinois), which needs a few simulations where halving would need a dozen. */
+static int solve(const struct hr__model *model, try_fn try_it, double wanted_s,
+                 const double range[2], double *value, struct hr_error *error)
+{
+    double at[2] = {range[0], range[1]}, off[2] = {0, 0}, found;
+    int r = 0, last = -1;
+    for (int i = 0; i < 2 && !r; i++) {
+        r = try_it(model, at[i], &found, error);
+        off[i] = found - wanted_s;
+        *value = at[i];
+        if (!r && (i == 0 ? off[0] >= 0 : off[1] <= 0))
+            return 0;
+    }
+    for (int i = 0; i < 24 && !r; i++) {
+        *value = at[0] - off[0] * (at[1] - at[0]) / (off[1] - off[0]);
+        r = try_it(model, *value, &found, error);
+        if (fabs(found - wanted_s) < EXACT * wanted_s)
+            break;
+        int side = found > wanted_s;
+        at[side] = *value;
+        off[side] = found - wanted_s;
+        if (last == side)
+            off[!side] /= 2;
+        last = side;
+    }
+    return r;
+}
+
 /* ---- the loader ---- */
 
 /* The loader alone on so many cores of the host, all ranks that were measured so. */
@@ -349,6 +386,17 @@ static int drained_rate(const struct hr__system *system, double *rate, struct hr
     return r;
 }
 
+static int try_delay(const struct hr__model *model, double value, double *batch_s,
+                     struct hr_error *error)
+{
+    struct hr__system s = model->system;
+    double rate = 0;
+    s.delay_s = value;
+    int r = drained_rate(&s, &rate, error);
+    *batch_s = (double)s.batch_size * s.ranks / rate;
+    return r;
+}
+
 /* The loader alone gave `rate` on all cores: a delay or less CPU explains the difference. */
 static int fit_loader_alone(struct hr__model *model, const struct drain *drain,
                             struct hr_error *error)
@@ -368,17 +416,11 @@ static int fit_loader_alone(struct hr__model *model, const struct drain *drain,
         scale_prepare(model, rate / drain->rate);
         return 0;
     }
-    double least = 0, most = (double)s.ranks * (s.workers > 0 ? s.workers : 1) / drain->rate;
-    for (int i = 0; i < 20 && !r; i++) {
-        s.delay_s = (least + most) / 2;
-        r = drained_rate(&s, &rate, error);
-        if (rate > drain->rate)
-            least = s.delay_s;
-        else
-            most = s.delay_s;
-    }
-    model->system.delay_s = (least + most) / 2;
-    return r;
+    double most = (double)s.ranks * (s.workers > 0 ? s.workers : 1) / drain->rate;
+    struct hr__model alone = *model;
+    alone.system = s;
+    return solve(&alone, try_delay, (double)s.batch_size * s.ranks / drain->rate,
+                 (double[]){0, most}, &model->system.delay_s, error);
 }
 
 static void take_kind(struct hr__model *model)
@@ -412,7 +454,8 @@ static int take_loader(struct hr__model *model, const struct drain *drains, int 
         if (widest < 0 || drains[i].cores > drains[widest].cores)
             widest = i;
     s->missing_cpu_s = cold > warm ? cold - warm : 0;
-    model->prepare_spread = spread_of(&stalls->summary.prepare_rate);
+    model->prepare_spread =
+        hypot(spread_of(&stalls->summary.prepare_rate), spread_of(&stalls->step_s[HR_STALLS_WARM]));
     if (!r && widest >= 0)
         r = fit_loader_alone(model, &drains[widest], error);
     return r;
@@ -460,7 +503,8 @@ static void take_storage(struct hr__model *model)
         curve->depths[curve->count++] = d;
     }
     model->has_storage = curve->count > 0;
-    model->storage_spread = spread_of(&model->stalls->summary.fetch_rate);
+    model->storage_spread = hypot(spread_of(&model->stalls->summary.fetch_rate),
+                                  spread_of(&model->stalls->step_s[HR_STALLS_COLD]));
 }
 
 /* Share of the bytes of cold segments that were really read: a loader's own cache has the
@@ -482,29 +526,6 @@ static double share_read(const struct hr_stalls *stalls)
 }
 
 /* ---- meeting the phases ---- */
-
-/* Seconds of a global batch at a value of one figure. */
-typedef int (*try_fn)(const struct hr__model *model, double value, double *batch_s,
-                      struct hr_error *error);
-
-/* The value in [least, most] at which a batch takes wanted_s; longer with greater values. */
-static int bisect(const struct hr__model *model, try_fn try_it, double wanted_s, double range[2],
-                  double *value, struct hr_error *error)
-{
-    double least = range[0], most = range[1], batch_s = 0;
-    int r = 0;
-    for (int i = 0; i < 16 && !r; i++) {
-        *value = (least + most) / 2;
-        r = try_it(model, *value, &batch_s, error);
-        if (fabs(batch_s - wanted_s) < CLOSE / 10 * wanted_s)
-            break;
-        if (batch_s < wanted_s)
-            least = *value;
-        else
-            most = *value;
-    }
-    return r;
-}
 
 static int simulate(const struct hr__system *system, double *batch_s, struct hr_error *error)
 {
@@ -557,7 +578,7 @@ static int fit_warm(struct hr__model *model, double wanted_s, struct hr_error *e
     if (!r && wanted_s > now_s * (1 + CLOSE) && s->step_cpu_s > 0)
         r = try_sharing(model, 4, &shared_s, error);
     if (!r && shared_s > now_s * (1 + CLOSE)) {
-        r = bisect(model, try_sharing, wanted_s, (double[]){0, 4}, &s->sharing, error);
+        r = solve(model, try_sharing, wanted_s, (double[]){0, 4}, &s->sharing, error);
         if (!r)
             r = try_sharing(model, s->sharing, &now_s, error);
     }
@@ -568,7 +589,7 @@ static int fit_warm(struct hr__model *model, double wanted_s, struct hr_error *e
     r = drained_rate(&alone, &rate, error);
     double loading_s = (double)s->batch_size * s->ranks / rate;
     if (!r && (loading_s > 0.85 * wanted_s || !s->workers || now_s > wanted_s)) {
-        r = bisect(model, try_loader, wanted_s, (double[]){0.5, 2}, &value, error);
+        r = solve(model, try_loader, wanted_s, (double[]){0.5, 2}, &value, error);
         if (!r)
             r = try_loader(model, value, &now_s, error);
         /* Where even that changes little it is not the loader. */
@@ -608,7 +629,7 @@ static int fit_cold(struct hr__model *model, double cold_s, double warm_s, struc
     bool hidden = known(warm_s) && cold_s < warm_s * (1 + CLOSE) && now_s <= cold_s * (1 + CLOSE);
     if (r || hidden || fabs(now_s - cold_s) < CLOSE * cold_s)
         return r;
-    r = bisect(model, try_storage, cold_s, (double[]){0.1, 10}, &value, error);
+    r = solve(model, try_storage, cold_s, (double[]){0.1, 10}, &value, error);
     if (r)
         return r;
     model->storage.factor = value;

@@ -175,7 +175,6 @@ static int set_headrace(const struct hr__model *model, const struct hr_stalls_ch
                         struct hr__changed *changed, double *growth, struct hr_error *error)
 {
     struct hr__system *s = &changed->system;
-    static const char *const names[] = {"encoded", "coefficients", "planes"};
     int form = change->form == HR_FORM_AUTO ? HR_FORM_ENCODED : change->form;
     const struct hr__form_record *encoded = form_of(model->host, HR_FORM_ENCODED);
     const struct hr__form_record *item = form_of(model->host, form);
@@ -183,7 +182,7 @@ static int set_headrace(const struct hr__model *model, const struct hr_stalls_ch
         return hr__fail(error, -ENODATA,
                         "what Headrace's loader costs on these files%s%s was not measured: it "
                         "prepares JPEG and PNG images; measure again with headrace stalls",
-                        encoded ? " as " : "", encoded ? names[form] : "");
+                        encoded ? " as " : "", encoded ? hr_form_name((enum hr_form)form) : "");
     double now = 0;
     for (size_t i = 0; i < s->prepare_s.count; i++)
         now += s->prepare_s.values[i] / (double)s->prepare_s.count;

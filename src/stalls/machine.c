@@ -85,16 +85,17 @@ void hr__machine_wait(struct hr__machine *m, uint32_t id, double wait_s)
 
 void hr__machine_read(struct hr__machine *m, uint32_t id, double bytes)
 {
+    const struct hr__system *s = m->system;
     assert(m->read_count < m->read_capacity);
-    struct hr__mark read = mark(m, m->read_time + 1, id);
-    read.bytes = bytes;
-    m->reads[(m->read_first + m->read_count++) % m->read_capacity] = read;
-    m->read_bytes += bytes;
+    if (bytes > 0)
+        m->storage_free = fmax(m->storage_free, m->now) + bytes / s->storage_bytes_per_s;
+    double at = fmax(m->now + s->storage_request_s, m->storage_free);
+    m->reads[(m->read_first + m->read_count++) % m->read_capacity] = mark(m, at, id);
 }
 
-/* How fast things advance now: virtual seconds per second, and seconds of a read. */
+/* How fast things advance now, in virtual seconds per second. */
 struct pace {
-    double threads, steps, read_s;
+    double threads, steps;
     double busy; /* cores */
 };
 
@@ -108,9 +109,6 @@ static struct pace pace(const struct hr__machine *m)
     struct pace p = {.busy = busy, .threads = runnable > 0 ? busy / runnable / slowed : 1};
     bool shared = runnable > cores && m->threads.count;
     p.steps = shared ? p.threads / (1 + s->sharing) : p.threads;
-    p.read_s = s->storage_request_s;
-    if (m->read_bytes > 0)
-        p.read_s = fmax(p.read_s, m->read_bytes / s->storage_bytes_per_s);
     return p;
 }
 
@@ -119,30 +117,23 @@ static double left(const struct hr__marks *heap, double speed)
     return heap->count ? fmax(0, heap->marks[0].at - heap->time) / speed : INFINITY;
 }
 
-static uint32_t end_read(struct hr__machine *m)
+static double until(const struct hr__machine *m, const struct hr__mark *mark, size_t count)
 {
-    struct hr__mark read = m->reads[m->read_first];
-    m->read_first = (m->read_first + 1) % m->read_capacity;
-    m->read_bytes = --m->read_count ? m->read_bytes - read.bytes : 0;
-    m->read_time = read.at;
-    return read.id;
+    return count ? fmax(0, mark->at - m->now) : INFINITY;
 }
 
 uint32_t hr__machine_next(struct hr__machine *m)
 {
     struct pace p = pace(m);
     double threads = left(&m->threads, p.threads), steps = left(&m->steps, p.steps);
-    double waits = m->waits.count ? fmax(0, m->waits.marks[0].at - m->now) : INFINITY;
-    double reads =
-        m->read_count ? fmax(0, m->reads[m->read_first].at - m->read_time) * p.read_s : INFINITY;
+    double waits = until(m, m->waits.marks, m->waits.count);
+    double reads = until(m, &m->reads[m->read_first], m->read_count);
     double passed = fmin(fmin(threads, steps), fmin(waits, reads));
     assert(passed < INFINITY);
     m->now += passed;
     m->busy_core_s += passed * p.busy;
     m->threads.time += passed * p.threads;
     m->steps.time += passed * p.steps;
-    if (p.read_s > 0)
-        m->read_time += passed / p.read_s;
     /* The time of what ends is set to its mark, so that rounding does not add up. */
     if (threads <= passed) {
         m->threads.time = m->threads.marks[0].at;
@@ -158,5 +149,9 @@ uint32_t hr__machine_next(struct hr__machine *m)
         m->now = fmax(m->now, m->waits.marks[0].at);
         return pop(&m->waits).id;
     }
-    return end_read(m);
+    struct hr__mark read = m->reads[m->read_first];
+    m->now = fmax(m->now, read.at);
+    m->read_first = (m->read_first + 1) % m->read_capacity;
+    m->read_count--;
+    return read.id;
 }

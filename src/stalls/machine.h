@@ -2,11 +2,12 @@
  * What a simulated host has: cores, storage and a clock. Things run on it until they are
  * done, and hr__machine_next tells which one is done next.
  *
- * Everything is fluid processor sharing in virtual time (Kleinrock, "Queueing Systems" II,
- * 4.4): all runnable threads advance at the same speed, so each is done when the virtual
+ * Cores are shared by fluid processor sharing in virtual time (Kleinrock, "Queueing Systems"
+ * II, 4.4): all runnable threads advance at the same speed, so each is done when the virtual
  * time of its kind passes a mark set when it started, and a heap of marks is all that is
- * needed. Reads advance alike as well: one takes storage_request_s, or as long as all bytes
- * in flight take at the storage's rate, whichever is longer.
+ * needed. Storage transfers reads one after another at its rate, as devices and throttles
+ * do (were it shared too, threads that begin together would stay together); besides, each
+ * takes storage_request_s at least.
  */
 #ifndef HR_STALLS_MACHINE_H
 #define HR_STALLS_MACHINE_H
@@ -17,7 +18,6 @@ struct hr__mark {
     double at;      /* virtual time, or the clock's of a wait */
     uint64_t order; /* of those at the same time, the one set first is first */
     uint32_t id, threads;
-    double bytes; /* of a read */
 };
 
 struct hr__marks { /* a binary heap */
@@ -31,8 +31,8 @@ struct hr__machine {
     struct hr__marks threads, steps, waits;
     struct hr__mark *reads; /* a ring: they end in the order in which they begin */
     size_t read_first, read_count, read_capacity;
-    double read_time, read_bytes; /* virtual; in flight */
-    int step_threads;             /* runnable, of all steps */
+    double storage_free; /* when all is transferred */
+    int step_threads;    /* runnable, of all steps */
     uint64_t order;
     double now, busy_core_s;
 };

@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <math.h>
 
+#define ROUNDING   1e-9      /* of a batch's time: no difference */
 #define MAX_COUNT  (1 << 16) /* of cores, ranks, workers, batches ahead */
 #define MAX_POOL   ((uint64_t)1 << 18)
 #define MAX_WINDOW ((uint64_t)1 << 26) /* samples of all ranks' windows */
@@ -240,8 +241,8 @@ int hr__simulate(const struct hr__system *system, int batches, uint64_t seed,
     if (r)
         return r;
     /* Neither can be more than what it is part of; rounding apart they are not. */
-    warm_s = fmin(warm_s, all_s);
-    trained_s = fmin(trained_s, warm_s);
+    warm_s = all_s - warm_s > ROUNDING * all_s ? warm_s : all_s;
+    trained_s = warm_s - trained_s > ROUNDING * warm_s ? trained_s : warm_s;
     double copy_s = fmin(system->copy_s, trained_s);
     *outcome = (struct hr__outcome){
         .rate = all_s > 0 ? (double)system->batch_size * system->ranks / all_s : INFINITY,

@@ -217,6 +217,8 @@ static int add_pair(struct search *s, const struct candidate *first, const struc
 
 /* ---- all of them ---- */
 
+enum { HEADRACE, CACHE, WORKERS, CORES, DISK, COUNT };
+
 static int collect(struct search *s)
 {
     const struct hr__model *model = s->model;
@@ -231,9 +233,10 @@ static int collect(struct search *s)
         {cores, name_cores, core_least(model), MOST_CORES / model->system.ranks},
         {disk, name_disk, 2, MOST_STORAGE},
     };
-    enum { COUNT = sizeof candidates / sizeof *candidates };
     /* Pairs, by what they cost together. */
-    static const int pairs[][2] = {{0, 1}, {1, 2}, {0, 3}, {1, 3}, {0, 4}, {2, 4}, {3, 4}};
+    static const int pairs[][2] = {{HEADRACE, CACHE}, {CACHE, WORKERS}, {HEADRACE, CORES},
+                                   {CACHE, CORES},    {HEADRACE, DISK}, {WORKERS, DISK},
+                                   {CORES, DISK}};
     struct hr_stalls_change none;
     struct hr_stalls_prediction p;
     hr_stalls_change_default(&none);
@@ -243,12 +246,22 @@ static int collect(struct search *s)
     if (waiting(&p) <= s->stall)
         return s->capacity ? keep(s, &none, "nothing") : 0;
     bool fetches = p.share[3] > SEEN;
-    for (int i = 0; i < COUNT && !r; i++)
-        if (fetches || (candidates[i].apply != cache && candidates[i].apply != disk))
-            r = add_single(s, &candidates[i]);
+    bool enough_cores = false; /* more workers do it, on the cores that are there */
+    for (int i = 0; i < COUNT && !r; i++) {
+        int before = s->count;
+        if ((!fetches && (i == CACHE || i == DISK)) || (i == CORES && enough_cores))
+            continue;
+        r = add_single(s, &candidates[i]);
+        enough_cores |= i == WORKERS && s->count > before;
+    }
     int single = s->count;
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs && !r && !single; i++)
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs && !r && !single; i++) {
+        int before = s->count;
+        if (pairs[i][0] == CORES && enough_cores)
+            continue;
         r = add_pair(s, &candidates[pairs[i][0]], &candidates[pairs[i][1]]);
+        enough_cores |= pairs[i][0] == WORKERS && s->count > before;
+    }
     return r;
 }
 

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""headrace stalls: which Python it finds for a command, and what it says where there is none.
-A stand-in for the package tells how it was started."""
+"""headrace stalls: which Python it finds for a command, and what it says where there is none
+(a stand-in for the package tells how it was started); report and merge, on records made by
+hand."""
+import json
 import os
 import re
 import sys
 import unittest
 
 from harness import CliCase
+from records import record
 
 MAIN = b"import sys\nprint(sys.executable)\nprint(sys.argv[1:])\nsys.exit(9)\n"
 
@@ -114,6 +117,81 @@ class Stalls(CliCase):
         with open(os.path.join(package, "arguments.py")) as file:
             theirs = re.findall(r'add\("--([a-z-]+)"', file.read())
         self.assertEqual(sorted(ours), sorted([*theirs, "help"]))
+
+
+class Results(CliCase):
+    def setUp(self):
+        super().setUp()
+        for rank in range(2):
+            self.write(f"host{rank}/records/rank-{rank}.json", json.dumps(record(rank)).encode())
+        self.files = ["report.html", "stalls.json", "trace.json"]
+
+    def merged(self, *parts):
+        status, out, err = self.run_it("stalls", "merge", *parts)
+        self.assertEqual((status, err), (0, ""))
+        return out
+
+    def read(self, path):
+        with open(os.path.join(self.root, path)) as file:
+            return file.read()
+
+    def test_records_of_hosts_are_one_result(self):
+        out = self.merged("all", "host0", "host1")
+        self.assertIn("waits 33 % of the time", out)
+        self.assertIn("on host1", out)
+        self.assertEqual(sorted(os.listdir(os.path.join(self.root, "all"))), self.files)
+        status, text, _ = self.run_it("stalls", "merge", "all", "host0", "host1", "--json")
+        self.assertEqual((status, text), (0, self.read("all/stalls.json")))
+        self.assertEqual(json.loads(text)["headrace_stalls"], 1)
+
+    def test_results_of_hosts_are_one_result(self):
+        for rank in range(2):
+            self.merged(f"one{rank}", f"host{rank}")
+        out = self.merged("all", "one0", "one1/stalls.json")
+        self.assertEqual(out.splitlines()[0], self.merged("again", "host0", "host1").splitlines()[0])
+
+    def test_parts_that_do_not_fit(self):
+        self.write("other/records/rank-1.json", json.dumps(record(1, "another")).encode())
+        for parts, text in ((("host0", "other"), "run"), (("host0", "host0"), "rank 0")):
+            status, out, err = self.run_it("stalls", "merge", "all", *parts)
+            self.assertEqual((status, out), (3, ""))
+            self.assertTrue(err.startswith("headrace stalls merge: "), err)
+            self.assertIn(text, err)
+        self.assertFalse(os.path.exists(os.path.join(self.root, "all")))
+        status, _, err = self.run_it("stalls", "merge", "all", "host0", "nowhere")
+        self.assertEqual(status, 3)
+        self.assertIn("nowhere", err)
+
+    def test_a_folder_of_something_else_is_left_alone(self):
+        self.write("mine/photo.jpg")
+        self.expect(["stalls", "merge", "mine", "host0"], 3, "",
+                    "headrace stalls merge: the folder mine holds something else than a result: "
+                    "name another one\n")
+        self.expect(["stalls", "merge", "mine/photo.jpg", "host0"], 3, "",
+                    "headrace stalls merge: cannot write to the folder mine/photo.jpg: "
+                    "Not a directory\n")
+
+    def test_report(self):
+        out = self.merged("all", "host0", "host1")
+        self.expect(["stalls", "report", "all"], 0, out)
+        self.expect(["stalls", "report", "all/stalls.json", "--text"], 0, out)
+        self.expect(["stalls", "report", "all", "--json"], 0, self.read("all/stalls.json"))
+        self.expect(["stalls", "report", "all", "--page", "p.html", "--trace", "t.json"], 0)
+        self.assertEqual(self.read("p.html"), self.read("all/report.html"))
+        self.assertEqual(json.loads(self.read("t.json")), json.loads(self.read("all/trace.json")))
+        self.env["COLUMNS"] = "60"
+        status, narrow, _ = self.run_it("stalls", "report", "all")
+        self.assertLessEqual(max(map(len, narrow.splitlines())), 60)
+
+    def test_what_is_no_result(self):
+        self.write("bad.json", b'{"headrace_stalls": 1')
+        for path in ("bad.json", "nowhere", "host0", "host0/records/rank-0.json"):
+            status, out, err = self.run_it("stalls", "report", path)
+            self.assertEqual((status, out), (3, ""))
+            self.assertTrue(err.startswith("headrace stalls report: "), err)
+            self.assertIn(path, err)
+        status, _, err = self.run_it("stalls", "report")
+        self.assertEqual(status, 2)
 
 
 if __name__ == "__main__":

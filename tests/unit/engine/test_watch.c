@@ -690,93 +690,6 @@ static void what_cannot_be_watched_is_refused(void **state)
     hr_loader_destroy(&loader);
 }
 
-/* ---- photographs ---- */
-
-#define PHOTOGRAPHS 240
-
-static void copy_file(const char *from, const char *to)
-{
-    char bytes[65536];
-    size_t n;
-    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
-    assert_non_null(in);
-    assert_non_null(out);
-    while ((n = fread(bytes, 1, sizeof bytes, in)))
-        assert_int_equal(fwrite(bytes, 1, n, out), n);
-    fclose(in);
-    assert_int_equal(fclose(out), 0);
-}
-
-/* The photographs that tools/make_samples.py makes: copies, because other
- * programs may use the originals at this moment. Returns their number. */
-static size_t copy_photographs(const char *folder, char (*paths)[128])
-{
-    struct hr_dataset_options options;
-    struct hr_dataset *dataset;
-    struct hr_error error;
-    hr_dataset_options_default(&options);
-    options.index = HR_INDEX_NONE;
-    if (hr_dataset_open_folder(&dataset, folder, &options, &error))
-        fail_msg("%s", error.message);
-    size_t all = hr_dataset_count(dataset), count = all < PHOTOGRAPHS ? all : PHOTOGRAPHS;
-    for (size_t i = 0; i < count; i++) {
-        char path[4096];
-        hr_dataset_path(dataset, i * all / count, path, sizeof path);
-        snprintf(paths[i], sizeof paths[i], "%s/photograph-%zu", fixture.dir, i);
-        copy_file(path, paths[i]);
-    }
-    hr_dataset_unref(&dataset);
-    return count;
-}
-
-static void measure_photographs(struct hr_dataset *dataset)
-{
-    struct hr_loader_options options;
-    struct hr_loader *loader;
-    struct hr_error error;
-    hr_loader_options_default(&options);
-    options.batch_size = BATCH;
-    options.threads = 2;
-    options.external_order = 1;
-    assert_int_equal(hr_loader_create(&loader, dataset, fixture.recipe, &options, &error), 0);
-    struct hr_stalls_watch *watch = open_watch(loader, 2);
-    struct hr_batch *batch;
-    while ((batch = next(watch))) {
-        train(5000);
-        hr_batch_release(&batch);
-    }
-    json_t *record = record_of(watch);
-    check_proof(record);
-    check_alone(record);
-    json_decref(record);
-    hr_stalls_watch_close(&watch);
-    hr_loader_destroy(&loader);
-}
-
-static void photographs_are_measured(void **state)
-{
-    static char paths[PHOTOGRAPHS][128];
-    const char *folder = getenv("HEADRACE_DATA"), *names[PHOTOGRAPHS];
-    char path[4096];
-    struct hr_dataset *dataset;
-    struct hr_error error;
-    snprintf(path, sizeof path, "%s/data/sample", getenv("HEADRACE_SOURCE_ROOT"));
-    if (!folder)
-        folder = path;
-    if (access(folder, R_OK)) {
-        print_message("no photographs: make samples makes some\n");
-        skip();
-    }
-    size_t count = copy_photographs(folder, paths);
-    for (size_t i = 0; i < count; i++)
-        names[i] = paths[i];
-    assert_int_equal(hr_dataset_from_paths(&dataset, names, NULL, count, &error), 0);
-    measure_photographs(dataset);
-    hr_dataset_unref(&dataset);
-    for (size_t i = 0; i < count; i++)
-        assert_int_equal(unlink(paths[i]), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -794,7 +707,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(signals_interrupt_and_lose_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(memory_runs_out, setup, teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_watched_is_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(photographs_are_measured, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

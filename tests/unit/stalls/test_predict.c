@@ -374,7 +374,7 @@ static void test_two_at_once(void **state)
     m.stalls.hosts[0].available_bytes = (uint64_t)1e8;
     assert_int_equal(suggested(&m, found, 8), 2);
     assert_string_equal(found[0].text, "Headrace's loader and storage 4 times as fast");
-    assert_string_equal(found[1].text, "15 cores and storage 4 times as fast");
+    assert_string_equal(found[1].text, "14 cores and storage 4 times as fast");
     measured_clear(&m);
 }
 

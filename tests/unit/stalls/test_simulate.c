@@ -326,7 +326,7 @@ static void never_slower(const struct hr__system *before, const struct hr__syste
     int threads = before->ranks * (before->workers + before->step_threads);
     /* Where threads share cores, loaders that wait less take more of them from a step that
      * has batches enough: fair shares really do that. */
-    double tolerance = threads > before->cores ? 0.025 : 0.005;
+    double tolerance = threads > before->cores ? 0.03 : 0.005;
     if (is < was * (1 - tolerance))
         fail_msg("seed %d: %s: %g samples/s became %g", (int)seed, what, was, is);
 }
