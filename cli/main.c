@@ -10,6 +10,7 @@
 static const struct cli_verb verbs[] = {
     {"cache", "samples kept in memory: what is there, fill, drop", cmd_cache},
     {"pack", "a dataset into one file that decodes several times faster", cmd_pack},
+    {"predict", "what a change would bring to a measured training run", cmd_predict},
     {"scan", "what a dataset holds: classes, sizes, damaged files", cmd_scan},
     {"stalls", "where the time of a training script goes", cmd_stalls},
     {"unpack", "the image files of a pack again", cmd_unpack},

@@ -55,8 +55,7 @@ static char *below(const char *directory, const char *name)
     return asprintf(&path, "%s/%s", directory, name) < 0 ? NULL : path;
 }
 
-/* Of a result's file, or the folder that it is in. */
-static int read_result(struct hr_stalls **out, const char *path, struct hr_error *error)
+int stalls_result_read(struct hr_stalls **out, const char *path, struct hr_error *error)
 {
     char *file = is_directory(path) ? below(path, "stalls.json") : strdup(path);
     int r = file ? hr_stalls_read(out, file, error) : -ENOMEM;
@@ -118,7 +117,7 @@ int stalls_report(int argc, char **argv)
     int r = cli_parse(&syntax, argc, argv, &c.source);
     if (r >= 0)
         return r;
-    r = read_result(&result, c.source, &error);
+    r = stalls_result_read(&result, c.source, &error);
     if (!r)
         r = write_report(&c, result, &error);
     hr_stalls_destroy(&result);
@@ -255,7 +254,7 @@ static int merge_results(struct hr_stalls **out, const char *const *parts, int c
     struct hr_stalls **results = calloc((size_t)count, sizeof *results);
     int r = results ? 0 : -ENOMEM;
     for (int i = 0; i < count && !r; i++)
-        r = read_result(&results[i], parts[i], error);
+        r = stalls_result_read(&results[i], parts[i], error);
     if (!r)
         r = hr_stalls_merge(out, (const struct hr_stalls *const *)results, count, error);
     for (int i = 0; results && i < count; i++)
@@ -302,7 +301,7 @@ static int check_folder(const char *folder, struct hr_error *error)
     free(entries);
     if (!others)
         return 0;
-    int r = read_result(&earlier, folder, NULL);
+    int r = stalls_result_read(&earlier, folder, NULL);
     hr_stalls_destroy(&earlier);
     if (r)
         snprintf(error->message, sizeof error->message,

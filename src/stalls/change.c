@@ -112,7 +112,8 @@ static int set_missing(const struct hr__model *model, const struct hr_stalls_cha
         evicts = change->page_cache || !own;
         x = share_of(model, model->available_bytes, evicts ? 1 : growth);
         if (!change->page_cache && own && x >= 0)
-            assume(changed, "a cache of the memory that is free");
+            assume(changed, "a cache of the memory that is free, %s",
+                   change->form > 0 ? hr_form_name((enum hr_form)change->form) : "encoded");
     }
     if (x < 0) {
         x = 0;
