@@ -269,7 +269,7 @@ struct hr_stalls_watch_options {
     size_t size;
     uint64_t warm_up;        /* batches before anything is measured; default 5 */
     uint64_t batches;        /* at most, measured ones; 0 (default): until time_s */
-    double time_s;           /* at most; default 150 */
+    double time_s;           /* about so long at most; default 150; 0: until precise */
     double precision;        /* narrow enough: half a share's interval; default 0.02 */
     int threads_of_training; /* cores that the training step keeps busy; default 1 */
     /* NULL: the step ends when the caller asks for the next batch. Otherwise called at
@@ -288,15 +288,19 @@ static inline void hr_stalls_watch_options_default(struct hr_stalls_watch_option
  * Measures with `loader`, which must have been made with external order
  * (hr_loader_options.external_order) and outlives the watch; the loop calls hr_stalls_watch_next
  * in place of hr_loader_next and otherwise does what it always does. Which samples come
- * is the watch's choice: a measuring run is thrown away. Errors: -EINVAL, -ENOMEM, those
- * of the loader.
+ * is the watch's choice: a measuring run is thrown away. Until the watch is closed nothing
+ * else uses the loader; afterwards it is as before, but for a new epoch. Errors: -EINVAL
+ * names the option, or tells that the order is not external; -ENOTSUP: a loader of several
+ * ranks; -EINTR: a signal; -ECHILD; -ENOMEM.
  */
 HR_API HR_NODISCARD int hr_stalls_watch_open(struct hr_stalls_watch **out, struct hr_loader *loader,
                                              const struct hr_stalls_watch_options *options,
                                              struct hr_error *error);
 
-/* The next batch: 1 and *batch, released with hr_batch_release as ever; 0 and NULL when
- * enough is known. Errors: those of hr_loader_next. One thread at a time. */
+/* The next batch: 1 and *batch, released with hr_batch_release as ever, also after the
+ * watch and the loader are gone; 0 and NULL when enough is known. Blocks for the loader,
+ * and between segments for files. Errors: those of hr_loader_next, after which it is over
+ * and what was measured before counts; -EINTR: a signal, call again. One thread at a time. */
 HR_API HR_NODISCARD int hr_stalls_watch_next(struct hr_stalls_watch *watch, struct hr_batch **batch,
                                              struct hr_error *error);
 

@@ -378,6 +378,7 @@ static void forget_blocking(struct hr_loader *l)
         return;
     pthread_mutex_lock(&l->lock);
     hr__let_workers_read_locked(l);
+    l->blocked_score = 0;
     pthread_mutex_unlock(&l->lock);
 }
 

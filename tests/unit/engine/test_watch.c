@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -504,6 +505,62 @@ static void a_small_dataset_is_never_called_cold(void **state)
     hr_dataset_unref(&few);
 }
 
+/* A thread that lives until the barrier is met twice. */
+static void *live(void *barrier)
+{
+    pthread_barrier_wait(barrier);
+    pthread_barrier_wait(barrier);
+    return NULL;
+}
+
+static int cores_of(pthread_t thread, cpu_set_t *cores)
+{
+    assert_int_equal(pthread_getaffinity_np(thread, sizeof *cores, cores), 0);
+    return CPU_COUNT(cores);
+}
+
+static void threads_get_their_cores_back(void **state)
+{
+    pthread_barrier_t barrier;
+    pthread_t threads[3];
+    cpu_set_t before[3], now, last;
+    struct hr__confinement *confinement;
+    struct hr_error error;
+    pthread_barrier_init(&barrier, NULL, 4);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, live, &barrier), 0);
+    pthread_barrier_wait(&barrier);
+    /* One of them may use the last core only. */
+    cores_of(threads[0], &now);
+    CPU_ZERO(&last);
+    for (int core = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &now)) {
+            CPU_ZERO(&last);
+            CPU_SET(core, &last);
+        }
+    assert_int_equal(pthread_setaffinity_np(threads[1], sizeof last, &last), 0);
+    for (int i = 0; i < 3; i++)
+        cores_of(threads[i], &before[i]);
+    if (hr__confine(&confinement, 1, &error))
+        fail_msg("%s", error.message);
+    cores_of(threads[0], &now);
+    for (int i = 0; i < 3; i++) {
+        cpu_set_t same;
+        assert_int_equal(cores_of(threads[i], &same), 1);
+        assert_true(CPU_EQUAL(&same, &now));
+    }
+    hr__confine_end(&confinement);
+    assert_null(confinement);
+    for (int i = 0; i < 3; i++) {
+        cores_of(threads[i], &now);
+        assert_true(CPU_EQUAL(&now, &before[i]));
+    }
+    pthread_barrier_wait(&barrier);
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&barrier);
+}
+
 /* ---- leaving, errors, signals ---- */
 
 /* The loader does what it always does. */
@@ -538,6 +595,12 @@ static void leaving_early_leaves_nothing(void **state)
         json_t *record = record_of(watch);
         assert_string_equal(text(record, "ended"), "script");
         json_decref(record);
+        struct hr_stalls *stalls;
+        struct hr_error error;
+        if (counts[i] < 20) {
+            assert_int_equal(hr_stalls_watch_result(watch, &stalls, &error), -ENODATA);
+            assert_null(stalls);
+        }
         hr_stalls_watch_close(&watch);
         check_loader_works(loader);
     }
@@ -702,6 +765,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_cache_is_said, setup, teardown),
         cmocka_unit_test_setup_teardown(containers_are_dropped_whole, setup, teardown),
         cmocka_unit_test_setup_teardown(a_small_dataset_is_never_called_cold, setup, teardown),
+        cmocka_unit_test(threads_get_their_cores_back),
         cmocka_unit_test_setup_teardown(leaving_early_leaves_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_bad_sample_ends_it, setup, teardown),
         cmocka_unit_test_setup_teardown(signals_interrupt_and_lose_nothing, setup, teardown),
