@@ -51,8 +51,9 @@ enum hr_stalls_phase {
  * Makes a result of records, each the whole JSON text of one rank's; all of one run, in
  * any order, hosts included. On success *out is the caller's. Errors: -EINVAL, a text is
  * not a record, the records are not of one run, or a rank is there twice (the message
- * says which text, where and what); -ENODATA: too little was measured (it says what is
- * missing and why); -ENOMEM.
+ * says which text, where and what); -ENOTSUP: a version this library does not know;
+ * -ENODATA: too little was measured (it says what is missing and why); -ENOMEM. Asks the
+ * model what would remove the stall, which may take seconds.
  */
 HR_API HR_NODISCARD int hr_stalls_analyse(struct hr_stalls **out, const char *const *records,
                                           const size_t *lengths, int count, struct hr_error *error);
@@ -82,7 +83,9 @@ struct hr_stalls_summary {
     struct hr_interval prepare_rate;           /* P: the loader alone, data in memory; samples/s */
     struct hr_interval fetch_rate;    /* F: storage alone, at this loader's depth; samples/s */
     struct hr_interval share[4];      /* of the time of an epoch from storage: compute, copy,
-                                         preparation, fetch; sum 1 */
+                                         preparation, fetch; sum 1. NaN: not told apart from the
+                                         part before or after it, which has it; all NaN: not
+                                         measured at all */
     struct hr_interval warm_share[3]; /* of an epoch from memory: compute, copy, preparation */
 };
 

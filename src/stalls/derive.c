@@ -155,9 +155,7 @@ static int derive(struct hr_stalls *s, const struct hr__joined *j, struct hr_err
     if (!s->alone_s || !s->waiting || !s->straggles)
         return hr__fail(error, -ENOMEM, "out of memory for %zu ranks", ranks);
     r = hr__derive_ranks(s, j, error);
-    if (!r && !(s->sentence = hr__derive_sentence(s)))
-        r = hr__fail(error, -ENOMEM, "out of memory for a sentence");
-    return r;
+    return r ? r : hr__derive_sentence(s, error);
 }
 
 int hr__stalls_derive(struct hr_stalls *stalls, struct hr_error *error)

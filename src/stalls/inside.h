@@ -57,8 +57,12 @@ void hr__derive_rates(struct hr_stalls *stalls, double scale);
 HR_NODISCARD int hr__derive_ranks(struct hr_stalls *stalls, const struct hr__joined *joined,
                                   struct hr_error *error);
 
-/* The sentence (sentence.c): memory of hr__alloc; NULL: out of memory. */
-char *hr__derive_sentence(const struct hr_stalls *stalls);
+/* The sentence out of everything else (sentence.c). Errors: -ENOMEM. */
+HR_NODISCARD int hr__derive_sentence(struct hr_stalls *stalls, struct hr_error *error);
+
+/* Asks the model what would remove the stall and says it in the sentence (advise.c): of a
+ * result just analysed. May take seconds. Errors: -ENOMEM. */
+HR_NODISCARD int hr__stalls_advise(struct hr_stalls *stalls, struct hr_error *error);
 
 /* Bytes of a sample's file, on average; NaN: not known. */
 double hr__mean_bytes(const struct hr_stalls *stalls);

@@ -79,6 +79,7 @@ static void take_run(struct hr_stalls *s, struct hr_stalls *from)
     s->alone_s = s->waiting = NULL;
     s->straggles = NULL;
     s->sentence = NULL;
+    *s->remedy = 0;
 }
 
 static int how_bad(const char *ended)

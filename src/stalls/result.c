@@ -171,6 +171,8 @@ static int join_and_derive(struct hr_stalls **out, struct hr_stalls **parts, int
     hr__free(parts);
     if (!r)
         r = hr__stalls_derive(s, error);
+    if (!r)
+        r = hr__stalls_advise(s, error);
     if (r)
         hr_stalls_destroy(&s);
     *out = s;

@@ -124,6 +124,8 @@ struct hr_stalls {
     size_t note_count;
     char **files_written;
     size_t file_count;
+    char remedy[320]; /* what the model said would remove the stall: "12 cores per GPU or
+                         Headrace's loader"; "" nothing, or it could not tell */
     struct hr__rank_record *ranks; /* by rank */
     int rank_count;                /* present; fewer than world_size where a host is missing */
     struct hr__host_record *hosts;

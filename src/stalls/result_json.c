@@ -173,6 +173,7 @@ int hr__stalls_to_json(const struct hr_stalls *s, char **text, size_t *length,
     json_t *head = json_object();
     bool ok = hr__json_set(head, "headrace", json_string(hr_version())) &&
               hr__json_set(head, "sentence", hr__json_string(s->sentence)) &&
+              hr__json_set(head, "remedy", *s->remedy ? hr__json_string(s->remedy) : json_null()) &&
               hr__json_set(head, "derived", derived(s)) &&
               hr__json_set(head, "command", hr__json_string(s->command)) && hr__write_run(head, s);
     add(&t, "{\n\"headrace_stalls\": ");
@@ -292,6 +293,7 @@ int hr__stalls_from_json(struct hr_stalls **out, const char *text, size_t length
     if (!reader.code) {
         hr__read_run(&reader, root, s);
         s->command = text_member(&reader, root, "command");
+        hr__json_text(&reader, root, "remedy", s->remedy, sizeof s->remedy);
         if (!reader.code)
             read_lists(&reader, root, s);
     }

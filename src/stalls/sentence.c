@@ -8,6 +8,8 @@
 #include "base/memory.h"
 #include "stalls/inside.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -243,6 +245,16 @@ static void say_main(struct words *w, const struct hr_stalls *s)
     say(w, ".");
 }
 
+static void say_remedy(struct words *w, const struct hr_stalls *s)
+{
+    const struct hr_interval *share =
+        isfinite(s->summary.share[0].value) ? s->summary.share : s->summary.warm_share;
+    if (!*s->remedy || 1 - share[0].value < HARDLY)
+        return;
+    say(w, " %c%s would remove %s.", toupper((unsigned char)*s->remedy), s->remedy + 1,
+        share[1].value >= HARDLY ? "all of that but the copy" : "that");
+}
+
 /* Whether phase `p` has any figure. */
 static bool ran(const struct hr_stalls *s, int p)
 {
@@ -297,16 +309,20 @@ static void say_ranks(struct words *w, const struct hr_stalls *s)
             s->rank_count, s->world_size);
 }
 
-char *hr__derive_sentence(const struct hr_stalls *s)
+int hr__derive_sentence(struct hr_stalls *s, struct hr_error *error)
 {
     struct words w = {.length = 0};
     say_main(&w, s);
+    say_remedy(&w, s);
     say_missing(&w, s);
     say_ranks(&w, s);
     /* Reasons come from outside. */
     size_t capacity = 4 * w.length + 1;
     char *text = hr__alloc(HR__TAG_STALLS, capacity, 1);
-    if (text)
-        hr__printable(text, capacity, w.text);
-    return text;
+    if (!text)
+        return hr__fail(error, -ENOMEM, "out of memory for a sentence");
+    hr__printable(text, capacity, w.text);
+    hr__free(s->sentence);
+    s->sentence = text;
+    return 0;
 }

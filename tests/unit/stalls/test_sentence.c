@@ -1,5 +1,6 @@
 /* The sentence, word for word, for runs of many kinds. */
 #include "../test.h"
+#include "base/memory.h"
 #include "records.h"
 
 #include <stdlib.h>
@@ -96,6 +97,44 @@ static void test_cpu(void **state)
              "samples on the CPU.");
 }
 
+/* What the model suggests is said when records are analysed, and kept. */
+static void test_remedy(void **state)
+{
+    struct plan p = plan_default();
+    struct hr_stalls *s, *again;
+    struct hr_error error;
+    const double slow[] = {.05, .05, .1, .1};
+    memcpy(p.seconds, slow, sizeof slow);
+    p.bytes = 2e10;
+    p.depths = "[{\"depth\": 4, \"bytes_per_s\": 5e9, \"reads_per_s\": 50000},"
+               "{\"depth\": 64, \"bytes_per_s\": 5e9, \"reads_per_s\": 50000}]";
+    p.preparation = "[{\"phase\": \"warm\", \"samples\": 64, \"cpu_s\": 0.39, \"wall_s\": 0.4},"
+                    "{\"phase\": \"warm\", \"samples\": 64, \"cpu_s\": 0.4, \"wall_s\": 0.4}]";
+    p.forms = "[{\"form\": \"encoded\", \"cpu_s\": 0.001, \"bytes\": 100000}]";
+    assert_int_equal(plan_analyse(&p, &s, &error), 0);
+    assert_ptr_equal(strstr(s->sentence, "The GPU waits 50 % of the time for preparing samples on "
+                                         "the CPU. Headrace's loader or "),
+                     s->sentence);
+    assert_non_null(strstr(s->sentence, " workers would remove that."));
+    char *text;
+    size_t length;
+    assert_int_equal(hr__stalls_to_json(s, &text, &length, &error), 0);
+    assert_int_equal(hr__stalls_from_json(&again, text, length, "text", &error), 0);
+    assert_string_equal(s->sentence, again->sentence);
+    hr__free(text);
+    hr_stalls_destroy(&s);
+    hr_stalls_destroy(&again);
+
+    /* What remains is the copy. */
+    p = plan_default();
+    assert_int_equal(plan_analyse(&p, &s, &error), 0);
+    assert_string_equal(s->remedy, "");
+    strcpy(s->remedy, "a faster one");
+    assert_int_equal(hr__stalls_derive(s, &error), 0);
+    assert_non_null(strstr(s->sentence, ". A faster one would remove all of that but the copy."));
+    hr_stalls_destroy(&s);
+}
+
 /* An interval that is wide is said. */
 static void test_wide(void **state)
 {
@@ -121,7 +160,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_epochs),       cmocka_unit_test(test_hardly),
         cmocka_unit_test(test_not_measured), cmocka_unit_test(test_cpu),
-        cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_wide),         cmocka_unit_test(test_remedy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
