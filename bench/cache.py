@@ -349,9 +349,10 @@ def best_reads(sizes, capacity, epochs):
 # ---- the reader and the hit -------------------------------------------------
 
 
-def fio(paths, depth, scratch, group=None):
-    """MB/s of fio over whole files, each opened, read and closed, O_DIRECT, io_uring. The last
-    sector of a file is left out where it is not full, because fio asks for no less."""
+def fio(paths, depth, scratch, group=None, ramp_s=0):
+    """MB/s of fio over whole files, each opened, read and closed, O_DIRECT, io_uring, the first
+    `ramp_s` seconds not counted. The last sector of a file is left out where it is not full,
+    because fio asks for no less."""
     replay = os.path.join(scratch, "replay")
     with open(replay, "w") as f:
         f.write("fio version 2 iolog\n")
@@ -359,7 +360,8 @@ def fio(paths, depth, scratch, group=None):
             length = os.path.getsize(path) // SECTOR * SECTOR
             f.write(f"{path} add\n{path} open\n{path} read 0 {length}\n{path} close\n")
     command = ["fio", "--name=read", "--ioengine=io_uring", "--direct=1", f"--iodepth={depth}",
-               f"--read_iolog={replay}", "--replay_no_stall=1", "--output-format=json"]
+               f"--read_iolog={replay}", "--replay_no_stall=1", "--output-format=json",
+               f"--ramp_time={ramp_s}"]
     done = subprocess.run(group.command(command) if group else command, check=False,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=scratch)
     if done.returncode:
