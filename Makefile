@@ -33,7 +33,8 @@ help:
 	@echo 'make demo         train the same network with the stock PyTorch loader and with Headrace'
 	@echo 'make test         every test of the library, the command and the Python package'
 	@echo 'make install      the library, the headers and the command, to PREFIX ($(PREFIX))'
-	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader, bench-pack, bench-cache'
+	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader, bench-pack, bench-cache,'
+	@echo '                  bench-stalls'
 	@echo 'make soak-NAME    one long run with faults: soak-cache'
 	@echo 'make clean        remove what was built (not VENV, not data/)'
 	@echo
@@ -74,7 +75,7 @@ cache-files: samples
 	@$(python) tools/make_cache_files.py --data '$(DATA)'
 
 # As root: memory and disk are limited with control groups.
-bench-cache: cache-files
+bench-cache bench-stalls: cache-files
 
 # The peers that a benchmark compares with are installed once, where they can be.
 bench-%: package samples
