@@ -6,12 +6,11 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #define CACHE_STEPS 10 /* points of the curves over cache, but one */
 
-/* Adds a point; a change that cannot be predicted is left out and its reason kept. */
-static void add_point(struct hr__curves *curves, struct hr__curve *curve, const struct hr_stalls *s,
+/* Adds a point; one that cannot be predicted is left out. */
+static void add_point(struct hr__curve *curve, const struct hr_stalls *s,
                       const struct hr_stalls_change *change, double x)
 {
     struct hr_error error = {0};
@@ -19,11 +18,8 @@ static void add_point(struct hr__curves *curves, struct hr__curve *curve, const 
     if (curve->count == HR__CURVE_POINTS)
         return;
     *p = (struct hr_stalls_prediction){.size = sizeof *p};
-    if (hr_stalls_predict(s, change, p, &error)) {
-        memcpy(curves->problem, error.message, sizeof curves->problem);
-        return;
-    }
-    curve->x[curve->count++] = x;
+    if (!hr_stalls_predict(s, change, p, &error))
+        curve->x[curve->count++] = x;
 }
 
 static void add_measured(struct hr__curves *curves, const char *name, double x,
@@ -45,7 +41,7 @@ void hr__curves_cache(struct hr__curves *curves, const struct hr_stalls *s)
             hr_stalls_change_default(&change);
             change.cache_share = (double)i / CACHE_STEPS;
             change.page_cache = page_cache;
-            add_point(curves, curve, s, &change, change.cache_share);
+            add_point(curve, s, &change, change.cache_share);
         }
     }
     add_measured(curves, "measured, files on storage", 0, s->summary.rate[HR_STALLS_COLD]);
@@ -73,7 +69,7 @@ void hr__curves_cores(struct hr__curves *curves, const struct hr_stalls *s)
         hr_stalls_change_default(&change);
         change.cores = cores;
         change.cache_share = 1;
-        add_point(curves, &curves->curve[0], s, &change, cores);
+        add_point(&curves->curve[0], s, &change, cores);
     }
     add_measured(curves, "measured, training", there, s->summary.rate[HR_STALLS_WARM]);
     int count = hr__drained(s, drained, HR__CURVE_POINTS);

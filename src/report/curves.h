@@ -29,7 +29,6 @@ struct hr__curves {
     int curve_count;
     struct hr__measured measured[HR__CURVE_POINTS];
     int measured_count;
-    char problem[HR_ERROR_MESSAGE_BYTES]; /* why there is no curve; "" */
 };
 
 /* Over the share of the dataset in a cache: one that never evicts, and the kernel's page

@@ -50,6 +50,16 @@ static void table(struct page *p, enum hr__report_table which)
     hr__table_html(&p->tables[which], &p->draft);
 }
 
+/* One of two tables beside each other; where it is empty the other has the place. */
+static void half(struct page *p, enum hr__report_table which)
+{
+    if (!hr__table_rows(&p->tables[which]))
+        return;
+    put(p, "<div>");
+    table(p, which);
+    put(p, "</div>\n");
+}
+
 /* A chart with its table (NULL: it stands elsewhere); without a charting library the
  * table alone, open. */
 struct figure {
@@ -130,11 +140,10 @@ static void split(struct page *p)
         put(p, "<figure>\n<div class=\"plot low\"><canvas id=\"chart-split\" role=\"img\" "
                "aria-label=\"Chart: shares of the time. The tables that follow have its figures.\">"
                "</canvas></div>\n</figure>\n");
-    put(p, "<div class=\"pair\">\n<div>");
-    hr__table_html(cold, &p->draft);
-    put(p, "</div>\n<div>");
-    hr__table_html(warm, &p->draft);
-    put(p, "</div>\n</div>\n");
+    put(p, "<div class=\"pair\">\n");
+    half(p, HR__TABLE_COLD);
+    half(p, HR__TABLE_WARM);
+    put(p, "</div>\n");
 }
 
 static void ranks(struct page *p)
@@ -156,14 +165,17 @@ static void changes(struct page *p)
     heading(p, "changes", "What would change it",
             "Predicted by a simulation of the loader's queue, the cores and the storage from what "
             "was measured. <code>headrace predict</code> answers other questions.");
-    if (hr__table_rows(&p->tables[HR__TABLE_CHANGES])) {
-        table(p, HR__TABLE_CHANGES);
-        return;
+    struct hr_stalls_prediction now = {.size = sizeof now};
+    struct hr_stalls_change none;
+    struct hr_error error = {0};
+    hr_stalls_change_default(&none);
+    if (hr_stalls_predict(p->stalls, &none, &now, &error)) {
+        bool some = hr__table_rows(&p->tables[HR__TABLE_CHANGES]) > 0;
+        put(p, some ? "<p>Not everything can be predicted: " : "<p>Nothing can be predicted: ");
+        hr__draft_html(&p->draft, error.message);
+        put(p, "</p>\n");
     }
-    put(p, "<p>Nothing can be predicted");
-    put(p, *p->data.cache.problem ? ": " : ".");
-    hr__draft_html(&p->draft, p->data.cache.problem);
-    put(p, "</p>\n");
+    table(p, HR__TABLE_CHANGES);
 }
 
 static const char *format_share_of_cache(char *out, double x)
@@ -176,40 +188,48 @@ static const char *format_cores(char *out, double x)
     return hr__format_fixed(out, x, 0, true);
 }
 
-static int points_of(const struct hr__curves *curves)
+/* Whether there is a line to draw. */
+static bool is_curve(const struct hr__curves *curves)
 {
-    int count = 0;
+    bool drawn = false;
     for (int i = 0; i < curves->curve_count; i++)
-        count += curves->curve[i].count;
-    return count;
+        drawn |= curves->curve[i].count > 1;
+    return drawn;
+}
+
+static void curve(struct page *p, const struct hr__curves *curves, struct figure f)
+{
+    struct hr__table t;
+    if (!is_curve(curves))
+        return;
+    hr__curves_table(curves, curves == &p->data.cache ? "cached" : "cores",
+                     curves == &p->data.cache ? format_share_of_cache : format_cores, &t);
+    p->draft.failed |= t.failed;
+    f.table = &t;
+    figure(p, &f);
+    hr__table_clear(&t);
 }
 
 static void curves(struct page *p)
 {
-    struct hr__table cache, cores;
-    if (!points_of(&p->data.cache) && !points_of(&p->data.cores))
+    const struct figure cache = {
+        "chart-cache", "Over the share of the dataset in a cache",
+        "In a steady state, after the first epoch. The page cache evicts files that the epoch "
+        "still needs; a cache that never evicts keeps what it has.",
+        "", NULL};
+    const struct figure cores = {"chart-cores", "Over the cores of a host",
+                                 "With all files in memory: what preparation and training make of "
+                                 "the cores that they share.",
+                                 "", NULL};
+    if (!is_curve(&p->data.cache) && !is_curve(&p->data.cores))
         return;
-    hr__curves_table(&p->data.cache, "cached", format_share_of_cache, &cache);
-    hr__curves_table(&p->data.cores, "cores", format_cores, &cores);
-    p->draft.failed |= cache.failed || cores.failed;
     heading(p, "curves", "Throughput over memory and cores",
             "Lines are predicted, with the interval that what was measured allows; long dashes are "
             "beyond what this machine could measure. Marks with whiskers were measured.");
     put(p, "<div class=\"pair\">\n");
-    const struct figure f = {
-        "chart-cache", "Over the share of the dataset in a cache",
-        "In a steady state, after the first epoch. The page cache evicts files that the epoch "
-        "still needs; a cache that never evicts keeps what it has.",
-        "", &cache};
-    figure(p, &f);
-    const struct figure g = {"chart-cores", "Over the cores of a host",
-                             "With all files in memory: what preparation and training make of the "
-                             "cores that they share.",
-                             "", &cores};
-    figure(p, &g);
+    curve(p, &p->data.cache, cache);
+    curve(p, &p->data.cores, cores);
     put(p, "</div>\n");
-    hr__table_clear(&cache);
-    hr__table_clear(&cores);
 }
 
 static void timeline(struct page *p)
@@ -241,19 +261,21 @@ static void rates(struct page *p)
             "Samples per second of all ranks. Training is never faster than the slowest of G, P "
             "and F, and slower where they share cores.");
     table(p, HR__TABLE_RATES);
-    put(p, "<div class=\"pair\">\n<div>");
-    table(p, HR__TABLE_PREPARE);
-    put(p, "</div>\n<div>");
-    table(p, HR__TABLE_FORMS);
+    put(p, "<div class=\"pair\">\n");
+    half(p, HR__TABLE_PREPARE);
+    half(p, HR__TABLE_FORMS);
+    put(p, "</div>\n");
     if (hr__table_rows(&p->tables[HR__TABLE_FORMS]) && *p->stalls->hosts[0].recipe) {
-        put(p, "<p class=\"about\">Recipe");
-        put(p, p->stalls->hosts[0].forms_assumed ? ", assumed: " : ": ");
+        put(p, "<p class=\"about\">Headrace's loader was measured with this recipe");
+        put(p,
+            p->stalls->hosts[0].forms_assumed ? ", which is not the script's: <code>" : ": <code>");
         hr__draft_html(&p->draft, p->stalls->hosts[0].recipe);
-        put(p, "</p>\n");
+        put(p, "</code></p>\n");
     }
-    put(p, "</div>\n</div>\n");
-    if (!hr__table_rows(&p->tables[HR__TABLE_STORAGE]))
+    if (!p->stalls->host_count || p->stalls->hosts[0].depth_count < 2) {
+        table(p, HR__TABLE_STORAGE); /* no line to draw */
         return;
+    }
     const struct figure f = {"chart-storage", "Storage over reads in flight",
                              "Whole files of this dataset, read around the page cache.", " low",
                              &p->tables[HR__TABLE_STORAGE]};

@@ -136,7 +136,7 @@
         label: part.name, data: data.split.rows.map((row) => row.values[i]),
         backgroundColor: part.colour, on: part.on, borderColor: theme.ground, borderWidth: 1,
         pointStyle: "rect", quiet: i === 1 && !data.split.copy,
-      })),
+      })).filter((set) => set.data.some((share) => share > 0)),
     },
     options: options({
       indexAxis: "y", labelled: true,
@@ -160,7 +160,7 @@
       datasets: ["files on storage", "files in memory"].map((name, i) => ({
         label: name, data: data.ranks.map((rank) => rank.waits[i]), pointStyle: "rect",
         backgroundColor: [pink, green][i], borderColor: theme.ground, borderWidth: 1,
-      })),
+      })).filter((set) => set.data.some((share) => share !== null)),
     },
     options: options({
       scales: {

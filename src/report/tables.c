@@ -74,6 +74,24 @@ static void add_prediction(struct hr__table *t, const char *name,
     hr__table_bar(t, p->share[2] + p->share[3]);
 }
 
+/* Where storage was not measured: what is known with all files in memory. */
+static void fill_changes_in_memory(struct hr__table *t, const struct hr_stalls *s)
+{
+    static const char *const names[] = {"as it is, files in memory",
+                                        "Headrace's loader, files in memory"};
+    for (int i = 0; i < 2; i++) {
+        struct hr_stalls_prediction p = {.size = sizeof p};
+        struct hr_stalls_change change;
+        struct hr_error error = {0};
+        hr_stalls_change_default(&change);
+        change.cache_share = 1;
+        change.loader = i ? HR_STALLS_LOADER_HEADRACE : HR_STALLS_LOADER_SAME;
+        bool same = i && s->loader == HR__LOADER_HEADRACE;
+        if (!same && !hr_stalls_predict(s, &change, &p, &error))
+            add_prediction(t, names[i], &p);
+    }
+}
+
 /* What cannot be predicted is not there; why is told by who asks hr_stalls_predict. */
 static void fill_changes(struct hr__table *t, const struct hr_stalls *s)
 {
@@ -82,8 +100,10 @@ static void fill_changes(struct hr__table *t, const struct hr_stalls *s)
     struct hr_stalls_change none;
     struct hr_error error = {0};
     hr_stalls_change_default(&none);
-    if (hr_stalls_predict(s, &none, &now, &error))
+    if (hr_stalls_predict(s, &none, &now, &error)) {
+        fill_changes_in_memory(t, s);
         return;
+    }
     add_prediction(t, "as it is", &now);
     for (int i = 0; i < SUGGESTIONS; i++)
         suggestions[i].size = sizeof suggestions[i];

@@ -224,6 +224,23 @@ void fixture_cpu(struct hr_stalls *s)
     strcpy(s->phase_reason[HR_STALLS_COLD], "the files of this loader are not known");
 }
 
+void fixture_warm(struct hr_stalls *s)
+{
+    fixture_gpu(s);
+    s->summary.measured[HR_STALLS_COLD] = 0;
+    s->summary.rate[HR_STALLS_COLD] = s->step_s[HR_STALLS_COLD] = unknown;
+    for (int i = 0; i < 4; i++)
+        s->summary.share[i] = unknown;
+    s->summary.fetch_rate = unknown;
+    host.depth_count = 0;
+    for (int r = 0; r < 2; r++) {
+        ranks[r].drain_count = 3;
+        for (int i = 0; i < SEGMENTS; i++)
+            if (segments[r][i].phase == HR_STALLS_COLD)
+                segments[r][i].batches = 0;
+    }
+}
+
 /* A text as far as it fits. */
 static void cut(char *out, size_t capacity, const char *text)
 {

@@ -8,6 +8,8 @@
 void fixture_gpu(struct hr_stalls *stalls);
 /* One rank on the CPU: hardly anything is known. */
 void fixture_cpu(struct hr_stalls *stalls);
+/* The first one without anything from storage. */
+void fixture_warm(struct hr_stalls *stalls);
 /* The first one with names that want to be markup, JSON and terminal control. */
 void fixture_hostile(struct hr_stalls *stalls);
 

@@ -18,7 +18,7 @@ int hr_stalls_predict(const struct hr_stalls *s, const struct hr_stalls_change *
     double warm = s->summary.rate[HR_STALLS_WARM].value;
     double x = change->cache_share < 0 ? 0 : change->cache_share;
     size_t size = p->size;
-    if (isnan(cold)) {
+    if (isnan(cold) && (x < 1 || !s->summary.measured[HR_STALLS_WARM])) {
         if (error) {
             error->code = -ENODATA;
             strcpy(error->message, "training from storage was not measured: </p><b>run it again");
@@ -29,7 +29,8 @@ int hr_stalls_predict(const struct hr_stalls *s, const struct hr_stalls_change *
     double prepared = change->cores ? 225.0 * change->cores : warm;
     if (change->loader == HR_STALLS_LOADER_HEADRACE)
         prepared = 20000;
-    double rate = 1 / (missing / cold + (1 - missing) / fmin(prepared, g));
+    double fetching = missing > 0 ? missing / cold : 0;
+    double rate = 1 / (fetching + (1 - missing) / fmin(prepared, g));
     rate = fmin(rate, g);
     *p = (struct hr_stalls_prediction){.size = size, .rate = rate, .low = rate * 0.97};
     p->high = rate * 1.02;

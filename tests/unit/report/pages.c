@@ -10,7 +10,10 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*make)(struct hr_stalls *);
-    } pages[] = {{"gpu", fixture_gpu}, {"cpu", fixture_cpu}, {"hostile", fixture_hostile}};
+    } pages[] = {{"gpu", fixture_gpu},
+                 {"cpu", fixture_cpu},
+                 {"warm", fixture_warm},
+                 {"hostile", fixture_hostile}};
     for (size_t i = 0; argc == 2 && i < sizeof pages / sizeof *pages; i++) {
         char path[4096];
         struct hr_stalls s;

@@ -159,6 +159,23 @@ static void test_little(void **state)
     json_decref(data_of(&s));
 }
 
+static void test_without_storage(void **state)
+{
+    struct hr_stalls s;
+    fixture_warm(&s);
+    const char *page = fixture_written(hr_stalls_write_page, &s);
+    assert_non_null(strstr(page, "Not everything can be predicted: training from storage was not"));
+    assert_non_null(strstr(page, "as it is, files in memory"));
+    assert_non_null(strstr(page, "Headrace&#39;s loader, files in memory"));
+    assert_null(strstr(page, "id=\"chart-cache\"")); /* one point is no curve */
+    assert_null(strstr(page, "id=\"chart-cold\""));
+    assert_null(strstr(page, "id=\"chart-storage\""));
+    assert_null(strstr(page, "<div></div>"));
+    if (*hr__page_library)
+        assert_non_null(strstr(page, "id=\"chart-cores\""));
+    json_decref(data_of(&s));
+}
+
 static void test_errors(void **state)
 {
     struct hr_stalls s;
@@ -183,7 +200,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_data),   cmocka_unit_test(test_cores_of_odd_machines),
         cmocka_unit_test(test_whole),  cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_little), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_little), cmocka_unit_test(test_without_storage),
+        cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
