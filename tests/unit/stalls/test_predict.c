@@ -162,6 +162,64 @@ static void test_delays(void **state)
     measured_clear(&m);
 }
 
+/* Half of each core is somebody else's: CPU time tells of half the work. Fewer cores are
+ * slower all the same, which a delay would deny. */
+static void test_stolen_cores(void **state)
+{
+    struct measured m;
+    struct hr_stalls_change change = no_change();
+    measured_begin(&m, 4, 4, step_10ms, cpu_10ms, 1e9);
+    measured_take(&m);
+    for (size_t i = 0; i < m.stalls.ranks[0].drain_count; i++)
+        m.stalls.ranks[0].drains[i].cpu_s /= 2;
+    change.cache_share = 1;
+    for (int cores = 1; cores <= 4; cores++) {
+        struct hr__system truth = m.truth;
+        truth.cores = change.cores = cores;
+        check(&m, &change, &truth, 0.02);
+    }
+    measured_clear(&m);
+}
+
+/* Storage that hides behind the step is as fast as its depths say, not infinitely so,
+ * though the cold phase came out a little below the warm one. */
+static void test_hidden_storage(void **state)
+{
+    struct measured m;
+    struct hr_stalls_change change = no_change();
+    measured_begin(&m, 4, 4, step_100ms, cpu_1ms, 40e6);
+    measured_take(&m);
+    m.stalls.step_s[HR_STALLS_COLD].value *= 0.99;
+    change.cache_share = 0;
+    for (int i = 0; i < 3; i++) {
+        struct hr__system truth = m.truth;
+        change.storage_factor = 1.0 / (1 << i);
+        truth.missing = 1;
+        truth.storage_bytes_per_s *= change.storage_factor;
+        truth.storage_request_s /= change.storage_factor;
+        check(&m, &change, &truth, 0.01);
+    }
+    measured_clear(&m);
+}
+
+/* A cold drain shows what reading costs on the cores. */
+static void test_fetching_costs_cpu(void **state)
+{
+    struct measured m;
+    struct hr_stalls_change change = no_change();
+    measured_begin(&m, 2, 2, step_10ms, cpu_1ms, 1e9);
+    m.truth.missing_cpu_s = 0.0005;
+    m.truth.storage_request_s = 0.0001;
+    measured_take(&m);
+    for (int i = 0; i <= 4; i++) {
+        struct hr__system truth = m.truth;
+        change.cache_share = i / 4.0;
+        truth.missing = 1 - change.cache_share;
+        check(&m, &change, &truth, 0.01);
+    }
+    measured_clear(&m);
+}
+
 static void test_storage_speed(void **state)
 {
     struct measured m;
@@ -542,6 +600,9 @@ int main(void)
         cmocka_unit_test(test_as_it_was),
         cmocka_unit_test(test_cores_and_workers),
         cmocka_unit_test(test_delays),
+        cmocka_unit_test(test_stolen_cores),
+        cmocka_unit_test(test_hidden_storage),
+        cmocka_unit_test(test_fetching_costs_cpu),
         cmocka_unit_test(test_storage_speed),
         cmocka_unit_test(test_device_speed),
         cmocka_unit_test(test_shared_cores),
