@@ -93,6 +93,7 @@ def drains(measurement: Measurement, cold: bool) -> None:
 def _drain(m: Measurement, chosen: IndexSet, phase: str, cores: int) -> dict[str, Any] | None:
     """Opens a set and lets the loader run; the record, where there is enough for one."""
     source = m.source
+    source.expect(phase == "cold")
     try:
         if phase == "cold":
             return _timed(m, itertools.islice(source.open(chosen), chosen.count), phase, cores)

@@ -314,6 +314,7 @@ class Measurement:
         state = self._ready(chosen, cold, bool(segment["preread"]) or segment["phase"] == "alone")
         self.channel.gather(0)
         before = counters.read(self.source.pids())
+        self.source.expect(cold)
         self.source.worked()
         iterator = self._guard(self.source.open(chosen))
         started_ns = time.perf_counter_ns()

@@ -76,6 +76,9 @@ class Source:
     def open(self, chosen: IndexSet, cycle: bool = False) -> Iterator[Any]:
         raise NotImplementedError
 
+    def expect(self, cold: bool) -> None:
+        """What ``open`` is for next: files on storage, or in memory."""
+
     def finish(self) -> None:
         """Ends what ``open`` began, ready for the next."""
 
@@ -413,13 +416,14 @@ class Headrace(Source):
     def __init__(self, loader: Any, data: list[str] | None) -> None:
         super().__init__(loader, data)
         self._chosen = _Chosen()
-        self._copy = loader._measured_copy(self._chosen)
-        vars(self._copy)[MEASURED] = True
+        self._warm, self._cold = (loader._measured_copy(self._chosen) for _ in range(2))
+        for one in (self._warm, self._cold):
+            vars(one)[MEASURED] = True
+        self._copy = self._warm
         self._own = _Batches(loader._measured_order())
         self.workers = int(self._copy.stats()["threads"])
         self.ahead = int(loader.prefetch_factor)
         self._seen: dict[str, Any] = {}
-        self._before: dict[str, Any] = {}
         self._path = path_function(loader.dataset)
         self._containers = None if self._path else container_files(loader.dataset)
 
@@ -446,16 +450,23 @@ class Headrace(Source):
             pass
 
     def close(self) -> None:
-        self._copy.close()
+        self._warm.close()
+        self._cold.close()
+
+    def expect(self, cold: bool) -> None:
+        # A loader learns whether its reads block; neither kind of segment is to begin with
+        # what the other one taught.
+        self._copy = self._cold if cold else self._warm
+        self._seen = {}
 
     def worked(self) -> dict[str, Any] | None:
-        now, self._before = self._copy.stats(), self._seen
+        now, before = self._copy.stats(), self._seen
         self._seen = now
 
         def difference(name: str, member: str | None = None) -> int:
             if member is None:
-                return int(now[name]) - int(self._before.get(name, 0))
-            return int(now[name][member]) - int(self._before.get(name, {}).get(member, 0))
+                return int(now[name]) - int(before.get(name, 0))
+            return int(now[name][member]) - int(before.get(name, {}).get(member, 0))
 
         samples = difference("samples")
         if not samples:
