@@ -55,7 +55,8 @@ static int keep(struct search *s, const struct hr_stalls_change *change, const c
 
 struct candidate {
     void (*apply)(const struct hr__model *model, int amount, struct hr_stalls_change *change);
-    void (*name)(const struct hr__model *model, int amount, char *text, size_t room);
+    void (*name)(const struct hr__model *model, const struct hr_stalls_change *change, char *text,
+                 size_t room);
     int least, most; /* amounts; the least that does it is looked for */
 };
 
@@ -65,23 +66,49 @@ static void headrace(const struct hr__model *model, int amount, struct hr_stalls
     change->page_cache = 1; /* the import changes, nothing else */
 }
 
-static void name_headrace(const struct hr__model *model, int amount, char *text, size_t room)
+static void name_headrace(const struct hr__model *model, const struct hr_stalls_change *change,
+                          char *text, size_t room)
 {
     snprintf(text, room, "Headrace's loader");
 }
 
-/* Of the free memory; it never evicts. */
-static void cache(const struct hr__model *model, int amount, struct hr_stalls_change *change)
+/* Bytes of a cache that never evicts: what the dataset takes, in the form that is prepared
+ * fastest where it fits, and at most the memory that is free. */
+static double cache_bytes(const struct hr__model *model, bool forms)
 {
-    change->page_cache = 0;
-    if (model->available_bytes >= 1)
-        change->cache_bytes = (uint64_t)model->available_bytes;
+    const struct hr__host_record *host = model->host;
+    double bytes = model->dataset_bytes, fastest = INFINITY, file = 0;
+    for (size_t i = 0; i < host->form_count; i++)
+        if (host->forms[i].form == HR_FORM_ENCODED)
+            file = host->forms[i].bytes;
+    for (size_t i = 0; i < host->form_count && forms && file > 0; i++) {
+        double all = model->dataset_bytes * host->forms[i].bytes / file;
+        if (host->forms[i].cpu_s < fastest && all <= model->available_bytes) {
+            fastest = host->forms[i].cpu_s;
+            bytes = all;
+        }
+    }
+    return fmin(ceil(bytes), model->available_bytes);
 }
 
-static void name_cache(const struct hr__model *model, int amount, char *text, size_t room)
+static void cache(const struct hr__model *model, int amount, struct hr_stalls_change *change)
 {
-    double gib = model->available_bytes / (1u << 30);
-    snprintf(text, room, "a cache of %.*f GiB that never evicts", gib < 10 ? 1 : 0, gib);
+    double bytes = cache_bytes(model, change->loader == HR_STALLS_LOADER_HEADRACE);
+    change->page_cache = 0;
+    if (bytes >= 1)
+        change->cache_bytes = (uint64_t)bytes;
+}
+
+static void name_cache(const struct hr__model *model, const struct hr_stalls_change *change,
+                       char *text, size_t room)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};
+    double bytes = (double)change->cache_bytes / 1024;
+    int unit = 0;
+    for (; bytes >= 999.5 && unit < 4; unit++)
+        bytes /= 1024;
+    snprintf(text, room, "a cache of %.*f %s that never evicts", bytes < 9.95 ? 1 : 0, bytes,
+             units[unit]);
 }
 
 static void workers(const struct hr__model *model, int amount, struct hr_stalls_change *change)
@@ -89,9 +116,10 @@ static void workers(const struct hr__model *model, int amount, struct hr_stalls_
     change->workers = amount;
 }
 
-static void name_workers(const struct hr__model *model, int amount, char *text, size_t room)
+static void name_workers(const struct hr__model *model, const struct hr_stalls_change *change,
+                         char *text, size_t room)
 {
-    snprintf(text, room, "%d worker%s%s", amount, amount == 1 ? "" : "s",
+    snprintf(text, room, "%d worker%s%s", change->workers, change->workers == 1 ? "" : "s",
              model->system.ranks > 1 ? " per rank" : "");
 }
 
@@ -104,12 +132,13 @@ static void cores(const struct hr__model *model, int amount, struct hr_stalls_ch
     change->workers = threads ? 0 : amount > own ? amount : own;
 }
 
-static void name_cores(const struct hr__model *model, int amount, char *text, size_t room)
+static void name_cores(const struct hr__model *model, const struct hr_stalls_change *change,
+                       char *text, size_t room)
 {
     const char *per = model->system.ranks < 2 ? ""
                       : model->stalls->on_cpu ? " per rank"
                                               : " per GPU";
-    snprintf(text, room, "%d cores%s", amount, per);
+    snprintf(text, room, "%d cores%s", change->cores / model->system.ranks, per);
 }
 
 static void disk(const struct hr__model *model, int amount, struct hr_stalls_change *change)
@@ -117,9 +146,10 @@ static void disk(const struct hr__model *model, int amount, struct hr_stalls_cha
     change->storage_factor = amount;
 }
 
-static void name_disk(const struct hr__model *model, int amount, char *text, size_t room)
+static void name_disk(const struct hr__model *model, const struct hr_stalls_change *change,
+                      char *text, size_t room)
 {
-    snprintf(text, room, "storage %d times as fast", amount);
+    snprintf(text, room, "storage %.0f times as fast", change->storage_factor);
 }
 
 static int core_least(const struct hr__model *model)
@@ -182,7 +212,7 @@ static int keep_plan(struct search *s, const struct plan *plan)
     struct hr_stalls_change change = change_of(s, plan);
     for (int i = 0; i < 2; i++)
         if (plan->part[i])
-            plan->part[i]->name(s->model, plan->amount[i], names[i], sizeof names[i]);
+            plan->part[i]->name(s->model, &change, names[i], sizeof names[i]);
     snprintf(text, sizeof text, "%s%s%s", names[0], plan->part[1] ? " and " : "", names[1]);
     return keep(s, &change, text);
 }
@@ -228,7 +258,7 @@ static int collect(struct search *s)
     bool own = stalls->loader == HR__LOADER_HEADRACE;
     const struct candidate candidates[] = {
         {headrace, name_headrace, 1, own ? 0 : 1},
-        {cache, name_cache, 1, model->available_bytes > 0 ? 1 : 0},
+        {cache, name_cache, 1, model->available_bytes > 0 && model->dataset_bytes > 0},
         {workers, name_workers, least_workers, own_cores},
         {cores, name_cores, core_least(model), MOST_CORES / model->system.ranks},
         {disk, name_disk, 2, MOST_STORAGE},
