@@ -58,13 +58,13 @@ class Bar:
 
 
 def progress_of(folder: str) -> tuple[float, str]:
-    """How far the slowest rank is, and what the first one does."""
+    """How far the run is, which one rank knows for all, and what the first one does."""
     found = [one for name in _names(folder) if (one := _read(os.path.join(folder, name)))]
     if not found:
         return 0.0, "until the training loop begins"
     fractions = [float(one.get("fraction") or 0.0) for one in found]
     text = str(found[0].get("text") or found[0].get("state") or "")
-    return min(1.0, max(0.0, min(fractions))), " ".join(text.split())
+    return min(1.0, max(0.0, *fractions)), " ".join(text.split())
 
 
 def _names(folder: str) -> list[str]:

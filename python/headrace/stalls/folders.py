@@ -72,15 +72,17 @@ def _is_left_over(path: str) -> bool:
 
 
 def is_ours(path: str) -> bool:
-    """Whether a folder holds results of an earlier run, or nothing."""
+    """Whether a folder holds results of an earlier run, or nothing. Where these did not
+    suffice, there are only records."""
     try:
-        if not os.listdir(path):
-            return True
+        names = os.listdir(path)
+        if "stalls.json" not in names:
+            return not set(names) - {"records"}
         with open(os.path.join(path, "stalls.json"), encoding="utf-8") as file:
             found = json.load(file)
     except (OSError, ValueError):
         return False
-    return isinstance(found, dict) and any(key.startswith("headrace_stalls") for key in found)
+    return isinstance(found, dict) and "headrace_stalls" in found
 
 
 def choose_out(wanted: str) -> str:

@@ -67,7 +67,7 @@ def is_launcher(words: list[str]) -> bool:
 def files_written() -> list[str]:
     """Paths that this process opened for writing, or renamed a file to: files only, the
     oldest 1,000."""
-    return [path for path in _written if _is_file(path)]
+    return [path for path in list(_written) if _is_file(path)]  # other threads go on writing
 
 
 def _is_file(path: str) -> bool:

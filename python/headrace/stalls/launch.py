@@ -185,10 +185,21 @@ class Launch:
         if internal is not None:
             say(internal.line())
             return FAILED, bool(self.options.then_run)
+        if found.gave_up:
+            return self._after_giving_up(found), bool(self.options.then_run)
         if status:
             self._after_failure(found, status)
             return status, False
         return self._after_early_end(found), False
+
+    def _after_giving_up(self, found: outcome.Outcome) -> int:
+        """The probe saw that it cannot go on, and ended the script."""
+        if found.records:
+            say("not all was measured; this is what was")
+            self._results(found)
+        else:
+            self._say_problems(found)
+        return PROBLEM
 
     def _after_interrupt(self, found: outcome.Outcome) -> None:
         if not found.records:
@@ -198,8 +209,7 @@ class Launch:
 
     def _after_failure(self, found: outcome.Outcome, status: int) -> None:
         """The script's own failure: its traceback is on the screen already."""
-        for problem in found.problems:
-            say(problem.line())
+        self._say_problems(found)
         when = "while it was measured" if found.records else "before anything was measured"
         how = f"with exit status {status}"
         if status > 128:
@@ -208,12 +218,12 @@ class Launch:
 
     def _after_early_end(self, found: outcome.Outcome) -> int:
         """It came to its end by itself."""
-        for problem in found.problems:
-            say(problem.line())
         if found.records:
             say("the script ended before all was measured; this is what was")
             self._results(found)
-        elif not found.problems:
+        elif found.problems:
+            self._say_problems(found)
+        else:
             say(outcome.why_nothing(found, self.options.command))
         if self.options.then_run:
             say("--then-run: the command has run to its end, so it is not run again")
@@ -225,12 +235,11 @@ class Launch:
         missing = found.ranks - len(found.records)
         if missing > 0:
             say(f"{missing} of {found.ranks} ranks left no record")
-        for problem in found.problems:
-            say(problem.line())
+        self._say_problems(found)
         try:
             result = results.write(self.out, found.records)
         except (ValueError, OSError) as error:
-            say(f"no result: {error}")
+            say(f"no result: {error}; what was measured is in {self._place()}/records")
             return PROBLEM
         if self.options.json:
             results.print_json(result)
@@ -239,11 +248,18 @@ class Launch:
             self._say_where()
         return OK
 
-    def _say_where(self) -> None:
+    def _say_problems(self, found: outcome.Outcome) -> None:
+        for problem in found.problems:
+            say(problem.line())
+
+    def _place(self) -> str:
+        """The results' folder, as short as it can be."""
         place = os.path.relpath(self.out)
-        if place.startswith(".."):
-            place = self.out
-        print(f"\n{place}/: report.html, stalls.json, trace.json, records/", flush=True)
+        return self.out if place.startswith("..") else place
+
+    def _say_where(self) -> None:
+        files = "report.html, stalls.json, trace.json, records/"
+        print(f"\n{self._place()}/: {files}", flush=True)
 
 
 def signal_name(number: int) -> str:

@@ -34,6 +34,7 @@ class Outcome:
     problems: list[Problem] = field(default_factory=list)
     hello: bool = False  # some Python of the run had the hook
     attached: bool = False  # and one of these imported a loader
+    gave_up: bool = False  # the probe ended a process before all was measured
     failed: str = ""  # what kept the probe from working
 
     @property
@@ -57,6 +58,8 @@ def read(folder: str) -> Outcome:
             _take_problem(found, path)
         elif re.fullmatch(r"hello-\d+", name):
             _take_hello(found, path)
+        elif re.fullmatch(r"gave-up-\d+", name):
+            found.gave_up = True
     return found
 
 

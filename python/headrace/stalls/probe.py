@@ -164,7 +164,7 @@ class Probe:
                 f"the ranks of this run could not meet: {error}",
                 "give an address on rank 0's host that all hosts reach: --channel HOST:PORT",
             )
-            os._exit(EXIT_INTERNAL)
+            self.end(EXIT_INTERNAL)
 
     # Loaders
 
@@ -343,6 +343,9 @@ class Probe:
 
         self.over = True
         try:
+            if status:  # launchers of ranks have an exit status of their own
+                with open(os.path.join(self.folder, f"gave-up-{self.pid}"), "w", encoding="ascii"):
+                    pass
             if self.run is not None:
                 self.run.measurement.source.close()
             work.record(False)
