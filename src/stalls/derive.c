@@ -63,6 +63,27 @@ static int alone_times(struct hr_stalls *s, const struct hr__joined *j, struct h
     return 0;
 }
 
+/* The phases up to `of` whose shares can be taken, of those in the bits of `phases`: all,
+ * or where no round has all of them, fewer. 0: no round has `of` and a replay. */
+static int phases_in_common(const struct hr__joined *j, int phases, enum hr_stalls_phase of,
+                            struct hr_interval share[HR__ROUND_PHASES])
+{
+    static const int without[] = {0,
+                                  1 << HR_STALLS_DEVICE,
+                                  1 << HR_STALLS_WARM,
+                                  1 << HR_STALLS_DEVICE | 1 << HR_STALLS_WARM,
+                                  1 << HR_STALLS_HOST,
+                                  1 << HR_STALLS_HOST | 1 << HR_STALLS_WARM};
+    const int replays = 1 << HR_STALLS_DEVICE | 1 << HR_STALLS_HOST;
+    for (size_t i = 0; i < sizeof without / sizeof without[0]; i++) {
+        int left = phases & ~without[i];
+        if (left & replays && left >> of & 1 &&
+            hr__rounds_share(j->round, j->rounds, left, of, share))
+            return left;
+    }
+    return 0;
+}
+
 /*
  * Shares of the time of phase `of` as compute, copy, preparation, fetch. What could not
  * be separated counts with its neighbour, and is itself not known: the copy with compute
@@ -74,19 +95,20 @@ static void split(const struct hr_stalls *s, const struct hr__joined *j, enum hr
 {
     struct hr_interval share[HR__ROUND_PHASES];
     int phases = 0;
-    bool device = ran(s, HR_STALLS_DEVICE), host = ran(s, HR_STALLS_HOST);
     for (int p = 0; p <= (int)of; p++)
         phases |= ran(s, p) << p;
     for (int i = 0; i < 4; i++)
         out[i] = HR__UNKNOWN;
-    if (!hr__rounds_share(j->round, j->rounds, phases, of, share))
+    phases = phases_in_common(j, phases, of, share);
+    if (!phases)
         return;
+    bool device = phases >> HR_STALLS_DEVICE & 1, host = phases >> HR_STALLS_HOST & 1;
     out[0] = share[device ? HR_STALLS_DEVICE : HR_STALLS_HOST];
     if (s->on_cpu)
         out[1] = (struct hr_interval){0, 0, 0};
     else if (device && host)
         out[1] = share[HR_STALLS_HOST];
-    if (ran(s, HR_STALLS_WARM)) {
+    if (phases >> HR_STALLS_WARM & 1) {
         out[2] = share[HR_STALLS_WARM];
         if (of == HR_STALLS_COLD)
             out[3] = share[HR_STALLS_COLD];
@@ -148,6 +170,10 @@ static int derive(struct hr_stalls *s, const struct hr__joined *j, struct hr_err
     if (r)
         return r;
     fill_summary(s, j);
+    if (!isfinite(s->summary.share[0].value) && !isfinite(s->summary.warm_share[0].value))
+        return hr__fail(error, -ENODATA,
+                        "no round has both a segment without loading and one with it that counts: "
+                        "let the script run for more batches");
     size_t ranks = (size_t)s->rank_count;
     s->alone_s = hr__alloc(HR__TAG_STALLS, ranks, sizeof *s->alone_s);
     s->waiting = hr__alloc(HR__TAG_STALLS, ranks, sizeof *s->waiting);

@@ -346,6 +346,36 @@ static void test_cold_drains(void **state)
     hr_stalls_destroy(&s);
 }
 
+/* Cold counts in one round and warm in another: what they have in common is used. */
+static void test_rounds_apart(void **state)
+{
+    struct plan p = plan_default();
+    p.rounds = 2;
+    struct hr_stalls *s = analyse(&p);
+    struct hr_error error;
+    for (size_t k = 0; k < s->ranks[0].segment_count; k++) {
+        struct hr__segment_record *g = &s->ranks[0].segments[k];
+        if ((g->phase == HR_STALLS_COLD && g->round == 0) ||
+            (g->phase == HR_STALLS_WARM && g->round == 1))
+            g->verified = 0;
+    }
+    assert_int_equal(hr__stalls_derive(s, &error), 0);
+    near(s->summary.share[0].value, .5);
+    near(s->summary.share[2].value, .45);
+    assert_true(isnan(s->summary.share[3].value));
+    near(s->summary.warm_share[2].value, 30.0 / 85);
+    assert_non_null(strstr(s->sentence, "45 % for its loader, which reads and prepares samples"));
+    /* Nothing in common. */
+    for (size_t k = 0; k < s->ranks[0].segment_count; k++) {
+        struct hr__segment_record *g = &s->ranks[0].segments[k];
+        if (g->phase <= HR_STALLS_HOST)
+            g->round = 7;
+    }
+    assert_int_equal(hr__stalls_derive(s, &error), -ENODATA);
+    assert_non_null(strstr(error.message, "no round has both"));
+    hr_stalls_destroy(&s);
+}
+
 static void refused(const struct plan *p, int code, const char *words)
 {
     struct hr_stalls *s = (void *)1;
@@ -454,7 +484,8 @@ int main(void)
         cmocka_unit_test(test_stragglers),     cmocka_unit_test(test_unverified),
         cmocka_unit_test(test_missing_phases), cmocka_unit_test(test_rates),
         cmocka_unit_test(test_cold_drains),    cmocka_unit_test(test_too_little),
-        cmocka_unit_test(test_strangers),      cmocka_unit_test(test_4096_ranks),
+        cmocka_unit_test(test_strangers),      cmocka_unit_test(test_rounds_apart),
+        cmocka_unit_test(test_4096_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
