@@ -300,6 +300,35 @@ static void test_ranks(void **state)
     measured_clear(&m);
 }
 
+/* Of two hosts alike the first is simulated; rates are of both. */
+static void test_hosts(void **state)
+{
+    struct measured m;
+    struct hr_stalls_change change = no_change();
+    measured_begin(&m, 4, 2, step_100ms, cpu_10ms, 10e6);
+    m.truth.ranks = 2;
+    measured_take(&m);
+    m.stalls.world_size = 4; /* the other host's records need not be there */
+    change.cache_share = 1;
+    assert_close(predicted(&m, &change).rate, 2 * measured_rate(&m.truth), 4);
+    change.cache_share = 0;
+    struct hr__system truth = m.truth;
+    truth.missing = 1; /* each host has a disk of its own */
+    assert_close(predicted(&m, &change).rate, 2 * measured_rate(&truth), 4);
+    change.cache_share = 1;
+    change.ranks = 8;
+    truth.missing = 0;
+    truth.ranks = 4;
+    struct hr_stalls_prediction p = predicted(&m, &change);
+    assert_close(p.rate, 2 * measured_rate(&truth), 8);
+    assert_string_equal(p.why, "8 ranks, where 4 were measured: each as fast as now, whatever they "
+                               "exchange");
+    change.ranks = 1;
+    truth.ranks = 1;
+    assert_close(predicted(&m, &change).rate, measured_rate(&truth), 2);
+    measured_clear(&m);
+}
+
 static void test_no_workers(void **state)
 {
     struct measured m;
@@ -607,6 +636,7 @@ int main(void)
         cmocka_unit_test(test_device_speed),
         cmocka_unit_test(test_shared_cores),
         cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_no_workers),
         cmocka_unit_test(test_headrace),
         cmocka_unit_test(test_headrace_measured),
