@@ -11,6 +11,7 @@ Options: --data DIR, --minutes N, --only PART, --keep DIR.
 import argparse
 import json
 import os
+import random
 import shutil
 import statistics
 import subprocess
@@ -27,11 +28,12 @@ from harness import log
 
 PEERS = os.path.join(HERE, "peers")
 ENV = {"PYTHONDONTWRITEBYTECODE": "1"}
-SAMPLES = 6000  # of the folder that is trained on
+SAMPLES = 5000  # of the folder that is trained on
 TIME = ("--time", "45")  # of an analysis from which is predicted
 ANALYSIS_LIMIT_S = 400
 PROBE_PASSES = 7
-FIO_S = 4.0  # about so long, to measure a throttled disk
+FIO_S = 8.0  # about so long, to measure a throttled disk
+RAMP_S = 1
 
 
 class Bench:
@@ -46,7 +48,9 @@ class Bench:
         self.errors = {}  # of a figure, (case, error) of each prediction
         self.cases = []  # all that was predicted and measured
         self.data = os.path.join(scratch, "photos")
-        self.files = link_files(args.data, self.data, SAMPLES)
+        self.all_paths = cache.Files(args.data).paths
+        self.files = link_files(self.all_paths, self.data, SAMPLES)
+        self.disk_rates = {}  # by throttle and depth, what fio found
         self.mean_bytes = self.files.disk_bytes / len(self.files.paths)
 
     def left(self):
@@ -68,9 +72,8 @@ class Bench:
         group.limit_reads(int(rate * self.mean_bytes))
 
 
-def link_files(source, target, count):
+def link_files(paths, target, count):
     """A folder of `count` of the files, evenly spread, as hard links."""
-    paths = cache.Files(source).paths
     for path in (paths[i * len(paths) // count] for i in range(min(count, len(paths)))):
         label = os.path.join(target, os.path.basename(os.path.dirname(path)))
         os.makedirs(label, exist_ok=True)
@@ -100,7 +103,9 @@ def analyse(bench, name, command, group, *options):
 
     out = os.path.join(bench.scratch, "analyses", name)
     os.makedirs(os.path.dirname(out), exist_ok=True)
-    full = group.command([HEADRACE, "stalls", "--out", out, *options, "--", *command])
+    # The step is none of torch's: which loop trains is said.
+    full = group.command([HEADRACE, "stalls", "--out", out, "--loader", "1", *options, "--",
+                          *command])
     begun = time.monotonic()
     try:
         done = subprocess.run(full, check=False, env={**os.environ, **ENV}, text=True,
@@ -187,7 +192,6 @@ class Plain:
             self.epoch(0)
         elif not trial.storage:
             read_all(files.paths)
-            self.epoch()
         elif trial.fill:
             self.epoch(0)
         else:
@@ -243,9 +247,10 @@ def spread(values):
 # ---- truth ------------------------------------------------------------------
 
 TRUTH_BATCH = 64
+UNTHROTTLED = 1000  # samples a second, to choose how many are read
 # name: (step ms, prepare ms, workers, samples/s of the disk)
 TRUTH = {
-    "G": (128, 4, 4, 1500),
+    "G": (128, 4, 4, 2000),
     "P": (32, 4, 4, 2000),
     "F": (32, 1.6, 4, 300),
     "mixed": (64, 6, 4, 300),
@@ -253,13 +258,17 @@ TRUTH = {
 
 
 def true_disk_rate(bench, rate, depth):
-    """Samples a second that the throttled disk really gives, by fio in a like group, at
-    `depth` reads in flight. The first second is left out: a disk that idled may give more."""
-    count = min(len(bench.files.paths), max(500, int(rate * FIO_S)))
-    paths = bench.files.paths[::len(bench.files.paths) // count][:count]
-    cold(paths)
-    with bench.group(rate) as group, tempfile.TemporaryDirectory() as scratch:
-        return cache.fio(paths, depth, scratch, group, 1) * MB / bench.mean_bytes
+    """Samples a second that the disk really gives at `depth` reads in flight, throttled to
+    `rate` or (0) not, by fio in a like group. The first second is left out: a disk that
+    idled may give more. Files that are read for nothing else."""
+    if (rate, depth) not in bench.disk_rates:
+        count = int((rate or UNTHROTTLED) * (FIO_S + RAMP_S))
+        paths = random.Random(rate).sample(bench.all_paths, min(count, len(bench.all_paths)))
+        cold(paths)
+        with bench.group(rate) as group, tempfile.TemporaryDirectory() as scratch:
+            speed = cache.fio(paths, depth, scratch, group, RAMP_S) * MB
+        bench.disk_rates[rate, depth] = speed / bench.mean_bytes
+    return bench.disk_rates[rate, depth]
 
 
 def shares_by_hand(device, prepare, fetch, latency_s, workers):
@@ -275,7 +284,7 @@ def shares_by_hand(device, prepare, fetch, latency_s, workers):
 def truth_case(bench, name):
     step_ms, prepare_ms, workers, disk = TRUTH[name]
     true = {"device": TRUTH_BATCH / step_ms * 1e3, "prepare": workers / prepare_ms * 1e3,
-            "fetch": true_disk_rate(bench, disk, 32)}
+            "fetch": true_disk_rate(bench, disk, 4)}
     latency_s = 1 / true_disk_rate(bench, 0, 1)
     with bench.group(disk) as group:
         command = script("paced", data=bench.data, batch_size=TRUTH_BATCH, workers=workers,
@@ -317,7 +326,7 @@ WORKERS = 2
 SIZE = 64  # pixels, of the stock loader's images and of the network
 PAGE_SHARES = (0.5, 0.65)
 CPU_DISK = 200  # samples a second, where training computes
-CPU_SAMPLES = 1600  # of its epochs
+CPU_SAMPLES = 2400  # of its epochs
 
 
 def photos(bench, loader, workers=WORKERS, **options):
@@ -326,34 +335,39 @@ def photos(bench, loader, workers=WORKERS, **options):
 
 
 def standin_trials(bench):
-    """A process for each cache share; what storage and the step are changes within it."""
+    """A process for each cache share, where storage and the step change, and the script as it
+    is with its files in memory, where the step and the cores change."""
 
-    def trial(share, cases, cpus=None):
+    def trial(share, cases):
         size = int(bench.files.bytes * share) or None
-        return Trial(photos(bench, "headrace", step_ms=STEP_MS, cache=size), cases, cpus,
+        return Trial(photos(bench, "headrace", step_ms=STEP_MS, cache=size), cases,
                      fill=bool(size))
 
     def cache_case(share, epochs):
         return Case(CACHE, f"cache {share:.0%}", {"cache_share": share}, epochs, DISK, STEP_MS)
 
-    def step_case(share, speed, epochs, **more):
-        cores = f", {more['cores']} of {len(bench.cores)} cores" if more else ""
-        return Case(OTHER, f"cache {share:.0%}, step x{speed}{cores}",
-                    {"cache_share": share, "device_speedup": speed, **more}, epochs, DISK,
-                    STEP_MS / speed)
-
     def storage_case(factor, epochs):
         return Case(OTHER, f"storage x{factor}", {"cache_share": 0, "storage_factor": factor},
                     epochs, DISK * factor, STEP_MS)
 
-    one = bench.cores[:1]
+    def memory_case(speed, epochs, **more):
+        cores = f", {more['cores']} of {len(bench.cores)} cores" if more else ""
+        return Case(OTHER, f"in memory, step x{speed}{cores}",
+                    {"cache_share": 1, "page_cache": True, "device_speedup": speed, **more},
+                    epochs, 0, STEP_MS / speed)
+
+    def memory(cases, cpus=None):
+        return Trial(photos(bench, "headrace", step_ms=STEP_MS), cases, cpus, storage=False)
+
+    both = Case(OTHER, "cache 75%, step x2", {"cache_share": 0.75, "device_speedup": 2}, 3, DISK,
+                STEP_MS / 2)
     return [trial(0, [storage_case(0.5, 1), storage_case(2, 2)]),
             trial(0.25, [cache_case(0.25, 2)]),
             trial(0.5, [cache_case(0.5, 3)]),
-            trial(0.75, [cache_case(0.75, 3), step_case(0.75, 2, 3)]),
-            trial(1, [cache_case(1, 3), step_case(1, 0.5, 2), step_case(1, 2, 3),
-                      step_case(1, 4, 3)]),
-            trial(1, [step_case(1, 1, 3, cores=1), step_case(1, 4, 3, cores=1)], one)]
+            trial(0.75, [cache_case(0.75, 3), both]),
+            trial(1, [cache_case(1, 3)]),
+            memory([memory_case(0.5, 2), memory_case(2, 3), memory_case(4, 3)]),
+            memory([memory_case(1, 3, cores=1), memory_case(4, 3, cores=1)], bench.cores[:1])]
 
 
 def predict_standin(bench):

@@ -18,7 +18,10 @@ import torch
 
 from loader_common import family_cpu_seconds
 
-SETTLE = 4  # first batches of an epoch that are no steady state
+# First and last batches of an epoch that are no steady state: loaders have some ready before
+# the first, and prepare none any more during the last.
+SETTLE = 4
+AHEAD = 4
 PR_SET_TIMERSLACK = 29
 
 
@@ -97,27 +100,23 @@ def part(dataset, samples):
 
 def epoch(loader, step, ends, synchronize=None):
     """Trains one epoch; notes when each step ended and how many samples it had. A device is
-    waited for where the steady state begins and at the end."""
-    number = 0
+    waited for at the edges of the steady part."""
+    edges = (SETTLE, len(loader) - AHEAD, len(loader)) if synchronize else ()
     for batch in loader:
         step(*batch)
-        number += 1
-        if synchronize and number == SETTLE:
+        if len(ends) + 1 in edges:
             synchronize()
         ends.append((time.perf_counter(), len(batch[-1])))
-    if synchronize and ends:
-        synchronize()
-        ends[-1] = (time.perf_counter(), ends[-1][1])
 
 
 def answer(begun, ends, cpu):
-    """One epoch: all of it, and the part from the SETTLE-th batch on."""
-    settled = ends[:min(SETTLE, len(ends) - 1)]
-    steady = ends[len(settled):]
+    """One epoch: all of it, and its steady part."""
+    last = len(ends) - AHEAD if len(ends) > SETTLE + AHEAD else len(ends)
+    first = min(SETTLE, last - 1)
     return {"seconds": ends[-1][0] - begun, "cpu_seconds": cpu,
             "samples": sum(n for _, n in ends),
-            "steady_seconds": ends[-1][0] - (settled[-1][0] if settled else begun),
-            "steady_samples": sum(n for _, n in steady)}
+            "steady_seconds": ends[last - 1][0] - (ends[first - 1][0] if first else begun),
+            "steady_samples": sum(n for _, n in ends[first:last])}
 
 
 def serve(loader, step, synchronize):
