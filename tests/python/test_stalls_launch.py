@@ -444,6 +444,28 @@ def test_the_second_interrupt_ends_a_script_that_does_not_mind_the_first(place):
     assert "once more ends it" in err
 
 
+def test_a_request_to_end_reaches_the_script(place):
+    place.script("open('begun', 'w').close()\nimport time\ntime.sleep(60)")
+    process = place.start("--", sys.executable, "train.py")
+    wait_for((place.work / "begun").exists)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 128 + signal.SIGTERM
+    place.check_clean()
+
+
+def test_a_child_that_is_there_longer_than_the_run(place):
+    place.script(LOOP + "print('as ever')")
+    environment = {
+        **place.environment,
+        "HEADRACE_STALLS_DIR": str(place.folder / "gone"),
+        "PYTHONPATH": f"{place.site}/headrace/stalls/bootstrap{os.pathsep}{place.site}",
+        "PROBE": "internal",
+    }
+    command = [sys.executable, "train.py"]
+    found = subprocess.run(command, cwd=place.work, env=environment, capture_output=True, text=True)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "as ever\n", "")
+
+
 def test_a_killed_launchers_folder_goes_with_the_next_start(place):
     place.script("open('begun', 'w').close()\nimport time\ntime.sleep(60)")
     process = place.start("--", sys.executable, "train.py")
@@ -648,6 +670,19 @@ def test_records_that_do_not_suffice(place):
         assert err.startswith("headrace stalls: no result: ")
         assert err.endswith("what was measured is in headrace-stalls/records\n")
     assert [p.name for p in place.work.glob("headrace*")] == ["headrace-stalls"]
+
+
+def test_output_that_nobody_reads(place):
+    place.script(LOOP)
+    read, write = os.pipe()
+    os.close(read)
+    process = place.start("--", sys.executable, "train.py", probe="measure", stdout=write)
+    os.close(write)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert err.startswith("headrace stalls: the result cannot be printed (")
+    assert err.endswith("Broken pipe): see headrace-stalls\n")
+    assert sorted(os.listdir(place.work / "headrace-stalls")) == FILES
 
 
 def test_json_stands_alone(place):

@@ -40,6 +40,8 @@ def install() -> None:
     """Begins in this process. Once; a launcher of ranks only says hello."""
     global _folder
     _folder = os.environ["HEADRACE_STALLS_DIR"]
+    if not os.path.exists(os.path.join(_folder, "settings.json")):
+        return  # a child that was there longer than the run
     launcher = is_launcher(getattr(sys, "orig_argv", sys.argv))
     _tell("hello", "launcher" if launcher else "script")
     if launcher:

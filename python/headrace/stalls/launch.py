@@ -25,7 +25,7 @@ from typing import Any
 from . import arguments, folders, outcome, script
 from .bar import Bar
 
-OK, PROBLEM, FAILED, INTERRUPTED = 0, 1, 3, 130
+OK, PROBLEM, FAILED = 0, 1, 3
 POLL_S = 0.25
 SETTLE_S = 1.0  # for children to end, before those that stay are named
 SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD})
@@ -68,7 +68,7 @@ class Launch:
 
     def __init__(self, options: argparse.Namespace, out: str) -> None:
         self.options, self.out = options, out
-        self._interrupts = 0
+        self._signals: list[int] = []  # that asked for the end
         self._device_replay = not options.no_device
 
     def run(self) -> tuple[int, bool]:
@@ -82,7 +82,7 @@ class Launch:
     def _run(self) -> tuple[int, bool]:
         found, status = self._once()
         problem = found.problem("device-replay")
-        if problem is not None and self._device_replay and not self._interrupts:
+        if problem is not None and self._device_replay and not self._signals:
             say(f"{problem.line()}; starting again without that: the time of copies to it will "
                 "not be told apart")
             self._device_replay = False
@@ -144,17 +144,14 @@ class Launch:
         return code if code >= 0 else 128 - code
 
     def _pass_on(self, got: signal.struct_siginfo, process: subprocess.Popen[bytes]) -> None:
-        """The terminal sends its signals to the script as well; others come from us."""
-        if got.si_signo != signal.SIGINT:
-            self._interrupts += 1
-            process.send_signal(got.si_signo)
-            return
-        self._interrupts += 1
-        if self._interrupts == 1:
+        """The terminal sends its signals to the script as well; those of a process reach it
+        through us."""
+        self._signals.append(got.si_signo)
+        if len(self._signals) == 1:
             say("interrupted; waiting for the script to end (once more ends it)")
-            if got.si_code <= 0:  # from a process, not from the terminal
-                process.send_signal(signal.SIGINT)
-        elif self._interrupts == 2:
+            if got.si_code <= 0:
+                process.send_signal(got.si_signo)
+        elif len(self._signals) == 2:
             process.terminate()
         else:
             process.kill()
@@ -174,9 +171,9 @@ class Launch:
     def _conclude(self, found: outcome.Outcome, status: int | None) -> tuple[int, bool]:
         if status is None:
             return FAILED, False
-        if self._interrupts:
+        if self._signals:
             self._after_interrupt(found)
-            return INTERRUPTED, False
+            return 128 + self._signals[0], False
         if found.complete:
             if status:
                 say(f"all was measured; afterwards the command ended with exit status {status}")
@@ -241,11 +238,23 @@ class Launch:
         except (ValueError, OSError) as error:
             say(f"no result: {error}; what was measured is in {self._place()}/records")
             return PROBLEM
-        if self.options.json:
-            results.print_json(result)
-        else:
-            results.print_text(result)
-            self._say_where()
+        return self._print(result)
+
+    def _print(self, result: Any) -> int:
+        from . import results
+
+        try:
+            if self.options.json:
+                results.print_json(result)
+            else:
+                results.print_text(result)
+                files = "report.html, stalls.json, trace.json, records/"
+                print(f"\n{self._place()}/: {files}", flush=True)
+        except OSError as error:
+            say(f"the result cannot be printed ({error.strerror}): see {self._place()}")
+            # Nor can what is left in the buffer be written when Python ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return FAILED
         return OK
 
     def _say_problems(self, found: outcome.Outcome) -> None:
@@ -256,10 +265,6 @@ class Launch:
         """The results' folder, as short as it can be."""
         place = os.path.relpath(self.out)
         return self.out if place.startswith("..") else place
-
-    def _say_where(self) -> None:
-        files = "report.html, stalls.json, trace.json, records/"
-        print(f"\n{self._place()}/: {files}", flush=True)
 
 
 def signal_name(number: int) -> str:
