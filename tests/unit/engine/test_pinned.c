@@ -245,6 +245,55 @@ static void test_endless_copy(void **state)
     device_free(&d);
 }
 
+static void wait_for_device(void *calls)
+{
+    gpu.synchronize();
+    ++*(int *)calls;
+}
+
+/* Replayed batches are copied from while they are handed out again; loaded ones are
+ * released before they have been copied. */
+static void test_watched_loop(void **state)
+{
+    struct hr_loader_options options;
+    struct hr_stalls_watch_options watch_options;
+    struct hr_stalls_watch *watch;
+    struct hr_batch *batch;
+    struct hr_error error;
+    struct device d;
+    int synchronized = 0, steps = 0, r;
+    fixture_options(&options);
+    options.pinned = 1;
+    options.external_order = 1;
+    struct hr_loader *loader = fixture_loader(&fixture, &options);
+    hr_stalls_watch_options_default(&watch_options);
+    watch_options.time_s = 0.5;
+    watch_options.synchronize = wait_for_device;
+    watch_options.arg = &synchronized;
+    assert_int_equal(hr_stalls_watch_open(&watch, loader, &watch_options, &error), 0);
+    device_make(&d);
+    while ((r = hr_stalls_watch_next(watch, &batch, &error)) == 1) {
+        struct hr_batch_view view;
+        hr_batch_get(batch, &view);
+        size_t at = (size_t)(steps % BATCHES) * d.bytes;
+        memcpy(d.expected + at, view.images, d.bytes);
+        gpu.copy(d.memory + at, view.images, d.bytes, 500000);
+        hr_batch_release(&batch);
+        if (++steps % BATCHES)
+            continue;
+        gpu.synchronize();
+        assert_memory_equal(d.memory, d.expected, BATCHES * d.bytes);
+    }
+    if (r)
+        fail_msg("%s", error.message);
+    /* Both ends of the segments of two rounds at least, each of four batches or more. */
+    assert_true(synchronized >= 8 && steps >= 16);
+    gpu.synchronize();
+    hr_stalls_watch_close(&watch);
+    hr_loader_destroy(&loader);
+    device_free(&d);
+}
+
 static void test_old_driver(void **state)
 {
     struct hr_loader_options options;
@@ -267,6 +316,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_destroy_under_copies, setup, teardown),
         cmocka_unit_test_setup_teardown(test_capture, setup, teardown),
         cmocka_unit_test_setup_teardown(test_endless_copy, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_watched_loop, setup, teardown),
         cmocka_unit_test_setup_teardown(test_old_driver, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
