@@ -143,7 +143,10 @@ static void say_waiting(struct words *w, const struct hr_stalls *s, bool cold)
     struct part parts[3];
     double wait = 1 - share[0].value;
     if (wait < HARDLY) {
-        say(w, "hardly wait%s for data (%d %% of the time)", ending, percent(wait));
+        say(w, "hardly wait%s for data (%d %% of the time", ending, percent(wait));
+        if (1 - share[0].low > WIDE)
+            say(w, ", though up to %d %% cannot be ruled out", percent(1 - share[0].low));
+        say(w, ")");
         return;
     }
     say(w, "wait%s %d %% of the time", ending, percent(wait));
