@@ -93,7 +93,8 @@ static size_t first_line(const char *text, size_t width, const char **next)
     size_t at = 0, columns = 0, blank = 0;
     bool begun = false; /* past the blanks that indent */
     while (text[at] && columns <= width) {
-        if (text[at] == ' ' && begun && text[at - 1] != ' ')
+        /* A number and its % stay together. */
+        if (text[at] == ' ' && begun && text[at - 1] != ' ' && text[at + 1] != '%')
             blank = at;
         begun |= text[at] != ' ';
         if (columns == width)

@@ -147,6 +147,9 @@ static void test_wrap(void **state)
     hr__text_wrap("\xC3\xA4\xC3\xB6\xC3\xBC\xC3\xA4", 3, 0, &d);
     assert_string_equal(d.text, "\xC3\xA4\xC3\xB6\xC3\xBC\n\xC3\xA4\n");
     hr__draft_clear(&d);
+    hr__text_wrap("waits 59 % of it", 8, 0, &d);
+    assert_string_equal(d.text, "waits\n59 % of\nit\n");
+    hr__draft_clear(&d);
     hr__text_wrap("", 10, 0, &d);
     assert_string_equal(d.text, "\n");
     hr__draft_clear(&d);
