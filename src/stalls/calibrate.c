@@ -9,8 +9,9 @@
  *     cores are wanted by more threads than there are (threads of a parallel loop wait for
  *     each other in a spin); where the loader is the bound, its work; else the receiving of
  *     a batch;
- *   - the cold phase: storage's rate and time of a read, both by the same factor.
- * Each is solved for, so that the unchanged system reproduces both phases.
+ *   - the cold phase: where it was slower than simulated, storage, its rate and the time of a
+ *     read by the same factor; where it was faster, the time of a read.
+ * Each is solved for, so that the unchanged system reproduces both phases as far as it can.
  */
 #include "stalls/calibrate.h"
 
@@ -241,15 +242,28 @@ static void take_kind(struct hr__model *model)
 
 /* ---- storage ---- */
 
+/* All that storage can do: the mean of the depths that come near to the best one, which
+ * alone is the luckiest (throttles let a burst through first). */
+static double fastest_of(const struct hr__storage_curve *curve)
+{
+    double best = 0, sum = 0, count = 0;
+    for (int i = 0; i < curve->count; i++)
+        best = fmax(best, curve->depths[i].bytes_per_s);
+    for (int i = 0; i < curve->count; i++)
+        if (curve->depths[i].bytes_per_s > 0.85 * best) {
+            sum += curve->depths[i].bytes_per_s;
+            count++;
+        }
+    return fmax(curve->required, count > 0 ? sum / count : 0);
+}
+
 void hr__model_storage(const struct hr__model *model, int depth, double factor, double *bytes_per_s,
                        double *request_s)
 {
     const struct hr__storage_curve *curve = &model->storage;
     const struct hr__depth_record *d = curve->depths;
-    double fastest = curve->required, each = curve->count ? d[0].depth / d[0].reads_per_s : 0;
+    double fastest = fastest_of(curve), each = curve->count ? d[0].depth / d[0].reads_per_s : 0;
     int i = 0;
-    for (int k = 0; k < curve->count; k++)
-        fastest = fmax(fastest, d[k].bytes_per_s);
     /* Where storage does all it can, reads take longer because there are more of them,
      * which the simulation knows; what a read takes shows at smaller depths. */
     while (i + 1 < curve->count && d[i].depth < depth && d[i + 1].bytes_per_s < 0.9 * fastest) {
@@ -259,7 +273,7 @@ void hr__model_storage(const struct hr__model *model, int depth, double factor, 
         i++;
     }
     *bytes_per_s = fastest / curve->factor * factor;
-    *request_s = each * curve->factor / factor;
+    *request_s = each * curve->factor * curve->request_factor / factor;
 }
 
 /* How many reads the loader has in flight at most. */
@@ -272,7 +286,7 @@ static int reads_in_flight(const struct hr__system *s)
 static void take_storage(struct hr__model *model)
 {
     struct hr__storage_curve *curve = &model->storage;
-    curve->factor = 1;
+    curve->factor = curve->request_factor = 1;
     for (size_t i = 0; i < model->host->depth_count && curve->count < HR__STALLS_MAX_POINTS; i++) {
         struct hr__depth_record d = model->host->depths[i];
         if (d.depth < 1 || !hr__known(d.bytes_per_s) || !hr__known(d.reads_per_s) ||
@@ -397,37 +411,54 @@ static int fit_warm(struct hr__model *model, double wanted_s, struct hr_error *e
     return r;
 }
 
-/* Storage by what a cold epoch took, where storage was not measured by itself: at least
- * that fast it is. */
-static void storage_from_phase(struct hr__model *model, double cold_s)
+static int try_request(const struct hr__model *model, double value, double *batch_s,
+                       struct hr_error *error)
 {
-    const struct hr__system *s = &model->system;
-    double bytes = hr__values_mean(model->sizes, s->bytes.count) * s->batch_size * s->ranks;
-    model->storage.required = bytes * model->cold_missing / cold_s;
-    model->has_storage = model->storage.required > 0;
+    struct hr__model m = *model;
+    m.storage.request_factor = value;
+    return try_storage(&m, 1, batch_s, error);
 }
 
+/* What was really read in the cold phase, or by the loader alone: storage is at least that
+ * fast, and where it was not measured by itself it is taken to be no faster. */
+static void require_read(struct hr__model *model, double cold_s)
+{
+    const struct hr__system *s = &model->system;
+    double bytes = hr__values_mean(model->sizes, s->bytes.count) * model->cold_missing;
+    struct hr__drain drain;
+    model->storage.required = bytes * s->batch_size * s->ranks / cold_s;
+    if (model->has_storage && hr__drains_find(model, true, &drain, 1))
+        model->storage.required = fmax(model->storage.required, bytes * drain.rate);
+    model->has_storage = model->has_storage || model->storage.required > 0;
+}
+
+/* A cold phase that was slower than simulated means slower storage. One that was faster
+ * says nothing of its rate, which is known to be no less than what was read, but of what a
+ * read takes. */
 static int fit_cold(struct hr__model *model, double cold_s, struct hr_error *error)
 {
-    double now_s = 0, value = 1;
+    double now_s = 0, value = 1, seen_s = 0;
     if (!hr__known(cold_s) || !(model->cold_missing > 0))
         return 0;
-    if (!model->has_storage)
-        storage_from_phase(model, cold_s);
+    require_read(model, cold_s);
     if (!model->has_storage)
         return 0;
-    /* Storage that hides behind the loader's work shows no more than that it is as fast. */
-    double seen_s = 0;
     int r = try_storage(model, 1, &now_s, error);
     if (!r)
         r = try_loader(model, 1, &seen_s, error);
+    /* Storage that hides behind the loader's work shows no more than that. */
     double wanted_s = fmax(cold_s, seen_s * (1 + HR__CALIBRATE_CLOSE));
     bool hidden = wanted_s > cold_s && now_s <= wanted_s;
     if (r || hidden || fabs(now_s - wanted_s) < HR__CALIBRATE_CLOSE * wanted_s)
         return r;
-    r = hr__calibrate_solve(model, try_storage, wanted_s, (double[]){0.1, 10}, &value, error);
+    if (now_s < wanted_s) {
+        r = hr__calibrate_solve(model, try_storage, wanted_s, (double[]){1, 10}, &value, error);
+        model->storage.factor = r ? 1 : value;
+        return r;
+    }
+    r = hr__calibrate_solve(model, try_request, wanted_s, (double[]){0.1, 1}, &value, error);
     if (!r && value > 0.1)
-        model->storage.factor = value;
+        model->storage.request_factor = value;
     return r;
 }
 

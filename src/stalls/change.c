@@ -171,6 +171,38 @@ static int default_threads(int cores, int ranks)
     return cores / ranks > 1 ? cores / ranks - 1 : 1;
 }
 
+/* CPU of reading a file that lies in the page cache, which a sample in the loader's own
+ * cache does not take; 0: not known. */
+static double read_cpu(const struct hr__model *model)
+{
+    double each = model->file_bytes / model->memory_bytes_per_s;
+    return each > 0 && each < INFINITY ? each : 0;
+}
+
+static double mean_prepare(const struct hr__changed *changed)
+{
+    double sum = 0;
+    size_t count = changed->system.prepare_s.count;
+    for (size_t i = 0; i < count; i++)
+        sum += changed->prepare_s[i];
+    return count ? sum / (double)count : 0;
+}
+
+static void set_prepare(struct hr__changed *changed, double mean)
+{
+    double now = mean_prepare(changed);
+    for (size_t i = 0; i < changed->system.prepare_s.count; i++)
+        changed->prepare_s[i] = now > 0 ? changed->prepare_s[i] * mean / now : mean;
+}
+
+/* Headrace's loader was measured without a cache of its own, and gets one. */
+static void set_own_cache(const struct hr__model *model, struct hr__changed *changed)
+{
+    double prepare_s = mean_prepare(changed), saved = fmin(read_cpu(model), prepare_s / 2);
+    set_prepare(changed, prepare_s - saved);
+    changed->system.missing_cpu_s += saved;
+}
+
 /* Headrace's loader: items in the form, missing ones from their files. */
 static int set_headrace(const struct hr__model *model, const struct hr_stalls_change *change,
                         struct hr__changed *changed, double *growth, struct hr_error *error)
@@ -184,18 +216,15 @@ static int set_headrace(const struct hr__model *model, const struct hr_stalls_ch
                         "what Headrace's loader costs on these files%s%s was not measured: it "
                         "prepares JPEG and PNG images; measure again with headrace stalls",
                         encoded ? " as " : "", encoded ? hr_form_name((enum hr_form)form) : "");
-    double now = 0;
-    for (size_t i = 0; i < s->prepare_s.count; i++)
-        now += s->prepare_s.values[i] / (double)s->prepare_s.count;
-    for (size_t i = 0; i < s->prepare_s.count; i++)
-        changed->prepare_s[i] = now > 0 ? changed->prepare_s[i] * item->cpu_s / now : item->cpu_s;
+    double read_s = read_cpu(model);
+    set_prepare(changed, item->cpu_s + (change->page_cache ? read_s : 0));
     *growth = encoded->bytes > 0 && item->bytes > 0 ? item->bytes / encoded->bytes : 1;
     s->loader = HR__LOADER_HEADRACE;
     s->workers = default_threads(s->cores, s->ranks);
     s->batches_ahead = HR__STALLS_AHEAD;
     s->fetches_ahead = HR__STALLS_FETCHES;
     s->delay_s = s->batch_cpu_s = 0;
-    s->missing_cpu_s = fmax(0, encoded->cpu_s - item->cpu_s);
+    s->missing_cpu_s = fmax(0, encoded->cpu_s - item->cpu_s) + (change->page_cache ? 0 : read_s);
     if (model->host->forms_assumed)
         assume(changed, "Headrace's cost is that of %.60s, not of the script's transform",
                model->host->recipe[0] ? model->host->recipe : "an assumed recipe");
@@ -306,6 +335,10 @@ int hr__model_change(const struct hr__model *model, const struct hr_stalls_chang
     }
     if (!r && headrace)
         r = set_headrace(model, change, changed, &growth, error);
+    bool cache = change->cache_share >= 0 || change->cache_bytes;
+    if (!r && !headrace && changed->system.loader == HR__LOADER_HEADRACE && cache &&
+        !change->page_cache && !(model->stalls->loader_cache_bytes > 0))
+        set_own_cache(model, changed);
     if (!r && change->workers)
         set_workers(model, change->workers, changed);
     if (!r)

@@ -16,8 +16,9 @@
 struct hr__storage_curve {
     struct hr__depth_record depths[HR__STALLS_MAX_POINTS];
     int count;
-    double factor;   /* times as slow as the depths say, by the calibration */
-    double required; /* bytes/s: what the cold epoch shows at least, where no depth does */
+    double factor;         /* times as slow as the depths say, by the calibration */
+    double request_factor; /* besides, times as long that a read takes alone */
+    double required;       /* bytes/s that were really read: storage is no slower */
 };
 
 struct hr__model {
