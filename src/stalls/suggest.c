@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_CORES       256 /* of a host */
+#define MOST_CORES       256 /* of a host, */
+#define MOST_MORE        16  /* and times as many as it has: beyond, nobody would */
 #define MOST_STORAGE     64  /* times as fast */
 #define MOST_SUGGESTIONS 16
 #define SEEN             0.005 /* share of the time from which on it is one */
@@ -245,6 +246,13 @@ static int add_pair(struct search *s, const struct candidate *first, const struc
     return r || !plan.amount[0] ? r : keep_plan(s, &plan);
 }
 
+static int most_cores(const struct hr__model *model)
+{
+    int most =
+        model->system.cores < MOST_CORES / MOST_MORE ? MOST_MORE * model->system.cores : MOST_CORES;
+    return most / model->system.ranks;
+}
+
 /* ---- all of them ---- */
 
 enum { HEADRACE, CACHE, WORKERS, CORES, DISK, COUNT };
@@ -260,7 +268,7 @@ static int collect(struct search *s)
         {headrace, name_headrace, 1, own ? 0 : 1},
         {cache, name_cache, 1, model->available_bytes > 0 && model->dataset_bytes > 0},
         {workers, name_workers, least_workers, own_cores},
-        {cores, name_cores, core_least(model), MOST_CORES / model->system.ranks},
+        {cores, name_cores, core_least(model), most_cores(model)},
         {disk, name_disk, 2, MOST_STORAGE},
     };
     /* Pairs, by what they cost together. */
