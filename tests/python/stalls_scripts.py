@@ -6,11 +6,15 @@ the bootstrap on PYTHONPATH. What it left there is read back.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,26 +118,81 @@ def _no(text: str) -> None:
     raise ValueError(f"{text} is no JSON")
 
 
+class Zygote:
+    """See stalls_zygote.py."""
+
+    _only: Zygote | None = None
+
+    def __init__(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("stalls_zygote.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment(Path(self.folder.name)),
+        )
+        atexit.register(self.close)
+
+    @classmethod
+    def get(cls) -> Zygote:
+        if cls._only is None:
+            cls._only = cls()
+        return cls._only
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait(10)
+        self.process.stdout.close()
+        self.folder.cleanup()
+
+    def run(self, script: Path, folder: Path, timeout: float) -> subprocess.CompletedProcess[str]:
+        out, err = script.with_name("stdout"), script.with_name("stderr")
+        task = {
+            "script": str(script),
+            "folder": str(folder),
+            "cwd": str(script.parent),
+            "stdout": str(out),
+            "stderr": str(err),
+        }
+        self.process.stdin.write(json.dumps(task) + "\n")
+        self.process.stdin.flush()
+        child = int(self.process.stdout.readline())
+        late = threading.Timer(timeout, os.kill, (child, signal.SIGABRT))
+        late.start()
+        try:
+            status = int(self.process.stdout.readline())
+        finally:
+            late.cancel()
+        assert status != -signal.SIGABRT, f"took longer than {timeout} s: {err.read_text()}"
+        return subprocess.CompletedProcess([str(script)], status, out.read_text(), err.read_text())
+
+
 def measure(
     tmp_path: Path,
     body: str,
     *,
-    prelude: str = PRELUDE,
-    command: tuple[str, ...] = (sys.executable,),
-    timeout: float = 120,
+    fresh: bool = False,
+    command: tuple[str, ...] = (),
+    timeout: float = 60,
     **settings: Any,
 ) -> Measured:
-    """Runs ``prelude`` and ``body`` as a script under the probe."""
+    """Runs the prelude and ``body`` as a script under the probe: in a process forked off one
+    that has torch, or in a fresh Python (``command``: one that starts it)."""
     script = tmp_path / "train.py"
-    script.write_text(prelude + textwrap.dedent(body))
+    script.write_text(PRELUDE + textwrap.dedent(body))
     folder = tmp_path / "run"
-    process = subprocess.run(
-        [*command, str(script)],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        env=environment(folder, **settings),
-        cwd=tmp_path,
-        check=False,
-    )
+    variables = environment(folder, **settings)
+    if fresh or command:
+        process = subprocess.run(
+            [*(command or (sys.executable,)), str(script)],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=variables,
+            cwd=tmp_path,
+            check=False,
+        )
+    else:
+        process = Zygote.get().run(script, folder, timeout)
     return collect(folder, process)

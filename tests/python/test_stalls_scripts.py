@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import time
-
 import pytest
-from stalls_scripts import PRELUDE, collect, environment, measure
+from stalls_scripts import measure
 
 pytest.importorskip("torch")
 
@@ -96,7 +91,7 @@ def test_workers(tmp_path, options):
         if __name__ == "__main__":
             main()
     """
-    measured = measure(tmp_path, body)
+    measured = measure(tmp_path, body, fresh="spawn" in options)
     measured.stderr = "" if "pin_memory" in measured.stderr else measured.stderr  # torch warns
     record = check(measured)
     workers = 2 if "num_workers=2" in options else 1
@@ -146,3 +141,558 @@ def test_a_loader_made_anew_for_each_epoch(tmp_path):
         )
     )
     assert not any("several loaders" in note for note in record["notes"])
+
+
+# Which loop is taken
+
+
+def test_validation_before_and_within_training(tmp_path):
+    """A loop that does not train is not taken, even where it is long and keeps gradients."""
+    record = check(
+        measure(
+            tmp_path,
+            """
+            def validate():
+                for x, y in DataLoader(Slow(80), batch_size=2):
+                    training.model(x)
+            validate()
+            loader = DataLoader(Slow(64), batch_size=4, shuffle=True)
+            while time.time() - t0 < 100:
+                for x, y in loader:
+                    training.step(x, y)
+                validate()
+            """,
+        )
+    )
+    assert record["loader"]["batch_size"] == 4
+    assert any("several loaders; measured: 2" in note for note in record["notes"])
+
+
+def test_a_pass_over_the_data_before_training(tmp_path):
+    """Mean and deviation by the very loader that trains later: no warm-up, nothing to keep."""
+    record = check(
+        measure(
+            tmp_path,
+            """
+            loader = DataLoader(Slow(96), batch_size=4, shuffle=True)
+            mean = torch.stack([x.mean() for x, y in loader]).mean()
+            while time.time() - t0 < 100:
+                for x, y in loader:
+                    training.step(x, y)
+                    print("step", training.steps, flush=True)
+            """,
+        )
+    )
+    assert record["ended"] == "precise"
+
+
+def test_no_optimizer_of_torch(tmp_path):
+    check(
+        measure(
+            tmp_path,
+            """
+            loader = DataLoader(Slow(), batch_size=4)
+            weight = torch.zeros(8, requires_grad=True)
+            while time.time() - t0 < 100:
+                for x, y in loader:
+                    loss = ((x @ weight) ** 2).mean()
+                    loss.backward()
+                    weight.data -= 1e-6 * weight.grad
+                    weight.grad = None
+            """,
+        )
+    )
+
+
+def test_a_loop_that_stands_in_for_training(tmp_path):
+    """No optimizer at all in the script: a loop that is long enough is taken."""
+    check(
+        measure(
+            tmp_path,
+            """
+            del training
+            loader = DataLoader(Slow(), batch_size=4)
+            while time.time() - t0 < 60:
+                for x, y in loader:
+                    time.sleep(0.002)
+            """,
+        )
+    )
+
+
+def test_only_validation(tmp_path):
+    measured = measure(
+        tmp_path,
+        """
+        for epoch in range(3):
+            for x, y in DataLoader(Slow(40), batch_size=4):
+                training.model(x)
+        print("own end")
+        """,
+    )
+    assert measured.status == 0 and "own end" in measured.stdout and not measured.records
+    assert measured.problems[0]["code"] == "no-training"
+    assert "loader 1 (torch.utils.data.dataloader.DataLoader): 10 batches" in (
+        measured.problems[0]["text"]
+    )
+
+
+def test_too_few_batches(tmp_path):
+    measured = measure(
+        tmp_path,
+        """
+        for x, y in DataLoader(Slow(12), batch_size=4):
+            training.step(x, y)
+        """,
+    )
+    assert measured.problems[0]["code"] == "few-batches" and not measured.records
+    assert "3 batches, 3 optimizer steps" in measured.problems[0]["text"]
+
+
+def test_the_loader_that_was_chosen(tmp_path):
+    body = """
+        first = DataLoader(Slow(96), batch_size=4)
+        second = DataLoader(Slow(96), batch_size=2)
+        while time.time() - t0 < 100:
+            for (x, y), (x2, y2) in zip(first, second):
+                training.step(torch.cat([x, x2]), torch.cat([y, y2]))
+    """
+    record = check(measure(tmp_path, body, loader=2))
+    assert record["loader"]["batch_size"] == 2
+    assert any("was read within the measured loop" in note for note in record["notes"])
+
+
+def test_nested_loops_and_accumulation(tmp_path):
+    record = check(
+        measure(
+            tmp_path,
+            """
+            tasks = DataLoader(Slow(1000), batch_size=1)
+            loader = DataLoader(Slow(48), batch_size=4)
+            for task in tasks:
+                for i, (x, y) in enumerate(loader):
+                    loss = torch.nn.functional.cross_entropy(training.model(x), y)
+                    (loss / 4).backward()
+                    if i % 4 == 3:
+                        training.optimizer.step()
+                        training.optimizer.zero_grad()
+            """,
+        )
+    )
+    assert record["loader"]["batch_size"] == 4
+    assert all(s["batches"] % 4 == 0 for s in record["segments"][:2])
+
+
+SUBCLASSES = {
+    "through": """
+        class Loader(DataLoader):
+            def __iter__(self):
+                for x, y in super().__iter__():
+                    yield {"x": x, "y": y}
+        """,
+    "eager": """
+        class Loader(DataLoader):
+            def __iter__(self):
+                self.own = super().__iter__()
+                return self
+            def __next__(self):
+                x, y = next(self.own)
+                return {"x": x, "y": y}
+        """,
+    "endless": """
+        class Again:
+            def __init__(self, sampler):
+                self.sampler = sampler
+            def __iter__(self):
+                while True:
+                    yield from self.sampler
+
+        class Loader(DataLoader):
+            def __init__(self, *args, **kwargs):
+                super().__init__(*args, **kwargs)
+                object.__setattr__(self, "batch_sampler", Again(self.batch_sampler))
+                self.iterator = super().__iter__()
+            def __len__(self):
+                return len(self.batch_sampler.sampler)
+            def __iter__(self):
+                for _ in range(len(self)):
+                    x, y = next(self.iterator)
+                    yield {"x": x, "y": y}
+        """,
+    "in a thread": """
+        import queue, threading
+
+        class Loader(DataLoader):
+            def __iter__(self):
+                ahead = queue.Queue(2)
+                def fill(batches):
+                    for x, y in batches:
+                        ahead.put({"x": x, "y": y})
+                    ahead.put(None)
+                threading.Thread(target=fill, args=(super().__iter__(),), daemon=True).start()
+                return iter(ahead.get, None)
+        """,
+    "around": """
+        class Loader:
+            def __init__(self, *args, **kwargs):
+                self.inner = DataLoader(*args, **kwargs)
+            def __iter__(self):
+                for x, y in self.inner:
+                    yield {"x": x, "y": y}
+        """,
+}
+
+
+@pytest.mark.parametrize("kind", SUBCLASSES)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_loaders_of_ones_own(tmp_path, kind, workers):
+    """Batches reach the script the way its own class makes them."""
+    body = f"""
+        {SUBCLASSES[kind]}
+        loader = Loader(Slow(), batch_size=4, num_workers={workers})
+        while time.time() - t0 < 60:
+            for batch in loader:
+                assert set(batch) == {{"x", "y"}} and batch["x"].shape == (4, 8), batch
+                training.step(batch["x"], batch["y"])
+    """
+    record = check(measure(tmp_path, body))
+    assert record["loader"]["workers"] == workers
+    assert not any("several loaders" in note for note in record["notes"])
+
+
+# How scripts end
+
+TRAIN = "loader = DataLoader(Slow(), batch_size=4, shuffle=True)"
+
+
+def test_nothing_of_the_script_runs_at_the_end(tmp_path):
+    check(
+        measure(
+            tmp_path,
+            f"""
+            import atexit
+            atexit.register(print, "own end: atexit")
+            {TRAIN}
+            try:
+                with open("log", "w") as log:
+                    while True:
+                        for x, y in loader:
+                            training.step(x, y)
+            except BaseException:
+                print("own end: except")
+            finally:
+                print("own end: finally")
+            """,
+        )
+    )
+
+
+@pytest.mark.parametrize("when", ["before", "within"])
+@pytest.mark.parametrize(
+    ("how", "status", "text"),
+    [
+        ("raise ValueError('of the script')", 1, "ValueError: of the script"),
+        ("sys.exit(3)", 3, ""),
+        ("sys.exit('a text')", 1, "a text"),
+        ("os._exit(4)", 4, ""),
+    ],
+)
+def test_a_script_that_fails(tmp_path, when, how, status, text):
+    """Its own exit status and traceback, whatever is measured meanwhile."""
+    at = "training.steps == 3" if when == "before" else "os.path.exists('run/recording-%d' % pid)"
+    measured = measure(
+        tmp_path,
+        f"""
+        pid = os.getpid()
+        {TRAIN}
+        while True:
+            for x, y in loader:
+                training.step(x, y)
+                if {at}:
+                    {how}
+        """,
+    )
+    assert measured.status == status and text in measured.stderr
+    if "raise" in how:
+        assert measured.stderr.count("Traceback") == 1
+        assert measured.stderr.rstrip().endswith(text) and "headrace" not in measured.stderr
+    if measured.records:
+        assert measured.record["ended"] == "script"
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_dataset_that_fails_within_a_segment(tmp_path, workers):
+    measured = measure(
+        tmp_path,
+        f"""
+        class Broken(Slow):
+            def __getitem__(self, index):
+                if os.path.exists("run/recording-%d" % pid):
+                    raise KeyError("sample %d is broken" % index)
+                return super().__getitem__(index)
+        pid = os.getpid()
+        try:
+            for epoch in range(1000):
+                for x, y in DataLoader(Broken(), batch_size=4, num_workers={workers}):
+                    training.step(x, y)
+        finally:
+            print("own end")
+        """,
+    )
+    assert measured.status == 1 and measured.stdout == "own end\n"
+    assert "KeyError" in measured.stderr and "is broken" in measured.stderr
+    assert not measured.problems or measured.problems[0]["code"] != "internal"
+
+
+def test_a_script_that_skips_what_its_loader_raises(tmp_path):
+    measured = measure(
+        tmp_path,
+        """
+        class Broken(Slow):
+            def __getitem__(self, index):
+                if os.path.exists("run/recording-%d" % pid):
+                    raise KeyError("sample %d is broken" % index)
+                return super().__getitem__(index)
+        pid = os.getpid()
+        loader = DataLoader(Broken(), batch_size=4)
+        batches = iter(loader)
+        while time.time() - t0 < 60:
+            try:
+                x, y = next(batches)
+            except StopIteration:
+                batches = iter(loader)
+            except KeyError:
+                print("skipped")
+                continue
+            training.step(x, y)
+        """,
+    )
+    assert measured.status == 70 and "skipped" in measured.stdout
+    assert measured.problems[0]["code"] == "loader"
+    assert "KeyError" in measured.problems[0]["text"]
+
+
+@pytest.mark.parametrize("caught", [False, True])
+def test_an_interrupt(tmp_path, caught):
+    measured = measure(
+        tmp_path,
+        f"""
+        import signal
+        pid, caught = os.getpid(), {caught}
+        {TRAIN}
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        def run():
+            while time.time() - t0 < 60:
+                for x, y in loader:
+                    training.step(x, y)
+                    if any(s.startswith("rows") for s in os.listdir("run")):
+                        signal.raise_signal(signal.SIGINT)
+        try:
+            run()
+        except KeyboardInterrupt:
+            if not caught:
+                raise
+            print("caught")
+        """,
+        batches=100000,
+        time_s=60,
+    )
+    if caught:
+        assert measured.status == 0 and measured.stdout == "caught\n"
+    else:
+        assert measured.status == -2 and "KeyboardInterrupt" in measured.stderr
+    if measured.records:
+        assert measured.record["ended"] == ("script" if caught else "interrupted")
+    else:
+        assert measured.problems[0]["code"] == "few-batches"
+
+
+def test_weights_are_not_saved(tmp_path):
+    record = check(
+        measure(
+            tmp_path,
+            f"""
+            import io
+            {TRAIN}
+            torch.save(training.model.state_dict(), "before.pt")
+            while True:
+                for x, y in loader:
+                    training.step(x, y)
+                    copy = io.BytesIO()
+                    torch.save(training.model.state_dict(), copy)
+                    copy.seek(0)
+                    training.model.load_state_dict(torch.load(copy))
+                    if training.steps >= 40:
+                        torch.save(training.model.state_dict(), f="checkpoint.pt")
+                        with open("opened.pt", "wb") as file:
+                            torch.save(training.model.state_dict(), file)
+            """,
+        )
+    )
+    assert (tmp_path / "before.pt").stat().st_size > 0
+    assert not (tmp_path / "checkpoint.pt").exists()
+    assert (tmp_path / "opened.pt").stat().st_size == 0
+    said = [note for note in record["notes"] if "torch.save" in note]
+    assert any("checkpoint.pt" in s for s in said) and any("opened.pt" in s for s in said)
+
+
+def test_children(tmp_path):
+    """Processes that a script forks off, or starts, disturb nothing and are no ranks."""
+    record = check(
+        measure(
+            tmp_path,
+            f"""
+            import subprocess
+            {TRAIN}
+            while True:
+                for x, y in loader:
+                    training.step(x, y)
+                    if training.steps in (2, 9):
+                        child = os.fork()
+                        if not child:
+                            for x, y in DataLoader(Slow(80), batch_size=4):
+                                training.step(x, y, 0)
+                            sys.exit(5)
+                        assert os.waitpid(child, 0)[1] == 5 << 8
+                    if training.steps == 3:
+                        subprocess.run(["true"], check=True)
+            """,
+        )
+    )
+    assert record["rank"] == 0 and record["world_size"] == 1
+
+
+# What else training does
+
+
+def test_mixed_precision_and_compiled_models(tmp_path):
+    check(
+        measure(
+            tmp_path,
+            """
+            model = torch.compile(training.model, backend="aot_eager")
+            optimizer = torch.optim.AdamW(model.parameters())
+            scaler = torch.amp.GradScaler("cpu")
+            loader = DataLoader(Slow(), batch_size=4)
+            while True:
+                for x, y in loader:
+                    with torch.autocast("cpu", dtype=torch.bfloat16):
+                        loss = torch.nn.functional.cross_entropy(model(x), y)
+                    optimizer.zero_grad(set_to_none=True)
+                    scaler.scale(loss).backward()
+                    scaler.step(optimizer)
+                    scaler.update()
+            """,
+        )
+    )
+
+
+def test_batches_changed_in_place(tmp_path):
+    """Each step sees the batch as the loader made it."""
+    record = check(
+        measure(
+            tmp_path,
+            f"""
+            {TRAIN}
+            while True:
+                for batch in loader:
+                    x, y = batch
+                    assert (x == x[:, :1]).all() and x.max() < 96 and len(batch) == 2, x
+                    training.step(x.mul_(1000).add_(torch.arange(8)), y)
+                    batch.clear()
+            """,
+        )
+    )
+    assert any("in place" in note for note in record["notes"])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_streams(tmp_path, workers):
+    """Iterable datasets, as Hugging Face's: no length, ended and begun again."""
+    record = check(
+        measure(
+            tmp_path,
+            f"""
+            class Stream(IterableDataset):
+                def __iter__(self):
+                    worker = torch.utils.data.get_worker_info()
+                    first, step = (worker.id, worker.num_workers) if worker else (0, 1)
+                    for i in range(first, 160, step):
+                        time.sleep(0.0002)
+                        yield {{"x": torch.full((8,), float(i)), "y": i % 3, "text": str(i)}}
+            loader = DataLoader(Stream(), batch_size=4, num_workers={workers})
+            while time.time() - t0 < 60:
+                for batch in loader:
+                    training.step(batch["x"], batch["y"])
+            """,
+        )
+    )
+    assert record["dataset"]["samples"] is None and record["preparation"]
+
+
+def test_an_empty_stream(tmp_path):
+    measured = measure(
+        tmp_path,
+        """
+        class Once(IterableDataset):
+            given = iter([(torch.zeros(8), 0)] * 400)
+            def __iter__(self):
+                return self.given
+        for x, y in DataLoader(Once(), batch_size=4):
+            training.step(x, y)
+        """,
+    )
+    assert measured.status in (0, 70) and not measured.stderr
+    assert measured.records or measured.problems[0]["code"] == "few-batches"
+
+
+def test_watch(tmp_path):
+    record = check(
+        measure(
+            tmp_path,
+            """
+            import headrace
+
+            class Batches:
+                def __iter__(self):
+                    for i in range(50):
+                        time.sleep(0.001)
+                        yield [i] * 6
+            loader = headrace.watch(Batches(), batch_size=3)
+            while time.time() - t0 < 60:
+                for batch in loader:
+                    time.sleep(0.002)
+            """,
+        )
+    )
+    assert record["loader"]["kind"] == "other" and record["loader"]["batch_size"] == 3
+    assert 3 / rate(record, "host") > 0.002 and 3 / rate(record, "warm") > 0.003
+
+
+@pytest.mark.parametrize("loader", [None, 9])
+def test_cost_of_the_idle_probe(tmp_path, loader):
+    """Of a loop that is not taken: microseconds of CPU for each batch."""
+    measured = measure(
+        tmp_path,
+        """
+        class Batches:
+            def __iter__(self):
+                return iter([batch] * count)
+        batch, count = {"x": torch.zeros(8, 3), "y": torch.zeros(8)}, 20000
+
+        def cost():
+            begin = time.process_time()
+            for batch in Batches():
+                pass
+            return (time.process_time() - begin) / count * 1e6
+
+        plain = min(cost() for _ in range(3))
+        import headrace.stalls.probe as probe
+        probe._wrap_class(Batches)
+        print(min(cost() for _ in range(3)) - plain)
+        """,
+        loader=loader,
+    )
+    assert measured.status == 0, measured.stderr
+    assert not measured.records and measured.problems[0]["code"] == "no-training"
+    assert 0 < float(measured.stdout) < 20

@@ -15,7 +15,6 @@ from typing import Any
 from .. import _core
 from . import counters
 from .measure import Measurement
-from .replay import samples_in
 from .sources import IndexSet, Source
 
 USUAL_S = 150.0  # of a run, for which these times are; less in shorter ones
@@ -131,7 +130,7 @@ def _timed(
             elif now - start > LONGEST_DRAIN_S:
                 break
             continue
-        samples += samples_in(batch)
+        samples += m.samples_in(batch)
         if number % turn:
             continue
         used = counters.read(m.source.pids()).since(before)

@@ -84,6 +84,7 @@ class Measurement:
         self.progress = progress
         self.data: list[str] | None = None
         self.batch_size = 0
+        self.batch_size_told = False  # by the script: batches do not show it
         self._step_s, self._steps_each = step_s, steps_each
         self._given = 0  # number of the next replayed batch
         self._sets: dict[int, IndexSet] = {}
@@ -95,6 +96,9 @@ class Measurement:
         self._size = 0  # batches of an index set
         self._preread = False  # all files of a whole dataset are in memory
         self._cold_bytes = 0  # most that a cold segment read
+
+    def samples_in(self, batch: Any) -> int:
+        return self.batch_size if self.batch_size_told else samples_in(batch)
 
     # Devices
 
@@ -294,7 +298,11 @@ class Measurement:
             batch = self._replayed(device)
             timer.leave_out(self.replay.restoring_s - restored)
             timer.ask()
-            timer.got(self.replay.samples(self._given, 1, device))
+            timer.got(
+                self.batch_size
+                if self.batch_size_told
+                else self.replay.samples(self._given, 1, device)
+            )
             yield batch
             if self.restart:
                 timer.drop_last()
@@ -325,7 +333,7 @@ class Measurement:
         for _ in range(segment["batches"]):
             timer.ask()
             batch = self._next(iterator, chosen)
-            timer.got(samples_in(batch))
+            timer.got(self.samples_in(batch))
             yield batch
             if self.restart:
                 if self._again():

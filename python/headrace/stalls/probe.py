@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import json
 import os
 import sys
@@ -57,6 +58,8 @@ class LoaderState:
         self.batch_s: list[float] = []  # from one next() to the following
         self.optimizer_steps = 0  # between two of its batches
         self.steps_before = 0
+        self.steps_each = 1  # batches for one step of the optimizer
+        self.stepped_at = 0  # the batch of its last step
         self.backwards = 0
         self.backwards_before = 0
         self.replay: Any = None
@@ -68,11 +71,20 @@ class LoaderState:
         newest = self.newest() if self.newest is not None else None
         return not self.batches and newest is not None and newest.demoted
 
-    def begin_training(self) -> None:
-        """What came before, like a pass that computes means, is no warm-up."""
-        self.trained, self.batches, self.first_ns = True, 1, time.perf_counter_ns()
-        self.steps, self.batch_s = [], []
-        self.replay, self.not_kept = None, ""
+    def count(self, optimizer_steps: int, backwards: int) -> None:
+        """What the script did with its last batch."""
+        if not self.trained and (optimizer_steps or backwards):
+            # What came before, like a pass that computes means, is no warm-up.
+            self.trained, self.batches, self.first_ns = True, 1, time.perf_counter_ns()
+            self.steps, self.batch_s = [], []
+            self.replay, self.not_kept = None, ""
+        elif len(self.steps) > 64:
+            del self.steps[:32], self.batch_s[:32]
+        self.backwards += backwards
+        if optimizer_steps:
+            self.optimizer_steps += optimizer_steps
+            self.steps_each = max(1, self.batches - self.stepped_at)
+            self.stepped_at = self.batches
 
     def goes_on(self) -> bool:
         """Its newest iterator is in use."""
@@ -96,11 +108,13 @@ class Probe:
         self.over = False  # nothing more is measured in this process
         self.optimizer_steps = 0
         self.backwards = 0
+        self.has_optimizer: bool | None = None  # once looked for
         self.device: Any = None
         self.stack = _Stack()
         self.announced: dict[str, int] | None = None
         self.wanted = int(self.settings.get("warm_up") or WARM_UP)
         self._rank_and_size: tuple[int, int] | None = None
+        self._joined = False  # a process group of torch's
         self._channel: Any = None
         self.crashed: type[BaseException] | None = None
         self.hooked = False
@@ -259,27 +273,46 @@ class Probe:
         return True
 
     def _ranks_of_run(self) -> tuple[int, int]:
-        if self._rank_and_size is not None:
-            return self._rank_and_size
-        ranks = self.ranks()
-        found = ranks["rank"], ranks["world_size"]
-        import torch.distributed
-
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            self._rank_and_size = found
-        return found
+        """Rank and size. Asked at each batch: the script may yet join a process group."""
+        if not self._joined:
+            distributed = sys.modules.get("torch.distributed")
+            self._joined = (
+                distributed is not None
+                and distributed.is_available()
+                and distributed.is_initialized()
+            )
+            if self._joined or self._rank_and_size is None:
+                ranks = self.ranks()
+                self._rank_and_size = ranks["rank"], ranks["world_size"]
+        assert self._rank_and_size is not None
+        return self._rank_and_size
 
     def _ready(self, state: LoaderState) -> bool:
         if not state.optimizer_steps:
             # An update without torch.optim, or somebody who knows that this loop trains.
             chosen = state.watched or self.settings.get("loader") == state.number
-            if not chosen and (self.optimizer_steps or state.backwards < self.wanted):
+            learns = state.backwards >= self.wanted and not self.optimizer_steps
+            if not (chosen or learns or self._nothing_learns(state)):
                 return False
         recent = state.steps[-3:] or [0.0]
         spread = max(recent) - min(recent)
         waited = time.perf_counter_ns() - state.first_ns > PATIENCE_S * 1e9
         enough = state.batches >= self.wanted + PATIENCE_BATCHES
         return spread <= STABLE * max(recent) or max(recent) < 1e-3 or waited or enough
+
+    def _nothing_learns(self, state: LoaderState) -> bool:
+        """A script that stands in for training, or trains by something other than torch: no
+        optimizer is there, and no gradient is asked for or kept from being asked for."""
+        import torch
+
+        if self.optimizer_steps or self.backwards or not torch.is_grad_enabled():
+            return False
+        if state.batches < 4 * self.wanted:
+            return False
+        if self.has_optimizer is None:
+            kind = torch.optim.Optimizer
+            self.has_optimizer = any(issubclass(type(one), kind) for one in gc.get_objects())
+        return not self.has_optimizer
 
     def take(self, iterator: ProbedIterator) -> bool:
         """The measuring run begins with the loop of this iterator; not where another process
@@ -450,12 +483,10 @@ class ProbedIterator:
         if self._given:
             state.steps.append(asked - self._given)
             state.batch_s.append(asked - self._asked)
-            state.optimizer_steps += probe.optimizer_steps - state.steps_before
-            state.backwards += probe.backwards - state.backwards_before
-            if not state.trained and (state.optimizer_steps or state.backwards):
-                state.begin_training()
-            elif len(state.steps) > 64:
-                del state.steps[:32], state.batch_s[:32]
+            state.count(
+                probe.optimizer_steps - state.steps_before,
+                probe.backwards - state.backwards_before,
+            )
             if state.batches >= probe.wanted and self._taken():
                 assert probe.run is not None
                 return probe.run.next(self)

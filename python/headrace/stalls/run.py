@@ -62,9 +62,7 @@ class Run:
         replay.freeze()
         rank = self._ranks["rank"]
         self._progress = Progress(os.path.join(probe.folder, f"progress-{rank}.json"))
-        steps = sorted(self.state.batch_s[1:] or self.state.batch_s)
-        trained = max(1, self.state.optimizer_steps)
-        each = max(1, round((self.state.batches - 1) / trained)) if trained > 1 else 1
+        steps = sorted(self.state.batch_s[1:] or self.state.batch_s or [0.0])
         self.measurement = Measurement(
             source,
             replay,
@@ -79,11 +77,12 @@ class Run:
             self._findings,
             self._progress,
             step_s=steps[len(steps) // 2],
-            steps_each=each,
+            steps_each=self.state.steps_each,
         )
         self.measurement.data = data
         first = replay.give(0, False)
         self.measurement.batch_size = self.state.batch_size or samples_in(first)
+        self.measurement.batch_size_told = self.state.batch_size is not None
         source.batch_size = self.measurement.batch_size
         self._batches = self.measurement.batches()
         _suppress_saves(self._findings)

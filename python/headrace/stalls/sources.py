@@ -245,6 +245,13 @@ def paths_of(function: Callable[[int], str] | None, batches: list[Any]) -> list[
     return paths
 
 
+def _length(dataset: Any, otherwise: int) -> int:
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError):
+        return otherwise
+
+
 def container_files(dataset: Any) -> list[str] | None:
     """The files of a dataset that lies in few large ones: Headrace's packs and tar files."""
     while hasattr(dataset, "indices") and hasattr(dataset, "dataset"):
@@ -254,6 +261,8 @@ def container_files(dataset: Any) -> list[str] | None:
         values = [value] if isinstance(value, (str, os.PathLike)) else value
         if not isinstance(values, (list, tuple)) or not values:
             continue
+        if 4 * len(values) > _length(dataset, 4 * len(values)):
+            continue  # a file or so for each sample: which of them is read has to be learned
         if all(isinstance(v, (str, os.PathLike)) and os.path.isfile(v) for v in values):
             return [os.fspath(v) for v in values]
     return None
@@ -501,8 +510,9 @@ class Other(Source):
         return self._with_files(IndexSet(None, count, None), None)
 
     def open(self, chosen: IndexSet, cycle: bool = False) -> Iterator[Any]:
+        empty = False  # what the script has begun may be at its end
         while True:
-            empty = True
+            before, empty = empty, True
             while True:
                 try:
                     batch = next(self._iterator)  # iter() of it might be the probe's again
@@ -510,7 +520,7 @@ class Other(Source):
                     break
                 empty = False
                 yield batch
-            if empty:
+            if empty and before:
                 return
             reset = getattr(self.loader, "reset", None)
             if callable(reset):  # DALI's iterators begin again only then

@@ -1,0 +1,277 @@
+"""The record of a rank, its machine, and segments on a device (a double of one)."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from stalls_scripts import measure  # noqa: E402
+
+from headrace.stalls import counters, record  # noqa: E402
+from headrace.stalls import measure as measuring  # noqa: E402
+from headrace.stalls.channel import Channel  # noqa: E402
+from headrace.stalls.replay import Replay  # noqa: E402
+from headrace.stalls.sources import Other  # noqa: E402
+
+
+def test_json_has_no_nan(tmp_path):
+    path = tmp_path / "rank-0.json"
+    record.write(str(path), {"a": math.nan, "b": [1.5, (math.inf, 2)], "c": {"d": -math.inf}})
+
+    def no(text):
+        raise AssertionError(text)
+
+    found = json.loads(path.read_text(), parse_constant=no)
+    assert found == {"a": None, "b": [1.5, [None, 2]], "c": {"d": None}}
+    assert [p.name for p in tmp_path.iterdir()] == ["rank-0.json"]
+
+
+@pytest.mark.parametrize(
+    ("cache", "expected"),
+    [
+        (None, 0),
+        ("64MiB", 64 << 20),
+        ("1.5GB", 1.5e9),
+        ("shm://name?size=2GiB&form=encoded", 2 << 30),
+        ("1000", 1000),
+        ("a lot", None),
+    ],
+)
+def test_cache_bytes(cache, expected):
+    class Loader:
+        _options = {"cache": cache}
+
+    assert record.cache_bytes(Loader()) == expected
+    assert record.cache_bytes(object()) == 0
+
+
+def fake_files(monkeypatch, files):
+    """``open`` of these paths gives these texts; of control groups, nothing else exists."""
+    real = open
+
+    def opened(path, *args, **kwargs):
+        if path in files:
+            return io.StringIO(files[path])
+        if str(path).startswith("/sys/fs/cgroup"):
+            raise FileNotFoundError(path)
+        return real(path, *args, **kwargs)
+
+    monkeypatch.setattr("builtins.open", opened)
+
+
+GIB = 1 << 30
+MEMINFO = "MemTotal: 16777216 kB\nMemFree: 1048576 kB\nMemAvailable: 12582912 kB\n"
+
+
+def test_limits_of_a_control_group(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(12)))
+    fake_files(
+        monkeypatch,
+        {
+            "/proc/meminfo": MEMINFO,
+            "/proc/self/cgroup": "0::/a/b\n",
+            "/sys/fs/cgroup/a/b/cpu.max": "max 100000\n",
+            "/sys/fs/cgroup/a/cpu.max": "350000 100000\n",
+            "/sys/fs/cgroup/a/b/memory.max": "max\n",
+            "/sys/fs/cgroup/a/memory.max": f"{8 * GIB}\n",
+            "/sys/fs/cgroup/a/memory.stat": f"anon {GIB}\nfile 77\nshmem {GIB}\n",
+        },
+    )
+    assert record.cores() == 4
+    assert record.memory() == (8 * GIB, 6 * GIB)
+
+
+def test_limits_of_a_control_group_of_the_first_version(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 5})
+    monkeypatch.setattr(os.path, "isdir", lambda path: path == "/sys/fs/cgroup/memory/c")
+    fake_files(
+        monkeypatch,
+        {
+            "/proc/meminfo": MEMINFO,
+            "/proc/self/cgroup": "5:cpu,memory:/c\n3:devices:/\n",
+            "/sys/fs/cgroup/memory/c/memory.limit_in_bytes": f"{4 * GIB}\n",
+            "/sys/fs/cgroup/memory/c/memory.stat": f"total_rss {GIB}\ntotal_shmem 0\n",
+        },
+    )
+    assert record.cores() == 2
+    assert record.memory() == (4 * GIB, 3 * GIB)
+
+
+def test_no_control_group(monkeypatch):
+    fake_files(monkeypatch, {"/proc/meminfo": MEMINFO, "/proc/self/cgroup": "damaged\n"})
+    assert record.memory() == (16 * GIB, 12 * GIB)
+
+
+# Segments on a device. torch's meta device stands in: it has no values, and counts versions.
+
+
+class Quiet:
+    def say(self, text, fraction):
+        pass
+
+
+class Loop:
+    """Runs a measurement of a source that is an endless list, as a script's loop would."""
+
+    def __init__(self, tmp_path, monkeypatch, batch, change=None, **settings):
+        self.synchronized = 0
+        self.seen = []
+        device = torch.device("meta")
+        monkeypatch.setattr(torch.accelerator, "synchronize", self.synchronize)
+        monkeypatch.setenv("HEADRACE_STALLS_DIR", str(tmp_path))
+        replay = Replay()
+        replay.keep(batch)
+        replay.freeze()
+        loader = [batch]
+        self.replay = replay
+        self.measurement = measuring.Measurement(
+            Other(loader, iter(loader), iter, None),
+            replay,
+            device,
+            Channel(0, 1, str(tmp_path)),
+            measuring.Settings(time_s=0.5, precision=0.5, **settings),
+            measuring.Findings(),
+            Quiet(),
+            step_s=1e-3,
+            steps_each=1,
+        )
+        for one in self.measurement.batches():
+            where = one.device.type if isinstance(one, torch.Tensor) else "cpu"
+            self.seen.append((self.measurement.phase, where))
+            if change is not None:
+                change(one)
+        self.findings = self.measurement.findings
+
+    def synchronize(self, device):
+        assert device == torch.device("meta")
+        self.synchronized += 1
+
+    def phases(self):
+        return {segment["phase"] for segment in self.findings.segments}
+
+
+def test_the_device_phase(tmp_path, monkeypatch):
+    loop = Loop(tmp_path, monkeypatch, torch.zeros(4, 3))
+    assert loop.phases() == {"device", "host", "warm"} and "device" not in loop.findings.phases
+    assert {where for phase, where in loop.seen if phase == "device"} == {"meta"}
+    assert {where for phase, where in loop.seen if phase != "device"} == {"cpu"}
+    # Twice while a step is measured; then at both ends of segments and nowhere else.
+    assert loop.synchronized == 2 + 2 * len(loop.findings.segments)
+    assert loop.findings.ended in ("precise", "limit")
+
+
+def test_batches_on_the_device_are_restored_between_segments_only(tmp_path, monkeypatch):
+    restored = []
+    kind = type(_kept())
+    real = kind.restore
+
+    def restore(kept):
+        restored.append(loop_now()[-1:])
+        real(kept)
+
+    seen = []
+
+    def loop_now():
+        return seen
+
+    monkeypatch.setattr(kind, "restore", restore)
+
+    def change(batch):
+        seen.append(batch.device.type)
+        batch.zero_()
+
+    loop = Loop(tmp_path, monkeypatch, torch.ones(4, 3), change)
+    assert any("in place" in note for note in loop.findings.notes)
+    of_device = sum(s["phase"] == "device" for s in loop.findings.segments)
+    on_device = sum(last == ["meta"] for last in restored)
+    # What is there to restore after a device segment: its batch, before the next begins.
+    assert of_device - 1 <= on_device <= of_device
+    assert sum(last == ["cpu"] for last in restored) > on_device
+
+
+def _kept():
+    replay = Replay()
+    replay.keep(torch.zeros(2))
+    replay.freeze()
+    return replay._host[0]
+
+
+def test_what_cannot_lie_on_the_device(tmp_path, monkeypatch):
+    loop = Loop(tmp_path, monkeypatch, ["a", "b"])
+    assert loop.phases() == {"host", "warm"}
+    assert "cannot be put on the device" in loop.findings.phases["device"]
+
+
+def test_a_batch_whose_move_fails(tmp_path, monkeypatch):
+    class Odd:
+        def __init__(self):
+            self.x = torch.zeros(4)
+
+        def to(self, device):
+            raise LookupError("this batch stays")
+
+    loop = Loop(tmp_path, monkeypatch, Odd())
+    assert "LookupError('this batch stays')" in loop.findings.phases["device"]
+    assert loop.phases() == {"host", "warm"}
+
+
+def test_without_replay_on_the_device(tmp_path, monkeypatch):
+    loop = Loop(tmp_path, monkeypatch, torch.zeros(4), device_replay=False)
+    assert loop.phases() == {"host", "warm"} and "failed" in loop.findings.phases["device"]
+
+
+def test_a_loader_that_gives_batches_on_the_device(tmp_path, monkeypatch):
+    loop = Loop(tmp_path, monkeypatch, torch.zeros(4, device="meta"))
+    assert loop.phases() == {"device", "warm"} and "already" in loop.findings.phases["host"]
+
+
+def test_io_counters_that_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(counters, "bytes_read", lambda pid: None)
+    loop = Loop(tmp_path, monkeypatch, torch.zeros(4))
+    warm = [s for s in loop.findings.segments if s["phase"] == "warm"]
+    assert warm and all(s["verified"] is False and "I/O counters" in s["reason"] for s in warm)
+    assert all(s["read_bytes"] is None for s in loop.findings.segments)
+
+
+ON_META = """
+torch.accelerator.synchronize = lambda device: None
+model = torch.nn.Linear(8, 3, device="meta")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(Slow(), batch_size=4)
+while time.time() - t0 < 60:
+    for x, y in loader:
+        {first}
+        time.sleep(0.001)
+        loss = model(x.to("meta")).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_a_script_on_a_device(tmp_path):
+    measured = measure(tmp_path, ON_META.format(first="pass"))
+    assert measured.status == 0, (measured.problems, measured.stderr)
+    assert measured.phases() == {"device", "host", "warm"}
+    assert measured.record["training"]["device"] == "meta"
+    assert measured.record["machine"]["device"] == "meta"
+
+
+def test_a_script_that_fails_with_batches_on_the_device(tmp_path):
+    """Which is our doing: the launcher starts it again without."""
+    measured = measure(tmp_path, ON_META.format(first="assert x.numpy().max() < 96"))
+    assert measured.status == 1 and "TypeError" in measured.stderr or "numpy" in measured.stderr
+    assert measured.problems[0]["code"] == "device-replay" and not measured.records
+    again = tmp_path / "again"
+    again.mkdir()
+    measured = measure(
+        again, ON_META.format(first="assert x.numpy().max() < 96"), device_replay=False
+    )
+    assert measured.status == 0 and measured.phases() == {"host", "warm"}
+    assert "failed with batches" in measured.record["phases"]["device"]
