@@ -24,6 +24,8 @@
 #define REALLY_READ 0.9
 /* Of the warm rate, below which a cold one is storage's. */
 #define CLEARLY_BELOW 0.9
+/* Storage is read in these. */
+#define BLOCK_BYTES 4096.0
 
 double hr__mean_bytes(const struct hr_stalls *s)
 {
@@ -133,6 +135,38 @@ static bool really_read(const struct hr_stalls *s, double mean_bytes)
     return expected > 0 && read >= REALLY_READ * expected;
 }
 
+/* Bytes that storage delivers for a sample, in whole blocks as the kernel counts them. */
+static double mean_blocks(const struct hr_stalls *s)
+{
+    double sum = 0;
+    if (!s->size_count)
+        return hr__mean_bytes(s);
+    for (size_t i = 0; i < s->size_count; i++)
+        sum += ceil(s->sizes[i] / BLOCK_BYTES) * BLOCK_BYTES;
+    return sum / (double)s->size_count;
+}
+
+/* Cold drains by the bytes they read: a drain's samples may be larger or smaller than the
+ * dataset's. */
+static struct hr_interval read_rate(const struct hr_stalls *s, double scale)
+{
+    double rates[HR__STALLS_MAX_POINTS], mean = mean_blocks(s);
+    size_t n = 0;
+    for (; n < HR__STALLS_MAX_POINTS; n++) {
+        double sum = 0;
+        int with = 0;
+        for (int i = 0; i < s->rank_count; i++) {
+            const struct hr__drain_record *d = drain_of(&s->ranks[i], true, n);
+            sum += d ? d->read_bytes / d->elapsed_s / mean : 0;
+            with += d != NULL;
+        }
+        if (!with)
+            break;
+        rates[n] = sum / with * s->rank_count * scale;
+    }
+    return hr__interval_positive(rates, n);
+}
+
 static struct hr_interval fetch_rate(const struct hr_stalls *s, double scale)
 {
     double mean = hr__mean_bytes(s), bytes_per_s = 0;
@@ -141,6 +175,8 @@ static struct hr_interval fetch_rate(const struct hr_stalls *s, double scale)
     double alone = bytes_per_s * scale / mean;
     struct hr_interval cold = drain_rate(s, true, scale), warm = s->summary.prepare_rate;
     bool real = cold.value > 0 && mean > 0 && really_read(s, mean);
+    if (real && warm.value > 0 && cold.value < CLEARLY_BELOW * warm.value)
+        cold = read_rate(s, scale);
     if (alone > 0 && isfinite(alone)) {
         if (real && cold.value > alone)
             return cold;

@@ -20,8 +20,10 @@ from .sources import IndexSet, Source
 USUAL_S = 150.0  # of a run, for which these times are; less in shorter ones
 DRAIN_S = 2.5
 LONGEST_DRAIN_S = 12.0
-DEPTHS = (1, 2, 4, 8, 16, 32)
-DEPTH_S = 0.5
+DEPTHS = (1, 4, 16, 32)
+DEPTH_S = 1.5
+LEAD_IN_S = 0.5  # a disk that idled may first give more than it can keep up
+MEMORY_S = 0.5
 
 
 def _share(m: Measurement, seconds: float) -> float:
@@ -156,7 +158,12 @@ def storage(measurement: Measurement) -> dict[str, Any] | None:
         return None
     random.Random(0).shuffle(files)
     depths = []
-    for depth in DEPTHS:
+    wanted = {*DEPTHS, min(32, max(1, measurement.source.workers))}
+    try:
+        _core.storage_measure(files, max(wanted), LEAD_IN_S)
+    except OSError:
+        pass  # said below
+    for depth in sorted(wanted):
         measurement.progress.say(f"storage, {depth} reads in flight", None)
         try:
             rate = _core.storage_measure(files, depth, _share(measurement, DEPTH_S))
@@ -181,7 +188,7 @@ def _memory_rate(files: list[str]) -> float | None:
         for path in files:
             with open(path, "rb") as file:
                 total += len(file.read())
-            if time.perf_counter() - begin > DEPTH_S:
+            if time.perf_counter() - begin > MEMORY_S:
                 break
     except OSError:
         return None

@@ -8,6 +8,7 @@ waiting for workers, meeting the other ranks) happens between their timed parts.
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from collections.abc import Generator, Iterator
@@ -25,7 +26,9 @@ ROUNDS_WANTED = 6
 SHARE_OF_TIME = 0.8  # of the limit, for the rounds; the rest for what follows
 COLD_ENOUGH = 0.9  # of the files' bytes, really read
 COLD_ENOUGH_ESTIMATED = 0.5  # where the files of a set are not known one by one
-WARM_ENOUGH = 0.02
+HARDLY_WAITS = 0.08  # of its time
+LONGEST_FILL_S = 30.0
+WARM_ENOUGH = 0.05
 SLACK_BYTES = 1 << 20  # of something else that the processes read
 TRIES = 2  # for a segment of real batches in which the script leaves its loop
 
@@ -94,6 +97,7 @@ class Measurement:
         self._tries = 0  # of the segment under way
         self.failed = False  # the script's loader raised
         self._size = 0  # batches of an index set
+        self._ahead: dict[str, bool] = {}  # by kind of segment: it begins with a full queue
         self._preread = False  # all files of a whole dataset are in memory
         self._cold_bytes = 0  # most that a cold segment read
 
@@ -195,6 +199,9 @@ class Measurement:
 
     def batches(self) -> Iterator[Any]:
         """What the script's loop gets from now on."""
+        # A full collection takes long and comes seldom: its turn is not to be in a segment.
+        gc.collect()
+        gc.freeze()
         yield from self._calibrate()
         plan = self._lengths()
         self._size = plan["settle"] + plan["batches"] + self.source.ahead
@@ -326,7 +333,12 @@ class Measurement:
         self.source.worked()
         iterator = self._guard(self.source.open(chosen))
         started_ns = time.perf_counter_ns()
-        for _ in range(segment["settle"]):
+        kind = "cold" if cold else "warm"
+        batch = self._next(iterator, chosen)  # some loaders begin only when they are asked
+        if self._ahead.get(kind):
+            self._let_it_get_ahead(started_ns)
+        yield batch
+        for _ in range(segment["settle"] - 1):
             yield self._next(iterator, chosen)
         timer = _Timer(self, segment)
         timer.begin()
@@ -347,11 +359,30 @@ class Measurement:
         ended_ns = time.perf_counter_ns()
         if self.source.same_samples:
             after = counters.read(self.source.pids())
+        if segment["phase"] != "alone" and self._begins_otherwise(kind, record):
+            return None
         read = after.since(before).read_bytes
         self._verify(record, chosen, cold, read, state)
         if segment["phase"] != "alone":
-            self._keep_rows("cold" if cold else "warm", started_ns, ended_ns)
+            self._keep_rows(kind, started_ns, ended_ns)
         return record
+
+    def _begins_otherwise(self, kind: str, record: dict[str, Any]) -> bool:
+        """Segments are to begin as an epoch goes on: with the loader's queue full where
+        training hardly ever waits, with an empty one where it does. The first segment of a
+        kind, which begins with an empty one, tells; where that was wrong it is run again.
+        Filling the queue takes long where training and preparation share the cores."""
+        if kind in self._ahead or self.source.ahead == 0:
+            return False
+        waited = max(self.channel.gather(sum(record["wait_s"]) / record["elapsed_s"]))
+        self._ahead[kind] = waited < HARDLY_WAITS
+        return self._ahead[kind]
+
+    def _let_it_get_ahead(self, started_ns: int) -> None:
+        """Until the loader has prepared all that it prepares ahead."""
+        end = time.perf_counter() + LONGEST_FILL_S
+        while self.source.prepared(started_ns) < self.source.ahead and time.perf_counter() < end:
+            time.sleep(0.01)
 
     def _again(self) -> bool:
         """Whether a segment that the script left is run again: workers went on meanwhile. A

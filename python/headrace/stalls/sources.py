@@ -79,6 +79,11 @@ class Source:
     def expect(self, cold: bool) -> None:
         """What ``open`` is for next: files on storage, or in memory."""
 
+    def prepared(self, since_ns: int) -> int:
+        """Batches that the loader has ready, of an iteration that one was taken from;
+        ``since_ns`` is when it began."""
+        return sum(1 for row in work.rows() if row.end_ns >= since_ns) - 1
+
     def finish(self) -> None:
         """Ends what ``open`` began, ready for the next."""
 
@@ -468,6 +473,9 @@ class Headrace(Source):
         self._copy = self._cold if cold else self._warm
         self._seen = {}
 
+    def prepared(self, since_ns: int) -> int:
+        return int(self._copy.stats()["ready_batches"])
+
     def worked(self) -> dict[str, Any] | None:
         now, before = self._copy.stats(), self._seen
         self._seen = now
@@ -502,6 +510,9 @@ class Other(Source):
         super().__init__(loader, data)
         self._iterator, self._begin = iterator, begin
         self.ahead = UNKNOWN_AHEAD
+
+    def prepared(self, since_ns: int) -> int:
+        return self.ahead  # nobody can tell
 
     def pids(self) -> list[int]:
         return counters.descendants()
