@@ -8,7 +8,7 @@
  * F comes from storage read alone at as many reads in flight as the loader has, over the
  * bytes of a sample. A cold drain is the better evidence in two cases: where it really
  * read its bytes and was faster still, storage can do at least that (the depth measured
- * was not the loader's, or files are smaller than average); and where storage could not
+ * was not the loader's), counted by the bytes that it read; and where storage could not
  * be read alone. Then, of loaders whose workers fetch and prepare one after the other,
  * 1/F is what a cold sample takes longer than a warm one; of others F is the cold rate
  * where it is clearly below the warm one.
@@ -175,17 +175,16 @@ static struct hr_interval fetch_rate(const struct hr_stalls *s, double scale)
     double alone = bytes_per_s * scale / mean;
     struct hr_interval cold = drain_rate(s, true, scale), warm = s->summary.prepare_rate;
     bool real = cold.value > 0 && mean > 0 && really_read(s, mean);
-    if (real && warm.value > 0 && cold.value < CLEARLY_BELOW * warm.value)
-        cold = read_rate(s, scale);
+    struct hr_interval read = real ? read_rate(s, scale) : HR__UNKNOWN;
     if (alone > 0 && isfinite(alone)) {
-        if (real && cold.value > alone)
-            return cold;
+        if (read.value > alone)
+            return read;
         return (struct hr_interval){alone, NAN, NAN};
     }
     if (!real || !(warm.value > 0))
         return HR__UNKNOWN;
     if (s->loader == HR__LOADER_HEADRACE)
-        return cold.value < CLEARLY_BELOW * warm.value ? cold : HR__UNKNOWN;
+        return cold.value < CLEARLY_BELOW * warm.value ? read : HR__UNKNOWN;
     double longer = 1 / cold.value - 1 / warm.value;
     return longer > 0 ? (struct hr_interval){1 / longer, NAN, NAN} : HR__UNKNOWN;
 }
@@ -219,6 +218,9 @@ static double prepare_cpu_s(const struct hr_stalls *s)
             drained.over += (double)d->samples;
         }
     }
+    /* What Headrace's threads tell of is their time, not only that on a core. */
+    if (s->loader == HR__LOADER_HEADRACE && drained.over > 0)
+        return value_of(drained);
     return value_of(prepared[0].over > 0   ? prepared[0]
                     : prepared[1].over > 0 ? prepared[1]
                                            : drained);

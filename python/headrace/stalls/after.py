@@ -27,7 +27,7 @@ MEMORY_S = 0.5
 
 
 def _share(m: Measurement, seconds: float) -> float:
-    return seconds * min(1.0, m.settings.time_s / USUAL_S)
+    return seconds * min(1.0, max(0.6, m.settings.time_s / USUAL_S))
 
 
 def core_counts(cores: int) -> list[int]:

@@ -306,10 +306,10 @@ static void test_cold_drains(void **state)
     const char *warm = "{\"phase\": \"warm\", \"cores\": 16, \"samples\": 1000, \"elapsed_s\": 1}";
     char drains[512];
     const char *depths = "[{\"depth\": 4, \"bytes_per_s\": 5e7, \"reads_per_s\": 500}]";
-    /* 500 samples/s cold, 1000 warm; 100 kB a sample really read. */
+    /* 500 samples/s cold, 1000 warm; read in blocks, 101,034 2/3 bytes a sample. */
     snprintf(drains, sizeof drains,
              "[%s, {\"phase\": \"cold\", \"cores\": 16, \"samples\": 1000, \"elapsed_s\": 2, "
-             "\"read_bytes\": 98000000}]",
+             "\"read_bytes\": 101034667}]",
              warm);
     p.drains = drains;
     struct hr_stalls *s = analyse(&p);
@@ -328,7 +328,7 @@ static void test_cold_drains(void **state)
     /* A drain that was faster and really read is better evidence; one that did not is none. */
     snprintf(drains, sizeof drains,
              "[%s, {\"phase\": \"cold\", \"cores\": 16, \"samples\": 1000, \"elapsed_s\": 1.25, "
-             "\"read_bytes\": 98000000}]",
+             "\"read_bytes\": 101034667}]",
              warm);
     s = analyse(&p);
     near(s->summary.fetch_rate.value, 800);
