@@ -166,7 +166,7 @@ def storage(measurement: Measurement) -> dict[str, Any] | None:
     for depth in sorted(wanted):
         measurement.progress.say(f"storage, {depth} reads in flight", None)
         try:
-            rate = _core.storage_measure(files, depth, _share(measurement, DEPTH_S))
+            rate = _core.storage_measure(files, depth, DEPTH_S)
         except OSError as error:
             measurement.findings.note(f"storage was not measured: {error}")
             break
