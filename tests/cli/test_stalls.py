@@ -84,10 +84,12 @@ class Stalls(CliCase):
         reason = "it is?[1m old"
         self.expect(["stalls", "--", "train"], 3, "", f"{begin}; tried:\n  {one}: {reason}\n{end}")
         self.env["PYTHONPATH"] = ""
-        self.env["HEADRACE_PYTHON"] = sys.executable
+        # Without site-packages: this Python may well have the package.
+        bare = self.program("bare/python3", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+        self.env["HEADRACE_PYTHON"] = bare
         status, out, err = self.run_it("stalls", "--", one, "train.py")
         self.assertEqual((status, out), (3, ""))
-        self.assertRegex(err, rf"tried:\n  {sys.executable}: ModuleNotFoundError: No module named ")
+        self.assertRegex(err, rf"tried:\n  {bare}: ModuleNotFoundError: No module named ")
         self.assertNotIn(one, err)
         self.env["HEADRACE_PYTHON"] = "/nonexistent/python"
         reason = "it cannot be started: No such file or directory"

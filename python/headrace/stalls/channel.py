@@ -81,8 +81,11 @@ class Channel:
             return bool(self._store.check([name]))
         return os.path.exists(os.path.join(self._folder, name))
 
-    def ask(self, name: str, patience_s: float = PATIENCE_S) -> Any:
-        """Waits for what another rank tells. RanksApart after ``patience_s``."""
+    def ask(self, name: str, patience_s: float | None = None) -> Any:
+        """Waits for what another rank tells. RanksApart after ``patience_s``, or the usual
+        time."""
+        if patience_s is None:
+            patience_s = PATIENCE_S
         end = time.monotonic() + patience_s
         pause = 0.0002
         while not self.known(name):
