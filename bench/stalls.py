@@ -193,6 +193,8 @@ class Plain:
             self.epoch(0)
         elif not trial.storage:
             read_all(files.paths)
+            if trial.cases[0].step_ms is not None:
+                self.epoch(0)
         elif trial.fill:
             self.epoch(0)
         else:
