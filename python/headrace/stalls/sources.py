@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import itertools
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -410,7 +411,10 @@ class TorchIterable(Source):
             if empty:
                 return
             self.wrapped = True
-            self._iterator = self._begin(self._copy)
+            with warnings.catch_warnings():
+                # Confined to fewer cores it is told that it has too many workers.
+                warnings.simplefilter("ignore")
+                self._iterator = self._begin(self._copy)
 
     def finish(self) -> None:
         end_workers(self._iterator)
