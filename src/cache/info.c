@@ -2,8 +2,9 @@
  * What a segment tells about itself, and where its memory lives.
  *
  * The kernel says of a process's own mapping how much of it is mapped in huge pages,
- * and on which node a page is that is mapped. So one byte of every 2 MiB is read first;
- * only where memory was allocated, because a read of a hole would allocate it.
+ * and on which node a page is that is mapped. So one page of every 2 MiB is mapped first,
+ * without being read, since somebody may be writing to it; only where memory was
+ * allocated, because that of a hole would be allocated then.
  */
 #include "cache/info.h"
 
@@ -13,9 +14,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22 /* Linux 5.14; an older kernel tells less then */
+#endif
 
 #define STEP       (UINT64_C(2) << 20)
 #define SAMPLE_MAX 4096u
@@ -35,9 +41,9 @@ static void find_pieces(const struct hr__segment *s, const struct hr__books *boo
     out[2] = (struct piece){l->arena_offset, arena < l->arena_bytes ? arena : l->arena_bytes};
 }
 
-/* Reads a byte of each step of each piece, and keeps some of the addresses; how many. */
-static unsigned touch(const struct hr__segment *s, const struct piece pieces[3],
-                      void *sample[SAMPLE_MAX])
+/* Maps a page of each step of each piece, and keeps some of the addresses; how many. */
+static unsigned map_some(const struct hr__segment *s, const struct piece pieces[3],
+                         void *sample[SAMPLE_MAX])
 {
     uint64_t total = 0, seen = 0;
     for (int i = 0; i < 3; i++)
@@ -46,10 +52,10 @@ static unsigned touch(const struct hr__segment *s, const struct piece pieces[3],
     unsigned count = 0;
     for (int i = 0; i < 3; i++)
         for (uint64_t at = 0; at < pieces[i].bytes; at += STEP, seen++) {
-            volatile char *byte = (char *)s->header + pieces[i].from + at;
-            (void)*byte;
+            char *page = (char *)s->header + pieces[i].from + at;
+            (void)madvise(page, 1, MADV_POPULATE_READ);
             if (seen % every == 0 && count < SAMPLE_MAX)
-                sample[count++] = (void *)(uintptr_t)byte;
+                sample[count++] = page;
         }
     return count;
 }
@@ -137,7 +143,7 @@ static void tell_memory(struct hr_cache_info *out, struct hr__segment *s,
     if (!fstat(s->fd, &st))
         out->allocated_bytes = (uint64_t)st.st_blocks * 512;
     find_pieces(s, books, pieces);
-    unsigned count = touch(s, pieces, sample);
+    unsigned count = map_some(s, pieces, sample);
     char *smaps = read_all("/proc/self/smaps");
     uint64_t from = (uint64_t)(uintptr_t)s->header;
     if (smaps)
