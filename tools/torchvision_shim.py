@@ -26,7 +26,7 @@ def prepare():
 
     Raises whatever the import raises for other reasons (torchvision not installed, ...).
     """
-    import torch
+    from torch import library as operators
 
     declared = []
     while True:
@@ -41,7 +41,7 @@ def prepare():
             # The first attempt may have registered some shape functions already; they are
             # registered again on the next one, which is an error unless these are dropped.
             forget()
-        library = torch.library.Library("torchvision", "FRAGMENT")
+        library = operators.Library("torchvision", "FRAGMENT")
         library.define(f"{missing.group(1)}(Tensor input) -> Tensor")
         libraries.append(library)
         declared.append(missing.group(1))
