@@ -274,33 +274,18 @@ def container_files(dataset: Any) -> list[str] | None:
     return None
 
 
-class TorchMap(Source):
-    """torch's DataLoader over a map-style dataset."""
+class _Indexed(Source):
+    """Loaders whose samples have indices, so that a set of them can be loaded again."""
 
-    kind = "torch"
     same_samples = True
     drains = True
 
-    def __init__(self, loader: Any, begin: Callable[[Any], Any], data: list[str] | None) -> None:
-        super().__init__(loader, data)
-        self._begin = begin
-        self.workers = int(loader.num_workers)
-        self.ahead = self.workers * int(loader.prefetch_factor or 0)
-        self._own = _Batches(loader._index_sampler)
+    def _know(self, loader: Any, order: Iterable[Any]) -> None:
+        """``order``: batches of indices, as an epoch of the script has them."""
+        self._own = _Batches(order)
         self._chosen = _Chosen()
-        self._copy = copy.copy(loader)
-        members = vars(self._copy)
-        members["batch_sampler" if loader._auto_collation else "sampler"] = self._chosen
-        members["persistent_workers"] = self.workers > 0
-        members["_iterator"] = None
-        members[MEASURED] = True
         self._path = path_function(loader.dataset)
         self._containers = None if self._path else container_files(loader.dataset)
-        self._iterator: Any = None
-
-    def pids(self) -> list[int]:
-        workers = getattr(getattr(self._copy, "_iterator", None), "_workers", None) or []
-        return [worker.pid for worker in workers if worker.pid is not None]
 
     def plan(self, count: int) -> IndexSet:
         batches, repeats = self._own.take(count)
@@ -312,8 +297,36 @@ class TorchMap(Source):
         if self._containers is not None:
             chosen.whole = True
             return self._with_files(chosen, self._containers)
-        if self.data is not None:
-            return self._with_files(chosen, None)
+        return self._with_files(chosen, None)
+
+
+class TorchMap(_Indexed):
+    """torch's DataLoader over a map-style dataset."""
+
+    kind = "torch"
+
+    def __init__(self, loader: Any, begin: Callable[[Any], Any], data: list[str] | None) -> None:
+        super().__init__(loader, data)
+        self._begin = begin
+        self.workers = int(loader.num_workers)
+        self.ahead = self.workers * int(loader.prefetch_factor or 0)
+        self._know(loader, loader._index_sampler)
+        self._copy = copy.copy(loader)
+        members = vars(self._copy)
+        members["batch_sampler" if loader._auto_collation else "sampler"] = self._chosen
+        members["persistent_workers"] = self.workers > 0
+        members["_iterator"] = None
+        members[MEASURED] = True
+        self._iterator: Any = None
+
+    def pids(self) -> list[int]:
+        workers = getattr(getattr(self._copy, "_iterator", None), "_workers", None) or []
+        return [worker.pid for worker in workers if worker.pid is not None]
+
+    def plan(self, count: int) -> IndexSet:
+        chosen = super().plan(count)
+        if chosen.files is not None:
+            return chosen
         work.learn(True)
         try:
             for _ in self.open(chosen):
@@ -424,38 +437,21 @@ class TorchIterable(Source):
         self.finish()
 
 
-class Headrace(Source):
+class Headrace(_Indexed):
     """headrace.torch.DataLoader: threads of this process."""
 
     kind = "headrace"
-    same_samples = True
-    drains = True
 
     def __init__(self, loader: Any, data: list[str] | None) -> None:
         super().__init__(loader, data)
-        self._chosen = _Chosen()
+        self._know(loader, loader._measured_order())
         self._warm, self._cold = (loader._measured_copy(self._chosen) for _ in range(2))
         for one in (self._warm, self._cold):
             vars(one)[MEASURED] = True
         self._copy = self._warm
-        self._own = _Batches(loader._measured_order())
         self.workers = int(self._copy.stats()["threads"])
         self.ahead = int(loader.prefetch_factor)
         self._seen: dict[str, Any] = {}
-        self._path = path_function(loader.dataset)
-        self._containers = None if self._path else container_files(loader.dataset)
-
-    def plan(self, count: int) -> IndexSet:
-        batches, repeats = self._own.take(count)
-        chosen = IndexSet(batches, len(batches), None, repeats=repeats)
-        chosen.samples = sum(map(size_of, batches))
-        paths = paths_of(self._path, batches)
-        if paths is not None:
-            return self._with_files(chosen, paths)
-        if self._containers is not None:
-            chosen.whole = True
-            return self._with_files(chosen, self._containers)
-        return self._with_files(chosen, None)
 
     def open(self, chosen: IndexSet, cycle: bool = False) -> Iterator[Any]:
         self._chosen.batches, self._chosen.cycle = list(chosen.batches or []), cycle
