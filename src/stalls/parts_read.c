@@ -165,8 +165,9 @@ void hr__read_host(struct hr__json *reader, const json_t *object, struct hr__hos
     read_headrace(reader, object, host);
 }
 
-static void read_segment(struct hr__json *reader, const json_t *e, struct hr__segment_record *g)
+static void read_segment(struct hr__json *reader, const json_t *e, void *out)
 {
+    struct hr__segment_record *g = out;
     const struct hr__json_range number = {0, HR__MAX_SEGMENTS, HR__REQUIRED};
     g->phase = (enum hr_stalls_phase)hr__json_word(reader, e, "phase", hr__phase_names);
     g->round = (int)hr__json_integer(reader, e, "round", number);
@@ -194,8 +195,9 @@ static void read_segment(struct hr__json *reader, const json_t *e, struct hr__se
     hr__json_numbers(reader, e, "batch_s", g->batches, HR__MAX_BATCHES, &g->batch_s);
 }
 
-static void read_drain(struct hr__json *reader, const json_t *e, struct hr__drain_record *d)
+static void read_drain(struct hr__json *reader, const json_t *e, void *out)
 {
+    struct hr__drain_record *d = out;
     static const char *const names[] = {"warm", "cold", NULL};
     d->cold = hr__json_word(reader, e, "phase", names) == 1;
     d->cores =
@@ -207,8 +209,9 @@ static void read_drain(struct hr__json *reader, const json_t *e, struct hr__drai
     d->read_bytes = hr__json_number(reader, e, "read_bytes", amount_or_not);
 }
 
-static void read_prepare(struct hr__json *reader, const json_t *e, struct hr__prepare_record *p)
+static void read_prepare(struct hr__json *reader, const json_t *e, void *out)
 {
+    struct hr__prepare_record *p = out;
     static const char *const names[] = {"warm", "cold", NULL};
     p->cold = hr__json_word(reader, e, "phase", names) == 1;
     p->samples = (uint32_t)hr__json_integer(reader, e, "samples",
@@ -216,6 +219,29 @@ static void read_prepare(struct hr__json *reader, const json_t *e, struct hr__pr
     p->cpu_s = hr__json_number(reader, e, "cpu_s", seconds);
     p->wall_s = hr__json_number(reader, e, "wall_s", seconds);
     p->read_bytes = hr__json_number(reader, e, "read_bytes", amount_or_not);
+}
+
+/* A kind of part that a rank has many of. */
+struct parts {
+    const char *name;
+    size_t most; /* of them in a record */
+    size_t size; /* of a part */
+    void (*read)(struct hr__json *reader, const json_t *e, void *out);
+};
+
+/* All of a kind; what was read of them on failure too. */
+static void *read_parts(struct hr__json *reader, const json_t *object, const struct parts *kind,
+                        size_t *count)
+{
+    json_t *a = hr__json_array(reader, object, kind->name, kind->most);
+    char *parts = array_for(reader, a, kind->size, count);
+    for (size_t i = 0; i < *count && !reader->code; i++) {
+        json_t *e = hr__json_element(reader, a, kind->name, i);
+        size_t mark = hr__json_enter(reader, kind->name, (long)i);
+        kind->read(reader, e, parts + i * kind->size);
+        hr__json_leave(reader, mark);
+    }
+    return parts;
 }
 
 void hr__read_rank(struct hr__json *reader, const json_t *object, struct hr__rank_record *rank)
@@ -227,28 +253,13 @@ void hr__read_rank(struct hr__json *reader, const json_t *object, struct hr__ran
     hr__json_name(reader, object, "host", rank->host, sizeof rank->host);
     rank->first_batch_s = hr__json_number(reader, object, "first_batch_s", seconds_or_not);
 
-    json_t *a = hr__json_array(reader, object, "segments", HR__MAX_SEGMENTS);
-    rank->segments = array_for(reader, a, sizeof *rank->segments, &rank->segment_count);
-    for (size_t i = 0; i < rank->segment_count && !reader->code; i++) {
-        json_t *e = hr__json_element(reader, a, "segments", i);
-        size_t mark = hr__json_enter(reader, "segments", (long)i);
-        read_segment(reader, e, &rank->segments[i]);
-        hr__json_leave(reader, mark);
-    }
-    a = hr__json_array(reader, object, "drains", HR__STALLS_MAX_POINTS);
-    rank->drains = array_for(reader, a, sizeof *rank->drains, &rank->drain_count);
-    for (size_t i = 0; i < rank->drain_count && !reader->code; i++) {
-        json_t *e = hr__json_element(reader, a, "drains", i);
-        size_t mark = hr__json_enter(reader, "drains", (long)i);
-        read_drain(reader, e, &rank->drains[i]);
-        hr__json_leave(reader, mark);
-    }
-    a = hr__json_array(reader, object, "preparation", HR__MAX_PREPARES);
-    rank->prepares = array_for(reader, a, sizeof *rank->prepares, &rank->prepare_count);
-    for (size_t i = 0; i < rank->prepare_count && !reader->code; i++) {
-        json_t *e = hr__json_element(reader, a, "preparation", i);
-        size_t mark = hr__json_enter(reader, "preparation", (long)i);
-        read_prepare(reader, e, &rank->prepares[i]);
-        hr__json_leave(reader, mark);
-    }
+    static const struct parts segments = {"segments", HR__MAX_SEGMENTS, sizeof *rank->segments,
+                                          read_segment};
+    static const struct parts drains = {"drains", HR__STALLS_MAX_POINTS, sizeof *rank->drains,
+                                        read_drain};
+    static const struct parts prepares = {"preparation", HR__MAX_PREPARES, sizeof *rank->prepares,
+                                          read_prepare};
+    rank->segments = read_parts(reader, object, &segments, &rank->segment_count);
+    rank->drains = read_parts(reader, object, &drains, &rank->drain_count);
+    rank->prepares = read_parts(reader, object, &prepares, &rank->prepare_count);
 }
