@@ -489,13 +489,21 @@ static int grow_to(struct hr__segment *s, uint64_t to, int drop)
     return to > from ? hr__directory_make_room(s, to - from, drop, take_memory, &to) : 0;
 }
 
-void hr__store_grow(struct hr__store *store, uint64_t bytes)
+/* Non-zero where the arena has memory for `bytes` more. */
+static int is_enough(const struct hr__books *now, uint64_t bytes)
+{
+    return now->arena_used + now->promised + bytes <= now->arena_allocated;
+}
+
+int hr__store_grow(struct hr__store *store, uint64_t bytes)
 {
     struct hr__segment *s = store->segment;
     struct hr__books now = hr__segment_books(s);
     uint64_t need = now.arena_used + now.promised + bytes, limit = s->layout.arena_bytes;
-    if (need <= now.arena_allocated || need > limit || atomic_load(&s->full))
-        return;
+    if (is_enough(&now, bytes))
+        return 1;
+    if (need > limit || atomic_load(&s->full))
+        return 0;
     pthread_mutex_lock(&store->growing);
     now = hr__segment_books(s);
     if (need > now.arena_allocated && !atomic_load(&s->full) && hr__segment_is_sound(s)) {
@@ -511,6 +519,8 @@ void hr__store_grow(struct hr__store *store, uint64_t bytes)
                                  : "the system refuses more memory");
     }
     pthread_mutex_unlock(&store->growing);
+    now = hr__segment_books(s);
+    return need <= now.arena_allocated;
 }
 
 uint64_t hr__store_write(struct hr__segment *s, struct hr__books *books,
@@ -545,21 +555,27 @@ static int checksum_of(const struct hr__store_offer *offer, uint64_t *out)
     return 0;
 }
 
-/* How an offer is taken. */
-enum way { REFUSED, PASSES, STAGED, ADMITTED };
+/* How an offer is taken; SHORT: others have taken the memory that was there for it. */
+enum way { REFUSED, PASSES, STAGED, ADMITTED, SHORT };
 
-/* `staging`: the transaction has made room for it in the ring. What the arena has free may
- * be less by now than it was when that was decided. */
+/* Bytes of the arena that an offer takes, and keeps for what it is converted to. */
+static uint64_t room_for(const struct hr__store_offer *offer)
+{
+    uint64_t bytes = hr__store_padded(offer->length), reserve = hr__store_padded(offer->reserve);
+    return offer->convert && reserve > bytes ? reserve : bytes;
+}
+
+/* `grown`: hr__store_grow's answer; `staging`: the transaction has made room for it in the
+ * ring. What the arena has free may be less by now than it was when those were decided. */
 static enum way way_of(const struct hr__segment *s, const struct hr__books *books,
-                       const struct hr__store_offer *offer, int staging, int others)
+                       const struct hr__store_offer *offer, int grown, int staging, int others)
 {
     uint64_t bytes = hr__store_padded(offer->length), free = hr__store_free(s, books);
-    uint64_t reserve = hr__store_padded(offer->reserve);
-    uint64_t allocated = books->arena_allocated - books->arena_used;
+    uint64_t room = room_for(offer), allocated = books->arena_allocated - books->arena_used;
     allocated = allocated > books->promised ? allocated - books->promised : 0;
-    if (reserve < bytes)
-        reserve = bytes;
-    if (offer->convert && staging && reserve <= free && reserve <= allocated)
+    if (grown && room <= free && room > allocated)
+        return SHORT;
+    if (offer->convert && staging && room <= free && room <= allocated)
         return STAGED;
     if (bytes <= free && bytes <= allocated)
         return ADMITTED;
@@ -578,7 +594,7 @@ static void place(struct hr__segment *s, struct hr__books *books,
 {
     struct hr__entry_value *after = &books->after;
     struct hr__word word = {.form = (unsigned)offer->form};
-    uint64_t bytes = hr__store_padded(offer->length), reserve = hr__store_padded(offer->reserve);
+    uint64_t bytes = hr__store_padded(offer->length), reserve = room_for(offer);
     if (way == ADMITTED) {
         word.state = HR__ENTRY_FINAL;
         after->offset = hr__store_write(s, books, offer->pieces, offer->piece_count, offer->length);
@@ -588,8 +604,6 @@ static void place(struct hr__segment *s, struct hr__books *books,
         after->offset = hr__ring_write(s, books, books->change - 1, offer->pieces, offer->length);
     }
     if (way == STAGED) {
-        if (reserve < bytes)
-            reserve = bytes;
         word.pending = 1;
         word.reserve = (uint32_t)(reserve / HR__SEGMENT_ALIGN);
         books->promised += reserve;
@@ -601,18 +615,29 @@ static void place(struct hr__segment *s, struct hr__books *books,
     after->word = hr__word_pack(&word);
 }
 
-/* The rest of an offer, in a transaction that it ends. */
+/* An offer while it is made. */
+struct offering {
+    const struct hr__store_offer *offer;
+    int has_checksum;
+    uint64_t checksum;
+    int grown, staging; /* see way_of */
+};
+
+/* The rest of an offer, in a transaction that it ends. -EAGAIN: once more. */
 static int offer_locked(struct hr__store *store, struct hr__books *books,
-                        const struct hr__store_offer *offer, int staging, uint64_t checksum)
+                        const struct offering *making)
 {
+    const struct hr__store_offer *offer = making->offer;
     struct hr__segment *s = store->segment;
     struct hr__found found;
     uint64_t free;
     int known = search(s, &offer->key, 1, &found, &free);
-    enum way way = way_of(s, books, offer, staging, atomic_load(&store->others));
-    if (known && is_hit(s, &found)) {
+    enum way way =
+        way_of(s, books, offer, making->grown, making->staging, atomic_load(&store->others));
+    int is_known_hit = known && is_hit(s, &found);
+    if (is_known_hit || way == SHORT) {
         hr__segment_abort(s);
-        return 0;
+        return is_known_hit ? 0 : -EAGAIN;
     }
     if (known)
         free = found.index;
@@ -630,7 +655,7 @@ static int offer_locked(struct hr__store *store, struct hr__books *books,
         .key_high = offer->key.high,
         .key_low = offer->key.low,
         .lengths = hr__pack_lengths(offer->length, at_most(offer->source_bytes, UINT32_MAX)),
-        .checksum = checksum,
+        .checksum = making->checksum,
     };
     place(s, books, offer, way);
     hr__segment_commit(s);
@@ -639,19 +664,14 @@ static int offer_locked(struct hr__store *store, struct hr__books *books,
     return way != PASSES;
 }
 
-int hr__store_offer(struct hr__store *store, const struct hr__store_offer *offer)
+/* Makes room for an offer and puts it there. -EAGAIN: others took the room, once more. */
+static int make_offer(struct hr__store *store, struct offering *making, int others)
 {
     struct hr__segment *s = store->segment;
-    if (!offer->length || offer->length > UINT32_MAX || offer->reserve > UINT32_MAX ||
-        !hr__segment_is_sound(s)) {
-        hr__store_unclaim(store, &offer->key);
-        return 0;
-    }
-    int others = has_others(store);
-    uint64_t bytes = hr__store_padded(offer->length), reserve = hr__store_padded(offer->reserve);
-    hr__store_grow(store, offer->convert && reserve > bytes ? reserve : bytes);
+    const struct hr__store_offer *offer = making->offer;
+    making->grown = hr__store_grow(store, room_for(offer));
     struct hr__books now = hr__segment_books(s);
-    int fits = bytes <= hr__store_free(s, &now);
+    int fits = hr__store_padded(offer->length) <= hr__store_free(s, &now);
     atomic_store_explicit(&store->crowded, !fits, memory_order_relaxed);
     /* Nobody would get it, now or later. */
     if (!fits && !others) {
@@ -659,17 +679,33 @@ int hr__store_offer(struct hr__store *store, const struct hr__store_offer *offer
         hr__store_unclaim(store, &offer->key);
         return 0;
     }
-    note_progress(s);
-    int staging =
-        hr__ring_takes(s, offer->length) && (offer->convert || !fits) && !hr__ring_allocate(s);
-    uint64_t checksum;
-    if (checksum_of(offer, &checksum)) {
+    if (!making->has_checksum && checksum_of(offer, &making->checksum)) {
         hr__store_unclaim(store, &offer->key);
         return 0;
     }
+    making->has_checksum = 1;
+    note_progress(s);
+    making->staging =
+        hr__ring_takes(s, offer->length) && (offer->convert || !fits) && !hr__ring_allocate(s);
     struct hr__books *books =
-        staging ? hr__store_begin_staging(store, offer->length) : hr__segment_begin(s);
-    return books ? offer_locked(store, books, offer, staging, checksum) : 0;
+        making->staging ? hr__store_begin_staging(store, offer->length) : hr__segment_begin(s);
+    return books ? offer_locked(store, books, making) : 0;
+}
+
+int hr__store_offer(struct hr__store *store, const struct hr__store_offer *offer)
+{
+    struct offering making = {.offer = offer};
+    if (!offer->length || offer->length > UINT32_MAX || offer->reserve > UINT32_MAX ||
+        !hr__segment_is_sound(store->segment)) {
+        hr__store_unclaim(store, &offer->key);
+        return 0;
+    }
+    int others = has_others(store), r;
+    /* Each turn but the last is one in which somebody else has put something there. */
+    do {
+        r = make_offer(store, &making, others);
+    } while (r == -EAGAIN);
+    return r;
 }
 
 void hr__store_get_counts(struct hr__store *store, struct hr__cache_counts *counts)

@@ -55,8 +55,9 @@ static inline uint64_t hr__store_free(const struct hr__segment *s, const struct 
 uint64_t hr__store_checksum(const struct hr__key *key, enum hr_form form, const void *bytes,
                             size_t length);
 
-/* Memory for `bytes` more than the arena's items and promises take, if it can be had. */
-void hr__store_grow(struct hr__store *store, uint64_t bytes);
+/* Memory for `bytes` more than the arena's items and promises take, if it can be had: non-zero
+ * where there was that much, which others may take before this thread does. */
+int hr__store_grow(struct hr__store *store, uint64_t bytes);
 
 /* Entry `index` as it is: 1; 0: it is empty, or changed too often. `locked`: in a
  * transaction; without, what a killed writer began may be ended in one. */

@@ -276,13 +276,9 @@ a
             "headrace cache warm: interrupted; run the same command again to continue\n"), err)
         (one,) = self.read_json("list")["caches"]
         report = self.warm(spec, "set")
-        # The sample in hand at the interruption may be passed over by the next run: seen once,
-        # under ThreadSanitizer. No other, and a third run has it.
-        self.assertGreaterEqual(report["cached"], 2999)
+        self.assertEqual(report["cached"], 3000)
         self.assertLess(report["read_bytes"], 3000 * 20000)
-        missing = (3000 - sum(one["items"].values())) * 20000
-        self.assertAlmostEqual(report["read_bytes"], missing, delta=20000)
-        self.assertEqual(self.warm(spec, "set")["cached"], 3000)
+        self.assertEqual(report["read_bytes"], (3000 - sum(one["items"].values())) * 20000)
 
     def test_on_terminal(self):
         self.make_photographs()

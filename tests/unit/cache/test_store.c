@@ -506,6 +506,58 @@ static void test_threads_and_processes(void **state)
     fixture_drop(12);
 }
 
+/* ---- growth ---- */
+
+#define GROWERS    4
+#define GROWN      150 /* items each */
+#define GROWN_SIZE (300 * 1024)
+
+struct grower {
+    struct hr__store *store;
+    uint64_t from;
+};
+
+static void *grow(void *arg)
+{
+    const struct grower *g = arg;
+    uint8_t *bytes = calloc(1, GROWN_SIZE);
+    uint64_t admitted = 0;
+    for (uint64_t i = 0; i < GROWN; i++) {
+        struct hr__store_piece piece = {bytes, GROWN_SIZE};
+        struct hr__store_offer offer = {
+            .key = fixture_key(g->from + i),
+            .pieces = &piece,
+            .piece_count = 1,
+            .length = GROWN_SIZE,
+            .source_bytes = GROWN_SIZE,
+        };
+        admitted += (uint64_t)hr__store_offer(g->store, &offer);
+    }
+    free(bytes);
+    return (void *)(uintptr_t)admitted;
+}
+
+/* Where memory is asked for step by step, the room of one is taken by another meanwhile: what
+ * the budget has room for is admitted all the same. */
+static void test_many_grow(void **state)
+{
+    struct hr__store *store = fixture_open(15, 256 * MIB, 1000);
+    pthread_t threads[GROWERS];
+    struct grower growers[GROWERS];
+    for (uint64_t i = 0; i < GROWERS; i++) {
+        growers[i] = (struct grower){store, i * GROWN};
+        assert_int_equal(pthread_create(&threads[i], NULL, grow, &growers[i]), 0);
+    }
+    for (int i = 0; i < GROWERS; i++) {
+        void *admitted;
+        pthread_join(threads[i], &admitted);
+        assert_int_equal((uintptr_t)admitted, GROWN);
+    }
+    fixture_audit(hr__store_segment(store));
+    fixture_close(&store);
+    fixture_drop(15);
+}
+
 static void test_failing_allocations(void **state)
 {
     struct hr__store *store = fixture_open(13, 4 * MIB, 500);
@@ -539,6 +591,7 @@ int main(void)
         cmocka_unit_test(test_killed_at_every_step),
         cmocka_unit_test(test_stopped_in_a_transaction),
         cmocka_unit_test(test_threads_and_processes),
+        cmocka_unit_test(test_many_grow),
         cmocka_unit_test(test_failing_allocations),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
