@@ -32,6 +32,19 @@ extern "C" {
 struct hr_loader;
 struct hr_batch;
 
+/* When a loader joins a stream that others are using already. */
+enum hr_join {
+    HR_JOIN_EPOCH = 0, /* at its next epoch: the first batch is waited for until then */
+    HR_JOIN_NOW = 1,   /* at once: the rest of the others' epoch is its first one; what it
+                          missed is the first batch's position (hr_loader_get_state) */
+};
+
+/* What becomes of a loader that is more than the window behind the others of its stream. */
+enum hr_lag {
+    HR_LAG_ALONE = 0, /* its batches are prepared for it alone until it has caught up */
+    HR_LAG_WAIT = 1,  /* the others wait for it; if any loader of the stream says so */
+};
+
 struct hr_loader_options {
     size_t size;    /* sizeof(struct hr_loader_options) */
     int batch_size; /* samples per batch of this rank; default 1 */
@@ -76,6 +89,22 @@ struct hr_loader_options {
     uint64_t epochs;      /* of the whole run, numbered from 0, so that samples are
                              converted only when it repays; 0 (default): unknown,
                              then only idle workers convert */
+    const char *agent;    /* who prepares: NULL (default) or "": this process; "auto": the agent
+                             of this user (headrace/agent.h), which is started where there is
+                             none and ends when it is unused; else the socket's path. Batches are
+                             the same. `threads`, `direct_io`, `no_io_uring` and `staging_bytes`
+                             are the agent's then, `cache` only where it has none */
+    const char *stream;   /* with an agent: loaders that name the same stream get the same
+                             batches; -EINVAL where dataset, recipe, seed, shuffle or world_size
+                             differ. NULL (default) or "": a stream of this loader's own */
+    enum hr_join join;    /* of a stream that others are using already */
+    enum hr_lag lag;      /* of a loader that is slower than the others of its stream */
+    int window;           /* batches that a stream keeps in shared memory, for those who differ in
+                             speed; at least batches_ahead + 2; default 8. The first loader's
+                             counts */
+    const char *agent_command; /* "auto": the command that is started, words apart by one
+                                  '\x1f', to which "--listener FD --idle MS" is added; NULL
+                                  (default): HEADRACE_AGENT_COMMAND, else "headrace\x1f" "agent" */
 };
 
 /* Fills in the defaults of a struct of `size` bytes, of whatever version: for
@@ -228,6 +257,10 @@ struct hr_loader_stats {
     uint64_t cache_waiting; /* of the encoded ones, those that wait for a conversion */
     uint64_t converted;     /* items */
     uint64_t conversion_ns; /* CPU time of all workers for it */
+    uint64_t missed;        /* with an agent: samples of the stream's epoch that were over when
+                               this loader joined it */
+    uint64_t alone;         /* with an agent: batches that were prepared for it alone */
+    uint64_t reattached;    /* with "auto": times that a new agent took over */
 };
 
 HR_API void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats);
