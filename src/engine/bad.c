@@ -15,8 +15,8 @@
 /* From how many samples on a share means something before the epoch's end. */
 #define JUDGED_FROM 100
 
-struct hr__bad *hr__bad_make(const struct hr_loader *l, const struct hr__job *job, uint64_t index,
-                             const char *reason)
+struct hr__bad *hr__bad_make(const struct hr_loader *l, const struct hr_batch *batch, size_t place,
+                             uint64_t index, const char *reason)
 {
     size_t path_length = hr_dataset_path(l->dataset, index, NULL, 0);
     size_t reason_length = strlen(reason);
@@ -26,8 +26,8 @@ struct hr__bad *hr__bad_make(const struct hr_loader *l, const struct hr__job *jo
         return NULL;
     hr_dataset_path(l->dataset, index, bad->path, path_length + 1);
     bad->reason = memcpy(bad->path + path_length + 1, reason, reason_length + 1);
-    bad->place = job->place;
-    bad->epoch = job->batch->epoch;
+    bad->place = place;
+    bad->epoch = batch->epoch;
     bad->index = index;
     return bad;
 }
@@ -39,6 +39,14 @@ void hr__bad_free_list(struct hr__bad *list)
         hr__free(list);
         list = next;
     }
+}
+
+void hr__bad_insert(struct hr__bad **list, struct hr__bad *bad)
+{
+    while (*list && (*list)->place < bad->place)
+        list = &(*list)->next;
+    bad->next = *list;
+    *list = bad;
 }
 
 /* Room for one more; without memory the details of the oldest go. */
@@ -82,7 +90,8 @@ void hr__bad_keep_locked(struct hr_loader *l, struct hr_batch *batch)
     }
 }
 
-int hr__bad_judge_locked(const struct hr_loader *l, int at_end, struct hr_error *error)
+int hr__bad_judge_locked(const struct hr_loader *l, uint64_t epoch, int at_end,
+                         struct hr_error *error)
 {
     double share = l->options.max_bad_share;
     if (!l->epoch_bad || (!at_end && l->epoch_seen < JUDGED_FROM) ||
@@ -92,10 +101,10 @@ int hr__bad_judge_locked(const struct hr_loader *l, int at_end, struct hr_error 
     int used = snprintf(text, sizeof text,
                         "%" PRIu64 " of %" PRIu64 " samples of epoch %" PRIu64
                         " are bad, more than max_bad_share = %g: repair the dataset or raise it;",
-                        l->epoch_bad, l->epoch_seen, l->plan->epoch, share);
+                        l->epoch_bad, l->epoch_seen, epoch, share);
     for (size_t i = 0; i < l->bad_kept; i++) {
         const struct hr__bad *bad = l->bad[(l->bad_first + i) % l->bad_capacity];
-        if (bad->epoch != l->plan->epoch)
+        if (bad->epoch != epoch)
             continue;
         char path[256];
         hr__printable(path, sizeof path, bad->path);

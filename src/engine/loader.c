@@ -39,6 +39,7 @@ void hr_loader_options_init(struct hr_loader_options *options, size_t size)
         .on_error = HR_ON_ERROR_RAISE,
         .max_bad_share = 0.01,
         .cache_form = HR_FORM_AUTO,
+        .window = 8,
     };
     hr__versioned_default(options, size, &defaults, sizeof defaults);
 }
@@ -73,7 +74,7 @@ static int check_options(const struct hr_loader_options *o, struct hr_error *err
         r = check_range("cache_form", o->cache_form, HR_FORM_AUTO, HR_FORM_PLANES, error);
     if (!r && !(o->max_bad_share >= 0 && o->max_bad_share <= 1))
         r = hr__fail(error, -EINVAL, "max_bad_share = %g: must be from 0 to 1", o->max_bad_share);
-    return r;
+    return r ? r : hr__remote_check(o, error);
 }
 
 static int take_options(struct hr_loader_options *out, const struct hr_loader_options *options,
@@ -163,8 +164,10 @@ int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct 
     if (!r)
         r = make_ring(l, error);
     if (!r)
-        r = hr__caching_create(l, error);
-    l->options.cache = NULL; /* the caller's */
+        r = hr__remote_is_wanted(&l->options) ? hr__remote_create(l, error)
+                                              : hr__caching_create(l, error);
+    if (!l->attachment) /* the caller's */
+        l->options.cache = l->options.agent = l->options.stream = l->options.agent_command = NULL;
     if (r) {
         hr_loader_destroy(&l);
         return r;
@@ -177,6 +180,11 @@ static int check_child(const struct hr_loader *l, struct hr_error *error)
 {
     if (!hr__in_child(l))
         return 0;
+    if (l->attachment)
+        return hr__fail(error, -ECHILD,
+                        "this loader is process %d's, from which this one was forked: make a new "
+                        "loader here, which attaches to the same agent",
+                        atomic_load(&l->pid));
     return hr__fail(error, -ECHILD,
                     "this loader's threads live in process %d, from which this one was forked: "
                     "make a new loader here, or make and use it only after forking",
@@ -199,8 +207,11 @@ static void free_jobs(struct hr_loader *l)
  * as they happened to be: only what no thread was changing is freed. */
 static void abandon(struct hr_loader *l)
 {
+    if (l->attachment)
+        l->attachment->abandon(l);
     hr__ring_abandon(&l->ring);
     hr__caching_abandon(l);
+    hr__remote_free_texts(l);
     hr_dataset_unref(&l->dataset);
     hr_recipe_unref(&l->recipe);
     hr__free(l);
@@ -216,7 +227,9 @@ void hr_loader_destroy(struct hr_loader **loader)
         abandon(l);
         return;
     }
-    if (hr__is_started(l))
+    if (l->attachment)
+        l->attachment->destroy(l);
+    else if (hr__is_started(l))
         hr__threads_stop(l);
     pthread_mutex_lock(&l->lock);
     struct hr_batch *slots = hr__cancel_locked(l);
@@ -227,6 +240,7 @@ void hr_loader_destroy(struct hr_loader **loader)
     hr__epoch_unref(&l->plan);
     hr__ring_close(&l->ring);
     hr__caching_destroy(l);
+    hr__remote_free_texts(l);
     hr_dataset_unref(&l->dataset);
     hr_recipe_unref(&l->recipe);
     pthread_cond_destroy(&l->work);
@@ -336,11 +350,14 @@ int hr_loader_start_epoch(struct hr_loader *loader, uint64_t epoch, struct hr_er
     if (r)
         return r;
     struct hr_loader_state state = {
+        .version = 1,
         .shuffle = (uint32_t)loader->shuffle,
         .seed = loader->seed,
         .epoch = epoch,
+        .samples = hr_dataset_count(loader->dataset),
     };
-    return start_at(loader, &state, error);
+    return loader->attachment ? hr__remote_start(loader, &state, 0, error)
+                              : start_at(loader, &state, error);
 }
 
 int hr_loader_restore(struct hr_loader *loader, const struct hr_loader_state *state,
@@ -362,7 +379,8 @@ int hr_loader_restore(struct hr_loader *loader, const struct hr_loader_state *st
                         "the state's position %" PRIu64 " is beyond the epoch's %" PRIu64
                         " samples",
                         state->position, samples);
-    return start_at(loader, state, error);
+    return loader->attachment ? hr__remote_start(loader, state, 1, error)
+                              : start_at(loader, state, error);
 }
 
 int hr_loader_get_state(const struct hr_loader *loader, struct hr_loader_state *state,
@@ -372,6 +390,8 @@ int hr_loader_get_state(const struct hr_loader *loader, struct hr_loader_state *
     int r = check_child(l, error);
     if (r)
         return r;
+    if (l->attachment)
+        return l->attachment->get_state(l, state, error);
     *state = (struct hr_loader_state){
         .version = 1,
         .shuffle = (uint32_t)l->shuffle,
@@ -479,7 +499,7 @@ static int nothing_open_locked(struct hr_loader *l, struct hr_error *error)
     if (l->options.external_order ? l->pushed != NULL : l->opened < l->plan->batches)
         return 1;
     l->over = 1;
-    return hr__bad_judge_locked(l, 1, error);
+    return hr__bad_judge_locked(l, l->plan->epoch, 1, error);
 }
 
 /* A complete batch at its turn: 1 and the batch, or an error. */
@@ -501,7 +521,7 @@ static int take_complete_locked(struct hr_loader *l, struct hr_batch **out, stru
     l->epoch_bad += batch->bad;
     hr__count(&l->counters.bad_samples, batch->bad);
     hr__bad_keep_locked(l, batch);
-    int r = hr__bad_judge_locked(l, 0, error);
+    int r = hr__bad_judge_locked(l, l->plan->epoch, 0, error);
     if (r) {
         *slots = end_locked(l);
         return r;
@@ -578,6 +598,13 @@ static int wait_locked(struct hr_loader *l, struct hr_batch **out, struct hr_bat
     }
 }
 
+static void count_wait(struct hr_loader *l, uint64_t start_ns)
+{
+    uint64_t waited_ns = hr__now_ns() - start_ns;
+    hr__count(&l->counters.wait_ns, waited_ns);
+    hr__histogram_add(&l->counters.wait, waited_ns);
+}
+
 int hr_loader_next(struct hr_loader *loader, struct hr_batch **out, struct hr_error *error)
 {
     *out = NULL;
@@ -586,12 +613,15 @@ int hr_loader_next(struct hr_loader *loader, struct hr_batch **out, struct hr_er
         return r;
     struct hr_batch *batch = NULL, *slots = NULL;
     uint64_t start_ns = hr__now_ns();
+    if (loader->attachment) {
+        r = loader->attachment->next(loader, out, error);
+        count_wait(loader, start_ns);
+        return r;
+    }
     pthread_mutex_lock(&loader->lock);
     r = wait_locked(loader, &batch, &slots, error);
     pthread_mutex_unlock(&loader->lock);
-    uint64_t waited_ns = hr__now_ns() - start_ns;
-    hr__count(&loader->counters.wait_ns, waited_ns);
-    hr__histogram_add(&loader->counters.wait, waited_ns);
+    count_wait(loader, start_ns);
     hr__return_slots(slots);
     if (batch) {
         hr__batch_reset(batch);
@@ -649,5 +679,7 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
     copy_histogram(&s.fetch, &c->fetch);
     copy_histogram(&s.prepare, &c->prepare);
     copy_histogram(&s.wait, &c->wait);
+    if (l->attachment && !hr__in_child(l))
+        l->attachment->get_stats(l, &s);
     hr__versioned_give(stats, &s, sizeof s);
 }

@@ -8,6 +8,7 @@
  *   caching.c   what is kept of it in memory, and in which form
  *   bad.c       samples that failed: what is told about them
  *   ring.c      slots
+ *   remote.c    loaders whose batches an agent prepares: options, and who implements them
  *
  * The window is the list of open batches, in order: those being prepared or
  * complete, not yet handed out. A batch is opened (a slot taken, its samples
@@ -29,6 +30,7 @@
 #ifndef HR_ENGINE_LOADER_H
 #define HR_ENGINE_LOADER_H
 
+#include "engine/attach.h"
 #include "engine/caching.h"
 #include "engine/ring.h"
 #include "engine/sample.h"
@@ -142,6 +144,9 @@ struct hr_loader {
     int workers_wanted;
     struct hr__ring *ring;
     struct hr__caching caching;
+    const struct hr__attachment *attachment; /* NULL: this process prepares */
+    void *attached;                          /* the attachment's own */
+    char *texts[4];                          /* copies of options, with an attachment */
 
     /* The consumer's thread alone, and destroy. */
     atomic_int pid;             /* of the process that the threads live in; 0: not started */
@@ -324,17 +329,43 @@ void hr__threads_stop(struct hr_loader *l);
 
 /* bad.c */
 
-/* A record of a failed sample; NULL: out of memory. hr__free frees it. */
-struct hr__bad *hr__bad_make(const struct hr_loader *l, const struct hr__job *job, uint64_t index,
-                             const char *reason);
+/* A record of a failed sample, `index` of the dataset, for `place` of the batch; NULL: out of
+ * memory. hr__free frees it. */
+struct hr__bad *hr__bad_make(const struct hr_loader *l, const struct hr_batch *batch, size_t place,
+                             uint64_t index, const char *reason);
 void hr__bad_free_list(struct hr__bad *list);
+
+/* Puts a record into a batch's list, in order of place, so that lists do not depend on who was
+ * first. */
+void hr__bad_insert(struct hr__bad **list, struct hr__bad *bad);
 
 /* Adds a batch's bad samples to the kept ones, taking them. */
 void hr__bad_keep_locked(struct hr_loader *l, struct hr_batch *batch);
 
-/* 0, or -EOVERFLOW with a message where too many samples of the epoch are bad. */
-int hr__bad_judge_locked(const struct hr_loader *l, int at_end, struct hr_error *error);
+/* 0, or -EOVERFLOW with a message where too many samples of `epoch`, the one that epoch_seen
+ * and epoch_bad count, are bad. */
+int hr__bad_judge_locked(const struct hr_loader *l, uint64_t epoch, int at_end,
+                         struct hr_error *error);
 
 void hr__bad_destroy(struct hr_loader *l);
+
+/* remote.c */
+
+/* Of taken options: whether those about an agent go together. Errors: -EINVAL. */
+int hr__remote_check(const struct hr_loader_options *options, struct hr_error *error);
+
+/* Non-zero where an agent is to prepare; says so once where it is asked for and cannot. */
+int hr__remote_is_wanted(const struct hr_loader_options *options);
+
+/* Attaches a loader that is made but for its threads and cache. Errors: -ENOTSUP: built
+ * without agents; -ENOMEM; the attachment's. */
+int hr__remote_create(struct hr_loader *l, struct hr_error *error);
+
+/* start_epoch and restore. */
+int hr__remote_start(struct hr_loader *l, const struct hr_loader_state *from, int is_restored,
+                     struct hr_error *error);
+
+/* Frees the copies of options. */
+void hr__remote_free_texts(struct hr_loader *l);
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "engine/attach.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -99,12 +100,18 @@ static int make_images(struct hr__ring *ring, struct hr_batch *batch)
     return 0;
 }
 
+static void release_slot(struct hr_batch *batch);
+
+static const struct hr__batch_owner slot_owner = {.release = release_slot};
+
 static int make_slot(struct hr__ring *ring, struct hr_batch **out, struct hr_error *error)
 {
     struct hr_batch *batch = hr__alloc(HR__TAG_ENGINE, 1, sizeof *batch);
     int r = -ENOMEM;
     if (!batch)
         goto fail;
+    batch->owner = &slot_owner;
+    batch->spec = &ring->spec;
     batch->ring = ring;
     batch->labels = hr__alloc(HR__TAG_SLOT, ring->batch_size, sizeof *batch->labels);
     batch->indices = hr__alloc(HR__TAG_SLOT, ring->batch_size, sizeof *batch->indices);
@@ -340,6 +347,16 @@ static void take_back(struct hr__ring *ring, struct hr_batch *batch)
         retire(ring, batch);
 }
 
+static void release_slot(struct hr_batch *batch)
+{
+    struct hr__ring *ring = batch->ring;
+    if (atomic_load_explicit(&ring->owner, memory_order_relaxed) == getpid())
+        take_back(ring, batch);
+    else
+        free_memory(batch); /* a forked child: its copy of the memory is its own */
+    unref(ring);
+}
+
 void hr__ring_close(struct hr__ring **pointer)
 {
     struct hr__ring *ring = *pointer;
@@ -409,7 +426,7 @@ void hr_batch_get(const struct hr_batch *batch, struct hr_batch_view *view)
 {
     *view = (struct hr_batch_view){
         .images = batch->images,
-        .spec = batch->ring->spec,
+        .spec = *batch->spec,
         .labels = batch->labels,
         .indices = batch->indices,
         .count = batch->count,
@@ -435,10 +452,5 @@ void hr_batch_release(struct hr_batch **pointer)
     /* Release: what this thread did with the memory happens before its reuse. */
     if (atomic_fetch_sub_explicit(&batch->refs, 1, memory_order_acq_rel) != 1)
         return;
-    struct hr__ring *ring = batch->ring;
-    if (atomic_load_explicit(&ring->owner, memory_order_relaxed) == getpid())
-        take_back(ring, batch);
-    else
-        free_memory(batch); /* a forked child: its copy of the memory is its own */
-    unref(ring);
+    batch->owner->release(batch);
 }

@@ -26,17 +26,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct hr__batch_owner;
 struct hr__epoch;
 struct hr__job;
 struct hr__ring;
 struct hr__bad;
 
-/* One slot. Which fields live when: the memory as long as the slot; the view's
- * fields from opening to release; the work from opening to delivery. */
+/* One slot, or a batch whose memory is somebody else's (attach.h). Which fields live when: the
+ * memory as long as the slot; the view's fields from opening to release; the work from opening
+ * to delivery. */
 struct hr_batch {
-    struct hr__ring *ring;
-    struct hr_batch *next; /* in the ring's lists, or in the loader's window */
-    atomic_uint refs;      /* of consumers; 0 while it is not handed out */
+    const struct hr__batch_owner *owner; /* who gets it back with the last reference */
+    const struct hr_tensor_spec *spec;   /* of one sample; lives as long as the batch */
+    struct hr__ring *ring;               /* NULL: it is no slot */
+    struct hr_batch *next;               /* in the ring's lists, or in the loader's window */
+    atomic_uint refs;                    /* of consumers; 0 while it is not handed out */
 
     void *images;        /* batch_size samples, 64-byte aligned or better */
     int64_t *labels;     /* batch_size */

@@ -433,20 +433,11 @@ struct hr__job *hr__take_staged_locked(struct hr_loader *l)
     return job;
 }
 
-/* In order of place, so that lists do not depend on who was first. */
-static void insert_bad(struct hr__bad **list, struct hr__bad *bad)
-{
-    while (*list && (*list)->place < bad->place)
-        list = &(*list)->next;
-    bad->next = *list;
-    *list = bad;
-}
-
 static void note_outcome_locked(struct hr_loader *l, struct hr_batch *batch, size_t place,
                                 struct hr__outcome *outcome)
 {
     if (outcome->skipped) {
-        insert_bad(&batch->skipped, outcome->skipped);
+        hr__bad_insert(&batch->skipped, outcome->skipped);
         batch->bad++;
         batch->replaced += !outcome->error.code;
         outcome->skipped = NULL;

@@ -161,7 +161,7 @@ static int replace(struct hr__thread *self, struct hr__job *job, struct hr__outc
 static void fail_job(struct hr_loader *l, struct hr__job *job, uint64_t index,
                      const struct hr_error *cause, struct hr__outcome *outcome)
 {
-    outcome->failed = hr__bad_make(l, job, index, cause->message);
+    outcome->failed = hr__bad_make(l, job->batch, job->place, index, cause->message);
     char path[512] = "?";
     if (outcome->failed)
         hr__printable(path, sizeof path, outcome->failed->path);
@@ -183,7 +183,7 @@ static void handle_failure(struct hr__thread *self, struct hr__job *job, struct 
         fail_job(l, job, index, cause, outcome);
         return;
     }
-    outcome->skipped = hr__bad_make(l, job, index, cause->message);
+    outcome->skipped = hr__bad_make(l, job->batch, job->place, index, cause->message);
     if (!outcome->skipped) {
         hr__fail(&outcome->error, -ENOMEM, "out of memory for the record of a bad sample");
         return;

@@ -391,9 +391,25 @@ static void test_stats_add_up(void **state)
     }
 }
 
+/* This program is linked without the room above, as a library built without agents is. */
+static void test_agent_needs_its_room(void **state)
+{
+    (void)state;
+    struct hr_loader_options o;
+    struct hr_loader *loader;
+    struct hr_error error;
+    fixture_options(&o);
+    o.agent = "auto";
+    assert_int_equal(hr_loader_create(&loader, fixture.dataset, fixture.recipe, &o, &error),
+                     -ENOTSUP);
+    assert_null(loader);
+    assert_non_null(strstr(error.message, "built without"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_agent_needs_its_room, setup, teardown),
         cmocka_unit_test_setup_teardown(test_threads_and_readers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_random_delays, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shapes, setup, teardown),
