@@ -143,6 +143,16 @@ def test_a_child_that_loads_by_itself(place):
     assert "waits" in said
 
 
+def test_a_file_that_cannot_be_written(place):
+    """What was measured is told all the same, and the other files are there."""
+    place.script('os.makedirs("headrace-stalls/report.html")\ntrain(DataLoader(Files(), 8))')
+    status, said = place.run()
+    assert status == 3, said
+    assert "waits" in said and "report.html could not be written" in said
+    place.check_result()
+    assert (place.work / "headrace-stalls" / "trace.json").stat().st_size > 0
+
+
 def test_an_iterable_dataset_and_then_the_run_itself(place):
     place.script(
         """

@@ -234,13 +234,16 @@ class Launch:
             say(f"{missing} of {found.ranks} ranks left no record")
         self._say_problems(found)
         try:
-            result = results.write(self.out, found.records)
-        except (ValueError, OSError) as error:
+            result, unwritten = results.write(self.out, found.records)
+        except ValueError as error:
             say(f"no result: {error}; what was measured is in {self._place()}/records")
             return PROBLEM
-        return self._print(result)
+        status = self._print(result, complete=not unwritten)
+        for failure in unwritten:
+            say(str(failure) if failure.filename else str(failure.strerror))
+        return FAILED if unwritten else status
 
-    def _print(self, result: Any) -> int:
+    def _print(self, result: Any, complete: bool) -> int:
         from . import results
 
         try:
@@ -248,6 +251,7 @@ class Launch:
                 results.print_json(result)
             else:
                 results.print_text(result)
+            if complete and not self.options.json:
                 files = "report.html, stalls.json, trace.json, records/"
                 print(f"\n{self._place()}/: {files}", flush=True)
         except OSError as error:

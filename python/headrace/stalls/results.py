@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from .. import _core
@@ -13,29 +15,46 @@ from .. import _core
 LEAST_COLUMNS, MOST_COLUMNS = 60, 120
 
 
-def write(out: str, records: dict[int, str]) -> Any:
+def write(out: str, records: dict[int, str]) -> tuple[Any, list[OSError]]:
     """Analyses the records and writes everything into ``out``; the records first, so that
-    they are there even where they do not suffice. Returns the result. ValueError or OSError
-    with what is missing."""
-    folder = os.path.join(out, "records")
+    they are there even where they do not suffice. Returns the result and why files of it
+    could not be written, so that what was measured for minutes is told even where the disk is
+    full. ValueError with what is missing."""
+    unwritten: list[OSError] = []
+
+    def attempt(write: Callable[[], None]) -> None:
+        try:
+            write()
+        except OSError as error:
+            unwritten.append(error)
+
+    attempt(lambda: _write_records(os.path.join(out, "records"), records))
+    result = _core.Stalls.analyse(list(records.values()))
+    attempt(lambda: result.write(os.path.join(out, "stalls.json")))
+    attempt(lambda: result.write_page(os.path.join(out, "report.html")))
+    attempt(lambda: result.write_trace(os.path.join(out, "trace.json")))
+    return result, unwritten
+
+
+def _write_records(folder: str, records: dict[int, str]) -> None:
     os.makedirs(folder, exist_ok=True)
     for name in os.listdir(folder):
         if re.fullmatch(r"rank-\d+\.json", name):
             os.remove(os.path.join(folder, name))
     for rank, text in records.items():
         _write(os.path.join(folder, f"rank-{rank}.json"), text)
-    result = _core.Stalls.analyse(list(records.values()))
-    result.write(os.path.join(out, "stalls.json"))
-    result.write_page(os.path.join(out, "report.html"))
-    result.write_trace(os.path.join(out, "trace.json"))
-    return result
 
 
 def _write(path: str, text: str) -> None:
     partial = f"{path}~"
-    with open(partial, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(partial, path)
+    try:
+        with open(partial, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(partial, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.remove(partial)
+        raise OSError(error.errno, f"{path} could not be written: {error.strerror}") from error
 
 
 def print_text(result: Any) -> None:
