@@ -45,6 +45,49 @@ static int parse_cache_form(const char *text, struct hr_loader_options *options)
     return -1;
 }
 
+static int parse_join(const char *text, struct hr_loader_options *options)
+{
+    if (strcmp(text, "epoch") == 0)
+        options->join = HR_JOIN_EPOCH;
+    else if (strcmp(text, "now") == 0)
+        options->join = HR_JOIN_NOW;
+    else {
+        PyErr_Format(PyExc_ValueError, "join must be 'epoch' or 'now', not '%s'", text);
+        return -1;
+    }
+    return 0;
+}
+
+static int parse_lag(const char *text, struct hr_loader_options *options)
+{
+    if (strcmp(text, "alone") == 0)
+        options->lag = HR_LAG_ALONE;
+    else if (strcmp(text, "wait") == 0)
+        options->lag = HR_LAG_WAIT;
+    else {
+        PyErr_Format(PyExc_ValueError, "lag must be 'alone' or 'wait', not '%s'", text);
+        return -1;
+    }
+    return 0;
+}
+
+/* Texts of options, and the objects that hold those which are paths. */
+struct loader_words {
+    const char *on_error, *cache_form, *join, *lag;
+    PyObject *agent, *agent_command; /* bytes, or NULL */
+};
+
+static int parse_words(const struct loader_words *words, struct hr_loader_options *options)
+{
+    options->agent = words->agent ? PyBytes_AsString(words->agent) : NULL;
+    options->agent_command = words->agent_command ? PyBytes_AsString(words->agent_command) : NULL;
+    return parse_on_error(words->on_error, options) < 0 ||
+                   parse_cache_form(words->cache_form, options) < 0 ||
+                   parse_join(words->join, options) < 0 || parse_lag(words->lag, options) < 0
+               ? -1
+               : 0;
+}
+
 /* Options that the DataLoader's arguments name otherwise, as messages have them. */
 static const struct {
     const char *option, *argument;
@@ -79,56 +122,71 @@ static PyObject *raise_renamed(struct core_state *state, int code, const struct 
     return core_raise_cache(state, code, code == -EOVERFLOW ? error : &said);
 }
 
+/* Fills in *options of the arguments; what *words holds lives as long as they are used. */
+static int loader_options(struct core_state *state, PyObject *args, PyObject *kwargs,
+                          PyObject *sources[2], struct loader_words *words,
+                          struct hr_loader_options *options)
+{
+    static char *names[] = {
+        "dataset",       "recipe",         "batch_size", "shuffle",     "drop_last",
+        "seed",          "rank",           "world_size", "threads",     "local_world_size",
+        "batches_ahead", "staging_bytes",  "direct_io",  "no_io_uring", "on_error",
+        "max_bad_share", "external_order", "pinned",     "cache",       "cache_form",
+        "epochs",        "agent",          "stream",     "join",        "lag",
+        "window",        "agent_command",  NULL};
+    struct hr_loader_options *o = options;
+    unsigned long long seed = o->seed, staging_bytes = o->staging_bytes, epochs = o->epochs;
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "O!O!|$ippKiiiiiKppsdppzsKO&zssiO&", names, state->dataset_type,
+            &sources[0], state->recipe_type, &sources[1], &o->batch_size, &o->shuffle,
+            &o->drop_last, &seed, &o->rank, &o->world_size, &o->threads, &o->local_world_size,
+            &o->batches_ahead, &staging_bytes, &o->direct_io, &o->no_io_uring, &words->on_error,
+            &o->max_bad_share, &o->external_order, &o->pinned, &o->cache, &words->cache_form,
+            &epochs, PyUnicode_FSConverter, &words->agent, &o->stream, &words->join, &words->lag,
+            &o->window, PyUnicode_FSConverter, &words->agent_command))
+        return -1;
+    o->epochs = epochs;
+    o->seed = seed;
+    o->staging_bytes = staging_bytes;
+    o->wait_ms = 100; /* how long Ctrl-C may go unseen when another thread got the signal */
+    return parse_words(words, o);
+}
+
 static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"dataset",        "recipe",
-                            "batch_size",     "shuffle",
-                            "drop_last",      "seed",
-                            "rank",           "world_size",
-                            "threads",        "local_world_size",
-                            "batches_ahead",  "staging_bytes",
-                            "direct_io",      "no_io_uring",
-                            "on_error",       "max_bad_share",
-                            "external_order", "pinned",
-                            "cache",          "cache_form",
-                            "epochs",         NULL};
     struct core_state *state = PyType_GetModuleState(type);
-    struct hr_loader_options o;
-    hr_loader_options_default(&o);
-    unsigned long long seed = o.seed, staging_bytes = o.staging_bytes;
-    unsigned long long epochs = o.epochs;
-    const char *on_error = "raise", *cache_form = "auto";
-    PyObject *dataset, *recipe;
-    if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "O!O!|$ippKiiiiiKppsdppzsK", names, state->dataset_type, &dataset,
-            state->recipe_type, &recipe, &o.batch_size, &o.shuffle, &o.drop_last, &seed, &o.rank,
-            &o.world_size, &o.threads, &o.local_world_size, &o.batches_ahead, &staging_bytes,
-            &o.direct_io, &o.no_io_uring, &on_error, &o.max_bad_share, &o.external_order, &o.pinned,
-            &o.cache, &cache_form, &epochs) ||
-        parse_on_error(on_error, &o) < 0 || parse_cache_form(cache_form, &o) < 0)
-        return NULL;
-    o.epochs = epochs;
-    o.seed = seed;
-    o.staging_bytes = staging_bytes;
-    o.wait_ms = 100; /* how long Ctrl-C may go unseen when another thread got the signal */
+    struct hr_loader_options options;
+    hr_loader_options_default(&options);
+    struct loader_words words = {
+        .on_error = "raise", .cache_form = "auto", .join = "epoch", .lag = "alone"};
+    PyObject *sources[2];
     struct hr_loader *handle = NULL;
     struct hr_error error = {0};
+    PyObject *result = NULL;
     int r;
+    if (loader_options(state, args, kwargs, sources, &words, &options) < 0)
+        goto out;
     Py_BEGIN_ALLOW_THREADS
-        r = hr_loader_create(&handle, core_dataset_handle(dataset), core_recipe_handle(recipe), &o,
-                             &error);
+        r = hr_loader_create(&handle, core_dataset_handle(sources[0]),
+                             core_recipe_handle(sources[1]), &options, &error);
     Py_END_ALLOW_THREADS
     core_log_drain(state);
-    if (r)
-        return raise_renamed(state, r, &error);
+    if (r) {
+        raise_renamed(state, r, &error);
+        goto out;
+    }
     struct loader *self = PyObject_New(struct loader, type);
     if (!self) {
         hr_loader_destroy(&handle);
-        return NULL;
+        goto out;
     }
     self->handle = handle;
     self->busy = false;
-    return (PyObject *)self;
+    result = (PyObject *)self;
+out:
+    Py_XDECREF(words.agent);
+    Py_XDECREF(words.agent_command);
+    return result;
 }
 
 static void loader_dealloc(PyObject *object)
@@ -347,6 +405,9 @@ static PyObject *loader_stats(PyObject *object, PyObject *none)
         {"cache_waiting", s.cache_waiting},
         {"converted", s.converted},
         {"conversion_ns", s.conversion_ns},
+        {"missed", s.missed},
+        {"alone", s.alone},
+        {"reattached", s.reattached},
     };
     PyObject *dict = Py_BuildValue("{s:O,s:N,s:N,s:N}", "io_uring", s.io_uring ? Py_True : Py_False,
                                    "fetch", histogram(&s.fetch), "prepare", histogram(&s.prepare),

@@ -268,6 +268,12 @@ class Loader:
         cache: str | None = None,
         cache_form: Literal["auto", "encoded", "coefficients", "planes"] = "auto",
         epochs: int = 0,
+        agent: _Path = ...,
+        stream: str | None = None,
+        join: Literal["epoch", "now"] = "epoch",
+        lag: Literal["alone", "wait"] = "alone",
+        window: int = 8,
+        agent_command: _Path = ...,
     ) -> Loader: ...
     @property
     def batches(self) -> int: ...

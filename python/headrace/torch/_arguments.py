@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import operator
 import os
+import sys
+import warnings
 from typing import Any
 
 import torch
@@ -34,6 +36,58 @@ def cache(value: Any) -> str | None:
         return value
     number = count("cache", value, 0)
     return str(number) if number else None
+
+
+# The native loader's options that shared() makes.
+SHARED = frozenset(("agent", "agent_command", "stream", "join", "lag", "window"))
+
+_WINDOW = 8  # the library's default
+_AGENT_COMMAND = "\x1f".join((sys.executable, "-m", "headrace.agent"))
+
+
+def shared(
+    agent: Any,
+    stream: Any,
+    join: Any,
+    lag: Any,
+    window: Any,
+    *,
+    batches_ahead: int,
+    has_sampler: bool,
+) -> dict[str, Any]:
+    """The native loader's options of an agent, none without one."""
+    for what, value, words in (("join", join, ("epoch", "now")), ("lag", lag, ("alone", "wait"))):
+        if value not in words:
+            raise ValueError(f"{what} must be {words[0]!r} or {words[1]!r}, got {value!r}")
+    if window is not None:
+        count("window", window, batches_ahead + 2)
+    if agent is None:
+        if stream is not None:
+            raise ValueError(
+                f"stream {stream!r} needs an agent, which prepares for all of its jobs: add "
+                "agent='auto', or leave stream out"
+            )
+        return {}
+    path = os.fspath(agent)
+    if not path:
+        raise ValueError("agent is an empty text: give 'auto' or a socket's path, or leave it out")
+    if stream is not None and not (isinstance(stream, str) and stream):
+        raise ValueError(f"stream must be a name, got {stream!r}: leave it out for one of its own")
+    if has_sampler:
+        warnings.warn(
+            "with a sampler, batches are prepared in this process and the agent is not used: only "
+            "the loader's own order (shuffle, rank and world_size) can be prepared elsewhere",
+            stacklevel=3,
+        )
+        return {}
+    options = {
+        "agent": os.path.join(".", path) if path == "auto" and path is not agent else path,
+        "agent_command": _AGENT_COMMAND,
+        "join": join,
+        "lag": lag,
+        "window": max(_WINDOW, batches_ahead + 2) if window is None else window,
+    }
+    return options if stream is None else {**options, "stream": stream}
 
 
 def refuse_functions(collate_fn: Any, worker_init_fn: Any, timeout: float) -> None:

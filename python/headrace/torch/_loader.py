@@ -113,6 +113,24 @@ class DataLoader:
         epochs: of the whole run. Told so, busy threads convert cached samples to
             ``cache_form`` where the epochs that are left repay it; otherwise only
             idle threads do.
+        agent: who prepares. ``None``: this process. ``"auto"``: a process of its own for all
+            jobs and ranks of this user on this host, which is started where there is none
+            and ends when it is unused; or the socket's path of one that ``headrace agent``
+            runs. Batches are the same, bit for bit. ``num_workers``, ``direct_io``,
+            ``io_uring`` and ``staging_bytes`` are then the agent's, ``cache`` where it has one.
+            With a sampler batches are prepared in this process, with a warning.
+        stream: with an agent: jobs that name the same stream get the same batches, each sample
+            fetched and prepared once an epoch for all of them; batch sizes may differ. Their
+            dataset, transform, ``seed``, ``shuffle`` and ``world_size`` must be equal.
+        join: of a stream that others are using: ``"epoch"`` waits for their next one,
+            ``"now"`` takes the rest of this one; ``stats()["missed"]`` says what was missed.
+            Epochs are then the stream's, see :meth:`set_epoch`.
+        lag: when this loader is more than ``window`` batches behind the others of its
+            stream: ``"alone"``: its batches are prepared for it alone until it has caught
+            up; ``"wait"``: the others wait for it.
+        window: batches that a stream keeps in shared memory, for those who differ in speed; at
+            least ``prefetch_factor + 2``; 8, or more for a larger ``prefetch_factor``, if
+            ``None``. The first loader's counts.
         apply_exif_orientation: turn images as their EXIF tag says; torchvision
             ignores it.
         max_pixels: larger images are bad samples; Pillow's limit if ``None``.
@@ -162,6 +180,11 @@ class DataLoader:
         cache: int | str | None = None,
         cache_form: Literal["auto", "encoded", "coefficients", "planes"] | None = None,
         epochs: int | None = None,
+        agent: str | os.PathLike[str] | None = None,
+        stream: str | None = None,
+        join: Literal["epoch", "now"] = "epoch",
+        lag: Literal["alone", "wait"] = "alone",
+        window: int | None = None,
         apply_exif_orientation: bool = False,
         max_pixels: int | None = None,
     ) -> None:
@@ -214,6 +237,15 @@ class DataLoader:
             "cache_form": "auto" if cache_form is None else cache_form,
             "epochs": 0 if epochs is None else arguments.count("epochs", epochs, 1),
         }
+        self._options |= arguments.shared(
+            agent,
+            stream,
+            join,
+            lag,
+            window,
+            batches_ahead=self.prefetch_factor,
+            has_sampler=self._feed is not None,
+        )
         if staging_bytes is not None:
             self._options["staging_bytes"] = arguments.count("staging_bytes", staging_bytes, 1)
 
@@ -228,6 +260,8 @@ class DataLoader:
         )
 
         self._next_epoch = 0
+        self._ahead = 0  # epochs that a stream was ahead of this loader's when it joined
+        self._joined = False  # whether the place in a stream is this loader's, or to be found
         self._resume: dict[str, Any] | None = None  # a loaded state that iter() starts from
         self._live: _Epoch | None = None  # the epoch that was begun and not finished
         self._closed = False
@@ -262,8 +296,16 @@ class DataLoader:
 
     def set_epoch(self, epoch: int) -> None:
         """The next ``iter()`` is this epoch; passed on to the sampler where it has a
-        ``set_epoch`` too. Not needed for epochs to differ."""
-        self._next_epoch = arguments.count("epoch", epoch, 0)
+        ``set_epoch`` too. Not needed for epochs to differ. A loader whose first epoch was a
+        later one of its stream goes on counting its own here; :meth:`state_dict` has the
+        stream's."""
+        number = arguments.count("epoch", epoch, 0) + self._ahead
+        if number < 0:
+            raise ValueError(
+                f"epoch {epoch} of this loader was over before its stream began: it joined "
+                f"{-self._ahead} epochs behind its own count"
+            )
+        self._next_epoch = number
         self._resume = None
         inner = getattr(self.batch_sampler, "sampler", self.sampler)
         for sampler in (self.batch_sampler, inner):
@@ -286,7 +328,8 @@ class DataLoader:
         if epoch is None:
             return self._state(self._next_epoch, 0)
         if self._feed is None:
-            return self._state(epoch.number, self._core.get_state()["position"])
+            place = self._core.get_state()
+            return self._state(place["epoch"], place["position"])
         sampler = self._feed.state(epoch.position, epoch.batches, epoch.own)
         return self._state(epoch.number, epoch.position, sampler)
 
@@ -302,10 +345,11 @@ class DataLoader:
         self.seed = int(state["seed"])
         self.shuffle = bool(state["shuffle"])
         self._next_epoch = int(state["epoch"])
+        self._ahead = int(state.get("stream_ahead", 0))
         self._resume = dict(state)
 
     def _state(self, epoch: int, position: int, sampler: Any = None) -> dict[str, Any]:
-        return {
+        state = {
             "format": _FORMAT,
             "version": _VERSION,
             "epoch": epoch,
@@ -316,6 +360,17 @@ class DataLoader:
             "external": self._feed is not None,
             "sampler": sampler,
         }
+        if self._ahead:
+            state["stream_ahead"] = self._ahead
+        return state
+
+    def _follow_stream(self, epoch: _Epoch, number: int) -> None:
+        """The first batch that was had of a stream says which of its epochs this is."""
+        ahead = number - epoch.number
+        epoch.number = number
+        self._ahead += ahead
+        self._next_epoch += ahead
+        self._joined = True
 
     def _check_state(self, state: Mapping[str, Any]) -> None:
         if state.get("format") != _FORMAT:
@@ -344,7 +399,10 @@ class DataLoader:
         ``ready_batches``, ``threads``, ``io_uring``, ``cache_bytes`` (that cached items
         take), ``cache_source_bytes`` (of the files that an epoch need not read any
         more), ``cache_encoded``, ``cache_coefficients``, ``cache_planes`` (items by form)
-        and ``cache_waiting`` (encoded items that wait for a conversion); and the histograms ``fetch``,
+        and ``cache_waiting`` (encoded items that wait for a conversion); with an agent
+        ``missed`` (samples of the stream's epoch that were over when this loader joined),
+        ``alone`` (batches that were prepared for it alone) and ``reattached`` (times that a
+        new agent took over); and the histograms ``fetch``,
         ``prepare`` (per sample) and ``wait`` (per batch): ``count``, ``sum_ns`` and
         ``buckets``, bucket i counting durations of 2^i to 2^(i+1) ns."""
         return _add_stats(self._native().stats(), self._past_stats)
@@ -404,12 +462,13 @@ class DataLoader:
 
     def _measured_copy(self, batch_sampler: Iterable[Any]) -> DataLoader:
         """A loader with the same options over the indices of ``batch_sampler``, anew with
-        every ``iter()``, without the cache: what it costs to prepare and to fetch."""
+        every ``iter()``, without cache and agent: what it costs to prepare and to fetch."""
         other = object.__new__(DataLoader)
         members = {**vars(self), "batch_sampler": batch_sampler, "sampler": None}
         del members["_core"]
         members["_feed"] = _feed(None, batch_sampler, 1, False)
-        members["_options"] = {**self._options, "cache": arguments.cache(None)}
+        own = {k: v for k, v in self._options.items() if k not in arguments.SHARED}
+        members["_options"] = {**own, "cache": None}
         members.update(_resume=None, _live=None, _closed=False)
         members.update(_past_stats=None, _past_skipped=[])
         vars(other).update(members)
@@ -452,6 +511,7 @@ class DataLoader:
             # What is left to the sampler.
             options.update(shuffle=False, drop_last=False, rank=0, world_size=1)
         self._pid = os.getpid()
+        self._joined = False
         try:
             return _core.Loader(self._source, self._recipe, **options)
         except NotImplementedError:
@@ -548,6 +608,8 @@ class _Iterator:
         self._done = False
         if resume is not None:
             self._resume(resume)
+        elif loader._joined and "stream" in loader._options:
+            self._restore_core(0)  # start_epoch would join anew
         else:
             loader._core.start_epoch(number)
             if loader._feed is not None:
@@ -568,6 +630,7 @@ class _Iterator:
 
     def _restore_core(self, position: int) -> None:
         loader = self._loader
+        loader._joined = True
         loader._core.restore(
             version=1,
             shuffle=int(loader.shuffle and loader._feed is None),
@@ -609,6 +672,8 @@ class _Iterator:
             if epoch.failure is not None:
                 raise epoch.failure
             raise StopIteration
+        if not loader._joined and "stream" in loader._options:
+            loader._follow_stream(epoch, batch.epoch)
         if epoch.pushed:
             count, epoch.own = epoch.pushed.popleft()
             epoch.position += count
@@ -745,6 +810,9 @@ _ADDED = (
     "cache_hits",
     "converted",
     "conversion_ns",
+    "missed",
+    "alone",
+    "reattached",
 )
 
 
