@@ -26,6 +26,8 @@ from .._errors import TooManyBadSamples
 from . import _arguments as arguments
 from ._datasets import resolve, transform_of
 from ._feed import Feed
+from ._order import Order, OrderedBatches
+from ._stats import add_stats
 
 _FORMAT = "headrace.torch.DataLoader"
 _VERSION = 1
@@ -221,7 +223,7 @@ class DataLoader:
         self.batch_sampler = batch_sampler
         self.sampler: Any = sampler if batch_sampler is None else None
         if self._feed is None:
-            self.sampler = _Order(self)
+            self.sampler = Order(self)
         self._capacity = self.batch_size or arguments.first_capacity(batch_sampler)
         self._pin_by_copy = False
         self._options: dict[str, Any] = {
@@ -309,7 +311,7 @@ class DataLoader:
         self._resume = None
         inner = getattr(self.batch_sampler, "sampler", self.sampler)
         for sampler in (self.batch_sampler, inner):
-            if not isinstance(sampler, _Order):
+            if not isinstance(sampler, Order):
                 getattr(sampler, "set_epoch", lambda epoch: None)(epoch)
 
     # Resuming
@@ -405,7 +407,7 @@ class DataLoader:
         new agent took over); and the histograms ``fetch``,
         ``prepare`` (per sample) and ``wait`` (per batch): ``count``, ``sum_ns`` and
         ``buckets``, bucket i counting durations of 2^i to 2^(i+1) ns."""
-        return _add_stats(self._native().stats(), self._past_stats)
+        return add_stats(self._native().stats(), self._past_stats)
 
     def skipped(self) -> list[SkippedSample]:
         """The samples that were replaced so far (the newest 10,000), with reasons."""
@@ -482,7 +484,7 @@ class DataLoader:
             return self.batch_sampler
         if self._feed is not None:
             return torch.utils.data.BatchSampler(self.sampler, self._capacity, self.drop_last)
-        return _OrderedBatches(self)
+        return OrderedBatches(self)
 
     # The native loader
 
@@ -525,7 +527,7 @@ class DataLoader:
         old = getattr(self, "_core", None)
         if old is None or self._pid != os.getpid():
             return
-        self._past_stats = _add_stats(old.stats(), self._past_stats)
+        self._past_stats = add_stats(old.stats(), self._past_stats)
         self._past_skipped += [SkippedSample(*s) for s in old.skipped()]
         old.close()
 
@@ -561,26 +563,6 @@ class DataLoader:
             if self.return_path:
                 out += ([self._source.path(i) for i in index.tolist()],)
         return out
-
-
-class _OrderedBatches:
-    """Batches of indices with the statistics of the native order: for measuring, where
-    which sample comes when does not matter."""
-
-    def __init__(self, loader: DataLoader) -> None:
-        self._loader = loader
-        self._epoch = 0
-
-    def __iter__(self) -> Iterator[list[int]]:
-        loader, samples = self._loader, len(self._loader._source)
-        if loader.shuffle:
-            generator = torch.Generator().manual_seed(loader.seed + self._epoch)
-            order = torch.randperm(samples, generator=generator)
-        else:
-            order = torch.arange(samples)
-        self._epoch += 1
-        own = order[loader.rank :: loader.world_size]
-        return (batch.tolist() for batch in own.split(loader._capacity))
 
 
 class _Epoch:
@@ -732,32 +714,6 @@ class _Iterator:
         self._loader._core.push_end()
 
 
-class _Order:
-    """Stands where torch has a sampler when none was given: the native order."""
-
-    def __init__(self, loader: DataLoader) -> None:
-        self._loader = weakref.ref(loader)
-
-    def set_epoch(self, epoch: int) -> None:
-        """As ``DistributedSampler.set_epoch``; the DataLoader's."""
-        loader = self._loader()
-        if loader is not None:
-            loader.set_epoch(epoch)
-
-    def __len__(self) -> int:
-        """Samples of this rank in an epoch, padding included."""
-        loader = self._loader()
-        if loader is None:
-            return 0
-        ranks, samples = loader.world_size, len(loader._source)
-        if loader.drop_last:
-            return len(loader) * (loader.batch_size or 1)
-        return -(-samples // ranks)
-
-    def __repr__(self) -> str:
-        return "<the native order of a headrace.torch.DataLoader>"
-
-
 _open_loaders: weakref.WeakSet[DataLoader] = weakref.WeakSet()
 
 
@@ -797,37 +753,3 @@ def _make_recipe(transform: Any, *, layout: str, **options: Any) -> _core.Recipe
     return _transforms.make_recipe(
         transform, layout="NCHW" if layout == "NCHW" else "NHWC", **options
     )
-
-
-_ADDED = (
-    "samples",
-    "batches",
-    "bad_samples",
-    "padded_samples",
-    "bytes_read",
-    "wait_ns",
-    "grown_slots",
-    "cache_hits",
-    "converted",
-    "conversion_ns",
-    "missed",
-    "alone",
-    "reattached",
-)
-
-
-def _add_stats(now: dict[str, Any], past: dict[str, Any] | None) -> dict[str, Any]:
-    """Counters of a loader and of those it took the place of."""
-    if past is None:
-        return now
-    out = dict(now)
-    for name in _ADDED:
-        out[name] = now[name] + past[name]
-    for name in ("fetch", "prepare", "wait"):
-        a, b = now[name], past[name]
-        out[name] = {
-            "count": a["count"] + b["count"],
-            "sum_ns": a["sum_ns"] + b["sum_ns"],
-            "buckets": [x + y for x, y in zip(a["buckets"], b["buckets"])],
-        }
-    return out

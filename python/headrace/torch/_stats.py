@@ -1,0 +1,41 @@
+"""Counters of a DataLoader over the native loaders that it had one after the other.
+
+A larger batch of a sampler, or a fork, makes a new native loader, whose counters begin at 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_ADDED = (
+    "samples",
+    "batches",
+    "bad_samples",
+    "padded_samples",
+    "bytes_read",
+    "wait_ns",
+    "grown_slots",
+    "cache_hits",
+    "converted",
+    "conversion_ns",
+    "missed",
+    "alone",
+    "reattached",
+)
+
+
+def add_stats(now: dict[str, Any], past: dict[str, Any] | None) -> dict[str, Any]:
+    """Counters of a loader and of those it took the place of."""
+    if past is None:
+        return now
+    out = dict(now)
+    for name in _ADDED:
+        out[name] = now[name] + past[name]
+    for name in ("fetch", "prepare", "wait"):
+        a, b = now[name], past[name]
+        out[name] = {
+            "count": a["count"] + b["count"],
+            "sum_ns": a["sum_ns"] + b["sum_ns"],
+            "buckets": [x + y for x, y in zip(a["buckets"], b["buckets"])],
+        }
+    return out
