@@ -24,6 +24,7 @@ BELOW = {
     "cache": {"base", "dataset", "codec"},
     "recipe": {"base", "codec"},
     "engine": {"base", "dataset", "storage", "order", "codec", "cache", "recipe", "stalls"},
+    "agent": {"base", "dataset", "order", "cache", "recipe", "engine"},
     "stalls": {"base", "storage"},
     "report": {"base", "stalls"},
 }

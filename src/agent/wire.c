@@ -1,0 +1,471 @@
+/*
+ * See wire.h. A message on the wire is a header and the struct of its type, as it lies in
+ * memory. What the struct holds besides its values (behind the end of a string, between
+ * members) is zero on the wire: nothing of the sender's memory leaves by the way, and every
+ * message has one form. A table says, for each type, how large it is, where such bytes are,
+ * how many files come with it, and what its values may be.
+ */
+#include "agent/wire.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define BATCH_SIZE_MAX (1 << 24)
+#define AHEAD_MAX      (1 << 16) /* batches */
+#define WINDOW_MAX     (1 << 20)
+#define THREADS_MAX    (1 << 16)
+#define ERRNO_MAX      4095
+#define TRACE_S_MAX    600.0
+#define SEALS          (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
+#define BODY           offsetof(struct hr__wire_message, hello)
+
+struct header {
+    uint32_t magic, version, type, length; /* of the struct that follows, bytes */
+};
+
+_Static_assert(sizeof(struct header) <= 64, "HR__WIRE_BYTES_MAX leaves 64 bytes for it");
+
+/* Bytes of a message's struct: a string's, or what lies between members. */
+struct part {
+    uint16_t offset, bytes;
+};
+
+struct kind {
+    const char *name;
+    size_t bytes; /* of the struct */
+    /* What is out of range, or NULL. */
+    const char *(*check)(const struct hr__wire_message *message);
+    struct part text[3];
+    struct part gap;
+    int files; /* that come with it; SEATED: where is_new */
+};
+
+#define PART(type, member)                                                                         \
+    {                                                                                              \
+        offsetof(struct type, member), sizeof((struct type *)0)->member                            \
+    }
+/* From the end of one member to the next, or to the end of the struct. */
+#define GAP(type, member, next)                                                                    \
+    {                                                                                              \
+        offsetof(struct type, member) + sizeof((struct type *)0)->member,                          \
+            (next) - (offsetof(struct type, member) + sizeof((struct type *)0)->member)            \
+    }
+
+static const char *check_hello(const struct hr__wire_message *m)
+{
+    return m->hello.pid <= 0 ? "pid" : m->hello.is_viewer > 1 ? "is_viewer" : NULL;
+}
+
+static const char *check_welcome(const struct hr__wire_message *m)
+{
+    return m->welcome.pid <= 0 ? "pid" : m->welcome.threads > THREADS_MAX ? "threads" : NULL;
+}
+
+static int is_errno(int code)
+{
+    return code < 0 && code >= -ERRNO_MAX;
+}
+
+static const char *check_refused(const struct hr__wire_message *m)
+{
+    return is_errno(m->refused.code) ? NULL : "code";
+}
+
+static int within(int64_t value, int64_t low, int64_t high)
+{
+    return value >= low && value <= high;
+}
+
+static const char *check_attach(const struct hr__wire_message *m)
+{
+    const struct hr__wire_attach *a = &m->attach;
+    if (!a->text_bytes || a->text_bytes > HR__WIRE_TEXT_BYTES_MAX)
+        return "text_bytes";
+    if (!within(a->batch_size, 1, BATCH_SIZE_MAX))
+        return "batch_size";
+    if (!within(a->batches_ahead, 1, AHEAD_MAX))
+        return "batches_ahead";
+    if (!within(a->window, 1, WINDOW_MAX))
+        return "window";
+    if (a->world_size < 1)
+        return "world_size";
+    if (!within(a->rank, 0, a->world_size - 1))
+        return "rank";
+    if (!within(a->shuffle, 0, 1))
+        return "shuffle";
+    if (!within(a->on_error, HR_ON_ERROR_RAISE, HR_ON_ERROR_SKIP))
+        return "on_error";
+    if (!within(a->join, HR_JOIN_EPOCH, HR_JOIN_NOW))
+        return "join";
+    if (!within(a->lag, HR_LAG_ALONE, HR_LAG_WAIT))
+        return "lag";
+    if (!within(a->cache_form, HR_FORM_AUTO, HR_FORM_PLANES))
+        return "cache_form";
+    if (!within(a->direct_io, 0, 1))
+        return "direct_io";
+    return within(a->no_io_uring, 0, 1) ? NULL : "no_io_uring";
+}
+
+/* Counts and places of samples: what a signed 64-bit number holds, so that nobody who adds
+ * to one or takes one for an index needs to look. */
+static int is_count(uint64_t value)
+{
+    return value <= INT64_MAX;
+}
+
+static const char *check_attached(const struct hr__wire_message *m)
+{
+    const struct hr_tensor_spec *s = &m->attached.spec;
+    if (!is_count(m->attached.samples))
+        return "samples";
+    if (!within((int64_t)s->dtype, HR_UINT8, HR_FLOAT32))
+        return "dtype";
+    if (!within((int64_t)s->layout, HR_NCHW, HR_NHWC))
+        return "layout";
+    if (!within(s->channels, 1, 4))
+        return "channels";
+    if (!within(s->height, 1, 1 << 16) || !within(s->width, 1, 1 << 16))
+        return "height and width";
+    size_t bytes = (size_t)s->channels * (size_t)s->height * (size_t)s->width;
+    return s->bytes == bytes * hr_dtype_bytes(s->dtype) ? NULL : "bytes";
+}
+
+static const char *check_seek(const struct hr__wire_message *m)
+{
+    return !is_count(m->seek.position) ? "position" : m->seek.is_first > 1 ? "is_first" : NULL;
+}
+
+static const char *check_waiting(const struct hr__wire_message *m)
+{
+    return is_count(m->waiting.position) ? NULL : "position";
+}
+
+static const char *check_seated(const struct hr__wire_message *m)
+{
+    const struct hr__wire_seated *s = &m->seated;
+    if (s->is_new > 1)
+        return "is_new";
+    if (s->is_alone > 1)
+        return "is_alone";
+    if (!is_count(s->position))
+        return "position";
+    if (!is_count(s->sequence))
+        return "sequence";
+    if (!is_count(s->samples))
+        return "samples";
+    return is_count(s->missed) ? NULL : "missed";
+}
+
+static const char *check_bad(const struct hr__wire_message *m)
+{
+    return !is_count(m->bad.sequence) ? "sequence" : !is_count(m->bad.index) ? "index" : NULL;
+}
+
+static const char *check_halt(const struct hr__wire_message *m)
+{
+    const struct hr__wire_halt *h = &m->halt;
+    if (h->has_sample > 1)
+        return "has_sample";
+    if (!is_count(h->sequence))
+        return "sequence";
+    if (!is_count(h->index))
+        return "index";
+    return is_errno(h->error.code) ? NULL : "error.code";
+}
+
+static const char *check_trace(const struct hr__wire_message *m)
+{
+    double s = m->trace.seconds;
+    return s > 0 && s <= TRACE_S_MAX ? NULL : "seconds";
+}
+
+static const char *check_text(const struct hr__wire_message *m)
+{
+    return m->text.bytes <= HR__WIRE_TEXT_BYTES_MAX ? NULL : "bytes";
+}
+
+static const struct kind kinds[HR__WIRE_TYPES] = {
+    [HR__WIRE_HELLO] = {"HELLO", sizeof(struct hr__wire_hello), check_hello,
+                        .text = {PART(hr__wire_hello, program)}},
+    [HR__WIRE_WELCOME] = {"WELCOME", sizeof(struct hr__wire_welcome), check_welcome},
+    [HR__WIRE_REFUSED] = {"REFUSED", sizeof(struct hr__wire_refused), check_refused,
+                          .text = {PART(hr__wire_refused, message)}},
+    [HR__WIRE_ATTACH] = {"ATTACH", sizeof(struct hr__wire_attach), check_attach,
+                         .text = {PART(hr__wire_attach, stream), PART(hr__wire_attach, cache)},
+                         .files = 1},
+    [HR__WIRE_ATTACHED] = {"ATTACHED", sizeof(struct hr__wire_attached), check_attached,
+                           .gap = GAP(hr__wire_attached, spec.width,
+                                      offsetof(struct hr__wire_attached, spec.bytes))},
+    [HR__WIRE_SEEK] = {"SEEK", sizeof(struct hr__wire_seek), check_seek},
+    [HR__WIRE_WAITING] = {"WAITING", sizeof(struct hr__wire_waiting), check_waiting},
+    [HR__WIRE_SEATED] = {"SEATED", sizeof(struct hr__wire_seated), check_seated, .files = 4},
+    [HR__WIRE_EXPELLED] = {"EXPELLED", sizeof(struct hr__wire_expelled)},
+    [HR__WIRE_LEAVE] = {"LEAVE", sizeof(struct hr__wire_leave)},
+    [HR__WIRE_BAD] = {"BAD", sizeof(struct hr__wire_bad), check_bad,
+                      .text = {PART(hr__wire_bad, reason)},
+                      .gap = GAP(hr__wire_bad, seat, offsetof(struct hr__wire_bad, sequence))},
+    [HR__WIRE_HALT] = {"HALT", sizeof(struct hr__wire_halt), check_halt,
+                       .text = {PART(hr__wire_halt, error.message), PART(hr__wire_halt, path),
+                                PART(hr__wire_halt, reason)},
+                       .gap = GAP(hr__wire_halt, reason, sizeof(struct hr__wire_halt))},
+    [HR__WIRE_STATUS] = {"STATUS"},
+    [HR__WIRE_TRACE] = {"TRACE", sizeof(struct hr__wire_trace), check_trace},
+    [HR__WIRE_END] = {"END"},
+    [HR__WIRE_TEXT] = {"TEXT", sizeof(struct hr__wire_text), check_text, .files = 1},
+};
+
+static const struct kind *kind_of(uint32_t type)
+{
+    return type >= HR__WIRE_HELLO && type < HR__WIRE_TYPES ? &kinds[type] : NULL;
+}
+
+static int files_of(const struct hr__wire_message *m)
+{
+    return m->type == HR__WIRE_SEATED && !m->seated.is_new ? 0 : kinds[m->type].files;
+}
+
+/* Writes a struct as the wire has it: zeros behind strings, which end, and in gaps. */
+static void clean(const struct kind *kind, char *body)
+{
+    for (size_t i = 0; i < sizeof kind->text / sizeof *kind->text && kind->text[i].bytes; i++) {
+        char *text = body + kind->text[i].offset;
+        size_t length = strnlen(text, kind->text[i].bytes - 1u);
+        memset(text + length, 0, kind->text[i].bytes - length);
+    }
+    memset(body + kind->gap.offset, 0, kind->gap.bytes);
+}
+
+size_t hr__wire_pack(const struct hr__wire_message *message, void *bytes)
+{
+    const struct kind *kind = &kinds[message->type];
+    const struct header header = {HR__WIRE_MAGIC, HR__WIRE_VERSION, (uint32_t)message->type,
+                                  (uint32_t)kind->bytes};
+    char *body = (char *)bytes + sizeof header;
+    memcpy(bytes, &header, sizeof header);
+    memcpy(body, (const char *)message + BODY, kind->bytes);
+    clean(kind, body);
+    if (message->type == HR__WIRE_ATTACH) {
+        const struct hr__wire_attach *a = &message->attach;
+        /* A program's "non-zero" is any number. */
+        const int32_t flags[3] = {a->shuffle != 0, a->direct_io != 0, a->no_io_uring != 0};
+        memcpy(body + offsetof(struct hr__wire_attach, shuffle), &flags[0], sizeof *flags);
+        memcpy(body + offsetof(struct hr__wire_attach, direct_io), &flags[1], sizeof *flags);
+        memcpy(body + offsetof(struct hr__wire_attach, no_io_uring), &flags[2], sizeof *flags);
+    }
+    return sizeof header + kind->bytes;
+}
+
+int hr__wire_unpack(struct hr__wire_message *message, const void *bytes, size_t length,
+                    struct hr_error *error)
+{
+    struct header header;
+    struct hr__wire_message clear;
+    memset(message, 0, sizeof *message);
+    for (int i = 0; i < HR__WIRE_FILES; i++)
+        message->files[i] = -1;
+    if (length < sizeof header)
+        return hr__fail(error, -EPROTO, "a message of %zu bytes is too short to be one", length);
+    memcpy(&header, bytes, sizeof header);
+    if (header.magic != HR__WIRE_MAGIC)
+        return hr__fail(error, -EPROTO, "a message begins with %08x, which is not Headrace's",
+                        header.magic);
+    if (header.version != HR__WIRE_VERSION)
+        return hr__fail(error, -EPROTONOSUPPORT,
+                        "the other end speaks version %u of the agent's messages, this one %u: "
+                        "use the same version of Headrace for the agent and its jobs",
+                        header.version, HR__WIRE_VERSION);
+    const struct kind *kind = kind_of(header.type);
+    if (!kind)
+        return hr__fail(error, -EPROTO, "a message has the unknown type %u", header.type);
+    if (header.length != kind->bytes || length != sizeof header + kind->bytes)
+        return hr__fail(error, -EPROTO, "a message %s has %zu bytes, where it needs %zu",
+                        kind->name, length, sizeof header + kind->bytes);
+    message->type = (enum hr__wire_type)header.type;
+    char *body = (char *)message + BODY;
+    memcpy(body, (const char *)bytes + sizeof header, kind->bytes);
+    clear = *message;
+    clean(kind, (char *)&clear + BODY);
+    if (memcmp(body, (char *)&clear + BODY, kind->bytes))
+        return hr__fail(error, -EPROTO,
+                        "a message %s holds a string without an end, or bytes where it has none",
+                        kind->name);
+    const char *wrong = kind->check ? kind->check(message) : NULL;
+    return wrong ? hr__fail(error, -EPROTO, "%s is out of range in a message %s", wrong, kind->name)
+                 : 0;
+}
+
+/* Room for the files beside a message, aligned as the kernel wants it. */
+union control {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(sizeof(int) * HR__WIRE_FILES)];
+};
+
+int hr__wire_send(int socket, const struct hr__wire_message *message)
+{
+    char bytes[HR__WIRE_BYTES_MAX];
+    union control control = {.bytes = {0}};
+    struct iovec part = {bytes, hr__wire_pack(message, bytes)};
+    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
+    size_t file_bytes = sizeof(int) * (size_t)files_of(message);
+    ssize_t sent;
+    if (message->file_count != files_of(message))
+        return -EINVAL;
+    if (file_bytes) {
+        header.msg_control = control.bytes;
+        header.msg_controllen = CMSG_SPACE(file_bytes);
+        struct cmsghdr *c = CMSG_FIRSTHDR(&header);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(file_bytes);
+        memcpy(CMSG_DATA(c), message->files, file_bytes);
+    }
+    do
+        sent = sendmsg(socket, &header, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    return sent < 0 ? -errno : 0;
+}
+
+/* Takes the files out of what came beside a message. */
+static void take_files(struct msghdr *header, struct hr__wire_message *message)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c; c = CMSG_NXTHDR(header, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; i++) {
+            int file;
+            memcpy(&file, CMSG_DATA(c) + i * sizeof file, sizeof file);
+            if (message->file_count < HR__WIRE_FILES)
+                message->files[message->file_count++] = file;
+            else
+                close(file);
+        }
+    }
+}
+
+int hr__wire_receive(int socket, int flags, struct hr__wire_message *message,
+                     struct hr_error *error)
+{
+    char bytes[HR__WIRE_BYTES_MAX];
+    union control control;
+    struct hr__wire_message files = {.file_count = 0};
+    struct iovec part = {bytes, sizeof bytes};
+    struct msghdr header;
+    ssize_t length;
+    message->file_count = 0;
+    /* An end that closed before it had read everything says so once, before what it has sent
+     * itself, which may be why it closed. */
+    do {
+        header = (struct msghdr){.msg_iov = &part,
+                                 .msg_iovlen = 1,
+                                 .msg_control = control.bytes,
+                                 .msg_controllen = sizeof control.bytes};
+        length = recvmsg(socket, &header, flags | MSG_CMSG_CLOEXEC);
+    } while (length < 0 && errno == ECONNRESET);
+    if (length < 0)
+        return -errno;
+    take_files(&header, &files);
+    int r = 0;
+    if (header.msg_flags & MSG_TRUNC)
+        r = hr__fail(error, -EPROTO, "a message is longer than the longest that there is");
+    else if (length)
+        r = hr__wire_unpack(message, bytes, (size_t)length, error);
+    if (!r && length && (header.msg_flags & MSG_CTRUNC) && files.file_count < files_of(message))
+        r = hr__fail(error, -EMFILE,
+                     "files of a message %s did not come: too many are open here; raise ulimit -n",
+                     kinds[message->type].name);
+    else if (!r && length &&
+             (header.msg_flags & MSG_CTRUNC || files.file_count != files_of(message)))
+        r = hr__fail(error, -EPROTO, "a message %s came with %s%d files, where it needs %d",
+                     kinds[message->type].name, header.msg_flags & MSG_CTRUNC ? "more than " : "",
+                     files.file_count, files_of(message));
+    if (r || !length) {
+        hr__wire_close_files(&files);
+        return r;
+    }
+    message->file_count = files.file_count;
+    memcpy(message->files, files.files, sizeof(int) * (size_t)files.file_count);
+    return 1;
+}
+
+void hr__wire_close_files(struct hr__wire_message *message)
+{
+    for (int i = 0; i < message->file_count; i++) {
+        if (message->files[i] >= 0)
+            close(message->files[i]);
+        message->files[i] = -1;
+    }
+    message->file_count = 0;
+}
+
+int hr__wire_text_file(const char *text, size_t length)
+{
+    size_t done = 0;
+    int r = 0;
+    int file = memfd_create("headrace-text", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (file < 0)
+        return -errno;
+    while (done < length && !r) {
+        ssize_t n = write(file, text + done, length - done);
+        if (n > 0)
+            done += (size_t)n;
+        else if (n < 0 && errno != EINTR)
+            r = -errno;
+    }
+    if (!r && fcntl(file, F_ADD_SEALS, SEALS))
+        r = -errno;
+    if (r) {
+        close(file);
+        return r;
+    }
+    return file;
+}
+
+/* Non-zero where it is a file of this many bytes which nobody can change any more. */
+static int is_sealed(int file, uint64_t bytes)
+{
+    struct stat st;
+    /* Only anonymous files have seals: reading one never waits for anybody. */
+    int seals = fcntl(file, F_GET_SEALS);
+    return seals >= 0 && (seals & (SEALS & ~F_SEAL_SEAL)) == (SEALS & ~F_SEAL_SEAL) &&
+           !fstat(file, &st) && S_ISREG(st.st_mode) && st.st_size >= 0 &&
+           (uint64_t)st.st_size == bytes;
+}
+
+int hr__wire_text_read(int file, uint64_t bytes, char **text, struct hr_error *error)
+{
+    size_t done = 0;
+    *text = NULL;
+    if (bytes > HR__WIRE_TEXT_BYTES_MAX)
+        return hr__fail(error, -EPROTO, "a text of %llu bytes is too long: %llu at most",
+                        (unsigned long long)bytes, (unsigned long long)HR__WIRE_TEXT_BYTES_MAX);
+    if (!is_sealed(file, bytes))
+        return hr__fail(error, -EPROTO,
+                        "the file of a text is no sealed anonymous file of %llu bytes",
+                        (unsigned long long)bytes);
+    char *out = hr__alloc(HR__TAG_AGENT, bytes + 1, 1);
+    if (!out)
+        return hr__fail(error, -ENOMEM, "out of memory for a text of %llu bytes",
+                        (unsigned long long)bytes);
+    while (done < bytes) {
+        ssize_t n = pread(file, out + done, bytes - done, (off_t)done);
+        if (n > 0) {
+            done += (size_t)n;
+        } else if (!n || errno != EINTR) {
+            int code = n ? -errno : -EPROTO;
+            hr__free(out);
+            return hr__fail(error, code, "reading a text: %s",
+                            n ? hr__errno_text(code) : "its file ends before");
+        }
+    }
+    *text = out;
+    return 0;
+}
