@@ -201,7 +201,7 @@ class Label(int):
         (nested(100), "levels deep"),
         (looped(), "levels deep"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_what_cannot_be_kept(value, words):
     with pytest.raises(Unkept, match=words):
