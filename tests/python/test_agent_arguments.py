@@ -13,7 +13,7 @@ from headrace.torch import _arguments as arguments
 
 
 def shared(agent=None, stream=None, join="epoch", lag="alone", window=None, **more):
-    more = {"batches_ahead": 2, "has_sampler": False, **more}
+    more = {"batches_ahead": 2, "has_sampler": False, "world_size": 1, **more}
     return arguments.shared(agent, stream, join, lag, window, **more)
 
 
@@ -27,6 +27,10 @@ def shared(agent=None, stream=None, join="epoch", lag="alone", window=None, **mo
         ({"join": "later"}, "'epoch' or 'now'"),
         ({"agent": "auto", "lag": "never"}, "'alone' or 'wait'"),
         ({"agent": "auto", "window": 3}, "window must be at least 4"),
+        (
+            {"agent": "auto", "stream": "s", "join": "now", "rank": 0, "world_size": 2},
+            "for one rank",
+        ),
         ({"window": 8, "prefetch_factor": 7}, "window must be at least 9"),
     ],
 )

@@ -54,6 +54,7 @@ def shared(
     *,
     batches_ahead: int,
     has_sampler: bool,
+    world_size: int,
 ) -> dict[str, Any]:
     """The native loader's options of an agent, none without one."""
     for what, value, words in (("join", join, ("epoch", "now")), ("lag", lag, ("alone", "wait"))):
@@ -80,6 +81,11 @@ def shared(
             stacklevel=3,
         )
         return {}
+    if join == "now" and stream is not None and world_size > 1:
+        raise ValueError(
+            "join='now' is for one rank: of several, each would begin at another place and have "
+            "another number of batches. Use join='epoch'"
+        )
     options = {
         "agent": os.path.join(".", path) if path == "auto" and path is not agent else path,
         "agent_command": _AGENT_COMMAND,

@@ -125,8 +125,8 @@ class DataLoader:
             fetched and prepared once an epoch for all of them; batch sizes may differ. Their
             dataset, transform, ``seed``, ``shuffle`` and ``world_size`` must be equal.
         join: of a stream that others are using: ``"epoch"`` waits for their next one,
-            ``"now"`` takes the rest of this one; ``stats()["missed"]`` says what was missed.
-            Epochs are then the stream's, see :meth:`set_epoch`.
+            ``"now"``, of one rank, takes the rest of this one; ``stats()["missed"]`` says what
+            was missed. Epochs are then the stream's, see :meth:`set_epoch`.
         lag: when this loader is more than ``window`` batches behind the others of its
             stream: ``"alone"``: its batches are prepared for it alone until it has caught
             up; ``"wait"``: the others wait for it.
@@ -247,6 +247,7 @@ class DataLoader:
             window,
             batches_ahead=self.prefetch_factor,
             has_sampler=self._feed is not None,
+            world_size=self.world_size,
         )
         if staging_bytes is not None:
             self._options["staging_bytes"] = arguments.count("staging_bytes", staging_bytes, 1)
