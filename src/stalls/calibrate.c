@@ -5,10 +5,10 @@
  * What is not follows from what it does:
  *   - contention: CPU of a sample over the number of busy cores, in the drains (a line);
  *   - CPU of a sample, and a delay that needs no core: the loader alone at all cores (P);
- *   - the warm phase: where training computes on the CPU, the growth of a step's work while
- *     cores are wanted by more threads than there are (threads of a parallel loop wait for
- *     each other in a spin); where the loader is the bound, its work; else the receiving of
- *     a batch;
+ *   - the warm phase: where training computes on the CPU, the growth of work while cores are
+ *     wanted by more threads than there are: of a step's, where it has several threads (those
+ *     of a parallel loop wait for each other in a spin), else of all work (caches); where the
+ *     loader is the bound, its work; else the receiving of a batch;
  *   - the cold phase: where it was slower than simulated, storage, its rate and the time of a
  *     read by the same factor; where it was faster, the time of a read.
  * Each is solved for, so that the unchanged system reproduces both phases as far as it can.
@@ -22,8 +22,9 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_SHARING 4.0
-#define COMPUTES     0.2 /* of a step, on a core: training that shares cores notices it */
+#define MOST_SHARING  4.0
+#define MOST_CROWDING 0.5
+#define COMPUTES      0.2 /* of a step, on a core: training that shares cores notices it */
 
 int hr__model_batches(const struct hr__system *system)
 {
@@ -34,11 +35,12 @@ int hr__model_batches(const struct hr__system *system)
 
 /* ---- what was measured ---- */
 
-/* Seconds of one global batch of a phase; NaN where there was none. */
+/* Seconds of one global batch of a phase, of the middle round: one in which the machine did
+ * something else is not to be explained. NaN where there was none. */
 static double phase_s(const struct hr_stalls *stalls, enum hr_stalls_phase phase)
 {
-    double value = stalls->step_s[phase].value;
-    return hr__known(value) ? value : NAN;
+    double middle = stalls->middle_s[phase], mean = stalls->step_s[phase].value;
+    return hr__known(middle) ? middle : hr__known(mean) ? mean : NAN;
 }
 
 static const struct hr__host_record *host_of(const struct hr_stalls *stalls, const char *name)
@@ -334,6 +336,15 @@ static int try_sharing(const struct hr__model *model, double value, double *batc
     return simulate(&s, batch_s, error);
 }
 
+static int try_crowding(const struct hr__model *model, double value, double *batch_s,
+                        struct hr_error *error)
+{
+    struct hr__system s = model->system;
+    s.missing = 0;
+    s.crowding = value;
+    return simulate(&s, batch_s, error);
+}
+
 static int try_loader(const struct hr__model *model, double value, double *batch_s,
                       struct hr_error *error)
 {
@@ -361,21 +372,25 @@ static int try_storage(const struct hr__model *model, double value, double *batc
     return simulate(&s, batch_s, error);
 }
 
-/* The growth of a step's work that meets the warm phase, of training that computes on the
- * cores; none where a great one would not do: then it is something else. */
+/* The growth of work that meets the warm phase, of training that computes on the cores: of
+ * its own, where its threads wait for each other; of all work, where there is but one of
+ * them. None where a great one would not do: then it is something else. */
 static int fit_sharing(struct hr__model *model, double wanted_s, double *now_s,
                        struct hr_error *error)
 {
     struct hr__system *s = &model->system;
-    double each_s = s->step_cpu_s / s->step_threads, most_s = 0;
+    bool spins = s->step_threads > 1;
+    hr__try_fn try_it = spins ? try_sharing : try_crowding;
+    double *growth = spins ? &s->sharing : &s->crowding;
+    double each_s = s->step_cpu_s / s->step_threads, most = spins ? MOST_SHARING : MOST_CROWDING;
+    double most_s = 0;
     if (each_s < COMPUTES * hr__values_mean(model->step_s, s->step_s.count))
         return 0;
-    int r = try_sharing(model, MOST_SHARING, &most_s, error);
+    int r = try_it(model, most, &most_s, error);
     if (r || most_s < wanted_s || most_s < *now_s * (1 + HR__CALIBRATE_CLOSE))
         return r;
-    r = hr__calibrate_solve(model, try_sharing, wanted_s, (double[]){0, MOST_SHARING}, &s->sharing,
-                            error);
-    return r ? r : try_sharing(model, s->sharing, now_s, error);
+    r = hr__calibrate_solve(model, try_it, wanted_s, (double[]){0, most}, growth, error);
+    return r ? r : try_it(model, *growth, now_s, error);
 }
 
 /* What of the warm phase is still not met is the loader's work, where that is near to being

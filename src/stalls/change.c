@@ -248,6 +248,19 @@ static void set_workers(const struct hr__model *model, int workers, struct hr__c
 
 /* ---- the machine and the training ---- */
 
+/* Fewer threads share a step's work: each has more of it, and one alone waits for none. */
+static void set_step_threads(struct hr__changed *changed, int threads)
+{
+    struct hr__system *s = &changed->system;
+    double mean = 0, more_s = s->step_cpu_s / threads - s->step_cpu_s / s->step_threads;
+    for (size_t i = 0; i < s->step_s.count; i++)
+        mean += changed->step_s[i] / (double)s->step_s.count;
+    for (size_t i = 0; i < s->step_s.count && more_s > 0 && mean > 0; i++)
+        changed->step_s[i] *= 1 + more_s / mean;
+    s->step_threads = threads;
+    s->sharing = threads > 1 ? s->sharing : 0;
+}
+
 static void set_machine(const struct hr__model *model, const struct hr_stalls_change *change,
                         struct hr__changed *changed)
 {
@@ -275,7 +288,7 @@ static void set_machine(const struct hr__model *model, const struct hr_stalls_ch
         /* torch takes as many threads as there are cores, unless it is told otherwise. */
         if (model->stalls->on_cpu && model->stalls->training_threads == measured &&
             s->step_threads == measured)
-            s->step_threads = change->cores;
+            set_step_threads(changed, change->cores);
     }
     /* So does Headrace's loader. */
     if (s->loader == HR__LOADER_HEADRACE && threads == default_threads(measured, ranks))

@@ -25,11 +25,13 @@ static int phase_times(struct hr_stalls *s, const struct hr__joined *j, struct h
         return hr__fail(error, -ENOMEM, "out of memory for %d rounds", j->rounds);
     for (int p = 0; p < HR_STALLS_PHASES; p++) {
         s->step_s[p] = s->summary.rate[p] = HR__UNKNOWN;
+        s->middle_s[p] = 0;
         if (p >= HR__ROUND_PHASES)
             continue;
         for (int r = 0; r < j->rounds; r++)
             times[r] = j->round[r].seconds[p];
         s->step_s[p] = hr__interval_positive(times, (size_t)j->rounds);
+        s->middle_s[p] = hr__middle_of(times, (size_t)j->rounds);
         double samples = hr__moments_of(j->samples[p], (size_t)j->rounds).mean;
         s->summary.rate[p] = hr__interval_inverse(s->step_s[p], samples);
     }

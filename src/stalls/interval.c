@@ -1,6 +1,8 @@
 /* Student's t and what is made of it; see interval.h. */
 #include "stalls/interval.h"
 
+#include <stdlib.h>
+
 /* The quantile of 97.5 % for whole degrees of freedom from 1. */
 static const double quantiles[] = {
     12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004,
@@ -71,4 +73,22 @@ struct hr_interval hr__interval_inverse(struct hr_interval x, double amount)
     if (!(x.value > 0))
         return HR__UNKNOWN;
     return (struct hr_interval){amount / x.value, amount / x.high, amount / x.low};
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double hr__middle_of(double *values, size_t count)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++)
+        if (isfinite(values[i]))
+            values[n++] = values[i];
+    if (!n)
+        return 0;
+    qsort(values, n, sizeof *values, by_value);
+    return (values[(n - 1) / 2] + values[n / 2]) / 2;
 }

@@ -31,6 +31,9 @@ struct hr_interval hr__interval_mean(const double *values, size_t count);
  * mean x exp(+- t s/(sqrt(n) mean)), so that rates, its inverse, have finite intervals. */
 struct hr_interval hr__interval_positive(const double *values, size_t count);
 
+/* The middle value, or the mean of the two in the middle; 0: there is none. Sorts `values`. */
+double hr__middle_of(double *values, size_t count);
+
 /* amount / x of an interval of positive values: low and high change places. */
 struct hr_interval hr__interval_inverse(struct hr_interval x, double amount);
 

@@ -108,6 +108,7 @@ static struct pace pace(const struct hr__machine *m)
     double slowed = 1 + (crowded > 1 ? s->contention * (crowded - 1) : 0);
     struct pace p = {.busy = busy, .threads = runnable > 0 ? busy / runnable / slowed : 1};
     bool shared = runnable > cores && m->threads.count;
+    p.threads /= shared ? 1 + s->crowding : 1;
     p.steps = shared ? p.threads / (1 + s->sharing) : p.threads;
     return p;
 }

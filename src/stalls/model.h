@@ -50,6 +50,8 @@ struct hr__system {
                                  each, and what remains of step_s is waiting */
     double sharing;           /* a step's work grows by this share while the loader's threads want
                                  more cores than there are: threads that wait for each other spin */
+    double crowding;          /* so does all work then: threads that take turns on a core find
+                                 their data gone from its caches */
     /* loader: each rank's */
     enum hr__loader_kind loader;
     int workers, batches_ahead, batch_size;

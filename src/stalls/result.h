@@ -133,7 +133,8 @@ struct hr_stalls {
 
     /* derived by hr__stalls_derive */
     struct hr_stalls_summary summary;
-    struct hr_interval step_s[HR_STALLS_PHASES]; /* of one global batch */
+    struct hr_interval step_s[HR_STALLS_PHASES]; /* of one global batch: the mean of rounds */
+    double middle_s[HR_STALLS_PHASES];           /* the same of the middle one; 0: not known */
     /* of each of ranks[], in its order */
     struct hr_interval *alone_s; /* what its loading costs everybody, per batch; all NaN: not
                                     known */

@@ -57,6 +57,7 @@ static int check_amounts(const struct hr__system *s, struct hr_error *error)
         {"a copy of", s->copy_s},
         {"CPU of a step of", s->step_cpu_s},
         {"a step's growth of", s->sharing},
+        {"a growth of all work of", s->crowding},
         {"a delay of", s->delay_s},
         {"CPU of a batch of", s->batch_cpu_s},
         {"CPU of a missing sample of", s->missing_cpu_s},

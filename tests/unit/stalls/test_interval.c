@@ -71,6 +71,16 @@ static void test_mean(void **state)
 
 /* Shares by hand: of 100 ms, 50 compute, 5 copy, 30 preparation, 15 fetch; drift of the
  * machine multiplies whole rounds and cancels. */
+static void test_middle(void **state)
+{
+    double odd[] = {5, NAN, 1, 9}, even[] = {4, 1, 100, 2}, one[] = {INFINITY, 7}, none[] = {NAN};
+    near(hr__middle_of(odd, 4), 5);
+    near(hr__middle_of(even, 4), 3);
+    near(hr__middle_of(one, 2), 7);
+    near(hr__middle_of(none, 1), 0);
+    near(hr__middle_of(NULL, 0), 0);
+}
+
 static void test_shares(void **state)
 {
     struct hr__round rounds[4];
@@ -172,8 +182,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_student),  cmocka_unit_test(test_mean),
-        cmocka_unit_test(test_shares),   cmocka_unit_test(test_negative),
-        cmocka_unit_test(test_coverage),
+        cmocka_unit_test(test_middle),   cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_negative), cmocka_unit_test(test_coverage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,8 @@
 #include <string.h>
 
 static const double step_100ms[] = {0.1}, step_10ms[] = {0.01};
-static const double cpu_10ms[] = {0.01}, cpu_1ms[] = {0.001};
+static const double step_190ms[] = {0.19};
+static const double cpu_10ms[] = {0.01}, cpu_4ms[] = {0.004}, cpu_1ms[] = {0.001};
 
 static struct hr_stalls_prediction predicted(const struct measured *m,
                                              const struct hr_stalls_change *change)
@@ -289,7 +290,8 @@ static void test_device_speed(void **state)
     measured_clear(&m);
 }
 
-/* Training on the CPU: two threads of it and two workers on two cores. */
+/* Training on the CPU: two threads of it and two workers on two cores. On one core there is
+ * one thread, which does what both did: 180 ms of work beside the 10 ms that a step waits. */
 static void test_shared_cores(void **state)
 {
     struct measured m;
@@ -304,7 +306,49 @@ static void test_shared_cores(void **state)
     check(&m, &change, &truth, 0.005);
     change.cores = truth.cores = 1;
     truth.step_threads = 1;
-    check(&m, &change, &truth, 0.05);
+    truth.step_s.values = step_190ms;
+    truth.sharing = 0;
+    check(&m, &change, &truth, 0.005);
+    /* Workers have filled the queue by the time that the step waits. */
+    assert_close(predicted(&m, &change).rate, MEASURED_BATCH / (0.19 + 0.032), 1);
+    measured_clear(&m);
+}
+
+/* One thread of training and two workers take turns on the cores, which costs all of them:
+ * more than the CPU time of each alone explains, and on one core as much. */
+static void test_crowded_cores(void **state)
+{
+    struct measured m;
+    struct hr_stalls_change change = no_change();
+    measured_begin(&m, 2, 2, step_100ms, cpu_4ms, 1e9);
+    m.truth.step_cpu_s = 0.1;
+    m.truth.crowding = 0.06;
+    measured_take(&m);
+    change.cache_share = 1;
+    struct hr__system truth = m.truth;
+    check(&m, &change, &truth, 0.005);
+    change.cores = truth.cores = 1;
+    check(&m, &change, &truth, 0.01);
+    assert_close(predicted(&m, &change).rate, MEASURED_BATCH / (1.06 * 0.228), 2);
+    measured_clear(&m);
+}
+
+/* What is calibrated on is the middle round: one of eight in which the machine did something
+ * else moves the mean, and no prediction. */
+static void test_middle_round(void **state)
+{
+    struct measured m;
+    struct hr_stalls_change change = no_change();
+    measured_begin(&m, 2, 2, step_100ms, cpu_1ms, 1e9);
+    measured_take(&m);
+    change.cache_share = 1;
+    struct hr__system truth = m.truth;
+    double *warm_s = &m.stalls.step_s[HR_STALLS_WARM].value;
+    m.stalls.middle_s[HR_STALLS_WARM] = *warm_s;
+    *warm_s *= 1.04;
+    check(&m, &change, &truth, 0.005);
+    m.stalls.middle_s[HR_STALLS_WARM] = 0;
+    assert_close(predicted(&m, &change).rate, measured_rate(&truth) / 1.04, 1);
     measured_clear(&m);
 }
 
@@ -671,6 +715,8 @@ int main(void)
         cmocka_unit_test(test_storage_speed),
         cmocka_unit_test(test_device_speed),
         cmocka_unit_test(test_shared_cores),
+        cmocka_unit_test(test_crowded_cores),
+        cmocka_unit_test(test_middle_round),
         cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_no_workers),

@@ -247,6 +247,11 @@ static void test_cores_are_shared(void **state)
     s.sharing = 0.5;
     double spun = simulated(&s, 100).rate;
     assert_true(spun < 16 / 0.18 && spun > 16 / ((0.3 + 0.16) / 2) * 0.99);
+    s.sharing = 0;
+    s.crowding = 0.5; /* while both want cores, all of it takes that much longer */
+    assert_close(simulated(&s, 100).rate, 16 / (1.5 * 0.18), 0.5);
+    s.cores = 8; /* there are enough */
+    check_rate(&s, 160, 1e-6);
 }
 
 static void test_receiving(void **state)
