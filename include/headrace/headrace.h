@@ -5,6 +5,7 @@
 #ifndef HEADRACE_HEADRACE_H
 #define HEADRACE_HEADRACE_H
 
+#include <headrace/agent.h>
 #include <headrace/base.h>
 #include <headrace/cache.h>
 #include <headrace/dataset.h>

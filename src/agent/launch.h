@@ -34,6 +34,25 @@ int hr__launch_auto(int *out, const char *command, struct hr_error *error);
  */
 int hr__launch_listen(int *out, const char *path, struct hr_error *error);
 
+/*
+ * The lock beside the socket `path` (NULL or "": the default one), which an agent begins and
+ * ends under. Waits up to ten seconds. On success *lock is the caller's, for unlock.
+ * Errors: -ETIMEDOUT: another process holds it; -EACCES, -ENAMETOOLONG and others of making
+ * the directory and opening.
+ */
+int hr__launch_lock(int *lock, const char *path, struct hr_error *error);
+
+/* Gives it back and sets *lock to -1; accepts -1. */
+void hr__launch_unlock(int *lock);
+
+/* Under the lock, by the agent that ends: takes away the socket, the lock's file, the log where
+ * it is empty, and a default directory that is empty then. The lock stays to be unlocked. */
+void hr__launch_clean(const char *path);
+
+/* The file that takes the standard error of an agent that hr__launch_auto starts at the
+ * default socket: writes it as hr_agent_default_socket does, for messages. */
+size_t hr__launch_log(char *buffer, size_t capacity);
+
 /* Non-zero where the process at the other end is of this user, or root. */
 int hr__launch_is_ours(int socket);
 

@@ -1,0 +1,240 @@
+/*
+ * See start.h. Two processes are made, each with CLONE_VM | CLONE_VFORK, as posix_spawn makes
+ * one: a first that only begins a session and makes the second, then ends, so that the second
+ * is nobody's child. Neither is waited for by anybody but us (they end without SIGCHLD), so a
+ * program that waits for its own children never meets them. They share our memory and the
+ * thread-local data of this thread, which sleeps meanwhile: so they make bare system calls,
+ * and what failed they leave in a struct of ours.
+ */
+#include "agent/start.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define STACK_BYTES  (64u << 10)
+#define LISTENER     3 /* in the new process, where everything from 4 on is closed */
+#define FIRST_FREE   16
+#define WORDS_MAX    256
+#define SIGNALS      64
+#define SIGSET_BYTES 8 /* of the kernel */
+#define OPEN_FILES   (1u << 16)
+#define RUNS_ON_OURS __attribute__((no_sanitize("address", "thread", "undefined")))
+
+/* What the new processes need, all made before. */
+struct launch {
+    char *file;  /* what is executed */
+    char **argv; /* ended by NULL; into `words` */
+    char *words;
+    char **envp;
+    char *stack[2];
+    int null, log, listener; /* copies at FIRST_FREE and above, close-on-exec */
+    unsigned limit;          /* of descriptors */
+    int code;                /* -errno, of the new processes */
+};
+
+/* The words of the command, and those that are added. */
+static int split(struct launch *l, const struct hr__start *start, struct hr_error *error)
+{
+    char idle[16];
+    size_t count = 1;
+    if (!*start->command || *start->command == '\x1f')
+        return hr__fail(error, -EINVAL,
+                        "the agent's command has no name: words are kept apart by one \\x1f");
+    for (const char *c = start->command; *c; c++)
+        count += *c == '\x1f';
+    if (count > WORDS_MAX)
+        return hr__fail(error, -EINVAL, "the agent's command has %zu words: %d at most", count,
+                        WORDS_MAX);
+    snprintf(idle, sizeof idle, "%d", start->idle_ms);
+    size_t length = strlen(start->command);
+    const char *more[4] = {"--listener", "3", "--idle", idle};
+    l->words = hr__alloc(HR__TAG_AGENT, length + 64, 1);
+    l->argv = hr__alloc(HR__TAG_AGENT, count + 5, sizeof *l->argv);
+    if (!l->words || !l->argv)
+        return hr__fail(error, -ENOMEM, "out of memory for an agent's command");
+    memcpy(l->words, start->command, length);
+    char *at = l->words;
+    for (size_t i = 0; i < count; i++) {
+        l->argv[i] = at;
+        at = strchrnul(at, '\x1f');
+        *at++ = 0;
+    }
+    for (size_t i = 0; i < 4; i++) {
+        l->argv[count + i] = at;
+        at = stpcpy(at, more[i]) + 1;
+    }
+    return 0;
+}
+
+static int is_program(const char *path)
+{
+    struct stat st;
+    return !stat(path, &st) && S_ISREG(st.st_mode) && !access(path, X_OK);
+}
+
+/* Which file the first word means, as a shell would look for it. */
+static int find(struct launch *l, struct hr_error *error)
+{
+    const char *name = l->argv[0], *path = getenv("PATH");
+    size_t room = strlen(name) + 2;
+    if (!path || !*path)
+        path = "/usr/local/bin:/usr/bin:/bin";
+    l->file = hr__alloc(HR__TAG_AGENT, room + strlen(path), 1);
+    if (!l->file)
+        return hr__fail(error, -ENOMEM, "out of memory for an agent's command");
+    if (strchr(name, '/')) {
+        strcpy(l->file, name);
+        return 0;
+    }
+    while (*path) {
+        size_t length = strcspn(path, ":");
+        /* an empty part is the working directory */
+        snprintf(l->file, room + length, "%.*s%s%s", (int)length, path, length ? "/" : "", name);
+        if (is_program(l->file))
+            return 0;
+        path += length + (path[length] == ':');
+    }
+    return hr__fail(error, -ENOENT,
+                    "there is no command %s in PATH to start an agent with: install it, or name "
+                    "another by agent_command or HEADRACE_AGENT_COMMAND",
+                    name);
+}
+
+/* A copy that no number below FIRST_FREE has: those are given out anew. */
+static int copy(int *out, int file)
+{
+    *out = fcntl(file, F_DUPFD_CLOEXEC, FIRST_FREE);
+    return *out < 0 ? -errno : 0;
+}
+
+static int prepare(struct launch *l, const struct hr__start *start, struct hr_error *error)
+{
+    struct rlimit limit = {.rlim_cur = OPEN_FILES};
+    int r = split(l, start, error);
+    if (!r)
+        r = find(l, error);
+    if (r)
+        return r;
+    for (int i = 0; i < 2; i++) {
+        l->stack[i] = hr__alloc_aligned(HR__TAG_AGENT, STACK_BYTES, 0);
+        if (!l->stack[i])
+            return hr__fail(error, -ENOMEM, "out of memory for starting an agent");
+    }
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    r = null < 0 ? -errno : copy(&l->null, null);
+    if (null >= 0)
+        close(null);
+    if (!r)
+        r = copy(&l->log, start->log);
+    if (!r)
+        r = copy(&l->listener, start->listener);
+    if (r)
+        return hr__fail(error, r, "preparing the files of an agent: %s", hr__errno_text(r));
+    getrlimit(RLIMIT_NOFILE, &limit);
+    l->limit = limit.rlim_cur < OPEN_FILES ? (unsigned)limit.rlim_cur : OPEN_FILES;
+    l->envp = environ;
+    return 0;
+}
+
+/* Zero: every signal as a new process has it. The kernel's struct has at most so many bytes,
+ * and SIG_DFL, no flags, no mask are zeros in it. */
+RUNS_ON_OURS static void default_signals(void)
+{
+    static const char action[64] = {0};
+    static const char none[SIGSET_BYTES] = {0};
+    for (int i = 1; i <= SIGNALS; i++)
+        syscall(SYS_rt_sigaction, i, action, NULL, SIGSET_BYTES);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, none, NULL, SIGSET_BYTES);
+}
+
+RUNS_ON_OURS static void close_others(const struct launch *l)
+{
+#ifdef SYS_close_range
+    if (!syscall(SYS_close_range, LISTENER + 1, ~0u, 0))
+        return;
+#endif
+    for (unsigned i = LISTENER + 1; i < l->limit; i++)
+        syscall(SYS_close, i);
+}
+
+/* The second process: becomes the command. */
+RUNS_ON_OURS static int become(void *arg)
+{
+    struct launch *l = arg;
+    const int from[4] = {l->null, l->null, l->log, l->listener};
+    for (int i = 0; i < 4 && !l->code; i++)
+        if (syscall(SYS_dup3, from[i], i, 0) < 0)
+            l->code = -errno;
+    if (!l->code) {
+        close_others(l);
+        default_signals();
+        syscall(SYS_execve, l->file, l->argv, l->envp);
+        l->code = -errno;
+    }
+    syscall(SYS_exit_group, 127);
+    return 127;
+}
+
+/* The first process: a session of its own, and gone. */
+RUNS_ON_OURS static int detach(void *arg)
+{
+    struct launch *l = arg;
+    syscall(SYS_setsid);
+    if (clone(become, l->stack[1] + STACK_BYTES, CLONE_VM | CLONE_VFORK, l) < 0)
+        l->code = -errno;
+    syscall(SYS_exit_group, 0);
+    return 0;
+}
+
+static void release(struct launch *l)
+{
+    const int files[3] = {l->null, l->log, l->listener};
+    for (int i = 0; i < 3; i++)
+        if (files[i] >= 0)
+            close(files[i]);
+    hr__free(l->stack[0]);
+    hr__free(l->stack[1]);
+    hr__free(l->argv);
+    hr__free(l->words);
+    hr__free(l->file);
+}
+
+int hr__start_detached(const struct hr__start *start, struct hr_error *error)
+{
+    struct launch l = {.null = -1, .log = -1, .listener = -1};
+    uint64_t all = UINT64_MAX, before;
+    int r = prepare(&l, start, error), status;
+    if (r) {
+        release(&l);
+        return r;
+    }
+    /* No handler of ours may run on our memory in another process: every signal is blocked,
+     * those of the C library too, which pthread_sigmask would leave. */
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, SIGSET_BYTES);
+    pid_t pid = clone(detach, l.stack[0] + STACK_BYTES, CLONE_VM | CLONE_VFORK, &l);
+    if (pid < 0)
+        r = -errno;
+    while (pid > 0 && waitpid(pid, &status, __WCLONE) < 0 && errno == EINTR)
+        ;
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, SIGSET_BYTES);
+    if (!r)
+        r = l.code;
+    if (r)
+        hr__fail(error, r, "%s, which is to be the agent, could not be started: %s", l.argv[0],
+                 hr__errno_text(r));
+    release(&l);
+    return r;
+}
