@@ -1,0 +1,469 @@
+/*
+ * See seat.h: batches that lie in the shared memory itself, and the windows that they lie in.
+ *
+ * What is done with pages while a batch comes and goes, in the usual case: nothing. The places
+ * are mapped already, no page fault has happened since, and a release moves the mark.
+ */
+#include "agent/seat.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "engine/attach.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define UNMAPPED UINT64_MAX
+/* Batches begin at addresses like this (headrace/loader.h). */
+#define ALIGNMENT 64
+
+struct hr__window {
+    unsigned refs; /* leases, and the seat whose next leases come here */
+    char *base;
+    size_t bytes;             /* of two rings */
+    struct hr__lease *leases; /* that lie here */
+    uint64_t offsets[];       /* of each of the places twice: what of the file is mapped there */
+};
+
+static void release(struct hr_batch *batch);
+
+static const struct hr__batch_owner lease_owner = {.release = release};
+
+/* Where a batch lies in a window: of which of the places (twice in a row), and in bytes. */
+struct spot {
+    uint64_t from, to;    /* sequence */
+    uint64_t first, last; /* places */
+    uintptr_t begin, end; /* bytes from the window's base on, or addresses */
+};
+
+static uint64_t byte_at(const struct hr__seat_shape *s, uint64_t sample)
+{
+    return sample / s->chunk_samples * s->chunk_bytes + sample % s->chunk_samples * s->sample_bytes;
+}
+
+static struct spot spot_of(const struct hr__seat *seat, uint64_t from, uint64_t to)
+{
+    const struct hr__seat_shape *s = &seat->shape;
+    uint64_t first = from % s->ring_samples, last = first + (to - from) - 1;
+    return (struct spot){
+        .from = from,
+        .to = to,
+        .first = first / s->chunk_samples,
+        .last = last / s->chunk_samples,
+        .begin = byte_at(s, first),
+        .end = byte_at(s, last) + s->sample_bytes,
+    };
+}
+
+int hr__lease_is_possible(const struct hr__seat *seat, uint64_t from, uint64_t to)
+{
+    const struct hr__seat_shape *s = &seat->shape;
+    if (seat->only_copies || to - from > s->ring_samples / 2)
+        return 0;
+    if (!s->is_gapless && from / s->chunk_samples != (to - 1) / s->chunk_samples)
+        return 0;
+    return spot_of(seat, from, to).begin % ALIGNMENT == 0;
+}
+
+/* Windows. */
+
+static struct hr__window *make_window(const struct hr__seat *seat)
+{
+    uint64_t places = 2 * seat->shape.places;
+    struct hr__window *w = hr__alloc(HR__TAG_AGENT, 1, sizeof *w + places * sizeof *w->offsets);
+    if (!w)
+        return NULL;
+    w->refs = 1;
+    w->bytes = places * seat->shape.chunk_bytes;
+    w->base = mmap(NULL, w->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (w->base == MAP_FAILED) {
+        hr__free(w);
+        return NULL;
+    }
+    memset(w->offsets, 0xff, places * sizeof *w->offsets);
+    return w;
+}
+
+void hr__window_unref_locked(struct hr__window **window)
+{
+    struct hr__window *w = *window;
+    *window = NULL;
+    if (!w || --w->refs)
+        return;
+    munmap(w->base, w->bytes);
+    hr__free(w);
+}
+
+static int overlaps(const struct hr__lease *lease, uintptr_t begin, uintptr_t end)
+{
+    return lease->begin < end && begin < lease->end;
+}
+
+static int is_covered(const struct hr__window *w, const struct hr__lease *but, uintptr_t begin,
+                      uintptr_t end)
+{
+    for (const struct hr__lease *l = w->leases; l; l = l->next)
+        if (l != but && overlaps(l, begin, end))
+            return 1;
+    return 0;
+}
+
+/* A window that gets no more leases: what no lease lies in is let go, its addresses are kept. */
+static void retire_locked(struct hr__seat *seat)
+{
+    struct hr__window *w = seat->window;
+    uint64_t bytes = seat->shape.chunk_bytes;
+    for (uint64_t p = 0; w->leases && p < 2 * seat->shape.places; p++) {
+        uintptr_t begin = (uintptr_t)w->base + p * bytes;
+        if (w->offsets[p] == UNMAPPED || is_covered(w, NULL, begin, begin + bytes))
+            continue;
+        (void)mmap((void *)begin, bytes, PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        w->offsets[p] = UNMAPPED;
+    }
+    hr__window_unref_locked(&seat->window);
+}
+
+/* Whether the batch can lie in the window: 1, 0: leases are in its way; or an error. */
+static int fits_locked(struct hr__seat *seat, const struct spot *spot, struct hr_error *error)
+{
+    const struct hr__window *w = seat->window;
+    const struct hr__seat_shape *s = &seat->shape;
+    uintptr_t base = (uintptr_t)w->base;
+    if (!w->leases)
+        return 1;
+    if (is_covered(w, NULL, base + spot->begin, base + spot->end))
+        return 0;
+    uint64_t sequence = spot->from, offset;
+    for (uint64_t p = spot->first; p <= spot->last; p++, sequence += s->chunk_samples) {
+        int r = hr__seat_offset_locked(seat, sequence, &offset, error);
+        if (r)
+            return r;
+        uintptr_t place = base + p * s->chunk_bytes;
+        if (w->offsets[p] != offset && is_covered(w, NULL, place, place + s->chunk_bytes))
+            return 0;
+    }
+    return 1;
+}
+
+/* Maps a place. -ENOTSUP: in this process nothing can be lent. */
+static int map_place_locked(struct hr__seat *seat, uint64_t place, uint64_t offset,
+                            struct hr_error *error)
+{
+    struct hr__window *w = seat->window;
+    uint64_t bytes = seat->shape.chunk_bytes;
+    char *at = w->base + place * bytes;
+    w->offsets[place] = UNMAPPED;
+    if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, seat->data,
+             (off_t)offset) == MAP_FAILED)
+        return hr__fail(error, -ENOMEM,
+                        "no room to map the agent's memory: %s; hold fewer batches, or raise the "
+                        "limits of address space (ulimit -v) and of maps (vm.max_map_count)",
+                        hr__errno_text(errno));
+    if (hr__pages_is_private(&seat->pages, at) == 1) {
+        seat->only_copies = 1;
+        return hr__fail(error, -ENOTSUP, "this process locks its memory: batches are copied");
+    }
+    w->offsets[place] = offset;
+    return 0;
+}
+
+static int map_places_locked(struct hr__seat *seat, const struct spot *spot, struct hr_error *error)
+{
+    uint64_t sequence = spot->from, offset;
+    for (uint64_t p = spot->first; p <= spot->last; p++) {
+        int r = hr__seat_offset_locked(seat, sequence, &offset, error);
+        if (!r && seat->window->offsets[p] != offset)
+            r = map_place_locked(seat, p, offset, error);
+        if (r)
+            return r;
+        sequence += seat->shape.chunk_samples;
+    }
+    return 0;
+}
+
+/* A window in which the batch lies, mapped; its addresses in *spot. */
+static int place_locked(struct hr__seat *seat, struct spot *spot, struct hr_error *error)
+{
+    int fits = seat->window ? fits_locked(seat, spot, error) : 0;
+    if (fits < 0)
+        return fits;
+    if (!fits) {
+        struct hr__window *w = make_window(seat);
+        if (!w)
+            return hr__fail(error, -ENOMEM, "out of memory for a map of the agent's memory");
+        if (seat->window)
+            retire_locked(seat);
+        seat->window = w;
+        seat->windows++;
+    }
+    int r = map_places_locked(seat, spot, error);
+    spot->begin += (uintptr_t)seat->window->base;
+    spot->end += (uintptr_t)seat->window->base;
+    return r;
+}
+
+/* Pages at a batch's ends that others may lie in, too. */
+
+static uintptr_t page_of(const struct hr__seat *seat, uintptr_t address)
+{
+    return address & ~(uintptr_t)(seat->pages.page_bytes - 1);
+}
+
+/* The first and the last page, where they are not the batch's alone; returns their number. */
+static int edges_of(const struct hr__lease *lease, uintptr_t pages[2])
+{
+    uintptr_t first = page_of(lease->seat, lease->begin), last = page_of(lease->seat, lease->end);
+    int n = 0;
+    if (first != lease->begin)
+        pages[n++] = first;
+    if (last != lease->end && !(n && first == last))
+        pages[n++] = last;
+    return n;
+}
+
+/* Whether the page may have become private through other leases. */
+static int is_suspect(const struct hr__lease *lease, uintptr_t page)
+{
+    size_t bytes = lease->seat->pages.page_bytes;
+    for (const struct hr__lease *l = lease->window->leases; l; l = l->next)
+        if (l != lease && overlaps(l, page, page + bytes) &&
+            (l->is_own || l->is_edge_private || l->faults != lease->faults))
+            return 1;
+    return 0;
+}
+
+/* A page that a neighbour made private before our samples were there lacks them. */
+static int mend_edges_locked(struct hr__lease *lease, struct hr_error *error)
+{
+    struct hr__seat *seat = lease->seat;
+    const struct hr__window *w = lease->window;
+    uintptr_t pages[2];
+    int count = edges_of(lease, pages);
+    for (int i = 0; i < count; i++) {
+        if (!is_suspect(lease, pages[i]) || !hr__pages_is_private(&seat->pages, (void *)pages[i]))
+            continue;
+        uintptr_t end = pages[i] + seat->pages.page_bytes;
+        uintptr_t from = lease->begin > pages[i] ? lease->begin : pages[i];
+        uintptr_t to = lease->end < end ? lease->end : end;
+        uint64_t inside = from - (uintptr_t)w->base, bytes = seat->shape.chunk_bytes;
+        lease->is_edge_private = 1;
+        int r = hr__seat_read(seat, w->offsets[inside / bytes] + inside % bytes, to - from,
+                              (void *)from, error);
+        if (r)
+            return r;
+    }
+    return 0;
+}
+
+/* Lists. */
+
+static void link_lease_locked(struct hr__lease *lease)
+{
+    struct hr__seat *seat = lease->seat;
+    struct hr__window *w = lease->window;
+    lease->next = w->leases;
+    if (w->leases)
+        w->leases->previous = lease;
+    w->leases = lease;
+    w->refs++;
+    lease->next_shared = seat->shared;
+    if (seat->shared)
+        seat->shared->previous_shared = lease;
+    seat->shared = lease;
+    seat->held++;
+    atomic_fetch_add_explicit(&seat->refs, 1, memory_order_relaxed);
+}
+
+static void unlink_shared_locked(struct hr__lease *lease)
+{
+    struct hr__seat *seat = lease->seat;
+    if (lease->next_shared)
+        lease->next_shared->previous_shared = lease->previous_shared;
+    if (lease->previous_shared)
+        lease->previous_shared->next_shared = lease->next_shared;
+    else if (seat->shared == lease)
+        seat->shared = lease->next_shared;
+    lease->previous_shared = lease->next_shared = NULL;
+}
+
+static void unlink_lease_locked(struct hr__lease *lease)
+{
+    if (lease->next)
+        lease->next->previous = lease->previous;
+    if (lease->previous)
+        lease->previous->next = lease->next;
+    else
+        lease->window->leases = lease->next;
+    unlink_shared_locked(lease);
+    lease->seat->held--;
+    hr__window_unref_locked(&lease->window);
+}
+
+/* What is kept for long. */
+
+static int own_locked(struct hr__lease *lease, struct hr_error *error)
+{
+    struct hr__seat *seat = lease->seat;
+    size_t page = seat->pages.page_bytes;
+    uintptr_t begin = page_of(seat, lease->begin), end = page_of(seat, lease->end + page - 1);
+    if (hr__pages_own(&seat->pages, (void *)begin, end - begin))
+        return hr__fail(error, -ENOMEM,
+                        "out of memory for a copy of %zu bytes of a batch that is kept: release "
+                        "batches sooner",
+                        (size_t)(end - begin));
+    for (struct hr__lease *l = lease->window->leases; l; l = l->next)
+        if (l != lease && overlaps(l, begin, end))
+            l->is_edge_private = 1;
+    lease->is_own = 1;
+    unlink_shared_locked(lease);
+    seat->owned++;
+    return 0;
+}
+
+/* Those that have samples from `from` on, or, of those, the ones that begin before `before`. */
+static int own_some_locked(struct hr__seat *seat, uint64_t from, uint64_t before,
+                           struct hr_error *error)
+{
+    int r = 0;
+    for (struct hr__lease *l = seat->shared, *next; l && !r; l = next) {
+        next = l->next_shared;
+        if (l->to > from && l->from < before && !l->is_leaving)
+            r = own_locked(l, error);
+    }
+    return r;
+}
+
+int hr__lease_own_from(struct hr__seat *seat, uint64_t from, struct hr_error *error)
+{
+    pthread_mutex_lock(&seat->lock);
+    int r = own_some_locked(seat, from, UINT64_MAX, error);
+    int ring = hr__seat_mark_locked(seat);
+    pthread_mutex_unlock(&seat->lock);
+    if (ring)
+        hr__seat_ring(seat);
+    return r;
+}
+
+/* Leases whose place in the ring the batch after [from, to) could need. */
+static int own_old_locked(struct hr__seat *seat, uint64_t from, uint64_t to, struct hr_error *error)
+{
+    uint64_t reach = seat->shape.ring_samples - (to - from);
+    return to > reach ? own_some_locked(seat, 0, to - reach, error) : 0;
+}
+
+static struct hr__lease *make_lease(struct hr__seat *seat, uint64_t from, uint64_t to)
+{
+    size_t count = to - from;
+    struct hr__lease *lease =
+        hr__alloc(HR__TAG_AGENT, 1, sizeof *lease + 2 * count * sizeof(int64_t));
+    if (!lease)
+        return NULL;
+    lease->seat = seat;
+    lease->from = from;
+    lease->to = to;
+    struct hr_batch *batch = &lease->batch;
+    batch->owner = &lease_owner;
+    batch->spec = &seat->spec;
+    atomic_init(&batch->refs, 1);
+    batch->count = count;
+    batch->labels = (int64_t *)(lease + 1);
+    batch->indices = batch->labels + count;
+    batch->replaced = hr__seat_labels(seat, from, count, batch->labels, batch->indices);
+    return lease;
+}
+
+int hr__lease_create(struct hr__lease **out, struct hr__seat *seat, uint64_t from, uint64_t to,
+                     struct hr_error *error)
+{
+    *out = NULL;
+    struct hr__lease *lease = make_lease(seat, from, to);
+    if (!lease)
+        return hr__fail(error, -ENOMEM, "out of memory for a batch of %zu samples",
+                        (size_t)(to - from));
+    struct spot spot = spot_of(seat, from, to);
+    int ring = 0;
+    pthread_mutex_lock(&seat->lock);
+    int r = own_old_locked(seat, from, to, error);
+    if (!r)
+        r = place_locked(seat, &spot, error);
+    /* From here on a fault may be a write to our pages. */
+    lease->faults = hr__pages_faults();
+    lease->window = seat->window;
+    lease->begin = spot.begin;
+    lease->end = spot.end;
+    lease->batch.images = (void *)spot.begin;
+    if (!r)
+        r = mend_edges_locked(lease, error);
+    if (!r) {
+        link_lease_locked(lease);
+        seat->pending = HR__SEQUENCE_NONE;
+        ring = hr__seat_mark_locked(seat);
+    }
+    pthread_mutex_unlock(&seat->lock);
+    if (ring)
+        hr__seat_ring(seat);
+    if (r) {
+        hr__free(lease);
+        return r;
+    }
+    *out = lease;
+    return 0;
+}
+
+/* Gives back the private ones of the pages that are the batch's alone. */
+static void drop_inside(const struct hr__lease *lease)
+{
+    const struct hr__seat *seat = lease->seat;
+    uintptr_t begin = page_of(seat, lease->begin + seat->pages.page_bytes - 1);
+    uintptr_t end = page_of(seat, lease->end);
+    if (begin < end)
+        hr__pages_drop(&seat->pages, (void *)begin, end - begin);
+}
+
+/* Gives back the pages at its ends that nobody else lies in. */
+static void drop_edges_locked(const struct hr__lease *lease)
+{
+    const struct hr__seat *seat = lease->seat;
+    size_t bytes = seat->pages.page_bytes;
+    uintptr_t pages[2];
+    int count = edges_of(lease, pages);
+    for (int i = 0; i < count; i++)
+        if (!is_covered(lease->window, lease, pages[i], pages[i] + bytes))
+            hr__pages_drop(&seat->pages, (void *)pages[i], bytes);
+}
+
+static void release(struct hr_batch *batch)
+{
+    struct hr__lease *lease =
+        (struct hr__lease *)(void *)((char *)batch - offsetof(struct hr__lease, batch));
+    struct hr__seat *seat = lease->seat;
+    if (seat->pid != getpid()) {
+        /* A forked child: locks and lists are its parent's. */
+        hr__free(lease);
+        hr__seat_unref(&seat);
+        return;
+    }
+    pthread_mutex_lock(&seat->lock);
+    lease->is_leaving = 1;
+    int is_own = lease->is_own;
+    /* The last in a window that gets no more: the whole map goes. */
+    int is_last = lease->window != seat->window && lease->window->refs == 1;
+    pthread_mutex_unlock(&seat->lock);
+    int is_changed = !is_last && (is_own || hr__pages_faults() != lease->faults);
+    /* Without the lock, for it may take long; the lease still keeps others away. */
+    if (is_changed)
+        drop_inside(lease);
+    pthread_mutex_lock(&seat->lock);
+    if (is_changed || lease->is_edge_private)
+        drop_edges_locked(lease);
+    unlink_lease_locked(lease);
+    int ring = hr__seat_mark_locked(seat);
+    pthread_mutex_unlock(&seat->lock);
+    if (ring)
+        hr__seat_ring(seat);
+    hr__free(lease);
+    hr__seat_unref(&seat);
+}

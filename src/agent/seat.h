@@ -1,0 +1,179 @@
+/*
+ * A seat: one lane as a job sees it (see share.h). Samples are taken from it by sequence
+ * number, and become batches in one of two ways: lent, in place (lease.c), or copied.
+ *
+ * The data is mapped privately, so that a job may write to its batches. A *window* is one such
+ * mapping: room for the ring twice in a row, into which places are mapped as batches need
+ * them, and again where a place's samples lie elsewhere in the file than before. A *lease* is
+ * a batch that lies in a window. Whatever a job keeps: a window is never changed under a lease.
+ * Where the next batch needs memory that a lease has, a new window is made, and the former is
+ * left to its leases.
+ *
+ * Pages that no lease covers are never private, so that they always show what the agent wrote:
+ * those that a job wrote to are given back with its last lease on them. A lease whose first or
+ * last page is private already when it is made, because a neighbour was written to before our
+ * samples were there, gets its part of the page copied.
+ *
+ * Leases that are kept for almost as long as the ring is are made the job's own: private
+ * copies, for which the agent need not keep anything any more. So a job may keep all its
+ * batches, and neither stops its lane nor holds more than about a ring of shared memory.
+ *
+ * Locks: `lock` guards what is said below. One thread, the consumer's, takes; leases may be
+ * released on any thread. Board and files are the agent's, whose mistakes must not crash a
+ * job: lengths are checked against the files, which cannot shrink (seals).
+ *
+ * A forked child may go on reading the leases that it has until its parent releases them; it
+ * neither gives back pages nor writes to the desk.
+ */
+#ifndef HR_AGENT_SEAT_H
+#define HR_AGENT_SEAT_H
+
+#include "agent/pages.h"
+#include "agent/share.h"
+#include "engine/ring.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct hr__window;
+
+/* What a board says once and for all, checked. */
+struct hr__seat_shape {
+    uint64_t sample_bytes, chunk_samples, chunk_bytes, places, data_bytes;
+    uint64_t ring_samples; /* places x chunk_samples */
+    uint64_t places_offset, samples_offset, board_bytes;
+    int is_gapless;
+};
+
+struct hr__seat {
+    atomic_uint refs; /* its attachment's, and one for each lease */
+    int pid;          /* of the process that it is of */
+
+    /* The attachment's: */
+    struct hr__seat *next_seat;
+    uint32_t number;     /* in its connection */
+    uint32_t connection; /* number of the connection that gave it */
+    int is_alone;
+
+    /* Constant. */
+    struct hr__seat_shape shape;
+    struct hr_tensor_spec spec;
+    const struct hr__board *board;
+    size_t board_mapped, desk_mapped; /* bytes */
+    struct hr__desk *desk;
+    int data, bell; /* files: of the samples; to ring when mark moves on */
+    struct hr__pages pages;
+    int only_copies; /* this process's memory is locked: nothing can be lent */
+
+    pthread_mutex_t lock;      /* guards what follows */
+    uint64_t data_size;        /* of the file, when it was last looked at */
+    struct hr__window *window; /* for the next lease; NULL: none yet */
+    struct hr__lease *shared;  /* leases that the agent keeps memory for, in any window */
+    uint64_t next;             /* sequence: taken before it */
+    uint64_t pending;          /* sequence: taken from here on, and no lease yet;
+                                  HR__SEQUENCE_NONE: nothing */
+    uint64_t mark;             /* as in the desk */
+    uint32_t held;             /* leases */
+    uint64_t owned;            /* leases that were made the job's own, ever */
+    uint64_t windows;          /* made, ever */
+};
+
+/* A batch in place. */
+struct hr__lease {
+    struct hr_batch batch;
+    struct hr__seat *seat;
+    struct hr__window *window;
+    struct hr__lease *previous, *next;               /* in the window */
+    struct hr__lease *previous_shared, *next_shared; /* in the seat */
+    uint64_t from, to;                               /* sequence */
+    uintptr_t begin, end;                            /* addresses */
+    uint64_t faults;                                 /* of the process, when it was made */
+    int is_edge_private; /* its first or last page may be private, faults or not */
+    int is_own;          /* all of its pages are private */
+    int is_leaving;      /* a thread is releasing it */
+};
+
+/* seat.c */
+
+/*
+ * Takes a place with the files of SEATED: board, data, desk, eventfd, which become the seat's
+ * (closed on failure too). `spec`: what its samples must be. Errors: -EPROTO: the files are
+ * not what they should be; -ENOMEM, -EMFILE.
+ */
+int hr__seat_create(struct hr__seat **out, const struct hr_tensor_spec *spec, int files[4],
+                    struct hr_error *error);
+
+/* Gives the attachment's reference back; leases live on. Accepts NULL. Safe in a forked child. */
+void hr__seat_unref(struct hr__seat **seat);
+
+/* What is taken next is at `sequence`. Leases of samples that will be taken a second time are
+ * made the job's own. Errors: -ENOMEM. */
+int hr__seat_go_to(struct hr__seat *seat, uint64_t sequence, struct hr_error *error);
+
+/* Takes samples [from, to), from = where it stands: 1; 0: they are not there yet; -ESTALE:
+ * they are gone. What was taken is lent or copied, or given back by hr__seat_settle. */
+int hr__seat_take(struct hr__seat *seat, uint64_t from, uint64_t to);
+
+/* What was taken is not needed any more. */
+void hr__seat_settle(struct hr__seat *seat);
+
+/* Samples that are there from `from` on. */
+uint64_t hr__seat_ready(const struct hr__seat *seat, uint64_t from);
+
+/* Labels and indices of taken samples; the number of them that stand in for bad ones. */
+size_t hr__seat_labels(const struct hr__seat *seat, uint64_t from, size_t count, int64_t *labels,
+                       int64_t *indices);
+
+/* The sample that the one at `sequence` stands in for, or -1. */
+int64_t hr__seat_instead(const struct hr__seat *seat, uint64_t sequence);
+
+/* Copies the images of taken samples. Errors: -EPROTO. */
+int hr__seat_copy(struct hr__seat *seat, uint64_t from, size_t count, void *out,
+                  struct hr_error *error);
+
+/* Reads from the data's file, whatever this process has written to its own pages. Errors:
+ * -EPROTO: it ends before. */
+int hr__seat_read(const struct hr__seat *seat, uint64_t offset, uint64_t bytes, void *out,
+                  struct hr_error *error);
+
+/* The bell, to be read before looking for samples, and sleeping until it has moved on from
+ * there, or until `until_ns` of hr__now_ns: 0, -EINTR, -ETIMEDOUT. `wants`: the sequence that
+ * is waited for. */
+uint32_t hr__seat_bell(const struct hr__seat *seat);
+int hr__seat_wait(struct hr__seat *seat, uint32_t bell, uint64_t wants, uint64_t until_ns);
+
+/* Counts in the desk, for who looks at the agent. */
+void hr__seat_count(_Atomic uint64_t *counter, uint64_t more);
+
+/* Where the images of chunk `sequence` / C lie in the file; checked. Errors: -EPROTO. With the
+ * lock. */
+int hr__seat_offset_locked(struct hr__seat *seat, uint64_t sequence, uint64_t *offset,
+                           struct hr_error *error);
+
+/* Brings the desk's mark up to date; non-zero: the agent is to be told (hr__seat_ring, without
+ * the lock). */
+int hr__seat_mark_locked(struct hr__seat *seat);
+void hr__seat_ring(struct hr__seat *seat);
+
+/* lease.c */
+
+/* Non-zero where [from, to) can be lent: it lies in one piece, and is neither too large for
+ * the ring nor at an odd address. */
+int hr__lease_is_possible(const struct hr__seat *seat, uint64_t from, uint64_t to);
+
+/*
+ * Lends the taken samples [from, to): a batch with its images, spec, count, labels and indices
+ * filled in and one reference; hr_batch_release gives it back. Errors: -EPROTO; -ENOMEM: then
+ * they are still taken.
+ */
+int hr__lease_create(struct hr__lease **out, struct hr__seat *seat, uint64_t from, uint64_t to,
+                     struct hr_error *error);
+
+/* Makes leases of samples from `from` on the job's own, or all (0). Errors: -ENOMEM. */
+int hr__lease_own_from(struct hr__seat *seat, uint64_t from, struct hr_error *error);
+
+/* The window's, where the seat ends. */
+void hr__window_unref_locked(struct hr__window **window);
+
+#endif

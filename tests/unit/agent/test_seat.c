@@ -1,0 +1,553 @@
+/*
+ * A seat against a lane that the test plays: batches are compared, byte for byte, with what
+ * was published and what the test wrote to them itself, whatever is kept, changed, and
+ * released in whatever order.
+ */
+#include "fake_lane.h"
+
+#include "agent/seat.h"
+#include "base/clock.h"
+#include "base/memory.h"
+
+#include <headrace/loader.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define HELD_MAX 64
+
+static uint32_t random_state;
+
+static uint32_t pick(uint32_t below)
+{
+    random_state = random_state * 1664525u + 1013904223u;
+    return (uint32_t)((uint64_t)(random_state >> 4) * below >> 28);
+}
+
+static struct hr_tensor_spec spec_of(uint64_t bytes)
+{
+    return (struct hr_tensor_spec){.dtype = HR_UINT8,
+                                   .layout = HR_NHWC,
+                                   .channels = 1,
+                                   .height = 1,
+                                   .width = (int)bytes,
+                                   .bytes = bytes};
+}
+
+static struct hr__seat *sit(const struct fake_lane *lane)
+{
+    struct hr__seat *seat = NULL;
+    struct hr_error error;
+    struct hr_tensor_spec spec = spec_of(lane->sample_bytes);
+    int files[4];
+    fake_lane_files(lane, files);
+    if (hr__seat_create(&seat, &spec, files, &error))
+        fail_msg("%s", error.message);
+    return seat;
+}
+
+/* A batch that the test holds, and what must be in it. */
+struct holding {
+    struct hr_batch *batch;
+    uint64_t from;
+    size_t count;
+    unsigned char *expected;
+};
+
+static void check(const struct fake_lane *lane, const struct holding *h)
+{
+    struct hr_batch_view view;
+    hr_batch_get(h->batch, &view);
+    assert_int_equal(view.count, h->count);
+    assert_int_equal((uintptr_t)view.images % 64, 0);
+    for (size_t i = 0; i < h->count; i++) {
+        assert_int_equal(view.labels[i], (int64_t)(h->from + i) * 3 + 1);
+        assert_int_equal(view.indices[i], (int64_t)(h->from + i) * 5);
+    }
+    assert_memory_equal(view.images, h->expected, h->count * lane->sample_bytes);
+}
+
+/* Takes, and lends or copies; 0: it is not there. */
+static int take(struct fake_lane *lane, struct hr__seat *seat, uint64_t from, size_t count,
+                struct holding *h)
+{
+    struct hr_error error;
+    int r = hr__seat_take(seat, from, from + count);
+    if (r <= 0)
+        return r;
+    h->from = from;
+    h->count = count;
+    h->expected = malloc(count * lane->sample_bytes);
+    assert_non_null(h->expected);
+    for (size_t i = 0; i < count; i++)
+        for (uint64_t b = 0; b < lane->sample_bytes; b++)
+            h->expected[i * lane->sample_bytes + b] = fake_byte(from + i, b);
+    if (!hr__lease_is_possible(seat, from, from + count)) {
+        unsigned char *copy = malloc(count * lane->sample_bytes);
+        assert_non_null(copy);
+        if (hr__seat_copy(seat, from, count, copy, &error))
+            fail_msg("%s", error.message);
+        assert_memory_equal(copy, h->expected, count * lane->sample_bytes);
+        free(copy);
+        free(h->expected);
+        hr__seat_settle(seat);
+        h->batch = NULL;
+        return 1;
+    }
+    struct hr__lease *lease = NULL;
+    if (hr__lease_create(&lease, seat, from, from + count, &error))
+        fail_msg("%s", error.message);
+    h->batch = &lease->batch;
+    check(lane, h);
+    return 1;
+}
+
+static void scribble(const struct fake_lane *lane, struct holding *h)
+{
+    struct hr_batch_view view;
+    hr_batch_get(h->batch, &view);
+    size_t bytes = h->count * lane->sample_bytes;
+    size_t begin = pick(3) ? pick((uint32_t)bytes) : 0;
+    size_t length = pick(3) ? 1 + pick(200) : bytes;
+    if (!pick(4)) /* its end */
+        begin = bytes > 10 ? bytes - 10 : 0;
+    if (length > bytes - begin)
+        length = bytes - begin;
+    unsigned char value = (unsigned char)pick(256);
+    memset((unsigned char *)view.images + begin, value, length);
+    memset(h->expected + begin, value, length);
+}
+
+static void let_go(struct holding *held, size_t *count, size_t i)
+{
+    hr_batch_release(&held[i].batch);
+    free(held[i].expected);
+    held[i] = held[--*count];
+}
+
+/* One lane, one seat, anything that a job may do. */
+static void play(uint64_t sample_bytes, uint64_t batch, uint64_t ring, int steps, unsigned keep)
+{
+    struct fake_lane *lane = malloc(sizeof *lane);
+    struct holding held[HELD_MAX];
+    size_t count = 0;
+    uint64_t at = 0, epoch_end = UINT64_MAX;
+    assert_non_null(lane);
+    fake_lane_make(lane, sample_bytes, 0, batch, ring);
+    struct hr__seat *seat = sit(lane);
+    struct hr_error error;
+    assert_int_equal(hr__seat_go_to(seat, 0, &error), 0);
+    size_t fixed = batch;
+    for (int step = 0; step < steps; step++) {
+        switch (pick(5)) {
+        case 0:
+        case 1: {
+            /* Now and then an epoch ends within a chunk. */
+            uint64_t n = lane->chunk_samples;
+            if (epoch_end == UINT64_MAX && !pick(20))
+                n = 1 + pick((uint32_t)n);
+            if (epoch_end == UINT64_MAX && fake_lane_publish(lane, n, 0) && n < lane->chunk_samples)
+                epoch_end = (lane->next_chunk - 1) * lane->chunk_samples + n;
+            break;
+        }
+        case 2: {
+            size_t want = pick(3) ? fixed : 1 + pick((uint32_t)batch);
+            if (epoch_end != UINT64_MAX && at + want > epoch_end)
+                want = (size_t)(epoch_end - at);
+            if (!want) {
+                at = lane->next_chunk * lane->chunk_samples;
+                epoch_end = UINT64_MAX;
+                assert_int_equal(hr__seat_go_to(seat, at, &error), 0);
+                break;
+            }
+            if (count == HELD_MAX)
+                let_go(held, &count, pick(HELD_MAX));
+            if (take(lane, seat, at, want, &held[count]) == 1) {
+                at += want;
+                count += held[count].batch != NULL;
+            }
+            break;
+        }
+        case 3:
+            if (count && pick(2))
+                scribble(lane, &held[pick((uint32_t)count)]);
+            break;
+        case 4:
+            while (count > pick(keep + 1))
+                let_go(held, &count, pick(2) ? 0 : pick((uint32_t)count));
+            break;
+        }
+        for (size_t i = 0; i < count; i++)
+            check(lane, &held[i]);
+        assert_int_equal(atomic_load(&lane->desk->held), count);
+    }
+    assert_true(at > 0);
+    while (count)
+        let_go(held, &count, pick((uint32_t)count));
+    assert_int_equal(atomic_load(&lane->desk->mark), atomic_load(&lane->desk->next));
+    assert_int_equal(seat->next, at);
+    hr__seat_unref(&seat);
+    fake_lane_remove(lane);
+    free(lane);
+}
+
+static void test_any_order(void **state)
+{
+    /* Sizes that are pages, that share pages, that lie many in a page, and with gaps. */
+    static const uint64_t sizes[] = {4096, 2048, 512, 64, 192, 1536, 4544, 12288, 37};
+    for (unsigned seed = 1; seed <= 4; seed++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            random_state = seed * 977 + (unsigned)i;
+            uint64_t batch = 1 + pick(20);
+            play(sizes[i], batch, batch * (4 + pick(5)), 600, seed % 2 ? 3 : 12);
+        }
+}
+
+/* list(loader): everything is kept, and the lane never waits for it. */
+static void test_keeps_all(void **state)
+{
+    struct fake_lane *lane = malloc(sizeof *lane);
+    struct holding held[HELD_MAX];
+    size_t count = 0;
+    assert_non_null(lane);
+    fake_lane_make(lane, 4544, 0, 16, 64);
+    struct hr__seat *seat = sit(lane);
+    for (uint64_t at = 0; count < HELD_MAX; at += 16) {
+        while (fake_lane_publish(lane, lane->chunk_samples, 0))
+            if (lane->next_chunk * lane->chunk_samples >= at + 64)
+                break;
+        assert_int_equal(take(lane, seat, at, 16, &held[count]), 1);
+        assert_non_null(held[count++].batch);
+        assert_true(at + 16 - atomic_load(&lane->desk->mark) <= 64);
+    }
+    assert_true(seat->owned >= HELD_MAX - 4);
+    assert_true(lane->file_bytes <= 3 * lane->places * lane->chunk_bytes);
+    for (size_t i = 0; i < count; i++)
+        check(lane, &held[i]);
+    while (count)
+        let_go(held, &count, pick((uint32_t)count));
+    hr__seat_unref(&seat);
+    fake_lane_remove(lane);
+    free(lane);
+}
+
+/* The first batch is kept for ever: one new window, not one for each round of the ring. */
+static void test_keeps_first(void **state)
+{
+    struct fake_lane *lane = malloc(sizeof *lane);
+    struct holding first, last = {0}, now;
+    assert_non_null(lane);
+    fake_lane_make(lane, 4096, 0, 8, 64);
+    struct hr__seat *seat = sit(lane);
+    for (uint64_t at = 0; at < 64 * 50; at += 8) {
+        while (atomic_load(&lane->board->head) < at + 16)
+            assert_int_equal(fake_lane_publish(lane, lane->chunk_samples, 0), 1);
+        assert_int_equal(take(lane, seat, at, 8, &now), 1);
+        if (!at)
+            first = now;
+        else if (at > 8) {
+            hr_batch_release(&last.batch);
+            free(last.expected);
+        }
+        last = now;
+    }
+    check(lane, &first);
+    assert_int_equal(seat->owned, 1);
+    assert_int_equal(seat->windows, 2);
+    hr_batch_release(&first.batch);
+    hr_batch_release(&last.batch);
+    free(first.expected);
+    free(last.expected);
+    hr__seat_unref(&seat);
+    fake_lane_remove(lane);
+    free(lane);
+}
+
+/* Who is too slow loses what it has not taken, and nothing that it holds. */
+static void test_expelled(void **state)
+{
+    struct fake_lane *lane = malloc(sizeof *lane);
+    struct holding held;
+    struct hr_error error;
+    assert_non_null(lane);
+    fake_lane_make(lane, 4096, 0, 8, 32);
+    struct hr__seat *seat = sit(lane);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(fake_lane_publish(lane, 8, 0), 1);
+    assert_int_equal(take(lane, seat, 0, 8, &held), 1);
+    assert_int_equal(fake_lane_publish(lane, 8, 0), 1);
+    assert_int_equal(fake_lane_publish(lane, 8, 0), 0);
+    assert_int_equal(fake_lane_publish(lane, 8, 1), 1);
+    assert_int_equal(hr__seat_take(seat, 8, 16), -ESTALE);
+    assert_int_equal(atomic_load(&lane->desk->next), 8);
+    check(lane, &held);
+    /* Back again, at the oldest that is there. */
+    atomic_store(&lane->desk->floor, 0);
+    assert_int_equal(hr__seat_go_to(seat, 16, &error), 0);
+    struct holding other;
+    assert_int_equal(take(lane, seat, 16, 8, &other), 1);
+    hr_batch_release(&other.batch);
+    free(other.expected);
+    /* Backwards: what is held beyond becomes the job's own. */
+    assert_int_equal(take(lane, seat, 24, 8, &other), 1);
+    assert_int_equal(hr__seat_go_to(seat, 16, &error), 0);
+    assert_int_equal(seat->owned, 2);
+    struct holding again;
+    assert_int_equal(take(lane, seat, 16, 16, &again), 1);
+    check(lane, &other);
+    check(lane, &held);
+    hr_batch_release(&again.batch);
+    hr_batch_release(&other.batch);
+    hr_batch_release(&held.batch);
+    free(again.expected);
+    free(other.expected);
+    free(held.expected);
+    hr__seat_unref(&seat);
+    fake_lane_remove(lane);
+    free(lane);
+}
+
+/* What is written to pages is found by both ways that the kernel offers, and without any. */
+static void test_pages(void **state)
+{
+    struct hr__pages pages;
+    hr__pages_open(&pages);
+    size_t page = pages.page_bytes;
+    int file = memfd_create("headrace-test", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(file, 700 * (off_t)page), 0);
+    volatile unsigned char *at =
+        mmap(NULL, 700 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    assert_ptr_not_equal(at, MAP_FAILED);
+    for (int way = 0; way < 3; way++) {
+        struct hr__pages some = pages;
+        if (way)
+            some.can_scan = 0;
+        if (way == 2)
+            some.file = -1;
+        uint64_t faults = hr__pages_faults();
+        for (size_t i = 0; i < 700; i += 3)
+            at[i * page + 7] = 9;
+        assert_true(hr__pages_faults() >= faults + 234);
+        unsigned char sum = 0;
+        for (size_t i = 0; i < 700; i++)
+            sum |= at[i * page];
+        assert_int_equal(sum, 0);
+        if (way < 2 && pages.file >= 0)
+            for (size_t i = 0; i < 700; i++)
+                assert_int_equal(hr__pages_is_private(&some, (char *)at + i * page), i % 3 == 0);
+        hr__pages_drop(&some, (char *)at + 3 * page, 697 * page);
+        for (size_t i = 0; i < 700; i++)
+            assert_int_equal(at[i * page + 7], i ? 0 : 9);
+        hr__pages_drop(&some, (char *)at, page);
+        assert_int_equal(at[7], 0);
+        /* With pages read in and nothing written, nothing is a fault. */
+        faults = hr__pages_faults();
+        for (size_t i = 0; i < 700; i++)
+            sum |= at[i * page];
+        uint64_t first = hr__pages_faults() - faults;
+        faults = hr__pages_faults();
+        for (size_t i = 0; i < 700; i++)
+            sum |= at[i * page];
+        assert_true(hr__pages_faults() - faults <= first);
+        assert_int_equal(hr__pages_own(&some, (char *)at + page, 5 * page), 0);
+        for (size_t i = 0; way < 2 && pages.file >= 0 && i < 10; i++)
+            assert_int_equal(hr__pages_is_private(&some, (char *)at + i * page), i >= 1 && i < 6);
+        hr__pages_drop(&some, (char *)at, 10 * page);
+    }
+    munmap((void *)at, 700 * page);
+    close(file);
+    hr__pages_close(&pages);
+}
+
+/* Batches are released by other threads while more are taken. */
+struct hand {
+    pthread_mutex_t lock;
+    struct hr_batch *waiting[8];
+    int count, is_over;
+};
+
+static void *releaser(void *arg)
+{
+    struct hand *hand = arg;
+    for (;;) {
+        pthread_mutex_lock(&hand->lock);
+        struct hr_batch *batch = hand->count ? hand->waiting[--hand->count] : NULL;
+        int is_over = hand->is_over;
+        pthread_mutex_unlock(&hand->lock);
+        if (!batch && is_over)
+            return NULL;
+        struct hr_batch_view view;
+        if (batch) {
+            hr_batch_get(batch, &view);
+            memset(view.images, 1, 100);
+        }
+        hr_batch_release(&batch);
+    }
+}
+
+static void test_threads(void **state)
+{
+    struct fake_lane *lane = malloc(sizeof *lane);
+    struct hand hand = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t threads[2];
+    assert_non_null(lane);
+    fake_lane_make(lane, 1536, 0, 8, 64);
+    struct hr__seat *seat = sit(lane);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, releaser, &hand), 0);
+    for (uint64_t at = 0; at < 8 * 1000; at += 8) {
+        while (atomic_load(&lane->board->head) < at + 8)
+            assert_int_equal(fake_lane_publish(lane, lane->chunk_samples, 0), 1);
+        struct holding h;
+        assert_int_equal(take(lane, seat, at, 8, &h), 1);
+        free(h.expected);
+        for (int is_given = 0; !is_given;) {
+            pthread_mutex_lock(&hand.lock);
+            if (hand.count < 8) {
+                hand.waiting[hand.count++] = h.batch;
+                is_given = 1;
+            }
+            pthread_mutex_unlock(&hand.lock);
+        }
+    }
+    pthread_mutex_lock(&hand.lock);
+    hand.is_over = 1;
+    pthread_mutex_unlock(&hand.lock);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(atomic_load(&lane->desk->mark), 8 * 1000);
+    hr__seat_unref(&seat);
+    fake_lane_remove(lane);
+    free(lane);
+}
+
+/* In a forked child batches are freed, and the desk is left alone. */
+static void test_fork(void **state)
+{
+    struct fake_lane *lane = malloc(sizeof *lane);
+    struct holding held;
+    assert_non_null(lane);
+    fake_lane_make(lane, 4096, 0, 8, 32);
+    struct hr__seat *seat = sit(lane);
+    assert_int_equal(fake_lane_publish(lane, 8, 0), 1);
+    assert_int_equal(take(lane, seat, 0, 8, &held), 1);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        hr__seat_unref(&seat);
+        struct hr_batch_view view;
+        hr_batch_get(held.batch, &view);
+        int same = !memcmp(view.images, held.expected, 8 * 4096);
+        hr_batch_release(&held.batch);
+        _exit(!same || atomic_load(&lane->desk->mark) != 0 || atomic_load(&lane->desk->held) != 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    check(lane, &held);
+    hr_batch_release(&held.batch);
+    free(held.expected);
+    assert_int_equal(atomic_load(&lane->desk->mark), 8);
+    hr__seat_unref(&seat);
+    fake_lane_remove(lane);
+    free(lane);
+}
+
+/* A board that says what cannot be is refused, and what it says later is looked at, too. */
+static void test_wrong_boards(void **state)
+{
+    struct fake_lane *lane = malloc(sizeof *lane);
+    struct hr_error error;
+    assert_non_null(lane);
+    fake_lane_make(lane, 4096, 0, 8, 32);
+    struct hr_tensor_spec spec = spec_of(4096);
+    uint64_t *const fields[] = {&lane->board->magic,         &lane->board->sample_bytes,
+                                &lane->board->chunk_samples, &lane->board->chunk_bytes,
+                                &lane->board->places,        &lane->board->places_offset,
+                                &lane->board->data_bytes,    &lane->board->samples_offset,
+                                &lane->board->board_bytes,   &lane->desk->magic};
+    static const uint64_t values[] = {0, 3, UINT64_MAX, UINT64_MAX / 2, UINT64_C(1) << 40};
+    for (size_t f = 0; f < sizeof fields / sizeof *fields; f++)
+        for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
+            uint64_t before = *fields[f];
+            struct hr__seat *seat = NULL;
+            int files[4];
+            *fields[f] = values[v];
+            fake_lane_files(lane, files);
+            int r = hr__seat_create(&seat, &spec, files, &error);
+            /* Three places, a larger file, tables in other places: all possible. */
+            int is_allowed = (fields[f] == &lane->board->places && v == 1) ||
+                             (fields[f] == &lane->board->data_bytes && v == 4) ||
+                             (fields[f] == &lane->board->places_offset && !v) ||
+                             (fields[f] == &lane->board->samples_offset && !v);
+            if (r != (is_allowed ? 0 : -EPROTO))
+                fail_msg("field %zu, value %zu: %d", f, v, r);
+            hr__seat_unref(&seat);
+            *fields[f] = before;
+        }
+    struct hr__seat *seat = sit(lane);
+    uint64_t offset;
+    assert_int_equal(fake_lane_publish(lane, 8, 0), 1);
+    atomic_store(&lane->at[0].offset, lane->file_bytes);
+    assert_int_equal(hr__seat_offset_locked(seat, 0, &offset, &error), -EPROTO);
+    atomic_store(&lane->at[0].offset, 12);
+    assert_int_equal(hr__seat_offset_locked(seat, 0, &offset, &error), -EPROTO);
+    atomic_store(&lane->at[0].offset, 0);
+    assert_int_equal(hr__seat_offset_locked(seat, 0, &offset, &error), 0);
+    assert_int_equal(hr__seat_offset_locked(seat, 8, &offset, &error), -EPROTO);
+    hr__seat_unref(&seat);
+    fake_lane_remove(lane);
+    free(lane);
+}
+
+/* Without memory nothing is lost and nothing leaks. */
+static void test_out_of_memory(void **state)
+{
+    struct fake_lane *lane = malloc(sizeof *lane);
+    struct hr_error error;
+    assert_non_null(lane);
+    fake_lane_make(lane, 4096, 0, 8, 32);
+    struct hr_tensor_spec spec = spec_of(4096);
+    uint64_t before = hr__allocated(HR__TAG_AGENT);
+    struct hr__seat *seat = NULL;
+    int files[4];
+    fake_lane_files(lane, files);
+    hr__alloc_fail_at(1, 0);
+    assert_int_equal(hr__seat_create(&seat, &spec, files, &error), -ENOMEM);
+    assert_null(seat);
+    assert_int_equal(fcntl(files[1], F_GETFD), -1);
+    seat = sit(lane);
+    assert_int_equal(fake_lane_publish(lane, 8, 0), 1);
+    assert_int_equal(hr__seat_take(seat, 0, 8), 1);
+    struct hr__lease *lease = NULL;
+    for (int n = 1; n <= 2; n++) {
+        hr__alloc_fail_at((uint64_t)n, 0);
+        assert_int_equal(hr__lease_create(&lease, seat, 0, 8, &error), -ENOMEM);
+    }
+    hr__alloc_fail_at(0, 0);
+    assert_int_equal(hr__lease_create(&lease, seat, 0, 8, &error), 0);
+    struct hr_batch *batch = &lease->batch;
+    hr__seat_unref(&seat);
+    hr_batch_release(&batch);
+    assert_int_equal(hr__allocated(HR__TAG_AGENT), before);
+    fake_lane_remove(lane);
+    free(lane);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pages),         cmocka_unit_test(test_any_order),
+        cmocka_unit_test(test_keeps_all),     cmocka_unit_test(test_keeps_first),
+        cmocka_unit_test(test_expelled),      cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_fork),          cmocka_unit_test(test_wrong_boards),
+        cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
