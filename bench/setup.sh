@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the benchmarks compare with: Pillow, OpenCV, DALI, SPDL and FFCV
-# into an environment of their own (.venv-bench), simplejpeg and WebDataset beside
-# our torch, fio, and the distribution's torchvision, whose compiled decoder loads beside
+# into an environment of their own (.venv-bench), simplejpeg, WebDataset and TensorSocket
+# beside our torch, fio, and the distribution's torchvision, whose compiled decoder loads beside
 # its own torch. Everything is optional: a benchmark says which peer is missing.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -30,6 +30,9 @@ if ! "$venv/bin/python" -c 'import ffcv' 2>/dev/null; then
 fi
 if [ -n "${VENV:-}" ] && [ -x "$VENV/bin/pip" ]; then
     "$VENV/bin/pip" install --quiet --disable-pip-version-check simplejpeg webdataset || true
+    echo "bench: installing tensorsocket"
+    "$VENV/bin/pip" install --quiet --disable-pip-version-check tensorsocket==0.0.5 ||
+        echo "bench: tensorsocket cannot be installed here; its figure will be null"
 fi
 if ! /usr/bin/python3 -c 'import torchvision' 2>/dev/null; then
     echo "bench: installing python3-torchvision from the distribution"

@@ -1,0 +1,536 @@
+"""make bench-share: one preparation for K jobs, beside K loaders of their own.
+
+K jobs that only consume, and again with a step that is paced so that one job needs a third of
+what the machine prepares: batches of 64 photographs of 224 x 224 as float32, files in memory.
+Headrace's agent with one stream, K independent Headrace loaders, K independent torch
+DataLoaders and TensorSocket take turns, in rounds whose order turns; each case runs for
+seconds, after a warm-up. Then what taking a batch costs a job, what the agent keeps in shared
+memory, and how waiting spreads over the ranks of a host whose samples differ in cost.
+Options: --data DIR, --seconds S, --rounds N, --minutes N, --only PART.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+
+import harness
+import loader
+import share_jobs as jobs
+import share_ranks
+from harness import log
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUILD = os.environ.get("BUILD", os.path.join(ROOT, "build"))
+VENV = os.path.join(os.environ.get("VENV", os.path.join(ROOT, ".venv")), "bin", "python")
+KINDS = {"agent": "Headrace, one agent", "own": "Headrace, each its own",
+         "torch": "torch DataLoader, each its own", "tensorsocket": "TensorSocket"}
+COUNTS = (1, 2, 4, 8)
+PEERS = ("own", "torch", "tensorsocket")
+WARM_S = 1.5
+READY_S = {"tensorsocket": 25}  # until all jobs of a case have had their first batches
+READY_OTHERS_S = 90
+TRIES = {"tensorsocket": 3}  # of a case, see share_jobs.py
+SLOW_S = {"torch": 12, "tensorsocket": 9}  # that a case of slow batches is watched at least
+CASE_S = {"agent": 8, "own": 8, "torch": 24, "tensorsocket": 26}  # about, the start included
+HANDOVER_BATCHES = 200
+
+
+@dataclass
+class Case:
+    kind: str
+    jobs: int
+    data: str
+    seconds: float
+    step_s: float = 0
+    socket: str = ""
+    workers: int = 1
+    ports: tuple = ()
+
+    def __post_init__(self):
+        if self.kind == "tensorsocket":
+            self.workers = len(os.sched_getaffinity(0))
+            self.ports = jobs.free_ports(4)
+        else:
+            self.workers = max(1, len(os.sched_getaffinity(0)) // self.jobs)
+
+    @property
+    def burst(self):
+        """Batches that come at once."""
+        return jobs.GROUP if self.kind == "tensorsocket" else 1
+
+
+@dataclass
+class Result:
+    rates: list  # samples a second of each job
+    prepared: float  # samples, by all who prepare, while it was watched
+    cpu_agent: float  # seconds: of the process that prepares for all, with its helpers
+    cpu_jobs: float
+    read_bytes: float
+    seconds: float
+    waited: float  # share of the jobs' time
+    memory_bytes: int = 0  # anonymous files of the agent
+    notes: list = field(default_factory=list)
+
+    @property
+    def rate(self):
+        """Samples a second that a job gets, in the middle."""
+        return statistics.median(self.rates)
+
+    @property
+    def cpu(self):
+        """CPU seconds of a prepared sample."""
+        return (self.cpu_agent + self.cpu_jobs) / self.prepared
+
+    @property
+    def read_per_job_sample(self):
+        """Bytes read for each sample that every job got."""
+        return self.read_bytes / (statistics.mean(self.rates) * self.seconds)
+
+
+class Agent:
+    """`headrace agent` over all cores, on a socket of its own."""
+
+    def __init__(self, folder, threads):
+        self.socket = os.path.join(folder, "agent", "socket")
+        self.process = subprocess.Popen(
+            [os.path.join(BUILD, "cli", "headrace"), "agent", "--socket", self.socket,
+             "--threads", str(threads)],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"})
+        line = self.process.stdout.readline()
+        if "serving" not in line:
+            self.process.kill()
+            self.process.wait()
+            raise harness.Missing(f"headrace agent did not start: {line.strip()[:200]}")
+
+    def status(self):
+        import headrace
+
+        return headrace.agent_status(self.socket)
+
+    def wait_until_unused(self):
+        end = time.monotonic() + 20
+        while self.status()["jobs"]:
+            if time.monotonic() > end:
+                raise harness.Missing("jobs that were ended are still attached")
+            time.sleep(0.05)
+
+    def close(self):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+
+class Bench:
+    """What all parts need, and what they found."""
+
+    def __init__(self, args, scratch):
+        self.args, self.scratch = args, scratch
+        self.cores = len(os.sched_getaffinity(0))
+        self.figures = {}
+        self.began = time.monotonic()
+        self.results = {}  # by (kind, jobs, is_paced), in the order of rounds
+        self.missing = {}  # by kind, why it cannot be measured
+        self.step_s = 0
+        self._agent = Agent(scratch, self.cores)
+
+    @property
+    def agent(self):
+        if self._agent.process.poll() is not None:
+            raise harness.Missing("the agent has ended")
+        return self._agent
+
+    def close(self):
+        self._agent.close()
+
+    def left(self):
+        return self.args.minutes * 60 - (time.monotonic() - self.began)
+
+    def refuse(self, keys, reason):
+        for key in keys:
+            self.figures[key], self.figures[key + "_reason"] = None, str(reason)
+        log(f"left out  {', '.join(keys)}: {reason}")
+
+
+# ---- a case -----------------------------------------------------------------
+
+
+class Watch:
+    """What a case has used up so far."""
+
+    def __init__(self, bench, case, notes, running, producer):
+        self.when = time.monotonic()
+        self.read_own = sum(map(notes.read, range(case.jobs)))
+        self.cpu_agent, pids = 0, []
+        if case.kind == "agent":
+            lanes = [lane for stream in bench.agent.status()["streams"]
+                     for lane in stream["lanes"]]
+            self.lanes = {lane["lane"]: lane["prepared"] for lane in lanes}
+            self.read = {lane["lane"]: lane["bytes_read"] for lane in lanes}
+            self.cpu_agent = sum(cpu for _, cpu in jobs.family(bench.agent.process.pid))
+        elif producer:
+            pids = jobs.family(producer.pid)
+            self.cpu_agent = sum(cpu for _, cpu in pids)
+        of_jobs = [member for job in running for member in jobs.family(job.pid)]
+        self.cpu_jobs = sum(cpu for _, cpu in of_jobs)
+        if case.kind != "agent":
+            self.characters = jobs.read_characters(pid for pid, _ in of_jobs + pids)
+
+
+def rate_between(times, begin, end, burst):
+    """Samples a second from the first batch of a burst to that of the last burst of a time;
+    None where there are not two."""
+    marks = [(n, t) for n, t in enumerate(times) if n % burst == 0 and begin <= t <= end]
+    if len(marks) < 2:
+        return None
+    (first, since), (last, until) = marks[0], marks[-1]
+    return (last - first) * jobs.BATCH / (until - since)
+
+
+def wait_for(case, running, notes, wanted):
+    """Until each job has had the number of batches that `wanted` says."""
+    seconds = READY_S.get(case.kind, READY_OTHERS_S)
+    end = time.monotonic() + seconds
+    while any(notes.count(i) < wanted[i] for i in range(case.jobs)):
+        for job in running:
+            if job.ended() is not None:
+                raise harness.Missing(f"a process of {case.kind} ended by itself")
+        if time.monotonic() > end:
+            starved = sum(notes.count(i) < wanted[i] for i in range(case.jobs))
+            raise harness.Missing(f"{starved} of {case.jobs} jobs got no batches in "
+                                  f"{seconds:.0f} s")
+        time.sleep(0.02)
+
+
+def run_case(bench, case):
+    """Runs the jobs of a case and watches them for a while."""
+    notes, running, producer = jobs.Notes(case.jobs), [], None
+    try:
+        running = [jobs.Forked(jobs.consume, case, notes, i) for i in range(case.jobs)]
+        if case.kind == "tensorsocket":
+            time.sleep(1)  # so that the first that it sends goes to all
+            producer = jobs.Forked(jobs.tensorsocket_produce, case)
+        all_of_them = running + [producer] * bool(producer)
+        wait_for(case, all_of_them, notes, [case.burst + 1] * case.jobs)
+        time.sleep(WARM_S)
+        waited = sum(map(notes.waited, range(case.jobs)))
+        before = Watch(bench, case, notes, running, producer)
+        counts = [notes.count(i) for i in range(case.jobs)]
+        time.sleep(max(case.seconds, SLOW_S.get(case.kind, 0)))
+        wait_for(case, all_of_them, notes, [n + 2 * case.burst for n in counts])
+        after = Watch(bench, case, notes, running, producer)
+        waited = sum(map(notes.waited, range(case.jobs))) - waited
+        memory = jobs.memory_files(bench.agent.process.pid) if case.kind == "agent" else 0
+    finally:
+        for process in running + [producer] * bool(producer):
+            process.end()
+    if case.kind == "agent":
+        bench.agent.wait_until_unused()
+    return conclude(case, notes, before, after, waited, memory)
+
+
+def conclude(case, notes, before, after, waited, memory):
+    seconds = after.when - before.when
+    rates = [rate_between(notes.times(i), before.when, after.when, case.burst)
+             for i in range(case.jobs)]
+    if None in rates:
+        raise harness.Missing(f"{case.kind} x {case.jobs}: too few batches to tell a rate")
+    if case.kind == "agent":
+        prepared, read = (sum(now[lane] - then.get(lane, 0) for lane in now)
+                          for now, then in ((after.lanes, before.lanes),
+                                            (after.read, before.read)))
+    else:
+        prepared = seconds * (rates[0] if case.kind == "tensorsocket" else sum(rates))
+        read = (after.read_own - before.read_own if case.kind == "own"
+                else after.characters - before.characters)
+    return Result(rates, prepared, after.cpu_agent - before.cpu_agent,
+                  after.cpu_jobs - before.cpu_jobs, read, seconds,
+                  min(1, waited / seconds / case.jobs), memory)
+
+
+def table():
+    log(f"\n{'':<32} {'jobs':>4} {'samples/s a job':>15} {'least':>7} {'all jobs':>8} "
+        f"{'CPU us/sample':>13} {'agent':>6} {'jobs':>6} {'kB read*':>8} {'waiting':>7}")
+
+
+def measure(bench, kind, count, is_paced):
+    """One case, kept and told; None where its kind cannot be measured."""
+    if kind in bench.missing:
+        return None
+    step_s = bench.step_s if is_paced else 0
+    for is_last in [False] * (TRIES.get(kind, 1) - 1) + [True]:
+        case = Case(kind, count, bench.args.data, bench.args.seconds, step_s, bench.agent.socket)
+        try:
+            result = run_case(bench, case)
+            break
+        except harness.Missing as reason:
+            if not is_last:
+                log(f"{KINDS[kind]:<32} {count:>4} once more: {reason}")
+                bench.figures[f"{kind}_restarts"] = bench.figures.get(f"{kind}_restarts", 0) + 1
+                continue
+            bench.missing[kind] = str(reason)
+            log(f"{KINDS[kind]:<32} {count:>4} left out: {reason}")
+            return None
+    bench.results.setdefault((kind, count, is_paced), []).append(result)
+    each = 1e6 / result.prepared
+    log(f"{KINDS[kind]:<32} {count:>4} {result.rate:>15.0f} {min(result.rates):>7.0f} "
+        f"{sum(result.rates):>8.0f} {result.cpu * 1e6:>13.0f} {result.cpu_agent * each:>6.0f} "
+        f"{result.cpu_jobs * each:>6.0f} {result.read_per_job_sample / 1e3:>8.1f} "
+        f"{result.waited:>7.0%}")
+    return result
+
+
+# ---- parts ------------------------------------------------------------------
+
+
+def rounds(bench, is_paced, count):
+    """Rounds of the agent's cases and of all peers with 8 jobs; the order turns."""
+    cases = [("agent", k) for k in COUNTS] + [(kind, COUNTS[-1]) for kind in PEERS]
+    needs = sum(CASE_S[kind] for kind, _ in cases)
+    table()
+    for n in range(count):
+        if n and bench.left() < needs:
+            log(f"of {bench.args.minutes:.0f} minutes {bench.left():.0f} s are left: {n} rounds")
+            break
+        for kind, k in cases if n % 2 == 0 else cases[::-1]:
+            measure(bench, kind, k, is_paced)
+
+
+def only_consuming(bench):
+    rounds(bench, False, bench.args.rounds)
+    log("* bytes of files read, from memory or disk, for each sample that every job got")
+    compare(bench, "k8_vs_k1", lambda a, b: a.rate / b.rate, ("agent", 8), ("agent", 1))
+    for kind, key in (("torch", "k8_vs_torch"), ("own", "k8_vs_own_independent"),
+                      ("tensorsocket", "k8_vs_tensorsocket")):
+        compare(bench, key, lambda a, b: a.rate / b.rate, ("agent", 8), (kind, 8))
+    compare(bench, "cpu_per_sample_k8_vs_k1", lambda a, b: a.cpu / b.cpu, ("agent", 8),
+            ("agent", 1))
+    compare(bench, "read_k8_vs_k1", lambda a, b: a.read_per_job_sample / b.read_per_job_sample,
+            ("agent", 8), ("agent", 1))
+    tell_agent(bench, False)
+
+
+def paced(bench):
+    """With a step such that one job needs a third of what the machine prepares."""
+    alone = bench.results.get(("agent", 1, False))
+    rate = (statistics.median(r.rate for r in alone) if alone
+            else run_case(bench, Case("agent", 1, bench.args.data, 3, 0,
+                                      bench.agent.socket)).rate)
+    bench.step_s = 3 * jobs.BATCH / rate
+    log(f"\npaced     a step of {bench.step_s * 1e3:.1f} ms: {rate / 3:.0f} samples/s a job")
+    rounds(bench, True, max(1, bench.args.rounds - 1))
+    bench.figures["paced_step_ms"] = bench.step_s * 1e3
+    compare(bench, "paced_k8_vs_k1", lambda a, b: a.rate / b.rate, ("agent", 8), ("agent", 1),
+            True)
+    for kind, key in (("torch", "paced_k8_vs_torch"), ("own", "paced_k8_vs_own_independent"),
+                      ("tensorsocket", "paced_k8_vs_tensorsocket")):
+        compare(bench, key, lambda a, b: a.rate / b.rate, ("agent", 8), (kind, 8), True)
+    tell_agent(bench, True)
+    staging(bench)
+
+
+def staging(bench):
+    """What the agent's shared memory takes while it is ahead, its window full."""
+    found = [r.memory_bytes for (kind, _, is_paced), results in bench.results.items()
+             if kind == "agent" and is_paced for r in results]
+    if not found:
+        raise harness.Missing("the agent was not measured")
+    batch = jobs.BATCH * 3 * jobs.SIDE * jobs.SIDE * 4
+    bound = jobs.WINDOW * batch
+    bench.figures["staging_bytes"], bench.figures["staging_bound_bytes"] = max(found), bound
+    log(f"staging   {max(found) / 1e6:.1f} MB in shared memory, boards and desks included; window "
+        f"x batch bytes: {jobs.WINDOW} x {batch / 1e6:.1f} = {bound / 1e6:.1f} MB: "
+        f"{max(found) / bound:.3f} of it")
+
+
+def fewer_jobs(bench):
+    """The peers with 1, 2 and 4 jobs."""
+    table()
+    for k in COUNTS[:-1]:
+        for kind in PEERS:
+            if bench.left() < CASE_S[kind] + 60:
+                log(f"{KINDS[kind]:<32} {k:>4} left out: no time")
+                continue
+            result = measure(bench, kind, k, False)
+            if result:
+                bench.figures[f"{kind}_{k}_samples_per_s"] = result.rate
+
+
+def compare(bench, key, ratio, over, under, is_paced=False):
+    """A figure: the median over the rounds of a ratio, and its spread."""
+    pairs = list(zip(bench.results.get((*over, is_paced), []),
+                     bench.results.get((*under, is_paced), [])))
+    if not pairs:
+        reason = bench.missing.get(under[0]) or bench.missing.get(over[0]) or "not measured"
+        bench.refuse([key], reason)
+        return
+    values = [ratio(a, b) for a, b in pairs]
+    bench.figures[key] = statistics.median(values)
+    bench.figures[key + "_spread"] = (max(values) - min(values)) / statistics.median(values)
+    log(f"{key:<32} {bench.figures[key]:>8.3f}  ({min(values):.3f} .. {max(values):.3f}, "
+        f"{len(values)} rounds)")
+
+
+def tell_agent(bench, is_paced):
+    prefix = "paced_" if is_paced else ""
+    for kind, k, was_paced in bench.results:
+        if was_paced == is_paced and (kind == "agent" or k == 8):
+            results = bench.results[kind, k, is_paced]
+            name = f"{prefix}{kind}_{k}"
+            bench.figures[name + "_samples_per_s"] = statistics.median(r.rate for r in results)
+            bench.figures[name + "_cpu_us_per_sample"] = 1e6 * statistics.median(
+                r.cpu for r in results)
+            bench.figures[name + "_read_bytes_per_job_sample"] = statistics.median(
+                r.read_per_job_sample for r in results)
+
+
+def ask(command):
+    """The last line of JSON of a program."""
+    done = subprocess.run([str(c) for c in command], check=False, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=300,
+                          env={**os.environ, "OMP_NUM_THREADS": "1"})
+    if done.returncode or not done.stdout.strip():
+        raise harness.Missing(f"{os.path.basename(str(command[0]))}: "
+                              f"{(done.stderr.strip() or 'no answer')[-300:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def handover(bench):
+    """CPU time of a job's thread to take a batch that is ready, in C and in Python."""
+    rate = max((r.rate for r in bench.results.get(("agent", 1, False), [])), default=600)
+    pause_ms = 1.6 * 1e3 * jobs.BATCH / rate
+    arguments = [bench.agent.socket, bench.args.data, HANDOVER_BATCHES, f"{pause_ms:.1f}"]
+    program = [os.path.join(BUILD, "bench", "handover"), *arguments]
+    peer = [VENV, "-W", "ignore", os.path.join(ROOT, "bench", "peers", "share_handover.py"),
+            *arguments]
+    c, touched, python = (ask(command) for command in (program, [*program, "touch"], peer))
+    bench.figures.update(
+        handover_us=c["median_us"], handover_p99_us=c["p99_us"], handover_clock_us=c["clock_us"],
+        handover_touched_us=touched["median_us"], handover_touched_p99_us=touched["p99_us"],
+        handover_waited=c["waited"] + touched["waited"] + python["waited"],
+        handover_python_us=python["median_us"], handover_python_p99_us=python["p99_us"],
+        handover_python_native_us=python["native_us"],
+        handover_python_wrapping_us=python["wrapping_us"])
+    log(f"\nhandover  C: {c['median_us']:.2f} us of CPU a batch, 99th percentile "
+        f"{c['p99_us']:.2f} (of it {c['clock_us']:.2f} for the clock); with a byte of every page "
+        f"read {touched['median_us']:.0f}, {touched['p99_us']:.0f}\n"
+        f"          Python, to torch tensors: {python['median_us']:.2f} us, 99th percentile "
+        f"{python['p99_us']:.2f}; the native loader's batch {python['native_us']:.2f}, wrapping "
+        f"it {python['wrapping_us']:.2f}\n"
+        f"          {HANDOVER_BATCHES} batches each, every {pause_ms:.0f} ms; "
+        f"{bench.figures['handover_waited']} that were not ready are left out")
+
+
+def ranks(bench):
+    share_ranks.spread(bench)
+
+
+def soak(bench):
+    """What `make soak-share` wrote when it ran last."""
+    path = os.path.join(ROOT, "docs", "results", "soak-share.json")
+    try:
+        with open(path) as f:
+            result = json.load(f)
+    except (OSError, ValueError) as error:
+        raise harness.Missing("there is no result of `make soak-share` "
+                              f"({error.__class__.__name__})") from None
+    bench.figures["soak_faults_survived"] = result["faults_survived"]
+    bench.figures["soak_date"] = result["date"]
+    log(f"soak      {result['faults_survived']} of {result['faults']} faults survived, on "
+        f"{result['date']}" + (f": {result['wrong']}" if result["wrong"] else ""))
+
+
+# name: (function, figures that it owes, seconds that it takes on two quiet cores)
+PARTS = {
+    "soak": (soak, ["soak_faults_survived"], 0),
+    "consume": (only_consuming, ["k8_vs_k1", "k8_vs_torch", "k8_vs_own_independent",
+                                 "k8_vs_tensorsocket", "cpu_per_sample_k8_vs_k1"], 90),
+    "handover": (handover, ["handover_us", "handover_python_us"], 45),
+    "ranks": (ranks, ["rank_wait_spread_vs_separate"], 100),
+    "paced": (paced, ["paced_k8_vs_k1", "staging_bytes"], 90),
+    "fewer": (fewer_jobs, [], 30),
+}
+
+
+def versions(bench):
+    """Imports what jobs need before they are forked, and says of what version it is."""
+    import headrace
+    import headrace.torch  # noqa: F401
+    import torch
+    import torchvision_shim
+
+    torchvision_shim.prepare()
+    import torchvision
+
+    try:
+        import tensorsocket  # noqa: F401
+
+        peer = f"TensorSocket {importlib.metadata.version('tensorsocket')}"
+    except ImportError as error:
+        bench.missing["tensorsocket"] = f"TensorSocket is not installed ({error})"
+        peer = bench.missing["tensorsocket"]
+    bench.figures["tensorsocket_version"] = peer.split()[-1]
+    log(f"versions  Headrace {headrace.__version__}, torch {torch.__version__}, torchvision "
+        f"{torchvision.__version__}, {peer}")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(prog="bench/run share", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default=os.environ.get("DATA") or
+                        os.path.join(ROOT, "data", "sample"), help="an image folder")
+    parser.add_argument("--seconds", type=float, default=5,
+                        help="that a case is watched (%(default)s; slow ones longer)")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--minutes", type=float, default=14.5,
+                        help="leave out what would take longer (%(default)s)")
+    parser.add_argument("--only", choices=list(PARTS), nargs="+")
+    return parser.parse_args()
+
+
+def main():
+    args = parse_arguments()
+    if not os.path.isdir(args.data):
+        sys.exit(f"{args.data}: no such folder; make the sample set with `make samples`, or name "
+                 "a folder with --data")
+    log(f"machine   {harness.machine()}")
+    log(f"          {harness.busy_note()}")
+    log("          not controlled: other processes, the frequency of the cores, which core a "
+        "thread runs on")
+    loader.warm(args.data)
+    with tempfile.TemporaryDirectory(prefix="headrace-share-") as scratch:
+        bench = Bench(args, scratch)
+        try:
+            versions(bench)
+            for name, (part, owed, needs) in PARTS.items():
+                if args.only and name not in args.only:
+                    continue
+                begun = time.monotonic()
+                try:
+                    if bench.left() < needs:
+                        raise harness.Missing(f"of {args.minutes:.0f} minutes "
+                                              f"{bench.left():.0f} s are left")
+                    part(bench)
+                    log(f"          {name}: {time.monotonic() - begun:.0f} s")
+                except (harness.Missing, OSError, subprocess.TimeoutExpired) as reason:
+                    bench.refuse([k for k in owed if k not in bench.figures], reason)
+        finally:
+            bench.close()
+    bench.figures["minutes"] = (time.monotonic() - bench.began) / 60
+    harness.finish("share", bench.figures)
+
+
+if __name__ == "__main__":
+    main()

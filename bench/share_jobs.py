@@ -1,0 +1,293 @@
+"""The jobs of bench/share.py: K processes that take batches of the same preparation from one
+of four kinds of loader, and note when each batch came.
+
+They are forked by a parent that has imported everything, so that a case starts at once. Each
+notes its batches in memory that it shares with the parent, so that a job that hangs in its
+loader can be ended without losing what it did; each leads a session of its own, so that the
+worker processes of its loader are found, counted and ended with it.
+
+TensorSocket (PyPI) pickles whole storages of tensors that are not on a GPU, 2.4 GB for eight
+batches of 64 and for each consumer, with which it does not get far. Its packing is an argument
+of both ends, so it is given torch.multiprocessing's, which sends descriptors of shared memory,
+as it does by itself for a GPU's. It never sends the last eight batches of an epoch, and binds
+all interfaces: epochs are long here, and it is told to bind this machine's own. With many
+consumers it may send the first batches again and again, which all have already: where that
+happens the case is begun again.
+"""
+
+import ctypes
+import json
+import logging
+import mmap
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "tools"))
+
+BATCH = 64
+SIDE = 224
+MEAN = (0.485, 0.456, 0.406)
+STD = (0.229, 0.224, 0.225)
+REPEAT = 8  # times that the folder's samples come in an epoch
+WINDOW = 8  # batches that a shared stream keeps
+GROUP = 8  # batches that TensorSocket sends at a time
+BATCHES_MOST = 200_000
+STREAM = "bench-share"
+PR_SET_PDEATHSIG = 1
+
+
+def training_transform(t, first):
+    """The same for all; `t` is headrace.transforms or torchvision.transforms.v2."""
+    import torch
+
+    return t.Compose([t.RandomResizedCrop(SIDE), t.RandomHorizontalFlip(), *first,
+                      t.ToDtype(torch.float32, scale=True), t.Normalize(MEAN, STD)])
+
+
+class Notes:
+    """When each batch of each job came, in shared memory: written by the jobs. The seconds
+    are of the monotonic clock, which is the same in all processes."""
+
+    HEAD = 8  # count of batches, seconds waited, bytes read where the loader tells them
+
+    def __init__(self, jobs):
+        self._each = self.HEAD + BATCHES_MOST
+        self._memory = mmap.mmap(-1, jobs * self._each * 8)
+        self._numbers = memoryview(self._memory).cast("d")
+
+    def put(self, job, when, waited):
+        base = job * self._each
+        count = int(self._numbers[base])
+        self._numbers[base + self.HEAD + count] = when
+        self._numbers[base + 1] += waited
+        self._numbers[base] = count + 1
+
+    def count(self, job):
+        return int(self._numbers[job * self._each])
+
+    def waited(self, job):
+        return self._numbers[job * self._each + 1]
+
+    def put_read(self, job, bytes_read):
+        self._numbers[job * self._each + 2] = bytes_read
+
+    def read(self, job):
+        return self._numbers[job * self._each + 2]
+
+    def times(self, job):
+        base = job * self._each + self.HEAD
+        return list(self._numbers[base:base + self.count(job)])
+
+
+def repeated(dataset):
+    """An epoch that is long beside what is measured."""
+    import torch
+
+    return torch.utils.data.Subset(dataset, list(range(len(dataset))) * REPEAT)
+
+
+def headrace_loader(case, job):
+    import headrace
+    import headrace.torch
+    from headrace import transforms
+
+    dataset = repeated(headrace.ImageFolder(
+        case.data, transform=training_transform(transforms, [])))
+    if case.kind == "agent":
+        return headrace.torch.DataLoader(
+            dataset, BATCH, shuffle=True, drop_last=True, agent=case.socket, stream=STREAM,
+            join="now", window=WINDOW)
+    return headrace.torch.DataLoader(dataset, BATCH, shuffle=True, drop_last=True, seed=job,
+                                     num_workers=case.workers)
+
+
+def torch_loader(case, job):
+    import torch
+    import torchvision
+    from torchvision.transforms import v2
+
+    dataset = repeated(torchvision.datasets.ImageFolder(
+        case.data, training_transform(v2, [v2.PILToTensor()])))
+    return torch.utils.data.DataLoader(
+        dataset, BATCH, shuffle=True, drop_last=True, num_workers=case.workers,
+        persistent_workers=True, generator=torch.Generator().manual_seed(job))
+
+
+def shared_bytes(tensors):
+    """How TensorSocket packs here: handles of shared memory."""
+    import torch.multiprocessing  # noqa: F401  (its reductions)
+    from multiprocessing.reduction import ForkingPickler
+
+    return bytes(ForkingPickler.dumps(tuple(tensors)))
+
+
+def tensorsocket_ports(case):
+    return {"port": case.ports[0], "ack_port": case.ports[1], "heart_ports": case.ports[2:]}
+
+
+def tensorsocket_batches(case, job):
+    import tensorsocket
+
+    return tensorsocket.TensorConsumer(batch_size=BATCH, unpack_fn=pickle.loads,
+                                       **tensorsocket_ports(case))
+
+
+def tensorsocket_produce(case):
+    """The producer: its own process, with the loader of torch over all cores."""
+    import tensorsocket
+    import tensorsocket.producer
+
+    tensorsocket.producer.LOCALHOST = "tcp://127.0.0.1"
+    logging.disable(logging.DEBUG)  # it tells all of it on the standard output
+    producer = tensorsocket.TensorProducer(
+        torch_loader(case, 0), pack_fn=shared_bytes, producer_batch_size=GROUP,
+        **tensorsocket_ports(case))
+    while True:
+        for _ in producer:
+            pass
+
+
+MAKERS = {"agent": headrace_loader, "own": headrace_loader, "torch": torch_loader,
+          "tensorsocket": tensorsocket_batches}
+
+
+def free_ports(count):
+    held = [socket.socket() for _ in range(count)]
+    for s in held:
+        s.bind(("127.0.0.1", 0))
+    ports = tuple(s.getsockname()[1] for s in held)
+    for s in held:
+        s.close()
+    return ports
+
+
+def consume(case, notes, job):
+    """Takes batches for ever; a step of training is a sleep."""
+    import torch
+
+    torch.set_num_threads(1)
+    loader = MAKERS[case.kind](case, job)
+    while True:
+        before = time.monotonic()
+        for _ in loader:
+            now = time.monotonic()
+            notes.put(job, now, now - before)
+            if case.kind == "own":
+                notes.put_read(job, loader.stats()["bytes_read"])
+            if case.step_s:
+                time.sleep(case.step_s)
+            before = time.monotonic()
+
+
+class Forked:
+    """A child that runs `function`, the leader of a session."""
+
+    def __init__(self, function, *arguments):
+        sys.stdout.flush()
+        self.pid = os.fork()
+        if self.pid:
+            return
+        status = 1
+        try:
+            os.setsid()
+            # Who starts it ends it; where that one was killed, the kernel does.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            function(*arguments)
+            status = 0
+        except BaseException as error:  # told, then gone: nothing of the parent's may run here
+            print(f"{function.__name__}: {error.__class__.__name__}: {error}", file=sys.stderr,
+                  flush=True)
+        finally:
+            os._exit(status)
+
+    def ended(self):
+        """Non-zero status of a child that has ended by itself, else None."""
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        if pid:
+            self.pid = 0
+        return status if pid else None
+
+    def end(self):
+        """Ends the whole session, and waits for it."""
+        session = [pid for pid, _ in family(self.pid)] if self.pid else []
+        for pid in session:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        if self.pid:
+            os.waitpid(self.pid, 0)
+            self.pid = 0
+
+
+def answers(functions, seconds):
+    """What each of some functions without arguments returns, called at once, each in a child of
+    its own; JSON keeps it. None where a child ended early or took longer than `seconds`."""
+    reading, writing = os.pipe()
+
+    def answer(number, function):
+        os.write(writing, json.dumps([number, function()]).encode() + b"\n")
+
+    children = [Forked(answer, n, function) for n, function in enumerate(functions)]
+    os.close(writing)
+    text, end = b"", time.monotonic() + seconds
+    try:
+        while select.select([reading], [], [], max(0, end - time.monotonic()))[0]:
+            piece = os.read(reading, 1 << 16)
+            if not piece:
+                break
+            text += piece
+    finally:
+        for child in children:
+            child.end()
+        os.close(reading)
+    found = dict(map(json.loads, text.splitlines()))
+    return [found.get(n) for n in range(len(functions))]
+
+
+def family(leader):
+    """(pid, CPU seconds) of the processes of a session."""
+    tick = os.sysconf("SC_CLK_TCK")
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat") as f:
+                fields = f.read().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[3]) == leader or int(pid) == leader:
+            found.append((int(pid), (int(fields[11]) + int(fields[12])) / tick))
+    return found
+
+
+def read_characters(pids):
+    """Bytes that processes have read with system calls, the page cache's too."""
+    total = 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/io") as f:
+                total += int(f.readline().split()[1])
+        except (OSError, ValueError):
+            pass
+    return total
+
+
+def memory_files(pid):
+    """Bytes that the anonymous files of a process really take."""
+    seen = {}
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        path = f"/proc/{pid}/fd/{name}"
+        try:
+            if os.readlink(path).startswith("/memfd:"):
+                status = os.stat(path)
+                seen[status.st_ino] = status.st_blocks * 512
+        except OSError:
+            pass
+    return sum(seen.values())
