@@ -53,12 +53,17 @@ HR_API HR_NODISCARD int hr_storage_preread(const char *const *paths, size_t coun
                                            struct hr_storage_residency *residency,
                                            struct hr_error *error);
 
+#define HR_STORAGE_PARTS 4
+
 struct hr_storage_rate {
     size_t size;           /* sizeof, set by the caller */
     uint64_t reads, bytes; /* reads: files, of large ones pieces */
     double elapsed_s, bytes_per_s, reads_per_s;
-    int exhausted;   /* non-zero: all files were read before `seconds` were over */
-    uint64_t failed; /* files, or pieces, that could not be read */
+    int exhausted;                  /* non-zero: all files were read before `seconds` were over */
+    uint64_t failed;                /* files, or pieces, that could not be read */
+    int part_count;                 /* of HR_STORAGE_PARTS equal parts of `seconds`, those that
+                                       were over before the files were */
+    double parts[HR_STORAGE_PARTS]; /* bytes/s of each: how much the rate varies */
 };
 
 /*

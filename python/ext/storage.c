@@ -113,9 +113,17 @@ PyObject *core_storage_measure(PyObject *module, PyObject *args, PyObject *kwarg
     }
     if (r)
         return core_raise(state, r, &error, NULL);
-    return Py_BuildValue("{s:K,s:K,s:d,s:d,s:d,s:N,s:K}", "reads", (unsigned long long)rate.reads,
-                         "bytes", (unsigned long long)rate.bytes, "elapsed_s", rate.elapsed_s,
-                         "bytes_per_s", rate.bytes_per_s, "reads_per_s", rate.reads_per_s,
-                         "exhausted", PyBool_FromLong(rate.exhausted), "failed",
-                         (unsigned long long)rate.failed);
+    PyObject *parts = PyList_New(rate.part_count);
+    for (int i = 0; parts && i < rate.part_count; i++) {
+        PyObject *part = PyFloat_FromDouble(rate.parts[i]);
+        if (!part || PyList_SetItem(parts, i, part) < 0)
+            Py_CLEAR(parts);
+    }
+    if (!parts)
+        return NULL;
+    return Py_BuildValue(
+        "{s:K,s:K,s:d,s:d,s:d,s:N,s:K,s:N}", "reads", (unsigned long long)rate.reads, "bytes",
+        (unsigned long long)rate.bytes, "elapsed_s", rate.elapsed_s, "bytes_per_s",
+        rate.bytes_per_s, "reads_per_s", rate.reads_per_s, "exhausted",
+        PyBool_FromLong(rate.exhausted), "failed", (unsigned long long)rate.failed, "parts", parts);
 }

@@ -75,6 +75,7 @@ class _StorageRate(TypedDict):
     reads_per_s: float
     exhausted: bool
     failed: int
+    parts: list[float]
 
 def storage_check(paths: Iterable[_Path], /) -> _Residency: ...
 def storage_drop(paths: Iterable[_Path], /) -> _Residency: ...

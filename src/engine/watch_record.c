@@ -307,6 +307,7 @@ static json_t *storage(const struct hr_stalls_watch *w)
         bad = set(depth, "depth", json_integer(w->depths[i]));
         bad |= set(depth, "bytes_per_s", number(w->rates[i].bytes_per_s));
         bad |= set(depth, "reads_per_s", number(w->rates[i].reads_per_s));
+        bad |= set(depth, "parts", numbers(w->rates[i].parts, (uint64_t)w->rates[i].part_count));
         bad |= json_array_append_new(depths, depth);
     }
     bad |= set(o, "depths", depths);

@@ -99,6 +99,16 @@ void hr__read_run(struct hr__json *reader, const json_t *object, struct hr_stall
         hr__json_texts(reader, object, "files_written", HR__MAX_TEXTS, &s->files_written);
 }
 
+static void read_varied(struct hr__json *reader, const json_t *object, struct hr__depth_record *d)
+{
+    double *parts;
+    d->part_count =
+        (int)hr__json_numbers(reader, object, "parts", SIZE_MAX, HR__STALLS_MAX_PARTS, &parts);
+    for (int i = 0; i < d->part_count; i++)
+        d->parts[i] = parts[i];
+    hr__free(parts);
+}
+
 static void read_storage(struct hr__json *reader, const json_t *object,
                          struct hr__host_record *host)
 {
@@ -115,6 +125,7 @@ static void read_storage(struct hr__json *reader, const json_t *object,
                                          (struct hr__json_range){1, 65536, HR__REQUIRED});
         d->bytes_per_s = hr__json_number(reader, e, "bytes_per_s", amount);
         d->reads_per_s = hr__json_number(reader, e, "reads_per_s", amount);
+        read_varied(reader, e, d);
         if (i && d->depth <= d[-1].depth)
             hr__json_fail(reader, -EINVAL, "depth",
                           "is %d after %d; write each depth once, in rising order", d->depth,

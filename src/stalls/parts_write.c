@@ -104,7 +104,8 @@ static json_t *depths_of(const struct hr__host_record *host)
         ok = append(array, o,
                     set_count(o, "depth", (uint64_t)d->depth) &&
                         set_real(o, "bytes_per_s", d->bytes_per_s) &&
-                        set_real(o, "reads_per_s", d->reads_per_s));
+                        set_real(o, "reads_per_s", d->reads_per_s) &&
+                        hr__json_set(o, "parts", numbers(d->parts, (size_t)d->part_count)));
     }
     if (!ok) {
         json_decref(array);

@@ -26,6 +26,8 @@
 #define CLEARLY_BELOW 0.9
 /* Storage is read in these. */
 #define BLOCK_BYTES 4096.0
+/* Rates at two depths that differ by less than this share are the same. */
+#define AS_MUCH 0.15
 
 double hr__mean_bytes(const struct hr_stalls *s)
 {
@@ -74,6 +76,24 @@ static double rate_at(const struct hr__host_record *host, int depth)
             return d[i - 1].bytes_per_s + at * (d[i].bytes_per_s - d[i - 1].bytes_per_s);
         }
     return d[n - 1].bytes_per_s;
+}
+
+/* The same with its interval: by the parts of the time at that depth, and at those that gave as
+ * much, which storage that gives no more with more reads in flight lets vary alike. */
+static struct hr_interval alone_rate(const struct hr__host_record *host, int depth)
+{
+    double parts[HR__STALLS_MAX_POINTS * HR__STALLS_MAX_PARTS], rate = rate_at(host, depth);
+    size_t n = 0;
+    for (size_t i = 0; i < host->depth_count; i++) {
+        const struct hr__depth_record *d = &host->depths[i];
+        if (fabs(d->bytes_per_s / rate - 1) > AS_MUCH)
+            continue;
+        for (int k = 0; k < d->part_count; k++)
+            parts[n++] = d->parts[k];
+    }
+    struct hr_interval varied = hr__interval_positive(parts, n);
+    return (struct hr_interval){rate, rate * varied.low / varied.value,
+                                rate * varied.high / varied.value};
 }
 
 static int most_cores(const struct hr__rank_record *rank, bool cold)
@@ -169,18 +189,19 @@ static struct hr_interval read_rate(const struct hr_stalls *s, double scale)
 
 static struct hr_interval fetch_rate(const struct hr_stalls *s, double scale)
 {
-    double mean = hr__mean_bytes(s), bytes_per_s = 0;
-    for (int i = 0; i < s->host_count; i++)
-        bytes_per_s += rate_at(&s->hosts[i], hr__loader_depth(s, &s->hosts[i]));
-    double alone = bytes_per_s * scale / mean;
+    double mean = hr__mean_bytes(s);
+    struct hr_interval alone = {0, 0, 0};
+    for (int i = 0; i < s->host_count; i++) {
+        struct hr_interval one = alone_rate(&s->hosts[i], hr__loader_depth(s, &s->hosts[i]));
+        alone.value += one.value * scale / mean;
+        alone.low += one.low * scale / mean;
+        alone.high += one.high * scale / mean;
+    }
     struct hr_interval cold = drain_rate(s, true, scale), warm = s->summary.prepare_rate;
     bool real = cold.value > 0 && mean > 0 && really_read(s, mean);
     struct hr_interval read = real ? read_rate(s, scale) : HR__UNKNOWN;
-    if (alone > 0 && isfinite(alone)) {
-        if (read.value > alone)
-            return read;
-        return (struct hr_interval){alone, NAN, NAN};
-    }
+    if (alone.value > 0 && isfinite(alone.value))
+        return read.value > alone.value ? read : alone;
     if (!real || !(warm.value > 0))
         return HR__UNKNOWN;
     if (s->loader == HR__LOADER_HEADRACE)

@@ -16,6 +16,7 @@
 
 #define HR__STALLS_MAX_RANKS  4096
 #define HR__STALLS_MAX_POINTS 64
+#define HR__STALLS_MAX_PARTS  16
 
 enum hr__loader_kind {
     HR__LOADER_TORCH,    /* worker processes, each prepares whole batches; 0 workers: none */
@@ -60,6 +61,8 @@ struct hr__prepare_record {
 struct hr__depth_record {
     int depth; /* reads in flight */
     double bytes_per_s, reads_per_s;
+    int part_count;
+    double parts[HR__STALLS_MAX_PARTS]; /* bytes/s of equal parts of the time */
 };
 
 struct hr__form_record {

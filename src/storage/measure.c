@@ -45,8 +45,9 @@ struct measurement {
     const char *const *paths;
     size_t count;
     unsigned depth;
-    uint64_t piece;              /* bytes of a read at most */
-    uint64_t budget_ns, end_ns;  /* of time; when nothing more is begun */
+    uint64_t piece;             /* bytes of a read at most */
+    uint64_t budget_ns, end_ns; /* of time; when nothing more is begun */
+    uint64_t part_bytes[HR_STORAGE_PARTS];
     struct hr_storage_rate rate; /* the counts, as they come */
     char problem[256];           /* of the first read that failed */
     size_t next;                 /* path; count: no more */
@@ -66,8 +67,19 @@ static void note_failure(struct measurement *m, const char *path, int code)
 
 static void note_read(struct measurement *m, uint64_t bytes)
 {
+    uint64_t left_ns = m->end_ns - hr__now_ns(); /* wraps once it is over */
     m->rate.reads++;
     m->rate.bytes += bytes;
+    if (left_ns && left_ns <= m->budget_ns)
+        m->part_bytes[(m->budget_ns - left_ns) * HR_STORAGE_PARTS / m->budget_ns] += bytes;
+}
+
+static void note_parts(struct measurement *m)
+{
+    double each_s = (double)m->budget_ns * 1e-9 / HR_STORAGE_PARTS;
+    m->rate.part_count = (int)fmin(m->rate.elapsed_s / each_s, HR_STORAGE_PARTS);
+    for (int i = 0; i < m->rate.part_count; i++)
+        m->rate.parts[i] = (double)m->part_bytes[i] / each_s;
 }
 
 static int is_exhausted(const struct measurement *m)
@@ -369,6 +381,7 @@ int hr_storage_measure(const char *const *paths, size_t count, int depth, double
     m.rate.exhausted = is_exhausted(&m);
     m.rate.bytes_per_s = (double)m.rate.bytes / fmax(m.rate.elapsed_s, 1e-9);
     m.rate.reads_per_s = (double)m.rate.reads / fmax(m.rate.elapsed_s, 1e-9);
+    note_parts(&m);
     hr__versioned_give(rate, &m.rate, sizeof m.rate);
     return 0;
 }

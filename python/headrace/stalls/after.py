@@ -18,8 +18,12 @@ from .measure import Measurement
 from .sources import IndexSet, Source
 
 USUAL_S = 150.0  # of a run, for which these times are; less in shorter ones
-DRAIN_S = 2.5
+DRAIN_S = 1.5
+COLD_PART_S = 0.75
 LONGEST_DRAIN_S = 12.0
+PARTS = 4  # of a drain on all cores, for an interval
+MOST_COLD_PARTS = 8
+LEAST_TURNS = 4  # of a warm drain, in parts or not
 DEPTHS = (1, 4, 16, 32)
 DEPTH_S = 1.5
 LEAD_IN_S = 0.5  # a disk that idled may first give more than it can keep up
@@ -59,11 +63,13 @@ def confined(source: Source, cores: int) -> Iterator[None]:
 
 
 def drains(measurement: Measurement, cold: bool) -> None:
-    """The loader without training, its files in memory and, once, on storage."""
+    """The loader without training, its files in memory and on storage; in memory twice, on all
+    cores first and last, so that what the machine does meanwhile shows."""
     m, source = measurement, measurement.source
     if not source.drains:
         return
     allowed = len(os.sched_getaffinity(0))
+    counts = core_counts(allowed)
     chosen = m.new_set()
     if chosen.files:
         _core.storage_preread(chosen.files)
@@ -71,14 +77,22 @@ def drains(measurement: Measurement, cold: bool) -> None:
         # Which files the first batches of a stream read is known only in part.
         m.progress.say("the loader alone", None)
         _drain(m, chosen, "warm", allowed)
-    for count in reversed(core_counts(allowed)):
+    _warm(m, chosen, counts[::-1])
+    if cold and source.same_samples:
+        _cold(m, allowed)
+    _warm(m, chosen, counts)
+    if cold and not source.same_samples:
+        _cold(m, allowed)
+
+
+def _warm(m: Measurement, chosen: IndexSet, counts: list[int]) -> None:
+    for count in counts:
         m.progress.say(f"the loader alone, {count} cores", None)
         m.channel.gather(0)
-        record = _drain(m, chosen, "warm", count)
-        if record:
-            m.findings.drains.append(record)
-    if not cold:
-        return
+        m.findings.drains += _drain(m, chosen, "warm", count)
+
+
+def _cold(m: Measurement, cores: int) -> None:
     for _ in range(2):
         chosen = m.new_set()
         if not chosen.files:
@@ -86,69 +100,90 @@ def drains(measurement: Measurement, cold: bool) -> None:
         _core.storage_drop(chosen.files)
         m.progress.say("the loader alone, from storage", None)
         m.channel.gather(0)
-        record = _drain(m, chosen, "cold", allowed)
-        if record:
-            m.findings.drains.append(record)
+        m.findings.drains += _drain(m, chosen, "cold", cores)
 
 
-def _drain(m: Measurement, chosen: IndexSet, phase: str, cores: int) -> dict[str, Any] | None:
-    """Opens a set and lets the loader run; the record, where there is enough for one."""
+def _drain(m: Measurement, chosen: IndexSet, phase: str, cores: int) -> list[dict[str, Any]]:
+    """Opens a set and lets the loader run; the records, where there is enough for one."""
     source = m.source
     source.expect(phase == "cold")
+    drain = _Drain(m, phase, cores)
     try:
         if phase == "cold":
-            return _timed(m, itertools.islice(source.open(chosen), chosen.count), phase, cores)
-        iterator = source.open(chosen, cycle=True)
-        with confined(source, cores):
-            return _timed(m, iterator, phase, cores)
+            drain.run(itertools.islice(source.open(chosen), chosen.count))
+        else:
+            iterator = source.open(chosen, cycle=True)
+            with confined(source, cores):
+                drain.run(iterator)
     except Exception as error:  # of a sample that training did not come to
         text = f"{type(error).__name__}: {error}"
         m.findings.note(f"the loader alone failed, its rate is not measured in full: {text}")
-        return None
+        return []
     finally:
         source.finish()
+    return drain.records
 
 
-def _timed(
-    m: Measurement, iterator: Iterator[Any], phase: str, cores: int
-) -> dict[str, Any] | None:
-    """Rate between two arrivals, a whole number of turns of all workers apart: workers that
-    began together deliver together."""
-    turn = max(1, m.source.workers) if m.source.kind == "torch" else 1
-    skip = 2 * turn if phase == "warm" else turn
-    shortest, longest = _share(m, DRAIN_S), _share(m, LONGEST_DRAIN_S)
-    begin: float | None = None
-    before = counters.read(m.source.pids())
-    record: dict[str, Any] | None = None
-    samples = number = 0
-    start = time.perf_counter()
-    for batch in iterator:
-        now = time.perf_counter()
-        number += 1
-        if begin is None:
+class _Drain:
+    """Rates between arrivals that are whole turns of all workers apart: workers that began
+    together deliver together."""
+
+    def __init__(self, m: Measurement, phase: str, cores: int) -> None:
+        self._m, self._phase, self._cores = m, phase, cores
+        self._cold = phase == "cold"
+        self._turn = max(1, m.source.workers) if m.source.kind == "torch" else 1
+        in_parts = cores == len(os.sched_getaffinity(0))
+        self._parts = MOST_COLD_PARTS if self._cold else PARTS if in_parts else 1
+        self._part_s = COLD_PART_S if self._cold else DRAIN_S / self._parts
+        self._part_s = _share(m, self._part_s)
+        self._least_turns = 1 if self._cold else LEAST_TURNS // self._parts
+        self._longest = _share(m, LONGEST_DRAIN_S)
+        self.records: list[dict[str, Any]] = []  # of each part
+
+    def run(self, iterator: Iterator[Any]) -> None:
+        pids, skip = self._m.source.pids, self._turn if self._cold else 2 * self._turn
+        start = time.perf_counter()
+        for number, _ in enumerate(iterator, 1):
             if number >= skip:
-                begin, before = now, counters.read(m.source.pids())
-                number = 0
-            elif now - start > LONGEST_DRAIN_S:
                 break
-            continue
-        samples += m.samples_in(batch)
-        if number % turn:
-            continue
-        used = counters.read(m.source.pids()).since(before)
+            if time.perf_counter() - start > LONGEST_DRAIN_S:
+                return
+        first = begun = time.perf_counter()
+        before, samples, turns = counters.read(pids()), 0, 0
+        whole: tuple[int, float, counters.Reading] | None = None  # turns, of a first part
+        for number, batch in enumerate(iterator, 1):
+            now = time.perf_counter()
+            samples += self._m.samples_in(batch)
+            if number % self._turn:
+                continue
+            turns += 1
+            over = now - first > self._longest
+            enough = turns >= self._least_turns and now - begun >= self._part_s
+            if self.records and not over and not enough:
+                continue
+            after = counters.read(pids())
+            whole = samples, now - begun, after.since(before)
+            if not over and not enough:
+                continue
+            self._add(*whole)
+            if over or len(self.records) == self._parts:
+                return
+            begun, before, samples, turns = now, after, 0, 0
+        if whole is not None and not self.records:
+            self._add(*whole)
+
+    def _add(self, samples: int, elapsed_s: float, used: counters.Reading) -> None:
         cpu = used.process_cpu_s + (used.worker_cpu_s or 0.0)
-        record = {
-            "phase": phase,
-            "cores": cores,
-            "samples": samples,
-            "elapsed_s": now - begin,
-            "cpu_s": None if used.worker_cpu_s is None else cpu,
-            "read_bytes": used.read_bytes,
-        }
-        enough = number >= 4 * turn and now - begin > shortest
-        if (phase == "warm" and enough) or now - begin > longest:
-            break
-    return record
+        self.records.append(
+            {
+                "phase": self._phase,
+                "cores": self._cores,
+                "samples": samples,
+                "elapsed_s": elapsed_s,
+                "cpu_s": None if used.worker_cpu_s is None else cpu,
+                "read_bytes": used.read_bytes,
+            }
+        )
 
 
 def storage(measurement: Measurement) -> dict[str, Any] | None:
@@ -175,6 +210,7 @@ def storage(measurement: Measurement) -> dict[str, Any] | None:
                 "depth": depth,
                 "bytes_per_s": rate["bytes_per_s"],
                 "reads_per_s": rate["reads_per_s"],
+                "parts": rate["parts"],
             }
         )
     return {"depths": depths, "memory_bytes_per_s": _memory_rate(files[:500])}

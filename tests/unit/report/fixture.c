@@ -86,7 +86,10 @@ static void make_ranks(void)
 static void make_host(void)
 {
     static struct hr__depth_record depths[] = {
-        {1, 118e6, 1076}, {4, 402e6, 3666}, {16, 1.21e9, 11034}, {64, 1.9e9, 17326}};
+        {.depth = 1, .bytes_per_s = 118e6, .reads_per_s = 1076},
+        {.depth = 4, .bytes_per_s = 402e6, .reads_per_s = 3666},
+        {.depth = 16, .bytes_per_s = 1.21e9, .reads_per_s = 11034},
+        {.depth = 64, .bytes_per_s = 1.9e9, .reads_per_s = 17326}};
     static struct hr__form_record forms[] = {{HR_FORM_ENCODED, 0.00203, 109666},
                                              {HR_FORM_COEFFICIENTS, 0.00026, 148050},
                                              {HR_FORM_PLANES, 0.000131, 380000}};

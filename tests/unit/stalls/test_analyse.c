@@ -285,6 +285,19 @@ static void test_rates(void **state)
     free(texts[0]);
     free(texts[1]);
 
+    /* Storage alone: by the parts of the depth and of those that gave as much; half as fast at
+     * fewer reads says nothing of it. */
+    p = plan_default();
+    p.depths =
+        "[{\"depth\": 1, \"bytes_per_s\": 1e8, \"reads_per_s\": 1e3, \"parts\": [3e8, 1]},"
+        "{\"depth\": 4, \"bytes_per_s\": 2e8, \"reads_per_s\": 2e3, \"parts\": [1.9e8, 2.1e8]},"
+        "{\"depth\": 16, \"bytes_per_s\": 2.1e8, \"reads_per_s\": 2e3, \"parts\": [2e8]}]";
+    s = analyse(&p);
+    near(s->summary.fetch_rate.value, 2000);
+    near(s->summary.fetch_rate.low, 2000 * exp(-4.302653 * 0.1 / sqrt(3) / 2));
+    near(s->summary.fetch_rate.high, 2000 * exp(4.302653 * 0.1 / sqrt(3) / 2));
+    hr_stalls_destroy(&s);
+
     /* Three drains have an interval; workers' own accounts come before drains'. */
     p = plan_default();
     p.drains = "[{\"phase\": \"warm\", \"cores\": 16, \"samples\": 90, \"elapsed_s\": 1},"

@@ -19,7 +19,8 @@ static struct plan full_plan(void)
     p.noise[0] = 0.013;
     p.noise[3] = -0.007;
     p.why[HR_STALLS_DEVICE] = "a \\\"reason\\\" \\u001b[31m";
-    p.depths = "[{\"depth\": 1, \"bytes_per_s\": 1e8, \"reads_per_s\": 1000.25},"
+    p.depths = "[{\"depth\": 1, \"bytes_per_s\": 1e8, \"reads_per_s\": 1000.25,"
+               "\"parts\": [9e7, 1.1e8]},"
                "{\"depth\": 4, \"bytes_per_s\": 2e8, \"reads_per_s\": 2000}]";
     p.drains = "[{\"phase\": \"warm\", \"cores\": 16, \"samples\": 90, \"elapsed_s\": 1.1,"
                " \"cpu_s\": null, \"read_bytes\": 7}]";
@@ -247,6 +248,9 @@ static void test_damaged_record(void **state)
         {"\"drains\": [{\"phase\": \"warm\"", "\"drains\": [{\"phase\": \"hot\"",
          "drains[0].phase is \"hot\""},
         {"\"depth\": 4", "\"depth\": 1", "storage.depths[1].depth is 1 after 1"},
+        {"\"parts\": [9e7", "\"parts\": [-9e7", "storage.depths[0].parts[0] is -90000000"},
+        {"\"parts\": [9e7", "\"parts\": [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1",
+         "storage.depths[0].parts has 18 elements"},
         {"\"form\": \"coefficients\"", "\"form\": \"raw\"", "headrace.forms[0].form is \"raw\""},
         {"\"assumed\": true", "\"assumed\": 1", "headrace.assumed is a number; write true or"},
         {"\"notes\": [\"one\"", "\"notes\": [1", "notes[0] is a number; write a text"},

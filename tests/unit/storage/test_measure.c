@@ -62,6 +62,8 @@ static int measure_all(int depth)
         return __LINE__;
     if (!(rate.elapsed_s > 0 && rate.elapsed_s < 60))
         return __LINE__;
+    if (rate.part_count > (int)(rate.elapsed_s / (60.0 / HR_STORAGE_PARTS)))
+        return __LINE__;
     if (rate.bytes_per_s * rate.elapsed_s < 0.999 * (double)total ||
         rate.bytes_per_s * rate.elapsed_s > 1.001 * (double)total)
         return __LINE__;
@@ -116,6 +118,15 @@ static void time_ends_it(void **state)
     assert_false(rate.exhausted);
     assert_true(rate.elapsed_s >= 0.3 && took >= rate.elapsed_s);
     assert_true(rate.reads > 0 && rate.bytes > 0);
+    /* What was read in four parts of 75 ms, all but what was in flight at the end. */
+    double in_parts = 0;
+    assert_int_equal(rate.part_count, HR_STORAGE_PARTS);
+    for (int i = 0; i < rate.part_count; i++) {
+        assert_true(rate.parts[i] > 0);
+        in_parts += rate.parts[i] * 0.3 / HR_STORAGE_PARTS;
+    }
+    assert_true(in_parts <= (double)rate.bytes * (1 + 1e-9));
+    assert_true(in_parts >= (double)rate.bytes - 4 * 1048576.0);
     print_message("%.0f reads/s, %.0f MB/s, in %.2f s of 0.3\n", rate.reads_per_s,
                   rate.bytes_per_s * 1e-6, took);
     remove_files();
