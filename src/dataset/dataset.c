@@ -11,8 +11,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 /* Names of empty classes that a message lists. */
@@ -39,6 +41,16 @@ static int allocate(struct hr_dataset **out, struct hr_error *error)
     return 0;
 }
 
+/* Remembers the working directory. Where it has been deleted, there is none. */
+static int note_directory(struct hr_dataset *d, struct hr_error *error)
+{
+    char path[PATH_MAX];
+    if (!getcwd(path, sizeof path) || *path != '/')
+        return 0;
+    d->source.directory = hr__strdup(HR__TAG_DATASET, path);
+    return d->source.directory ? 0 : hr__fail(error, -ENOMEM, "out of memory for a dataset");
+}
+
 int hr__dataset_create(struct hr_dataset **out, struct hr__catalog *catalog, const char *base,
                        const char *root, struct hr_error *error)
 {
@@ -53,6 +65,10 @@ int hr__dataset_create(struct hr_dataset **out, struct hr__catalog *catalog, con
         (catalog->ranges && hr__containers_create(&d->containers, catalog, base))) {
         hr_dataset_unref(&d);
         return hr__fail(error, -ENOMEM, "out of memory for a dataset");
+    }
+    if ((r = note_directory(d, error))) {
+        hr_dataset_unref(&d);
+        return r;
     }
     d->catalog = catalog;
     d->count = catalog->header->samples;
@@ -140,6 +156,8 @@ void hr_dataset_unref(struct hr_dataset **dataset)
     hr__catalog_destroy(&d->catalog);
     hr__free(d->indices);
     hr__free(d->index_path);
+    hr__free(d->source.path);
+    hr__free(d->source.directory);
     hr__free(d->base);
     hr__free(d->root);
     pthread_mutex_destroy(&d->fill_lock);

@@ -26,10 +26,29 @@ struct hr__background {
     int (*wait)(void *self);
 };
 
+enum hr__source_kind {
+    HR__SOURCE_PATHS = 0, /* given one by one, or by what cannot be read again */
+    HR__SOURCE_FOLDER,
+    HR__SOURCE_LIST,
+    HR__SOURCE_PACK,
+    HR__SOURCE_TAR,
+};
+
+/* What a dataset was made of; see describe.h. */
+struct hr__source {
+    enum hr__source_kind kind;
+    char *path;      /* as given to open; NULL: PATHS */
+    char *directory; /* where relative paths began: the working directory when the dataset was
+                        made; NULL: it had none */
+    enum hr_index_policy index;
+    int allow_empty_classes;
+};
+
 struct hr_dataset {
     _Atomic int64_t references;
     char *root;                        /* folder: as given to open; else "" */
     char *base;                        /* what keys are relative to; "": nothing */
+    struct hr__source source;          /* of the one with the catalog */
     struct hr__catalog *catalog;       /* NULL for subsets */
     struct hr__containers *containers; /* NULL where samples are files of their own */
     struct hr_dataset *parent;         /* subsets: the one with the catalog; a reference */

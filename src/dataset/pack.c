@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "dataset/dataset.h"
+#include "dataset/describe.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -260,6 +261,10 @@ int hr__pack_dataset(struct hr_dataset **out, const char *path, struct hr_error 
         r = hr__pack_cannot_open(path, -errno, error);
     if (!r)
         r = hr__dataset_create(out, catalog, path, "", error);
+    if (!r && (r = hr__dataset_set_source(*out, HR__SOURCE_PACK, path, NULL, error))) {
+        hr_dataset_unref(out);
+        catalog = NULL;
+    }
     if (r) {
         hr__catalog_destroy(&catalog);
         close(fd);

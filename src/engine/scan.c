@@ -6,11 +6,13 @@
  * index; the last reference to the dataset stops that thread. A dataset that
  * has neither (a list of paths) gets its sizes when somebody waits for them.
  */
+#include "engine/scan.h"
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/versioned.h"
 #include "dataset/dataset.h"
+#include "dataset/describe.h"
 #include "dataset/index.h"
 #include "dataset/list.h"
 #include "dataset/pack.h"
@@ -294,6 +296,8 @@ int hr_dataset_open_folder(struct hr_dataset **out, const char *path,
     if (!r)
         r = check_folder(*out, path, &o.options, error);
     if (!r)
+        r = hr__dataset_set_source(*out, HR__SOURCE_FOLDER, path, &o.options, error);
+    if (!r)
         r = finish_sizes(*out, &o, error);
     if (r)
         hr_dataset_unref(out);
@@ -309,6 +313,15 @@ static char *directory_of(const char *path)
     if (copy)
         copy[slash ? (slash == path ? 1 : slash - path) : 0] = 0;
     return copy;
+}
+
+/* Whether others find the same at this path: not a pipe, nor what names a file of this
+ * process. */
+static int is_for_all(const char *path)
+{
+    struct stat st;
+    return strncmp(path, "/dev/", 5) && strncmp(path, "/proc/", 6) && !stat(path, &st) &&
+           S_ISREG(st.st_mode);
 }
 
 int hr_dataset_open_list(struct hr_dataset **out, const char *path,
@@ -327,7 +340,9 @@ int hr_dataset_open_list(struct hr_dataset **out, const char *path,
         r = hr__dataset_create(out, catalog, base, "", error);
     if (r)
         hr__catalog_destroy(&catalog);
-    else
+    else if (is_for_all(path))
+        r = hr__dataset_set_source(*out, HR__SOURCE_LIST, path, NULL, error);
+    if (!r)
         r = finish_sizes(*out, &o, error);
     if (r)
         hr_dataset_unref(out);
@@ -345,24 +360,34 @@ int hr_dataset_open_pack(struct hr_dataset **out, const char *path,
     return r ? r : hr__pack_dataset(out, path, error);
 }
 
-int hr_dataset_open_tar(struct hr_dataset **out, const char *path,
-                        const struct hr_dataset_options *options, struct hr_error *error)
+int hr__dataset_open_tars(struct hr_dataset **out, char *const *paths, size_t count,
+                          const struct hr_dataset_options *options, struct hr_error *error)
 {
     struct opening o;
-    struct hr__shards shards = {0};
     struct hr__catalog *catalog = NULL;
     *out = NULL;
     int r = opening_begin(&o, options, error);
     if (!r)
-        r = hr__shards_expand(&shards, path, error);
-    if (!r)
-        r = hr__tar_index(&catalog, shards.paths, shards.count, o.executor, &o.progress, error);
+        r = hr__tar_index(&catalog, paths, count, o.executor, &o.progress, error);
     if (!r)
         r = hr__dataset_create(out, catalog, "", "", error);
     if (r)
         hr__catalog_destroy(&catalog);
-    hr__shards_clear(&shards);
+    else if ((r = hr__dataset_set_source(*out, HR__SOURCE_TAR, "", NULL, error)))
+        hr_dataset_unref(out);
     hr__pool_destroy(&o.pool);
+    return r;
+}
+
+int hr_dataset_open_tar(struct hr_dataset **out, const char *path,
+                        const struct hr_dataset_options *options, struct hr_error *error)
+{
+    struct hr__shards shards = {0};
+    *out = NULL;
+    int r = hr__shards_expand(&shards, path, error);
+    if (!r)
+        r = hr__dataset_open_tars(out, shards.paths, shards.count, options, error);
+    hr__shards_clear(&shards);
     return r;
 }
 

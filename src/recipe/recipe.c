@@ -147,6 +147,21 @@ void hr_recipe_unref(struct hr_recipe **recipe)
         hr__free(r);
 }
 
+size_t hr__recipe_count(const struct hr_recipe *recipe)
+{
+    return (size_t)recipe->count;
+}
+
+const struct hr_operation *hr__recipe_operation(const struct hr_recipe *recipe, size_t i)
+{
+    return &recipe->operation[i].operation;
+}
+
+const struct hr_recipe_options *hr__recipe_options(const struct hr_recipe *recipe)
+{
+    return &recipe->options;
+}
+
 void hr_recipe_output(const struct hr_recipe *recipe, struct hr_tensor_spec *spec)
 {
     *spec = recipe->spec;

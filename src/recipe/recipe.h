@@ -27,6 +27,12 @@ int hr__scratch_create(struct hr__scratch **out, struct hr_error *error);
 void hr__scratch_destroy(struct hr__scratch **scratch);
 size_t hr__scratch_memory(const struct hr__scratch *scratch);
 
+/* What a recipe was made of, for whoever is to make the same: the operations as given, and
+ * the options. Owned by the recipe. */
+size_t hr__recipe_count(const struct hr_recipe *recipe);
+const struct hr_operation *hr__recipe_operation(const struct hr_recipe *recipe, size_t i);
+const struct hr_recipe_options *hr__recipe_options(const struct hr_recipe *recipe);
+
 /*
  * Draws the parameters for an image as `info` describes it. The plan lives in
  * the scratch until its next use. *region: what to decode, in the image as

@@ -1,0 +1,117 @@
+/* See describe.h. */
+#include "dataset/describe.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <string.h>
+#include <xxhash.h>
+
+int hr__dataset_set_source(struct hr_dataset *dataset, enum hr__source_kind kind, const char *path,
+                           const struct hr_dataset_options *options, struct hr_error *error)
+{
+    char *copy = hr__strdup(HR__TAG_DATASET, path);
+    if (!copy)
+        return hr__fail(error, -ENOMEM, "out of memory for the path %s", path);
+    hr__free(dataset->source.path);
+    dataset->source.path = copy;
+    dataset->source.kind = kind;
+    if (options) {
+        dataset->source.index = options->index;
+        dataset->source.allow_empty_classes = options->allow_empty_classes != 0;
+    }
+    return 0;
+}
+
+const struct hr__source *hr__dataset_source(const struct hr_dataset *dataset)
+{
+    return dataset->parent ? &dataset->parent->source : &dataset->source;
+}
+
+int hr__source_absolute(char **out, const struct hr__source *source, const char *path)
+{
+    const char *directory = *path == '/' ? "" : source->directory;
+    *out = NULL;
+    if (!directory)
+        return -ENOENT;
+    size_t before = strlen(directory), length = strlen(path);
+    int slash = before && directory[before - 1] != '/';
+    char *text = hr__alloc(HR__TAG_DATASET, before + length + 2, 1);
+    if (!text)
+        return -ENOMEM;
+    memcpy(text, directory, before);
+    if (slash)
+        text[before] = '/';
+    memcpy(text + before + slash, path, length);
+    *out = text;
+    return 0;
+}
+
+/* A digest of a stream in blocks, each hashed together with the digest of those before it. */
+struct hasher {
+    size_t used;
+    struct {
+        XXH128_hash_t before;
+        char bytes[4096 - sizeof(XXH128_hash_t)];
+    } block;
+};
+
+static void close_block(struct hasher *h)
+{
+    size_t length = sizeof h->block.before + h->used;
+    h->block.before = XXH3_128bits(&h->block, length);
+    h->used = 0;
+}
+
+static void add(struct hasher *h, const void *bytes, size_t length)
+{
+    const char *from = bytes;
+    while (length) {
+        size_t room = sizeof h->block.bytes - h->used, n = length < room ? length : room;
+        memcpy(h->block.bytes + h->used, from, n);
+        h->used += n;
+        from += n;
+        length -= n;
+        if (h->used == sizeof h->block.bytes)
+            close_block(h);
+    }
+}
+
+static void add_number(struct hasher *h, uint64_t number)
+{
+    add(h, &number, sizeof number);
+}
+
+static void add_text(struct hasher *h, const char *text)
+{
+    add(h, text, strlen(text) + 1);
+}
+
+void hr__dataset_digest(const struct hr_dataset *dataset, uint8_t digest[HR__DIGEST_BYTES])
+{
+    const struct hr_dataset *d = dataset->parent ? dataset->parent : dataset;
+    const struct hr__catalog *c = d->catalog;
+    struct hasher h;
+    XXH128_canonical_t bytes;
+    h.used = 0;
+    h.block.before = (XXH128_hash_t){0, 0};
+    add_number(&h, c->header->classes);
+    for (uint64_t i = 0; i < c->header->classes; i++)
+        add_text(&h, hr__catalog_at(c, c->class_names[i]));
+    add_number(&h, d->count);
+    for (size_t i = 0; i < d->count; i++) {
+        add_text(&h, hr__catalog_at(c, c->directories[c->sample_directory[i]].path));
+        add_text(&h, hr__catalog_at(c, c->names[i]));
+        add_number(&h, (uint64_t)hr_dataset_label(d, i));
+        if (!c->ranges)
+            continue;
+        add_number(&h, c->ranges[i].container);
+        add_number(&h, c->ranges[i].offset);
+        add_number(&h, c->ranges[i].checksum);
+        add_number(&h, (uint64_t)c->sizes[i]);
+    }
+    close_block(&h);
+    XXH128_canonicalFromHash(&bytes, h.block.before);
+    memcpy(digest, bytes.digest, HR__DIGEST_BYTES);
+}

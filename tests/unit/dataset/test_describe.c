@@ -1,0 +1,105 @@
+/* What datasets were made of: digests tell other names, labels and orders apart, whatever the
+ * block that they end in; and relative paths stay where they began. */
+#include "tree.h"
+
+#include "base/memory.h"
+#include "dataset/describe.h"
+
+#include <errno.h>
+
+#define SAMPLES 1000
+
+/* A dataset of `count` paths "/i"; sample `odd` has another name or label. */
+static struct hr_dataset *make(size_t count, size_t odd, int renamed, int64_t relabelled)
+{
+    static char names[SAMPLES][16];
+    const char *paths[SAMPLES];
+    int64_t labels[SAMPLES];
+    struct hr_dataset *dataset;
+    for (size_t i = 0; i < count; i++) {
+        snprintf(names[i], sizeof names[i], "/%zu%s", i, renamed && i == odd ? "x" : "");
+        paths[i] = names[i];
+        labels[i] = i == odd ? relabelled : 7;
+    }
+    assert_int_equal(hr_dataset_from_paths(&dataset, paths, labels, count, NULL), 0);
+    return dataset;
+}
+
+static int is_other(struct hr_dataset *one, struct hr_dataset *other)
+{
+    uint8_t a[HR__DIGEST_BYTES], b[HR__DIGEST_BYTES];
+    hr__dataset_digest(one, a);
+    hr__dataset_digest(other, b);
+    hr_dataset_unref(&other);
+    return memcmp(a, b, sizeof a) != 0;
+}
+
+static void test_digests(void **state)
+{
+    struct hr_dataset *whole = make(SAMPLES, 0, 0, 7), *some;
+    const int64_t index = 5;
+    assert_false(is_other(whole, make(SAMPLES, 0, 0, 7)));
+    for (size_t i = 0; i < SAMPLES; i += 37) {
+        assert_true(is_other(whole, make(SAMPLES, i, 1, 7)));
+        assert_true(is_other(whole, make(SAMPLES, i, 0, 6)));
+    }
+    for (size_t count = SAMPLES - 200; count < SAMPLES; count++)
+        assert_true(is_other(whole, make(count, 0, 0, 7)));
+    /* a subset's is that of all */
+    assert_int_equal(hr_dataset_subset(&some, whole, &index, 1, NULL), 0);
+    assert_false(is_other(whole, some));
+    hr_dataset_unref(&whole);
+}
+
+static void test_sources(void **state)
+{
+    struct tree t;
+    struct hr_dataset_options options;
+    char *path;
+    tree_make(&t);
+    assert_int_equal(chdir(t.root), 0);
+    struct hr_dataset *dataset = make(3, 0, 0, 0);
+    assert_int_equal(chdir("/"), 0);
+    const struct hr__source *source = hr__dataset_source(dataset);
+    assert_int_equal(source->kind, HR__SOURCE_PATHS);
+    assert_null(source->path);
+    assert_int_equal(hr__source_absolute(&path, source, "a/b"), 0);
+    assert_string_equal(path, tree_path(&t, "a/b"));
+    hr__free(path);
+    assert_int_equal(hr__source_absolute(&path, source, "/a/b"), 0);
+    assert_string_equal(path, "/a/b");
+    hr__free(path);
+    hr_dataset_options_default(&options);
+    options.index = HR_INDEX_BESIDE_DATA;
+    options.allow_empty_classes = 3;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(
+            hr__dataset_set_source(dataset, HR__SOURCE_FOLDER, i ? "b" : "a", &options, NULL), 0);
+    assert_string_equal(source->path, "b");
+    assert_int_equal(source->index, HR_INDEX_BESIDE_DATA);
+    assert_int_equal(source->allow_empty_classes, 1);
+    hr__alloc_fail_at(1, 0);
+    assert_int_equal(hr__dataset_set_source(dataset, HR__SOURCE_LIST, "c", NULL, NULL), -ENOMEM);
+    hr__alloc_fail_at(1, 0);
+    assert_int_equal(hr__source_absolute(&path, source, "a"), -ENOMEM);
+    hr__alloc_fail_at(0, 0);
+    assert_int_equal(source->kind, HR__SOURCE_FOLDER);
+    hr_dataset_unref(&dataset);
+    /* at the root no slash is doubled */
+    dataset = make(1, 0, 0, 0);
+    assert_int_equal(hr__source_absolute(&path, hr__dataset_source(dataset), "a"), 0);
+    assert_string_equal(path, "/a");
+    hr__free(path);
+    hr_dataset_unref(&dataset);
+    tree_remove(&t);
+    assert_int_equal(hr__allocated(HR__TAG_DATASET), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_digests),
+        cmocka_unit_test(test_sources),
+    };
+    return cmocka_run_group_tests_name("dataset describe", tests, NULL, NULL);
+}
