@@ -24,7 +24,7 @@ BELOW = {
     "cache": {"base", "dataset", "codec"},
     "recipe": {"base", "codec"},
     "engine": {"base", "dataset", "storage", "order", "codec", "cache", "recipe", "stalls"},
-    "agent": {"base", "dataset", "order", "cache", "recipe", "engine"},
+    "agent": {"base", "dataset", "order", "cache", "recipe", "engine", "stalls"},
     "stalls": {"base", "storage"},
     "report": {"base", "stalls"},
 }

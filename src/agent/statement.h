@@ -2,11 +2,14 @@
  * What a loader prepares, as a text: dataset and recipe, so that an agent can make them again.
  *
  * JSON, as compact as jansson writes it, keys sorted, so that equal statements are equal
- * texts: {"version": 1, "dataset": {...}, "recipe": {...}}. A dataset is {"kind":
- * "folder" | "list" | "pack" | "tar", "path": absolute, "allow_empty_classes", "count",
- * "digest"}, {"kind": "paths", "paths", "labels"}, or {"kind": "subset", "of": dataset,
- * "indices"}. "digest" is that of names and labels (dataset/describe.h): another one at the
- * agent, because files were added, is -ESTALE. A recipe holds its options and operations by
+ * texts: {"version": 1, "dataset": {...}, "recipe": {...}}. A dataset is one of
+ *   {"kind": "folder", "path": absolute, "allow_empty_classes", "index", "count", "digest"}
+ *   {"kind": "list" | "pack", "path": absolute, "count", "digest"}
+ *   {"kind": "tar", "paths": absolute ones, "count", "digest"}
+ *   {"kind": "paths", "paths": absolute ones, "labels"}
+ *   {"kind": "subset", "of": dataset, "indices"}
+ * "digest" is that of names and labels (dataset/describe.h): another one at the agent, because
+ * files were added, is -ESTALE. A recipe holds its options and operations by
  * name, as recipe.h has them. Paths are bytes: what is not UTF-8 is escaped as \u00XX of its
  * bytes with "paths_are": "bytes".
  */

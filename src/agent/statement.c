@@ -1,0 +1,286 @@
+/*
+ * See statement.h. Writing goes from the dataset and the recipe to JSON; reading takes the text
+ * apart (statement_parse.c) and then opens what it names, as the job did, and compares what is
+ * found there with what the job had found.
+ */
+#include "agent/statement.h"
+
+#include "agent/statement_parse.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "engine/scan.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define DECIMALS 17 /* that tell every double from its neighbours */
+
+/* A writer of one dataset: the first thing that went wrong. */
+struct writer {
+    const struct hr__source *source;
+    int are_bytes; /* paths that are not UTF-8: each byte becomes a character */
+    int code;      /* -EILSEQ: they are, and are_bytes is not set */
+};
+
+/* A path of the dataset, absolute; NULL, and w->code, on failure. */
+static json_t *write_path(struct writer *w, const char *path)
+{
+    json_t *value = NULL;
+    char *whole, *wide = NULL;
+    w->code = hr__source_absolute(&whole, w->source, path);
+    if (w->code) {
+        w->code = w->code == -ENOENT ? -ENOTSUP : w->code;
+        return NULL;
+    }
+    if (w->are_bytes) {
+        char *to = wide = hr__alloc(HR__TAG_AGENT, 2 * strlen(whole) + 1, 1);
+        for (const char *c = whole; wide && *c; c++) {
+            unsigned char byte = (unsigned char)*c;
+            if (byte >= 0x80)
+                *to++ = (char)(0xC0 | byte >> 6);
+            *to++ = (char)(byte >= 0x80 ? 0x80 | (byte & 0x3F) : byte);
+        }
+    }
+    if (!w->are_bytes || wide)
+        value = json_string(wide ? wide : whole);
+    if (!value)
+        w->code = w->are_bytes ? -ENOMEM : -EILSEQ;
+    hr__free(wide);
+    hr__free(whole);
+    return value;
+}
+
+/* The paths of all samples, or of all containers. */
+static json_t *write_paths(struct writer *w, const struct hr_dataset *origin)
+{
+    char path[PATH_MAX];
+    int are_tars = w->source->kind == HR__SOURCE_TAR;
+    size_t count = are_tars ? origin->catalog->header->containers : origin->count;
+    json_t *array = json_array();
+    if (!array)
+        w->code = -ENOMEM;
+    for (size_t i = 0; i < count && !w->code; i++) {
+        const char *at = path;
+        if (are_tars)
+            at = hr__containers_path(origin->containers, i);
+        else if (hr_dataset_path(origin, i, path, sizeof path) >= sizeof path)
+            w->code = -ENAMETOOLONG;
+        json_t *value = w->code ? NULL : write_path(w, at);
+        if (!w->code && json_array_append_new(array, value))
+            w->code = -ENOMEM;
+    }
+    if (w->code) {
+        json_decref(array);
+        return NULL;
+    }
+    return array;
+}
+
+static json_t *write_labels(const struct hr_dataset *origin)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < origin->count; i++)
+        if (json_array_append_new(array, json_integer(hr_dataset_label(origin, i)))) {
+            json_decref(array);
+            return NULL;
+        }
+    return array;
+}
+
+static json_t *write_digest(const struct hr_dataset *origin)
+{
+    static const char digits[] = "0123456789abcdef";
+    uint8_t digest[HR__DIGEST_BYTES];
+    char text[2 * HR__DIGEST_BYTES + 1] = "";
+    hr__dataset_digest(origin, digest);
+    for (size_t i = 0; i < HR__DIGEST_BYTES; i++) {
+        text[2 * i] = digits[digest[i] >> 4];
+        text[2 * i + 1] = digits[digest[i] & 15];
+    }
+    return json_string(text);
+}
+
+static void set(struct writer *w, json_t *object, const char *name, json_t *value)
+{
+    if (json_object_set_new(object, name, value) && !w->code)
+        w->code = -ENOMEM;
+}
+
+static json_t *write_members(struct writer *w, const struct hr_dataset *origin)
+{
+    const struct hr__source *s = w->source;
+    json_t *object = json_object();
+    w->code = 0;
+    set(w, object, "kind", json_string(hr__source_words[s->kind]));
+    if (w->are_bytes)
+        set(w, object, "paths_are", json_string("bytes"));
+    if (s->kind == HR__SOURCE_PATHS || s->kind == HR__SOURCE_TAR)
+        set(w, object, "paths", write_paths(w, origin));
+    else
+        set(w, object, "path", write_path(w, s->path));
+    if (s->kind == HR__SOURCE_PATHS) {
+        set(w, object, "labels", write_labels(origin));
+    } else {
+        set(w, object, "count", json_integer((json_int_t)origin->count));
+        set(w, object, "digest", write_digest(origin));
+    }
+    if (s->kind == HR__SOURCE_FOLDER) {
+        set(w, object, "allow_empty_classes", json_boolean(s->allow_empty_classes));
+        set(w, object, "index", json_string(hr__index_words[s->index]));
+    }
+    if (w->code) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+/* A dataset with a catalog. */
+static json_t *write_origin(const struct hr_dataset *origin, struct hr_error *error)
+{
+    struct writer w = {.source = &origin->source};
+    json_t *object = write_members(&w, origin);
+    if (w.code == -EILSEQ) {
+        w.are_bytes = 1;
+        object = write_members(&w, origin);
+    }
+    if (w.code == -ENOTSUP)
+        hr__fail(error, w.code,
+                 "the dataset has relative paths, and the directory they began at was deleted: an "
+                 "agent cannot open it; open it by an absolute path");
+    else if (w.code)
+        hr__fail(error, w.code, "describing the dataset to an agent: %s", hr__errno_text(w.code));
+    return object;
+}
+
+static json_t *write_subset(json_t *of, const struct hr_dataset *subset)
+{
+    json_t *object = json_object(), *indices = json_array();
+    int r = !of || !object || !indices;
+    for (size_t i = 0; !r && i < subset->count; i++)
+        r = json_array_append_new(indices, json_integer(subset->indices[i]));
+    r = r ? r : json_object_set_new(object, "kind", json_string("subset"));
+    r = r ? r : json_object_set(object, "indices", indices);
+    r = r ? r : json_object_set(object, "of", of);
+    json_decref(indices);
+    json_decref(of);
+    if (r) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+int hr__statement_write(char **text, const struct hr_dataset *dataset,
+                        const struct hr_recipe *recipe, struct hr_error *error)
+{
+    struct hr_error why = {.code = -ENOMEM, .message = "out of memory for a statement"};
+    const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
+    char *dump = NULL;
+    *text = NULL;
+    json_t *root = json_object(), *what = write_origin(origin, &why);
+    if (what && dataset->parent)
+        what = write_subset(what, dataset);
+    int r = json_object_set_new(root, "dataset", what);
+    if (!r)
+        r = json_object_set_new(root, "recipe", hr__stated_recipe_write(recipe));
+    if (!r)
+        r = json_object_set_new(root, "version", json_integer(HR__STATEMENT_VERSION));
+    if (!r)
+        dump = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(DECIMALS));
+    json_decref(root);
+    if (dump)
+        *text = hr__strdup(HR__TAG_AGENT, dump);
+    free(dump);
+    return *text ? 0 : hr__fail(error, why.code, "%s", why.message);
+}
+
+/* A list: reading a pipe in its place would wait for somebody to write. */
+static int open_list(struct hr_dataset **out, const char *path,
+                     const struct hr_dataset_options *options, struct hr_error *error)
+{
+    struct stat st;
+    if (!stat(path, &st) && !S_ISREG(st.st_mode))
+        return hr__fail(error, -ESTALE, "the list %s is no regular file any more", path);
+    return hr_dataset_open_list(out, path, options, error);
+}
+
+static int open_kind(struct hr_dataset **out, const struct hr__stated_dataset *stated,
+                     struct hr_error *error)
+{
+    struct hr_dataset_options options;
+    hr_dataset_options_default(&options);
+    options.index = stated->index;
+    options.allow_empty_classes = stated->allow_empty_classes;
+    switch (stated->kind) {
+    case HR__SOURCE_FOLDER:
+        return hr_dataset_open_folder(out, stated->paths[0], &options, error);
+    case HR__SOURCE_LIST:
+        return open_list(out, stated->paths[0], &options, error);
+    case HR__SOURCE_PACK:
+        return hr_dataset_open_pack(out, stated->paths[0], &options, error);
+    case HR__SOURCE_TAR:
+        return hr__dataset_open_tars(out, stated->paths, stated->path_count, &options, error);
+    case HR__SOURCE_PATHS:
+        break;
+    }
+    return hr_dataset_from_paths(out, (const char *const *)stated->paths, stated->labels,
+                                 stated->path_count, error);
+}
+
+/* Opens what is no subset, and sees that it is what the job had. */
+static int open_origin(struct hr_dataset **out, const struct hr__stated_dataset *stated,
+                       struct hr_error *error)
+{
+    uint8_t digest[HR__DIGEST_BYTES];
+    int r = open_kind(out, stated, error);
+    if (r || stated->kind == HR__SOURCE_PATHS)
+        return r;
+    hr__dataset_digest(*out, digest);
+    size_t now = hr_dataset_count(*out);
+    if (now == stated->count && !memcmp(digest, stated->digest, sizeof digest))
+        return 0;
+    hr_dataset_unref(out);
+    return hr__fail(error, -ESTALE,
+                    "%s is not what it was when this job opened it (%llu samples then, %zu for the "
+                    "agent): open it again",
+                    stated->path_count ? stated->paths[0] : "the dataset",
+                    (unsigned long long)stated->count, now);
+}
+
+static int open_dataset(struct hr_dataset **out, const struct hr__stated_dataset *stated,
+                        struct hr_error *error)
+{
+    struct hr_dataset *of;
+    *out = NULL;
+    if (!stated->is_subset)
+        return open_origin(out, stated, error);
+    int r = open_dataset(&of, stated->of, error);
+    if (r)
+        return r;
+    r = hr_dataset_subset(out, of, stated->indices, stated->index_count, error);
+    hr_dataset_unref(&of);
+    return r;
+}
+
+int hr__statement_read(const char *text, size_t length, struct hr_dataset **dataset,
+                       struct hr_recipe **recipe, struct hr_error *error)
+{
+    struct hr__statement stated;
+    *dataset = NULL;
+    *recipe = NULL;
+    int r = hr__statement_parse(&stated, text, length, error);
+    if (r)
+        return r;
+    r = hr_recipe_create(recipe, stated.recipe.operations, stated.recipe.count,
+                         &stated.recipe.options, error);
+    if (!r)
+        r = open_dataset(dataset, stated.dataset, error);
+    if (r)
+        hr_recipe_unref(recipe);
+    hr__statement_clear(&stated);
+    return r;
+}
