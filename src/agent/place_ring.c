@@ -1,0 +1,412 @@
+/* Places of the ring: who gets them, and what is published in them; see place.h. */
+#include "agent/place_inside.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+uint64_t hr__seat_next_locked(const struct hr__places *p, const struct hr__place_seat *seat)
+{
+    uint64_t next = atomic_load(&seat->desk->next), most = p->spans[0].published;
+    if (next > most)
+        next = most;
+    if (next < seat->base)
+        next = seat->base;
+    return next > seat->end ? seat->end : next;
+}
+
+/* Nobody may hold more than a ring: batches that are kept so long have been copied before. */
+static uint64_t clamp_mark(const struct hr__places *p, uint64_t mark, uint64_t least, uint64_t next)
+{
+    if (mark < least)
+        mark = least;
+    if (next > p->ring_samples && mark < next - p->ring_samples)
+        mark = next - p->ring_samples;
+    return mark > next ? next : mark;
+}
+
+void hr__seat_holds_locked(const struct hr__places *p, const struct hr__place_seat *seat,
+                           uint64_t past[2], uint64_t present[2])
+{
+    uint64_t mark = atomic_load(&seat->desk->mark);
+    past[0] = past[1] = present[0] = present[1] = 0;
+    if (seat->base == HR__SEQUENCE_NONE)
+        return;
+    past[1] = seat->past[1];
+    past[0] = clamp_mark(p, mark, seat->past[0], past[1]);
+    present[1] = hr__seat_next_locked(p, seat);
+    present[0] = clamp_mark(p, mark, seat->base, present[1]);
+}
+
+bool hr__places_furthest_locked(const struct hr__places *p, uint64_t *next,
+                                const struct hr__place_seat **seat)
+{
+    bool found = false;
+    for (const struct hr__place_seat *s = p->seats; s; s = s->next) {
+        if (!s->is_taking)
+            continue;
+        uint64_t n = hr__seat_next_locked(p, s);
+        if (n >= s->end || (found && n <= *next))
+            continue;
+        *next = n;
+        if (seat)
+            *seat = s;
+        found = true;
+    }
+    return found;
+}
+
+/* Whether a seat holds something of [begin, end). */
+static bool holds_locked(const struct hr__places *p, const struct hr__place_seat *seat,
+                         uint64_t begin, uint64_t end)
+{
+    uint64_t past[2], present[2];
+    hr__seat_holds_locked(p, seat, past, present);
+    return (past[0] < past[1] && past[0] < end && begin < past[1]) ||
+           (present[0] < present[1] && present[0] < end && begin < present[1]);
+}
+
+static bool is_held_locked(const struct hr__places *p, uint64_t number)
+{
+    uint64_t begin = number * p->chunk_samples, end = begin + p->chunk_samples;
+    for (const struct hr__place_seat *s = p->seats; s; s = s->next)
+        if (holds_locked(p, s, begin, end))
+            return true;
+    return false;
+}
+
+void hr__places_reclaim_locked(struct hr__places *p)
+{
+    uint64_t kept = 0;
+    for (uint64_t i = 0; i < p->lents; i++) {
+        if (is_held_locked(p, p->lent[i].number))
+            p->lent[kept++] = p->lent[i];
+        else
+            p->spare[p->spares++] = p->lent[i].piece;
+    }
+    p->lents = kept;
+}
+
+/* A piece that is in no place, HR__NO_PIECE where there is none. */
+static uint64_t spare_piece_locked(struct hr__places *p)
+{
+    hr__places_reclaim_locked(p);
+    if (p->spares)
+        return p->spare[--p->spares];
+    if ((p->pieces + 1) * p->chunk_bytes > p->board->data_bytes ||
+        fallocate(p->data_file, 0, (off_t)(p->pieces * p->chunk_bytes), (off_t)p->chunk_bytes))
+        return HR__NO_PIECE;
+    return p->pieces++;
+}
+
+/* Whether a seat still wants samples before `end`. */
+static bool needs_locked(const struct hr__places *p, const struct hr__place_seat *seat,
+                         uint64_t end)
+{
+    if (!seat->is_taking)
+        return false;
+    uint64_t next = hr__seat_next_locked(p, seat);
+    return next < end && next < seat->end;
+}
+
+/* Whether the seat that is furthest ahead runs short, were chunk `number` not prepared. What is
+ * in preparation counts as ready, because it needs no more room. */
+static bool is_short_locked(const struct hr__places *p, uint64_t number,
+                            const struct hr__place_seat **furthest)
+{
+    uint64_t next = 0, supply = number * p->chunk_samples;
+    *furthest = NULL;
+    bool is_taken = hr__places_furthest_locked(p, &next, furthest);
+    if (p->is_awaited) {
+        *furthest = NULL; /* he is not seated yet */
+        return true;
+    }
+    if (!is_taken)
+        return false;
+    uint64_t enough = 2 * (*furthest)->batch_samples;
+    if (enough < 2 * p->chunk_samples)
+        enough = 2 * p->chunk_samples;
+    if (enough > p->ring_samples / 2)
+        enough = p->ring_samples / 2;
+    uint64_t wants = atomic_load(&(*furthest)->desk->wants);
+    return supply < next + enough || (wants > supply && wants <= next + p->ring_samples);
+}
+
+/* Takes from all that are slow, but for the one that is furthest ahead. False: not allowed. */
+static bool expel_locked(struct hr__places *p, const struct hr__place_seat *furthest, uint64_t end)
+{
+    for (struct hr__place_seat *s = p->seats; s; s = s->next)
+        if (needs_locked(p, s, end) && (s == furthest || p->wish.is_waiting))
+            return false;
+    for (struct hr__place_seat *s = p->seats; s; s = s->next) {
+        if (!needs_locked(p, s, end))
+            continue;
+        /* Stored before mark and next are loaded again: he who takes stores next, then loads
+         * the floor. */
+        s->floor = end;
+        atomic_store(&s->desk->floor, end);
+        if (needs_locked(p, s, end)) {
+            s->is_expelled = true;
+            s->is_taking = false;
+        }
+        p->wish.tell(p->wish.arg);
+    }
+    return true;
+}
+
+/* Frees the place of chunk `number` from its old samples: 0 or -EAGAIN. */
+static int clear_locked(struct hr__places *p, struct hr__place *place, uint64_t number)
+{
+    uint64_t old = place->number;
+    if (old == HR__SEQUENCE_NONE)
+        return 0;
+    uint64_t end = (old + 1) * p->chunk_samples;
+    bool is_needed = false, is_held = is_held_locked(p, old);
+    for (const struct hr__place_seat *s = p->seats; s; s = s->next)
+        is_needed |= needs_locked(p, s, end);
+    if (!is_needed && !is_held)
+        return 0;
+    const struct hr__place_seat *furthest;
+    if (!is_short_locked(p, number, &furthest))
+        return -EAGAIN;
+    /* Before anybody loses anything: is there memory for what they hold? */
+    uint64_t piece = spare_piece_locked(p);
+    if (piece == HR__NO_PIECE)
+        return -EAGAIN;
+    if (is_needed && !expel_locked(p, furthest, end)) {
+        p->spare[p->spares++] = piece;
+        return -EAGAIN;
+    }
+    if (is_held_locked(p, old)) {
+        p->lent[p->lents++] = (struct hr__lent){.number = old, .piece = place->piece};
+        place->piece = piece;
+    } else {
+        p->spare[p->spares++] = piece;
+    }
+    return 0;
+}
+
+/* 0, or -EAGAIN: what lies there is in use. */
+static int try_locked(struct hr__places *p, struct hr__place *place, uint64_t number)
+{
+    return place->is_open ? -EAGAIN : clear_locked(p, place, number);
+}
+
+static void open_locked(struct hr__places *p, struct hr__place *place, uint64_t number)
+{
+    p->is_short = false;
+    atomic_store(&p->board->wants_room, 0);
+    if (number >= p->places && (number - p->places + 1) * p->chunk_samples > p->tail) {
+        p->tail = (number - p->places + 1) * p->chunk_samples;
+        atomic_store(&p->board->tail, p->tail);
+        hr__places_forget_records_locked(p);
+    }
+    atomic_store(&hr__board_places(p)[number % p->places].number, HR__SEQUENCE_NONE);
+    place->number = HR__SEQUENCE_NONE;
+    place->is_open = true;
+    if (p->acquired < number + 1)
+        p->acquired = number + 1;
+}
+
+int hr__places_acquire(struct hr__places *p, uint64_t number, struct hr__chunk *out)
+{
+    uint64_t at = number % p->places;
+    pthread_mutex_lock(&p->lock);
+    struct hr__place *place = &p->ring[at];
+    int r = p->is_stopped ? -EAGAIN : try_locked(p, place, number);
+    if (r && !p->is_stopped) {
+        /* Wanted first, then looked once more: a job stores its mark, then loads this. */
+        p->is_short = true;
+        atomic_store(&p->board->wants_room, 1);
+        r = try_locked(p, place, number);
+    }
+    if (!r) {
+        open_locked(p, place, number);
+        *out = (struct hr__chunk){
+            .images = p->data + place->piece * p->chunk_bytes,
+            .labels = p->labels + at * p->chunk_samples,
+            .indices = p->indices + at * p->chunk_samples,
+        };
+    }
+    pthread_mutex_unlock(&p->lock);
+    return r;
+}
+
+void hr__places_drop(struct hr__places *p, uint64_t number)
+{
+    pthread_mutex_lock(&p->lock);
+    p->ring[number % p->places].is_open = false;
+    if (p->is_short)
+        p->wish.tell(p->wish.arg);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* A record; without memory the sample's story is lost, but not that there was one. */
+static struct hr__place_record *make_record(const struct hr__chunk_bad *bad)
+{
+    const char *path = bad && bad->path ? bad->path : "";
+    const char *reason = bad && bad->reason ? bad->reason : "";
+    size_t path_bytes = strlen(path) + 1, reason_bytes = strlen(reason) + 1;
+    struct hr__place_record *record =
+        hr__alloc(HR__TAG_AGENT, 1, sizeof *record + path_bytes + reason_bytes);
+    if (!record)
+        return NULL;
+    char *text = (char *)(record + 1);
+    memcpy(text, path, path_bytes);
+    memcpy(text + path_bytes, reason, reason_bytes);
+    record->path = text;
+    record->reason = text + path_bytes;
+    record->has_sample = bad && bad->path;
+    record->index = bad ? bad->index : 0;
+    return record;
+}
+
+static void add_record_locked(struct hr__places *p, struct hr__place_record *record,
+                              uint64_t sequence)
+{
+    if (!record)
+        return;
+    record->sequence = sequence;
+    if (p->records_last)
+        p->records_last->next = record;
+    else
+        p->records = record;
+    p->records_last = record;
+    if (!p->unsent)
+        p->unsent = record;
+}
+
+void hr__places_forget_records_locked(struct hr__places *p)
+{
+    while (p->records && p->records != p->unsent && p->records->sequence < p->tail) {
+        struct hr__place_record *record = p->records;
+        p->records = record->next;
+        if (!p->records)
+            p->records_last = NULL;
+        hr__free(record);
+    }
+}
+
+static void write_samples_locked(struct hr__places *p, const struct hr__chunk_done *done)
+{
+    uint64_t at = done->number % p->places * p->chunk_samples;
+    struct hr__board_sample *samples =
+        (struct hr__board_sample *)(void *)((uint8_t *)p->board + p->board->samples_offset) + at;
+    for (size_t i = 0; i < done->count; i++)
+        samples[i] = (struct hr__board_sample){
+            .label = p->labels[at + i], .index = p->indices[at + i], .instead = -1};
+    for (size_t i = 0; i < done->bad_count; i++)
+        if (done->bad[i].place < done->count)
+            samples[done->bad[i].place].instead = (int64_t)done->bad[i].index;
+}
+
+static void show_locked(struct hr__places *p)
+{
+    struct hr__span *span = &p->spans[0];
+    atomic_store(&p->board->head, span->published);
+    if (span->is_halted)
+        atomic_store(&p->board->halt, span->published);
+    hr__places_ring(p);
+}
+
+/* A chunk of the present span; what came before it may be held back for its records. */
+static void publish_present_locked(struct hr__places *p, const struct hr__chunk_done *done)
+{
+    struct hr__span *span = &p->spans[0];
+    uint64_t sequence = done->number * p->chunk_samples;
+    span->published = sequence + done->count;
+    for (size_t i = 0; i < done->bad_count; i++)
+        if (done->bad[i].place < done->count)
+            add_record_locked(p, make_record(&done->bad[i]), sequence + done->bad[i].place);
+    if (done->error.code) {
+        struct hr__place_record *record = make_record(&done->failed);
+        if (record) {
+            record->is_halt = true;
+            record->error = done->error;
+        }
+        add_record_locked(p, record, span->published);
+        span->is_halted = true;
+    }
+    if (!p->unsent)
+        show_locked(p);
+    if (p->unsent || span->is_halted || span->published == span->end)
+        p->wish.tell(p->wish.arg);
+}
+
+void hr__places_publish(struct hr__places *p, const struct hr__chunk_done *done)
+{
+    uint64_t at = done->number % p->places;
+    pthread_mutex_lock(&p->lock);
+    struct hr__place *place = &p->ring[at];
+    place->is_open = false;
+    /* One that was overtaken by the next start is nobody's. */
+    if (p->span_count && done->number * p->chunk_samples >= p->spans[0].first) {
+        write_samples_locked(p, done);
+        struct hr__board_place *board = &hr__board_places(p)[at];
+        atomic_store(&board->offset, place->piece * p->chunk_bytes);
+        atomic_store(&board->number, done->number);
+        place->number = done->number;
+        publish_present_locked(p, done);
+    } else if (p->is_short) {
+        p->wish.tell(p->wish.arg);
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+double hr__places_ahead(struct hr__places *p)
+{
+    const struct hr__place_seat *furthest = NULL;
+    uint64_t next = 0;
+    pthread_mutex_lock(&p->lock);
+    double ahead = 1e9;
+    if (p->is_awaited)
+        ahead = 0;
+    else if (!p->is_stopped && hr__places_furthest_locked(p, &next, &furthest))
+        ahead = ((double)p->spans[0].published - (double)next) / (double)furthest->batch_samples;
+    pthread_mutex_unlock(&p->lock);
+    return ahead;
+}
+
+void hr__places_recall(struct hr__places *p, uint64_t sequence, uint64_t end,
+                       hr__place_record_fn fn, void *arg)
+{
+    pthread_mutex_lock(&p->lock);
+    for (const struct hr__place_record *r = p->records; r && r != p->unsent; r = r->next)
+        if (r->sequence >= sequence && r->sequence <= end)
+            fn(arg, r);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void hr__places_tell(struct hr__places *p, hr__place_record_fn fn, void *arg)
+{
+    pthread_mutex_lock(&p->lock);
+    bool was_held_back = p->unsent;
+    for (const struct hr__place_record *r = p->unsent; r; r = r->next)
+        fn(arg, r);
+    p->unsent = NULL;
+    if (was_held_back)
+        show_locked(p);
+    hr__places_forget_records_locked(p);
+    pthread_mutex_unlock(&p->lock);
+}
+
+bool hr__places_take_room(struct hr__places *p)
+{
+    pthread_mutex_lock(&p->lock);
+    bool is_short = p->is_short;
+    p->is_short = false;
+    atomic_store(&p->board->wants_room, 0);
+    pthread_mutex_unlock(&p->lock);
+    return is_short;
+}
+
+bool hr__places_wants_room(struct hr__places *p)
+{
+    pthread_mutex_lock(&p->lock);
+    bool is_short = p->is_short;
+    pthread_mutex_unlock(&p->lock);
+    return is_short;
+}

@@ -1,0 +1,476 @@
+/* A lane's memory: who gets places, who is expelled, what is lent; and a model of jobs that take,
+ * hold and release at random, each of which must find what was published. */
+#include "../test.h"
+
+#include "agent/place.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PAGE         4096u
+#define SAMPLE_BYTES 512u /* eight of them are a page */
+
+static void note(void *arg)
+{
+    ++*(int *)arg;
+}
+
+static struct hr__places *make(uint64_t batch, uint64_t window, int *told)
+{
+    struct hr__places_wish wish = {.lane = 1,
+                                   .sample_bytes = SAMPLE_BYTES,
+                                   .batch_samples = batch,
+                                   .window = window,
+                                   .tell = note,
+                                   .arg = told};
+    struct hr__places *places;
+    struct hr_error error;
+    assert_int_equal(hr__places_create(&places, &wish, &error), 0);
+    return places;
+}
+
+/* What sample `sequence` of an epoch consists of. */
+static uint32_t stamp(uint64_t epoch, uint64_t sequence)
+{
+    return (uint32_t)(sequence * 2654435761u + epoch * 97);
+}
+
+static void fill(struct hr__places *p, uint64_t number, const struct hr__chunk *chunk,
+                 uint64_t epoch)
+{
+    for (uint64_t i = 0; i < p->chunk_samples; i++) {
+        uint64_t sequence = number * p->chunk_samples + i;
+        uint32_t *words = (uint32_t *)(void *)((uint8_t *)chunk->images + i * SAMPLE_BYTES);
+        for (size_t w = 0; w < SAMPLE_BYTES / 4; w++)
+            words[w] = stamp(epoch, sequence);
+        chunk->labels[i] = (int64_t)sequence;
+        chunk->indices[i] = (int64_t)sequence * 3;
+    }
+}
+
+/* Prepares and publishes one chunk of `count` samples: 0 or what acquire said. */
+static int advance(struct hr__places *p, uint64_t number, size_t count, uint64_t epoch)
+{
+    struct hr__chunk chunk;
+    int r = hr__places_acquire(p, number, &chunk);
+    if (r)
+        return r;
+    fill(p, number, &chunk, epoch);
+    struct hr__chunk_done done = {.number = number, .epoch = epoch, .count = count};
+    hr__places_publish(p, &done);
+    return 0;
+}
+
+static uint64_t head_of(const struct hr__places *p)
+{
+    return atomic_load(&p->board->head);
+}
+
+/* What a job would see at a sequence. */
+static const uint32_t *image_at(const struct hr__places *p, uint64_t sequence)
+{
+    uint64_t number = sequence / p->chunk_samples;
+    const struct hr__board_place *places =
+        (const void *)((const uint8_t *)p->board + p->board->places_offset);
+    const struct hr__board_place *place = &places[number % p->places];
+    assert_int_equal(atomic_load(&place->number), number);
+    return (const void *)(p->data + atomic_load(&place->offset) +
+                          sequence % p->chunk_samples * SAMPLE_BYTES);
+}
+
+static struct hr__place_seat *seat_at(struct hr__places *p, uint64_t batch, uint64_t epoch,
+                                      uint64_t position, uint64_t *sequence)
+{
+    struct hr__place_seat *seat;
+    struct hr_error error;
+    struct hr__span span;
+    assert_int_equal(hr__places_seat_create(p, &seat, batch, &error), 0);
+    assert_true(hr__places_sit(p, seat, (uint64_t[]){epoch, position}, 1, &span, sequence));
+    assert_int_equal(atomic_load(&seat->desk->next), *sequence);
+    return seat;
+}
+
+static void test_chunk_sizes(void **state)
+{
+    assert_int_equal(hr__places_chunk(3 * 224 * 224 * 4, 64, 4096), 8);
+    assert_int_equal(hr__places_chunk(3 * 224 * 224, 64, 4096), 8);
+    assert_int_equal(hr__places_chunk(3 * 32 * 32, 128, 4096), 8);
+    assert_int_equal(hr__places_chunk(256, 64, 4096), 16);
+    assert_int_equal(hr__places_chunk(3 * 224 * 224 * 4, 3, 4096), 3); /* no larger than a batch */
+    assert_int_equal(hr__places_chunk(1000, 100, 4096), 100);          /* 512 would fill pages */
+}
+
+static void test_board(void **state)
+{
+    int told = 0;
+    struct hr__places *p = make(16, 4, &told);
+    assert_int_equal(p->chunk_samples, 8);
+    assert_int_equal(p->places, 9);
+    assert_int_equal(p->board->is_gapless, 1);
+    assert_int_equal(lseek(p->data_file, 0, SEEK_END), (off_t)(p->places * p->chunk_bytes));
+    assert_int_equal(p->board->data_bytes, 3 * p->places * p->chunk_bytes);
+    /* A job cannot write to either, nor seal them. */
+    assert_true(mmap(NULL, PAGE, PROT_WRITE, MAP_SHARED, p->data_file, 0) == MAP_FAILED);
+    assert_true(mmap(NULL, PAGE, PROT_WRITE, MAP_SHARED, p->board_file, 0) == MAP_FAILED);
+    assert_int_equal(write(p->data_file, "x", 1), -1);
+    assert_int_equal(ftruncate(p->data_file, 0), -1);
+    hr__places_destroy(&p);
+    assert_null(p);
+}
+
+/* Stopped until it begins; runs to the ring's end; a seat's release makes room. */
+static void test_room(void **state)
+{
+    int told = 0;
+    struct hr__places *p = make(16, 4, &told);
+    struct hr__chunk chunk;
+    assert_int_equal(hr__places_acquire(p, 1, &chunk), -EAGAIN);
+    hr__places_begin(p, 5, 0, 1, 1000);
+    uint64_t first;
+    struct hr__place_seat *seat = seat_at(p, 16, 5, 0, &first);
+    assert_int_equal(first, 8);
+    uint64_t number = 1;
+    while (!advance(p, number, 8, 5))
+        number++;
+    assert_int_equal(number, 1 + p->places);
+    assert_int_equal(head_of(p), number * 8);
+    assert_int_equal(atomic_load(&p->board->wants_room), 1);
+    /* Taken, not released: the lane waits, for there is enough. */
+    atomic_store(&seat->desk->next, first + 16);
+    assert_int_equal(advance(p, number, 8, 5), -EAGAIN);
+    atomic_store(&seat->desk->mark, first + 16);
+    assert_true(hr__places_take_room(p));
+    assert_int_equal(advance(p, number, 8, 5), 0);
+    assert_int_equal(advance(p, number + 1, 8, 5), 0);
+    assert_int_equal(advance(p, number + 2, 8, 5), -EAGAIN);
+    assert_int_equal(atomic_load(&p->board->tail), first + 16);
+    assert_int_equal(p->pieces, p->places);
+    for (uint64_t s = first + 16; s < head_of(p); s++)
+        assert_int_equal(image_at(p, s)[7], stamp(5, s));
+    hr__places_seat_destroy(p, &seat);
+    hr__places_destroy(&p);
+}
+
+/* The fast one goes on, the slow one is told; what it holds stays as it was. */
+static void test_expel_and_lend(void **state)
+{
+    int told = 0;
+    struct hr__places *p = make(16, 4, &told);
+    hr__places_begin(p, 0, 0, 1, 1000);
+    uint64_t a, b;
+    struct hr__place_seat *fast = seat_at(p, 16, 0, 0, &a);
+    struct hr__place_seat *slow = seat_at(p, 16, 0, 0, &b);
+    uint64_t number = 1;
+    while (!advance(p, number, 8, 0))
+        number++;
+    /* The slow one holds its first batch; the fast one has taken nearly all. */
+    atomic_store(&slow->desk->next, b + 16);
+    const uint32_t *held = image_at(p, b), before = held[0];
+    atomic_store(&fast->desk->next, a + 32);
+    atomic_store(&fast->desk->mark, a + 32);
+    assert_int_equal(advance(p, number, 8, 0), -EAGAIN); /* 40 samples are enough */
+    atomic_store(&fast->desk->next, a + 48);
+    atomic_store(&fast->desk->mark, a + 48);
+    assert_int_equal(advance(p, number++, 8, 0), 0);
+    atomic_store(&fast->desk->next, a + 56);
+    atomic_store(&fast->desk->mark, a + 56);
+    assert_int_equal(advance(p, number++, 8, 0), 0);
+    assert_int_equal(p->lents, 2);
+    assert_int_equal(held[0], before);
+    assert_false(hr__places_was_expelled(p, slow)); /* only what it holds was in the way */
+    atomic_store(&fast->desk->next, a + 64);
+    atomic_store(&fast->desk->mark, a + 64);
+    assert_int_equal(advance(p, number++, 8, 0), 0);
+    assert_true(atomic_load(&slow->desk->floor) > b + 16);
+    assert_true(told > 0);
+    assert_true(hr__places_was_expelled(p, slow));
+    assert_false(hr__places_was_expelled(p, slow));
+    assert_int_equal(held[0], before);
+    struct hr__span span;
+    uint64_t sequence;
+    assert_false(hr__places_sit(p, slow, (uint64_t[]){0, 16}, 1, &span, &sequence));
+    /* Back where it is intact; what was lent comes back when it is released. */
+    assert_true(hr__places_sit(p, slow, (uint64_t[]){0, 48}, 1, &span, &sequence));
+    assert_int_equal(sequence, 8 + 48);
+    atomic_store(&slow->desk->mark, sequence);
+    atomic_store(&fast->desk->next, head_of(p));
+    atomic_store(&fast->desk->mark, head_of(p));
+    while (!advance(p, number, 8, 0))
+        number++;
+    hr__places_seat_destroy(p, &slow);
+    assert_int_equal(p->lents, 0);
+    assert_true(p->pieces <= p->places + 3);
+    hr__places_seat_destroy(p, &fast);
+    hr__places_destroy(&p);
+}
+
+static void test_waits_for_slow(void **state)
+{
+    int told = 0;
+    struct hr__places *p = make(16, 4, &told);
+    hr__places_set_waiting(p, true);
+    hr__places_begin(p, 0, 0, 1, 1000);
+    uint64_t a, b;
+    struct hr__place_seat *fast = seat_at(p, 16, 0, 0, &a);
+    struct hr__place_seat *slow = seat_at(p, 16, 0, 0, &b);
+    uint64_t number = 1;
+    while (!advance(p, number, 8, 0))
+        number++;
+    atomic_store(&fast->desk->next, head_of(p));
+    atomic_store(&fast->desk->mark, head_of(p));
+    assert_int_equal(advance(p, number, 8, 0), -EAGAIN);
+    assert_false(hr__places_was_expelled(p, slow));
+    atomic_store(&slow->desk->next, b + 8);
+    atomic_store(&slow->desk->mark, b + 8);
+    assert_int_equal(advance(p, number, 8, 0), 0);
+    hr__places_seat_destroy(p, &fast);
+    hr__places_seat_destroy(p, &slow);
+    hr__places_destroy(&p);
+}
+
+/* Without memory to lend, the lane waits for who holds it. */
+static void test_lends_no_more_than_it_has(void **state)
+{
+    int told = 0;
+    struct hr__places *p = make(16, 4, &told);
+    hr__places_begin(p, 0, 0, 1, 100000);
+    struct hr__place_seat *held[8], *fast;
+    uint64_t at, number = 1;
+    fast = seat_at(p, 16, 0, 0, &at);
+    for (int i = 0; i < 8; i++) {
+        uint64_t sequence, position = atomic_load(&fast->desk->next) - 8;
+        held[i] = seat_at(p, 16, 0, position, &sequence);
+        while (!advance(p, number, 8, 0))
+            number++;
+        /* It stops with most of a ring in its hands. */
+        uint64_t to = head_of(p) < sequence + 48 ? head_of(p) : sequence + 48;
+        atomic_store(&held[i]->desk->next, to);
+        atomic_store(&fast->desk->next, to);
+        atomic_store(&fast->desk->mark, to);
+    }
+    while (!advance(p, number, 8, 0))
+        number++;
+    assert_true(p->pieces <= 3 * p->places);
+    assert_true(p->pieces > 2 * p->places);
+    assert_int_equal(p->spares, 0);
+    for (int i = 0; i < 8; i++)
+        hr__places_seat_destroy(p, &held[i]);
+    assert_int_equal(p->lents, 0);
+    assert_int_equal(advance(p, number, 8, 0), 0);
+    hr__places_seat_destroy(p, &fast);
+    hr__places_destroy(&p);
+}
+
+/* Epochs follow each other; a former one can be taken as long as it lies there whole. */
+static void test_spans(void **state)
+{
+    int told = 0;
+    struct hr__places *p = make(16, 4, &told);
+    hr__places_begin(p, 0, 0, 1, 20);
+    uint64_t a, sequence;
+    struct hr__span span;
+    struct hr__place_seat *seat = seat_at(p, 16, 0, 0, &a);
+    assert_int_equal(advance(p, 1, 8, 0), 0);
+    assert_int_equal(advance(p, 2, 8, 0), 0);
+    told = 0;
+    assert_int_equal(advance(p, 3, 4, 0), 0);
+    assert_int_equal(told, 1);
+    assert_int_equal(head_of(p), 8 + 20);
+    uint64_t first = hr__places_stop(p);
+    assert_int_equal(first, 5);
+    hr__places_begin(p, 1, 0, first, 20);
+    assert_int_equal(head_of(p), 40);
+    assert_int_equal(atomic_load(&p->board->epoch), 1);
+    assert_true(hr__places_sit(p, NULL, (uint64_t[]){0, 16}, 1, &span, &sequence));
+    assert_int_equal(sequence, 8 + 16);
+    assert_true(hr__places_sit(p, NULL, (uint64_t[]){1, 0}, 1, &span, &sequence));
+    assert_int_equal(sequence, 40);
+    assert_false(hr__places_sit(p, NULL, (uint64_t[]){2, 0}, 1, &span, &sequence));
+    assert_false(hr__places_sit(p, NULL, (uint64_t[]){1, 5}, 2, &span, &sequence)); /* odd */
+    assert_true(hr__places_sit(p, NULL, (uint64_t[]){1, 6}, 2, &span, &sequence));
+    assert_int_equal(sequence, 43);
+    hr__places_seat_destroy(p, &seat);
+    hr__places_destroy(&p);
+}
+
+static int records;
+static const struct hr__places *records_of;
+static uint64_t records_head;
+
+static void count_record(void *arg, const struct hr__place_record *record)
+{
+    records++;
+    records_head = head_of(records_of);
+    assert_string_equal(record->path, "a/b.jpg");
+    assert_string_equal(record->reason, record->is_halt ? "cut off" : "no image");
+    assert_int_equal(record->index, record->is_halt ? 78 : 77);
+    if (arg)
+        *(uint64_t *)arg = record->sequence;
+}
+
+/* Records are told before what they are of is shown. */
+static void test_records(void **state)
+{
+    int told = 0;
+    struct hr__places *p = make(16, 4, &told);
+    records_of = p;
+    hr__places_begin(p, 0, 0, 1, 100);
+    struct hr__chunk chunk;
+    assert_int_equal(hr__places_acquire(p, 1, &chunk), 0);
+    fill(p, 1, &chunk, 0);
+    struct hr__chunk_bad bad = {.place = 3, .index = 77, .path = "a/b.jpg", .reason = "no image"};
+    hr__places_publish(
+        p, &(struct hr__chunk_done){.number = 1, .count = 8, .bad_count = 1, .bad = &bad});
+    assert_int_equal(told, 1);
+    assert_int_equal(head_of(p), 8);
+    assert_int_equal(advance(p, 2, 8, 0), 0);
+    assert_int_equal(head_of(p), 8);
+    uint64_t sequence = 0;
+    records = 0;
+    hr__places_tell(p, count_record, &sequence);
+    assert_int_equal(records, 1);
+    assert_int_equal(records_head, 8);
+    assert_int_equal(sequence, 11);
+    assert_int_equal(head_of(p), 24);
+    const struct hr__board_sample *samples =
+        (const void *)((const uint8_t *)p->board + p->board->samples_offset);
+    assert_int_equal(samples[11 % p->ring_samples].instead, 77);
+    assert_int_equal(samples[10 % p->ring_samples].instead, -1);
+    assert_int_equal(samples[10 % p->ring_samples].index, 30);
+    /* The lane ends at its fifth sample. */
+    assert_int_equal(hr__places_acquire(p, 3, &chunk), 0);
+    fill(p, 3, &chunk, 0);
+    struct hr__chunk_done done = {
+        .number = 3,
+        .count = 4,
+        .error = {.code = -EBADMSG},
+        .failed = {.place = 4, .index = 78, .path = "a/b.jpg", .reason = "cut off"}};
+    hr__places_publish(p, &done);
+    assert_int_equal(atomic_load(&p->board->halt), HR__SEQUENCE_NONE);
+    hr__places_tell(p, count_record, &sequence);
+    assert_int_equal(records, 2);
+    assert_int_equal(atomic_load(&p->board->halt), 28);
+    assert_int_equal(head_of(p), 28);
+    records = 0;
+    hr__places_recall(p, 12, 108, count_record, &sequence);
+    assert_int_equal(records, 1);
+    assert_int_equal(sequence, 28);
+    hr__places_destroy(&p);
+}
+
+/* A job of the model. */
+struct model {
+    struct hr__place_seat *seat;
+    uint64_t next, end, batch;
+    uint64_t held[4]; /* begins of batches */
+    const uint32_t *image[4][64];
+    int count;
+    uint64_t taken, expelled;
+};
+
+static unsigned rnd(unsigned *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return *seed >> 8;
+}
+
+static void check_held(const struct model *m)
+{
+    for (int i = 0; i < m->count; i++)
+        for (uint64_t s = 0; s < m->batch; s++)
+            assert_int_equal(m->image[i][s][5], stamp(0, m->held[i] + s));
+}
+
+static void model_release(struct model *m, int i)
+{
+    m->count--;
+    for (; i < m->count; i++) {
+        m->held[i] = m->held[i + 1];
+        memcpy(m->image[i], m->image[i + 1], sizeof m->image[i]);
+    }
+    uint64_t mark = m->next;
+    for (i = 0; i < m->count; i++)
+        mark = m->held[i] < mark ? m->held[i] : mark;
+    atomic_store(&m->seat->desk->mark, mark);
+}
+
+static void model_take(struct hr__places *p, struct model *m)
+{
+    if (m->count == 4 || m->next + m->batch > head_of(p) || m->next + m->batch > m->end)
+        return;
+    /* What is kept for more than a ring has been copied by then. */
+    while (m->count && m->next + m->batch - m->held[0] > p->ring_samples - m->batch)
+        model_release(m, 0);
+    if (atomic_load(&m->seat->desk->floor) <= m->next)
+        for (uint64_t s = 0; s < m->batch; s++)
+            m->image[m->count][s] = image_at(p, m->next + s);
+    atomic_store(&m->seat->desk->next, m->next + m->batch);
+    if (atomic_load(&m->seat->desk->floor) > m->next) {
+        atomic_store(&m->seat->desk->next, m->next);
+        return;
+    }
+    m->held[m->count++] = m->next;
+    m->next += m->batch;
+    m->taken++;
+}
+
+static void test_model(void **state)
+{
+    unsigned seed = 7;
+    for (int round = 0; round < 40; round++) {
+        int told = 0;
+        uint64_t at, number = 1;
+        struct hr__places *p = make(8 + rnd(&seed) % 24, 3 + rnd(&seed) % 4, &told);
+        hr__places_begin(p, 0, 0, 1, 1000000);
+        struct model jobs[3] = {0};
+        for (int j = 0; j < 3; j++) {
+            jobs[j].batch = 5 + rnd(&seed) % 20;
+            jobs[j].seat = seat_at(p, jobs[j].batch, 0, 0, &at);
+            jobs[j].next = at;
+            jobs[j].end = at + 1000000;
+        }
+        for (int step = 0; step < 4000; step++) {
+            struct model *m = &jobs[rnd(&seed) % (step % 1000 < 500 ? 3 : 2)];
+            unsigned what = rnd(&seed) % 4;
+            if (what == 0 && m->count)
+                model_release(m, (int)(rnd(&seed) % (unsigned)m->count));
+            else if (what == 1)
+                model_take(p, m);
+            else if (!advance(p, number, 8, 0))
+                number++;
+            for (int j = 0; j < 3; j++) {
+                struct hr__span span;
+                struct model *e = &jobs[j];
+                check_held(e);
+                if (!hr__places_was_expelled(p, e->seat))
+                    continue;
+                e->expelled++;
+                /* The furthest-back place that is there. */
+                uint64_t back;
+                assert_true(hr__places_back(p, &back));
+                assert_true(hr__places_sit(p, e->seat, (uint64_t[]){0, back - 8}, 1, &span, &back));
+                e->next = back;
+            }
+        }
+        assert_true(jobs[0].taken + jobs[1].taken > 100);
+        for (int j = 0; j < 3; j++)
+            hr__places_seat_destroy(p, &jobs[j].seat);
+        assert_int_equal(p->lents, 0);
+        hr__places_destroy(&p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_chunk_sizes),    cmocka_unit_test(test_board),
+        cmocka_unit_test(test_room),           cmocka_unit_test(test_expel_and_lend),
+        cmocka_unit_test(test_waits_for_slow), cmocka_unit_test(test_lends_no_more_than_it_has),
+        cmocka_unit_test(test_spans),          cmocka_unit_test(test_records),
+        cmocka_unit_test(test_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
