@@ -37,7 +37,7 @@ static int open_cache(struct hr_loader *l, struct hr_error *error)
     l->caching.pid = getpid();
     l->caching.whole = l->dataset;
     l->caching.total_bytes = HR_SIZE_UNKNOWN;
-    if (!spec->name[0] && l->options.world_size == 1) {
+    if (!spec->name[0] && l->options.world_size == 1 && !l->lane) {
         /* It needs no segment; but memory that killed ranks left may be what it lacks. */
         hr__directory_sweep();
         struct hr__cache_options options = {
@@ -48,7 +48,8 @@ static int open_cache(struct hr_loader *l, struct hr_error *error)
     }
     char run[HR_CACHE_RUN];
     l->caching.whole = hr__dataset_origin(l->dataset);
-    hr_cache_run(run, l->options.world_size);
+    /* The lanes of a process are a run by themselves, whatever ranks they prepare for. */
+    hr_cache_run(run, l->lane ? 1 : l->options.world_size);
     return hr__cache_create_shared(&l->caching.cache, l->dataset, spec, run, error);
 }
 
@@ -255,8 +256,7 @@ void hr__caching_offer(struct hr_loader *l, uint64_t index, const void *bytes,
     if (!hr__cache_offer(l->caching.cache, &offer) || !offer.convert)
         return;
     pthread_mutex_lock(&l->lock);
-    if (l->idle_workers)
-        pthread_cond_signal(&l->work);
+    hr__wake_worker_locked(l);
     pthread_mutex_unlock(&l->lock);
 }
 

@@ -62,7 +62,9 @@ static struct hr__job *claim_reads_locked(struct fetcher *f, unsigned room)
     while (room-- && has_read_locked(l)) {
         int is_empty = !list && !f->flying && !f->waiting;
         struct hr__job *job = hr__claim_locked(l, is_empty);
-        f->refused = !job && !is_empty;
+        f->refused = !job && !is_empty && !l->lane;
+        if (!job && l->lane && l->lane->turn)
+            hr__wake_worker_locked(l);
         if (!job)
             break;
         job->charged_bytes = hr__size_of(l, job->batch, job->place);

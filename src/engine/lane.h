@@ -10,8 +10,11 @@
  * A lane never judges the share of bad samples and never drops a last chunk: those who
  * consume it do.
  *
- * Callbacks are made without the loader's lock, from the crew's workers and the fetchers;
- * publish one at a time, in order of the numbers.
+ * Callbacks are made without the loader's lock, from the crew's workers and the fetchers (drop
+ * also on the thread that starts, stops or destroys the lane); publish one at a time, in order
+ * of the numbers. They may call hr__lane_room, hr__lane_end_at and hr_loader_get_stats, and
+ * nothing else of the lane. start, stop and destroy wait for acquire and publish to return: they
+ * are called without a lock that a callback takes, by one thread at a time.
  */
 #ifndef HR_ENGINE_LANE_H
 #define HR_ENGINE_LANE_H
@@ -20,11 +23,12 @@
 
 #include <headrace/loader.h>
 
-/* Where a chunk lies: room for options.batch_size samples. */
+/* Where a chunk lies: room for options.batch_size samples. Filled in pieces by many threads;
+ * what is in it before it is published is nobody's business. */
 struct hr__chunk {
-    void *images;
-    int64_t *labels;
-    int64_t *indices;
+    void *images;     /* 64-byte aligned */
+    int64_t *labels;  /* of the samples really used when published */
+    int64_t *indices; /* likewise */
 };
 
 /* A sample that was bad. */
@@ -44,7 +48,8 @@ struct hr__chunk_done {
     size_t bad_count;
     const struct hr__chunk_bad *bad; /* replaced by stand-ins, by place */
     /* code 0, or what ended the lane: at place `count`. `failed`: the sample, path NULL where
-     * it is not a sample's fault. Nothing is published after it until the next start. */
+     * it is not a sample's fault. Nothing is published after it until the next start. Where
+     * acquire itself failed, it is about a chunk that was not acquired, with count 0. */
     struct hr_error error;
     struct hr__chunk_bad failed;
 };
@@ -52,21 +57,25 @@ struct hr__chunk_done {
 struct hr__lane_ops {
     /* Room for chunk `number`: 0; or -EAGAIN: not now (hr__lane_room when it may be); or
      * another error, which ends the lane. Does not block. Each number is asked for until it
-     * succeeds, then published or dropped, once. */
+     * succeeds, then published or dropped, once. One at a time, in order of the numbers. */
     int (*acquire)(void *self, uint64_t number, struct hr__chunk *out);
-    /* A chunk that is not going to be published: no thread writes to it any more. */
+    /* A chunk that is not going to be published: no thread writes to it any more. May come
+     * after the stop or start that was the reason, until destroy has returned. */
     void (*drop)(void *self, uint64_t number);
     void (*publish)(void *self, const struct hr__chunk_done *done);
     /* Samples that are ready ahead of the consumer that is furthest ahead, in its batches:
-     * what the crew goes by. 0 or less: somebody waits. Any thread; a few loads. */
+     * what the crew goes by. 0 or less: somebody waits. Any thread, with a lock of the crew's
+     * held: a few loads, no locks. */
     double (*ahead)(void *self);
 };
 
 /*
- * Makes a lane of the crew: a loader that knows only the hr__lane_* functions,
- * hr_loader_get_stats and hr_loader_destroy. Of the options, agent, stream, pinned, threads,
- * max_bad_share and drop_last are unused; batches_ahead: chunks that are open at a time, at
- * most. Errors as of hr_loader_create.
+ * Makes a lane of the crew, which outlives it: a loader that knows only the hr__lane_*
+ * functions, hr_loader_get_stats and hr_loader_destroy. `ops` is constant and outlives it too.
+ * Of the options, agent, stream, pinned, threads, wait_ms, max_bad_share and drop_last are
+ * unused; batches_ahead: chunks that are open at a time, at most. All lanes of a process share
+ * unnamed caches as the ranks of one run do. On success *out is the caller's. Errors as of
+ * hr_loader_create; -EINVAL: external_order.
  */
 int hr__lane_create(struct hr_loader **out, struct hr__crew *crew, struct hr_dataset *dataset,
                     struct hr_recipe *recipe, const struct hr_loader_options *options,
@@ -74,14 +83,20 @@ int hr__lane_create(struct hr_loader **out, struct hr__crew *crew, struct hr_dat
 
 /*
  * Begins `epoch` at `position` (samples of the epoch's order that are behind, of all ranks),
- * with chunk `first`, which is no smaller than any number acquired before. What is not
- * published is dropped. *samples: what the rank's sequence holds from there on. Errors as of
- * hr_loader_restore.
+ * with chunk `first`, which is greater than any number acquired before (acquire may be under
+ * way until then: hr__lane_stop ends that). What is not published is dropped. *samples: what
+ * the rank's sequence holds from there on, padding included. Threads start with the first call.
+ * Errors as of hr_loader_restore; then the lane is as it was.
  */
 int hr__lane_start(struct hr_loader *lane, uint64_t epoch, uint64_t position, uint64_t first,
                    uint64_t *samples, struct hr_error *error);
 
-/* Opens no chunk from `number` on, in this epoch. UINT64_MAX: to its end, as after start. */
+/* Drops what is not published; acquire and publish are not under way any more on return, and
+ * not called until the next start. Does not wait for the samples in hand. */
+void hr__lane_stop(struct hr_loader *lane);
+
+/* Opens no chunk from `number` on, in this epoch. UINT64_MAX: to its end, as after start. Any
+ * thread. */
 void hr__lane_end_at(struct hr_loader *lane, uint64_t number);
 
 /* acquire may succeed again, or what `ahead` says has changed much. Any thread. */

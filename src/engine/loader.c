@@ -77,8 +77,8 @@ static int check_options(const struct hr_loader_options *o, struct hr_error *err
     return r ? r : hr__remote_check(o, error);
 }
 
-static int take_options(struct hr_loader_options *out, const struct hr_loader_options *options,
-                        struct hr_error *error)
+int hr__options_take(struct hr_loader_options *out, const struct hr_loader_options *options,
+                     struct hr_error *error)
 {
     hr_loader_options_default(out);
     if (!options)
@@ -137,32 +137,45 @@ static void init_locks(struct hr_loader *l)
     pthread_condattr_destroy(&monotonic);
 }
 
+int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct hr_recipe *recipe,
+                    const struct hr_loader_options *options, struct hr_error *error)
+{
+    struct hr_loader *l = hr__alloc(HR__TAG_ENGINE, 1, sizeof *l);
+    if (!l)
+        return hr__fail(error, -ENOMEM, "out of memory for a loader");
+    init_locks(l);
+    l->options = *options;
+    l->dataset = hr_dataset_ref(dataset);
+    l->recipe = hr_recipe_ref(recipe);
+    l->seed = options->seed;
+    l->shuffle = options->shuffle && !options->external_order;
+    hr_recipe_output(recipe, &l->spec);
+    l->workers_wanted = options->threads;
+    if (!l->workers_wanted)
+        l->workers_wanted = hr__cpu_count() / options->local_world_size - 1;
+    if (l->workers_wanted < 1)
+        l->workers_wanted = 1;
+    int r = check_data(l, error);
+    if (r) {
+        hr_loader_destroy(&l);
+        return r;
+    }
+    *out = l;
+    return 0;
+}
+
 int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct hr_recipe *recipe,
                      const struct hr_loader_options *options, struct hr_error *error)
 {
     *out = NULL;
     struct hr_loader_options taken;
-    int r = take_options(&taken, options, error);
+    struct hr_loader *l = NULL;
+    int r = hr__options_take(&taken, options, error);
+    if (!r)
+        r = hr__loader_make(&l, dataset, recipe, &taken, error);
     if (r)
         return r;
-    struct hr_loader *l = hr__alloc(HR__TAG_ENGINE, 1, sizeof *l);
-    if (!l)
-        return hr__fail(error, -ENOMEM, "out of memory for a loader");
-    init_locks(l);
-    l->options = taken;
-    l->dataset = hr_dataset_ref(dataset);
-    l->recipe = hr_recipe_ref(recipe);
-    l->seed = taken.seed;
-    l->shuffle = taken.shuffle && !taken.external_order;
-    hr_recipe_output(recipe, &l->spec);
-    l->workers_wanted = taken.threads;
-    if (!l->workers_wanted)
-        l->workers_wanted = hr__cpu_count() / taken.local_world_size - 1;
-    if (l->workers_wanted < 1)
-        l->workers_wanted = 1;
-    r = check_data(l, error);
-    if (!r)
-        r = make_ring(l, error);
+    r = make_ring(l, error);
     if (!r)
         r = hr__remote_is_wanted(&l->options) ? hr__remote_create(l, error)
                                               : hr__caching_create(l, error);
@@ -212,6 +225,7 @@ static void abandon(struct hr_loader *l)
     hr__ring_abandon(&l->ring);
     hr__caching_abandon(l);
     hr__remote_free_texts(l);
+    hr__lane_free(&l->lane);
     hr_dataset_unref(&l->dataset);
     hr_recipe_unref(&l->recipe);
     hr__free(l);
@@ -241,6 +255,7 @@ void hr_loader_destroy(struct hr_loader **loader)
     hr__ring_close(&l->ring);
     hr__caching_destroy(l);
     hr__remote_free_texts(l);
+    hr__lane_free(&l->lane);
     hr_dataset_unref(&l->dataset);
     hr_recipe_unref(&l->recipe);
     pthread_cond_destroy(&l->work);
@@ -297,6 +312,8 @@ static int make_plan(const struct hr_loader *l, const struct hr_loader_state *fr
 static void begin(struct hr_loader *l, struct hr__epoch *plan)
 {
     pthread_mutex_lock(&l->lock);
+    if (l->lane)
+        hr__lane_hush_locked(l->lane);
     struct hr_batch *slots = hr__cancel_locked(l);
     struct hr__epoch *before = l->plan;
     struct hr__bad *failed = l->failed;
@@ -312,6 +329,8 @@ static void begin(struct hr_loader *l, struct hr__epoch *plan)
     l->epoch_seen = l->epoch_bad = 0;
     l->over = 0;
     pthread_cond_broadcast(&l->room);
+    if (l->lane)
+        hr__lane_begin_locked(l->lane);
     hr__wake_claimers_locked(l);
     pthread_mutex_unlock(&l->lock);
     hr__return_slots(slots);
@@ -319,13 +338,14 @@ static void begin(struct hr_loader *l, struct hr__epoch *plan)
     hr__free(failed);
 }
 
-static int start_at(struct hr_loader *l, const struct hr_loader_state *state,
-                    struct hr_error *error)
+int hr__loader_start_at(struct hr_loader *l, const struct hr_loader_state *state,
+                        uint64_t first_chunk, struct hr_error *error)
 {
     struct hr__epoch *plan = NULL;
     int r = make_plan(l, state, &plan, error);
     if (r)
         return r;
+    plan->first_chunk = first_chunk;
     if (!hr__is_started(l)) {
         r = hr__threads_start(l, error);
         if (r) {
@@ -333,7 +353,8 @@ static int start_at(struct hr_loader *l, const struct hr_loader_state *state,
             return r;
         }
         atomic_store(&l->pid, getpid());
-        hr__ring_set_owner(l->ring, getpid());
+        if (l->ring)
+            hr__ring_set_owner(l->ring, getpid());
     }
     hr__caching_begin_epoch(l);
     pthread_mutex_lock(&l->lock);
@@ -357,16 +378,13 @@ int hr_loader_start_epoch(struct hr_loader *loader, uint64_t epoch, struct hr_er
         .samples = hr_dataset_count(loader->dataset),
     };
     return loader->attachment ? hr__remote_start(loader, &state, 0, error)
-                              : start_at(loader, &state, error);
+                              : hr__loader_start_at(loader, &state, 0, error);
 }
 
-int hr_loader_restore(struct hr_loader *loader, const struct hr_loader_state *state,
-                      struct hr_error *error)
+int hr__state_check(const struct hr_loader *l, const struct hr_loader_state *state,
+                    struct hr_error *error)
 {
-    int r = check_child(loader, error);
-    if (r)
-        return r;
-    uint64_t samples = hr_dataset_count(loader->dataset);
+    uint64_t samples = hr_dataset_count(l->dataset);
     if (state->version != 1)
         return hr__fail(error, -EINVAL, "a loader state of version %u: this library knows 1",
                         state->version);
@@ -374,13 +392,24 @@ int hr_loader_restore(struct hr_loader *loader, const struct hr_loader_state *st
         return hr__fail(error, -EINVAL,
                         "the state is of a dataset of %" PRIu64 " samples, this one has %" PRIu64,
                         state->samples, samples);
-    if (state->position > samples && !loader->options.external_order)
+    if (state->position > samples && !l->options.external_order)
         return hr__fail(error, -EINVAL,
                         "the state's position %" PRIu64 " is beyond the epoch's %" PRIu64
                         " samples",
                         state->position, samples);
+    return 0;
+}
+
+int hr_loader_restore(struct hr_loader *loader, const struct hr_loader_state *state,
+                      struct hr_error *error)
+{
+    int r = check_child(loader, error);
+    if (!r)
+        r = hr__state_check(loader, state, error);
+    if (r)
+        return r;
     return loader->attachment ? hr__remote_start(loader, state, 1, error)
-                              : start_at(loader, state, error);
+                              : hr__loader_start_at(loader, state, 0, error);
 }
 
 int hr_loader_get_state(const struct hr_loader *loader, struct hr_loader_state *state,
@@ -661,7 +690,8 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
     if (!hr__in_child(l)) {
         if (l->caching.cache)
             hr__cache_get_counts(l->caching.cache, &cache);
-        hr__ring_counts(l->ring, &ring);
+        if (l->ring)
+            hr__ring_counts(l->ring, &ring);
         pthread_mutex_lock(&l->lock);
         s.ready_batches = l->complete;
         s.io_uring = l->reader_state == 1;

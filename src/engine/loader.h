@@ -8,6 +8,8 @@
  *   caching.c   what is kept of it in memory, and in which form
  *   bad.c       samples that failed: what is told about them
  *   ring.c      slots
+ *   lane.c      loaders whose batches are published in memory of somebody else's
+ *   crew.c      workers of many such loaders
  *   remote.c    loaders whose batches an agent prepares: options, and who implements them
  *
  * The window is the list of open batches, in order: those being prepared or
@@ -32,6 +34,7 @@
 
 #include "engine/attach.h"
 #include "engine/caching.h"
+#include "engine/lane.h"
 #include "engine/ring.h"
 #include "engine/sample.h"
 #include "order/order.h"
@@ -66,6 +69,7 @@ struct hr__epoch {
     struct hr__cut cut;      /* external: only start and samples */
     uint64_t batches;        /* from cut.start on; external: UINT64_MAX */
     uint64_t first_number;   /* number of the first batch, as batches are told */
+    uint64_t first_chunk;    /* a lane's: number of the first chunk */
     uint64_t same_order;     /* digest of what the order of all epochs follows from */
 };
 
@@ -101,6 +105,7 @@ struct hr__outcome {
     int was_read;            /* the worker read it */
     int blocked;             /* its read had to wait for storage */
     int busy;                /* nothing became of it: another process reads it */
+    uint64_t fetch_ns;       /* how long the worker's read took, by the clock */
     struct hr__cost cost;    /* of the last sample tried */
 };
 
@@ -135,6 +140,30 @@ struct hr__thread {
     int converting;                 /* the worker spends the time it may on conversions */
 };
 
+/* What makes a loader a lane (lane.h). */
+struct hr__lane {
+    struct hr_loader *loader;
+    struct hr__crew *crew;
+    const struct hr__lane_ops *ops;
+    void *self;                /* of ops */
+    struct hr__chunk_bad *bad; /* batch_size: of the chunk that is being published */
+
+    /* What the crew's workers go by, without the loader's lock. */
+    atomic_int has_work;     /* there may be a sample to take, or a turn */
+    atomic_int may_convert;  /* an item may wait for a conversion by somebody idle */
+    _Atomic uint64_t ask_ns; /* when the first delayed job is due; UINT64_MAX: none */
+
+    /* Guarded by the loader's lock. */
+    uint64_t end_at;        /* no chunk is opened from this number on */
+    uint64_t room_asked;    /* times that there may have come room */
+    int no_room;            /* acquire had none since */
+    int turn;               /* the first of the window may be publishable */
+    int publishing;         /* a thread is in the callback; it goes on with what follows */
+    int starting;           /* somebody waits for that to end */
+    pthread_cond_t quiet;   /* nobody publishes */
+    struct hr_batch *spare; /* chunks' descriptions that are not in use */
+};
+
 struct hr_loader {
     /* Constant from create on. */
     struct hr_loader_options options;
@@ -146,6 +175,7 @@ struct hr_loader {
     struct hr__caching caching;
     const struct hr__attachment *attachment; /* NULL: this process prepares */
     void *attached;                          /* the attachment's own */
+    struct hr__lane *lane;                   /* NULL: it is none */
     char *texts[4];                          /* copies of options, with an attachment */
 
     /* The consumer's thread alone, and destroy. */
@@ -308,6 +338,11 @@ void hr__let_workers_read_locked(struct hr_loader *l);
 /* Wakes who can go on when samples have become claimable. */
 void hr__wake_claimers_locked(struct hr_loader *l);
 
+/* Wakes a worker that is idle, or as many as are; of a lane, tells the crew's of work too. */
+void hr__wake_worker_locked(struct hr_loader *l);
+void hr__wake_workers_locked(struct hr_loader *l);
+
+/* The first batch of the window may be complete, or nothing may come of it. */
 void hr__wake_consumer_locked(struct hr_loader *l);
 
 /* Gives back a list of slots. */
@@ -316,12 +351,67 @@ void hr__return_slots(struct hr_batch *list);
 /* Forgets what a batch's samples left behind. */
 void hr__batch_reset(struct hr_batch *batch);
 
+/* loader.c */
+
+/* Options of the caller's version, checked. */
+int hr__options_take(struct hr_loader_options *out, const struct hr_loader_options *options,
+                     struct hr_error *error);
+
+/* A loader of checked options, without ring, cache and threads. Errors: -ENODATA; -ENOMEM. */
+int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct hr_recipe *recipe,
+                    const struct hr_loader_options *options, struct hr_error *error);
+
+/* Drops what is in preparation and begins anew at `from`, a lane with chunk `first_chunk`;
+ * starts the threads where that was not done. */
+int hr__loader_start_at(struct hr_loader *l, const struct hr_loader_state *from,
+                        uint64_t first_chunk, struct hr_error *error);
+
+/* 0, or -EINVAL: the state is not of this loader's dataset. */
+int hr__state_check(const struct hr_loader *l, const struct hr_loader_state *state,
+                    struct hr_error *error);
+
+/* lane.c */
+
+/* A description of chunk `number`, with room for it: 0, -EAGAIN, or what acquire said. */
+int hr__lane_open(struct hr__lane *lane, uint64_t number, struct hr_batch **out,
+                  struct hr_error *error);
+
+/* Drops a chunk that is not going to be published. Without the loader's lock. */
+void hr__lane_drop(struct hr_batch *batch);
+
+/* Publishes what is complete at the window's front, unless another thread is at it. Releases
+ * the lock meanwhile. */
+void hr__lane_turn_locked(struct hr__lane *lane);
+
+/* Waits until nobody publishes, and keeps it so until hr__lane_begin_locked. */
+void hr__lane_hush_locked(struct hr__lane *lane);
+
+/* A new plan begins. */
+void hr__lane_begin_locked(struct hr__lane *lane);
+
+void hr__lane_free(struct hr__lane **lane);
+
 /* fetcher.c: what a fetcher's thread runs; `arg`: its struct hr__thread. */
 void *hr__fetch_main(void *arg);
 
 /* threads.c */
 
-/* Starts the threads. Errors: -EAGAIN, -ENOMEM; then none is left running. */
+/* Starts a thread with all signals blocked; `run` gets `thread`. Errors: -EAGAIN. */
+int hr__thread_start(struct hr__thread *thread, void *(*run)(void *), const char *name,
+                     struct hr_error *error);
+
+/* A worker's steps. Which sample next, or NULL; looking may release the lock. */
+struct hr__job *hr__next_job_locked(struct hr_loader *l);
+int hr__has_work_locked(const struct hr_loader *l);
+
+/* Prepares a sample, without the lock. */
+void hr__process(struct hr__thread *self, struct hr__job *job, struct hr__outcome *outcome);
+
+/* What became of a job goes to its batch, or the job aside. The lock is released
+ * meanwhile where there is something to free. */
+void hr__finish_job_locked(struct hr_loader *l, struct hr__job *job, struct hr__outcome *outcome);
+
+/* Starts the threads, or joins the crew. Errors: -EAGAIN, -ENOMEM; then none is left running. */
 int hr__threads_start(struct hr_loader *l, struct hr_error *error);
 
 /* Stops them and waits. Bytes of unfinished jobs are freed. */

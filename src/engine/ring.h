@@ -28,6 +28,7 @@
 
 struct hr__batch_owner;
 struct hr__epoch;
+struct hr__lane;
 struct hr__job;
 struct hr__ring;
 struct hr__bad;
@@ -58,6 +59,8 @@ struct hr_batch {
 
     /* Work: guarded by the loader's lock. */
     struct hr__epoch *plan;  /* what it belongs to; a reference */
+    struct hr__lane *lane;   /* whose chunk it is (lane.h); NULL: a slot */
+    uint64_t chunk;          /* its number */
     size_t claimed;          /* samples taken by a fetcher or worker, from the front */
     size_t done;             /* samples finished */
     int cancelled;           /* its epoch was dropped */
@@ -65,8 +68,9 @@ struct hr_batch {
     struct hr__job *fetched_last;
     struct hr__bad *skipped; /* its bad samples, in order of place */
     size_t bad;              /* their number */
-    struct hr__bad *failed;  /* the failed sample with the lowest place, or NULL */
-    struct hr_error error;   /* of that sample; code 0: none */
+    struct hr_error error;   /* of the failure with the lowest place; code 0: none */
+    size_t error_place;      /* where that is */
+    struct hr__bad *failed;  /* the sample that failed there; NULL: not a sample's fault */
 };
 
 struct hr__ring_options {

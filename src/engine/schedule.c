@@ -16,6 +16,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -49,8 +50,14 @@ void hr__epoch_unref(struct hr__epoch **pointer)
     hr__free(plan);
 }
 
+/* A lane has no consumer: the worker that comes next, mostly this one, publishes. */
 void hr__wake_consumer_locked(struct hr_loader *l)
 {
+    if (l->lane) {
+        l->lane->turn = 1;
+        atomic_store(&l->lane->has_work, 1);
+        return;
+    }
     if (!l->consumer_waits)
         return;
     l->consumer_waits = 0;
@@ -58,12 +65,39 @@ void hr__wake_consumer_locked(struct hr_loader *l)
     syscall(SYS_futex, &l->ready_word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
+void hr__wake_worker_locked(struct hr_loader *l)
+{
+    if (l->lane) {
+        atomic_store(&l->lane->has_work, 1);
+        hr__crew_wake(l->lane->crew, 1);
+    } else if (l->idle_workers) {
+        pthread_cond_signal(&l->work);
+    }
+}
+
+void hr__wake_workers_locked(struct hr_loader *l)
+{
+    if (l->lane) {
+        atomic_store(&l->lane->has_work, 1);
+        hr__crew_wake(l->lane->crew, INT_MAX);
+    } else {
+        pthread_cond_broadcast(&l->work);
+    }
+}
+
 void hr__wake_claimers_locked(struct hr_loader *l)
 {
-    if (l->workers_read && l->idle_workers)
-        pthread_cond_signal(&l->work);
-    else if (!l->workers_read && l->idle_fetchers)
+    if (l->workers_read)
+        hr__wake_worker_locked(l);
+    else if (l->idle_fetchers)
         pthread_cond_signal(&l->fetch);
+}
+
+/* What a lane's chunks ask for beside the plan and the window. */
+static int lane_has_room_locked(const struct hr_loader *l)
+{
+    return !l->lane->no_room && !l->lane->starting &&
+           l->plan->first_chunk + l->opened < l->lane->end_at;
 }
 
 /* A batch can be opened: the plan has one, and the window has room. */
@@ -71,6 +105,8 @@ static int can_open_locked(const struct hr_loader *l)
 {
     if (l->stop || !l->plan || l->no_more || l->opening ||
         l->window_count >= l->options.batches_ahead)
+        return 0;
+    if (l->lane && !lane_has_room_locked(l))
         return 0;
     return l->options.external_order ? l->pushed != NULL : l->opened < l->plan->batches;
 }
@@ -104,12 +140,20 @@ void hr__batch_reset(struct hr_batch *batch)
     hr__epoch_unref(&batch->plan);
 }
 
+static void return_slot(struct hr_batch *batch)
+{
+    if (batch->lane)
+        hr__lane_drop(batch);
+    else
+        hr__ring_return(batch);
+}
+
 void hr__return_slots(struct hr_batch *list)
 {
     while (list) {
         struct hr_batch *next = list->next;
         hr__batch_reset(list);
-        hr__ring_return(list);
+        return_slot(list);
         list = next;
     }
 }
@@ -220,11 +264,11 @@ static void open_later_locked(struct hr_loader *l, struct hr__push *push)
 }
 
 /* Opens the next batch: releases the lock while it gets a slot. 0: not without waiting,
- * which is not `may_wait`. */
+ * which is not `may_wait`, and which lanes never do. */
 static int open_locked(struct hr_loader *l, int may_wait)
 {
     struct hr__epoch *plan = hr__epoch_ref(l->plan);
-    uint64_t number = l->opened++;
+    uint64_t number = l->opened++, room_asked = l->lane ? l->lane->room_asked : 0;
     struct hr__push *push = l->pushed;
     if (push) {
         l->pushed = push->next;
@@ -236,16 +280,26 @@ static int open_locked(struct hr_loader *l, int may_wait)
 
     struct hr_batch *batch = NULL;
     struct hr_error error = {0};
-    int r = get_slot(l, plan, may_wait, &batch, &error);
+    int r = l->lane ? hr__lane_open(l->lane, plan->first_chunk + number, &batch, &error)
+                    : get_slot(l, plan, may_wait, &batch, &error);
     if (!r)
         fill(l, plan, number, push, batch);
 
     pthread_mutex_lock(&l->lock);
     l->opening = 0;
-    int wanted = !l->stop && l->plan == plan && !l->no_more, later = r == -EAGAIN && !may_wait;
+    if (l->lane && l->lane->starting)
+        pthread_cond_broadcast(&l->lane->quiet);
+    int wanted = !l->stop && l->plan == plan && !l->no_more;
+    int later = r == -EAGAIN && (!may_wait || l->lane);
     if (wanted && later) {
         open_later_locked(l, push);
         push = NULL;
+    }
+    if (wanted && later && l->lane) {
+        /* Room that came meanwhile: the caller sees that it can claim, and asks again. */
+        l->lane->no_room = l->lane->room_asked == room_asked;
+        hr__epoch_unref(&plan); /* the loader has its own */
+        return 0;
     }
     hr__free(push);
     if (wanted && !r) {
@@ -261,7 +315,7 @@ static int open_locked(struct hr_loader *l, int may_wait)
     }
     pthread_mutex_unlock(&l->lock);
     if (batch)
-        hr__ring_return(batch);
+        return_slot(batch);
     hr__epoch_unref(&plan);
     pthread_mutex_lock(&l->lock);
     /* Another epoch may have begun meanwhile, and found us opening: its samples
@@ -356,7 +410,7 @@ void hr__let_workers_read_locked(struct hr_loader *l)
     l->workers_read = 1;
     /* A trial: one blocked read among the first ends it. */
     l->blocked_score = HR__BLOCKED_LIMIT - HR__BLOCKED_STEP;
-    pthread_cond_broadcast(&l->work);
+    hr__wake_workers_locked(l);
 }
 
 void hr__stage_locked(struct hr_loader *l, struct hr__job *job)
@@ -369,8 +423,7 @@ void hr__stage_locked(struct hr_loader *l, struct hr__job *job)
         batch->fetched = job;
     batch->fetched_last = job;
     l->fetched++;
-    if (l->idle_workers)
-        pthread_cond_signal(&l->work);
+    hr__wake_worker_locked(l);
 }
 
 void hr__job_wait(struct hr__job *job, uint64_t waiting)
@@ -445,13 +498,12 @@ static void note_outcome_locked(struct hr_loader *l, struct hr_batch *batch, siz
     if (!outcome->error.code)
         return;
     l->no_more = 1;
-    /* The failure with the lowest place is the batch's; one without a record
-     * (out of memory) comes after all others. */
-    size_t before = batch->failed ? batch->failed->place : SIZE_MAX;
-    if (!batch->error.code || (outcome->failed && place < before)) {
+    /* The failure with the lowest place is the batch's. */
+    if (!batch->error.code || place < batch->error_place) {
         hr__free(batch->failed);
         batch->failed = outcome->failed;
         batch->error = outcome->error;
+        batch->error_place = place;
         outcome->failed = NULL;
     }
 }

@@ -221,11 +221,12 @@ static int prepare_unread(struct hr__thread *self, struct hr__job *job, uint64_t
     outcome->was_read = 1;
     uint64_t start_ns = hr__now_ns(), start_cpu = cost_clock(l);
     r = read_and_watch(l, job, index, &outcome->blocked, error);
-    outcome->cost.read_ns = outcome->blocked ? hr__now_ns() - start_ns : cost_clock(l) - start_cpu;
+    outcome->fetch_ns = hr__now_ns() - start_ns;
+    outcome->cost.read_ns = outcome->blocked ? outcome->fetch_ns : cost_clock(l) - start_cpu;
     return r ? r : prepare(self, job, index, outcome, error);
 }
 
-static void process(struct hr__thread *self, struct hr__job *job, struct hr__outcome *outcome)
+void hr__process(struct hr__thread *self, struct hr__job *job, struct hr__outcome *outcome)
 {
     struct hr_loader *l = self->loader;
     uint64_t index = (uint64_t)job->batch->indices[job->place];
@@ -233,6 +234,7 @@ static void process(struct hr__thread *self, struct hr__job *job, struct hr__out
     memset(outcome, 0, offsetof(struct hr__outcome, error));
     outcome->error.code = 0;
     outcome->was_read = outcome->blocked = outcome->busy = 0;
+    outcome->fetch_ns = 0;
     outcome->cost = (struct hr__cost){.form = HR_FORM_ENCODED};
     uint64_t start_cpu = cost_clock(l);
     hr__caching_note_place(l, job);
@@ -276,21 +278,21 @@ static void watch_blocking_locked(struct hr_loader *l, int blocked)
         let_fetchers_read_locked(l);
 }
 
-static int has_work_locked(const struct hr_loader *l)
+int hr__has_work_locked(const struct hr_loader *l)
 {
     return l->fetched || (l->workers_read && hr__can_claim_locked(l));
 }
 
-static struct hr__job *next_job_locked(struct hr_loader *l)
+struct hr__job *hr__next_job_locked(struct hr_loader *l)
 {
     struct hr__job *job = hr__take_delayed_locked(l);
     if (!job)
         job = hr__take_staged_locked(l);
     if (!job && l->workers_read)
         job = hr__claim_locked(l, 1);
-    int unwatched = l->delayed && !l->delayed_watched;
-    if (job && l->idle_workers && (unwatched || has_work_locked(l)))
-        pthread_cond_signal(&l->work);
+    int unwatched = l->delayed && !l->delayed_watched && !l->lane;
+    if (job && (l->lane || l->idle_workers) && (unwatched || hr__has_work_locked(l)))
+        hr__wake_worker_locked(l);
     return job;
 }
 
@@ -310,9 +312,7 @@ static void wait_for_work_locked(struct hr_loader *l)
     l->idle_workers--;
 }
 
-/* What became of a job goes to its batch, or the job aside. The lock is released
- * meanwhile where there is something to free. */
-static void finish_job_locked(struct hr_loader *l, struct hr__job *job, struct hr__outcome *outcome)
+void hr__finish_job_locked(struct hr_loader *l, struct hr__job *job, struct hr__outcome *outcome)
 {
     if (outcome->busy && !job->batch->cancelled) {
         hr__delay_locked(l, job);
@@ -343,10 +343,10 @@ static void *work(void *arg)
             hr__caching_convert_locked(self);
             continue;
         }
-        struct hr__job *job = next_job_locked(l);
+        struct hr__job *job = hr__next_job_locked(l);
         if (!job) {
             /* Looking may have released the lock: look again before sleeping. */
-            if (l->stop || has_work_locked(l))
+            if (l->stop || hr__has_work_locked(l))
                 continue;
             if (hr__caching_may_convert_locked(l, 1))
                 hr__caching_convert_locked(self);
@@ -355,15 +355,15 @@ static void *work(void *arg)
             continue;
         }
         pthread_mutex_unlock(&l->lock);
-        process(self, job, &outcome);
+        hr__process(self, job, &outcome);
         pthread_mutex_lock(&l->lock);
-        finish_job_locked(l, job, &outcome);
+        hr__finish_job_locked(l, job, &outcome);
     }
     pthread_mutex_unlock(&l->lock);
     return NULL;
 }
 
-static int start_one(struct hr__thread *thread, void *(*run)(void *), const char *name,
+int hr__thread_start(struct hr__thread *thread, void *(*run)(void *), const char *name,
                      struct hr_error *error)
 {
     sigset_t all, before;
@@ -373,7 +373,7 @@ static int start_one(struct hr__thread *thread, void *(*run)(void *), const char
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (r)
         return hr__fail(error, -EAGAIN,
-                        "cannot make thread %d of the loader (%s): lower `threads`, or raise the "
+                        "cannot make thread %d (%s): lower `threads`, or raise the "
                         "limit of processes",
                         thread->number + 1, hr__errno_text(r));
     char text[16];
@@ -386,7 +386,7 @@ static int start_fetcher(struct hr_loader *l, struct hr_error *error)
 {
     struct hr__thread *thread = &l->fetchers[l->fetcher_count];
     *thread = (struct hr__thread){.loader = l, .number = l->fetcher_count};
-    int r = start_one(thread, hr__fetch_main, "hr-fetch", error);
+    int r = hr__thread_start(thread, hr__fetch_main, "hr-fetch", error);
     l->fetcher_count += !r;
     return r;
 }
@@ -416,7 +416,7 @@ static int start_worker(struct hr_loader *l, struct hr_error *error)
     *thread = (struct hr__thread){.loader = l, .number = l->worker_count};
     int r = hr_preparer_create(&thread->preparer, error);
     if (!r)
-        r = start_one(thread, work, "hr-work", error);
+        r = hr__thread_start(thread, work, "hr-work", error);
     if (r)
         hr_preparer_destroy(&thread->preparer);
     else
@@ -436,6 +436,14 @@ int hr__threads_start(struct hr_loader *l, struct hr_error *error)
     int r = hr__caching_enter(l, error);
     if (r)
         return r;
+    if (l->lane) {
+        r = start_fetchers(l, error);
+        if (!r)
+            r = hr__crew_join(l->lane->crew, l, error);
+        if (r)
+            hr__threads_stop(l);
+        return r;
+    }
     l->workers = hr__alloc(HR__TAG_ENGINE, (size_t)l->workers_wanted, sizeof *l->workers);
     if (!l->workers)
         r = hr__fail(error, -ENOMEM, "out of memory for %d workers", l->workers_wanted);
@@ -458,6 +466,8 @@ void hr__threads_stop(struct hr_loader *l)
     pthread_mutex_unlock(&l->lock);
     for (int i = 0; i < l->fetcher_count; i++)
         pthread_join(l->fetchers[i].id, NULL);
+    if (l->lane)
+        hr__crew_leave(l->lane->crew, l);
     for (int i = 0; i < l->worker_count; i++) {
         pthread_join(l->workers[i].id, NULL);
         hr_preparer_destroy(&l->workers[i].preparer);
