@@ -48,7 +48,7 @@ struct launch {
 /* The words of the command, and those that are added. */
 static int split(struct launch *l, const struct hr__start *start, struct hr_error *error)
 {
-    char idle[16];
+    char idle[24];
     size_t count = 1;
     if (!*start->command || *start->command == '\x1f')
         return hr__fail(error, -EINVAL,
@@ -58,7 +58,7 @@ static int split(struct launch *l, const struct hr__start *start, struct hr_erro
     if (count > WORDS_MAX)
         return hr__fail(error, -EINVAL, "the agent's command has %zu words: %d at most", count,
                         WORDS_MAX);
-    snprintf(idle, sizeof idle, "%d", start->idle_ms);
+    snprintf(idle, sizeof idle, "%d.%03d", start->idle_ms / 1000, start->idle_ms % 1000);
     size_t length = strlen(start->command);
     const char *more[4] = {"--listener", "3", "--idle", idle};
     l->words = hr__alloc(HR__TAG_AGENT, length + 64, 1);

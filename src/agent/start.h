@@ -15,7 +15,7 @@ struct hr__start {
                             holds a '/' */
     int listener;        /* the command's descriptor 3 */
     int log;             /* its standard error */
-    int idle_ms;         /* "--listener 3 --idle MS" is added to its words */
+    int idle_ms;         /* "--listener 3 --idle SECONDS" is added to its words */
 };
 
 /*

@@ -1,6 +1,6 @@
 """A stand-in for the agent: says how it was started, and answers who asks.
 
-Usage: fake_agent.py DIRECTORY --listener FD --idle MS. Writes DIRECTORY/PID.json (what it
+Usage: fake_agent.py DIRECTORY --listener FD --idle SECONDS. Writes DIRECTORY/PID.json (what it
 finds itself to be), then answers each message "who" on each connection with its process id,
 and ends at "end", when nobody has been connected for MS milliseconds, or after a minute.
 """
@@ -53,13 +53,13 @@ def serve(listener, idle_s):
 
 
 def main():
-    folder, _, fd, _, idle_ms = sys.argv[1:]
+    folder, _, fd, _, idle_s = sys.argv[1:]
     found = os.path.join(folder, f"{os.getpid()}.json")
     with open(found + ".new", "w", encoding="utf-8") as f:
         json.dump(facts(sys.argv[2:]), f)
     os.rename(found + ".new", found)
     print("the stand-in runs", file=sys.stderr)
-    serve(socket.socket(fileno=int(fd)), int(idle_ms) / 1000)
+    serve(socket.socket(fileno=int(fd)), float(idle_s))
 
 
 main()

@@ -269,7 +269,7 @@ static void test_what_it_is_like(void **state)
     assert_string_equal(json_string_value(json_array_get(arguments, 0)), "--listener");
     assert_string_equal(json_string_value(json_array_get(arguments, 1)), "3");
     assert_string_equal(json_string_value(json_array_get(arguments, 2)), "--idle");
-    assert_string_equal(json_string_value(json_array_get(arguments, 3)), "5000");
+    assert_string_equal(json_string_value(json_array_get(arguments, 3)), "5.000");
     json_decref(facts);
     assert_int_equal(stat(p->socket, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0600);
