@@ -28,6 +28,29 @@ extern "C" {
  */
 HR_API size_t hr_agent_default_socket(char *buffer, size_t capacity);
 
+/*
+ * What an agent does just now, as JSON (docs/agent.md lists the keys): its threads and CPU
+ * time, streams, their ranks, subscribers, queues, rates since they began, cache, reads.
+ * `socket` may be NULL: the default one. On success *json is the caller's, freed with
+ * hr_text_free. Errors: -ENOENT, -ECONNREFUSED: no agent serves it; -EPROTO: another
+ * version; -ETIMEDOUT: it does not answer; -ENOMEM. Blocks, two seconds at most.
+ */
+HR_API HR_NODISCARD int hr_agent_status(const char *socket, char **json, struct hr_error *error);
+
+/*
+ * Records what an agent's threads and jobs do for `seconds` (up to 600), and gives it as a
+ * Chrome trace (JSON), which chrome://tracing and ui.perfetto.dev show. Blocks for that
+ * time. Ownership and errors as above; -EBUSY: somebody else is recording.
+ */
+HR_API HR_NODISCARD int hr_agent_trace(const char *socket, double seconds, char **json,
+                                       struct hr_error *error);
+
+/* Asks an agent to end; returns when it has. Errors as for hr_agent_status. */
+HR_API HR_NODISCARD int hr_agent_end(const char *socket, struct hr_error *error);
+
+/* Frees a text. Accepts NULL. */
+HR_API void hr_text_free(char *text);
+
 #ifdef __cplusplus
 }
 #endif
