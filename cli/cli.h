@@ -28,6 +28,7 @@ int cmd_pack(int argc, char **argv);
 int cmd_predict(int argc, char **argv);
 int cmd_scan(int argc, char **argv);
 int cmd_stalls(int argc, char **argv);
+int cmd_top(int argc, char **argv);
 int cmd_unpack(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 

@@ -13,6 +13,7 @@ static const struct cli_verb verbs[] = {
     {"predict", "what a change would bring to a measured training run", cmd_predict},
     {"scan", "what a dataset holds: classes, sizes, damaged files", cmd_scan},
     {"stalls", "where the time of a training script goes", cmd_stalls},
+    {"top", "what the agent of this host does, as it does it", cmd_top},
     {"unpack", "the image files of a pack again", cmd_unpack},
     {"version", "the version, and what this machine offers", cmd_version},
 };

@@ -82,15 +82,20 @@ size_t text_columns(const char *text)
     return columns;
 }
 
-void text_print_cell(const char *text, size_t columns)
+void text_put_cell(FILE *out, const char *text, size_t columns)
 {
     size_t width = text_columns(text);
     if (width <= columns) {
-        printf("%s%*s", text, (int)(columns - width), "");
+        fprintf(out, "%s%*s", text, (int)(columns - width), "");
         return;
     }
     size_t kept = 0, at = 0;
     while (kept < columns - 3 || ((unsigned char)text[at] & 0xC0) == 0x80)
         kept += ((unsigned char)text[at++] & 0xC0) != 0x80;
-    printf("%.*s...", (int)at, text);
+    fprintf(out, "%.*s...", (int)at, text);
+}
+
+void text_print_cell(const char *text, size_t columns)
+{
+    text_put_cell(stdout, text, columns);
 }

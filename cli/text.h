@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* Room for what text_count and text_bytes write. */
 #define TEXT_NUMBER 32
@@ -21,7 +22,8 @@ char *text_escape(const char *text);
 /* Columns of escaped text: its code points. */
 size_t text_columns(const char *text);
 
-/* Prints escaped text in exactly `columns` columns, cut with "..." or padded. */
+/* Prints escaped text in exactly `columns` columns (3 or more), cut with "..." or padded. */
 void text_print_cell(const char *text, size_t columns);
+void text_put_cell(FILE *out, const char *text, size_t columns);
 
 #endif

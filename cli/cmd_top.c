@@ -1,0 +1,269 @@
+/*
+ * headrace top: what an agent does, again and again: on a terminal a screen that refreshes,
+ * else plain text, or JSON, each interval.
+ *
+ * It only asks for statuses: rates are differences of two of them, so watching costs the agent
+ * an answer per interval and nothing else.
+ */
+#include "cli.h"
+#include "options.h"
+#include "terminal.h"
+#include "text.h"
+#include "top_rates.h"
+#include "top_view.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct top {
+    const char *socket; /* NULL: the default one */
+    double interval;    /* seconds */
+    int once, json;
+    json_t *before, *after;  /* statuses; before NULL: there was none yet */
+    struct hr_error trouble; /* code not 0: the agent did not answer when it was asked last */
+};
+
+/* Asks for a status. Returns 0 or a negative errno, with an error. */
+static int ask(struct top *t, struct hr_error *error)
+{
+    char *text = NULL;
+    int r = hr_agent_status(t->socket, &text, error);
+    if (r)
+        return r;
+    json_t *status = json_loads(text, 0, NULL);
+    hr_text_free(text);
+    if (!json_is_object(status)) {
+        json_decref(status);
+        *error = (struct hr_error){.code = -EPROTO};
+        snprintf(error->message, sizeof error->message,
+                 "the agent's status is no JSON object: is it of another version?");
+        return -EPROTO;
+    }
+    json_decref(t->before);
+    t->before = t->after;
+    t->after = status;
+    if (!top_add_rates(t->after, t->before))
+        return 0;
+    *error = (struct hr_error){.code = -ENOMEM, .message = "out of memory"};
+    return -ENOMEM;
+}
+
+static int failed(const struct hr_error *error)
+{
+    char *message = text_escape(error->message);
+    cli_complain("top", "%s", message ? message : "out of memory");
+    free(message);
+    return CLI_FAILED;
+}
+
+/* Whether nobody serves the socket (any more). */
+static int is_gone(int code)
+{
+    return code == -ENOENT || code == -ECONNREFUSED;
+}
+
+/* ---- plain text and JSON ---- */
+
+static int print_view(const struct top *t)
+{
+    struct top_view view;
+    size_t columns = 80, rows;
+    if (isatty(STDOUT_FILENO))
+        terminal_size(&columns, &rows);
+    if (top_view_make(&view, t->after, columns))
+        return -1;
+    for (size_t i = 0; i < view.count; i++)
+        puts(view.lines[i].text);
+    top_view_clear(&view);
+    return 0;
+}
+
+static int print_json(const struct top *t)
+{
+    int bad = json_dumpf(t->after, stdout, JSON_COMPACT);
+    putchar('\n');
+    return bad;
+}
+
+static void sleep_for(double seconds)
+{
+    struct timespec left = {.tv_sec = (time_t)seconds};
+    left.tv_nsec = (long)((seconds - (double)left.tv_sec) * 1e9);
+    while (nanosleep(&left, &left) && errno == EINTR)
+        ;
+}
+
+/* Ctrl-C ends it as every command. */
+static int run_plain(struct top *t)
+{
+    struct hr_error error = {0};
+    int r = ask(t, &error);
+    for (int shown = 0; !r; shown++) {
+        sleep_for(t->interval);
+        r = ask(t, &error);
+        if (r)
+            break;
+        if (shown && !t->json)
+            putchar('\n');
+        if (t->json ? print_json(t) : print_view(t))
+            return cli_finish("top", CLI_FAILED);
+        int status = cli_finish("top", CLI_OK);
+        if (status || t->once)
+            return status;
+    }
+    if (is_gone(r) && t->before) {
+        cli_complain("top", "the agent has ended");
+        return CLI_OK;
+    }
+    return failed(&error);
+}
+
+/* ---- the screen ---- */
+
+static void put_line(FILE *out, const struct top_line *line)
+{
+    fprintf(out, "%s%s%s\033[K", line->is_title ? "\033[1m" : "", line->text,
+            line->is_title ? "\033[0m" : "");
+}
+
+/* One screen full as one text: what is written at once does not flicker. */
+static int draw(const struct top *t)
+{
+    char *text = NULL;
+    size_t length, columns, rows;
+    struct top_view view;
+    terminal_size(&columns, &rows);
+    if (top_view_make(&view, t->after, columns))
+        return -1;
+    FILE *out = open_memstream(&text, &length);
+    if (!out) {
+        top_view_clear(&view);
+        return -1;
+    }
+    /* The last row says what can be done; of more lines than there are rows it says how many. */
+    size_t shown = view.count < rows ? view.count : rows - 1;
+    fputs("\033[H", out);
+    for (size_t i = 0; i < shown; i++) {
+        put_line(out, &view.lines[i]);
+        fputs("\r\n", out);
+    }
+    if (t->trouble.code)
+        fprintf(out, "\033[7mno answer: the agent is stopped or very busy\033[0m");
+    else if (shown < view.count)
+        fprintf(out, "%zu more lines; q: quit", view.count - shown);
+    else
+        fprintf(out, "q: quit");
+    fputs("\033[K\033[J", out);
+    top_view_clear(&view);
+    int bad = ferror(out);
+    bad |= fclose(out);
+    if (!bad)
+        bad = terminal_write(text, length);
+    free(text);
+    return bad;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Draws until it is asked to end, or the agent is gone: 0, or what ask said. */
+static int show(struct top *t, struct hr_error *error)
+{
+    double next = now() + (t->interval < 0.5 ? t->interval : 0.5); /* the first rates soon */
+    char key = 0;
+    for (;;) {
+        if (draw(t))
+            return 0; /* nobody sees it any more */
+        double left = next - now();
+        switch (terminal_wait(left > 0 ? left : 0, &key)) {
+        case TERMINAL_END:
+            return 0;
+        case TERMINAL_KEY:
+            if (key == 'q' || key == 'Q' || key == 3)
+                return 0;
+            break;
+        case TERMINAL_SIZE:
+            break;
+        case TERMINAL_TIME: {
+            int r = ask(t, error);
+            t->trouble.code = r;
+            if (r && r != -ETIMEDOUT)
+                return r;
+            next = now() + t->interval;
+        }
+        }
+    }
+}
+
+static int run_screen(struct top *t)
+{
+    struct hr_error error = {0};
+    int r = ask(t, &error);
+    if (r)
+        return failed(&error);
+    if (terminal_begin()) {
+        terminal_end();
+        cli_complain("top", "the terminal cannot be used as a screen: %s", strerror(errno));
+        return CLI_FAILED;
+    }
+    r = show(t, &error);
+    terminal_end();
+    if (is_gone(r))
+        cli_complain("top", "the agent has ended");
+    else if (r)
+        return failed(&error);
+    return terminal_signal() == SIGINT ? CLI_INTERRUPTED : CLI_OK;
+}
+
+int cmd_top(int argc, char **argv)
+{
+    struct top t = {.interval = 1};
+    const struct cli_option options[] = {
+        {.name = "socket",
+         .kind = CLI_TEXT,
+         .text = &t.socket,
+         .value = "PATH",
+         .help = "the agent's socket (default: this user's agent)"},
+        {.name = "interval",
+         .kind = CLI_REAL,
+         .real = &t.interval,
+         .value = "S",
+         .help = "seconds between two looks (default: 1)"},
+        {.name = "once", .target = &t.once, .help = "print what happens in one interval, and end"},
+        {.name = "json",
+         .target = &t.json,
+         .help = "print the status with rates, an object a line\n(see headrace-top(1))"},
+    };
+    const struct cli_syntax syntax = {
+        .verb = "top",
+        .arguments = "[options]",
+        .text = "Shows what an agent does: streams and their ranks, samples a second, where the\n"
+                "time goes, how full the queues are, how long each job waits. On a terminal it\n"
+                "refreshes until q or Ctrl-C is pressed; else it prints text every interval.",
+        .options = options,
+        .option_count = (int)(sizeof options / sizeof *options),
+        .example = "  headrace top\n"
+                   "  headrace top --once --json",
+    };
+    int status = cli_parse(&syntax, argc, argv, NULL);
+    if (status >= 0)
+        return status;
+    if (!(t.interval >= 0.1 && t.interval <= 3600)) {
+        cli_complain("top", "--interval: it must be a number from 0.1 to 3600");
+        return CLI_USAGE;
+    }
+    status = t.once || t.json || !terminal_can_be_screen() ? run_plain(&t) : run_screen(&t);
+    json_decref(t.before);
+    json_decref(t.after);
+    return status;
+}

@@ -1,0 +1,151 @@
+/* Rates from differences of two statuses; see top_rates.h. */
+#include "top_rates.h"
+
+#include <math.h>
+#include <string.h>
+
+/* NaN where there is none. */
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
+static double change(const json_t *after, const json_t *before, const char *key)
+{
+    double d = number(after, key) - number(before, key);
+    return d >= 0 ? d : (double)NAN; /* it was counted from 0 again */
+}
+
+static double share(double part, double of)
+{
+    return of > 0 ? fmin(fmax(part / of, 0), 1) : (double)NAN;
+}
+
+static int add(json_t *object, const char *key, double value)
+{
+    return json_object_set_new(object, key, isfinite(value) ? json_real(value) : json_null());
+}
+
+/* The object of an array that has the same values of all `keys`; of several, the one that has
+ * as many like it before it. */
+static const json_t *find(const json_t *array, const json_t *like, size_t nth,
+                          const char *const *keys)
+{
+    size_t i;
+    json_t *found;
+    json_array_foreach(array, i, found)
+    {
+        int is_same = 1;
+        for (const char *const *key = keys; *key; key++)
+            is_same &= json_equal(json_object_get(found, *key), json_object_get(like, *key));
+        if (is_same && !nth--)
+            return found;
+    }
+    return NULL;
+}
+
+/* How many before the i-th are like it; where its keys are missing, nothing is. */
+static size_t count_before(const json_t *array, size_t i, const char *const *keys)
+{
+    const json_t *own = json_array_get(array, i), *found;
+    size_t count = 0;
+    while ((found = find(array, own, count, keys)) && found != own)
+        count++;
+    return count;
+}
+
+/* The lane of that number, in whichever stream; NULL: none. */
+static const json_t *find_lane(const json_t *status, const json_t *lane)
+{
+    static const char *const keys[] = {"lane", NULL};
+    const json_t *found = NULL;
+    size_t i;
+    json_t *stream;
+    json_array_foreach(json_object_get(status, "streams"), i, stream)
+    {
+        if (!found)
+            found = find(json_object_get(stream, "lanes"), lane, 0, keys);
+    }
+    return found;
+}
+
+/*
+ * The share of its time that training waited. A wait is counted when it ends, so one that lasts
+ * longer than the interval is known by the flag.
+ */
+static double wait_share(const json_t *after, const json_t *before)
+{
+    double wait = change(after, before, "wait_s"), step = change(after, before, "step_s");
+    if (wait + step > 0)
+        return share(wait, wait + step);
+    return before && json_is_true(json_object_get(after, "waiting")) ? 1 : (double)NAN;
+}
+
+static int add_to_subscribers(const json_t *lane, const json_t *before, double seconds)
+{
+    static const char *const keys[] = {"pid", "rank", NULL};
+    const json_t *subscribers = json_object_get(lane, "subscribers");
+    size_t i;
+    int bad = 0;
+    json_t *s;
+    json_array_foreach(subscribers, i, s)
+    {
+        const json_t *was = find(json_object_get(before, "subscribers"), s,
+                                 count_before(subscribers, i, keys), keys);
+        bad |= add(s, "samples_per_s", change(s, was, "samples") / seconds);
+        bad |= add(s, "wait_share", wait_share(s, was));
+    }
+    return bad;
+}
+
+struct sums {
+    double samples_per_s, read_bytes_per_s;
+};
+
+static void sum(double *total, double value)
+{
+    *total += isfinite(value) ? value : 0;
+}
+
+static int add_to_lane(json_t *lane, const json_t *before, double seconds, struct sums *sums)
+{
+    double samples = change(lane, before, "prepared"), read = change(lane, before, "bytes_read");
+    double hits = change(lane, before, "cache_hits");
+    double prepare = change(lane, before, "prepare_s"), fetch = change(lane, before, "fetch_s");
+    int bad = add(lane, "samples_per_s", samples / seconds);
+    bad |= add(lane, "read_bytes_per_s", read / seconds);
+    bad |= add(lane, "hit_share", share(hits, samples));
+    bad |= add(lane, "fetch_per_sample_s", fetch / samples);
+    bad |= add(lane, "prepare_per_sample_s", prepare / samples);
+    bad |= add(lane, "busy_threads", prepare / seconds);
+    sum(&sums->samples_per_s, samples / seconds);
+    sum(&sums->read_bytes_per_s, read / seconds);
+    return bad | add_to_subscribers(lane, before, seconds);
+}
+
+int top_add_rates(json_t *after, const json_t *before)
+{
+    struct sums sums = {0, 0};
+    size_t i, k;
+    json_t *stream, *lane;
+    int bad = 0;
+    /* Another agent at the same socket has nothing to do with it. */
+    if (!json_equal(json_object_get(after, "pid"), json_object_get(before, "pid")))
+        before = NULL;
+    double seconds = change(after, before, "uptime_s");
+    if (!(seconds > 0))
+        seconds = (double)NAN;
+    json_array_foreach(json_object_get(after, "streams"), i, stream)
+    {
+        json_array_foreach(json_object_get(stream, "lanes"), k, lane)
+        {
+            bad |= add_to_lane(lane, find_lane(before, lane), seconds, &sums);
+        }
+    }
+    bad |= add(after, "seconds", seconds);
+    bad |= add(after, "cpu_cores", change(after, before, "cpu_s") / seconds);
+    bad |= add(after, "samples_per_s", isnan(seconds) ? seconds : sums.samples_per_s);
+    bad |= add(after, "read_bytes_per_s", isnan(seconds) ? seconds : sums.read_bytes_per_s);
+    return bad ? -1 : 0;
+}

@@ -1,0 +1,350 @@
+/*
+ * The lines of headrace top: a head for the agent, then each stream with its lanes, and each
+ * lane with where its time goes and who reads it. Everything is drafted as one text, then cut
+ * into lines; a title begins with a mark that is taken off.
+ */
+#include "top_view.h"
+
+#include "text.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MARK '\1' /* printable text has none */
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
+static const char *string(const json_t *object, const char *key, const char *otherwise)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text && *text ? text : otherwise;
+}
+
+/* Text from outside in at most `columns`, not padded. */
+static void put_text(FILE *out, const char *text, size_t columns)
+{
+    char *escaped = text_escape(text);
+    if (escaped)
+        text_put_cell(out, escaped,
+                      text_columns(escaped) < columns ? text_columns(escaped) : columns);
+    free(escaped);
+}
+
+static void put_cell(FILE *out, const char *text, size_t columns)
+{
+    char *escaped = text_escape(text);
+    if (escaped)
+        text_put_cell(out, escaped, columns);
+    free(escaped);
+}
+
+/* "1,234", "-" where it is not known; small ones with decimals. */
+static const char *counted(char buffer[TEXT_NUMBER], double value)
+{
+    if (!(value >= 0 && value < 1e18))
+        return "-";
+    if (value > 0 && value < 9.95) {
+        snprintf(buffer, TEXT_NUMBER, "%.1f", value);
+        return buffer;
+    }
+    return text_count(buffer, (uint64_t)llround(value));
+}
+
+/* A whole number. */
+static const char *whole(char buffer[TEXT_NUMBER], double value)
+{
+    return value >= 0 && value < 1e18 ? text_count(buffer, (uint64_t)value) : "-";
+}
+
+static const char *bytes(char buffer[TEXT_NUMBER], double value)
+{
+    return value >= 0 && value < 1e18 ? text_bytes(buffer, (uint64_t)value) : "-";
+}
+
+static const char *percent(char buffer[TEXT_NUMBER], double share)
+{
+    if (!isfinite(share))
+        return "-";
+    snprintf(buffer, TEXT_NUMBER, "%.0f %%", fmin(share, 1) * 100);
+    return buffer;
+}
+
+static const char *megabytes(char buffer[TEXT_NUMBER], double per_second)
+{
+    if (!(per_second >= 0))
+        return "-";
+    snprintf(buffer, TEXT_NUMBER, "%.1f", per_second / 1e6);
+    return buffer;
+}
+
+/* "850 us", "1.07 ms", "2.5 s". */
+static const char *duration(char buffer[TEXT_NUMBER], double seconds)
+{
+    if (!(seconds >= 0 && seconds < 1e9))
+        snprintf(buffer, TEXT_NUMBER, "-");
+    else if (seconds < 0.9995e-3)
+        snprintf(buffer, TEXT_NUMBER, "%.0f us", seconds * 1e6);
+    else if (seconds < 0.9995)
+        snprintf(buffer, TEXT_NUMBER, "%.*f ms", seconds < 0.00995 ? 2 : 0, seconds * 1e3);
+    else
+        snprintf(buffer, TEXT_NUMBER, "%.1f s", seconds);
+    return buffer;
+}
+
+/* "0:42", "1:02:03". */
+static const char *clock_time(char buffer[TEXT_NUMBER], double seconds)
+{
+    uint64_t s = seconds >= 0 && seconds < 1e12 ? (uint64_t)seconds : 0;
+    if (s < 3600)
+        snprintf(buffer, TEXT_NUMBER, "%d:%02d", (int)(s / 60), (int)(s % 60));
+    else
+        snprintf(buffer, TEXT_NUMBER, "%llu:%02d:%02d", (unsigned long long)(s / 3600),
+                 (int)(s / 60 % 60), (int)(s % 60));
+    return buffer;
+}
+
+static const char *plural(double count)
+{
+    return count == 1 ? "" : "s";
+}
+
+static void put_bar(FILE *out, double share, size_t columns)
+{
+    size_t full = isfinite(share) ? (size_t)lround(fmin(fmax(share, 0), 1) * (double)columns) : 0;
+    fputc('[', out);
+    for (size_t i = 0; i < columns; i++)
+        fputc(i < full ? '#' : '-', out);
+    fputc(']', out);
+}
+
+/* ---- the agent ---- */
+
+static double memory_of(const json_t *status)
+{
+    double sum = 0;
+    size_t i, k;
+    json_t *stream, *lane;
+    json_array_foreach(json_object_get(status, "streams"), i, stream)
+    {
+        json_array_foreach(json_object_get(stream, "lanes"), k, lane)
+        {
+            double m = number(lane, "memory_bytes");
+            sum += isfinite(m) ? m : 0;
+        }
+    }
+    return sum;
+}
+
+static void put_head(FILE *out, const json_t *status, size_t columns)
+{
+    char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER];
+    double threads = number(status, "threads"), jobs = number(status, "jobs");
+    double cores = number(status, "cpu_cores");
+    double expelled = number(status, "expelled"), refused = number(status, "refused");
+    fprintf(out, "%cheadrace agent   process %.0f   up %s   %s thread%s   %s job%s\n", MARK,
+            number(status, "pid"), clock_time(a, number(status, "uptime_s")), whole(b, threads),
+            plural(threads), whole(c, jobs), plural(jobs));
+    fprintf(out, "%s samples/s   ", counted(a, number(status, "samples_per_s")));
+    if (isfinite(cores))
+        fprintf(out, "CPU %.2f cores   ", cores);
+    fprintf(out, "%s MB/s from storage   %s shared\n",
+            megabytes(a, number(status, "read_bytes_per_s")), bytes(b, memory_of(status)));
+    if (json_is_string(json_object_get(status, "cache"))) {
+        fputs("cache ", out);
+        put_text(out, string(status, "cache", ""), columns - 6);
+        fputc('\n', out);
+    }
+    if (expelled > 0 || refused > 0)
+        fprintf(out, "so far: jobs left behind by the others %s, requests refused %s\n",
+                whole(a, expelled), whole(b, refused));
+}
+
+/* ---- a lane ---- */
+
+static void put_lane_title(FILE *out, size_t bar)
+{
+    fprintf(out, "  %-7s%6s%7s%12s  %-*s%6s%10s%7s\n", "rank", "epoch", "done", "samples/s",
+            (int)bar + 2, "ready ahead", "", "read MB/s", "hits");
+}
+
+static void put_lane(FILE *out, const json_t *lane, size_t bar)
+{
+    char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER], d[TEXT_NUMBER], e[TEXT_NUMBER];
+    char rank[TEXT_NUMBER];
+    double world = number(lane, "world_size");
+    double of = number(lane, "epoch_samples") * (world > 0 ? world : 1);
+    double ready = number(lane, "ready_samples") / number(lane, "window_samples");
+    snprintf(rank, sizeof rank, "%.0f/%.0f", number(lane, "rank"), world);
+    fprintf(out, "  %-7s%6s%7s%12s  ", rank, whole(a, number(lane, "epoch")),
+            percent(b, number(lane, "position") / of), counted(c, number(lane, "samples_per_s")));
+    put_bar(out, ready, bar);
+    fprintf(out, "%6s%10s%7s", percent(d, ready), megabytes(e, number(lane, "read_bytes_per_s")),
+            percent(a, number(lane, "hit_share")));
+    fputs(json_is_true(json_object_get(lane, "alone")) ? "  alone\n" : "\n", out);
+}
+
+/* Who holds the others up, as people say it. */
+static const char *slow_side(const json_t *lane)
+{
+    static const char *const says[][2] = {
+        {"room", "the jobs are the slow side: the queue is full"},
+        {"fetch", "storage is the slow side: threads wait for bytes"},
+        {"prepare", "preparation is the slow side: the threads are busy"},
+    };
+    const char *reason = string(lane, "waits_for", "");
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++)
+        if (!strcmp(reason, says[i][0]))
+            return says[i][1];
+    return NULL;
+}
+
+static void put_where(FILE *out, const json_t *lane, double threads)
+{
+    char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER];
+    const char *slow = slow_side(lane);
+    double budget = number(lane, "cache_budget_bytes"), cached = number(lane, "cache_bytes");
+    double bad = number(lane, "bad_samples"), lent = number(lane, "lent_bytes");
+    if (isfinite(number(lane, "prepare_per_sample_s")))
+        fprintf(out, "    a sample: fetch %s, prepare %s   threads busy with it: %s\n",
+                duration(a, number(lane, "fetch_per_sample_s")),
+                duration(b, number(lane, "prepare_per_sample_s")),
+                percent(c, number(lane, "busy_threads") / threads));
+    if (slow)
+        fprintf(out, "    %s\n", slow);
+    if (budget > 0) {
+        fputs("    cache ", out);
+        put_bar(out, cached / budget, 20);
+        fprintf(out, " %s of %s\n", bytes(a, cached), bytes(b, budget));
+    }
+    if (lent > 0)
+        fprintf(out, "    %s lent to jobs that hold old batches\n", bytes(a, lent));
+    if (bad > 0)
+        fprintf(out, "    %s bad sample%s so far\n", whole(a, bad), plural(bad));
+}
+
+/* ---- its subscribers ---- */
+
+static void put_subscriber_title(FILE *out, size_t program)
+{
+    fprintf(out, "    %8s  %-*s%7s%11s%7s%9s%6s\n", "process", (int)program, "program", "batch",
+            "samples/s", "waits", "behind", "held");
+}
+
+static void put_subscriber(FILE *out, const json_t *lane, const json_t *s, size_t program)
+{
+    char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER], d[TEXT_NUMBER], e[TEXT_NUMBER];
+    double behind = number(s, "behind_samples");
+    fprintf(out, "    %8.0f  ", number(s, "pid"));
+    put_cell(out, string(s, "program", "?"), program);
+    fprintf(out, "%7s%11s%7s%9s%6s", whole(a, number(s, "batch_samples")),
+            counted(b, number(s, "samples_per_s")), percent(c, number(s, "wait_share")),
+            whole(d, behind), whole(e, number(s, "held")));
+    /* It has half of the window left before the others go on without it. */
+    if (behind * 2 > number(lane, "window_samples"))
+        fputs("  lags", out);
+    fputc('\n', out);
+}
+
+static void put_stream(FILE *out, const json_t *stream, double threads, size_t columns)
+{
+    char a[TEXT_NUMBER];
+    size_t i, k, bar = columns < 80 ? 10 : columns - 80 > 30 ? 40 : columns - 70;
+    size_t program = columns < 80 ? 8 : columns - 80 > 40 ? 58 : columns - 62;
+    json_t *lane, *subscriber;
+    const char *name = string(stream, "name", NULL);
+    fprintf(out, "\n%c", MARK);
+    if (name) {
+        fputs("stream ", out);
+        put_text(out, name, columns / 3);
+    } else {
+        fputs("a job's own stream", out);
+    }
+    fputs("   ", out);
+    put_text(out, string(stream, "dataset", "?"), columns / 3);
+    fprintf(out, "   %s samples\n", whole(a, number(stream, "samples")));
+    json_array_foreach(json_object_get(stream, "lanes"), i, lane)
+    {
+        const json_t *subscribers = json_object_get(lane, "subscribers");
+        put_lane_title(out, bar);
+        put_lane(out, lane, bar);
+        put_where(out, lane, threads);
+        if (json_array_size(subscribers))
+            put_subscriber_title(out, program);
+        json_array_foreach(subscribers, k, subscriber)
+        {
+            put_subscriber(out, lane, subscriber, program);
+        }
+    }
+}
+
+/* ---- lines ---- */
+
+/* Cuts `text` to `columns`, in place. */
+static void cut(char *text, size_t columns)
+{
+    size_t kept = 0;
+    for (; *text; text++) {
+        if (((unsigned char)*text & 0xC0) != 0x80 && kept++ == columns) {
+            *text = 0;
+            return;
+        }
+    }
+}
+
+static int split(struct top_view *view, size_t columns)
+{
+    size_t count = 0;
+    for (const char *p = view->memory; *p; p++)
+        count += *p == '\n';
+    view->lines = calloc(count + 1, sizeof *view->lines);
+    if (!view->lines)
+        return -1;
+    char *rest = view->memory, *line;
+    while (view->count < count && (line = strsep(&rest, "\n"))) {
+        struct top_line *l = &view->lines[view->count++];
+        l->is_title = *line == MARK;
+        l->text = line + l->is_title;
+        cut(line + l->is_title, columns);
+    }
+    return 0;
+}
+
+int top_view_make(struct top_view *out, const json_t *status, size_t columns)
+{
+    size_t length, i;
+    json_t *stream;
+    memset(out, 0, sizeof *out);
+    FILE *draft = open_memstream(&out->memory, &length);
+    if (!draft)
+        return -1;
+    if (columns < 60)
+        columns = 60;
+    put_head(draft, status, columns);
+    json_array_foreach(json_object_get(status, "streams"), i, stream)
+    {
+        put_stream(draft, stream, number(status, "threads"), columns);
+    }
+    if (!json_array_size(json_object_get(status, "streams")))
+        fputs("\nNo job is attached.\n", draft);
+    int bad = ferror(draft);
+    bad |= fclose(draft);
+    if (bad || split(out, columns)) {
+        top_view_clear(out);
+        return -1;
+    }
+    return 0;
+}
+
+void top_view_clear(struct top_view *view)
+{
+    free(view->lines);
+    free(view->memory);
+    memset(view, 0, sizeof *view);
+}

@@ -1,0 +1,200 @@
+/*
+ * headrace top without a terminal: two statuses in, rates and lines out, compared with golden
+ * files (tests/cli/top). With HEADRACE_GOLDEN=write they are written instead, to be read
+ * before they are committed.
+ */
+#include "../unit/test.h"
+
+#include "top_rates.h"
+#include "top_view.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void place(char *path, size_t capacity, const char *name)
+{
+    snprintf(path, capacity, "%s/tests/cli/top/%s", getenv("HEADRACE_SOURCE_ROOT"), name);
+}
+
+static json_t *status(const char *name)
+{
+    char path[4096];
+    json_error_t error;
+    place(path, sizeof path, name);
+    json_t *root = json_load_file(path, 0, &error);
+    if (!root)
+        fail_msg("%s:%d: %s", path, error.line, error.text);
+    return root;
+}
+
+/* The lines as one text; titles with a * before them. */
+static char *drawn(const json_t *root, size_t columns)
+{
+    struct top_view view;
+    char *text;
+    size_t length;
+    assert_int_equal(top_view_make(&view, root, columns), 0);
+    FILE *out = open_memstream(&text, &length);
+    for (size_t i = 0; i < view.count; i++)
+        fprintf(out, "%s%s\n", view.lines[i].is_title ? "*" : "", view.lines[i].text);
+    fclose(out);
+    top_view_clear(&view);
+    return text;
+}
+
+static void compare(const json_t *root, size_t columns, const char *name)
+{
+    char path[4096], golden[16384];
+    char *text = drawn(root, columns);
+    const char *asked = getenv("HEADRACE_GOLDEN");
+    int writes = asked && !strcmp(asked, "write");
+    place(path, sizeof path, name);
+    FILE *file = fopen(path, writes ? "w" : "r");
+    if (!file)
+        fail_msg("%s cannot be opened", path);
+    if (writes) {
+        fputs(text, file);
+    } else {
+        golden[fread(golden, 1, sizeof golden - 1, file)] = 0;
+        assert_string_equal(text, golden);
+    }
+    fclose(file);
+    free(text);
+}
+
+static void test_lines(void **state)
+{
+    json_t *before = status("before.json"), *after = status("after.json");
+    assert_int_equal(top_add_rates(after, before), 0);
+    compare(after, 80, "80.txt");
+    compare(after, 120, "120.txt");
+    compare(after, 20, "60.txt"); /* no less than 60 */
+    assert_int_equal(top_add_rates(before, NULL), 0);
+    compare(before, 80, "first.txt");
+    json_decref(before);
+    json_decref(after);
+}
+
+/* Whatever the width, no line is longer. */
+static void test_widths(void **state)
+{
+    json_t *before = status("before.json"), *after = status("after.json");
+    assert_int_equal(top_add_rates(after, before), 0);
+    for (size_t columns = 60; columns < 260; columns += 7) {
+        char *text = drawn(after, columns), *rest = text, *line;
+        while ((line = strsep(&rest, "\n"))) {
+            size_t width = 0;
+            for (char *p = line + (*line == '*'); *p; p++)
+                width += ((unsigned char)*p & 0xC0) != 0x80;
+            assert_in_range(width, 0, columns);
+        }
+        free(text);
+    }
+    json_decref(before);
+    json_decref(after);
+}
+
+static double rate(const json_t *root, size_t stream, size_t lane, int subscriber, const char *key)
+{
+    const json_t *at = json_array_get(
+        json_object_get(json_array_get(json_object_get(root, "streams"), stream), "lanes"), lane);
+    if (subscriber >= 0)
+        at = json_array_get(json_object_get(at, "subscribers"), (size_t)subscriber);
+    const json_t *value = json_object_get(at, key);
+    assert_non_null(value);
+    return json_is_null(value) ? (double)NAN : json_number_value(value);
+}
+
+static void near(double value, double expected)
+{
+    if (!(fabs(value - expected) <= 1e-6 * fabs(expected)))
+        fail_msg("%.9g is not %.9g", value, expected);
+}
+
+static void test_rates(void **state)
+{
+    json_t *before = status("before.json"), *after = status("after.json");
+    assert_int_equal(top_add_rates(after, before), 0);
+    near(json_number_value(json_object_get(after, "seconds")), 2);
+    near(json_number_value(json_object_get(after, "cpu_cores")), 2.71);
+    near(json_number_value(json_object_get(after, "samples_per_s")), 1214);
+    near(json_number_value(json_object_get(after, "read_bytes_per_s")), 42.3e6);
+    near(rate(after, 0, 0, -1, "samples_per_s"), 1204);
+    near(rate(after, 0, 0, -1, "hit_share"), 2336.0 / 2408);
+    near(rate(after, 0, 0, -1, "prepare_per_sample_s"), 2.58 / 2408);
+    near(rate(after, 0, 0, -1, "busy_threads"), 1.29);
+    near(rate(after, 0, 0, 0, "samples_per_s"), 602);
+    near(rate(after, 0, 0, 1, "wait_share"), 0.1);
+    near(rate(after, 1, 0, 0, "wait_share"), 1); /* nothing was counted, and it waits */
+    /* New ones have no rates yet. */
+    assert_true(isnan(rate(after, 0, 1, -1, "samples_per_s")));
+    assert_true(isnan(rate(after, 0, 1, 0, "wait_share")));
+    json_decref(after);
+    /* Another agent, and counters that began again. */
+    after = status("after.json");
+    json_object_set_new(after, "pid", json_integer(1));
+    assert_int_equal(top_add_rates(after, before), 0);
+    assert_true(json_is_null(json_object_get(after, "samples_per_s")));
+    assert_true(isnan(rate(after, 0, 0, -1, "samples_per_s")));
+    json_object_set_new(after, "pid", json_integer(4242));
+    assert_int_equal(top_add_rates(before, after), 0);
+    assert_true(json_is_null(json_object_get(before, "cpu_cores")));
+    json_decref(before);
+    json_decref(after);
+}
+
+/* Several loaders of one process are told apart by their order. */
+static void test_one_process(void **state)
+{
+    static const char text[] =
+        "{\"pid\":1,\"uptime_s\":%d,\"streams\":[{\"lanes\":[{\"lane\":1,\"subscribers\":["
+        "{\"pid\":7,\"rank\":0,\"samples\":%d},{\"pid\":7,\"rank\":0,\"samples\":%d}]}]}]}";
+    char first[512], second[512];
+    snprintf(first, sizeof first, text, 1, 100, 200);
+    snprintf(second, sizeof second, text, 2, 110, 230);
+    json_t *before = json_loads(first, 0, NULL), *after = json_loads(second, 0, NULL);
+    assert_int_equal(top_add_rates(after, before), 0);
+    near(rate(after, 0, 0, 0, "samples_per_s"), 10);
+    near(rate(after, 0, 0, 1, "samples_per_s"), 30);
+    json_decref(before);
+    json_decref(after);
+}
+
+/* What says nothing, or what it should not, is shown without harm. */
+static void test_odd(void **state)
+{
+    static const char *const odd[] = {
+        "{}",
+        "{\"streams\":[{\"lanes\":[{}]}]}",
+        "{\"streams\":[{\"name\":\"\\u001b[2J\\n\",\"lanes\":[{\"subscribers\":[{},{}]}]}]}",
+        "{\"pid\":-1e300,\"uptime_s\":1e300,\"threads\":-5,\"streams\":[{\"lanes\":[{\"lane\":1,"
+        "\"ready_samples\":1e300,\"window_samples\":-1,\"position\":1e300,\"rank\":1e300,"
+        "\"epoch_samples\":0,\"subscribers\":[{\"pid\":1e300,\"batch_samples\":-1}]}]}]}",
+        "{\"streams\":7,\"cache\":[]}",
+        "{\"streams\":[[],null,{\"lanes\":3},{\"lanes\":[null,[]]}]}",
+    };
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        json_t *root = json_loads(odd[i], 0, NULL), *again = json_deep_copy(root);
+        assert_non_null(root);
+        top_add_rates(root, NULL);
+        top_add_rates(again, root);
+        char *text = drawn(again, 80);
+        for (char *p = text; *p; p++)
+            assert_true((unsigned char)*p >= 0x20 || *p == '\n');
+        free(text);
+        json_decref(root);
+        json_decref(again);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lines), cmocka_unit_test(test_widths),
+        cmocka_unit_test(test_rates), cmocka_unit_test(test_one_process),
+        cmocka_unit_test(test_odd),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
