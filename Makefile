@@ -34,8 +34,8 @@ help:
 	@echo 'make test         every test of the library, the command and the Python package'
 	@echo 'make install      the library, the headers and the command, to PREFIX ($(PREFIX))'
 	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader, bench-pack, bench-cache,'
-	@echo '                  bench-stalls'
-	@echo 'make soak-NAME    one long run with faults: soak-cache'
+	@echo '                  bench-stalls, bench-share'
+	@echo 'make soak-NAME    one long run with faults: soak-cache, soak-share'
 	@echo 'make clean        remove what was built (not VENV, not data/)'
 	@echo
 	@echo 'Variables: VENV=$(VENV) BUILD=$(BUILD) DATA=$(DATA) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'

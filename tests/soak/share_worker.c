@@ -1,0 +1,416 @@
+/*
+ * One job of the soak of the agent: takes batches of a stream, epoch after epoch, says which
+ * samples each batch had, and compares their pixels with what they are without an agent.
+ *
+ *   soak_share_worker reference FOLDER FILE
+ *       writes a checksum of each sample's pixels, prepared in this process
+ *   soak_share_worker status SOCKET
+ *       prints what an agent says of itself
+ *   soak_share_worker run FOLDER FILE KEY=VALUE...
+ *       keys: see struct plan. Prints "missed M" before the first batch and, for each batch,
+ *       "EPOCH POSITION INDEX...", POSITION being that of the order after the batch. Exit
+ *       status 9: wrong pixels, or a batch that is not as it says.
+ *
+ * Some batches are kept for a while, in part written to, and looked at again before they are
+ * released: what the agent or others do must not reach them. SIGTERM ends a job after the
+ * batch in hand.
+ */
+#include <headrace/headrace.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { SIDE_EVEN = 32, SIDE_ODD = 28, HELD_MOST = 32, BATCH_MOST = 64, LINE_BYTES = 1024 };
+
+/* What the command line says. */
+struct plan {
+    struct hr_loader_options loader;
+    uint64_t epochs;   /* how many this job takes */
+    uint64_t pause_us; /* after each batch */
+    uint64_t hold;     /* batches that it keeps at most */
+    uint64_t dice;     /* seed of what it keeps and writes to; not 0 */
+    uint64_t from[2];  /* epoch and position to go on from */
+    int is_restored;
+    int side; /* of the samples */
+};
+
+struct held {
+    struct hr_batch *batch;
+    int is_changed; /* it was written to */
+};
+
+struct job {
+    struct plan plan;
+    struct hr_dataset *dataset;
+    struct hr_loader *loader;
+    uint64_t *reference; /* of each sample, with SIDE_EVEN, then with SIDE_ODD */
+    struct held held[HELD_MOST];
+    size_t held_count;
+};
+
+static volatile sig_atomic_t is_ending;
+
+static void end_soon(int signal_number)
+{
+    is_ending = 1;
+}
+
+static _Noreturn void die(const struct hr_error *error)
+{
+    fprintf(stderr, "%s\n", error->message);
+    exit(3);
+}
+
+static _Noreturn void complain(const char *what, uint64_t epoch, uint64_t index)
+{
+    fprintf(stderr, "epoch %" PRIu64 ", sample %" PRIu64 ": %s\n", epoch, index, what);
+    exit(9);
+}
+
+/* Logs go to where errors do; nobody looks at them unless the job fails. */
+static void tell(void *arg, enum hr_log_level level, const char *message)
+{
+    if (level == HR_LOG_WARNING)
+        fprintf(stderr, "log: %s\n", message);
+}
+
+/* xorshift64. */
+static uint64_t roll(struct job *job, uint64_t sides)
+{
+    uint64_t x = job->plan.dice;
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    job->plan.dice = x;
+    return x % sides;
+}
+
+/* A crop that depends on nothing but the sample. */
+static struct hr_recipe *make_recipe(int side)
+{
+    struct hr_operation operations[2];
+    struct hr_recipe *recipe;
+    struct hr_error error;
+    hr_operation_default(&operations[0], HR_CENTER_CROP);
+    operations[0].u.center_crop.height = operations[0].u.center_crop.width = side;
+    hr_operation_default(&operations[1], HR_TO_DTYPE);
+    operations[1].u.to_dtype.dtype = HR_UINT8;
+    if (hr_recipe_create(&recipe, operations, 2, NULL, &error))
+        die(&error);
+    return recipe;
+}
+
+static void open_job(struct job *job, const char *folder)
+{
+    struct hr_error error;
+    struct hr_dataset_options opening;
+    hr_dataset_options_default(&opening);
+    opening.index = HR_INDEX_NONE;
+    struct hr_recipe *recipe = make_recipe(job->plan.side);
+    if (hr_dataset_open_folder(&job->dataset, folder, &opening, &error))
+        die(&error);
+    int r = hr_loader_create(&job->loader, job->dataset, recipe, &job->plan.loader, &error);
+    if (r == -EINTR && is_ending)
+        exit(0);
+    if (r)
+        die(&error);
+    hr_recipe_unref(&recipe);
+    job->reference = calloc(2 * hr_dataset_count(job->dataset), sizeof *job->reference);
+    if (!job->reference)
+        exit(3);
+}
+
+static void close_job(struct job *job)
+{
+    hr_loader_destroy(&job->loader);
+    hr_dataset_unref(&job->dataset);
+    free(job->reference);
+    job->reference = NULL;
+}
+
+static uint64_t *reference_of(const struct job *job, uint64_t index)
+{
+    size_t count = hr_dataset_count(job->dataset);
+    return &job->reference[index + (job->plan.side == SIDE_EVEN ? 0 : count)];
+}
+
+static uint64_t checksum(const struct hr_batch_view *view, size_t i)
+{
+    return XXH3_64bits((const char *)view->images + i * view->spec.bytes, view->spec.bytes);
+}
+
+/* Compares all of a batch. */
+static void look(const struct job *job, const struct hr_batch *batch, const char *when)
+{
+    struct hr_batch_view view;
+    hr_batch_get(batch, &view);
+    for (size_t i = 0; i < view.count; i++) {
+        uint64_t index = (uint64_t)view.indices[i];
+        if (index >= hr_dataset_count(job->dataset))
+            complain("no such sample", view.epoch, index);
+        if (checksum(&view, i) != *reference_of(job, index))
+            complain(when, view.epoch, index);
+    }
+}
+
+static void let_go(struct job *job, size_t which)
+{
+    struct held *held = &job->held[which];
+    if (!held->is_changed)
+        look(job, held->batch, "its pixels changed while it was held");
+    hr_batch_release(&held->batch);
+    job->held[which] = job->held[--job->held_count];
+}
+
+/* Keeps a batch, or gives it back at once; some are written to. */
+static void keep(struct job *job, struct hr_batch *batch)
+{
+    struct hr_batch_view view;
+    struct held *held = &job->held[job->held_count++];
+    *held = (struct held){.batch = batch};
+    if (roll(job, 4) == 0) {
+        hr_batch_get(batch, &view);
+        memset(view.images, 0xA5, view.count * view.spec.bytes);
+        held->is_changed = 1;
+    }
+    while (job->held_count > job->plan.hold || (job->held_count && roll(job, 3) == 0))
+        let_go(job, roll(job, job->held_count));
+}
+
+/* One line, in one write: what a kill cuts off is at most the last one. */
+static void record(const struct job *job, const struct hr_batch *batch)
+{
+    struct hr_error error;
+    struct hr_loader_state state;
+    struct hr_batch_view view;
+    char line[LINE_BYTES];
+    hr_batch_get(batch, &view);
+    if (hr_loader_get_state(job->loader, &state, &error))
+        die(&error);
+    if (state.epoch != view.epoch)
+        complain("the state is of another epoch", view.epoch, state.epoch);
+    int length = snprintf(line, sizeof line, "%" PRIu64 " %" PRIu64, state.epoch, state.position);
+    for (size_t i = 0; i < view.count; i++)
+        length +=
+            snprintf(line + length, sizeof line - (size_t)length, " %" PRId64, view.indices[i]);
+    line[length++] = '\n';
+    if (write(STDOUT_FILENO, line, (size_t)length) != length)
+        exit(4);
+}
+
+static void tell_missed(const struct job *job)
+{
+    char line[64];
+    struct hr_loader_stats stats = {.size = sizeof stats};
+    hr_loader_get_stats(job->loader, &stats);
+    int length = snprintf(line, sizeof line, "missed %" PRIu64 "\n", stats.missed);
+    if (write(STDOUT_FILENO, line, (size_t)length) != length)
+        exit(4);
+}
+
+/* The rest of an epoch that was started. */
+static void take_epoch(struct job *job, int *is_first)
+{
+    struct hr_error error;
+    struct hr_batch *batch;
+    while (!is_ending) {
+        int r = hr_loader_next(job->loader, &batch, &error);
+        if (r == -EINTR)
+            continue;
+        if (r < 0)
+            die(&error);
+        if (!r)
+            return;
+        if (*is_first)
+            tell_missed(job);
+        *is_first = 0;
+        look(job, batch, "its pixels are wrong");
+        record(job, batch);
+        keep(job, batch);
+        if (job->plan.pause_us)
+            usleep((useconds_t)job->plan.pause_us);
+    }
+}
+
+static int run(struct job *job)
+{
+    struct hr_error error;
+    int is_first = 1, r;
+    /* What the job calls its epochs; the stream may be elsewhere. */
+    for (uint64_t epoch = 0; epoch < job->plan.epochs && !is_ending; epoch++) {
+        if (epoch == 0 && job->plan.is_restored) {
+            struct hr_loader_state state = {.version = 1,
+                                            .shuffle = 1,
+                                            .seed = job->plan.loader.seed,
+                                            .epoch = job->plan.from[0],
+                                            .position = job->plan.from[1],
+                                            .samples = hr_dataset_count(job->dataset)};
+            r = hr_loader_restore(job->loader, &state, &error);
+        } else {
+            uint64_t from = job->plan.is_restored ? job->plan.from[0] : 0;
+            r = hr_loader_start_epoch(job->loader, from + epoch, &error);
+        }
+        if (r == -EINTR && is_ending)
+            break;
+        if (r)
+            die(&error);
+        take_epoch(job, &is_first);
+    }
+    while (job->held_count)
+        let_go(job, 0);
+    return 0;
+}
+
+static int make_reference(const char *folder, const char *path)
+{
+    static const int sides[] = {SIDE_EVEN, SIDE_ODD};
+    uint64_t *all = NULL;
+    size_t count = 0;
+    for (int k = 0; k < 2; k++) {
+        struct job job = {.plan.side = sides[k]};
+        struct hr_batch *batch;
+        struct hr_batch_view view;
+        struct hr_error error;
+        hr_loader_options_default(&job.plan.loader);
+        open_job(&job, folder);
+        count = hr_dataset_count(job.dataset);
+        all = realloc(all, 2 * count * sizeof *all);
+        if (!all || hr_loader_start_epoch(job.loader, 0, &error))
+            exit(3);
+        int r;
+        while ((r = hr_loader_next(job.loader, &batch, &error)) == 1) {
+            hr_batch_get(batch, &view);
+            for (size_t i = 0; i < view.count; i++)
+                all[(size_t)k * count + (size_t)view.indices[i]] = checksum(&view, i);
+            hr_batch_release(&batch);
+        }
+        if (r)
+            die(&error);
+        close_job(&job);
+    }
+    FILE *f = fopen(path, "wb");
+    if (!f || fwrite(all, sizeof *all, 2 * count, f) != 2 * count || fclose(f)) {
+        perror(path);
+        return 3;
+    }
+    free(all);
+    return 0;
+}
+
+static void read_reference(struct job *job, const char *path)
+{
+    size_t count = 2 * hr_dataset_count(job->dataset);
+    FILE *f = fopen(path, "rb");
+    if (!f || fread(job->reference, sizeof *job->reference, count, f) != count) {
+        perror(path);
+        exit(3);
+    }
+    fclose(f);
+}
+
+/* Sets one key; 0, or -1 where there is no such. */
+static int set(struct plan *plan, const char *key, const char *value)
+{
+    struct hr_loader_options *o = &plan->loader;
+    uint64_t number = strtoull(value, NULL, 10);
+    if (!strcmp(key, "stream"))
+        o->stream = value;
+    else if (!strcmp(key, "cache"))
+        o->cache = value;
+    else if (!strcmp(key, "seed"))
+        o->seed = number;
+    else if (!strcmp(key, "batch"))
+        o->batch_size = (int)number;
+    else if (!strcmp(key, "rank"))
+        o->rank = (int)number;
+    else if (!strcmp(key, "world"))
+        o->world_size = (int)number;
+    else if (!strcmp(key, "window"))
+        o->window = (int)number;
+    else if (!strcmp(key, "join"))
+        o->join = strcmp(value, "now") ? HR_JOIN_EPOCH : HR_JOIN_NOW;
+    else if (!strcmp(key, "lag"))
+        o->lag = strcmp(value, "wait") ? HR_LAG_ALONE : HR_LAG_WAIT;
+    else if (!strcmp(key, "epochs"))
+        plan->epochs = number;
+    else if (!strcmp(key, "pause_us"))
+        plan->pause_us = number;
+    else if (!strcmp(key, "hold"))
+        plan->hold = number;
+    else if (!strcmp(key, "dice"))
+        plan->dice = number;
+    else if (!strcmp(key, "side"))
+        plan->side = (int)number;
+    else if (!strcmp(key, "from"))
+        plan->is_restored =
+            sscanf(value, "%" SCNu64 ":%" SCNu64, &plan->from[0], &plan->from[1]) == 2;
+    else
+        return -1;
+    return 0;
+}
+
+/* Reads the keys; 0, or -1 where something is unknown or out of range. The texts are cut. */
+static int read_plan(struct plan *plan, char **words, int count)
+{
+    *plan = (struct plan){.epochs = UINT64_MAX, .side = SIDE_EVEN, .dice = 1};
+    hr_loader_options_default(&plan->loader);
+    plan->loader.agent = "auto";
+    plan->loader.shuffle = 1;
+    for (int i = 0; i < count; i++) {
+        char *value = strchr(words[i], '=');
+        if (!value)
+            return -1;
+        *value++ = 0;
+        if (set(plan, words[i], value))
+            return -1;
+    }
+    return plan->loader.batch_size > BATCH_MOST || plan->hold >= HELD_MOST || !plan->dice ? -1 : 0;
+}
+
+static int run_job(int argc, char **argv)
+{
+    struct job job = {0};
+    if (read_plan(&job.plan, argv + 4, argc - 4)) {
+        fprintf(stderr, "soak_share_worker: a key is unknown or out of range\n");
+        return 2;
+    }
+    /* Without SA_RESTART: a wait for a batch ends, too. */
+    struct sigaction action = {.sa_handler = end_soon};
+    sigaction(SIGTERM, &action, NULL);
+    open_job(&job, argv[2]);
+    read_reference(&job, argv[3]);
+    int r = run(&job);
+    close_job(&job);
+    return r;
+}
+
+static int tell_status(const char *socket)
+{
+    struct hr_error error;
+    char *json;
+    if (hr_agent_status(socket, &json, &error))
+        die(&error);
+    puts(json);
+    hr_text_free(json);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    hr_log_set(tell, NULL);
+    if (argc == 4 && !strcmp(argv[1], "reference"))
+        return make_reference(argv[2], argv[3]);
+    if (argc == 3 && !strcmp(argv[1], "status"))
+        return tell_status(argv[2]);
+    if (argc >= 4 && !strcmp(argv[1], "run"))
+        return run_job(argc, argv);
+    fprintf(stderr, "usage: soak_share_worker reference FOLDER FILE | status SOCKET | "
+                    "run FOLDER FILE KEY=VALUE...\n");
+    return 2;
+}
