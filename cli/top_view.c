@@ -174,16 +174,16 @@ static void put_lane_title(FILE *out, size_t bar)
             (int)bar + 2, "ready ahead", "", "read MB/s", "hits");
 }
 
-static void put_lane(FILE *out, const json_t *lane, size_t bar)
+static void put_lane(FILE *out, const json_t *lane, double samples, size_t bar)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER], d[TEXT_NUMBER], e[TEXT_NUMBER];
     char rank[TEXT_NUMBER];
     double world = number(lane, "world_size");
-    double of = number(lane, "epoch_samples") * (world > 0 ? world : 1);
     double ready = number(lane, "ready_samples") / number(lane, "window_samples");
     snprintf(rank, sizeof rank, "%.0f/%.0f", number(lane, "rank"), world);
     fprintf(out, "  %-7s%6s%7s%12s  ", rank, whole(a, number(lane, "epoch")),
-            percent(b, number(lane, "position") / of), counted(c, number(lane, "samples_per_s")));
+            percent(b, number(lane, "position") / samples),
+            counted(c, number(lane, "samples_per_s")));
     put_bar(out, ready, bar);
     fprintf(out, "%6s%10s%7s", percent(d, ready), megabytes(e, number(lane, "read_bytes_per_s")),
             percent(a, number(lane, "hit_share")));
@@ -273,7 +273,7 @@ static void put_stream(FILE *out, const json_t *stream, double threads, size_t c
     {
         const json_t *subscribers = json_object_get(lane, "subscribers");
         put_lane_title(out, bar);
-        put_lane(out, lane, bar);
+        put_lane(out, lane, number(stream, "samples"), bar);
         put_where(out, lane, threads);
         if (json_array_size(subscribers))
             put_subscriber_title(out, program);
