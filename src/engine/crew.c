@@ -164,7 +164,9 @@ static void work_locked(struct worker *w)
     struct hr__job *job = hr__next_job_locked(l);
     if (job)
         prepare_locked(w, job);
-    else if (!hr__has_work_locked(l)) /* looking may have released the lock */
+    else if (hr__has_work_locked(l)) /* looking may have released the lock */
+        atomic_store(&l->lane->has_work, 1);
+    else
         say_none_locked(l);
 }
 

@@ -296,8 +296,10 @@ static int open_locked(struct hr_loader *l, int may_wait)
         push = NULL;
     }
     if (wanted && later && l->lane) {
-        /* Room that came meanwhile: the caller sees that it can claim, and asks again. */
+        /* Room may have come meanwhile, when all who looked for work saw an opening under way. */
         l->lane->no_room = l->lane->room_asked == room_asked;
+        if (!l->lane->no_room)
+            hr__wake_claimers_locked(l);
         hr__epoch_unref(&plan); /* the loader has its own */
         return 0;
     }

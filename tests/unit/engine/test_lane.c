@@ -189,6 +189,37 @@ static void test_room_wakes_the_lane(void **state)
     hr__crew_destroy(&crew);
 }
 
+/* Room that comes while a worker is being told that there is none, and the others have seen it
+ * asking. */
+static void test_room_comes_during_a_refusal(void **state)
+{
+    (void)state;
+    struct hr_loader_options o;
+    lane_options(&o, 8);
+    for (int fetchers_read = 0; fetchers_read < 2; fetchers_read++) {
+        struct hr__crew *crew = crew_make(3);
+        o.direct_io = fetchers_read;
+        yard_make(&yard, crew, &fixture, &o);
+        yard.limit = 0;
+        yard.refuse_us = 1000;
+        uint64_t samples = yard_start(&yard, 0, 0);
+        for (uint64_t n = 1, refused = 0; n <= (samples + 7) / 8; n++) {
+            while (yard_read(&yard, &yard.refused) == refused)
+                nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+            /* Somebody looks, finds an opening under way, and sleeps. */
+            hr__lane_end_at(yard.lane, UINT64_MAX);
+            nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+            refused = yard_read(&yard, &yard.refused);
+            yard_open(&yard, n);
+            yard_wait(&yard, n * 8 < samples ? n * 8 : samples);
+            if (yard_read(&yard, &yard.refused) > refused)
+                refused = yard_read(&yard, &yard.refused) - 1;
+        }
+        yard_remove(&yard);
+        hr__crew_destroy(&crew);
+    }
+}
+
 static void test_end_at_opens_no_more(void **state)
 {
     (void)state;
@@ -397,6 +428,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_position_at_the_end, setup, teardown),
         cmocka_unit_test_setup_teardown(test_restarts_at_random, setup, teardown),
         cmocka_unit_test_setup_teardown(test_room_wakes_the_lane, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_room_comes_during_a_refusal, setup, teardown),
         cmocka_unit_test_setup_teardown(test_end_at_opens_no_more, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stop_drops_and_keeps_quiet, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_samples_are_replaced, setup, teardown),

@@ -47,7 +47,10 @@ static int acquire(void *self, uint64_t number, struct hr__chunk *out)
         y->next = number + 1;
         y->acquired++;
     }
+    long pause_ns = r ? y->refuse_us * 1000L : 0;
     pthread_mutex_unlock(&y->lock);
+    if (pause_ns)
+        nanosleep(&(struct timespec){.tv_nsec = pause_ns}, NULL);
     return r;
 }
 

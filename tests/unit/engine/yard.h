@@ -37,6 +37,7 @@ struct yard {
     unsigned refuse_every; /* acquire says -EAGAIN once in so many times, at random; 0: never */
     unsigned random;
     uint64_t broken_from; /* acquire fails from this chunk on */
+    int refuse_us;        /* how long acquire takes when there is no room */
     int publish_us;       /* how long publishing takes, at most */
 
     struct yard_chunk chunks[YARD_CHUNKS];
