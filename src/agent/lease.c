@@ -33,9 +33,9 @@ static const struct hr__batch_owner lease_owner = {.release = release};
 
 /* Where a batch lies in a window: of which of the places (twice in a row), and in bytes. */
 struct spot {
-    uint64_t from, to;    /* sequence */
-    uint64_t first, last; /* places */
-    uintptr_t begin, end; /* bytes from the window's base on, or addresses */
+    uint64_t first, last;    /* places */
+    uintptr_t begin, end;    /* bytes from the window's base on, or addresses */
+    const uint64_t *offsets; /* of the places in the file; NULL: not asked for */
 };
 
 static uint64_t byte_at(const struct hr__seat_shape *s, uint64_t sample)
@@ -48,8 +48,6 @@ static struct spot spot_of(const struct hr__seat *seat, uint64_t from, uint64_t 
     const struct hr__seat_shape *s = &seat->shape;
     uint64_t first = from % s->ring_samples, last = first + (to - from) - 1;
     return (struct spot){
-        .from = from,
-        .to = to,
         .first = first / s->chunk_samples,
         .last = last / s->chunk_samples,
         .begin = byte_at(s, first),
@@ -126,23 +124,20 @@ static void retire_locked(struct hr__seat *seat)
     hr__window_unref_locked(&seat->window);
 }
 
-/* Whether the batch can lie in the window: 1, 0: leases are in its way; or an error. */
-static int fits_locked(struct hr__seat *seat, const struct spot *spot, struct hr_error *error)
+/* Whether the batch can lie in the window, without a lease in its way. */
+static int fits_locked(const struct hr__seat *seat, const struct spot *spot)
 {
     const struct hr__window *w = seat->window;
-    const struct hr__seat_shape *s = &seat->shape;
+    uint64_t bytes = seat->shape.chunk_bytes;
     uintptr_t base = (uintptr_t)w->base;
     if (!w->leases)
         return 1;
     if (is_covered(w, NULL, base + spot->begin, base + spot->end))
         return 0;
-    uint64_t sequence = spot->from, offset;
-    for (uint64_t p = spot->first; p <= spot->last; p++, sequence += s->chunk_samples) {
-        int r = hr__seat_offset_locked(seat, sequence, &offset, error);
-        if (r)
-            return r;
-        uintptr_t place = base + p * s->chunk_bytes;
-        if (w->offsets[p] != offset && is_covered(w, NULL, place, place + s->chunk_bytes))
+    for (uint64_t p = spot->first; p <= spot->last; p++) {
+        uintptr_t place = base + p * bytes;
+        if (w->offsets[p] != spot->offsets[p - spot->first] &&
+            is_covered(w, NULL, place, place + bytes))
             return 0;
     }
     return 1;
@@ -170,27 +165,11 @@ static int map_place_locked(struct hr__seat *seat, uint64_t place, uint64_t offs
     return 0;
 }
 
-static int map_places_locked(struct hr__seat *seat, const struct spot *spot, struct hr_error *error)
-{
-    uint64_t sequence = spot->from, offset;
-    for (uint64_t p = spot->first; p <= spot->last; p++) {
-        int r = hr__seat_offset_locked(seat, sequence, &offset, error);
-        if (!r && seat->window->offsets[p] != offset)
-            r = map_place_locked(seat, p, offset, error);
-        if (r)
-            return r;
-        sequence += seat->shape.chunk_samples;
-    }
-    return 0;
-}
-
 /* A window in which the batch lies, mapped; its addresses in *spot. */
 static int place_locked(struct hr__seat *seat, struct spot *spot, struct hr_error *error)
 {
-    int fits = seat->window ? fits_locked(seat, spot, error) : 0;
-    if (fits < 0)
-        return fits;
-    if (!fits) {
+    int r = 0;
+    if (!seat->window || !fits_locked(seat, spot)) {
         struct hr__window *w = make_window(seat);
         if (!w)
             return hr__fail(error, -ENOMEM, "out of memory for a map of the agent's memory");
@@ -199,7 +178,11 @@ static int place_locked(struct hr__seat *seat, struct spot *spot, struct hr_erro
         seat->window = w;
         seat->windows++;
     }
-    int r = map_places_locked(seat, spot, error);
+    for (uint64_t p = spot->first; p <= spot->last && !r; p++) {
+        uint64_t offset = spot->offsets[p - spot->first];
+        if (seat->window->offsets[p] != offset)
+            r = map_place_locked(seat, p, offset, error);
+    }
     spot->begin += (uintptr_t)seat->window->base;
     spot->end += (uintptr_t)seat->window->base;
     return r;
@@ -340,7 +323,7 @@ int hr__lease_own_from(struct hr__seat *seat, uint64_t from, struct hr_error *er
 {
     pthread_mutex_lock(&seat->lock);
     int r = own_some_locked(seat, from, UINT64_MAX, error);
-    int ring = hr__seat_mark_locked(seat);
+    int ring = hr__seat_move_mark_locked(seat);
     pthread_mutex_unlock(&seat->lock);
     if (ring)
         hr__seat_ring(seat);
@@ -354,39 +337,49 @@ static int own_old_locked(struct hr__seat *seat, uint64_t from, uint64_t to, str
     return to > reach ? own_some_locked(seat, 0, to - reach, error) : 0;
 }
 
-static struct hr__lease *make_lease(struct hr__seat *seat, uint64_t from, uint64_t to)
+/* One that is not in any list yet, with what the board says. */
+static int make_lease(struct hr__lease **out, struct hr__seat *seat, uint64_t from, uint64_t to,
+                      struct hr_error *error)
 {
-    size_t count = to - from;
+    size_t count = to - from, chunks = hr__seat_chunks(seat, from, to);
     struct hr__lease *lease =
-        hr__alloc(HR__TAG_AGENT, 1, sizeof *lease + 2 * count * sizeof(int64_t));
+        hr__alloc(HR__TAG_AGENT, 1, sizeof *lease + (3 * count + chunks) * sizeof(int64_t));
     if (!lease)
-        return NULL;
+        return hr__fail(error, -ENOMEM, "out of memory for a batch of %zu samples", count);
+    struct hr_batch *batch = &lease->batch;
+    struct hr__seen *seen = &lease->seen;
+    seen->labels = (int64_t *)(lease + 1);
+    seen->indices = seen->labels + count;
+    seen->instead = seen->indices + count;
+    seen->offsets = (uint64_t *)(seen->instead + count);
+    int r = hr__seat_look(seat, from, to, seen, error);
+    if (r) {
+        hr__free(lease);
+        return r;
+    }
     lease->seat = seat;
     lease->from = from;
     lease->to = to;
-    struct hr_batch *batch = &lease->batch;
     batch->owner = &lease_owner;
     batch->spec = &seat->spec;
     atomic_init(&batch->refs, 1);
     batch->count = count;
-    batch->labels = (int64_t *)(lease + 1);
-    batch->indices = batch->labels + count;
-    batch->replaced = hr__seat_labels(seat, from, count, batch->labels, batch->indices);
-    return lease;
+    batch->labels = seen->labels;
+    batch->indices = seen->indices;
+    batch->replaced = seen->replaced;
+    *out = lease;
+    return 0;
 }
 
-int hr__lease_create(struct hr__lease **out, struct hr__seat *seat, uint64_t from, uint64_t to,
-                     struct hr_error *error)
+/* Finds it a place in a window, and puts it into the lists. */
+static int settle_lease(struct hr__lease *lease, struct hr_error *error)
 {
-    *out = NULL;
-    struct hr__lease *lease = make_lease(seat, from, to);
-    if (!lease)
-        return hr__fail(error, -ENOMEM, "out of memory for a batch of %zu samples",
-                        (size_t)(to - from));
-    struct spot spot = spot_of(seat, from, to);
+    struct hr__seat *seat = lease->seat;
+    struct spot spot = spot_of(seat, lease->from, lease->to);
     int ring = 0;
+    spot.offsets = lease->seen.offsets;
     pthread_mutex_lock(&seat->lock);
-    int r = own_old_locked(seat, from, to, error);
+    int r = own_old_locked(seat, lease->from, lease->to, error);
     if (!r)
         r = place_locked(seat, &spot, error);
     /* From here on a fault may be a write to our pages. */
@@ -400,11 +393,28 @@ int hr__lease_create(struct hr__lease **out, struct hr__seat *seat, uint64_t fro
     if (!r) {
         link_lease_locked(lease);
         seat->pending = HR__SEQUENCE_NONE;
-        ring = hr__seat_mark_locked(seat);
+        ring = hr__seat_move_mark_locked(seat);
     }
     pthread_mutex_unlock(&seat->lock);
     if (ring)
         hr__seat_ring(seat);
+    return r;
+}
+
+int hr__lease_create(struct hr__lease **out, struct hr__seat *seat, uint64_t from, uint64_t to,
+                     struct hr_error *error)
+{
+    *out = NULL;
+    struct hr__lease *lease = NULL;
+    int r = make_lease(&lease, seat, from, to, error);
+    if (r)
+        return r;
+    r = hr__seat_take(seat, from, to);
+    if (!r) {
+        r = settle_lease(lease, error);
+        if (r)
+            (void)hr__seat_go_to(seat, from, NULL);
+    }
     if (r) {
         hr__free(lease);
         return r;
@@ -460,7 +470,7 @@ static void release(struct hr_batch *batch)
     if (is_changed || lease->is_edge_private)
         drop_edges_locked(lease);
     unlink_lease_locked(lease);
-    int ring = hr__seat_mark_locked(seat);
+    int ring = hr__seat_move_mark_locked(seat);
     pthread_mutex_unlock(&seat->lock);
     if (ring)
         hr__seat_ring(seat);

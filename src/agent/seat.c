@@ -177,7 +177,7 @@ void hr__seat_count(_Atomic uint64_t *counter, uint64_t more)
     atomic_store_explicit(counter, now + more, memory_order_relaxed);
 }
 
-int hr__seat_mark_locked(struct hr__seat *seat)
+int hr__seat_move_mark_locked(struct hr__seat *seat)
 {
     uint64_t mark = seat->pending < seat->next ? seat->pending : seat->next;
     for (const struct hr__lease *l = seat->shared; l; l = l->next_shared)
@@ -208,7 +208,7 @@ int hr__seat_go_to(struct hr__seat *seat, uint64_t sequence, struct hr_error *er
     seat->pending = HR__SEQUENCE_NONE;
     seat->next = sequence;
     atomic_store_explicit(&seat->desk->next, sequence, memory_order_seq_cst);
-    int ring = hr__seat_mark_locked(seat);
+    int ring = hr__seat_move_mark_locked(seat);
     pthread_mutex_unlock(&seat->lock);
     if (ring)
         hr__seat_ring(seat);
@@ -221,12 +221,14 @@ uint64_t hr__seat_ready(const struct hr__seat *seat, uint64_t from)
     return head > from ? head - from : 0;
 }
 
+int hr__seat_is_lost(const struct hr__seat *seat, uint64_t from)
+{
+    return atomic_load_explicit(&seat->desk->floor, memory_order_seq_cst) > from;
+}
+
 int hr__seat_take(struct hr__seat *seat, uint64_t from, uint64_t to)
 {
-    int is_there = hr__seat_ready(seat, from) >= to - from;
-    if (!is_there)
-        return atomic_load_explicit(&seat->desk->floor, memory_order_seq_cst) > from ? -ESTALE : 0;
-    int r = 1, ring = 0;
+    int r = 0, ring = 0;
     pthread_mutex_lock(&seat->lock);
     assert(seat->next == from && seat->pending == HR__SEQUENCE_NONE);
     seat->pending = from;
@@ -234,11 +236,11 @@ int hr__seat_take(struct hr__seat *seat, uint64_t from, uint64_t to)
     /* In one order with floor: either we see that the agent took the place, or it sees that
      * we hold it (share.h). */
     atomic_store_explicit(&seat->desk->next, to, memory_order_seq_cst);
-    if (atomic_load_explicit(&seat->desk->floor, memory_order_seq_cst) > from) {
+    if (hr__seat_is_lost(seat, from)) {
         seat->pending = HR__SEQUENCE_NONE;
         seat->next = from;
         atomic_store_explicit(&seat->desk->next, from, memory_order_seq_cst);
-        ring = hr__seat_mark_locked(seat);
+        ring = hr__seat_move_mark_locked(seat);
         r = -ESTALE;
     }
     pthread_mutex_unlock(&seat->lock);
@@ -251,48 +253,29 @@ void hr__seat_settle(struct hr__seat *seat)
 {
     pthread_mutex_lock(&seat->lock);
     seat->pending = HR__SEQUENCE_NONE;
-    int ring = hr__seat_mark_locked(seat);
+    int ring = hr__seat_move_mark_locked(seat);
     pthread_mutex_unlock(&seat->lock);
     if (ring)
         hr__seat_ring(seat);
 }
 
-static const struct hr__board_sample *sample_at(const struct hr__seat *seat, uint64_t sequence)
+size_t hr__seat_chunks(const struct hr__seat *seat, uint64_t from, uint64_t to)
 {
-    const char *samples = (const char *)seat->board + seat->shape.samples_offset;
-    return (const struct hr__board_sample *)(const void *)samples +
-           sequence % seat->shape.ring_samples;
+    uint64_t samples = seat->shape.chunk_samples;
+    return (to - 1) / samples - from / samples + 1;
 }
 
-int64_t hr__seat_instead(const struct hr__seat *seat, uint64_t sequence)
-{
-    return sample_at(seat, sequence)->instead;
-}
-
-size_t hr__seat_labels(const struct hr__seat *seat, uint64_t from, size_t count, int64_t *labels,
-                       int64_t *indices)
-{
-    size_t replaced = 0;
-    for (size_t i = 0; i < count; i++) {
-        const struct hr__board_sample *sample = sample_at(seat, from + i);
-        labels[i] = sample->label;
-        indices[i] = sample->index;
-        replaced += sample->instead >= 0;
-    }
-    return replaced;
-}
-
-int hr__seat_offset_locked(struct hr__seat *seat, uint64_t sequence, uint64_t *offset,
-                           struct hr_error *error)
+/* Where the images of the chunk of `sequence` lie in the file. */
+static int look_at_place(struct hr__seat *seat, uint64_t sequence, uint64_t *offset,
+                         struct hr_error *error)
 {
     const struct hr__seat_shape *s = &seat->shape;
     uint64_t chunk = sequence / s->chunk_samples;
     const char *places = (const char *)seat->board + s->places_offset;
     const struct hr__board_place *place =
         (const struct hr__board_place *)(const void *)places + chunk % s->places;
-    /* Written before `head` passed the chunk, which was seen. */
-    uint64_t number = atomic_load_explicit(&place->number, memory_order_relaxed);
-    uint64_t at = atomic_load_explicit(&place->offset, memory_order_relaxed);
+    uint64_t number = atomic_load_explicit(&place->number, memory_order_acquire);
+    uint64_t at = atomic_load_explicit(&place->offset, memory_order_acquire);
     if (number != chunk)
         return bad_file(error, "another chunk lies at a place");
     if (at % seat->pages.page_bytes || at > BYTES_MAX)
@@ -303,6 +286,30 @@ int hr__seat_offset_locked(struct hr__seat *seat, uint64_t sequence, uint64_t *o
             return bad_file(error, "a chunk lies beyond the data's end");
     }
     *offset = at;
+    return 0;
+}
+
+int hr__seat_look(struct hr__seat *seat, uint64_t from, uint64_t to, struct hr__seen *out,
+                  struct hr_error *error)
+{
+    const struct hr__seat_shape *s = &seat->shape;
+    const char *samples = (const char *)seat->board + s->samples_offset;
+    const struct hr__board_sample *ring = (const struct hr__board_sample *)(const void *)samples;
+    size_t chunks = hr__seat_chunks(seat, from, to);
+    out->replaced = 0;
+    for (size_t i = 0; i < chunks; i++) {
+        int r = look_at_place(seat, from + i * s->chunk_samples, &out->offsets[i], error);
+        if (r)
+            /* The agent moves the floor before it changes what it says. */
+            return hr__seat_is_lost(seat, from) ? -ESTALE : r;
+    }
+    for (uint64_t i = 0; i < to - from; i++) {
+        const struct hr__board_sample *sample = &ring[(from + i) % s->ring_samples];
+        out->labels[i] = sample->label;
+        out->indices[i] = sample->index;
+        out->instead[i] = sample->instead;
+        out->replaced += sample->instead >= 0;
+    }
     return 0;
 }
 
@@ -324,21 +331,17 @@ int hr__seat_read(const struct hr__seat *seat, uint64_t offset, uint64_t bytes, 
     return 0;
 }
 
-int hr__seat_copy(struct hr__seat *seat, uint64_t from, size_t count, void *out,
-                  struct hr_error *error)
+int hr__seat_copy(const struct hr__seat *seat, uint64_t from, size_t count, const uint64_t *offsets,
+                  void *out, struct hr_error *error)
 {
     const struct hr__seat_shape *s = &seat->shape;
     char *to = out;
-    for (uint64_t end = from + count; from < end;) {
-        uint64_t place = from % s->chunk_samples, n = s->chunk_samples - place, offset;
+    for (uint64_t end = from + count; from < end; offsets++) {
+        uint64_t place = from % s->chunk_samples, n = s->chunk_samples - place;
         if (n > end - from)
             n = end - from;
-        pthread_mutex_lock(&seat->lock);
-        int r = hr__seat_offset_locked(seat, from, &offset, error);
-        pthread_mutex_unlock(&seat->lock);
-        if (!r)
-            r = hr__seat_read(seat, offset + place * s->sample_bytes, n * s->sample_bytes, to,
-                              error);
+        int r =
+            hr__seat_read(seat, *offsets + place * s->sample_bytes, n * s->sample_bytes, to, error);
         if (r)
             return r;
         to += n * s->sample_bytes;

@@ -36,7 +36,9 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+struct hr__told;
 struct hr__window;
+struct hr__wire_halt;
 
 /* What a board says once and for all, checked. */
 struct hr__seat_shape {
@@ -55,6 +57,8 @@ struct hr__seat {
     uint32_t number;     /* in its connection */
     uint32_t connection; /* number of the connection that gave it */
     int is_alone;
+    struct hr__told *told;      /* about samples that stand in for bad ones, by sequence */
+    struct hr__wire_halt *halt; /* what ended the lane; NULL: nothing was told */
 
     /* Constant. */
     struct hr__seat_shape shape;
@@ -66,8 +70,9 @@ struct hr__seat {
     struct hr__pages pages;
     int only_copies; /* this process's memory is locked: nothing can be lent */
 
+    uint64_t data_size; /* of the file, when the consumer last looked */
+
     pthread_mutex_t lock;      /* guards what follows */
-    uint64_t data_size;        /* of the file, when it was last looked at */
     struct hr__window *window; /* for the next lease; NULL: none yet */
     struct hr__lease *shared;  /* leases that the agent keeps memory for, in any window */
     uint64_t next;             /* sequence: taken before it */
@@ -79,6 +84,17 @@ struct hr__seat {
     uint64_t windows;          /* made, ever */
 };
 
+/*
+ * What the board says of samples that are there. It has to be read before they are taken:
+ * from then on the agent may leave their memory to us and use the board's entries for others.
+ */
+struct hr__seen {
+    int64_t *labels, *indices; /* of each sample */
+    int64_t *instead;          /* the bad one it stands in for, or -1 */
+    uint64_t *offsets;         /* of each chunk's images in the file: hr__seat_chunks of them */
+    size_t replaced;           /* samples that stand in for others */
+};
+
 /* A batch in place. */
 struct hr__lease {
     struct hr_batch batch;
@@ -87,6 +103,7 @@ struct hr__lease {
     struct hr__lease *previous, *next;               /* in the window */
     struct hr__lease *previous_shared, *next_shared; /* in the seat */
     uint64_t from, to;                               /* sequence */
+    struct hr__seen seen;                            /* in the same block */
     uintptr_t begin, end;                            /* addresses */
     uint64_t faults;                                 /* of the process, when it was made */
     int is_edge_private; /* its first or last page may be private, faults or not */
@@ -111,9 +128,19 @@ void hr__seat_unref(struct hr__seat **seat);
  * made the job's own. Errors: -ENOMEM. */
 int hr__seat_go_to(struct hr__seat *seat, uint64_t sequence, struct hr_error *error);
 
-/* Takes samples [from, to), from = where it stands: 1; 0: they are not there yet; -ESTALE:
- * they are gone. What was taken is lent or copied, or given back by hr__seat_settle. */
+/* Chunks that [from, to) lies in. */
+size_t hr__seat_chunks(const struct hr__seat *seat, uint64_t from, uint64_t to);
+
+/* Reads it. Errors: -ESTALE: they are gone; -EPROTO. */
+int hr__seat_look(struct hr__seat *seat, uint64_t from, uint64_t to, struct hr__seen *out,
+                  struct hr_error *error);
+
+/* Takes samples [from, to) that were looked at, from = where it stands: 0; -ESTALE: they are
+ * gone, and so may be what was read. What was taken is lent or copied, then settled. */
 int hr__seat_take(struct hr__seat *seat, uint64_t from, uint64_t to);
+
+/* Non-zero where the sample that it stands at is gone. */
+int hr__seat_is_lost(const struct hr__seat *seat, uint64_t from);
 
 /* What was taken is not needed any more. */
 void hr__seat_settle(struct hr__seat *seat);
@@ -121,16 +148,9 @@ void hr__seat_settle(struct hr__seat *seat);
 /* Samples that are there from `from` on. */
 uint64_t hr__seat_ready(const struct hr__seat *seat, uint64_t from);
 
-/* Labels and indices of taken samples; the number of them that stand in for bad ones. */
-size_t hr__seat_labels(const struct hr__seat *seat, uint64_t from, size_t count, int64_t *labels,
-                       int64_t *indices);
-
-/* The sample that the one at `sequence` stands in for, or -1. */
-int64_t hr__seat_instead(const struct hr__seat *seat, uint64_t sequence);
-
-/* Copies the images of taken samples. Errors: -EPROTO. */
-int hr__seat_copy(struct hr__seat *seat, uint64_t from, size_t count, void *out,
-                  struct hr_error *error);
+/* Copies the images of taken samples, whose chunks lie at `offsets`. Errors: -EPROTO. */
+int hr__seat_copy(const struct hr__seat *seat, uint64_t from, size_t count, const uint64_t *offsets,
+                  void *out, struct hr_error *error);
 
 /* Reads from the data's file, whatever this process has written to its own pages. Errors:
  * -EPROTO: it ends before. */
@@ -146,14 +166,9 @@ int hr__seat_wait(struct hr__seat *seat, uint32_t bell, uint64_t wants, uint64_t
 /* Counts in the desk, for who looks at the agent. */
 void hr__seat_count(_Atomic uint64_t *counter, uint64_t more);
 
-/* Where the images of chunk `sequence` / C lie in the file; checked. Errors: -EPROTO. With the
- * lock. */
-int hr__seat_offset_locked(struct hr__seat *seat, uint64_t sequence, uint64_t *offset,
-                           struct hr_error *error);
-
 /* Brings the desk's mark up to date; non-zero: the agent is to be told (hr__seat_ring, without
  * the lock). */
-int hr__seat_mark_locked(struct hr__seat *seat);
+int hr__seat_move_mark_locked(struct hr__seat *seat);
 void hr__seat_ring(struct hr__seat *seat);
 
 /* lease.c */
@@ -163,9 +178,11 @@ void hr__seat_ring(struct hr__seat *seat);
 int hr__lease_is_possible(const struct hr__seat *seat, uint64_t from, uint64_t to);
 
 /*
- * Lends the taken samples [from, to): a batch with its images, spec, count, labels and indices
- * filled in and one reference; hr_batch_release gives it back. Errors: -EPROTO; -ENOMEM: then
- * they are still taken.
+ * Takes and lends samples [from, to), which are there, from = where it stands: a batch with its
+ * images, spec, count, replaced, labels and indices filled in and one reference;
+ * hr_batch_release gives it back. Errors, after which it stands where it stood: -ESTALE: they
+ * are gone; -ENOTSUP: this process locks its memory, so that from now on nothing is possible
+ * but copies; -EPROTO; -ENOMEM.
  */
 int hr__lease_create(struct hr__lease **out, struct hr__seat *seat, uint64_t from, uint64_t to,
                      struct hr_error *error);

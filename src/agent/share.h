@@ -12,10 +12,11 @@
  * A *sequence* number counts samples of a lane on and on: chunk number x C + place. Chunk n lies
  * at place n % places of the ring.
  *
- * Taking and losing. A job that takes [a, b) stores next = b, then loads floor: floor > a means
- * that it was too slow, what it wanted is gone, and it stores next = a again. The agent that
- * needs a place stores floor, then loads mark and next: what lies in [mark, next) is held, and
- * its memory is left to the job; the place gets a spare. Both use sequentially consistent
+ * Taking and losing. A job that takes [a, b) reads what the board says of it, stores next = b,
+ * then loads floor: floor > a means that it was too slow, what it wanted and what it read is
+ * gone, and it stores next = a again. Once it has taken, the board may say what comes there next.
+ * The agent that needs a place stores floor, then loads mark and next: what lies in [mark, next) is
+ * held, and its memory is left to the job; the place gets a spare. Both use sequentially consistent
  * order, so one of them sees the other.
  */
 #ifndef HR_AGENT_SHARE_H

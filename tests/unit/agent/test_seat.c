@@ -73,31 +73,49 @@ static void check(const struct fake_lane *lane, const struct holding *h)
     assert_memory_equal(view.images, h->expected, h->count * lane->sample_bytes);
 }
 
-/* Takes, and lends or copies; 0: it is not there. */
+static void copy(struct fake_lane *lane, struct hr__seat *seat, uint64_t from, size_t count,
+                 const unsigned char *expected)
+{
+    struct hr_error error;
+    size_t chunks = hr__seat_chunks(seat, from, from + count);
+    int64_t *numbers = calloc(3 * count + chunks, sizeof *numbers);
+    unsigned char *images = malloc(count * lane->sample_bytes);
+    assert_non_null(numbers);
+    assert_non_null(images);
+    struct hr__seen seen = {.labels = numbers,
+                            .indices = numbers + count,
+                            .instead = numbers + 2 * count,
+                            .offsets = (uint64_t *)numbers + 3 * count};
+    assert_int_equal(hr__seat_look(seat, from, from + count, &seen, &error), 0);
+    assert_int_equal(hr__seat_take(seat, from, from + count), 0);
+    if (hr__seat_copy(seat, from, count, seen.offsets, images, &error))
+        fail_msg("%s", error.message);
+    assert_memory_equal(images, expected, count * lane->sample_bytes);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(seen.labels[i], (int64_t)(from + i) * 3 + 1);
+    hr__seat_settle(seat);
+    free(images);
+    free(numbers);
+}
+
+/* Takes, and lends or copies: 1; 0: it is not there. */
 static int take(struct fake_lane *lane, struct hr__seat *seat, uint64_t from, size_t count,
                 struct holding *h)
 {
     struct hr_error error;
-    int r = hr__seat_take(seat, from, from + count);
-    if (r <= 0)
-        return r;
+    if (hr__seat_ready(seat, from) < count)
+        return 0;
     h->from = from;
     h->count = count;
+    h->batch = NULL;
     h->expected = malloc(count * lane->sample_bytes);
     assert_non_null(h->expected);
     for (size_t i = 0; i < count; i++)
         for (uint64_t b = 0; b < lane->sample_bytes; b++)
             h->expected[i * lane->sample_bytes + b] = fake_byte(from + i, b);
     if (!hr__lease_is_possible(seat, from, from + count)) {
-        unsigned char *copy = malloc(count * lane->sample_bytes);
-        assert_non_null(copy);
-        if (hr__seat_copy(seat, from, count, copy, &error))
-            fail_msg("%s", error.message);
-        assert_memory_equal(copy, h->expected, count * lane->sample_bytes);
-        free(copy);
+        copy(lane, seat, from, count, h->expected);
         free(h->expected);
-        hr__seat_settle(seat);
-        h->batch = NULL;
         return 1;
     }
     struct hr__lease *lease = NULL;
@@ -284,7 +302,10 @@ static void test_expelled(void **state)
     assert_int_equal(fake_lane_publish(lane, 8, 0), 1);
     assert_int_equal(fake_lane_publish(lane, 8, 0), 0);
     assert_int_equal(fake_lane_publish(lane, 8, 1), 1);
+    struct hr__lease *lease;
+    assert_true(hr__seat_is_lost(seat, 8));
     assert_int_equal(hr__seat_take(seat, 8, 16), -ESTALE);
+    assert_int_equal(hr__lease_create(&lease, seat, 8, 16, &error), -ESTALE);
     assert_int_equal(atomic_load(&lane->desk->next), 8);
     check(lane, &held);
     /* Back again, at the oldest that is there. */
@@ -492,15 +513,15 @@ static void test_wrong_boards(void **state)
             *fields[f] = before;
         }
     struct hr__seat *seat = sit(lane);
-    uint64_t offset;
+    struct hr__lease *lease;
     assert_int_equal(fake_lane_publish(lane, 8, 0), 1);
     atomic_store(&lane->at[0].offset, lane->file_bytes);
-    assert_int_equal(hr__seat_offset_locked(seat, 0, &offset, &error), -EPROTO);
+    assert_int_equal(hr__lease_create(&lease, seat, 0, 8, &error), -EPROTO);
     atomic_store(&lane->at[0].offset, 12);
-    assert_int_equal(hr__seat_offset_locked(seat, 0, &offset, &error), -EPROTO);
+    assert_int_equal(hr__lease_create(&lease, seat, 0, 8, &error), -EPROTO);
     atomic_store(&lane->at[0].offset, 0);
-    assert_int_equal(hr__seat_offset_locked(seat, 0, &offset, &error), 0);
-    assert_int_equal(hr__seat_offset_locked(seat, 8, &offset, &error), -EPROTO);
+    atomic_store(&lane->at[0].number, 7);
+    assert_int_equal(hr__lease_create(&lease, seat, 0, 8, &error), -EPROTO);
     hr__seat_unref(&seat);
     fake_lane_remove(lane);
     free(lane);
@@ -524,7 +545,6 @@ static void test_out_of_memory(void **state)
     assert_int_equal(fcntl(files[1], F_GETFD), -1);
     seat = sit(lane);
     assert_int_equal(fake_lane_publish(lane, 8, 0), 1);
-    assert_int_equal(hr__seat_take(seat, 0, 8), 1);
     struct hr__lease *lease = NULL;
     for (int n = 1; n <= 2; n++) {
         hr__alloc_fail_at((uint64_t)n, 0);

@@ -1,0 +1,57 @@
+/*
+ * An agent, played by a thread of the test, for loaders of this process that attach: it
+ * answers their messages, and publishes samples whose bytes are functions of index and epoch
+ * in lanes (fake_lane.h). What it does to its jobs besides is set before it starts.
+ *
+ * The tests are linked with --wrap: hr__launch_connect and hr__launch_auto give an end of a
+ * new connection to it, hr__statement_write a text that it does not read.
+ */
+#ifndef HR_TEST_AGENT_FAKE_AGENT_H
+#define HR_TEST_AGENT_FAKE_AGENT_H
+
+#include "fake_lane.h"
+
+#include "agent/wire.h"
+
+#include <stdatomic.h>
+
+struct fake_agent_options {
+    uint64_t samples; /* of the dataset */
+    struct hr_tensor_spec spec;
+    uint64_t join_epoch, join_position; /* of the stream, for who is new */
+    int waits_first;                    /* WAITING before the first SEATED */
+    uint64_t expel_at;     /* the job is expelled from the main lane when it has taken so many of
+                              an epoch, and seated alone; 0: never */
+    uint64_t return_at;    /* and may be back from so many on */
+    uint64_t die_after;    /* chunks; 0: at ATTACH */
+    int deaths;            /* connections that it dies in */
+    uint64_t bad_every;    /* every so many-th index is bad; 0: none */
+    int64_t halt_index;    /* the lane ends at this sample; -1: none */
+    int refuses;           /* ATTACH, with -EINVAL */
+    int pause_us;          /* before each chunk */
+    int stops_after;       /* publishes no more than so many chunks of a connection; 0: all */
+    uint64_t ring_samples; /* 0: window x batch */
+};
+
+/* What happened, to be read when it has ended, or at any time where atomic. */
+struct fake_agent_seen {
+    atomic_int connections, seeks, first_seeks, leaves, alone_seats, main_seats;
+    atomic_int hung_up; /* connections that the job ended */
+    _Atomic uint64_t last_seek_epoch, last_seek_position;
+    _Atomic uint64_t overwritten; /* chunks written after a hang-up */
+    struct hr__wire_attach attach;
+};
+
+extern struct fake_agent_options fake_agent;
+extern struct fake_agent_seen fake_agent_seen;
+
+/* Options and what was seen are set back; no thread runs. */
+void fake_agent_reset(uint64_t samples, const struct hr_tensor_spec *spec);
+
+/* Waits for all connections to end. */
+void fake_agent_join(void);
+
+/* The byte of a sample. */
+unsigned char fake_sample_byte(uint64_t epoch, uint64_t index, uint64_t byte);
+
+#endif

@@ -1,0 +1,714 @@
+/*
+ * Loaders that are attached, against an agent that the test plays: every batch is compared
+ * with what the order says (order/order.h), and every byte with what the agent prepared, for
+ * ranks, sizes, restored states, joins, bad samples, expulsions and deaths of the agent.
+ */
+#include "fake_agent.h"
+
+#include "base/memory.h"
+#include "engine/attach.h"
+#include "order/order.h"
+
+#include <headrace/headrace.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SAMPLES 203
+#define SEED    42
+
+struct stage {
+    struct hr_dataset *dataset;
+    struct hr_recipe *recipe;
+    struct hr_tensor_spec spec;
+};
+
+static void set_stage(struct stage *s, size_t samples, int height, int width)
+{
+    struct hr_error error;
+    struct hr_operation crop;
+    char **paths = calloc(samples, sizeof *paths);
+    int64_t *labels = calloc(samples, sizeof *labels);
+    assert_non_null(paths);
+    assert_non_null(labels);
+    for (size_t i = 0; i < samples; i++)
+        assert_true(asprintf(&paths[i], "/nowhere/%zu.jpg", i) > 0);
+    if (hr_dataset_from_paths(&s->dataset, (const char *const *)paths, labels, samples, &error))
+        fail_msg("%s", error.message);
+    for (size_t i = 0; i < samples; i++)
+        free(paths[i]);
+    free(paths);
+    free(labels);
+    hr_operation_default(&crop, HR_CENTER_CROP);
+    crop.u.center_crop.height = height;
+    crop.u.center_crop.width = width;
+    if (hr_recipe_create(&s->recipe, &crop, 1, NULL, &error))
+        fail_msg("%s", error.message);
+    hr_recipe_output(s->recipe, &s->spec);
+    fake_agent_reset(samples, &s->spec);
+}
+
+static void clear_stage(struct stage *s)
+{
+    fake_agent_join();
+    hr_dataset_unref(&s->dataset);
+    hr_recipe_unref(&s->recipe);
+}
+
+static void set_options(struct hr_loader_options *o)
+{
+    hr_loader_options_default(o);
+    o->agent = "/somewhere/agent.sock";
+    o->stream = "stream";
+    o->shuffle = 1;
+    o->seed = SEED;
+    o->batch_size = 16;
+    o->window = 4;
+}
+
+static struct hr_loader *make(const struct stage *s, const struct hr_loader_options *o)
+{
+    struct hr_loader *loader = NULL;
+    struct hr_error error;
+    if (hr_loader_create(&loader, s->dataset, s->recipe, o, &error))
+        fail_msg("%s", error.message);
+    return loader;
+}
+
+/* What an epoch from a position on must be. */
+struct expected {
+    const struct hr_loader_options *options;
+    struct hr__order *order;
+    struct hr__cut cut;
+    uint64_t epoch, number; /* of the next batch, since the cut's start */
+};
+
+static void expect(struct expected *e, const struct hr_loader_options *o, uint64_t epoch,
+                   uint64_t position)
+{
+    struct hr_error error;
+    *e = (struct expected){.options = o, .epoch = epoch};
+    e->cut = (struct hr__cut){.samples = fake_agent.samples,
+                              .start = position,
+                              .batch_size = (uint64_t)o->batch_size,
+                              .ranks = (uint64_t)o->world_size,
+                              .rank = (uint64_t)o->rank,
+                              .drop_last = o->drop_last};
+    assert_int_equal(
+        hr__order_create(&e->order, fake_agent.samples, o->shuffle, o->seed, epoch, &error), 0);
+}
+
+static void check_content(const struct hr_batch *batch)
+{
+    struct hr_batch_view v;
+    hr_batch_get(batch, &v);
+    const unsigned char *image = v.images;
+    for (size_t i = 0; i < v.count; i++)
+        for (uint64_t b = 0; b < v.spec.bytes; b++)
+            if (image[i * v.spec.bytes + b] != fake_sample_byte(v.epoch, (uint64_t)v.indices[i], b))
+                fail_msg("epoch %d, batch %d, sample %zu, byte %d", (int)v.epoch, (int)v.number, i,
+                         (int)b);
+}
+
+/* The batch is the next that is expected. */
+static void check_next(struct expected *e, const struct hr_loader *loader,
+                       const struct hr_batch *batch)
+{
+    struct hr_batch_view v;
+    struct hr_loader_state state;
+    struct hr_error error;
+    uint64_t positions[1024];
+    size_t padding;
+    hr_batch_get(batch, &v);
+    assert_true(e->number < hr__cut_batches(&e->cut));
+    size_t count = hr__cut_batch(&e->cut, e->number, positions, &padding);
+    assert_int_equal(v.count, count);
+    assert_int_equal(v.padding, padding);
+    assert_int_equal(v.epoch, e->epoch);
+    assert_int_equal(v.number, e->cut.start / (e->cut.batch_size * e->cut.ranks) + e->number);
+    assert_int_equal((uintptr_t)v.images % 64, 0);
+    assert_int_equal(v.spec.bytes, fake_agent.spec.bytes);
+    size_t replaced = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t index = hr__order_at(e->order, positions[i]);
+        int is_bad = fake_agent.bad_every && index % fake_agent.bad_every == 0;
+        replaced += (size_t)is_bad;
+        assert_int_equal(v.indices[i], index + (uint64_t)is_bad);
+        assert_int_equal(v.labels[i], v.indices[i] % 7);
+    }
+    assert_int_equal(v.replaced, replaced);
+    check_content(batch);
+    e->number++;
+    assert_int_equal(hr_loader_get_state(loader, &state, &error), 0);
+    assert_int_equal(state.epoch, e->epoch);
+    assert_int_equal(state.position, hr__cut_position(&e->cut, e->number));
+}
+
+static int next(struct hr_loader *loader, struct hr_batch **batch)
+{
+    struct hr_error error = {0};
+    int r = hr_loader_next(loader, batch, &error);
+    if (r < 0)
+        fail_msg("%s", error.message);
+    return r;
+}
+
+static void start(struct hr_loader *loader, uint64_t epoch)
+{
+    struct hr_error error;
+    if (hr_loader_start_epoch(loader, epoch, &error))
+        fail_msg("%s", error.message);
+}
+
+/* The rest of an epoch; every other batch is changed, and some are kept for a while. */
+static void drain(struct expected *e, struct hr_loader *loader)
+{
+    struct hr_batch *batch, *kept = NULL;
+    struct hr_batch_view v;
+    while (next(loader, &batch)) {
+        check_next(e, loader, batch);
+        hr_batch_get(batch, &v);
+        if (e->number % 2)
+            memset(v.images, 0xAB, v.count * v.spec.bytes);
+        if (e->number % 5 == 0 || !kept) {
+            hr_batch_release(&kept);
+            kept = batch;
+        } else {
+            hr_batch_release(&batch);
+        }
+    }
+    hr_batch_release(&kept);
+    assert_int_equal(e->number, hr__cut_batches(&e->cut));
+    assert_int_equal(next(loader, &batch), 0);
+    hr__order_destroy(&e->order);
+}
+
+static void test_epochs(void **state)
+{
+    /* 4096, 768, 1587 and 8649 bytes a sample: pages, parts of them, and with gaps. */
+    static const int sides[][2] = {{64, 64}, {16, 16}, {23, 23}, {31, 93}};
+    static const int jobs[][4] = {/* batch, rank, ranks, drop_last */
+                                  {16, 0, 1, 0}, {7, 0, 1, 1}, {16, 1, 2, 0}, {9, 3, 4, 0},
+                                  {5, 2, 3, 1},  {1, 0, 1, 0}, {300, 0, 1, 0}};
+    uint64_t before = hr__allocated(HR__TAG_AGENT);
+    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
+        for (size_t j = 0; j < sizeof jobs / sizeof *jobs; j++) {
+            struct stage s;
+            struct hr_loader_options o;
+            struct expected e;
+            set_stage(&s, SAMPLES, sides[i][0], sides[i][1]);
+            set_options(&o);
+            o.batch_size = jobs[j][0];
+            o.rank = jobs[j][1];
+            o.world_size = jobs[j][2];
+            o.drop_last = jobs[j][3];
+            o.shuffle = j % 2;
+            struct hr_loader *loader = make(&s, &o);
+            for (uint64_t epoch = 0; epoch < 3; epoch++) {
+                start(loader, epoch);
+                expect(&e, &o, epoch, 0);
+                drain(&e, loader);
+            }
+            struct hr_loader_stats stats = {.size = sizeof stats};
+            hr_loader_get_stats(loader, &stats);
+            assert_int_equal(stats.batches, 3 * hr_loader_batches(loader));
+            assert_int_equal(stats.threads, 3);
+            assert_int_equal(stats.reattached, 0);
+            hr_loader_destroy(&loader);
+            clear_stage(&s);
+            assert_int_equal(fake_agent_seen.connections, 1);
+            assert_int_equal(fake_agent_seen.attach.batch_size, o.batch_size);
+        }
+    assert_int_equal(hr__allocated(HR__TAG_AGENT), before);
+}
+
+/* A ring that is smaller than a batch; the batch comes in pieces. */
+static void test_larger_than_ring(void **state)
+{
+    struct stage s;
+    struct hr_loader_options o;
+    struct expected e;
+    set_stage(&s, SAMPLES, 64, 64);
+    set_options(&o);
+    o.batch_size = 60;
+    fake_agent.ring_samples = 32;
+    struct hr_loader *loader = make(&s, &o);
+    for (uint64_t epoch = 0; epoch < 2; epoch++) {
+        start(loader, epoch);
+        expect(&e, &o, epoch, 0);
+        drain(&e, loader);
+    }
+    hr_loader_destroy(&loader);
+    clear_stage(&s);
+}
+
+static void test_restore(void **state)
+{
+    struct stage s;
+    struct hr_loader_options o;
+    struct expected e;
+    struct hr_loader_state at;
+    struct hr_error error;
+    struct hr_batch *batch;
+    set_stage(&s, SAMPLES, 16, 16);
+    set_options(&o);
+    o.world_size = 2;
+    o.rank = 1;
+    struct hr_loader *loader = make(&s, &o);
+    start(loader, 0);
+    expect(&e, &o, 0, 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(next(loader, &batch), 1);
+        check_next(&e, loader, batch);
+        hr_batch_release(&batch);
+    }
+    assert_int_equal(hr_loader_get_state(loader, &at, &error), 0);
+    hr__order_destroy(&e.order);
+    /* From the middle, backwards, another epoch, and its very end. */
+    static const uint64_t to[][2] = {{0, 96}, {0, 32}, {4, 64}, {2, SAMPLES}};
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++) {
+        at.epoch = to[i][0];
+        at.position = to[i][1];
+        assert_int_equal(hr_loader_restore(loader, &at, &error), 0);
+        expect(&e, &o, at.epoch, at.position);
+        drain(&e, loader);
+    }
+    assert_int_equal(fake_agent_seen.connections, 1);
+    /* Another seed is another stream: batches that are held live on. */
+    start(loader, 1);
+    assert_int_equal(next(loader, &batch), 1);
+    o.seed = at.seed = 7;
+    at.epoch = 1;
+    at.position = 0;
+    assert_int_equal(hr_loader_restore(loader, &at, &error), 0);
+    expect(&e, &o, 1, 0);
+    drain(&e, loader);
+    assert_int_equal(fake_agent_seen.connections, 2);
+    assert_int_equal(fake_agent_seen.attach.seed, 7);
+    check_content(batch);
+    hr_batch_release(&batch);
+    hr_loader_destroy(&loader);
+    clear_stage(&s);
+}
+
+static void test_join(void **state)
+{
+    struct stage s;
+    struct hr_loader_options o;
+    struct expected e;
+    set_stage(&s, SAMPLES, 16, 16);
+    set_options(&o);
+    fake_agent.join_epoch = 6;
+    fake_agent.join_position = 40;
+    fake_agent.waits_first = 1;
+    struct hr_loader *loader = make(&s, &o);
+    start(loader, 0);
+    expect(&e, &o, 6, 40);
+    drain(&e, loader);
+    struct hr_loader_stats stats = {.size = sizeof stats};
+    hr_loader_get_stats(loader, &stats);
+    assert_int_equal(stats.missed, 40);
+    /* Its own next epoch is the stream's next. */
+    start(loader, 1);
+    expect(&e, &o, 7, 0);
+    drain(&e, loader);
+    assert_int_equal(fake_agent_seen.first_seeks, 1);
+    assert_int_equal(fake_agent_seen.last_seek_epoch, 7);
+    /* A restored state is the stream's, and so is what follows. */
+    struct hr_loader_state at = {
+        .version = 1, .shuffle = 1, .seed = SEED, .epoch = 9, .position = 16, .samples = SAMPLES};
+    struct hr_error error;
+    assert_int_equal(hr_loader_restore(loader, &at, &error), 0);
+    expect(&e, &o, 9, 16);
+    drain(&e, loader);
+    start(loader, 10);
+    expect(&e, &o, 10, 0);
+    drain(&e, loader);
+    hr_loader_destroy(&loader);
+    clear_stage(&s);
+}
+
+static void test_expelled(void **state)
+{
+    struct stage s;
+    struct hr_loader_options o;
+    struct expected e;
+    for (int sides = 16; sides <= 64; sides += 48) {
+        set_stage(&s, SAMPLES, sides, sides);
+        set_options(&o);
+        fake_agent.expel_at = 48;
+        fake_agent.return_at = 112;
+        struct hr_loader *loader = make(&s, &o);
+        start(loader, 0);
+        expect(&e, &o, 0, 0);
+        drain(&e, loader);
+        struct hr_loader_stats stats = {.size = sizeof stats};
+        hr_loader_get_stats(loader, &stats);
+        assert_true(stats.alone >= 2 && stats.alone < 10);
+        assert_true(fake_agent_seen.alone_seats >= 1);
+        assert_true(fake_agent_seen.main_seats >= 2);
+        start(loader, 1);
+        expect(&e, &o, 1, 0);
+        drain(&e, loader);
+        /* The lane of its own, and the other when the second epoch was alone. */
+        assert_int_equal(fake_agent_seen.leaves, 2);
+        hr_loader_destroy(&loader);
+        clear_stage(&s);
+    }
+}
+
+static void test_bad_samples(void **state)
+{
+    struct stage s;
+    struct hr_loader_options o;
+    struct expected e;
+    struct hr_skipped_sample skipped;
+    for (int ring = 0; ring <= 24; ring += 24) {
+        set_stage(&s, SAMPLES, 16, 16);
+        set_options(&o);
+        o.on_error = HR_ON_ERROR_SKIP;
+        o.max_bad_share = 0.2;
+        fake_agent.bad_every = 10;
+        fake_agent.ring_samples = (uint64_t)ring; /* small: copied */
+        struct hr_loader *loader = make(&s, &o);
+        start(loader, 0);
+        expect(&e, &o, 0, 0);
+        drain(&e, loader);
+        assert_int_equal(hr_loader_skipped_count(loader), 21);
+        for (uint64_t i = 0; i < 21; i++) {
+            char reason[64];
+            assert_int_equal(hr_loader_skipped_get(loader, i, &skipped), 0);
+            snprintf(reason, sizeof reason, "reason %d", (int)skipped.index);
+            assert_string_equal(skipped.reason, reason);
+            assert_int_equal(skipped.index % 10, 0);
+            assert_int_equal(skipped.epoch, 0);
+            snprintf(reason, sizeof reason, "/nowhere/%d.jpg", (int)skipped.index);
+            assert_string_equal(skipped.path, reason);
+        }
+        hr_loader_destroy(&loader);
+        clear_stage(&s);
+    }
+    /* Too many: judged from the 100th sample on. */
+    set_stage(&s, SAMPLES, 16, 16);
+    set_options(&o);
+    o.on_error = HR_ON_ERROR_SKIP;
+    fake_agent.bad_every = 10;
+    struct hr_loader *loader = make(&s, &o);
+    struct hr_batch *batch;
+    struct hr_error error;
+    int r, n = 0;
+    start(loader, 0);
+    while ((r = hr_loader_next(loader, &batch, &error)) == 1) {
+        hr_batch_release(&batch);
+        n++;
+    }
+    assert_int_equal(r, -EOVERFLOW);
+    assert_int_equal(n, 6);
+    assert_non_null(strstr(error.message, "max_bad_share"));
+    assert_int_equal(next(loader, &batch), 0);
+    hr_loader_destroy(&loader);
+    clear_stage(&s);
+}
+
+static void test_halt(void **state)
+{
+    struct stage s;
+    struct hr_loader_options o;
+    struct hr_skipped_sample failed;
+    struct hr_batch *batch;
+    struct hr_error error;
+    for (int ring = 0; ring <= 24; ring += 24) {
+        set_stage(&s, SAMPLES, 16, 16);
+        set_options(&o);
+        o.shuffle = 0;
+        fake_agent.halt_index = 70;
+        fake_agent.ring_samples = (uint64_t)ring;
+        struct hr_loader *loader = make(&s, &o);
+        for (uint64_t epoch = 0; epoch < 2; epoch++) {
+            int r, n = 0;
+            start(loader, epoch);
+            assert_int_equal(hr_loader_failed_get(loader, &failed), -ENOENT);
+            while ((r = hr_loader_next(loader, &batch, &error)) == 1) {
+                check_content(batch);
+                hr_batch_release(&batch);
+                n++;
+            }
+            assert_int_equal(r, -EBADMSG);
+            assert_int_equal(n, 4);
+            assert_string_equal(error.message, "sample 70 is spoilt");
+            assert_int_equal(hr_loader_failed_get(loader, &failed), 0);
+            assert_int_equal(failed.index, 70);
+            assert_string_equal(failed.reason, "spoilt");
+            assert_string_equal(failed.path, "/nowhere/70.jpg");
+            assert_int_equal(next(loader, &batch), 0);
+        }
+        hr_loader_destroy(&loader);
+        clear_stage(&s);
+    }
+}
+
+static void test_death(void **state)
+{
+    struct stage s;
+    struct hr_loader_options o;
+    struct hr_batch *batch, *held;
+    struct hr_error error;
+    struct expected e;
+    set_stage(&s, SAMPLES, 16, 16);
+    set_options(&o);
+    fake_agent.deaths = 1;
+    fake_agent.die_after = 6; /* two more than the ring holds */
+    struct hr_loader *loader = make(&s, &o);
+    int r;
+    start(loader, 0);
+    expect(&e, &o, 0, 0);
+    assert_int_equal(next(loader, &held), 1);
+    check_next(&e, loader, held);
+    while ((r = hr_loader_next(loader, &batch, &error)) == 1) {
+        check_next(&e, loader, batch);
+        hr_batch_release(&batch);
+    }
+    assert_int_equal(r, -ECONNRESET);
+    assert_non_null(strstr(error.message, "/somewhere/agent.sock"));
+    assert_int_equal(hr_loader_next(loader, &batch, &error), -ECONNRESET);
+    check_content(held);
+    /* Resumed at the new agent on that path, by the same loader. */
+    struct hr_loader_state at;
+    assert_int_equal(hr_loader_get_state(loader, &at, &error), 0);
+    assert_true(at.position >= 16 && at.position < SAMPLES);
+    assert_int_equal(hr_loader_restore(loader, &at, &error), 0);
+    drain(&e, loader);
+    check_content(held);
+    hr_batch_release(&held);
+    hr_loader_destroy(&loader);
+    clear_stage(&s);
+}
+
+static void test_death_auto(void **state)
+{
+    struct stage s;
+    struct hr_loader_options o;
+    struct hr_batch *held;
+    struct expected e;
+    for (int ring = 0; ring <= 24; ring += 24) {
+        set_stage(&s, SAMPLES, 16, 16);
+        set_options(&o);
+        o.agent = "auto";
+        fake_agent.deaths = 3;
+        fake_agent.die_after = 3;
+        fake_agent.ring_samples = (uint64_t)ring;
+        struct hr_loader *loader = make(&s, &o);
+        start(loader, 0);
+        expect(&e, &o, 0, 0);
+        assert_int_equal(next(loader, &held), 1);
+        check_next(&e, loader, held);
+        drain(&e, loader);
+        check_content(held);
+        hr_batch_release(&held);
+        struct hr_loader_stats stats = {.size = sizeof stats};
+        hr_loader_get_stats(loader, &stats);
+        assert_int_equal(stats.reattached, 3);
+        assert_int_equal(fake_agent_seen.first_seeks, 1);
+        hr_loader_destroy(&loader);
+        clear_stage(&s);
+    }
+    /* Agents that end before anything comes. */
+    set_stage(&s, SAMPLES, 16, 16);
+    set_options(&o);
+    o.agent = "auto";
+    fake_agent.deaths = 100;
+    fake_agent.die_after = 0;
+    struct hr_loader *loader = NULL;
+    struct hr_error error;
+    assert_int_equal(hr_loader_create(&loader, s.dataset, s.recipe, &o, &error), -ECONNRESET);
+    assert_null(loader);
+    assert_int_equal(fake_agent_seen.connections, 4);
+    clear_stage(&s);
+}
+
+static void test_refused(void **state)
+{
+    struct stage s;
+    struct hr_loader_options o;
+    struct hr_loader *loader = NULL;
+    struct hr_error error;
+    set_stage(&s, SAMPLES, 16, 16);
+    set_options(&o);
+    fake_agent.refuses = 1;
+    assert_int_equal(hr_loader_create(&loader, s.dataset, s.recipe, &o, &error), -EINVAL);
+    assert_string_equal(error.message, "another recipe");
+    assert_null(loader);
+    clear_stage(&s);
+    /* The dataset has changed. */
+    set_stage(&s, SAMPLES, 16, 16);
+    fake_agent.samples = SAMPLES + 1;
+    assert_int_equal(hr_loader_create(&loader, s.dataset, s.recipe, &o, &error), -ESTALE);
+    clear_stage(&s);
+}
+
+static atomic_int signals;
+
+static void on_signal(int number)
+{
+    (void)number;
+    atomic_fetch_add(&signals, 1);
+}
+
+static void *send_signal(void *arg)
+{
+    usleep(120000);
+    pthread_kill(*(pthread_t *)arg, SIGUSR1);
+    return NULL;
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static void test_interrupted(void **state)
+{
+    struct stage s;
+    struct hr_loader_options o;
+    struct hr_batch *batch;
+    struct hr_error error;
+    set_stage(&s, SAMPLES, 64, 64);
+    set_options(&o);
+    fake_agent.stops_after = 2; /* one batch */
+    o.wait_ms = 60;
+    struct hr_loader *loader = make(&s, &o);
+    start(loader, 0);
+    while (hr_loader_next(loader, &batch, &error) == -EINTR)
+        ;
+    hr_batch_release(&batch);
+    uint64_t begin = now_ms();
+    assert_int_equal(hr_loader_next(loader, &batch, &error), -EINTR);
+    assert_in_range(now_ms() - begin, 55, 2000);
+    hr_loader_destroy(&loader);
+    clear_stage(&s);
+    /* A handler ends it, with SA_RESTART too; and no time does. */
+    set_stage(&s, SAMPLES, 64, 64);
+    fake_agent.stops_after = 2;
+    o.wait_ms = 0;
+    loader = make(&s, &o);
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, old;
+    sigaction(SIGUSR1, &action, &old);
+    pthread_t self = pthread_self(), thread;
+    start(loader, 0);
+    assert_int_equal(next(loader, &batch), 1);
+    hr_batch_release(&batch);
+    assert_int_equal(pthread_create(&thread, NULL, send_signal, &self), 0);
+    assert_int_equal(hr_loader_next(loader, &batch, &error), -EINTR);
+    assert_int_equal(atomic_load(&signals), 1);
+    pthread_join(thread, NULL);
+    sigaction(SIGUSR1, &old, NULL);
+    hr_loader_destroy(&loader);
+    clear_stage(&s);
+}
+
+/* Batches outlive the loader, and what the agent then does with its memory. */
+static void test_held(void **state)
+{
+    struct stage s;
+    struct hr_loader_options o;
+    struct hr_batch *held[3];
+    for (int side = 16; side <= 64; side += 48) {
+        set_stage(&s, SAMPLES, side, side);
+        set_options(&o);
+        struct hr_loader *loader = make(&s, &o);
+        start(loader, 0);
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(next(loader, &held[i]), 1);
+        hr_loader_destroy(&loader);
+        fake_agent_join();
+        assert_int_equal(fake_agent_seen.overwritten, 1);
+        for (int i = 2; i >= 0; i--) {
+            check_content(held[i]);
+            hr_batch_release(&held[i]);
+        }
+        clear_stage(&s);
+    }
+}
+
+/* list(loader), twice. */
+static void test_keeps_all(void **state)
+{
+    struct stage s;
+    struct hr_loader_options o;
+    struct hr_batch *held[64];
+    int count = 0;
+    set_stage(&s, SAMPLES, 16, 16);
+    set_options(&o);
+    struct hr_loader *loader = make(&s, &o);
+    for (uint64_t epoch = 0; epoch < 2; epoch++) {
+        start(loader, epoch);
+        while (next(loader, &held[count]))
+            count++;
+    }
+    assert_int_equal(count, 26);
+    while (count--) {
+        check_content(held[count]);
+        hr_batch_release(&held[count]);
+    }
+    hr_loader_destroy(&loader);
+    clear_stage(&s);
+}
+
+static void test_fork(void **state)
+{
+    struct stage s;
+    struct hr_loader_options o;
+    struct hr_batch *batch, *other;
+    struct hr_error error;
+    struct expected e;
+    set_stage(&s, SAMPLES, 16, 16);
+    set_options(&o);
+    struct hr_loader *loader = make(&s, &o);
+    start(loader, 0);
+    expect(&e, &o, 0, 0);
+    assert_int_equal(next(loader, &batch), 1);
+    check_next(&e, loader, batch);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        int r = hr_loader_next(loader, &other, &error);
+        check_content(batch);
+        hr_loader_destroy(&loader);
+        hr_batch_release(&batch);
+        _exit(r != -ECHILD);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    check_content(batch);
+    hr_batch_release(&batch);
+    drain(&e, loader);
+    hr_loader_destroy(&loader);
+    clear_stage(&s);
+}
+
+int main(void)
+{
+    /* The weak symbol alone takes nothing out of a static library. */
+    if (!&hr__attachment_agent)
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_epochs),      cmocka_unit_test(test_larger_than_ring),
+        cmocka_unit_test(test_restore),     cmocka_unit_test(test_join),
+        cmocka_unit_test(test_expelled),    cmocka_unit_test(test_bad_samples),
+        cmocka_unit_test(test_halt),        cmocka_unit_test(test_death),
+        cmocka_unit_test(test_death_auto),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_interrupted), cmocka_unit_test(test_held),
+        cmocka_unit_test(test_keeps_all),   cmocka_unit_test(test_fork),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
