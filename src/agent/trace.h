@@ -63,7 +63,7 @@ void hr__trace_published(struct hr__trace *trace, uint64_t lane, uint64_t sequen
 /* A look at a seat: agent/share.h says what each is. Takes, releases and waits are what has
  * changed since the last look. */
 struct hr__trace_seat {
-    uint64_t number; /* of the seat in its agent: never used again */
+    uint64_t number; /* tells it from other seats */
     uint64_t lane;
     int pid, rank;
     const char *program; /* copied */

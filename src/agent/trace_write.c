@@ -120,15 +120,22 @@ static void add_mark(struct writer *w, const struct hr__trace_note *n, const cha
                      name, n->samples, n->sequence);
 }
 
+/* Small: viewers keep tracks in 32 bits. */
+static uint64_t track_of(const struct writer *w, const struct hr__trace_known *seat)
+{
+    return TRACK_SEATS + (uint64_t)(seat - w->trace->seats);
+}
+
 static void add_queue(struct writer *w, const struct hr__trace_note *n,
                       const struct hr__trace_known *seat)
 {
-    begin_event(w, "C", seat->pid, TRACK_SEATS + seat->number);
+    uint64_t track = track_of(w, seat);
+    begin_event(w, "C", seat->pid, track);
     add_time(w, "ts", since_begin(w, n->at_ns));
     hr__output_print(&w->o,
                      ",\"name\":\"seat %" PRIu64 "\",\"args\":{\"ready\":%" PRIu64
                      ",\"held\":%" PRIu64 "}}",
-                     seat->number, n->samples, n->sequence);
+                     track, n->samples, n->sequence);
 }
 
 static void add_note(struct writer *w, const struct hr__trace_note *n)
@@ -140,7 +147,7 @@ static void add_note(struct writer *w, const struct hr__trace_note *n)
     const struct hr__trace_known *seat = find_seat(w->trace, n->who);
     if (!seat)
         return;
-    uint64_t track = TRACK_SEATS + seat->number;
+    uint64_t track = track_of(w, seat);
     switch (n->what) {
     case HR__TRACE_TOOK:
         add_mark(w, n, "takes", seat->pid, track);
@@ -176,9 +183,9 @@ static void add_names(struct writer *w)
     for (size_t i = 0; i < t->seat_count; i++) {
         const struct hr__trace_known *k = &t->seats[i];
         add_name(w, "process_name", k->pid, 0, k->program);
-        snprintf(name, sizeof name, "seat %" PRIu64 ": lane %" PRIu64 ", rank %d", k->number,
+        snprintf(name, sizeof name, "seat %" PRIu64 ": lane %" PRIu64 ", rank %d", track_of(w, k),
                  k->lane, k->rank);
-        add_name(w, "thread_name", k->pid, TRACK_SEATS + k->number, name);
+        add_name(w, "thread_name", k->pid, track_of(w, k), name);
     }
 }
 

@@ -118,7 +118,7 @@ static void test_events(void **state)
     assert_true(argument(takes, "sequence") == 8 && argument(takes, "samples") == 8);
     assert_true(argument(only(root, "i", "releases"), "samples") == 8);
     assert_true(number(only(root, "X", "waits"), "dur") == 0.5);
-    const json_t *queue = only(root, "C", "seat 9");
+    const json_t *queue = only(root, "C", "seat 1");
     assert_true(argument(queue, "ready") == 8 && argument(queue, "held") == 8);
     json_decref(root);
     hr__trace_destroy(&t);
