@@ -227,7 +227,7 @@ static void read_prepare(struct hr__json *reader, const json_t *e, void *out)
     p->cold = hr__json_word(reader, e, "phase", names) == 1;
     p->samples = (uint32_t)hr__json_integer(reader, e, "samples",
                                             (struct hr__json_range){0, 1e9, HR__REQUIRED});
-    p->cpu_s = hr__json_number(reader, e, "cpu_s", seconds);
+    p->cpu_s = hr__json_number(reader, e, "cpu_s", seconds_or_not);
     p->wall_s = hr__json_number(reader, e, "wall_s", seconds);
     p->read_bytes = hr__json_number(reader, e, "read_bytes", amount_or_not);
 }

@@ -228,8 +228,11 @@ static double prepare_cpu_s(const struct hr_stalls *s)
     for (int i = 0; i < s->rank_count; i++) {
         const struct hr__rank_record *rank = &s->ranks[i];
         for (size_t k = 0; k < rank->prepare_count; k++) {
-            prepared[rank->prepares[k].cold].sum += rank->prepares[k].cpu_s;
-            prepared[rank->prepares[k].cold].over += rank->prepares[k].samples;
+            const struct hr__prepare_record *p = &rank->prepares[k];
+            if (!isfinite(p->cpu_s))
+                continue;
+            prepared[p->cold].sum += p->cpu_s;
+            prepared[p->cold].over += p->samples;
         }
         for (size_t k = 0; k < rank->drain_count; k++) {
             const struct hr__drain_record *d = &rank->drains[k];
@@ -239,7 +242,7 @@ static double prepare_cpu_s(const struct hr_stalls *s)
             drained.over += (double)d->samples;
         }
     }
-    /* What Headrace's threads tell of is their time, not only that on a core. */
+    /* Older records tell the time of Headrace's threads, not only that on a core. */
     if (s->loader == HR__LOADER_HEADRACE && drained.over > 0)
         return value_of(drained);
     return value_of(prepared[0].over > 0   ? prepared[0]

@@ -54,7 +54,8 @@ struct hr__drain_record {
 struct hr__prepare_record {
     bool cold;
     uint32_t samples;
-    double cpu_s, wall_s;
+    double cpu_s; /* NaN: not known */
+    double wall_s;
     double read_bytes;
 };
 

@@ -310,6 +310,19 @@ static void test_rates(void **state)
     near(s->summary.prepare_rate.low, 100 * exp(-4.302653 * 10 / sqrt(3) / 100));
     near(s->prepare_cpu_s, .01);
     hr_stalls_destroy(&s);
+
+    /* A row that knows only how long it took leaves the CPU time to the others, and to drains. */
+    p.preparation = "[{\"phase\": \"warm\", \"samples\": 64, \"cpu_s\": null, \"wall_s\": 0.7},"
+                    "{\"phase\": \"cold\", \"samples\": 64, \"cpu_s\": 0.96, \"wall_s\": 2}]";
+    s = analyse(&p);
+    near(s->prepare_cpu_s, .015);
+    hr_stalls_destroy(&s);
+    p.preparation = "[{\"phase\": \"warm\", \"samples\": 64, \"cpu_s\": null, \"wall_s\": 0.7}]";
+    p.drains = "[{\"phase\": \"warm\", \"cores\": 16, \"samples\": 90, \"elapsed_s\": 1,"
+               " \"cpu_s\": 1.8}]";
+    s = analyse(&p);
+    near(s->prepare_cpu_s, .02);
+    hr_stalls_destroy(&s);
 }
 
 /* F out of cold drains. */

@@ -25,7 +25,8 @@ static struct plan full_plan(void)
     p.drains = "[{\"phase\": \"warm\", \"cores\": 16, \"samples\": 90, \"elapsed_s\": 1.1,"
                " \"cpu_s\": null, \"read_bytes\": 7}]";
     p.preparation = "[{\"phase\": \"cold\", \"samples\": 64, \"cpu_s\": 0.1, \"wall_s\": 0.3,"
-                    " \"read_bytes\": 123456}]";
+                    " \"read_bytes\": 123456},"
+                    "{\"phase\": \"warm\", \"samples\": 64, \"cpu_s\": null, \"wall_s\": 0.3}]";
     p.forms = "[{\"form\": \"coefficients\", \"cpu_s\": 0.00016, \"bytes\": 135000}]";
     p.notes = "[\"one\", \"two\", \"one\"]";
     p.files = "[\"/tmp/caf\\u00e9\", \"/tmp/b\"]";
