@@ -154,6 +154,15 @@ void fixture_remove(struct fixture *f)
     free(f->expected);
 }
 
+int fixture_end(struct fixture *f)
+{
+    fixture_remove(f);
+    assert_int_equal(hr__allocated(HR__TAG_ENGINE), 0);
+    assert_int_equal(hr__allocated(HR__TAG_SLOT), 0);
+    assert_int_equal(hr__allocated(HR__TAG_STALLS), 0);
+    return 0;
+}
+
 void fixture_spoil(const struct fixture *f, size_t index, const char *bytes)
 {
     assert_int_equal(unlink(f->paths[index]), 0);

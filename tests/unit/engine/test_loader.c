@@ -16,19 +16,7 @@
 
 #define SAMPLES 61
 
-static struct fixture fixture;
-
-static int setup(void **state)
-{
-    fixture_make(&fixture, SAMPLES);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture_remove(&fixture);
-    return 0;
-}
+FIXTURE(SAMPLES)
 
 /* Reads a whole epoch and holds it against the order. */
 static void check_epoch(struct hr_loader *loader, const struct hr_loader_options *o, uint64_t epoch)

@@ -25,21 +25,7 @@
 #define SAMPLES 400
 #define BATCH   8
 
-static struct fixture fixture;
-
-static int setup(void **state)
-{
-    fixture_make(&fixture, SAMPLES);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture_remove(&fixture);
-    assert_int_equal(hr__allocated(HR__TAG_ENGINE), 0);
-    assert_int_equal(hr__allocated(HR__TAG_SLOT), 0);
-    return 0;
-}
+FIXTURE(SAMPLES)
 
 static struct hr_loader *make_loader(void)
 {

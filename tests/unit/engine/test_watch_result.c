@@ -18,22 +18,7 @@
 #define BATCH       8
 #define PHOTOGRAPHS 240
 
-static struct fixture fixture;
-
-static int setup(void **state)
-{
-    fixture_make(&fixture, SAMPLES);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture_remove(&fixture);
-    assert_int_equal(hr__allocated(HR__TAG_ENGINE), 0);
-    assert_int_equal(hr__allocated(HR__TAG_SLOT), 0);
-    assert_int_equal(hr__allocated(HR__TAG_STALLS), 0);
-    return 0;
-}
+FIXTURE(SAMPLES)
 
 static void sleep_us(long us)
 {
