@@ -245,7 +245,7 @@ static int start_worker(struct hr__crew *c, struct hr_error *error)
     w->thread.number = c->count;
     int r = hr_preparer_create(&w->thread.preparer, error);
     if (!r)
-        r = hr__thread_start(&w->thread, run, "hr-work", error);
+        r = hr__thread_start(&w->thread, run, "hr-crew", error);
     if (r)
         hr_preparer_destroy(&w->thread.preparer);
     else
