@@ -417,6 +417,13 @@ bool hr__places_sit(struct hr__places *p, struct hr__place_seat *seat,
     return found;
 }
 
+void hr__places_set_last(struct hr__places *p, struct hr__place_seat *seat, bool is_last)
+{
+    pthread_mutex_lock(&p->lock);
+    seat->is_last = is_last;
+    pthread_mutex_unlock(&p->lock);
+}
+
 void hr__places_rise(struct hr__places *p, struct hr__place_seat *seat)
 {
     pthread_mutex_lock(&p->lock);
@@ -473,14 +480,14 @@ void hr__places_get_status(struct hr__places *p, struct hr__places_status *out)
 }
 
 void hr__places_seat_status(struct hr__places *p, const struct hr__place_seat *seat,
-                            struct hr__seat_status *out)
+                            struct hr__place_seat_status *out)
 {
     pthread_mutex_lock(&p->lock);
     const struct hr__desk *d = seat->desk;
     uint64_t past[2], present[2];
     hr__seat_holds_locked(p, seat, past, present);
     uint64_t next = hr__seat_next_locked(p, seat), head = p->spans[0].published;
-    *out = (struct hr__seat_status){
+    *out = (struct hr__place_seat_status){
         .mark = past[0] < past[1] ? past[0] : present[0],
         .next = next,
         .behind_samples = next < head ? head - next : 0,

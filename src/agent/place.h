@@ -61,6 +61,7 @@ struct hr__place_seat {
     uint64_t batch_samples;
     uint64_t floor;   /* as told in the desk */
     bool is_taking;   /* what it has not taken is kept for it */
+    bool is_last;     /* it needs nothing behind the epoch that it is in */
     bool is_expelled; /* the loop has not seen it yet */
 };
 
@@ -171,6 +172,9 @@ bool hr__places_sit(struct hr__places *places, struct hr__place_seat *seat,
                     const uint64_t epoch_position[2], uint64_t step, struct hr__span *at,
                     uint64_t *sequence);
 
+/* Whether the epoch that it sits in is its last. */
+void hr__places_set_last(struct hr__places *places, struct hr__place_seat *seat, bool is_last);
+
 /* Keeps nothing for it any more that it has not taken. */
 void hr__places_rise(struct hr__places *places, struct hr__place_seat *seat);
 
@@ -208,7 +212,7 @@ struct hr__places_status {
 void hr__places_get_status(struct hr__places *places, struct hr__places_status *out);
 
 /* What a seat's desk says, in range. */
-struct hr__seat_status {
+struct hr__place_seat_status {
     uint64_t mark, next;
     uint64_t behind_samples; /* behind the lane's head */
     uint64_t batches, samples, wait_ns, step_ns, copied;
@@ -216,6 +220,6 @@ struct hr__seat_status {
     bool is_waiting;
 };
 void hr__places_seat_status(struct hr__places *places, const struct hr__place_seat *seat,
-                            struct hr__seat_status *out);
+                            struct hr__place_seat_status *out);
 
 #endif

@@ -109,7 +109,10 @@ static bool needs_locked(const struct hr__places *p, const struct hr__place_seat
     if (!seat->is_taking)
         return false;
     uint64_t next = hr__seat_next_locked(p, seat);
-    return next < end && next < seat->end;
+    if (next < seat->end)
+        return next < end;
+    /* Between two epochs: where all wait for all, the next one is kept for it. */
+    return p->wish.is_waiting && !seat->is_last && end > seat->end;
 }
 
 /* Whether the seat that is furthest ahead runs short, were chunk `number` not prepared. What is

@@ -1,0 +1,372 @@
+/* See peer.h. */
+#include "peer.h"
+
+#include "agent/launch.h"
+#include "agent/statement.h"
+#include "base/clock.h"
+#include "base/memory.h"
+#include "storage/reader.h"
+
+#include <headrace/agent.h>
+
+#include <errno.h>
+#include <jansson.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* What a test waits for at most. */
+#define PATIENCE_MS 20000
+
+int __real_hr__read_file(struct hr__read *read, uint64_t max_bytes);
+int __real_hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe *recipe,
+                           const void *bytes, size_t length, const struct hr_draw_key *key,
+                           void *out, struct hr_error *error);
+
+static void *serve(void *arg)
+{
+    struct served *s = arg;
+    struct hr_error error;
+    s->result = hr_agent_run(s->agent, &error);
+    return NULL;
+}
+
+void served_start(struct served *s, const struct hr_agent_options *options)
+{
+    struct hr_agent_options o;
+    struct hr_error error;
+    hr_agent_options_default(&o);
+    if (options)
+        o = *options;
+    else
+        o.threads = 2;
+    strcpy(s->dir, "/tmp/headrace-agent-XXXXXX");
+    assert_non_null(mkdtemp(s->dir));
+    snprintf(s->socket, sizeof s->socket, "%s/agent.sock", s->dir);
+    o.socket = s->socket;
+    s->pid = (int)getpid();
+    if (hr_agent_create(&s->agent, &o, &error))
+        fail_msg("%s", error.message);
+    assert_int_equal(pthread_create(&s->thread, NULL, serve, s), 0);
+}
+
+void served_join(struct served *s)
+{
+    pthread_join(s->thread, NULL);
+    assert_int_equal(s->result, 0);
+    hr_agent_destroy(&s->agent);
+    assert_null(s->agent);
+    /* Nothing is left. */
+    assert_int_equal(rmdir(s->dir), 0);
+}
+
+void served_stop(struct served *s)
+{
+    hr_agent_stop(s->agent);
+    served_join(s);
+}
+
+static void send_message(const struct peer *p, const struct hr__wire_message *message)
+{
+    assert_int_equal(hr__wire_send(p->socket, message), 0);
+}
+
+void peer_connect(struct peer *p, const struct served *s, int is_viewer)
+{
+    struct hr_error error;
+    memset(p, 0, sizeof *p);
+    p->room = -1;
+    if (hr__launch_connect(&p->socket, s->socket, &error))
+        fail_msg("%s", error.message);
+    struct hr__wire_message hello = {.type = HR__WIRE_HELLO};
+    hello.hello.pid = (int32_t)getpid();
+    hello.hello.is_viewer = (uint32_t)is_viewer;
+    strcpy(hello.hello.program, "peer");
+    send_message(p, &hello);
+    struct hr__wire_message message;
+    peer_expect(p, HR__WIRE_WELCOME, &message);
+    assert_int_equal(message.welcome.pid, s->pid);
+    assert_true(message.welcome.threads >= 1);
+}
+
+int peer_receive(struct peer *p, struct hr__wire_message *message)
+{
+    struct pollfd poller = {.fd = p->socket, .events = POLLIN};
+    struct hr_error error;
+    assert_int_equal(poll(&poller, 1, PATIENCE_MS), 1);
+    int r = hr__wire_receive(p->socket, 0, message, &error);
+    return r == -ECONNRESET ? 0 : r;
+}
+
+void peer_expect(struct peer *p, enum hr__wire_type type, struct hr__wire_message *message)
+{
+    assert_int_equal(peer_receive(p, message), 1);
+    if (message->type == HR__WIRE_REFUSED && type != HR__WIRE_REFUSED)
+        fail_msg("refused: %s", message->refused.message);
+    assert_int_equal(message->type, type);
+}
+
+void peer_options(struct peer *p, const struct fixture *f, const char *stream)
+{
+    struct hr_loader_options o;
+    hr_loader_options_default(&o);
+    p->f = f;
+    p->attach = (struct hr__wire_attach){
+        .seed = FIXTURE_SEED,
+        .staging_bytes = o.staging_bytes,
+        .batch_size = 16,
+        .batches_ahead = o.batches_ahead,
+        .window = 4,
+        .world_size = 1,
+        .shuffle = 1,
+        .on_error = HR_ON_ERROR_RAISE,
+        .cache_form = HR_FORM_AUTO,
+    };
+    strcpy(p->attach.stream, stream);
+}
+
+int peer_attach(struct peer *p)
+{
+    char *text = NULL;
+    struct hr_error error;
+    if (hr__statement_write(&text, p->f->dataset, p->f->recipe, &error))
+        fail_msg("%s", error.message);
+    struct hr__wire_message message = {.type = HR__WIRE_ATTACH, .attach = p->attach};
+    message.attach.text_bytes = strlen(text);
+    message.files[0] = hr__wire_text_file(text, strlen(text));
+    message.file_count = 1;
+    assert_true(message.files[0] >= 0);
+    send_message(p, &message);
+    hr__wire_close_files(&message);
+    hr__free(text);
+    assert_int_equal(peer_receive(p, &message), 1);
+    if (message.type == HR__WIRE_REFUSED)
+        return message.refused.code;
+    assert_int_equal(message.type, HR__WIRE_ATTACHED);
+    assert_int_equal(message.attached.samples, p->f->count);
+    assert_int_equal(message.attached.spec.bytes, p->f->spec.bytes);
+    return 0;
+}
+
+void peer_seek(struct peer *p, uint64_t epoch, uint64_t position, int is_first)
+{
+    struct hr__wire_message seek = {.type = HR__WIRE_SEEK};
+    seek.seek = (struct hr__wire_seek){.epoch = epoch,
+                                       .position = position,
+                                       .is_first = (uint32_t)is_first,
+                                       .number = ++p->requests};
+    send_message(p, &seek);
+}
+
+static void *map_file(int file, uint64_t bytes, int protection)
+{
+    void *at = mmap(NULL, bytes, protection, MAP_SHARED, file, 0);
+    assert_true(at != MAP_FAILED);
+    close(file);
+    return at;
+}
+
+void peer_seated(struct peer *p, struct hr__wire_message *message)
+{
+    const struct hr__wire_seated *seated = &message->seated;
+    assert_int_equal(message->type, HR__WIRE_SEATED);
+    assert_int_equal(seated->number, p->requests);
+    assert_true(seated->seat < 16);
+    struct peer_seat *seat = &p->seats[seated->seat];
+    assert_int_equal(seated->is_new, seat->board == NULL);
+    assert_int_equal(message->file_count, seated->is_new ? 4 : 0);
+    if (seated->is_new) {
+        struct stat st;
+        assert_int_equal(fstat(message->files[0], &st), 0);
+        seat->board = map_file(message->files[0], (uint64_t)st.st_size, PROT_READ);
+        assert_int_equal(seat->board->board_bytes, st.st_size);
+        assert_int_equal(seat->board->magic, HR__BOARD_MAGIC);
+        seat->data = map_file(message->files[1], seat->board->data_bytes, PROT_READ);
+        seat->desk = map_file(message->files[2], seat->board->page_bytes, PROT_READ | PROT_WRITE);
+        assert_int_equal(seat->desk->magic, HR__DESK_MAGIC);
+        seat->room = message->files[3];
+    }
+    p->board = seat->board;
+    p->data = seat->data;
+    p->desk = seat->desk;
+    p->room = seat->room;
+    p->seated = *seated;
+    p->next = seated->sequence;
+    p->end = seated->sequence + seated->samples;
+    p->epoch = seated->epoch;
+    p->position = seated->position;
+    assert_true(atomic_load(&p->desk->floor) <= p->next);
+    assert_int_equal(atomic_load(&p->desk->next), p->next);
+    atomic_store(&p->desk->mark, p->next);
+}
+
+void peer_sit(struct peer *p)
+{
+    struct hr__wire_message message;
+    peer_expect(p, HR__WIRE_SEATED, &message);
+    peer_seated(p, &message);
+}
+
+static void ring(struct peer *p)
+{
+    uint64_t one = 1;
+    if (atomic_load(&p->board->wants_room))
+        assert_int_equal(write(p->room, &one, sizeof one), sizeof one);
+}
+
+void peer_release(struct peer *p)
+{
+    atomic_store(&p->desk->mark, p->next);
+    ring(p);
+}
+
+static void check_image(const struct peer *p, const struct hr__board_sample *sample,
+                        const void *image)
+{
+    const struct fixture *f = p->f;
+    struct hr_error error;
+    struct hr_draw_key key = {
+        .seed = FIXTURE_SEED, .epoch = p->epoch, .index = (uint64_t)sample->index};
+    struct hr__read read = {.path = f->paths[sample->index], .expected = -1};
+    assert_int_equal(sample->label, sample->index % 7);
+    assert_int_equal(__real_hr__read_file(&read, 0), 0);
+    if (__real_hr_preparer_run(f->preparer, f->recipe, read.bytes, read.length, &key, f->expected,
+                               &error))
+        fail_msg("%s", error.message);
+    hr__free(read.bytes);
+    assert_memory_equal(image, f->expected, f->spec.bytes);
+}
+
+/* Checks what was taken. `samples` were copied before it was. */
+static void check(struct peer *p, const struct hr__board_sample *samples, const void **images,
+                  int count)
+{
+    struct hr__order *order;
+    struct hr_error error;
+    assert_int_equal(
+        hr__order_create(&order, p->f->count, p->attach.shuffle, p->attach.seed, p->epoch, &error),
+        0);
+    for (int i = 0; i < count; i++) {
+        uint64_t at = p->position + (uint64_t)i * (uint64_t)p->attach.world_size;
+        /* seated.position is that of all ranks: this one's follow by its number. */
+        at = (at + (uint64_t)p->attach.rank) % p->f->count;
+        if (samples[i].instead < 0)
+            assert_int_equal(samples[i].index, hr__order_at(order, at));
+        else
+            assert_int_equal(samples[i].instead, hr__order_at(order, at));
+        check_image(p, &samples[i], images[i]);
+    }
+    hr__order_destroy(&order);
+    p->position += (uint64_t)count * (uint64_t)p->attach.world_size;
+}
+
+/* Waits until the head has passed `to`: 0, -ESTALE: the floor has; -ECANCELED: it never will. */
+static int wait_for(struct peer *p, uint64_t to)
+{
+    uint64_t until = hr__now_ns() + PATIENCE_MS * UINT64_C(1000000);
+    atomic_store(&p->desk->wants, to);
+    ring(p);
+    for (;;) {
+        uint32_t bell = atomic_load(&p->board->bell);
+        uint64_t head = atomic_load(&p->board->head);
+        int r = atomic_load(&p->desk->floor) > p->next ? -ESTALE
+                : head >= to                           ? 0
+                : atomic_load(&p->board->halt) <= to   ? -ECANCELED
+                                                       : 1;
+        if (r <= 0) {
+            atomic_store(&p->desk->wants, 0);
+            return r;
+        }
+        assert_true(hr__now_ns() < until);
+        struct timespec slice = {.tv_nsec = 20000000};
+        syscall(SYS_futex, &p->board->bell, FUTEX_WAIT, bell, &slice, NULL, 0);
+    }
+}
+
+int peer_take(struct peer *p, int count, int hold)
+{
+    const struct hr__board *b = p->board;
+    uint64_t to = p->next + (uint64_t)count;
+    if (to > p->end)
+        to = p->end;
+    count = (int)(to - p->next);
+    if (!count)
+        return 0;
+    int r = wait_for(p, to);
+    if (r)
+        return r;
+    struct hr__board_sample *samples = calloc((size_t)count, sizeof *samples);
+    const void **images = calloc((size_t)count, sizeof *images);
+    const struct hr__board_sample *all = (const void *)((const uint8_t *)b + b->samples_offset);
+    const struct hr__board_place *places = (const void *)((const uint8_t *)b + b->places_offset);
+    for (int i = 0; i < count; i++) {
+        uint64_t s = p->next + (uint64_t)i;
+        samples[i] = all[s % (b->places * b->chunk_samples)];
+        images[i] = p->data + atomic_load(&places[s / b->chunk_samples % b->places].offset) +
+                    s % b->chunk_samples * b->sample_bytes;
+    }
+    atomic_store(&p->desk->next, to);
+    if (atomic_load(&p->desk->floor) > p->next) {
+        atomic_store(&p->desk->next, p->next);
+        count = -ESTALE;
+    } else {
+        p->next = to;
+        check(p, samples, images, count);
+        atomic_fetch_add(&p->desk->batches, 1);
+        if (!hold)
+            peer_release(p);
+    }
+    free(samples);
+    free(images);
+    return count;
+}
+
+int peer_rest(struct peer *p, int count)
+{
+    int taken = 0, n;
+    while ((n = peer_take(p, count, 0)) > 0)
+        taken += n;
+    assert_int_equal(n, 0);
+    return taken;
+}
+
+void peer_leave(struct peer *p)
+{
+    for (int i = 0; i < 16; i++) {
+        struct peer_seat *seat = &p->seats[i];
+        if (!seat->board)
+            continue;
+        munmap((void *)(uintptr_t)seat->data, seat->board->data_bytes);
+        munmap(seat->desk, seat->board->page_bytes);
+        munmap((void *)(uintptr_t)seat->board, seat->board->board_bytes);
+        close(seat->room);
+    }
+    close(p->socket);
+}
+
+struct json_t *served_status(const struct served *s)
+{
+    struct peer viewer;
+    struct hr__wire_message message;
+    struct hr_error error;
+    char *text;
+    json_error_t bad;
+    peer_connect(&viewer, s, 1);
+    send_message(&viewer, &(struct hr__wire_message){.type = HR__WIRE_STATUS});
+    peer_expect(&viewer, HR__WIRE_TEXT, &message);
+    assert_int_equal(hr__wire_text_read(message.files[0], message.text.bytes, &text, &error), 0);
+    hr__wire_close_files(&message);
+    peer_leave(&viewer);
+    json_t *json = json_loads(text, 0, &bad);
+    if (!json)
+        fail_msg("%s", bad.text);
+    hr__free(text);
+    return json;
+}

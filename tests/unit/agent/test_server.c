@@ -1,0 +1,637 @@
+/*
+ * The agent over its real socket, with jobs by hand (peer.h): every sample of every epoch is
+ * checked bit for bit against the order and the recipe, whoever is slow, late or dead.
+ */
+#include "peer.h"
+
+#include "base/clock.h"
+
+#include <headrace/agent.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SAMPLES 200
+
+static void job(struct peer *p, const struct served *s, const struct fixture *f, const char *stream)
+{
+    peer_connect(p, s, 0);
+    peer_options(p, f, stream);
+}
+
+/* Attached and seated at the beginning. */
+static void started(struct peer *p, const struct served *s, const struct fixture *f,
+                    const char *stream)
+{
+    job(p, s, f, stream);
+    assert_int_equal(peer_attach(p), 0);
+    peer_seek(p, 0, 0, 1);
+    peer_sit(p);
+}
+
+static json_t *lane_of(json_t *status, int stream, int lane)
+{
+    json_t *lanes = json_object_get(
+        json_array_get(json_object_get(status, "streams"), (size_t)stream), "lanes");
+    return json_array_get(lanes, (size_t)lane);
+}
+
+static int64_t number(const json_t *json, const char *key)
+{
+    assert_true(json_is_integer(json_object_get(json, key)));
+    return json_integer_value(json_object_get(json, key));
+}
+
+/* The status, when `key` of it is `value`. */
+static json_t *status_when(const struct served *s, const char *key, int64_t value)
+{
+    for (int i = 0;; i++) {
+        json_t *status = served_status(s);
+        const json_t *found = json_object_get(status, key);
+        int64_t is =
+            json_is_array(found) ? (int64_t)json_array_size(found) : json_integer_value(found);
+        if (is == value)
+            return status;
+        json_decref(status);
+        assert_true(i < 1000);
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+}
+
+static void test_one_job(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct peer p;
+    fixture_make(&f, SAMPLES);
+    served_start(&s, NULL);
+    started(&p, &s, &f, "");
+    assert_int_equal(p.seated.samples, SAMPLES);
+    assert_int_equal(p.seated.missed, 0);
+    assert_int_equal(peer_rest(&p, 16), SAMPLES);
+    for (uint64_t epoch = 1; epoch < 4; epoch++) {
+        peer_seek(&p, epoch, 0, 0);
+        peer_sit(&p);
+        assert_int_equal(p.seated.is_new, 0);
+        assert_int_equal(p.seated.is_alone, 0);
+        assert_int_equal(p.seated.epoch, epoch);
+        assert_int_equal(peer_rest(&p, 16), SAMPLES);
+    }
+    /* In mid-epoch, and another epoch from there. */
+    peer_seek(&p, 7, 48, 0);
+    peer_sit(&p);
+    assert_int_equal(p.seated.samples, SAMPLES - 48);
+    assert_int_equal(peer_take(&p, 16, 0), 16);
+    peer_seek(&p, 9, 0, 0);
+    peer_sit(&p);
+    assert_int_equal(peer_rest(&p, 16), SAMPLES);
+    peer_seek(&p, 9, SAMPLES, 0);
+    peer_sit(&p);
+    assert_int_equal(p.seated.samples, 0);
+    json_t *status = served_status(&s);
+    assert_int_equal(number(status, "jobs"), 1);
+    assert_int_equal(number(status, "expelled"), 0);
+    assert_true(number(lane_of(status, 0, 0), "chunk_samples") == 16);
+    json_decref(status);
+    peer_leave(&p);
+    json_decref(status_when(&s, "streams", 0));
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
+/* Different batch sizes, one preparation. */
+static void test_shared(void **state)
+{
+    static const int batches[] = {16, 24, 7, 16};
+    struct fixture f;
+    struct served s;
+    struct peer p[4];
+    fixture_make(&f, SAMPLES);
+    served_start(&s, NULL);
+    for (int i = 0; i < 4; i++) {
+        job(&p[i], &s, &f, "shared");
+        p[i].attach.batch_size = batches[i];
+        p[i].attach.lag = HR_LAG_WAIT;
+        p[i].attach.epochs = 3;
+        assert_int_equal(peer_attach(&p[i]), 0);
+        peer_seek(&p[i], 0, 0, 1);
+        peer_sit(&p[i]);
+        assert_int_equal(p[i].seated.missed, 0);
+    }
+    int left = 4, taken[4] = {0}, epochs[4] = {0};
+    for (unsigned turn = 0; left; turn++) {
+        int i = (int)(turn * 2654435761u >> 16) % 4;
+        if (epochs[i] == 3 || p[i].next + (uint64_t)batches[i] > atomic_load(&p[i].board->head)) {
+            if (epochs[i] == 3 || p[i].end > atomic_load(&p[i].board->head))
+                continue;
+        }
+        int n = peer_take(&p[i], batches[i], 0);
+        assert_true(n >= 0);
+        taken[i] += n;
+        if (n)
+            continue;
+        assert_int_equal(taken[i], SAMPLES);
+        taken[i] = 0;
+        left -= ++epochs[i] == 3;
+        if (epochs[i] == 3) {
+            peer_leave(&p[i]);
+            continue;
+        }
+        peer_seek(&p[i], (uint64_t)epochs[i], 0, 0);
+        peer_sit(&p[i]);
+        assert_int_equal(p[i].seated.is_alone, 0);
+        if (epochs[i] == 2 && left == 4) {
+            json_t *status = served_status(&s);
+            assert_true(number(lane_of(status, 0, 0), "prepared") <= 3 * SAMPLES);
+            assert_int_equal(json_array_size(json_object_get(
+                                 json_array_get(json_object_get(status, "streams"), 0), "lanes")),
+                             1);
+            json_decref(status);
+        }
+    }
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
+static void test_joins(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct peer first, now, later;
+    struct hr__wire_message message;
+    fixture_make(&f, SAMPLES);
+    served_start(&s, NULL);
+    started(&first, &s, &f, "x");
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(peer_take(&first, 16, 0), 16);
+    job(&now, &s, &f, "x");
+    now.attach.join = HR_JOIN_NOW;
+    assert_int_equal(peer_attach(&now), 0);
+    peer_seek(&now, 0, 0, 1);
+    peer_sit(&now);
+    assert_int_equal(now.seated.epoch, 0);
+    assert_int_equal(now.seated.position, 96);
+    assert_int_equal(now.seated.missed, 96);
+    assert_int_equal(now.seated.is_alone, 0);
+    job(&later, &s, &f, "x");
+    later.attach.batch_size = 20;
+    assert_int_equal(peer_attach(&later), 0);
+    peer_seek(&later, 0, 0, 1);
+    peer_expect(&later, HR__WIRE_WAITING, &message);
+    assert_int_equal(message.waiting.epoch, 0);
+    while (first.next < first.end) {
+        assert_true(peer_take(&first, 16, 0) > 0);
+        assert_true(peer_take(&now, 16, 0) > 0);
+    }
+    peer_seek(&first, 1, 0, 0);
+    peer_sit(&first);
+    peer_sit(&later);
+    assert_int_equal(later.seated.epoch, 1);
+    assert_int_equal(later.seated.position, 0);
+    assert_int_equal(later.seated.missed, 0);
+    peer_seek(&now, 1, 0, 0);
+    peer_sit(&now);
+    while (first.next < first.end) {
+        peer_take(&first, 16, 0);
+        peer_take(&now, 16, 0);
+        peer_take(&later, 20, 0);
+    }
+    peer_rest(&later, 20);
+    /* One that waits for others that go is not left waiting. */
+    struct peer last;
+    job(&last, &s, &f, "x");
+    assert_int_equal(peer_attach(&last), 0);
+    peer_seek(&last, 0, 0, 1);
+    peer_expect(&last, HR__WIRE_WAITING, &message);
+    peer_leave(&first);
+    peer_leave(&now);
+    peer_leave(&later);
+    peer_sit(&last);
+    assert_int_equal(last.seated.epoch, 0);
+    assert_int_equal(peer_rest(&last, 16), SAMPLES);
+    peer_leave(&last);
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
+/* Whoever lags is prepared for alone, from its very next sample on, and comes back. */
+static void test_lags_and_catches_up(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct peer fast, slow;
+    struct hr__wire_message message;
+    fixture_make(&f, 600);
+    served_start(&s, NULL);
+    started(&fast, &s, &f, "x");
+    started(&slow, &s, &f, "x");
+    int taken = 0;
+    for (int i = 0; i < 3; i++)
+        taken += peer_take(&slow, 16, 0);
+    for (int i = 0; i < 16; i++)
+        assert_int_equal(peer_take(&fast, 16, 0), 16);
+    peer_expect(&slow, HR__WIRE_EXPELLED, &message);
+    assert_int_equal(message.expelled.seat, slow.seated.seat);
+    int r;
+    while ((r = peer_take(&slow, 16, 0)) > 0)
+        taken += r;
+    assert_int_equal(r, -ESTALE);
+    uint32_t was = slow.seated.seat;
+    peer_seek(&slow, 0, slow.position, 0);
+    peer_sit(&slow);
+    assert_int_equal(slow.seated.is_alone, 1);
+    assert_int_equal(slow.seated.position, taken);
+    assert_true(slow.seated.seat != was);
+    /* Alone it goes on where it was, then back to the others. */
+    while (slow.position < fast.position)
+        taken += peer_take(&slow, 16, 0);
+    json_t *status = served_status(&s);
+    assert_int_equal(number(status, "expelled"), 1);
+    json_decref(status);
+    peer_seek(&slow, 0, slow.position, 0);
+    peer_sit(&slow);
+    assert_int_equal(slow.seated.is_alone, 0);
+    assert_int_equal(slow.seated.seat, was);
+    struct hr__wire_message leave = {.type = HR__WIRE_LEAVE, .leave.seat = was + 1};
+    assert_int_equal(hr__wire_send(slow.socket, &leave), 0);
+    while (slow.next < slow.end) {
+        taken += peer_take(&slow, 16, 0);
+        peer_take(&fast, 16, 0);
+    }
+    assert_int_equal(taken, 600);
+    assert_int_equal(peer_take(&fast, 16, 0), 0);
+    peer_leave(&slow);
+    peer_leave(&fast);
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
+/* One that stands still with batches in its hands holds nobody up, and keeps them. */
+static void test_stands_still(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct peer fast, still;
+    fixture_make(&f, 600);
+    served_start(&s, NULL);
+    started(&fast, &s, &f, "x");
+    started(&still, &s, &f, "x");
+    assert_int_equal(peer_take(&still, 16, 1), 16);
+    const struct hr__board *b = still.board;
+    const struct hr__board_place *places = (const void *)((const uint8_t *)b + b->places_offset);
+    uint64_t first = still.seated.sequence / b->chunk_samples % b->places;
+    const uint8_t *held = still.data + atomic_load(&places[first].offset);
+    size_t bytes = 16 * b->sample_bytes;
+    void *copy = malloc(bytes);
+    memcpy(copy, held, bytes);
+    for (uint64_t epoch = 0; epoch < 2; epoch++) {
+        if (epoch) {
+            peer_seek(&fast, epoch, 0, 0);
+            peer_sit(&fast);
+        }
+        assert_int_equal(peer_rest(&fast, 16), 600);
+    }
+    assert_memory_equal(held, copy, bytes);
+    json_t *status = served_status(&s);
+    assert_int_equal(number(status, "expelled"), 1);
+    assert_int_equal(number(lane_of(status, 0, 0), "lent_bytes"), b->chunk_bytes);
+    json_decref(status);
+    free(copy);
+    peer_leave(&still);
+    peer_leave(&fast);
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
+/* Rank r takes r, r + W, ...; the rest is filled up from the start. */
+static void test_ranks(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct peer p[3];
+    fixture_make(&f, SAMPLES);
+    served_start(&s, NULL);
+    for (int r = 0; r < 3; r++) {
+        job(&p[r], &s, &f, "ranks");
+        p[r].attach.rank = r;
+        p[r].attach.world_size = 3;
+        assert_int_equal(peer_attach(&p[r]), 0);
+    }
+    for (uint64_t epoch = 0; epoch < 3; epoch++) {
+        for (int r = 0; r < 3; r++) {
+            peer_seek(&p[r], epoch, 0, epoch == 0);
+            peer_sit(&p[r]);
+            assert_int_equal(p[r].seated.samples, (SAMPLES + 2) / 3);
+            assert_int_equal(p[r].seated.is_alone, 0);
+        }
+        for (int left = 3; left;) {
+            left = 0;
+            for (int r = 0; r < 3; r++)
+                left += peer_take(&p[r], 8, 0) > 0;
+        }
+    }
+    json_t *status = served_status(&s);
+    assert_int_equal(json_array_size(json_object_get(
+                         json_array_get(json_object_get(status, "streams"), 0), "lanes")),
+                     3);
+    json_decref(status);
+    for (int r = 0; r < 3; r++)
+        peer_leave(&p[r]);
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
+static void test_refusals(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct peer good, other;
+    struct hr__wire_message message;
+    struct hr_error error;
+    fixture_make(&f, SAMPLES);
+    served_start(&s, NULL);
+    started(&good, &s, &f, "x");
+    job(&other, &s, &f, "x");
+    other.attach.seed++;
+    assert_int_equal(peer_attach(&other), -EINVAL);
+    other.attach.seed--;
+    other.attach.shuffle = 0;
+    assert_int_equal(peer_attach(&other), -EINVAL);
+    strcpy(other.attach.stream, "y"); /* another name, and it may go on */
+    assert_int_equal(peer_attach(&other), 0);
+    peer_seek(&other, 0, SAMPLES + 1, 0);
+    peer_expect(&other, HR__WIRE_REFUSED, &message);
+    assert_int_equal(message.refused.code, -EINVAL);
+    /* Out of turn: that one ends. */
+    message = (struct hr__wire_message){.type = HR__WIRE_LEAVE, .leave.seat = 5};
+    assert_int_equal(hr__wire_send(other.socket, &message), 0);
+    peer_expect(&other, HR__WIRE_REFUSED, &message);
+    assert_int_equal(message.refused.code, -EPROTO);
+    assert_int_equal(peer_receive(&other, &message), 0);
+    peer_leave(&other);
+    /* Nonsense of all lengths. */
+    for (int length = 1; length < 400; length += 57) {
+        job(&other, &s, &f, "");
+        char noise[400];
+        memset(noise, length, sizeof noise);
+        assert_int_equal(send(other.socket, noise, (size_t)length, MSG_NOSIGNAL), length);
+        assert_int_equal(peer_receive(&other, &message), 1);
+        assert_int_equal(message.type, HR__WIRE_REFUSED);
+        assert_int_equal(peer_receive(&other, &message), 0);
+        peer_leave(&other);
+    }
+    /* Files that are not there. */
+    job(&other, &s, &f, "");
+    fixture_spoil(&f, 3, NULL);
+    assert_int_equal(peer_attach(&other), 0);
+    peer_leave(&other);
+    struct hr_agent *second;
+    struct hr_agent_options options;
+    hr_agent_options_default(&options);
+    options.socket = s.socket;
+    assert_int_equal(hr_agent_create(&second, &options, &error), -EADDRINUSE);
+    assert_null(second);
+    options.threads = -1;
+    assert_int_equal(hr_agent_create(&second, &options, &error), -EINVAL);
+    assert_true(peer_take(&good, 1, 0) == 1);
+    peer_leave(&good);
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
+/* Someone who says the same again and again does not keep the others from their turn. */
+static void test_flood(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct peer good, flood;
+    fixture_make(&f, SAMPLES);
+    served_start(&s, NULL);
+    job(&flood, &s, &f, "");
+    assert_int_equal(peer_attach(&flood), 0);
+    assert_int_equal(fcntl(flood.socket, F_SETFL, O_NONBLOCK), 0);
+    struct hr__wire_message seek = {.type = HR__WIRE_SEEK, .seek.number = 1};
+    for (int i = 0; i < 5000; i++)
+        if (hr__wire_send(flood.socket, &seek) == -EAGAIN)
+            break;
+    started(&good, &s, &f, "good");
+    assert_int_equal(peer_rest(&good, 16), SAMPLES);
+    peer_leave(&flood);
+    peer_leave(&good);
+    json_decref(status_when(&s, "jobs", 0));
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
+static void test_bad_samples(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct peer p, late;
+    struct hr__wire_message message;
+    fixture_make(&f, SAMPLES);
+    fixture_spoil(&f, 11, "no image at all");
+    served_start(&s, NULL);
+    job(&p, &s, &f, "skips");
+    p.attach.on_error = HR_ON_ERROR_SKIP;
+    assert_int_equal(peer_attach(&p), 0);
+    peer_seek(&p, 0, 0, 1);
+    peer_sit(&p);
+    assert_int_equal(peer_rest(&p, 16), SAMPLES);
+    peer_expect(&p, HR__WIRE_BAD, &message);
+    assert_int_equal(message.bad.index, 11);
+    assert_true(strlen(message.bad.reason) > 5);
+    peer_leave(&p);
+    /* The others that are to be told that it ends there. */
+    started(&p, &s, &f, "raises");
+    started(&late, &s, &f, "raises");
+    int n, taken = 0;
+    while ((n = peer_take(&p, 1, 0)) > 0)
+        taken++;
+    assert_int_equal(n, -ECANCELED);
+    peer_expect(&p, HR__WIRE_HALT, &message);
+    assert_int_equal(message.halt.error.code, -ENOTSUP); /* no format that is known */
+    assert_int_equal(message.halt.has_sample, 1);
+    assert_int_equal(message.halt.index, 11);
+    assert_int_equal(message.halt.sequence, p.seated.sequence + (uint64_t)taken);
+    assert_non_null(strstr(message.halt.path, "00011.jpg"));
+    peer_expect(&late, HR__WIRE_HALT, &message);
+    struct peer later;
+    started(&later, &s, &f, "raises");
+    if (later.seated.epoch == 0 && later.seated.position == 0)
+        peer_expect(&later, HR__WIRE_HALT, &message);
+    /* The next epoch is another chance, up to the same sample. */
+    peer_seek(&p, 1, 0, 0);
+    peer_sit(&p);
+    assert_int_equal(p.seated.epoch, 1);
+    while ((n = peer_take(&p, 1, 0)) > 0)
+        taken++;
+    assert_int_equal(n, -ECANCELED);
+    peer_leave(&p);
+    peer_leave(&late);
+    peer_leave(&later);
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
+/* After an agent was lost the jobs come one by one, each from where it was. */
+static void test_comes_back_behind(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct peer ahead, behind;
+    struct hr__wire_message message;
+    fixture_make(&f, 600);
+    served_start(&s, NULL);
+    job(&ahead, &s, &f, "x");
+    assert_int_equal(peer_attach(&ahead), 0);
+    peer_seek(&ahead, 2, 320, 0);
+    peer_sit(&ahead);
+    job(&behind, &s, &f, "x");
+    assert_int_equal(peer_attach(&behind), 0);
+    peer_seek(&behind, 2, 304, 0);
+    peer_sit(&behind);
+    assert_int_equal(behind.seated.is_alone, 0);
+    assert_int_equal(behind.seated.position, 304);
+    peer_expect(&ahead, HR__WIRE_EXPELLED, &message);
+    assert_int_equal(peer_take(&ahead, 16, 0), -ESTALE);
+    peer_seek(&ahead, 2, 320, 0);
+    peer_sit(&ahead);
+    assert_int_equal(ahead.seated.is_alone, 0);
+    assert_int_equal(ahead.seated.position, 320);
+    int taken = peer_take(&behind, 16, 0);
+    while (behind.next < behind.end) {
+        peer_take(&ahead, 16, 0);
+        taken += peer_take(&behind, 16, 0);
+    }
+    assert_int_equal(taken, 600 - 304);
+    peer_leave(&ahead);
+    peer_leave(&behind);
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
+/* A job that dies while a child of it has the socket: its process tells. */
+static void test_death(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct peer p;
+    int ready[2];
+    fixture_make(&f, SAMPLES);
+    served_start(&s, NULL);
+    assert_int_equal(pipe(ready), 0);
+    pid_t child = fork();
+    if (!child) {
+        started(&p, &s, &f, "x");
+        assert_int_equal(peer_take(&p, 16, 1), 16);
+        if (!fork()) {
+            close(ready[1]);
+            sleep(30);
+            _exit(0);
+        }
+        assert_int_equal(write(ready[1], "x", 1), 1);
+        for (;;)
+            pause();
+    }
+    close(ready[1]);
+    char byte;
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    json_decref(status_when(&s, "jobs", 1));
+    uint64_t start = hr__now_ns();
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    json_t *status = status_when(&s, "jobs", 0);
+    json_decref(status);
+    json_decref(status_when(&s, "streams", 0));
+    assert_true(hr__now_ns() - start < UINT64_C(2000000000));
+    close(ready[0]);
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
+static void test_idle_end(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct peer p;
+    struct hr_agent_options options;
+    fixture_make(&f, 40);
+    hr_agent_options_default(&options);
+    options.threads = 1;
+    options.idle_ms = 300;
+    served_start(&s, &options);
+    started(&p, &s, &f, "");
+    nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+    assert_int_equal(peer_rest(&p, 16), 40);
+    uint64_t start = hr__now_ns();
+    peer_leave(&p);
+    served_join(&s);
+    assert_true(hr__now_ns() - start >= UINT64_C(290000000));
+    /* Stopped in the middle of it, jobs are told by the hang-up. */
+    options.idle_ms = -1;
+    served_start(&s, &options);
+    started(&p, &s, &f, "");
+    assert_int_equal(peer_take(&p, 16, 1), 16);
+    served_stop(&s);
+    struct hr__wire_message message;
+    assert_int_equal(peer_receive(&p, &message), 0);
+    peer_leave(&p);
+    fixture_remove(&f);
+}
+
+/* One cache for all lanes, also after they have gone. */
+static void test_cache(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct peer p;
+    struct hr_agent_options options;
+    fixture_make(&f, SAMPLES);
+    hr_agent_options_default(&options);
+    options.threads = 2;
+    options.cache = "64MB";
+    served_start(&s, &options);
+    for (int i = 0; i < 3; i++) {
+        job(&p, &s, &f, i ? "" : "a name");
+        p.attach.seed = FIXTURE_SEED;
+        assert_int_equal(peer_attach(&p), 0);
+        peer_seek(&p, (uint64_t)i, 0, 1);
+        peer_sit(&p);
+        assert_int_equal(peer_rest(&p, 16), SAMPLES);
+        json_t *status = served_status(&s);
+        json_t *lane = lane_of(status, 0, 0);
+        assert_int_equal(number(lane, "cache_hits"), i ? SAMPLES : 0);
+        assert_true(number(lane, "cache_bytes") > 0);
+        assert_int_equal(number(lane, "cache_budget_bytes"), 64000000);
+        json_decref(status);
+        peer_leave(&p);
+        json_decref(status_when(&s, "streams", 0));
+    }
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_job),      cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_joins),        cmocka_unit_test(test_lags_and_catches_up),
+        cmocka_unit_test(test_stands_still), cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_flood),
+        cmocka_unit_test(test_bad_samples),  cmocka_unit_test(test_comes_back_behind),
+        cmocka_unit_test(test_death),        cmocka_unit_test(test_idle_end),
+        cmocka_unit_test(test_cache),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
