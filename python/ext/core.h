@@ -32,6 +32,7 @@ struct core_state {
     PyTypeObject *converter_type;
     PyTypeObject *loader_type;
     PyTypeObject *cache_type;
+    PyTypeObject *agent_type;
     PyTypeObject *cache_value_type;
     PyTypeObject *stalls_schedule_type;
     PyTypeObject *stalls_type;
@@ -99,6 +100,10 @@ PyObject *core_form_of(PyObject *module, PyObject *data);
 /* cache.c: cache_run(world_size) of the module. */
 PyObject *core_cache_run(PyObject *module, PyObject *world_size);
 
+/* agent.c: functions of the module. */
+PyObject *core_agent_socket(PyObject *module, PyObject *none);
+PyObject *core_agent_status(PyObject *module, PyObject *path);
+
 /* Handles of other types' objects, borrowed. */
 struct hr_dataset *core_dataset_handle(PyObject *self);
 struct hr_recipe *core_recipe_handle(PyObject *self);
@@ -137,6 +142,7 @@ extern PyType_Spec core_converter_spec;
 extern PyType_Spec core_loader_spec;
 extern PyType_Spec core_cache_spec;
 extern PyType_Spec core_cache_value_spec;
+extern PyType_Spec core_agent_spec;
 extern PyType_Spec core_stalls_schedule_spec;
 extern PyType_Spec core_stalls_spec;
 

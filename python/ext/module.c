@@ -50,6 +50,7 @@ static int module_exec(PyObject *module)
         add_type(module, &core_loader_spec, &state->loader_type) < 0 ||
         add_type(module, &core_cache_spec, &state->cache_type) < 0 ||
         add_type(module, &core_cache_value_spec, &state->cache_value_type) < 0 ||
+        add_type(module, &core_agent_spec, &state->agent_type) < 0 ||
         add_type(module, &core_stalls_schedule_spec, &state->stalls_schedule_type) < 0 ||
         add_type(module, &core_stalls_spec, &state->stalls_type) < 0)
         return -1;
@@ -77,6 +78,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->loader_type);
     Py_VISIT(state->cache_type);
     Py_VISIT(state->cache_value_type);
+    Py_VISIT(state->agent_type);
     Py_VISIT(state->stalls_schedule_type);
     Py_VISIT(state->stalls_type);
     Py_VISIT(state->sample_error);
@@ -97,6 +99,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->loader_type);
     Py_CLEAR(state->cache_type);
     Py_CLEAR(state->cache_value_type);
+    Py_CLEAR(state->agent_type);
     Py_CLEAR(state->stalls_schedule_type);
     Py_CLEAR(state->stalls_type);
     Py_CLEAR(state->sample_error);
@@ -128,6 +131,10 @@ static PyMethodDef module_methods[] = {
      PyDoc_STR("form_of(data)\n--\n\nThe form of these bytes: 'encoded' unless they are an item.")},
     {"cache_run", core_cache_run, METH_O,
      PyDoc_STR("cache_run(world_size)\n--\n\nThe run that this process belongs to.")},
+    {"agent_socket", core_agent_socket, METH_NOARGS,
+     PyDoc_STR("agent_socket()\n--\n\nThe socket of this user's agent where none is named.")},
+    {"agent_status", core_agent_status, METH_O,
+     PyDoc_STR("agent_status(socket)\n--\n\nWhat an agent does just now, as JSON.")},
     {"storage_check", core_storage_check, METH_O,
      PyDoc_STR("storage_check(paths)\n--\n\nHow much of these files lies in memory.")},
     {"storage_drop", core_storage_drop, METH_O,

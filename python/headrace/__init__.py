@@ -10,6 +10,7 @@
   translates torchvision's own.
 * :func:`convert` makes items of JPEG files: the same pixels, decoded several times faster.
 * :func:`watch` lets ``headrace stalls`` measure a loop over anything that yields batches.
+* :func:`agent_status` tells what an agent, which prepares for several jobs, does just now.
 * :class:`Preparer` runs the same transforms on bytes that you bring.
 
 torch is needed by :mod:`headrace.torch` only. Messages of the library go to the
@@ -21,6 +22,7 @@ from __future__ import annotations
 import atexit as _atexit
 
 from . import _core, transforms
+from ._agent import agent_status
 from ._core import Array
 from ._errors import SampleError, TooManyBadSamples
 from .cached import CachedDataset
@@ -44,6 +46,7 @@ __all__ = [
     "SampleError",
     "TarDataset",
     "TooManyBadSamples",
+    "agent_status",
     "convert",
     "form_of",
     "pack",
