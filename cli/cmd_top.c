@@ -86,7 +86,7 @@ static int print_view(const struct top *t)
 
 static int print_json(const struct top *t)
 {
-    int bad = json_dumpf(t->after, stdout, JSON_COMPACT);
+    int bad = json_dumpf(t->after, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
     putchar('\n');
     return bad;
 }
