@@ -9,6 +9,7 @@
 #include "agent/inside.h"
 
 #include "agent/launch.h"
+#include "agent/recording.h"
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/error.h"
@@ -159,6 +160,13 @@ static int make_loop(struct hr_agent *a, struct hr_error *error)
     return r ? hr__fail(error, r, "an agent: %s", hr__errno_text(r)) : 0;
 }
 
+/* For the metrics endpoint, on its thread: asks as any viewer does, so that the loop answers. */
+static int status_of(void *arg, char **json, struct hr_error *error)
+{
+    const struct hr_agent *a = arg;
+    return hr_agent_status(a->socket_path, json, error);
+}
+
 int hr_agent_create(struct hr_agent **out, const struct hr_agent_options *options,
                     struct hr_error *error)
 {
@@ -191,6 +199,10 @@ int hr_agent_create(struct hr_agent **out, const struct hr_agent_options *option
     hr__errands_init(&a->errands, a->wake);
     if (!r)
         r = hr__crew_create(&a->crew, a->threads, error);
+    if (!r)
+        r = hr__recording_create(a, error);
+    if (!r && taken.metrics && *taken.metrics)
+        r = hr__metrics_start(&a->metrics, taken.metrics, status_of, a, error);
     if (r) {
         hr_agent_destroy(&a);
         return r;
@@ -237,6 +249,8 @@ static int next_turn_ms(struct hr_agent *a)
         uint64_t end = a->idle_since_ns + (uint64_t)a->options.idle_ms * 1000000;
         due = end < due ? end : due;
     }
+    uint64_t look = hr__recording_due_ns(a);
+    due = look < due ? look : due;
     for (struct hr__stream *s = a->streams; s; s = s->next)
         for (struct hr__agent_lane *lane = s->lanes; lane; lane = lane->next)
             if (lane->state == HR__LANE_READY && lane->places &&
@@ -274,6 +288,7 @@ static void turn(struct hr_agent *a)
     each_lane(a, hr__agent_lane_look);
     if (!n)
         each_lane(a, refill);
+    hr__recording_turn(a);
     end_lost(a);
     hr__jobs_bury(a);
     hr__agent_lanes_bury(a);
@@ -353,7 +368,10 @@ void hr_agent_destroy(struct hr_agent **agent)
         return;
     if (a->listener >= 0 && a->socket_path)
         end_all(a);
+    /* Whoever it asks for has been hung up on. */
+    hr__metrics_stop(&a->metrics);
     hr__crew_destroy(&a->crew);
+    hr__recording_destroy(a);
     hr__kept_free(&a->kept);
     hr__errands_end(&a->errands);
     if (a->listener >= 0)

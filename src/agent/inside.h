@@ -7,6 +7,7 @@
  *   stream.c   streams, and who is where: seek, join, expelled, alone
  *   lane.c     a lane: the engine's loader over a memory of its own
  *   place.c    that memory (place_ring.c: its places)
+ *   recording.c  traces that viewers ask for
  *   errand.c   what takes long, on threads of their own
  *   status.c   what is going on, as JSON
  *
@@ -20,7 +21,9 @@
 #define HR_AGENT_INSIDE_H
 
 #include "agent/errand.h"
+#include "agent/metrics.h"
 #include "agent/place.h"
+#include "agent/trace.h"
 #include "agent/wire.h"
 #include "engine/crew.h"
 
@@ -152,7 +155,6 @@ struct hr__job {
     enum hr__job_state state;
     bool is_viewer;
     bool is_out; /* the errand is under way */
-    bool is_tracing;
     char program[64];
     struct hr__wire_attach attach;
     int text_file;
@@ -177,6 +179,19 @@ struct hr__job {
     bool is_lost; /* to be ended at the turn's end */
 };
 
+/* A trace; see recording.h. */
+struct hr__recording {
+    struct hr__trace *trace;
+    struct hr__job *viewer;   /* who asked; NULL: nobody, or gone */
+    uint64_t look_ns, end_ns; /* the next look at seats; the end */
+    struct hr__errand errand; /* makes the text */
+    bool is_out;              /* the errand is under way */
+    char *json;
+    size_t bytes;
+    int file, failed; /* what the errand came to, with `error` */
+    struct hr_error error;
+};
+
 struct hr_agent {
     struct hr_agent_options options;
     char *socket_path, *cache;
@@ -185,6 +200,8 @@ struct hr_agent {
     struct hr__watched listener_ready, wake_ready;
     struct hr__errands errands;
     struct hr__crew *crew;
+    struct hr__recording recording;
+    struct hr__metrics *metrics; /* NULL: none asked for */
     int threads;
     uint64_t started_ns, idle_since_ns; /* idle: 0: it has jobs */
     uint64_t accept_again_ns;           /* after an error; 0: it accepts */

@@ -8,6 +8,7 @@
 #include "agent/inside.h"
 
 #include "agent/launch.h"
+#include "agent/recording.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "cache/run.h"
@@ -110,6 +111,7 @@ void hr__job_end(struct hr__job *job)
     while (*link != job)
         link = &(*link)->next;
     *link = job->next;
+    hr__recording_forget(job);
     hr__stream_leave(job);
     hr__source_unref(&job->source);
     /* Closing is what takes it out of epoll, unless a child of ours had it: none has. */
@@ -271,6 +273,8 @@ static void handle_viewer(struct hr__job *job, const struct hr__wire_message *me
 {
     if (message->type == HR__WIRE_STATUS)
         show_status(job);
+    else if (message->type == HR__WIRE_TRACE)
+        hr__recording_begin(job, message->trace.seconds);
     else if (message->type == HR__WIRE_END)
         hr_agent_stop(job->agent);
     else

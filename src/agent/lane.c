@@ -3,6 +3,7 @@
  * on errands; a lane that has one under way is left alone until it is back.
  */
 #include "agent/inside.h"
+#include "agent/recording.h"
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -24,7 +25,9 @@ static void drop(void *self, uint64_t number)
 
 static void publish(void *self, const struct hr__chunk_done *done)
 {
-    hr__places_publish(((struct hr__agent_lane *)self)->places, done);
+    struct hr__agent_lane *lane = self;
+    hr__places_publish(lane->places, done);
+    hr__recording_published(lane, done);
 }
 
 static double ahead(void *self)
@@ -122,6 +125,7 @@ static void make_done(struct hr__errand *errand)
         return;
     }
     lane->state = HR__LANE_READY;
+    hr__recording_lane(lane);
     hr__stream_settle(stream);
 }
 

@@ -37,13 +37,17 @@ static json_t *integer(uint64_t value)
 static json_t *subscriber(const struct hr__job *job, const struct hr__job_seat *seat)
 {
     struct hr__place_seat_status s;
+    struct hr__places_status p;
     hr__places_seat_status(seat->lane->places, seat->place, &s);
+    hr__places_get_status(seat->lane->places, &p);
+    /* What nobody has taken yet, nobody is behind with. */
+    uint64_t behind = s.behind_samples > p.ready_samples ? s.behind_samples - p.ready_samples : 0;
     return json_pack("{s:i, s:s, s:i, s:i, s:o, s:o, s:f, s:f, s:o, s:i, s:b, s:o}", "pid",
                      (int)job->pid, "program", job->program, "rank", (int)job->attach.rank,
                      "batch_samples", (int)job->attach.batch_size, "batches", integer(s.batches),
                      "samples", integer(s.samples), "wait_s", seconds(s.wait_ns), "step_s",
-                     seconds(s.step_ns), "behind_samples", integer(s.behind_samples), "held",
-                     (int)s.held, "waiting", s.is_waiting, "copied", integer(s.copied));
+                     seconds(s.step_ns), "behind_samples", integer(behind), "held", (int)s.held,
+                     "waiting", s.is_waiting, "copied", integer(s.copied));
 }
 
 static json_t *subscribers(const struct hr__agent_lane *lane)
@@ -56,11 +60,12 @@ static json_t *subscribers(const struct hr__agent_lane *lane)
 }
 
 /* What a lane is held up by: jobs that are the slow side, storage, or the workers. */
-static json_t *waits_for(const struct hr__places_status *p, const struct hr_loader_stats *stats)
+static json_t *waits_for(const struct hr__places_status *p, const struct hr_loader_stats *stats,
+                         uint64_t ring_samples)
 {
     if (p->is_stopped || p->position_samples == p->span_samples)
         return json_null();
-    if (p->wants_room)
+    if (p->wants_room || p->ready_samples * 2 >= ring_samples)
         return json_string("room");
     bool is_slow = !stats->staged_bytes && stats->fetch.sum_ns > stats->prepare.sum_ns;
     return json_string(is_slow ? "fetch" : "prepare");
@@ -88,8 +93,9 @@ static json_t *lane_json(struct hr__agent_lane *lane)
         "bytes_read", integer(s.bytes_read), "fetch_s", seconds(s.fetch.sum_ns), "prepare_s",
         seconds(s.prepare.sum_ns), "cache_hits", integer(s.cache_hits), "cache_bytes",
         integer(s.cache_bytes), "cache_budget_bytes", integer(hr__stream_cache_budget(stream)),
-        "bad_samples", integer(s.bad_samples), "waits_for", waits_for(&p, &s), "memory_bytes",
-        integer(p.memory_bytes), "lent_bytes", integer(p.lent_bytes));
+        "bad_samples", integer(s.bad_samples), "waits_for",
+        waits_for(&p, &s, lane->places->ring_samples), "memory_bytes", integer(p.memory_bytes),
+        "lent_bytes", integer(p.lent_bytes));
     if (json && more)
         json_object_update(json, more);
     json_decref(more);
@@ -102,7 +108,7 @@ static json_t *stream_json(const struct hr__stream *stream)
 {
     json_t *lanes = json_array();
     for (struct hr__agent_lane *lane = stream->lanes; lanes && lane; lane = lane->next)
-        if (lane->state == HR__LANE_READY && lane->loader)
+        if ((lane->state == HR__LANE_READY || lane->state == HR__LANE_STARTING) && lane->loader)
             json_array_insert_new(lanes, 0, lane_json(lane));
     return json_pack("{s:s?, s:s, s:o, s:o}", "name", stream->has_name ? stream->as.stream : NULL,
                      "dataset", stream->source->name, "samples",
