@@ -23,6 +23,7 @@ struct cli_verb {
     int (*run)(int argc, char **argv);
 };
 
+int cmd_agent(int argc, char **argv);
 int cmd_cache(int argc, char **argv);
 int cmd_pack(int argc, char **argv);
 int cmd_predict(int argc, char **argv);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 static const struct cli_verb verbs[] = {
+    {"agent", "prepare batches for all jobs of this host", cmd_agent},
     {"cache", "samples kept in memory: what is there, fill, drop", cmd_cache},
     {"pack", "a dataset into one file that decodes several times faster", cmd_pack},
     {"predict", "what a change would bring to a measured training run", cmd_predict},

@@ -44,7 +44,7 @@ class Cli(CliCase):
         self.expect(["frobnicate"], 2, "", "headrace: unknown verb frobnicate; see headrace --help\n")
 
     def test_help_of_verbs(self):
-        for verb in ("pack", "scan", "top", "unpack", "version"):
+        for verb in ("agent", "pack", "scan", "top", "unpack", "version"):
             status, out, err = self.run_it(verb, "--help")
             self.assertEqual((status, err), (0, ""))
             self.assertTrue(out.startswith(f"Usage: headrace {verb} "))
