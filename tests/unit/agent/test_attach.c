@@ -65,7 +65,7 @@ static void clear_stage(struct stage *s)
 static void set_options(struct hr_loader_options *o)
 {
     hr_loader_options_default(o);
-    o->agent = "/somewhere/agent.sock";
+    o->agent = "/nonexistent/agent.sock";
     o->stream = "stream";
     o->shuffle = 1;
     o->seed = SEED;
@@ -476,7 +476,7 @@ static void test_death(void **state)
         hr_batch_release(&batch);
     }
     assert_int_equal(r, -ECONNRESET);
-    assert_non_null(strstr(error.message, "/somewhere/agent.sock"));
+    assert_non_null(strstr(error.message, "/nonexistent/agent.sock"));
     assert_int_equal(hr_loader_next(loader, &batch, &error), -ECONNRESET);
     check_content(held);
     /* Resumed at the new agent on that path, by the same loader. */
