@@ -1,0 +1,46 @@
+/*
+ * An agent's status, whatever it says, as figures: refused, or lines of Prometheus's text
+ * format that no name or label of a status can break out of.
+ */
+#include "agent/metrics.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* A comment, or a metric of ours with what ends in one number. */
+static int is_line(const char *line, size_t length)
+{
+    static const char begin[] = "headrace_";
+    if (length > 2 && line[0] == '#' && line[1] == ' ')
+        return 1;
+    if (length < sizeof begin || memcmp(line, begin, sizeof begin - 1))
+        return 0;
+    const char *value = memrchr(line, ' ', length);
+    return value && strspn(value + 1, "-.0123456789") == (size_t)(line + length - value - 1);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct hr_error error;
+    char *text = NULL, *status = malloc(size + 1);
+    if (!status)
+        abort();
+    memcpy(status, data, size);
+    status[size] = 0;
+    int r = hr__metrics_text(&text, status, &error);
+    if (r && (r != -EPROTO || error.code != r || !*error.message))
+        abort();
+    for (const char *line = text; line && *line;) {
+        size_t length = strcspn(line, "\n");
+        if (line[length] != '\n' || !is_line(line, length))
+            abort();
+        line += length + 1;
+    }
+    hr__free(text);
+    free(status);
+    return 0;
+}
