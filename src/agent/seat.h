@@ -159,7 +159,7 @@ int hr__seat_read(const struct hr__seat *seat, uint64_t offset, uint64_t bytes, 
 
 /* The bell, to be read before looking for samples, and sleeping until it has moved on from
  * there, or until `until_ns` of hr__now_ns: 0, -EINTR, -ETIMEDOUT. `wants`: the sequence that
- * is waited for. */
+ * is waited for. A lane that wants room is told that we wait. */
 uint32_t hr__seat_bell(const struct hr__seat *seat);
 int hr__seat_wait(struct hr__seat *seat, uint32_t bell, uint64_t wants, uint64_t until_ns);
 

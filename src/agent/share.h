@@ -72,7 +72,8 @@ struct hr__board {
     _Atomic uint64_t tail;  /* sequence: before it everything may be gone */
     _Atomic uint64_t epoch; /* that the lane is in */
     _Atomic uint32_t bell;  /* futex: moves on with head and halt, and when a floor moves */
-    _Atomic uint32_t wants_room; /* the lane waits for places: ring when mark moves on */
+    _Atomic uint32_t wants_room; /* the lane waits for places: ring when mark moves on, and before
+                                    waiting for samples */
 };
 
 struct hr__desk {

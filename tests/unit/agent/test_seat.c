@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -560,6 +561,25 @@ static void test_out_of_memory(void **state)
     free(lane);
 }
 
+/* A lane that was refused room while the seat had enough would wait for it for ever. */
+static void test_waiting_rings(void **state)
+{
+    struct fake_lane *lane = calloc(1, sizeof *lane);
+    assert_non_null(lane);
+    fake_lane_make(lane, 4096, 0, 8, 32);
+    struct hr__seat *seat = sit(lane);
+    struct pollfd bell = {.fd = lane->bell_file, .events = POLLIN};
+    uint32_t rung = hr__seat_bell(seat);
+    assert_int_equal(hr__seat_wait(seat, rung, 8, hr__now_ns() + 1000), -ETIMEDOUT);
+    assert_int_equal(poll(&bell, 1, 0), 0);
+    atomic_store(&lane->board->wants_room, 1);
+    assert_int_equal(hr__seat_wait(seat, rung, 8, hr__now_ns() + 1000), -ETIMEDOUT);
+    assert_int_equal(poll(&bell, 1, 0), 1);
+    hr__seat_unref(&seat);
+    fake_lane_remove(lane);
+    free(lane);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -567,7 +587,7 @@ int main(void)
         cmocka_unit_test(test_keeps_all),     cmocka_unit_test(test_keeps_first),
         cmocka_unit_test(test_expelled),      cmocka_unit_test(test_threads),
         cmocka_unit_test(test_fork),          cmocka_unit_test(test_wrong_boards),
-        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_waiting_rings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
