@@ -228,8 +228,9 @@ class Agent(CliCase):
         for j in jobs:
             j.stdin.close()
             self.assertEqual(j.wait(60), 0, j.stderr.read())
-        status = self.status()
-        self.assertEqual((status["jobs"], status["streams"]), (0, []))
+        self.until(lambda: self.assertEqual((self.status()["jobs"], self.status()["streams"]), (0, [])))
+        self.expect(["agent", "--stop"], 0)
+        self.assertEqual(self.over(agent), (0, "", ""))
 
     def until(self, check):
         end = time.monotonic() + 60
@@ -257,7 +258,7 @@ class Agent(CliCase):
                 for x in lane["subscribers"]:
                     self.assertTrue(x["program"].startswith("agent_job "), x)
                     self.assertGreater(x["samples"], 0)
-                    self.assertGreater(x["samples_per_s"], 0)
+                    self.assertGreater(x["samples_per_s"] or 0, 0)
                     self.assertLessEqual(x["behind_samples"], lane["window_samples"])
 
     def check_top(self, pids):
