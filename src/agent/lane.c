@@ -307,7 +307,8 @@ static void look_for_expelled(struct hr__agent_lane *lane)
 
 bool hr__agent_lane_look(struct hr__agent_lane *lane)
 {
-    if (!lane->places || !lane->loader || lane->is_out || lane->state == HR__LANE_ENDING ||
+    /* While an errand is out, its memory and its loader are the errand's. */
+    if (lane->is_out || lane->state == HR__LANE_ENDING || !lane->places || !lane->loader ||
         !atomic_exchange(&lane->is_told, false))
         return false;
     struct telling telling = {.lane = lane};
