@@ -8,13 +8,11 @@ the cache's share of them. An epoch must read D - C. Options: --data DIR, --rate
 --minutes N, --only PART.
 """
 
-import argparse
 import json
 import os
 import random
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -468,24 +466,15 @@ def largest_share(bench):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(prog="bench/run cache", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default=os.environ.get("CACHE_FILES") or
-                        os.path.join(ROOT, "data", "cache-files"),
-                        help="a folder of tools/make_cache_files.py")
+    parser = harness.parser("cache", __doc__, PARTS, minutes=15)
     parser.add_argument("--rate", type=float, default=80,
                         help="MB/s of the throttled disk (%(default)s)")
-    parser.add_argument("--minutes", type=float, default=15,
-                        help="leave out what would take longer (%(default)s)")
-    parser.add_argument("--only", choices=list(PARTS), nargs="+")
     return parser.parse_args()
 
 
 def main():
     args = parse_arguments()
-    if not os.path.isdir(args.data):
-        sys.exit(f"{args.data}: no such folder; make it with tools/make_cache_files.py, or name "
-                 "one with --data")
+    harness.need_cache_files(args)
     log(f"machine   {harness.machine()}")
     log(f"          {harness.busy_note()}")
     log("          not controlled: what a hypervisor and the disk itself cache and take; what "

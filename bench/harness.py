@@ -8,6 +8,7 @@ passes of all workers alternate, so that a drift of the machine's speed meets
 all of them alike. Ratios are taken pass by pass and their median is reported.
 """
 
+import argparse
 import json
 import os
 import platform
@@ -44,6 +45,28 @@ def busy_note():
         v = [int(x) for x in f.readline().split()[1:9]]
         steal = v[7] / max(sum(v), 1)
     return f"load average {load:.2f} at the start, {steal:.2%} of CPU time stolen since boot"
+
+
+CACHE_FILES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "data",
+                           "cache-files")
+
+
+def parser(name, description, parts, minutes):
+    """The options of a benchmark in parts over the files of tools/make_cache_files.py."""
+    options = argparse.ArgumentParser(prog=f"bench/run {name}", description=description,
+                                      formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--data", default=os.environ.get("CACHE_FILES") or CACHE_FILES,
+                         help="a folder of tools/make_cache_files.py")
+    options.add_argument("--minutes", type=float, default=minutes,
+                         help="leave out what would take longer (%(default)s)")
+    options.add_argument("--only", choices=list(parts), nargs="+")
+    return options
+
+
+def need_cache_files(args):
+    if not os.path.isdir(args.data):
+        sys.exit(f"{args.data}: no such folder; make it with tools/make_cache_files.py, or name "
+                 "one with --data")
 
 
 class Missing(Exception):

@@ -2,35 +2,34 @@
 come true?
 
 Truth: scripts whose rates are set (bench/peers/stalls_paced.py) on a throttled disk.
-Prediction: an analysis predicts, then the same script runs plainly, without any probe,
-under the change that was predicted (bench/peers/stalls_photos.py). Cost: of the probe and
-of an analysis. Memory and disk are limited with control groups (bench/limits.py, root).
-Options: --data DIR, --minutes N, --only PART, --keep DIR.
+Prediction: the same script runs plainly, without any probe, under the changes that two
+analyses, before and after, predict (bench/peers/stalls_photos.py, bench/plain_runs.py).
+Cost: of the probe and of an analysis. Memory and disk are limited with control groups
+(bench/limits.py, root). Options: --data DIR, --minutes N, --only PART, --keep DIR.
 """
 
-import argparse
 import json
 import os
 import random
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
-from dataclasses import dataclass
 
 import cache
 import harness
 import limits
-from cache import BUILD, HEADRACE, HERE, MB, ROOT, VENV, cold
+import plain_runs
+import reference
+from cache import HEADRACE, HERE, MB, VENV, cold
 from harness import log
+from plain_runs import ENV, Case, Trial, spread
 
 PEERS = os.path.join(HERE, "peers")
-ENV = {"PYTHONDONTWRITEBYTECODE": "1"}
 SAMPLES = 5000  # of the folder that is trained on
 TIME = ("--time", "45")  # of an analysis from which is predicted
-LONG_TIME = ("--time", "75")  # where errors of 2 % are asked
+SHORT_TIME = ("--time", "30")  # where errors of 10 % are asked
 ANALYSIS_LIMIT_S = 400
 PROBE_PASSES = 7
 FIO_S = 8.0  # about so long, to measure a throttled disk
@@ -46,12 +45,15 @@ class Bench:
         self.figures = {}
         self.began = time.monotonic()
         self.groups = 0
-        self.errors = {}  # of a figure, (case, error) of each prediction
+        self.reserved = 0  # seconds that the parts to come need
+        self.errors = {}  # of a figure, (case, error, that scaled) of each prediction
         self.cases = []  # all that was predicted and measured
         self.data = os.path.join(scratch, "photos")
         self.all_paths = cache.Files(args.data).paths
         self.files = link_files(self.all_paths, self.data, SAMPLES)
         self.disk_rates = {}  # by throttle and depth, what fio found
+        self.reference = reference.Reference(self.files.paths, len(self.cores))
+        self.analysed = {}  # the machine's speed during an analysis, by its name
         self.mean_bytes = self.files.disk_bytes / len(self.files.paths)
 
     def left(self):
@@ -107,7 +109,7 @@ def analyse(bench, name, command, group, *options):
     # The step is none of torch's: which loop trains is said.
     full = group.command([HEADRACE, "stalls", "--out", out, "--loader", "1", *options, "--",
                           *command])
-    begun = time.monotonic()
+    before, begun = bench.reference.read(), time.monotonic()
     try:
         done = subprocess.run(full, check=False, env={**os.environ, **ENV}, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -119,138 +121,79 @@ def analyse(bench, name, command, group, *options):
         raise harness.Missing(f"the analysis {name} ended with status {done.returncode}: "
                               f"{' / '.join(done.stdout.strip().splitlines()[-3:])[-400:]}")
     result = stalls.read(os.path.join(out, "stalls.json"))
+    bench.analysed[name] = reference.mean([before, bench.reference.read()])
     log(f"analysis  {name}, {wall:.0f} s: {result.sentence}")
+    log(f"          {bench.analysed[name]}")
     return result, wall
 
 
-@dataclass
-class Case:
-    """What is predicted, and how it is measured."""
+def predict_and_measure(bench, name, command, disk, time_limit, trials):
+    """Analyses, measures all trials, analyses again; then compares with the mean of what both
+    analyses predict. `disk`: samples/s of the analyses' disk."""
+    def analysis(number):
+        with bench.group(disk) as group:
+            cold(bench.files.paths)
+            return analyse(bench, f"{name}-{number}", command, group, *time_limit)[0]
 
-    figure: str  # that its error counts for
-    name: str
-    change: dict  # of Stalls.predict
-    epochs: int
-    disk: float = 0  # samples a second, 0: not throttled
-    step_ms: float | None = None  # None: as the command says
-
-
-@dataclass
-class Trial:
-    """One process of a training script without a probe, that measures some cases."""
-
-    command: list
-    cases: list
-    cpus: list | None = None  # None: all
-    storage: bool = True  # each epoch begins with nothing in the page cache; else with all
-    fill: bool = False  # an epoch before them fills the loader's cache
-    page_share: float | None = None  # of the files, for which the page cache has room
-
-
-class Plain:
-    """The process of a trial, and its control group."""
-
-    def __init__(self, bench, trial):
-        self.bench, self.trial = bench, trial
-        self.group = bench.group()
-        try:
-            self.worker = harness.Worker(trial.command[3],
-                                         self.group.command([*trial.command, "--serve"]),
-                                         trial.cpus or bench.cores, ENV)
-        except BaseException:
-            self.group.close()
-            raise
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        self.worker.close()
-        self.group.close()
-
-    def epoch(self, step_ms=None, disk=0):
-        """Samples a second of an epoch's steady state, and the share of all cores that
-        others took meanwhile."""
-        self.bench.throttle(self.group, disk)
-        busy = cache.busy_seconds()
-        self.worker.process.stdin.write("pass\n" if step_ms is None else f"pass {step_ms}\n")
-        self.worker.process.stdin.flush()
-        answer = self.worker.end()
-        others = cache.busy_seconds() - busy - answer["cpu_seconds"]
-        return (answer["steady_samples"] / answer["steady_seconds"],
-                max(0, others) / answer["seconds"] / len(self.bench.cores))
-
-    def prepare(self):
-        """What comes before what is measured."""
-        files, trial = self.bench.files, self.trial
-        if trial.page_share is not None:
-            cold(files.paths)
-            with limits.Peak(self.group) as peak:
-                self.epoch(0)
-            self.group.limit_memory(int(peak.bytes + cache.SLACK
-                                        + trial.page_share * files.disk_bytes))
-            self.epoch(0)
-            self.epoch(0)
-        elif not trial.storage:
-            read_all(files.paths)
-            if trial.cases[0].step_ms is not None:
-                self.epoch(0)
-        elif trial.fill:
-            self.epoch(0)
-        else:
-            cold(files.paths)
-            self.epoch(0)
-
-    def measure(self, case):
-        found, read = [], self.group.read_bytes()
-        for _ in range(case.epochs):
-            if self.trial.storage and self.trial.page_share is None:
-                cold(self.bench.files.paths)
-            found.append(self.epoch(case.step_ms, case.disk))
-        read = (self.group.read_bytes() - read) / case.epochs / self.bench.files.disk_bytes
-        rates, others = zip(*found)
-        return rates, max(others), read
+    results = [analysis(1)]
+    with plain_runs.Runs(bench, trials) as runs:
+        runs.measure()
+        results.append(analysis(2))
+        analysed = reference.mean([bench.analysed[f"{name}-{n}"] for n in (1, 2)])
+        said = [plain_runs.mean_of([r.predict(**one.case.change) for r in results])
+                for one in runs.cases]
+        computes = all(one.case.step_ms is None for one in runs.cases)
+        bound = [plain_runs.bound_by_cores(prediction, computes) for prediction in said]
+        off = [one for one, by_cores in zip(runs.cases, bound)
+               if by_cores and plain_runs.is_off(one, analysed)]
+        again = runs.again(off, bench.left() - bench.reserved)
+        if off:
+            log(f"          {len(off)} cases ran while the machine was faster or slower than during "
+                f"the analyses: {len(again)} once more")
+    head(analysed)
+    for one, prediction, by_cores in zip(runs.cases, said, bound):
+        compare(bench, one, prediction, analysed if by_cores else None)
 
 
-def read_all(paths):
-    for path in paths:
-        with open(path, "rb", buffering=0) as f:
-            f.readall()
+def head(analysed):
+    log(f"\nmachine   {analysed} during the analyses; `machine`: that during the runs over it\n"
+        "          `scaled`: what the error would be had it been the same, where cores bound the "
+        "speed; it counts for no figure")
+    log(f"{'predicted, and measured':<38} {'predicted':>9} {'low..high':>11} {'paper':>6} "
+        f"{'measured':>8} {'spread':>6} {'CPU us':>6} {'others':>6} {'read':>5} {'machine':>7} "
+        f"{'error':>6} {'scaled':>6}")
 
 
-def predict_and_measure(bench, result, trials):
-    """First all predictions, then all measurements."""
-    said = [[result.predict(**case.change) for case in trial.cases] for trial in trials]
-    log(f"\n{'predict, then measure':<44} {'predicted':>9} {'low..high':>13} {'paper':>7} "
-        f"{'measured':>8} {'spread':>6} {'others':>6} {'read':>5} {'error':>7}")
-    for trial, predictions in zip(trials, said):
-        with Plain(bench, trial) as plain:
-            plain.prepare()
-            for case, prediction in zip(trial.cases, predictions):
-                compare(bench, case, prediction, *plain.measure(case))
-
-
-def compare(bench, case, said, rates, others, read):
-    rate = statistics.median(rates)
+def compare(bench, one, said, analysed):
+    """`analysed`: the machine's speed during the analyses, where cores bound the case's."""
+    case, epochs = one.case, one.epochs
+    rates = [epoch.rate for epoch in epochs]
+    rate, others = statistics.median(rates), max(epoch.others for epoch in epochs)
+    cpu_us = statistics.median(epoch.cpu_us for epoch in epochs)
+    read = statistics.mean(epoch.read for epoch in epochs)
     error = said["rate"] / rate - 1
-    bench.errors.setdefault(case.figure, []).append((case.name, error))
-    bench.cases.append({"figure": case.figure, "case": case.name, "predicted": said["rate"],
-                        "low": said["low"], "high": said["high"],
-                        "paper": said["reference_rate"], "measured": list(rates),
-                        "others": others, "read": read, "error": error})
-    log(f"  {case.name:<42} {said['rate']:>9.0f} {said['low']:>6.0f}..{said['high']:<5.0f} "
-        f"{said['reference_rate']:>7.0f} {rate:>8.0f} {spread(rates):>6.1%} {others:>6.0%} "
-        f"{read:>5.0%} {error:>+7.1%}")
-
-
-def spread(values):
-    return (max(values) - min(values)) / statistics.median(values)
+    found = {"figure": case.figure, "case": case.name, "predicted": said["rate"],
+             "low": said["low"], "high": said["high"], "paper": said["reference_rate"],
+             "measured": rates, "cpu_us": cpu_us, "others": others, "read": read, "error": error,
+             "speed": [[epoch.speed.one, epoch.speed.all] for epoch in epochs],
+             "machine": None, "error_scaled": None}
+    machine = scaled = ""
+    if analysed is not None:
+        cores = one.plain.cores
+        found["machine"] = one.speed().of(cores) / analysed.of(cores) - 1
+        found["error_scaled"] = said["rate"] / plain_runs.scaled_rate(one, analysed) - 1
+        machine, scaled = f"{found['machine']:+.1%}", f"{found['error_scaled']:+.1%}"
+    bench.errors.setdefault(case.figure, []).append((case.name, error, found["error_scaled"]))
+    bench.cases.append(found)
+    log(f"  {case.name:<36} {said['rate']:>9.0f} {said['low']:>5.0f}..{said['high']:<4.0f} "
+        f"{said['reference_rate']:>6.0f} {rate:>8.0f} {spread(rates):>6.1%} {cpu_us:>6.0f} "
+        f"{others:>6.0%} {read:>5.0%} {machine:>7} {error:>+6.1%} {scaled:>6}")
 
 
 # ---- truth ------------------------------------------------------------------
 
 TRUTH_BATCH = 64
-UNTHROTTLED = 1000  # samples a second, to choose how many are read
+READ_FILES = 4000  # to learn how long a read takes
 # name: (step ms, prepare ms, workers, samples/s of the disk)
 TRUTH = {
     "G": (128, 4, 4, 2000),
@@ -262,10 +205,10 @@ TRUTH = {
 
 def true_disk_rate(bench, rate, depth):
     """Samples a second that the disk really gives at `depth` reads in flight, throttled to
-    `rate` or (0) not, by fio in a like group. The first second is left out: a disk that
-    idled may give more. Files that are read for nothing else."""
+    `rate`, by fio in a like group. The first second is left out: a disk that idled may give
+    more. Files that are read for nothing else."""
     if (rate, depth) not in bench.disk_rates:
-        count = int((rate or UNTHROTTLED) * (FIO_S + RAMP_S))
+        count = int(rate * (FIO_S + RAMP_S))
         paths = random.Random(rate).sample(bench.all_paths, min(count, len(bench.all_paths)))
         cold(paths)
         with bench.group(rate) as group, tempfile.TemporaryDirectory() as scratch:
@@ -274,12 +217,30 @@ def true_disk_rate(bench, rate, depth):
     return bench.disk_rates[rate, depth]
 
 
-def shares_by_hand(device, prepare, fetch, latency_s, workers):
+def true_read_s(bench, disk, workers, prepare_ms):
+    """Seconds that a worker really waits for a read of a whole file, while all of them read and
+    sleep in turn as in the case: with no loader, and no training. Of the files of the case:
+    a hypervisor may have them in its memory, and others not."""
+    paths = random.Random(workers).sample(bench.files.paths,
+                                          min(READ_FILES, len(bench.files.paths)))
+    cold(paths)
+    with bench.group(disk) as group, tempfile.NamedTemporaryFile("w") as listing:
+        listing.writelines(path + "\n" for path in paths)
+        listing.flush()
+        command = script("reads", list=listing.name, workers=workers, prepare_ms=prepare_ms)
+        done = subprocess.run(group.command(command), check=False, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, env={**os.environ, **ENV})
+    if done.returncode:
+        raise harness.Missing(f"reads: {done.stderr.strip()[-200:]}")
+    return json.loads(done.stdout)["wait_s"]
+
+
+def shares_by_hand(device, prepare, fetch, read_s, workers):
     """Shares of compute, preparation and fetch of an epoch from storage. A worker fetches
-    and prepares one sample after the other, so that a fetch, if only `latency_s`, also
+    and prepares one sample after the other, so that a read, if only of `read_s`, also
     keeps it from preparing."""
     from_memory = min(device, prepare)
-    from_storage = min(device, fetch, workers / (workers / prepare + latency_s))
+    from_storage = min(device, fetch, workers / (workers / prepare + read_s))
     return (from_storage / device, from_storage / from_memory - from_storage / device,
             1 - from_storage / from_memory)
 
@@ -288,12 +249,14 @@ def truth_case(bench, name):
     step_ms, prepare_ms, workers, disk = TRUTH[name]
     true = {"device": TRUTH_BATCH / step_ms * 1e3, "prepare": workers / prepare_ms * 1e3,
             "fetch": true_disk_rate(bench, disk, 4)}
-    latency_s = 1 / true_disk_rate(bench, 0, 1)
     with bench.group(disk) as group:
         command = script("paced", data=bench.data, batch_size=TRUTH_BATCH, workers=workers,
                          step_ms=step_ms, prepare_ms=prepare_ms)
         result, _ = analyse(bench, f"truth-{name}", command, group, "--time",
                             str(bench.args.truth_seconds))
+    # What a read takes shows where preparation is the bound, and hides behind all else.
+    bound = true["prepare"] < min(true["device"], true["fetch"])
+    read_s = true_read_s(bench, disk, workers, prepare_ms) if bound else 0
     found = result.summary()
     errors = []
     for rate, letter in (("device", "G"), ("prepare", "P"), ("fetch", "F")):
@@ -303,7 +266,9 @@ def truth_case(bench, name):
             f"({low:.1f}..{high:.1f})  error {value / true[rate] - 1:>+7.2%}")
     compute, prepare, fetch = (found["share"][part][0]
                                for part in ("compute", "preparation", "fetch"))
-    by_hand = shares_by_hand(*true.values(), latency_s, workers)
+    by_hand = shares_by_hand(*true.values(), read_s, workers)
+    if read_s:
+        log(f"  {name:<6} a read is waited for {1e3 * read_s:.2f} ms")
     points = [100 * (got - want) for got, want in zip((compute, prepare, fetch), by_hand)]
     for what, got, want in zip(("compute", "preparation", "fetch"), (compute, prepare, fetch),
                                by_hand):
@@ -376,23 +341,24 @@ def standin_trials(bench):
 
 def predict_standin(bench):
     """A sleeping step, Headrace's loader: cache shares, storage, step speed, cores."""
-    with bench.group(DISK) as group:
-        cold(bench.files.paths)
-        result, _ = analyse(bench, "stand-in", photos(bench, "headrace", step_ms=STEP_MS), group,
-                            *LONG_TIME)
-    predict_and_measure(bench, result, standin_trials(bench))
+    predict_and_measure(bench, "stand-in", photos(bench, "headrace", step_ms=STEP_MS), DISK, TIME,
+                        standin_trials(bench))
 
 
 def predict_page_cache(bench):
-    """The stock loader, with less memory than files."""
+    """The stock loader, with less memory than files. One after the other: what one has of the
+    page cache the other would not have."""
     command = photos(bench, "torch", size=SIZE, step_ms=STEP_MS)
     with bench.group(DISK) as group:
         cold(bench.files.paths)
         result, _ = analyse(bench, "stock", command, group, *TIME)
-    predict_and_measure(bench, result, [
-        Trial(command, [Case(PAGE, f"page cache for {share:.0%}",
-                             {"cache_share": share, "page_cache": True}, 2, DISK, STEP_MS)],
-              page_share=share) for share in PAGE_SHARES])
+    head(bench.analysed["stock"])
+    for share in PAGE_SHARES:
+        case = Case(PAGE, f"page cache for {share:.0%}",
+                    {"cache_share": share, "page_cache": True}, 2, DISK, STEP_MS)
+        with plain_runs.Runs(bench, [Trial(command, [case], page_share=share)]) as runs:
+            runs.measure()
+        compare(bench, runs.cases[0], plain_runs.mean_of([result.predict(**case.change)]), None)
 
 
 def predict_shared_cores(bench):
@@ -402,22 +368,19 @@ def predict_shared_cores(bench):
         return photos(bench, loader, workers, size=SIZE, samples=CPU_SAMPLES,
                       threads=CPU_THREADS, **options)
 
-    with bench.group(CPU_DISK) as group:
-        cold(bench.files.paths)
-        result, _ = analyse(bench, "cpu-training", command("torch"), group, *TIME)
     ours = {"cache_share": 1, "loader": "headrace", "form": "encoded"}
     half = int(bench.files.bytes * CPU_SAMPLES / len(bench.files.paths) / 2)
-    predict_and_measure(bench, result, [
+    predict_and_measure(bench, "cpu-training", command("torch"), CPU_DISK, SHORT_TIME, [
+        Trial(command("headrace", None, cache=half),
+              [Case(SHARED, "cache 50 %, Headrace", {**ours, "cache_share": 0.5}, 2, CPU_DISK)],
+              fill=True),
         Trial(command("torch"), [Case(SHARED, "in memory", {"cache_share": 1}, 2)],
               storage=False),
         Trial(command("torch"), [Case(SHARED, "in memory, 1 core",
                                       {"cache_share": 1, "cores": 1}, 2)],
               bench.cores[:1], storage=False),
         Trial(command("headrace", None), [Case(SHARED, "in memory, Headrace", ours, 2)],
-              storage=False),
-        Trial(command("headrace", None, cache=half),
-              [Case(SHARED, "cache 50 %, Headrace", {**ours, "cache_share": 0.5}, 2, CPU_DISK)],
-              fill=True)])
+              storage=False)])
 
 
 # ---- cost -------------------------------------------------------------------
@@ -462,41 +425,41 @@ def probe_cost(bench):
 PARTS = {
     "truth": (truth, ["truth_error_max"], 150),
     "probe": (probe_cost, ["probe_us_per_batch"], 15),
-    "standin": (predict_standin, ["predict_cache_error_max", "predict_other_error_max"], 200),
-    "cpu": (predict_shared_cores, ["predict_shared_cores_error_max"], 150),
+    "standin": (predict_standin, ["predict_cache_error_max", "predict_other_error_max"], 280),
+    "cpu": (predict_shared_cores, ["predict_shared_cores_error_max"], 160),
     "analysis": (analysis_seconds, ["analysis_s"], 60),
     "page": (predict_page_cache, ["predict_page_cache_error_max"], 120),
 }
 
 
+def seconds_after(name, only):
+    """That the parts after this one need."""
+    names = list(PARTS)
+    return sum(PARTS[other][2] for other in names[names.index(name) + 1:]
+               if not only or other in only)
+
+
 def conclude(bench):
     """The largest error of each kind of prediction, and where it was."""
     for key, errors in bench.errors.items():
-        case, worst = max(errors, key=lambda e: abs(e[1]))
+        case, worst, _ = max(errors, key=lambda e: abs(e[1]))
         bench.figures[key] = abs(worst)
-        log(f"{key}: {abs(worst):.1%} ({case})")
+        scaled = max(abs(error if other is None else other) for _, error, other in errors)
+        log(f"{key}: {abs(worst):.1%} ({case}); with the machine's speed scaled to that of the "
+            f"analyses {scaled:.1%}")
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(prog="bench/run stalls", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default=os.environ.get("CACHE_FILES") or
-                        os.path.join(ROOT, "data", "cache-files"),
-                        help="a folder of tools/make_cache_files.py")
-    parser.add_argument("--minutes", type=float, default=14.5,
-                        help="leave out what would take longer (%(default)s)")
+    parser = harness.parser("stalls", __doc__, PARTS, minutes=14.8)
     parser.add_argument("--truth-seconds", type=float, default=30,
                         help="--time of an analysis of the truth cases (%(default)s)")
     parser.add_argument("--keep", help="keep the analyses in this folder")
-    parser.add_argument("--only", choices=list(PARTS), nargs="+")
     return parser.parse_args()
 
 
 def main():
     args = parse_arguments()
-    if not os.path.isdir(args.data):
-        sys.exit(f"{args.data}: no such folder; make it with tools/make_cache_files.py, or name "
-                 "one with --data")
+    harness.need_cache_files(args)
     log(f"machine   {harness.machine()}")
     log(f"          {harness.busy_note()}")
     # Beside the files, on their file system, so that they can be linked.
@@ -508,6 +471,7 @@ def main():
         for name, (part, owed, needs) in PARTS.items():
             if args.only and name not in args.only:
                 continue
+            bench.reserved = seconds_after(name, args.only)
             try:
                 if bench.left() < needs:
                     raise harness.Missing(f"of {args.minutes:.0f} minutes {bench.left():.0f} s "

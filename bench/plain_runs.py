@@ -1,0 +1,239 @@
+"""Training scripts without any probe, measured beside what was predicted of them.
+
+A trial is one process, a case an epoch under a change, or several. The processes of all
+trials wait beside each other and take turns: each round runs every case once, forth and
+then back, so that a machine that gets slower does so for all of them. Before and after
+every epoch the machine's speed is read (bench/reference.py).
+"""
+
+import math
+import statistics
+import time
+from dataclasses import dataclass, field
+
+import cache
+import harness
+import limits
+import reference
+from cache import cold
+from harness import log
+
+ENV = {"PYTHONDONTWRITEBYTECODE": "1"}
+OFF = 0.02  # of the machine's speed, from which a case is measured again
+
+
+@dataclass
+class Case:
+    """What is predicted, and how it is measured."""
+
+    figure: str  # that its error counts for
+    name: str
+    change: dict  # of Stalls.predict
+    epochs: int
+    disk: float = 0  # samples a second, 0: not throttled
+    step_ms: float | None = None  # None: as the command says
+
+
+@dataclass
+class Trial:
+    """One process of a training script without a probe, that measures some cases."""
+
+    command: list
+    cases: list
+    cpus: list | None = None  # None: all
+    storage: bool = True  # each epoch begins with nothing in the page cache; else with all
+    fill: bool = False  # an epoch before them fills the loader's cache
+    page_share: float | None = None  # of the files, for which the page cache has room
+
+
+@dataclass
+class Epoch:
+    """One measured epoch."""
+
+    rate: float  # samples a second of its steady part
+    cpu_us: float  # of a sample, of the process and its workers
+    others: float  # the share of all cores that other processes took meanwhile
+    read: float  # bytes from the disk, over those of all files
+    seconds: float
+    speed: reference.Speed  # the machine's, before and after it
+
+
+@dataclass
+class Measured:
+    """A case, its trial's process, and its epochs."""
+
+    plain: object
+    case: Case
+    epochs: list = field(default_factory=list)
+
+    def speed(self):
+        return reference.mean([epoch.speed for epoch in self.epochs])
+
+
+class Plain:
+    """The process of a trial, and its control group."""
+
+    def __init__(self, bench, trial):
+        self.bench, self.trial = bench, trial
+        self.cores = len(trial.cpus or bench.cores)
+        self.group = bench.group()
+        try:
+            self.worker = harness.Worker(trial.command[3],
+                                         self.group.command([*trial.command, "--serve"]),
+                                         trial.cpus or bench.cores, ENV)
+        except BaseException:
+            self.group.close()
+            raise
+
+    def close(self):
+        self.worker.close()
+        self.group.close()
+
+    def epoch(self, step_ms=None, disk=0):
+        """What the process answers, and seconds that others took."""
+        self.bench.throttle(self.group, disk)
+        busy = cache.busy_seconds()
+        self.worker.process.stdin.write("pass\n" if step_ms is None else f"pass {step_ms}\n")
+        self.worker.process.stdin.flush()
+        answer = self.worker.end()
+        return answer, max(0, cache.busy_seconds() - busy - answer["cpu_seconds"])
+
+    def prepare(self):
+        """What comes before what is measured. A step that computes stays as it is."""
+        files, trial = self.bench.files, self.trial
+        no_step = None if trial.cases[0].step_ms is None else 0
+        if trial.page_share is not None:
+            cold(files.paths)
+            with limits.Peak(self.group) as peak:
+                self.epoch(no_step)
+            self.group.limit_memory(int(peak.bytes + cache.SLACK
+                                        + trial.page_share * files.disk_bytes))
+            self.epoch(no_step)
+            self.epoch(no_step)
+        elif not trial.storage:
+            read_all(files.paths)
+            if no_step is not None:
+                self.epoch(no_step)
+        else:
+            if not trial.fill:
+                cold(files.paths)
+            self.epoch(no_step)
+
+    def measure(self, case, before):
+        """One epoch; and the machine's speed after it."""
+        bench, read = self.bench, self.group.read_bytes()
+        answer, others = self.epoch(case.step_ms, case.disk)
+        read = self.group.read_bytes() - read
+        after = bench.reference.read()
+        return Epoch(answer["steady_samples"] / answer["steady_seconds"],
+                     1e6 * answer["cpu_seconds"] / answer["samples"],
+                     others / answer["seconds"] / len(bench.cores),
+                     read / bench.files.disk_bytes, answer["seconds"],
+                     reference.mean([before, after])), after
+
+
+def read_all(paths):
+    for path in paths:
+        with open(path, "rb", buffering=0) as f:
+            f.readall()
+
+
+def turns(cases, number):
+    """Those that a round has, forth and back."""
+    due = [one for one in cases if one.case.epochs > number]
+    return due if number % 2 == 0 else due[::-1]
+
+
+def run_round(bench, due):
+    """An epoch of each. Files are read into memory where the case before let go of them."""
+    before, in_memory = bench.reference.read(), False
+    for one in due:
+        trial = one.plain.trial
+        if trial.page_share is None and trial.storage:
+            cold(bench.files.paths)
+            in_memory = False
+        elif trial.page_share is None and not in_memory:
+            read_all(bench.files.paths)
+            in_memory = True
+        epoch, before = one.plain.measure(one.case, before)
+        one.epochs.append(epoch)
+
+
+class Runs:
+    """The processes of some trials; a context manager."""
+
+    def __init__(self, bench, trials):
+        self.bench, self.cases, self.plains = bench, [], []
+        try:
+            for trial in trials:
+                plain = Plain(bench, trial)
+                self.plains.append(plain)
+                plain.prepare()
+                self.cases += [Measured(plain, case) for case in trial.cases]
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def close(self):
+        for plain in self.plains:
+            plain.close()
+
+    def measure(self):
+        begun = time.monotonic()
+        for number in range(max(one.case.epochs for one in self.cases)):
+            run_round(self.bench, turns(self.cases, number))
+        log(f"          plain runs: {time.monotonic() - begun:.0f} s; "
+            f"{reference.mean([one.speed() for one in self.cases])}")
+
+    def again(self, cases, seconds):
+        """Another epoch of each of `cases`, as far as there is time."""
+        due = []
+        for one in cases:
+            seconds -= 1.5 * one.epochs[-1].seconds
+            if seconds > 0:
+                due.append(one)
+        if due:
+            run_round(self.bench, due)
+        return due
+
+
+def bound_by_cores(said, computes):
+    """Whether a prediction says that it is cores which bound the speed, and neither a step that
+    sleeps nor the disk; `computes`: the step is computed on them."""
+    rates = {"prepare": said["prepare_rate"], "fetch": said["fetch_rate"]}
+    if not computes:
+        rates["device"] = said["device_rate"]
+    return min(rates, key=rates.get) == "prepare" or \
+        (computes and said["device_rate"] < rates["fetch"])
+
+
+def mean_of(predictions):
+    """Of the analyses before and after: the mean of each figure."""
+    keys = ("rate", "low", "high", "reference_rate", "prepare_rate", "fetch_rate", "device_rate")
+    found = {key: [said[key] for said in predictions if said[key] is not None] for key in keys}
+    return {key: statistics.mean(values) if values else math.nan
+            for key, values in found.items()}
+
+
+def is_off(one, analysed):
+    """The machine was faster or slower than while it was analysed."""
+    cores = one.plain.cores
+    return abs(one.speed().of(cores) / analysed.of(cores) - 1) > OFF
+
+
+def scaled_rate(one, analysed):
+    """The median rate as it would have been at the speed of the analyses: where cores bound it,
+    what ran on a slower machine counts for more."""
+    cores = one.plain.cores
+    return statistics.median(epoch.rate * analysed.of(cores) / epoch.speed.of(cores)
+                             for epoch in one.epochs)
+
+
+def spread(values):
+    return (max(values) - min(values)) / statistics.median(values)
