@@ -1,0 +1,470 @@
+/*
+ * Attached loaders and the agent together: the same samples, bit for bit, in the same batches
+ * as loaders that prepare for themselves, alone and together with others of different sizes
+ * and speed, whatever the jobs write to their batches, keep, and whenever they die.
+ */
+#include "peer.h"
+
+#include "engine/attach.h"
+
+#include <headrace/headrace.h>
+
+#include <errno.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SAMPLES 150
+
+static void set_options(struct hr_loader_options *o, const struct served *s, const char *stream)
+{
+    fixture_options(o);
+    o->agent = s ? s->socket : NULL;
+    o->stream = s ? stream : NULL;
+    o->window = 4;
+    o->threads = 1;
+}
+
+static int next(struct hr_loader *loader, struct hr_batch **batch)
+{
+    struct hr_error error = {0};
+    int r = hr_loader_next(loader, batch, &error);
+    if (r < 0)
+        fail_msg("%s", error.message);
+    return r;
+}
+
+static void start(struct hr_loader *loader, uint64_t epoch)
+{
+    struct hr_error error;
+    if (hr_loader_start_epoch(loader, epoch, &error))
+        fail_msg("%s", error.message);
+}
+
+static void check_same(const struct hr_batch *a, const struct hr_batch *b)
+{
+    struct hr_batch_view x, y;
+    hr_batch_get(a, &x);
+    hr_batch_get(b, &y);
+    assert_int_equal(x.count, y.count);
+    assert_int_equal(x.epoch, y.epoch);
+    assert_int_equal(x.number, y.number);
+    assert_int_equal(x.padding, y.padding);
+    assert_int_equal(x.replaced, y.replaced);
+    assert_int_equal(x.spec.bytes, y.spec.bytes);
+    assert_memory_equal(x.labels, y.labels, x.count * sizeof *x.labels);
+    assert_memory_equal(x.indices, y.indices, x.count * sizeof *x.indices);
+    assert_memory_equal(x.images, y.images, x.count * x.spec.bytes);
+}
+
+/* Two epochs of both, and one that is resumed in its middle. */
+static void compare(const struct fixture *f, const struct hr_loader_options *attached)
+{
+    struct hr_loader_options own = *attached;
+    struct hr_batch *a, *b, *kept = NULL;
+    struct hr_batch_view v;
+    struct hr_loader_state at, same;
+    struct hr_error error;
+    own.agent = own.stream = NULL;
+    struct hr_loader *l = fixture_loader(f, attached), *m = fixture_loader(f, &own);
+    int count = 0;
+    for (uint64_t epoch = 0; epoch < 3; epoch++) {
+        if (epoch < 2) {
+            start(l, epoch);
+            start(m, epoch);
+        } else {
+            assert_int_equal(hr_loader_restore(l, &at, &error), 0);
+            assert_int_equal(hr_loader_restore(m, &at, &error), 0);
+        }
+        for (;;) {
+            int r = next(l, &a);
+            assert_int_equal(next(m, &b), r);
+            if (!r)
+                break;
+            check_same(a, b);
+            assert_int_equal(hr_loader_get_state(l, &same, &error), 0);
+            assert_int_equal(hr_loader_get_state(m, &at, &error), 0);
+            assert_memory_equal(&same, &at, sizeof at);
+            hr_batch_get(a, &v);
+            memset(v.images, 0xAB, v.count * v.spec.bytes / 2);
+            hr_batch_release(&b);
+            hr_batch_release(&kept);
+            kept = a;
+            count++;
+        }
+        at.position /= 2;
+        at.position -= at.position % (uint64_t)(own.batch_size * own.world_size);
+    }
+    hr_batch_release(&kept);
+    assert_true(count >= 3);
+    hr_loader_destroy(&l);
+    hr_loader_destroy(&m);
+}
+
+static void test_same(void **state)
+{
+    static const int jobs[][4] = {/* batch, rank, ranks, drop_last */
+                                  {8, 0, 1, 0}, {7, 0, 1, 1}, {16, 1, 2, 0},
+                                  {9, 3, 4, 0}, {1, 0, 1, 0}, {100, 0, 1, 0}};
+    struct fixture f;
+    struct served s;
+    fixture_make(&f, SAMPLES);
+    served_start(&s, NULL);
+    for (size_t j = 0; j < sizeof jobs / sizeof *jobs; j++) {
+        struct hr_loader_options o;
+        set_options(&o, &s, j % 2 ? "same" : NULL);
+        o.batch_size = jobs[j][0];
+        o.rank = jobs[j][1];
+        o.world_size = jobs[j][2];
+        o.drop_last = jobs[j][3];
+        o.shuffle = j != 2;
+        compare(&f, &o);
+    }
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
+/* A job of its own, as a process: checks all that it sees; 0: all is well. */
+struct job {
+    int batch, epochs, pause_us, changes;
+    enum hr_lag lag;
+    int counts_alone; /* fails unless some batches were prepared for it alone */
+};
+
+static int run_job(const struct fixture *f, const struct served *s, const struct job *j)
+{
+    struct hr_loader_options o;
+    struct hr_batch *batch;
+    set_options(&o, s, "together");
+    o.batch_size = j->batch;
+    o.lag = j->lag;
+    struct hr_loader *l = fixture_loader(f, &o);
+    unsigned char *seen = calloc(f->count, 1);
+    assert_non_null(seen);
+    for (int epoch = 0; epoch < j->epochs; epoch++) {
+        start(l, (uint64_t)epoch);
+        memset(seen, 0, f->count);
+        size_t count = 0, expected = f->count;
+        for (int n = 0; next(l, &batch); n++) {
+            struct hr_batch_view v;
+            hr_batch_get(batch, &v);
+            if (!count)
+                expected = f->count - v.number * (size_t)j->batch;
+            fixture_check(f, batch, 0, 0);
+            for (size_t i = 0; i < v.count; i++)
+                assert_int_equal(seen[v.indices[i]]++, 0);
+            count += v.count;
+            if (j->changes)
+                memset(v.images, n, v.count * v.spec.bytes);
+            if (j->pause_us)
+                usleep((unsigned)j->pause_us);
+            hr_batch_release(&batch);
+        }
+        assert_int_equal(count, expected);
+    }
+    struct hr_loader_stats stats = {.size = sizeof stats};
+    hr_loader_get_stats(l, &stats);
+    hr_loader_destroy(&l);
+    free(seen);
+    return j->counts_alone && !stats.alone ? 2 : 0;
+}
+
+static pid_t fork_job(const struct fixture *f, const struct served *s, const struct job *j)
+{
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        alarm(120);
+        _exit(run_job(f, s, j));
+    }
+    return child;
+}
+
+static void wait_for(pid_t child, int expected)
+{
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, expected);
+}
+
+/* In a process without threads, from which jobs can be forked. */
+static pid_t serve_apart(struct served *s)
+{
+    int ready[2];
+    strcpy(s->dir, "/tmp/headrace-agent-XXXXXX");
+    assert_non_null(mkdtemp(s->dir));
+    snprintf(s->socket, sizeof s->socket, "%s/agent.sock", s->dir);
+    assert_int_equal(pipe(ready), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        struct hr_agent_options o;
+        struct hr_agent *agent = NULL;
+        struct hr_error error;
+        alarm(200);
+        hr_agent_options_default(&o);
+        o.socket = s->socket;
+        o.threads = 2;
+        close(ready[0]);
+        int r = hr_agent_create(&agent, &o, &error);
+        if (write(ready[1], "x", 1) != 1 || r || hr_agent_run(agent, &error))
+            _exit(1);
+        hr_agent_destroy(&agent);
+        _exit(0);
+    }
+    char byte;
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    return child;
+}
+
+static void end_served(const struct served *s, pid_t agent, int is_killed)
+{
+    struct hr_error error;
+    char path[256];
+    if (!is_killed) {
+        if (hr_agent_end(s->socket, &error))
+            fail_msg("%s", error.message);
+        wait_for(agent, 0);
+    }
+    static const char *const left[] = {"agent.sock", "agent.lock", "agent.log"};
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/%s", s->dir, left[i]);
+        unlink(path);
+    }
+    assert_int_equal(rmdir(s->dir), 0);
+}
+
+static uint64_t prepared(const struct served *s)
+{
+    char *text = NULL;
+    struct hr_error error;
+    if (hr_agent_status(s->socket, &text, &error))
+        fail_msg("%s", error.message);
+    json_t *json = json_loads(text, 0, NULL);
+    hr_text_free(text);
+    assert_non_null(json);
+    uint64_t sum = 0;
+    size_t i, k;
+    json_t *stream, *lane;
+    json_array_foreach(json_object_get(json, "streams"), i, stream)
+        json_array_foreach(json_object_get(stream, "lanes"), k, lane) sum +=
+        (uint64_t)json_integer_value(json_object_get(lane, "prepared"));
+    json_decref(json);
+    return sum;
+}
+
+/* Jobs of different sizes that wait for each other, some of which change their batches. */
+static void test_jobs(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct job jobs[] = {{.batch = 8, .epochs = 4, .lag = HR_LAG_WAIT},
+                         {.batch = 24, .epochs = 4, .lag = HR_LAG_WAIT, .changes = 1},
+                         {.batch = 5, .epochs = 4, .lag = HR_LAG_WAIT, .changes = 1}};
+    pid_t children[3];
+    fixture_make(&f, SAMPLES);
+    pid_t agent = serve_apart(&s);
+    for (int i = 0; i < 3; i++)
+        children[i] = fork_job(&f, &s, &jobs[i]);
+    for (int i = 0; i < 3; i++)
+        wait_for(children[i], 0);
+    end_served(&s, agent, 0);
+    fixture_remove(&f);
+}
+
+/* One is slow: it gets its samples alone, each once, and the others keep their pace. */
+static void test_slow(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct job fast = {.batch = 8, .epochs = 6, .pause_us = 500},
+               slow = {.batch = 8, .epochs = 2, .pause_us = 30000, .counts_alone = 1};
+    fixture_make(&f, SAMPLES);
+    pid_t agent = serve_apart(&s);
+    pid_t one = fork_job(&f, &s, &slow);
+    pid_t two = fork_job(&f, &s, &fast);
+    wait_for(two, 0);
+    wait_for(one, 0);
+    end_served(&s, agent, 0);
+    fixture_remove(&f);
+}
+
+/* Jobs that are killed and stopped hold nobody up. */
+static void test_killed(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct job waits = {.batch = 8, .epochs = 1000, .pause_us = 2000, .lag = HR_LAG_WAIT},
+               stopped = {.batch = 8, .epochs = 1000}, good = {.batch = 8, .epochs = 20};
+    fixture_make(&f, SAMPLES);
+    pid_t agent = serve_apart(&s);
+    pid_t one = fork_job(&f, &s, &waits), two = fork_job(&f, &s, &stopped),
+          three = fork_job(&f, &s, &good);
+    usleep(300000);
+    kill(one, SIGKILL);
+    wait_for(one, SIGKILL);
+    kill(two, SIGSTOP);
+    wait_for(three, 0);
+    kill(two, SIGKILL);
+    wait_for(two, SIGKILL);
+    end_served(&s, agent, 0);
+    fixture_remove(&f);
+}
+
+/* The agent is killed: a clear error, and all that was handed out stays valid. */
+static void test_agent_killed(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct hr_loader_options o;
+    struct hr_batch *held[3], *batch;
+    struct hr_error error = {0};
+    fixture_make(&f, SAMPLES);
+    pid_t agent = serve_apart(&s);
+    set_options(&o, &s, NULL);
+    struct hr_loader *l = fixture_loader(&f, &o);
+    start(l, 0);
+    for (int i = 0; i < 3; i++)
+        held[i] = fixture_next(l);
+    kill(agent, SIGKILL);
+    wait_for(agent, SIGKILL);
+    int r;
+    while ((r = hr_loader_next(l, &batch, &error)) == 1) {
+        fixture_check(&f, batch, 0, 0);
+        hr_batch_release(&batch);
+    }
+    assert_int_equal(r, -ECONNRESET);
+    assert_non_null(strstr(error.message, s.socket));
+    for (int i = 0; i < 3; i++) {
+        fixture_check(&f, held[i], 0, 0);
+        hr_batch_release(&held[i]);
+    }
+    hr_loader_destroy(&l);
+    end_served(&s, agent, 1);
+    fixture_remove(&f);
+}
+
+/* Bad files: replaced and told as in a loader of one's own, or the end of the epoch. */
+static void test_bad(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct hr_loader_options o;
+    struct hr_batch *a, *b;
+    struct hr_skipped_sample x, y;
+    struct hr_error e1 = {0}, e2 = {0};
+    fixture_make(&f, SAMPLES);
+    fixture_spoil(&f, 20, "no picture");
+    fixture_spoil(&f, 77, NULL);
+    served_start(&s, NULL);
+    for (int raises = 0; raises < 2; raises++) {
+        set_options(&o, &s, NULL);
+        o.on_error = raises ? HR_ON_ERROR_RAISE : HR_ON_ERROR_SKIP;
+        o.max_bad_share = 0.5;
+        struct hr_loader *l = fixture_loader(&f, &o);
+        o.agent = NULL;
+        struct hr_loader *m = fixture_loader(&f, &o);
+        for (uint64_t epoch = 0; epoch < 2; epoch++) {
+            int r, q;
+            start(l, epoch);
+            start(m, epoch);
+            for (;;) {
+                r = hr_loader_next(l, &a, &e1);
+                q = hr_loader_next(m, &b, &e2);
+                assert_int_equal(r, q);
+                if (r != 1)
+                    break;
+                check_same(a, b);
+                hr_batch_release(&a);
+                hr_batch_release(&b);
+            }
+            assert_int_equal(r < 0, raises);
+            if (raises) {
+                assert_string_equal(e1.message, e2.message);
+                assert_int_equal(hr_loader_failed_get(l, &x), 0);
+                assert_int_equal(hr_loader_failed_get(m, &y), 0);
+                assert_memory_equal(&x, &y, sizeof x);
+            }
+        }
+        assert_int_equal(hr_loader_skipped_count(l), hr_loader_skipped_count(m));
+        assert_int_equal(hr_loader_skipped_count(l), raises ? 0 : 4);
+        for (uint64_t i = 0; i < hr_loader_skipped_count(l); i++) {
+            assert_int_equal(hr_loader_skipped_get(l, i, &x), 0);
+            assert_int_equal(hr_loader_skipped_get(m, i, &y), 0);
+            assert_memory_equal(&x, &y, sizeof x);
+        }
+        hr_loader_destroy(&l);
+        hr_loader_destroy(&m);
+    }
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
+/* Each sample of an epoch is prepared once for all that take it at the same time. */
+static void test_once(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct hr_loader_options o;
+    struct hr_loader *l[3];
+    struct hr_batch *batch;
+    fixture_make(&f, SAMPLES);
+    served_start(&s, NULL);
+    for (int i = 0; i < 3; i++) {
+        set_options(&o, &s, "once");
+        o.batch_size = 8 + 2 * i;
+        o.lag = HR_LAG_WAIT;
+        o.join = HR_JOIN_NOW;
+        l[i] = fixture_loader(&f, &o);
+    }
+    /* In step; each is seated before the first has taken anything. */
+    size_t at[3] = {0};
+    for (int i = 0; i < 3; i++)
+        start(l[i], 0);
+    for (int moves = 1; moves;) {
+        moves = 0;
+        for (int i = 0; i < 3; i++) {
+            if (at[i] > at[(i + 1) % 3] || at[i] > at[(i + 2) % 3])
+                continue;
+            if (!next(l[i], &batch)) {
+                at[i] = SIZE_MAX;
+                continue;
+            }
+            struct hr_batch_view v;
+            hr_batch_get(batch, &v);
+            fixture_check(&f, batch, 0, 0);
+            at[i] += v.count;
+            moves++;
+            hr_batch_release(&batch);
+        }
+    }
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(at[i], SIZE_MAX);
+    uint64_t count = prepared(&s);
+    /* The first to sit down may have begun before the others came; nothing was twice. */
+    assert_int_equal(count, SAMPLES);
+    for (int i = 0; i < 3; i++)
+        hr_loader_destroy(&l[i]);
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
+int main(void)
+{
+    if (!&hr__attachment_agent)
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_jobs),   cmocka_unit_test(test_slow),
+        cmocka_unit_test(test_killed), cmocka_unit_test(test_agent_killed),
+        cmocka_unit_test(test_same),   cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
