@@ -29,10 +29,10 @@ from plain_runs import ENV, Case, Trial, spread
 PEERS = os.path.join(HERE, "peers")
 SAMPLES = 5000  # of the folder that is trained on
 TIME = ("--time", "45")  # of an analysis from which is predicted
-SHORT_TIME = ("--time", "30")  # where errors of 10 % are asked
+SHORT_TIME = ("--time", "40")  # where errors of 10 % are asked
 ANALYSIS_LIMIT_S = 400
 PROBE_PASSES = 7
-FIO_S = 8.0  # about so long, to measure a throttled disk
+FIO_S = 6.0  # about so long, to measure a throttled disk
 RAMP_S = 1
 
 
@@ -423,12 +423,12 @@ def probe_cost(bench):
 
 # name: (function, figures that it owes, seconds that it takes on two quiet cores)
 PARTS = {
-    "truth": (truth, ["truth_error_max"], 150),
-    "probe": (probe_cost, ["probe_us_per_batch"], 15),
-    "standin": (predict_standin, ["predict_cache_error_max", "predict_other_error_max"], 280),
-    "cpu": (predict_shared_cores, ["predict_shared_cores_error_max"], 160),
-    "analysis": (analysis_seconds, ["analysis_s"], 60),
-    "page": (predict_page_cache, ["predict_page_cache_error_max"], 120),
+    "truth": (truth, ["truth_error_max"], 190),
+    "probe": (probe_cost, ["probe_us_per_batch"], 8),
+    "standin": (predict_standin, ["predict_cache_error_max", "predict_other_error_max"], 285),
+    "cpu": (predict_shared_cores, ["predict_shared_cores_error_max"], 185),
+    "analysis": (analysis_seconds, ["analysis_s"], 76),
+    "page": (predict_page_cache, ["predict_page_cache_error_max"], 122),
 }
 
 
@@ -450,8 +450,8 @@ def conclude(bench):
 
 
 def parse_arguments():
-    parser = harness.parser("stalls", __doc__, PARTS, minutes=14.8)
-    parser.add_argument("--truth-seconds", type=float, default=30,
+    parser = harness.parser("stalls", __doc__, PARTS, minutes=14.9)
+    parser.add_argument("--truth-seconds", type=float, default=26,
                         help="--time of an analysis of the truth cases (%(default)s)")
     parser.add_argument("--keep", help="keep the analyses in this folder")
     return parser.parse_args()
