@@ -48,10 +48,17 @@ def test_measure(files):
     rate = _core.storage_measure(files, depth=4, seconds=30)
     assert rate["bytes"] == 20 * SIZE and rate["reads"] == 20 and rate["exhausted"] is True
     assert rate["failed"] == 0 and rate["elapsed_s"] > 0
+    assert rate["parts"] == [], "over before a quarter of the time"
     assert rate["bytes_per_s"] == pytest.approx(rate["bytes"] / rate["elapsed_s"])
     assert rate["reads_per_s"] == pytest.approx(rate["reads"] / rate["elapsed_s"])
     now = _core.storage_check(files)
     assert now["resident_bytes"] == (20 * SIZE if now["in_memory"] else 0)
+
+
+def test_a_rate_in_parts(files):
+    rate = _core.storage_measure(files * 5000, depth=4, seconds=0.2)
+    assert not rate["exhausted"] and len(rate["parts"]) == 4
+    assert 0 < sum(rate["parts"]) * 0.05 <= rate["bytes"]
 
 
 def test_wrong_arguments(files, tmp_path):

@@ -301,7 +301,7 @@ static void check_proof(const json_t *record)
 static void check_alone(const json_t *record)
 {
     size_t i;
-    json_t *drain, *form;
+    json_t *drain, *form, *depth;
     int all = 0, cold = 0;
     json_array_foreach(json_object_get(record, "drains"), i, drain)
     {
@@ -315,6 +315,11 @@ static void check_alone(const json_t *record)
     const json_t *storage = json_object_get(record, "storage");
     assert_int_equal(json_array_size(json_object_get(storage, "depths")),
                      is_in_memory() ? 0 : HR__WATCH_DEPTHS);
+    json_array_foreach(json_object_get(storage, "depths"), i, depth)
+    {
+        const json_t *parts = json_object_get(depth, "parts");
+        assert_true(json_is_array(parts) && json_array_size(parts) <= HR_STORAGE_PARTS);
+    }
     assert_true(number(storage, "memory_bytes_per_s") > 1e6);
     json_array_foreach(json_object_get(json_object_get(record, "headrace"), "forms"), i, form)
     {
