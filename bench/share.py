@@ -35,9 +35,9 @@ KINDS = {"agent": "Headrace, one agent", "own": "Headrace, each its own",
 COUNTS = (1, 2, 4, 8)
 PEERS = ("own", "torch", "tensorsocket")
 WARM_S = 1.5
-READY_S = {"tensorsocket": 25}  # until all jobs of a case have had their first batches
+READY_S = {"tensorsocket": 40}  # until all jobs of a case have had their first batches
 READY_OTHERS_S = 90
-TRIES = {"tensorsocket": 3}  # of a case, see share_jobs.py
+TRIES = {"tensorsocket": 2}  # of a case, see share_jobs.py
 SLOW_S = {"torch": 12, "tensorsocket": 9}  # that a case of slow batches is watched at least
 CASE_S = {"agent": 8, "own": 8, "torch": 24, "tensorsocket": 26}  # about, the start included
 HANDOVER_BATCHES = 200
@@ -410,7 +410,7 @@ def ask(command):
 def handover(bench):
     """CPU time of a job's thread to take a batch that is ready, in C and in Python."""
     rate = max((r.rate for r in bench.results.get(("agent", 1, False), [])), default=600)
-    pause_ms = 1.6 * 1e3 * jobs.BATCH / rate
+    pause_ms = min(150, 1.6 * 1e3 * jobs.BATCH / rate)
     arguments = [bench.agent.socket, bench.args.data, HANDOVER_BATCHES, f"{pause_ms:.1f}"]
     program = [os.path.join(BUILD, "bench", "handover"), *arguments]
     peer = [VENV, "-W", "ignore", os.path.join(ROOT, "bench", "peers", "share_handover.py"),

@@ -10,9 +10,10 @@ TensorSocket (PyPI) pickles whole storages of tensors that are not on a GPU, 2.4
 batches of 64 and for each consumer, with which it does not get far. Its packing is an argument
 of both ends, so it is given torch.multiprocessing's, which sends descriptors of shared memory,
 as it does by itself for a GPU's. It never sends the last eight batches of an epoch, and binds
-all interfaces: epochs are long here, and it is told to bind this machine's own. With many
-consumers it may send the first batches again and again, which all have already: where that
-happens the case is begun again.
+all interfaces: epochs are long here, and it is told to bind this machine's own. A consumer
+that does not answer within half a second is forgotten, with what it has had: then the same batches
+are sent for ever, or it gets none for the rest of the epoch. It is given two seconds, and a case
+that still hangs is begun again.
 """
 
 import ctypes
@@ -37,6 +38,7 @@ STD = (0.229, 0.224, 0.225)
 REPEAT = 8  # times that the folder's samples come in an epoch
 WINDOW = 8  # batches that a shared stream keeps
 GROUP = 8  # batches that TensorSocket sends at a time
+HEARTBEAT_MS = 2000  # of TensorSocket's, that has 500
 BATCHES_MOST = 200_000
 STREAM = "bench-share"
 PR_SET_PDEATHSIG = 1
@@ -144,6 +146,7 @@ def tensorsocket_produce(case):
     import tensorsocket.producer
 
     tensorsocket.producer.LOCALHOST = "tcp://127.0.0.1"
+    tensorsocket.heartbeat.HeartBeater.__init__.__defaults__ = (HEARTBEAT_MS,)
     logging.disable(logging.DEBUG)  # it tells all of it on the standard output
     producer = tensorsocket.TensorProducer(
         torch_loader(case, 0), pack_fn=shared_bytes, producer_batch_size=GROUP,
