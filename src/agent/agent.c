@@ -251,6 +251,7 @@ static int next_turn_ms(struct hr_agent *a)
     }
     uint64_t look = hr__recording_due_ns(a);
     due = look < due ? look : due;
+    due = a->watch_ns < due ? a->watch_ns : due;
     for (struct hr__stream *s = a->streams; s; s = s->next)
         for (struct hr__agent_lane *lane = s->lanes; lane; lane = lane->next)
             if (lane->state == HR__LANE_READY && lane->places &&
@@ -289,6 +290,7 @@ static void turn(struct hr_agent *a)
     if (!n)
         each_lane(a, refill);
     hr__recording_turn(a);
+    hr__streams_watch(a, now);
     end_lost(a);
     hr__jobs_bury(a);
     hr__agent_lanes_bury(a);

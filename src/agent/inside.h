@@ -95,9 +95,10 @@ struct hr__agent_lane {
     struct hr_loader *loader;
     uint64_t epoch, position, first, samples; /* that it is being started for */
     int refs;                                 /* jobs' seats, and jobs that await it */
-    bool is_out;                              /* the errand is under way */
-    struct hr__kept *kept;                    /* what its making opened, until it is back */
-    _Atomic bool is_told;                     /* the loop shall look */
+    uint64_t progress, progress_ns; /* of those that take, and since when it has been that */
+    bool is_out;                    /* the errand is under way */
+    struct hr__kept *kept;          /* what its making opened, until it is back */
+    _Atomic bool is_told;           /* the loop shall look */
 };
 
 /* One (dataset, recipe, order); see stream.c. */
@@ -204,7 +205,9 @@ struct hr_agent {
     struct hr__metrics *metrics; /* NULL: none asked for */
     int threads;
     uint64_t started_ns, idle_since_ns; /* idle: 0: it has jobs */
-    uint64_t accept_again_ns;           /* after an error; 0: it accepts */
+    uint64_t
+        watch_ns; /* when it is looked at those that others wait for; UINT64_MAX: nobody does */
+    uint64_t accept_again_ns; /* after an error; 0: it accepts */
     struct hr__job *jobs, *ended_jobs;
     struct hr__agent_lane *ended_lanes;
     struct hr__stream *streams;
@@ -285,6 +288,9 @@ void hr__stream_forget(struct hr__job *job);
 void hr__stream_settle(struct hr__stream *stream);
 
 void hr__stream_seek(struct hr__job *job);
+
+/* Looks, when that is due, whether those for whom others wait with their joining get on. */
+void hr__streams_watch(struct hr_agent *agent, uint64_t now_ns);
 
 /* Nothing is held of a seat any more. */
 void hr__job_seat_end(struct hr__job *job, struct hr__job_seat *seat);

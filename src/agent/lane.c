@@ -171,10 +171,8 @@ static void start_done(struct hr__errand *errand)
         return;
     }
     lane->state = HR__LANE_READY;
-    if (!lane->failed) {
+    if (!lane->failed)
         hr__places_begin(lane->places, lane->epoch, lane->position, lane->first, lane->samples);
-        hr__lane_room(lane->loader);
-    }
     hr__stream_settle(lane->stream);
 }
 

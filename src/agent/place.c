@@ -244,7 +244,6 @@ void hr__places_begin(struct hr__places *p, uint64_t epoch, uint64_t position, u
         .end = sequence + samples,
         .published = sequence,
     };
-    p->is_stopped = false;
     p->is_awaited = false;
     atomic_store(&p->board->halt, HR__SEQUENCE_NONE);
     atomic_store(&p->board->epoch, epoch);
@@ -300,6 +299,23 @@ int hr__places_takers(struct hr__places *p, const struct hr__place_seat *but)
         count += s != but && s->is_taking;
     pthread_mutex_unlock(&p->lock);
     return count;
+}
+
+uint64_t hr__places_progress(struct hr__places *p, bool *is_stuck, bool *is_over)
+{
+    uint64_t progress = 0;
+    pthread_mutex_lock(&p->lock);
+    *is_stuck = *is_over = true;
+    for (const struct hr__place_seat *s = p->seats; s; s = s->next) {
+        if (!s->is_taking)
+            continue;
+        uint64_t next = hr__seat_next_locked(p, s);
+        progress += next;
+        *is_over &= next >= s->end;
+        *is_stuck &= next >= s->end || next < p->spans[0].published;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return progress;
 }
 
 int hr__places_seat_create(struct hr__places *p, struct hr__place_seat **out,
@@ -429,6 +445,11 @@ void hr__places_rise(struct hr__places *p, struct hr__place_seat *seat)
     pthread_mutex_lock(&p->lock);
     seat->is_taking = false;
     seat->is_expelled = false;
+    bool is_taken = p->is_awaited;
+    for (const struct hr__place_seat *s = p->seats; s; s = s->next)
+        is_taken |= s->is_taking;
+    /* At once: the loop may be about to seat it again, and what lies there is kept for nobody. */
+    p->is_stopped |= !is_taken;
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -436,7 +457,7 @@ void hr__places_expel_all(struct hr__places *p)
 {
     pthread_mutex_lock(&p->lock);
     for (struct hr__place_seat *s = p->seats; s; s = s->next) {
-        if (!s->is_taking)
+        if (!s->is_taking || hr__seat_next_locked(p, s) >= s->end)
             continue;
         s->is_expelled = true;
         s->is_taking = false;

@@ -126,7 +126,7 @@ void hr__places_drop(struct hr__places *places, uint64_t number);
 void hr__places_publish(struct hr__places *places, const struct hr__chunk_done *done);
 double hr__places_ahead(struct hr__places *places);
 
-/* Opens no chunk until begin or go_on. Returns the number that the next span's first chunk
+/* Opens no chunk until go_on. Returns the number that the next span's first chunk
  * may have: greater than any that was asked for. */
 uint64_t hr__places_stop(struct hr__places *places);
 
@@ -134,8 +134,8 @@ uint64_t hr__places_stop(struct hr__places *places);
  * not. */
 bool hr__places_go_on(struct hr__places *places);
 
-/* The lane was started: `first` chunk, for an epoch's samples from `position` on. Opens it, then
- * hr__lane_room. */
+/* The lane was started: `first` chunk, for an epoch's samples from `position` on. It stays
+ * stopped until go_on, when somebody is seated: what nobody takes would be overwritten. */
 void hr__places_begin(struct hr__places *places, uint64_t epoch, uint64_t position, uint64_t first,
                       uint64_t samples);
 
@@ -152,6 +152,10 @@ bool hr__places_back(struct hr__places *places, uint64_t *sequence);
 
 /* Seats that take, but for `but` (may be NULL). */
 int hr__places_takers(struct hr__places *places, const struct hr__place_seat *but);
+
+/* How far all that take have come, as a number that moves when one of them does. *is_stuck:
+ * there are samples for each that has not taken its epoch's last; *is_over: all have. */
+uint64_t hr__places_progress(struct hr__places *places, bool *is_stuck, bool *is_over);
 
 /* Makes a seat that takes nothing yet. Errors: -ENOMEM, -EMFILE. */
 int hr__places_seat_create(struct hr__places *places, struct hr__place_seat **out,
@@ -175,10 +179,10 @@ bool hr__places_sit(struct hr__places *places, struct hr__place_seat *seat,
 /* Whether the epoch that it sits in is its last. */
 void hr__places_set_last(struct hr__places *places, struct hr__place_seat *seat, bool is_last);
 
-/* Keeps nothing for it any more that it has not taken. */
+/* Keeps nothing for it any more that it has not taken. Stops where nobody else takes. */
 void hr__places_rise(struct hr__places *places, struct hr__place_seat *seat);
 
-/* Everybody loses what he has not taken. */
+/* Everybody loses what he has not taken of his epoch. */
 void hr__places_expel_all(struct hr__places *places);
 
 /* True once for a seat that has lost its samples: it does not take any more. */

@@ -52,7 +52,7 @@ struct hr__source *hr__source_get(struct hr_agent *agent, struct hr__job *job)
     struct hr__source *source = agent->sources;
     size_t length = strlen(job->text);
     /* One that has failed is tried again: files may be there now. */
-    while (source && (source->failed || source->length != length ||
+    while (source && ((source->is_open && source->failed) || source->length != length ||
                       memcmp(source->digest, job->digest, sizeof source->digest)))
         source = source->next;
     if (source) {

@@ -17,12 +17,19 @@
  */
 #include "agent/inside.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+
+/* How long a job that joins waits for others that do not get on (stopped ones), and for others
+ * that are between two epochs. */
+#define PATIENCE_NS      UINT64_C(5000000000)
+#define PATIENCE_OVER_NS UINT64_C(60000000000)
+#define LOOK_NS          UINT64_C(1000000000)
 
 static bool is_same(const struct hr__stream *s, const struct hr__job *job)
 {
@@ -405,6 +412,19 @@ static bool sit_first(struct hr__job *job, struct hr__agent_lane *main, const ui
     return true;
 }
 
+/* Whether nobody who takes from the lane has got on for long. Of those that have taken an
+ * epoch's last sample it is usual: they do something else between two epochs. */
+static bool is_stuck(struct hr__agent_lane *lane, uint64_t now_ns)
+{
+    bool is_stuck, is_over;
+    uint64_t progress = hr__places_progress(lane->places, &is_stuck, &is_over);
+    if (progress != lane->progress || !is_stuck || !lane->progress_ns) {
+        lane->progress = progress;
+        lane->progress_ns = now_ns;
+    }
+    return now_ns - lane->progress_ns >= (is_over ? PATIENCE_OVER_NS : PATIENCE_NS);
+}
+
 static void wait_for_epoch(struct hr__job *job, struct hr__agent_lane *main,
                            const struct hr__span *span)
 {
@@ -413,6 +433,14 @@ static void wait_for_epoch(struct hr__job *job, struct hr__agent_lane *main,
         job->party->place[1] = 0;
     }
     await(job, main, false);
+    if (!job->was_told) {
+        main->progress_ns = 0;
+    } else if (!job->stream->is_waiting && is_stuck(main, hr__now_ns())) {
+        hr__places_expel_all(main->places);
+        atomic_store(&main->is_told, true);
+        hr__agent_wake(job->agent);
+        hr__agent_lane_set_out(main, span->epoch + 1, 0);
+    }
     if (job->was_told)
         return;
     job->was_told = true;
@@ -438,15 +466,18 @@ static void seek_first(struct hr__job *job, struct hr__agent_lane *main)
     }
     if (sit_first(job, main, asked))
         return;
+    /* What it has been waiting for, too, where the others have not come along. */
+    uint64_t begin[2] = {span.epoch, 0};
+    bool is_joining = is_begun && (others(job, main) || job->was_told);
+    if (is_joining && job->attach.join == HR_JOIN_EPOCH && !span.position &&
+        sit_first(job, main, begin))
+        return;
     if (!is_begun || !others(job, main)) {
         if (job->party)
             memcpy(job->party->place, asked, sizeof job->party->place);
         seek_exact(job, main, asked);
         return;
     }
-    uint64_t begin[2] = {span.epoch, 0};
-    if (job->attach.join == HR_JOIN_EPOCH && !span.position && sit_first(job, main, begin))
-        return;
     if (job->attach.join == HR_JOIN_NOW && hr__places_back(main->places, &sequence)) {
         uint64_t step = (uint64_t)job->attach.world_size;
         uint64_t back[2] = {span.epoch, span.position + (sequence - span.first) * step};
@@ -543,4 +574,17 @@ void hr__stream_seek(struct hr__job *job)
         refuse_seek(job, &error);
     }
     hr__stream_settle(job->stream);
+}
+
+void hr__streams_watch(struct hr_agent *agent, uint64_t now_ns)
+{
+    if (agent->watch_ns != UINT64_MAX && now_ns < agent->watch_ns)
+        return;
+    agent->watch_ns = UINT64_MAX;
+    for (struct hr__job *job = agent->jobs; job; job = job->next) {
+        if (!job->is_seeking || !job->was_told)
+            continue;
+        agent->watch_ns = now_ns + LOOK_NS;
+        try_seek(job);
+    }
 }

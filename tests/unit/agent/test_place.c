@@ -32,6 +32,17 @@ static struct hr__places *make(uint64_t batch, uint64_t window, int *told)
     return places;
 }
 
+/* Starts, with somebody who takes. */
+static void begin(struct hr__places *p, uint64_t epoch, uint64_t position, uint64_t first,
+                  uint64_t samples)
+{
+    struct hr__chunk chunk;
+    hr__places_begin(p, epoch, position, first, samples);
+    assert_int_equal(hr__places_acquire(p, first, &chunk), -EAGAIN);
+    assert_true(hr__places_go_on(p));
+    assert_false(hr__places_go_on(p));
+}
+
 /* What sample `sequence` of an epoch consists of. */
 static uint32_t stamp(uint64_t epoch, uint64_t sequence)
 {
@@ -128,7 +139,7 @@ static void test_room(void **state)
     struct hr__places *p = make(16, 4, &told);
     struct hr__chunk chunk;
     assert_int_equal(hr__places_acquire(p, 1, &chunk), -EAGAIN);
-    hr__places_begin(p, 5, 0, 1, 1000);
+    begin(p, 5, 0, 1, 1000);
     uint64_t first;
     struct hr__place_seat *seat = seat_at(p, 16, 5, 0, &first);
     assert_int_equal(first, 8);
@@ -159,7 +170,7 @@ static void test_expel_and_lend(void **state)
 {
     int told = 0;
     struct hr__places *p = make(16, 4, &told);
-    hr__places_begin(p, 0, 0, 1, 1000);
+    begin(p, 0, 0, 1, 1000);
     uint64_t a, b;
     struct hr__place_seat *fast = seat_at(p, 16, 0, 0, &a);
     struct hr__place_seat *slow = seat_at(p, 16, 0, 0, &b);
@@ -212,7 +223,7 @@ static void test_waits_for_slow(void **state)
     int told = 0;
     struct hr__places *p = make(16, 4, &told);
     hr__places_set_waiting(p, true);
-    hr__places_begin(p, 0, 0, 1, 1000);
+    begin(p, 0, 0, 1, 1000);
     uint64_t a, b;
     struct hr__place_seat *fast = seat_at(p, 16, 0, 0, &a);
     struct hr__place_seat *slow = seat_at(p, 16, 0, 0, &b);
@@ -236,7 +247,7 @@ static void test_lends_no_more_than_it_has(void **state)
 {
     int told = 0;
     struct hr__places *p = make(16, 4, &told);
-    hr__places_begin(p, 0, 0, 1, 100000);
+    begin(p, 0, 0, 1, 100000);
     struct hr__place_seat *held[8], *fast;
     uint64_t at, number = 1;
     fast = seat_at(p, 16, 0, 0, &at);
@@ -269,7 +280,7 @@ static void test_spans(void **state)
 {
     int told = 0;
     struct hr__places *p = make(16, 4, &told);
-    hr__places_begin(p, 0, 0, 1, 20);
+    begin(p, 0, 0, 1, 20);
     uint64_t a, sequence;
     struct hr__span span;
     struct hr__place_seat *seat = seat_at(p, 16, 0, 0, &a);
@@ -281,7 +292,7 @@ static void test_spans(void **state)
     assert_int_equal(head_of(p), 8 + 20);
     uint64_t first = hr__places_stop(p);
     assert_int_equal(first, 5);
-    hr__places_begin(p, 1, 0, first, 20);
+    begin(p, 1, 0, first, 20);
     assert_int_equal(head_of(p), 40);
     assert_int_equal(atomic_load(&p->board->epoch), 1);
     assert_true(hr__places_sit(p, NULL, (uint64_t[]){0, 16}, 1, &span, &sequence));
@@ -317,7 +328,7 @@ static void test_records(void **state)
     int told = 0;
     struct hr__places *p = make(16, 4, &told);
     records_of = p;
-    hr__places_begin(p, 0, 0, 1, 100);
+    begin(p, 0, 0, 1, 100);
     struct hr__chunk chunk;
     assert_int_equal(hr__places_acquire(p, 1, &chunk), 0);
     fill(p, 1, &chunk, 0);
@@ -424,7 +435,7 @@ static void test_model(void **state)
         int told = 0;
         uint64_t at, number = 1;
         struct hr__places *p = make(8 + rnd(&seed) % 24, 3 + rnd(&seed) % 4, &told);
-        hr__places_begin(p, 0, 0, 1, 1000000);
+        begin(p, 0, 0, 1, 1000000);
         struct model jobs[3] = {0};
         for (int j = 0; j < 3; j++) {
             jobs[j].batch = 5 + rnd(&seed) % 20;

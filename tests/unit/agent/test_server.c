@@ -313,6 +313,37 @@ static void test_stands_still(void **state)
     fixture_remove(&f);
 }
 
+/* Who joins is not kept waiting for ever by one that stands still, which is alone afterwards. */
+static void test_joins_beside_still(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct peer still, late;
+    struct hr__wire_message message;
+    fixture_make(&f, 600);
+    served_start(&s, NULL);
+    started(&still, &s, &f, "x");
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(peer_take(&still, 16, 0), 16);
+    job(&late, &s, &f, "x");
+    assert_int_equal(peer_attach(&late), 0);
+    peer_seek(&late, 0, 0, 1);
+    peer_expect(&late, HR__WIRE_WAITING, &message);
+    peer_sit(&late); /* after five seconds */
+    assert_int_equal(late.seated.epoch, 1);
+    assert_int_equal(late.seated.is_alone, 0);
+    assert_int_equal(peer_rest(&late, 16), 600);
+    peer_expect(&still, HR__WIRE_EXPELLED, &message);
+    peer_seek(&still, 0, still.position, 0);
+    peer_sit(&still);
+    assert_int_equal(still.seated.is_alone, 1);
+    assert_int_equal(peer_rest(&still, 16), 600 - 96);
+    peer_leave(&still);
+    peer_leave(&late);
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
 /* Rank r takes r, r + W, ...; the rest is filled up from the start. */
 static void test_ranks(void **state)
 {
@@ -611,6 +642,7 @@ static void test_cache(void **state)
         assert_int_equal(peer_rest(&p, 16), SAMPLES);
         json_t *status = served_status(&s);
         json_t *lane = lane_of(status, 0, 0);
+        assert_int_equal(number(lane, "prepared"), SAMPLES);
         assert_int_equal(number(lane, "cache_hits"), i ? SAMPLES : 0);
         assert_true(number(lane, "cache_bytes") > 0);
         assert_int_equal(number(lane, "cache_budget_bytes"), 64000000);
@@ -631,7 +663,7 @@ int main(void)
         cmocka_unit_test(test_refusals),     cmocka_unit_test(test_flood),
         cmocka_unit_test(test_bad_samples),  cmocka_unit_test(test_comes_back_behind),
         cmocka_unit_test(test_death),        cmocka_unit_test(test_idle_end),
-        cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_cache),        cmocka_unit_test(test_joins_beside_still),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
