@@ -24,6 +24,7 @@
 struct fake_agent_options fake_agent;
 struct fake_agent_seen fake_agent_seen;
 
+static pthread_mutex_t seen_lock = PTHREAD_MUTEX_INITIALIZER; /* guards fake_agent_seen.attach */
 static pthread_t threads[CONNECTIONS];
 static int thread_count;
 
@@ -212,6 +213,9 @@ static int publish(struct connection *c, struct row *row)
         return 0;
     if (n > row->lane.chunk_samples)
         n = row->lane.chunk_samples;
+    /* Who is to be expelled cannot come too far before that is seen. */
+    if (fake_agent.expel_at && !c->was_expelled && row->done >= fake_agent.expel_at + 32)
+        return 0;
     uint64_t ranks = (uint64_t)c->attach.world_size;
     for (uint64_t i = 0; i < n && fake_agent.halt_index >= 0; i++) {
         uint64_t position = row->position + (row->done + i) * ranks + (uint64_t)c->attach.rank;
@@ -258,7 +262,9 @@ static void handle(struct connection *c, struct hr__wire_message *m)
         break;
     case HR__WIRE_ATTACH:
         c->attach = m->attach;
+        pthread_mutex_lock(&seen_lock);
         fake_agent_seen.attach = m->attach;
+        pthread_mutex_unlock(&seen_lock);
         if (c->number < fake_agent.deaths && !fake_agent.die_after) {
             c->is_over = 1;
             break;
@@ -385,6 +391,14 @@ int __wrap_hr__statement_write(char **text, const struct hr_dataset *dataset,
     (void)dataset, (void)recipe, (void)error;
     *text = hr__strdup(HR__TAG_AGENT, "{}");
     return *text ? 0 : -ENOMEM;
+}
+
+struct hr__wire_attach fake_agent_attach(void)
+{
+    pthread_mutex_lock(&seen_lock);
+    struct hr__wire_attach attach = fake_agent_seen.attach;
+    pthread_mutex_unlock(&seen_lock);
+    return attach;
 }
 
 void fake_agent_reset(uint64_t samples, const struct hr_tensor_spec *spec)

@@ -38,8 +38,8 @@ struct fake_agent_seen {
     atomic_int connections, seeks, first_seeks, leaves, alone_seats, main_seats;
     atomic_int hung_up; /* connections that the job ended */
     _Atomic uint64_t last_seek_epoch, last_seek_position;
-    _Atomic uint64_t overwritten; /* chunks written after a hang-up */
-    struct hr__wire_attach attach;
+    _Atomic uint64_t overwritten;  /* chunks written after a hang-up */
+    struct hr__wire_attach attach; /* the last one; fake_agent_attach reads it */
 };
 
 extern struct fake_agent_options fake_agent;
@@ -50,6 +50,9 @@ void fake_agent_reset(uint64_t samples, const struct hr_tensor_spec *spec);
 
 /* Waits for all connections to end. */
 void fake_agent_join(void);
+
+/* What the last job asked for. */
+struct hr__wire_attach fake_agent_attach(void);
 
 /* The byte of a sample. */
 unsigned char fake_sample_byte(uint64_t epoch, uint64_t index, uint64_t byte);

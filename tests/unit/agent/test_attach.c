@@ -224,7 +224,7 @@ static void test_epochs(void **state)
             hr_loader_destroy(&loader);
             clear_stage(&s);
             assert_int_equal(fake_agent_seen.connections, 1);
-            assert_int_equal(fake_agent_seen.attach.batch_size, o.batch_size);
+            assert_int_equal(fake_agent_attach().batch_size, o.batch_size);
         }
     assert_int_equal(hr__allocated(HR__TAG_AGENT), before);
 }
@@ -291,7 +291,7 @@ static void test_restore(void **state)
     expect(&e, &o, 1, 0);
     drain(&e, loader);
     assert_int_equal(fake_agent_seen.connections, 2);
-    assert_int_equal(fake_agent_seen.attach.seed, 7);
+    assert_int_equal(fake_agent_attach().seed, 7);
     check_content(batch);
     hr_batch_release(&batch);
     hr_loader_destroy(&loader);
