@@ -290,7 +290,8 @@ static int has_caught_up(struct hr__attached *a)
     uint64_t here = a->main_base + index;
     if (atomic_load_explicit(&board->epoch, memory_order_relaxed) != a->epoch ||
         atomic_load_explicit(&board->tail, memory_order_relaxed) + a->cut.batch_size > here ||
-        atomic_load_explicit(&board->head, memory_order_relaxed) < here)
+        atomic_load_explicit(&board->head, memory_order_relaxed) < here ||
+        hr__seat_is_lost(a->main, here))
         return 0;
     a->asked = index;
     return 1;
