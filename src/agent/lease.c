@@ -330,11 +330,22 @@ int hr__lease_own_from(struct hr__seat *seat, uint64_t from, struct hr_error *er
     return r;
 }
 
-/* Leases whose place in the ring the batch after [from, to) could need. */
-static int own_old_locked(struct hr__seat *seat, uint64_t from, uint64_t to, struct hr_error *error)
+int hr__lease_own_before(struct hr__seat *seat, uint64_t before, struct hr_error *error)
 {
+    pthread_mutex_lock(&seat->lock);
+    int r = own_some_locked(seat, 0, before, error);
+    int ring = hr__seat_move_mark_locked(seat);
+    pthread_mutex_unlock(&seat->lock);
+    if (ring)
+        hr__seat_ring(seat);
+    return r;
+}
+
+int hr__lease_make_way(struct hr__seat *seat, uint64_t from, uint64_t to, struct hr_error *error)
+{
+    /* The batch after it may be as large. */
     uint64_t reach = seat->shape.ring_samples - (to - from);
-    return to > reach ? own_some_locked(seat, 0, to - reach, error) : 0;
+    return to > reach ? hr__lease_own_before(seat, to - reach, error) : 0;
 }
 
 /* One that is not in any list yet, with what the board says. */
@@ -379,9 +390,7 @@ static int settle_lease(struct hr__lease *lease, struct hr_error *error)
     int ring = 0;
     spot.offsets = lease->seen.offsets;
     pthread_mutex_lock(&seat->lock);
-    int r = own_old_locked(seat, lease->from, lease->to, error);
-    if (!r)
-        r = place_locked(seat, &spot, error);
+    int r = place_locked(seat, &spot, error);
     /* From here on a fault may be a write to our pages. */
     lease->faults = hr__pages_faults();
     lease->window = seat->window;
@@ -409,18 +418,20 @@ int hr__lease_create(struct hr__lease **out, struct hr__seat *seat, uint64_t fro
     int r = make_lease(&lease, seat, from, to, error);
     if (r)
         return r;
-    r = hr__seat_take(seat, from, to);
+    r = hr__lease_make_way(seat, from, to, error);
+    if (!r)
+        r = hr__seat_take(seat, from, to);
+    if (r)
+        goto fail;
+    r = settle_lease(lease, error);
     if (!r) {
-        r = settle_lease(lease, error);
-        if (r)
-            (void)hr__seat_go_to(seat, from, NULL);
+        *out = lease;
+        return 0;
     }
-    if (r) {
-        hr__free(lease);
-        return r;
-    }
-    *out = lease;
-    return 0;
+    (void)hr__seat_go_to(seat, from, NULL);
+fail:
+    hr__free(lease);
+    return r;
 }
 
 /* Gives back the private ones of the pages that are the batch's alone. */

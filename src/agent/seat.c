@@ -202,6 +202,9 @@ int hr__seat_go_to(struct hr__seat *seat, uint64_t sequence, struct hr_error *er
 {
     /* What is held beyond would be ahead of `next`, where the agent does not look for it. */
     int r = hr__lease_own_from(seat, sequence, error);
+    /* Nor does it where it was taken more than a ring ago. */
+    if (!r && sequence > seat->shape.ring_samples)
+        r = hr__lease_own_before(seat, sequence - seat->shape.ring_samples, error);
     if (r)
         return r;
     pthread_mutex_lock(&seat->lock);

@@ -190,6 +190,14 @@ int hr__lease_create(struct hr__lease **out, struct hr__seat *seat, uint64_t fro
 /* Makes leases of samples from `from` on the job's own, or all (0). Errors: -ENOMEM. */
 int hr__lease_own_from(struct hr__seat *seat, uint64_t from, struct hr_error *error);
 
+/* Makes leases of samples that begin before `before` the job's own. Errors: -ENOMEM. */
+int hr__lease_own_before(struct hr__seat *seat, uint64_t before, struct hr_error *error);
+
+/* Makes leases the job's own that lie so far back that the agent may use their memory again when
+ * [from, to), or a batch like it behind it, has been taken. To be called before taking, whether
+ * that is lent or copied. Errors: -ENOMEM. */
+int hr__lease_make_way(struct hr__seat *seat, uint64_t from, uint64_t to, struct hr_error *error);
+
 /* The window's, where the seat ends. */
 void hr__window_unref_locked(struct hr__window **window);
 

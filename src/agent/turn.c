@@ -227,6 +227,8 @@ static int copy_piece(struct hr__attached *a, uint64_t piece, struct hr_error *e
     if (!r)
         r = hr__seat_look(a->seat, from, from + piece, &a->seen, error);
     if (!r)
+        r = hr__lease_make_way(a->seat, from, from + piece, error);
+    if (!r)
         r = hr__seat_take(a->seat, from, from + piece);
     if (r)
         return r == -ESTALE ? lost(a) : r;
