@@ -403,8 +403,11 @@ void hr__session_close(struct hr__attached *a)
     a->seat = NULL;
     pthread_mutex_unlock(&a->lock);
     drop_seats(a);
-    if (a->socket >= 0 && !is_needed)
+    if (a->socket >= 0 && !is_needed) {
+        /* A forked child may have it, too: closing alone would not be seen. */
+        shutdown(a->socket, SHUT_RDWR);
         close(a->socket);
+    }
     a->socket = -1;
     a->state = HR__CLOSED;
     a->is_hung_up = 0;
