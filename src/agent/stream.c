@@ -362,6 +362,14 @@ static bool rewinds(const struct hr__job *job, const struct hr__agent_lane *lane
     return back / step + now.position_samples - now.ready_samples <= lane->places->ring_samples;
 }
 
+/* Everybody else on the lane is to ask again where he is. */
+static void expel_others(struct hr__agent_lane *lane)
+{
+    hr__places_expel_all(lane->places);
+    atomic_store(&lane->is_told, true);
+    hr__agent_wake(lane->stream->agent);
+}
+
 /* On the main lane, which has not got the position: true where that is going to have it. */
 static bool bring_main(struct hr__job *job, struct hr__agent_lane *lane, const uint64_t place[2])
 {
@@ -370,11 +378,13 @@ static bool bring_main(struct hr__job *job, struct hr__agent_lane *lane, const u
     bool is_next = place[0] == span.epoch + 1 && !place[1];
     bool is_over = span.is_halted || span.published == span.end;
     if (!is_begun || !others(job, lane) || (is_next && is_over)) {
+        /* The board says where the present span is halted, and soon not any more: who has not
+         * got that far would take what is behind it for samples. */
+        if (is_begun && span.is_halted)
+            expel_others(lane);
         hr__agent_lane_set_out(lane, place[0], place[1]);
     } else if (rewinds(job, lane, &span, place)) {
-        hr__places_expel_all(lane->places);
-        atomic_store(&lane->is_told, true);
-        hr__agent_wake(job->agent);
+        expel_others(lane);
         hr__agent_lane_set_out(lane, place[0], place[1]);
     } else if (is_next && ends_soon(job, lane, &span)) {
         await(job, lane, true);
