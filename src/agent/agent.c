@@ -55,6 +55,11 @@ void hr__agent_rewatch(struct hr_agent *agent, int file, struct hr__watched *wat
     epoll_ctl(agent->epoll, EPOLL_CTL_MOD, file, &event);
 }
 
+void hr__agent_unwatch(struct hr_agent *agent, int file)
+{
+    epoll_ctl(agent->epoll, EPOLL_CTL_DEL, file, NULL);
+}
+
 void hr__agent_wake(struct hr_agent *agent)
 {
     uint64_t one = 1;
@@ -83,7 +88,8 @@ static void wake_ready(struct hr__watched *watched, uint32_t events)
 static int accept_some(struct hr_agent *agent)
 {
     int count = 0;
-    while (count < TURN_ACCEPTS) {
+    /* An event of before it was closed. */
+    while (agent->listener >= 0 && count < TURN_ACCEPTS) {
         int socket = accept4(agent->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (socket >= 0) {
             hr__job_create(agent, socket);
@@ -211,10 +217,11 @@ int hr_agent_create(struct hr_agent **out, const struct hr_agent_options *option
     return 0;
 }
 
-static bool has_jobs(const struct hr_agent *a)
+/* Viewers keep no agent, and who has not said yet what he is does so only for now. */
+static bool has_jobs(const struct hr_agent *a, bool with_new)
 {
     for (const struct hr__job *job = a->jobs; job; job = job->next)
-        if (!job->is_viewer)
+        if (!job->is_viewer && (with_new || job->state != HR__JOB_NEW))
             return true;
     return false;
 }
@@ -247,6 +254,9 @@ static int next_turn_ms(struct hr_agent *a)
         due = a->accept_again_ns;
     if (a->options.idle_ms >= 0 && a->idle_since_ns) {
         uint64_t end = a->idle_since_ns + (uint64_t)a->options.idle_ms * 1000000;
+        /* Where it could not end just now it tries again a little later. */
+        uint64_t again = now + NET_MS * UINT64_C(1000000);
+        end = end < again ? again : end;
         due = end < due ? end : due;
     }
     uint64_t look = hr__recording_due_ns(a);
@@ -255,8 +265,8 @@ static int next_turn_ms(struct hr_agent *a)
     for (struct hr__stream *s = a->streams; s; s = s->next)
         for (struct hr__agent_lane *lane = s->lanes; lane; lane = lane->next)
             if (lane->state == HR__LANE_READY && lane->places &&
-                hr__places_wants_room(lane->places) && now + NET_MS * UINT64_C(1000000) < due)
-                due = now + NET_MS * UINT64_C(1000000);
+                hr__places_wants_room(lane->places) && a->net_ns < due)
+                due = a->net_ns;
     return due <= now ? 0 : (int)((due - now + 999999) / 1000000);
 }
 
@@ -287,20 +297,33 @@ static void turn(struct hr_agent *a)
     }
     hr__errands_collect(&a->errands);
     each_lane(a, hr__agent_lane_look);
-    if (!n)
+    if (now >= a->net_ns) {
+        a->net_ns = now + NET_MS * UINT64_C(1000000);
         each_lane(a, refill);
+    }
     hr__recording_turn(a);
     hr__streams_watch(a, now);
     end_lost(a);
     hr__jobs_bury(a);
     hr__agent_lanes_bury(a);
-    a->idle_since_ns = has_jobs(a) ? 0 : a->idle_since_ns ? a->idle_since_ns : now;
+    a->idle_since_ns = has_jobs(a, false) ? 0 : a->idle_since_ns ? a->idle_since_ns : now;
 }
 
 static bool is_idle_too_long(const struct hr_agent *a)
 {
     return a->options.idle_ms >= 0 && a->idle_since_ns &&
            hr__now_ns() >= a->idle_since_ns + (uint64_t)a->options.idle_ms * 1000000;
+}
+
+static void stop_listening(struct hr_agent *a)
+{
+    if (a->listener < 0)
+        return;
+    /* Who started us may have it still. */
+    hr__agent_unwatch(a, a->listener);
+    close(a->listener);
+    a->listener = -1;
+    a->accept_again_ns = 0;
 }
 
 /* Takes the socket away, if it is still ours. The lock is held. */
@@ -311,8 +334,7 @@ static void unbind(struct hr_agent *a)
         return;
     if (!stat(a->socket_path, &st) && st.st_dev == a->socket_device && st.st_ino == a->socket_inode)
         hr__launch_clean(a->socket_path);
-    close(a->listener);
-    a->listener = -1;
+    stop_listening(a);
 }
 
 /* True where nobody has connected meanwhile: then nobody can any more. */
@@ -323,7 +345,7 @@ static bool end_idle(struct hr_agent *a)
         a->idle_since_ns = hr__now_ns();
         return false;
     }
-    bool is_over = !accept_some(a) && !a->jobs;
+    bool is_over = !accept_some(a) && !has_jobs(a, true);
     if (is_over)
         unbind(a);
     hr__launch_unlock(&lock);
@@ -338,6 +360,8 @@ static void end_all(struct hr_agent *a)
         unbind(a);
         hr__launch_unlock(&lock);
     }
+    /* Without the lock the socket's name stays, and nobody answers there. */
+    stop_listening(a);
     while (a->jobs)
         hr__job_end(a->jobs);
     while (a->streams || a->errands.out)

@@ -208,6 +208,7 @@ struct hr_agent {
     uint64_t
         watch_ns; /* when it is looked at those that others wait for; UINT64_MAX: nobody does */
     uint64_t accept_again_ns; /* after an error; 0: it accepts */
+    uint64_t net_ns;          /* when lanes that want room are looked at again */
     struct hr__job *jobs, *ended_jobs;
     struct hr__agent_lane *ended_lanes;
     struct hr__stream *streams;
@@ -226,6 +227,9 @@ int hr__agent_watch(struct hr_agent *agent, int file, struct hr__watched *watche
 
 void hr__agent_rewatch(struct hr_agent *agent, int file, struct hr__watched *watched,
                        uint32_t events);
+
+/* Before closing a file that others may have, too: it would stay in epoll as long as they do. */
+void hr__agent_unwatch(struct hr_agent *agent, int file);
 
 /* Wakes the loop. Any thread, and in a signal handler. */
 void hr__agent_wake(struct hr_agent *agent);

@@ -64,8 +64,11 @@ void hr__job_send(struct hr__job *job, const struct hr__wire_message *message)
     if (job->state == HR__JOB_ENDED || job->is_lost)
         return;
     int r = job->unread ? -EAGAIN : hr__wire_send(job->socket, message);
+    /* A broken socket is an event of its own; else it would wait for what it is never told. */
+    if (r && r != -EAGAIN && r != -EPIPE && r != -ECONNRESET)
+        lose(job);
     if (r != -EAGAIN)
-        return; /* a broken socket is an event of its own */
+        return;
     struct hr__unread *unread = job->unread_count < HR__JOB_UNREAD ? keep_message(message) : NULL;
     if (!unread) {
         lose(job);
@@ -114,10 +117,13 @@ void hr__job_end(struct hr__job *job)
     hr__recording_forget(job);
     hr__stream_leave(job);
     hr__source_unref(&job->source);
-    /* Closing is what takes it out of epoll, unless a child of ours had it: none has. */
+    /* Closing alone leaves them in epoll while a forked child of this process has them. */
+    hr__agent_unwatch(job->agent, job->socket);
     close(job->socket);
-    if (job->process >= 0)
+    if (job->process >= 0) {
+        hr__agent_unwatch(job->agent, job->process);
         close(job->process);
+    }
     job->next = job->agent->ended_jobs;
     job->agent->ended_jobs = job;
 }

@@ -197,6 +197,9 @@ static void end_done(struct hr__errand *errand)
     struct hr__stream *stream = lane->stream;
     struct hr__agent_lane **link = &stream->lanes;
     lane->is_out = false;
+    /* Jobs have it, too. */
+    if (lane->places)
+        hr__agent_unwatch(stream->agent, lane->places->room);
     while (*link != lane)
         link = &(*link)->next;
     *link = lane->next;

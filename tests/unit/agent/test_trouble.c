@@ -1,0 +1,292 @@
+/*
+ * What goes wrong between an agent and its jobs: files that outlive what they were for, lanes
+ * that end early, viewers that stay, children that hold a job's socket, batches that are kept
+ * while others are copied. Jobs by hand (peer.h), and loaders that attach.
+ */
+#include "peer.h"
+
+#include "base/clock.h"
+
+#include <headrace/agent.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SAMPLES 200
+
+static void attached(struct peer *p, const struct served *s, const struct fixture *f,
+                     const char *stream, int batch_size)
+{
+    peer_connect(p, s, 0);
+    peer_options(p, f, stream);
+    p->attach.batch_size = batch_size;
+    assert_int_equal(peer_attach(p), 0);
+}
+
+static void seated(struct peer *p, const struct served *s, const struct fixture *f,
+                   const char *stream)
+{
+    attached(p, s, f, stream, 16);
+    peer_seek(p, 0, 0, 1);
+    peer_sit(p);
+}
+
+static void pause_ms(int ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
+/* Waits until the status says so many of `key`. */
+static void wait_for(const struct served *s, const char *key, int64_t value)
+{
+    for (int i = 0;; i++) {
+        json_t *status = served_status(s);
+        const json_t *found = json_object_get(status, key);
+        int64_t is =
+            json_is_array(found) ? (int64_t)json_array_size(found) : json_integer_value(found);
+        json_decref(status);
+        if (is == value)
+            return;
+        assert_true(i < 500);
+        pause_ms(10);
+    }
+}
+
+static struct hr_loader *loader_make(const struct served *s, const struct fixture *f,
+                                     const char *stream, int batch_size)
+{
+    struct hr_loader_options o;
+    fixture_options(&o);
+    o.agent = s->socket;
+    o.stream = stream;
+    o.batch_size = batch_size;
+    return fixture_loader(f, &o);
+}
+
+static void start(struct hr_loader *loader, uint64_t epoch)
+{
+    struct hr_error error;
+    if (hr_loader_start_epoch(loader, epoch, &error))
+        fail_msg("%s", error.message);
+}
+
+/* A job that has the eventfd of a lane may ring it when the lane has long been freed. */
+static void test_rings_a_lane_that_is_gone(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct peer p, other;
+    uint64_t one = 1;
+    fixture_make(&f, SAMPLES);
+    served_start(&s, NULL);
+    seated(&p, &s, &f, "");
+    assert_int_equal(peer_take(&p, 16, 0), 16);
+    int room = fcntl(p.room, F_DUPFD_CLOEXEC, 0);
+    assert_true(room >= 0);
+    peer_leave(&p);
+    wait_for(&s, "streams", 0);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(write(room, &one, sizeof one), sizeof one);
+        wait_for(&s, "streams", 0);
+    }
+    close(room);
+    seated(&other, &s, &f, "");
+    assert_int_equal(peer_rest(&other, 16), SAMPLES);
+    peer_leave(&other);
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
+/* Neither one that stays nor many that come keep an agent that was started for jobs. */
+static void test_viewers_do_not_keep_it(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct peer viewer;
+    struct hr__wire_message message;
+    struct hr_agent_options options;
+    struct timespec used[2];
+    clockid_t clock;
+    fixture_make(&f, 16);
+    hr_agent_options_default(&options);
+    options.threads = 1;
+    options.idle_ms = 400;
+    served_start(&s, &options);
+    peer_connect(&viewer, &s, 1);
+    assert_int_equal(pthread_getcpuclockid(s.thread, &clock), 0);
+    clock_gettime(clock, &used[0]);
+    uint64_t begin = hr__now_ns();
+    char *json;
+    while (!hr_agent_status(s.socket, &json, NULL)) {
+        hr_text_free(json);
+        assert_true(hr__now_ns() - begin < UINT64_C(5000000000));
+        pause_ms(50);
+    }
+    assert_int_equal(peer_receive(&viewer, &message), 0);
+    served_join(&s);
+    peer_leave(&viewer);
+    /* One that says nothing is waited for, but not in a loop. */
+    served_start(&s, &options);
+    assert_int_equal(pthread_getcpuclockid(s.thread, &clock), 0);
+    peer_connect(&viewer, &s, 0);
+    pause_ms(500);
+    clock_gettime(clock, &used[0]);
+    pause_ms(500);
+    clock_gettime(clock, &used[1]);
+    assert_true((used[1].tv_sec - used[0].tv_sec) * 1000 +
+                    (used[1].tv_nsec - used[0].tv_nsec) / 1000000 <
+                100);
+    peer_leave(&viewer);
+    served_join(&s);
+    fixture_remove(&f);
+}
+
+/* A lane ended with a sample; one job has seen it and goes on to the next epoch, while another is
+ * not that far yet: it gets what is before that sample all the same, then the error. */
+static void test_goes_on_after_a_halt(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct peer fast, late;
+    struct hr__wire_message message;
+    int n, before = 0, taken = 0;
+    fixture_make(&f, SAMPLES);
+    fixture_spoil(&f, 11, "no image at all");
+    served_start(&s, NULL);
+    seated(&fast, &s, &f, "raises");
+    seated(&late, &s, &f, "raises");
+    while ((n = peer_take(&fast, 1, 0)) > 0) {
+        before++;
+        if (before % 16 == 0 && late.next + 32 < fast.next)
+            taken += peer_take(&late, 16, 0);
+    }
+    assert_int_equal(n, -ECANCELED);
+    peer_expect(&fast, HR__WIRE_HALT, &message);
+    peer_expect(&late, HR__WIRE_HALT, &message);
+    peer_seek(&fast, 1, 0, 0);
+    peer_sit(&fast);
+    assert_int_equal(fast.seated.is_alone, 0);
+    while ((n = peer_take(&late, 1, 0)) > 0)
+        taken++;
+    if (n == -ESTALE) {
+        peer_expect(&late, HR__WIRE_EXPELLED, &message);
+        peer_seek(&late, 0, late.position, 0);
+        peer_sit(&late);
+        assert_int_equal(late.seated.position, taken);
+        while ((n = peer_take(&late, 1, 0)) > 0)
+            taken++;
+    }
+    assert_int_equal(n, -ECANCELED);
+    assert_int_equal(taken, before);
+    peer_leave(&fast);
+    peer_leave(&late);
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
+/* A batch that is lent, the last of an epoch, stays as it is while ones that are larger than the
+ * ring are copied for more than a ring, and the lane needs memory for what others hold. */
+static void test_keeps_lent_one_while_others_are_copied(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct peer first;
+    struct hr_batch *batch, *kept = NULL;
+    struct hr_error error;
+    fixture_make(&f, SAMPLES);
+    served_start(&s, NULL);
+    attached(&first, &s, &f, "small", 8);
+    struct hr_loader *loader = loader_make(&s, &f, "small", 48);
+    start(loader, 0);
+    while (hr_loader_next(loader, &batch, &error) == 1) {
+        hr_batch_release(&kept);
+        kept = batch;
+    }
+    for (uint64_t epoch = 1; epoch < 3; epoch++) {
+        start(loader, epoch);
+        if (epoch == 2) {
+            peer_seek(&first, epoch, 0, 0);
+            peer_sit(&first);
+            assert_int_equal(peer_take(&first, 8, 1), 8);
+        }
+        for (int i = 0; i < 3; i++) {
+            batch = fixture_next(loader);
+            fixture_check(&f, batch, 0, 0);
+            fixture_check(&f, kept, 0, 0);
+            hr_batch_release(&batch);
+        }
+    }
+    hr_batch_release(&kept);
+    hr_loader_destroy(&loader);
+    peer_leave(&first);
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
+/* The first batches of many epochs that are broken off. */
+static void test_keeps_first_ones(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct hr_batch *kept[12];
+    fixture_make(&f, SAMPLES);
+    served_start(&s, NULL);
+    struct hr_loader *loader = loader_make(&s, &f, "", 16);
+    for (uint64_t epoch = 0; epoch < 12; epoch++) {
+        start(loader, epoch);
+        kept[epoch] = fixture_next(loader);
+        for (uint64_t e = 0; e <= epoch; e++)
+            fixture_check(&f, kept[e], 0, 0);
+    }
+    for (int epoch = 0; epoch < 12; epoch++) {
+        fixture_check(&f, kept[epoch], 0, 0);
+        hr_batch_release(&kept[epoch]);
+    }
+    hr_loader_destroy(&loader);
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
+/* A loader that is gone is gone, although a child has its socket, too. */
+static void test_child_has_the_socket(void **state)
+{
+    struct fixture f;
+    struct served s;
+    fixture_make(&f, SAMPLES);
+    served_start(&s, NULL);
+    struct hr_loader *loader = loader_make(&s, &f, "", 16);
+    start(loader, 0);
+    struct hr_batch *batch = fixture_next(loader);
+    hr_batch_release(&batch);
+    pid_t child = fork();
+    if (!child) {
+        sleep(20);
+        _exit(0);
+    }
+    hr_loader_destroy(&loader);
+    wait_for(&s, "jobs", 0);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rings_a_lane_that_is_gone),
+        cmocka_unit_test(test_viewers_do_not_keep_it),
+        cmocka_unit_test(test_goes_on_after_a_halt),
+        cmocka_unit_test(test_keeps_lent_one_while_others_are_copied),
+        cmocka_unit_test(test_keeps_first_ones),
+        cmocka_unit_test(test_child_has_the_socket),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
