@@ -167,10 +167,11 @@ static int clear_locked(struct hr__places *p, struct hr__place *place, uint64_t 
     if (old == HR__SEQUENCE_NONE)
         return 0;
     uint64_t end = (old + 1) * p->chunk_samples;
-    bool is_needed = false, is_held = is_held_locked(p, old);
+    bool is_needed = false;
     for (const struct hr__place_seat *s = p->seats; s; s = s->next)
         is_needed |= needs_locked(p, s, end);
-    if (!is_needed && !is_held)
+    /* Looked at in this order: what is taken between the two looks counts as held. */
+    if (!is_held_locked(p, old) && !is_needed)
         return 0;
     const struct hr__place_seat *furthest;
     if (!is_short_locked(p, number, &furthest))

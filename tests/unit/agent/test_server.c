@@ -654,7 +654,8 @@ static void test_cache(void **state)
     fixture_remove(&f);
 }
 
-int main(void)
+/* With an argument: only tests whose names are like it. */
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_job),      cmocka_unit_test(test_shared),
@@ -665,5 +666,6 @@ int main(void)
         cmocka_unit_test(test_death),        cmocka_unit_test(test_idle_end),
         cmocka_unit_test(test_cache),        cmocka_unit_test(test_joins_beside_still),
     };
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
