@@ -5,9 +5,12 @@
 #include "agent/place.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PAGE         4096u
@@ -474,6 +477,100 @@ static void test_model(void **state)
     }
 }
 
+/* The same with threads, as it is with processes. */
+struct taker {
+    pthread_t thread;
+    struct hr__places *places;
+    struct hr__place_seat *seat;
+    uint64_t batch, taken, lost;
+    unsigned seed;
+    _Atomic int *is_over;
+};
+
+static void take_and_check(struct taker *t, uint64_t *next)
+{
+    struct hr__places *p = t->places;
+    const uint32_t *images[32];
+    for (uint64_t i = 0; i < t->batch; i++) {
+        uint64_t s = *next + i;
+        const struct hr__board_place *place =
+            (const struct hr__board_place *)(const void *)((const uint8_t *)p->board +
+                                                           p->board->places_offset) +
+            s / p->chunk_samples % p->places;
+        images[i] = (const void *)(p->data + atomic_load(&place->offset) +
+                                   s % p->chunk_samples * SAMPLE_BYTES);
+    }
+    atomic_store(&t->seat->desk->next, *next + t->batch);
+    if (atomic_load(&t->seat->desk->floor) > *next) {
+        atomic_store(&t->seat->desk->next, *next);
+        return;
+    }
+    for (int look = 0; look < 2; look++) {
+        for (uint64_t i = 0; i < t->batch; i++)
+            for (size_t w = 0; w < SAMPLE_BYTES / 4; w += 31)
+                assert_int_equal(images[i][w], stamp(0, *next + i));
+        if (rnd(&t->seed) % 8 == 0)
+            nanosleep(&(struct timespec){.tv_nsec = rnd(&t->seed) % 500000}, NULL);
+    }
+    *next += t->batch;
+    t->taken++;
+    atomic_store(&t->seat->desk->mark, *next);
+}
+
+static void *taker_main(void *arg)
+{
+    struct taker *t = arg;
+    uint64_t next = atomic_load(&t->seat->desk->next);
+    while (!atomic_load(t->is_over)) {
+        struct hr__span span;
+        uint64_t back;
+        if (atomic_load(&t->seat->desk->floor) > next) {
+            hr__places_was_expelled(t->places, t->seat);
+            if (!hr__places_back(t->places, &back) ||
+                !hr__places_sit(t->places, t->seat, (uint64_t[]){0, back - 8}, 1, &span, &back))
+                continue;
+            next = back;
+            atomic_store(&t->seat->desk->mark, next);
+            t->lost++;
+        }
+        if (next + t->batch <= head_of(t->places))
+            take_and_check(t, &next);
+    }
+    return NULL;
+}
+
+static void test_threads(void **state)
+{
+    int told = 0;
+    uint64_t at, number = 1;
+    _Atomic int is_over = 0;
+    struct hr__places *p = make(16, 4, &told);
+    begin(p, 0, 0, 1, UINT64_C(1) << 40);
+    struct taker takers[3] = {0};
+    for (unsigned i = 0; i < 3; i++) {
+        takers[i] =
+            (struct taker){.places = p, .batch = 16 - 3 * i, .seed = i, .is_over = &is_over};
+        takers[i].seat = seat_at(p, takers[i].batch, 0, 0, &at);
+    }
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&takers[i].thread, NULL, taker_main, &takers[i]), 0);
+    for (int turns = 0; turns < 100000 && number < 5000; turns++)
+        if (!advance(p, number, 8, 0))
+            number++;
+        else
+            sched_yield();
+    atomic_store(&is_over, 1);
+    uint64_t taken = 0;
+    for (int i = 0; i < 3; i++) {
+        pthread_join(takers[i].thread, NULL);
+        taken += takers[i].taken;
+        hr__places_seat_destroy(p, &takers[i].seat);
+    }
+    assert_true(taken > 100);
+    assert_int_equal(p->lents, 0);
+    hr__places_destroy(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -481,7 +578,7 @@ int main(void)
         cmocka_unit_test(test_room),           cmocka_unit_test(test_expel_and_lend),
         cmocka_unit_test(test_waits_for_slow), cmocka_unit_test(test_lends_no_more_than_it_has),
         cmocka_unit_test(test_spans),          cmocka_unit_test(test_records),
-        cmocka_unit_test(test_model),
+        cmocka_unit_test(test_model),          cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
