@@ -314,6 +314,18 @@ static int others(const struct hr__job *job, const struct hr__agent_lane *lane)
                              job->seat && job->seat->lane == lane ? job->seat->place : NULL);
 }
 
+/* Whether another job of the rank has a place in the stream: one that goes on to its next epoch
+ * has, although it takes from no lane until it is answered. */
+static bool has_others(const struct hr__job *job)
+{
+    for (const struct hr__job *other = job->agent->jobs; other; other = other->next)
+        if (other != job && other->stream == job->stream &&
+            other->attach.rank == job->attach.rank &&
+            (other->seat || (other->is_seeking && !other->seek.is_first)))
+            return true;
+    return false;
+}
+
 /* A lane of its own: one that it has, or a new one. */
 static void go_alone(struct hr__job *job, const uint64_t place[2])
 {
@@ -478,11 +490,11 @@ static void seek_first(struct hr__job *job, struct hr__agent_lane *main)
         return;
     /* What it has been waiting for, too, where the others have not come along. */
     uint64_t begin[2] = {span.epoch, 0};
-    bool is_joining = is_begun && (others(job, main) || job->was_told);
+    bool is_joining = is_begun && (has_others(job) || job->was_told);
     if (is_joining && job->attach.join == HR_JOIN_EPOCH && !span.position &&
         sit_first(job, main, begin))
         return;
-    if (!is_begun || !others(job, main)) {
+    if (!is_begun || !has_others(job)) {
         if (job->party)
             memcpy(job->party->place, asked, sizeof job->party->place);
         seek_exact(job, main, asked);
