@@ -647,8 +647,13 @@ class _Iterator:
         except TooManyBadSamples as error:
             self._finish()
             raise TooManyBadSamples(str(error), tuple(loader.skipped())) from None
-        except Exception:
+        except Exception as error:
+            # Where the agent is gone, and not the data, the next iter() goes on here.
+            is_gone = isinstance(error, OSError) and "agent" in loader._options
+            place = loader.state_dict() if is_gone else None
             self._finish()
+            if place is not None:
+                loader._next_epoch, loader._resume = int(place["epoch"]), place
             raise
         if batch is None:
             self._finish()
