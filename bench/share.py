@@ -417,18 +417,21 @@ def handover(bench):
             *arguments]
     c, touched, python = (ask(command) for command in (program, [*program, "touch"], peer))
     bench.figures.update(
-        handover_us=c["median_us"], handover_p99_us=c["p99_us"], handover_clock_us=c["clock_us"],
+        handover_us=c["median_us"], handover_p99_us=c["p99_us"],
+        handover_first_us=c["first_us"], handover_clock_us=c["clock_us"],
         handover_touched_us=touched["median_us"], handover_touched_p99_us=touched["p99_us"],
         handover_waited=c["waited"] + touched["waited"] + python["waited"],
         handover_python_us=python["median_us"], handover_python_p99_us=python["p99_us"],
+        handover_python_first_us=python["first_us"],
         handover_python_native_us=python["native_us"],
         handover_python_wrapping_us=python["wrapping_us"])
     log(f"\nhandover  C: {c['median_us']:.2f} us of CPU a batch, 99th percentile "
-        f"{c['p99_us']:.2f} (of it {c['clock_us']:.2f} for the clock); with a byte of every page "
-        f"read {touched['median_us']:.0f}, {touched['p99_us']:.0f}\n"
+        f"{c['p99_us']:.2f}, the first after a pause {c['first_us']:.2f} (of each "
+        f"{c['clock_us']:.2f} for the clock); with a byte of every page read "
+        f"{touched['median_us']:.0f}, {touched['p99_us']:.0f}\n"
         f"          Python, to torch tensors: {python['median_us']:.2f} us, 99th percentile "
-        f"{python['p99_us']:.2f}; the native loader's batch {python['native_us']:.2f}, wrapping "
-        f"it {python['wrapping_us']:.2f}\n"
+        f"{python['p99_us']:.2f}, the first {python['first_us']:.2f}; the native loader's "
+        f"batch {python['native_us']:.2f}, wrapping it {python['wrapping_us']:.2f}\n"
         f"          {HANDOVER_BATCHES} batches each, every {pause_ms:.0f} ms; "
         f"{bench.figures['handover_waited']} that were not ready are left out")
 

@@ -30,7 +30,7 @@ SMALL = (387, 258)
 LARGE = (4000, 3000)
 FILES = 8  # different ones of each size
 ROUNDS = 2
-LOAD = 0.8  # share of the machine's time that preparation takes at the pace that is set
+LOAD = 0.7  # share of the machine's time that preparation takes at the pace that is set
 QUIET_S = 90  # without an answer, something hangs
 
 
