@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -133,6 +134,7 @@ static void test_same(void **state)
 struct job {
     int batch, epochs, pause_us, changes;
     enum hr_lag lag;
+    enum hr_join join;
     int counts_alone; /* fails unless some batches were prepared for it alone */
 };
 
@@ -143,6 +145,7 @@ static int run_job(const struct fixture *f, const struct served *s, const struct
     set_options(&o, s, "together");
     o.batch_size = j->batch;
     o.lag = j->lag;
+    o.join = j->join;
     struct hr_loader *l = fixture_loader(f, &o);
     unsigned char *seen = calloc(f->count, 1);
     assert_non_null(seen);
@@ -179,6 +182,7 @@ static pid_t fork_job(const struct fixture *f, const struct served *s, const str
     pid_t child = fork();
     assert_true(child >= 0);
     if (!child) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         alarm(120);
         _exit(run_job(f, s, j));
     }
@@ -206,6 +210,7 @@ static pid_t serve_apart(struct served *s)
         struct hr_agent_options o;
         struct hr_agent *agent = NULL;
         struct hr_error error;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         alarm(200);
         hr_agent_options_default(&o);
         o.socket = s->socket;
@@ -284,11 +289,13 @@ static void test_slow(void **state)
 {
     struct fixture f;
     struct served s;
-    struct job fast = {.batch = 8, .epochs = 6, .pause_us = 500},
-               slow = {.batch = 8, .epochs = 2, .pause_us = 30000, .counts_alone = 1};
+    struct job fast = {.batch = 8, .epochs = 20, .pause_us = 500, .join = HR_JOIN_NOW},
+               slow = {.batch = 8, .epochs = 3, .pause_us = 30000, .counts_alone = 1};
     fixture_make(&f, SAMPLES);
     pid_t agent = serve_apart(&s);
     pid_t one = fork_job(&f, &s, &slow);
+    while (!prepared(&s))
+        usleep(10000);
     pid_t two = fork_job(&f, &s, &fast);
     wait_for(two, 0);
     wait_for(one, 0);
