@@ -22,8 +22,9 @@
 /* Rings that the data may grow to, with what is lent. */
 #define RINGS 3
 
-#define CHUNK_LEAST 8
-#define CHUNK_MOST  64
+#define CHUNK_LEAST  8
+#define CHUNK_MOST   64
+#define PLACES_LEAST 3
 
 /* A futex of a board is shared: not FUTEX_PRIVATE_FLAG. */
 void hr__places_ring(struct hr__places *places)
@@ -150,8 +151,10 @@ int hr__places_create(struct hr__places **out, const struct hr__places_wish *wis
     p->is_stopped = true;
     p->chunk_samples = hr__places_chunk(wish->sample_bytes, wish->batch_samples, page);
     p->chunk_bytes = (p->chunk_samples * wish->sample_bytes + page - 1) / page * page;
-    /* One more than the batches need, which begin anywhere in a chunk. */
-    p->places = (wish->window * wish->batch_samples + p->chunk_samples - 1) / p->chunk_samples + 1;
+    p->places = (wish->window * wish->batch_samples + p->chunk_samples - 1) / p->chunk_samples;
+    /* A batch begins anywhere in a chunk, and there must be one to go on with. */
+    if (p->places < PLACES_LEAST)
+        p->places = PLACES_LEAST;
     p->ring_samples = p->places * p->chunk_samples;
     int r = check_size(p, error);
     if (r)

@@ -129,8 +129,11 @@ static bool is_short_locked(const struct hr__places *p, uint64_t number,
     }
     if (!is_taken)
         return false;
-    uint64_t enough = 2 * (*furthest)->batch_samples;
-    if (enough < 2 * p->chunk_samples)
+    /* Two batches; in a short ring one, or others could hardly differ from it. */
+    uint64_t batch = (*furthest)->batch_samples, enough = 2 * batch;
+    if (enough > p->ring_samples / 4)
+        enough = batch > p->ring_samples / 4 ? batch : p->ring_samples / 4;
+    if (enough < 2 * p->chunk_samples && batch < p->chunk_samples)
         enough = 2 * p->chunk_samples;
     if (enough > p->ring_samples / 2)
         enough = p->ring_samples / 2;

@@ -123,7 +123,7 @@ static void test_board(void **state)
     int told = 0;
     struct hr__places *p = make(16, 4, &told);
     assert_int_equal(p->chunk_samples, 8);
-    assert_int_equal(p->places, 9);
+    assert_int_equal(p->places, 8); /* no more than the window */
     assert_int_equal(p->board->is_gapless, 1);
     assert_int_equal(lseek(p->data_file, 0, SEEK_END), (off_t)(p->places * p->chunk_bytes));
     assert_int_equal(p->board->data_bytes, 3 * p->places * p->chunk_bytes);
@@ -173,7 +173,7 @@ static void test_room(void **state)
 static void test_expel_and_lend(void **state)
 {
     int told = 0;
-    struct hr__places *p = make(16, 4, &told);
+    struct hr__places *p = make(16, 8, &told);
     begin(p, 0, 0, 1, 1000);
     uint64_t a, b;
     struct hr__place_seat *fast = seat_at(p, 16, 0, 0, &a);
@@ -184,20 +184,20 @@ static void test_expel_and_lend(void **state)
     /* The slow one holds its first batch; the fast one has taken nearly all. */
     atomic_store(&slow->desk->next, b + 16);
     const uint32_t *held = image_at(p, b), before = held[0];
-    atomic_store(&fast->desk->next, a + 32);
-    atomic_store(&fast->desk->mark, a + 32);
-    assert_int_equal(advance(p, number, 8, 0), -EAGAIN); /* 40 samples are enough */
-    atomic_store(&fast->desk->next, a + 48);
-    atomic_store(&fast->desk->mark, a + 48);
+    atomic_store(&fast->desk->next, a + 96);
+    atomic_store(&fast->desk->mark, a + 96);
+    assert_int_equal(advance(p, number, 8, 0), -EAGAIN); /* two batches are enough */
+    atomic_store(&fast->desk->next, a + 104);
+    atomic_store(&fast->desk->mark, a + 104);
     assert_int_equal(advance(p, number++, 8, 0), 0);
-    atomic_store(&fast->desk->next, a + 56);
-    atomic_store(&fast->desk->mark, a + 56);
+    atomic_store(&fast->desk->next, a + 112);
+    atomic_store(&fast->desk->mark, a + 112);
     assert_int_equal(advance(p, number++, 8, 0), 0);
     assert_int_equal(p->lents, 2);
     assert_int_equal(held[0], before);
     assert_false(hr__places_was_expelled(p, slow)); /* only what it holds was in the way */
-    atomic_store(&fast->desk->next, a + 64);
-    atomic_store(&fast->desk->mark, a + 64);
+    atomic_store(&fast->desk->next, a + 120);
+    atomic_store(&fast->desk->mark, a + 120);
     assert_int_equal(advance(p, number++, 8, 0), 0);
     assert_true(atomic_load(&slow->desk->floor) > b + 16);
     assert_true(told > 0);
