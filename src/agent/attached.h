@@ -44,8 +44,6 @@ enum hr__session_state {
 /* All of the consumer's thread, but what is atomic and what `lock` guards. */
 struct hr__attached {
     struct hr_loader *loader;
-    struct hr__wire_attach attach; /* but for text_bytes */
-
     int socket;          /* -1: none */
     uint32_t connection; /* number of this one */
     enum hr__session_state state;
@@ -87,6 +85,9 @@ struct hr__attached {
 
     _Atomic uint64_t missed, alone, reattached; /* as in struct hr_loader_stats */
     atomic_int threads;                         /* the agent's */
+
+    struct hr__wire_attach
+        attach; /* what the agent is told of the loader, but for text_bytes; large */
 };
 
 /* attach.c */

@@ -18,6 +18,10 @@
 #define UNMAPPED UINT64_MAX
 /* Batches begin at addresses like this (headrace/loader.h). */
 #define ALIGNMENT 64
+/* Released leases that rest, at most. */
+#define RESTING_MAX 4
+/* A job that has not written to so many batches is taken for one that does not. */
+#define UNCHANGED_ENOUGH 8
 
 struct hr__window {
     unsigned refs; /* leases, and the seat whose next leases come here */
@@ -84,7 +88,7 @@ static struct hr__window *make_window(const struct hr__seat *seat)
     return w;
 }
 
-void hr__window_unref_locked(struct hr__window **window)
+static void unref_window_locked(struct hr__window **window)
 {
     struct hr__window *w = *window;
     *window = NULL;
@@ -121,7 +125,122 @@ static void retire_locked(struct hr__seat *seat)
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
         w->offsets[p] = UNMAPPED;
     }
-    hr__window_unref_locked(&seat->window);
+    unref_window_locked(&seat->window);
+}
+
+/* Lists. */
+
+static void link_lease_locked(struct hr__lease *lease)
+{
+    struct hr__seat *seat = lease->seat;
+    struct hr__window *w = lease->window;
+    lease->next = w->leases;
+    if (w->leases)
+        w->leases->previous = lease;
+    w->leases = lease;
+    w->refs++;
+    lease->next_shared = seat->shared;
+    if (seat->shared)
+        seat->shared->previous_shared = lease;
+    seat->shared = lease;
+    seat->held++;
+    atomic_fetch_add_explicit(&seat->refs, 1, memory_order_relaxed);
+}
+
+static void unlink_shared_locked(struct hr__lease *lease)
+{
+    struct hr__seat *seat = lease->seat;
+    if (lease->next_shared)
+        lease->next_shared->previous_shared = lease->previous_shared;
+    if (lease->previous_shared)
+        lease->previous_shared->next_shared = lease->next_shared;
+    else if (seat->shared == lease)
+        seat->shared = lease->next_shared;
+    lease->previous_shared = lease->next_shared = NULL;
+}
+
+static void unlink_window_locked(struct hr__lease *lease)
+{
+    if (lease->next)
+        lease->next->previous = lease->previous;
+    if (lease->previous)
+        lease->previous->next = lease->next;
+    else
+        lease->window->leases = lease->next;
+    unref_window_locked(&lease->window);
+}
+
+/* Pages that are given back. */
+
+static uintptr_t page_of(const struct hr__seat *seat, uintptr_t address)
+{
+    return address & ~(uintptr_t)(seat->pages.page_bytes - 1);
+}
+
+/* The first and the last page, where they are not the batch's alone; returns their number. */
+static int edges_of(const struct hr__lease *lease, uintptr_t pages[2])
+{
+    uintptr_t first = page_of(lease->seat, lease->begin), last = page_of(lease->seat, lease->end);
+    int n = 0;
+    if (first != lease->begin)
+        pages[n++] = first;
+    if (last != lease->end && !(n && first == last))
+        pages[n++] = last;
+    return n;
+}
+
+/* Gives back the private ones of the pages that are the batch's alone; whether there were any. */
+static int drop_inside(const struct hr__lease *lease)
+{
+    const struct hr__seat *seat = lease->seat;
+    uintptr_t begin = page_of(seat, lease->begin + seat->pages.page_bytes - 1);
+    uintptr_t end = page_of(seat, lease->end);
+    return begin < end && hr__pages_drop(&seat->pages, (void *)begin, end - begin);
+}
+
+/* The same for the pages at its ends that nobody else lies in. */
+static int drop_edges_locked(const struct hr__lease *lease)
+{
+    const struct hr__seat *seat = lease->seat;
+    size_t bytes = seat->pages.page_bytes;
+    uintptr_t pages[2];
+    int count = edges_of(lease, pages), found = 0;
+    for (int i = 0; i < count; i++)
+        if (!is_covered(lease->window, lease, pages[i], pages[i] + bytes))
+            found |= hr__pages_drop(&seat->pages, (void *)pages[i], bytes);
+    return found;
+}
+
+/* Its memory serves the next one, or goes. */
+static void free_lease_locked(struct hr__seat *seat, struct hr__lease *lease)
+{
+    if (seat->spare && seat->spare->bytes >= lease->bytes) {
+        hr__free(lease);
+        return;
+    }
+    hr__free(seat->spare);
+    seat->spare = lease;
+}
+
+/* Looks at the pages of resting leases, which end with it. */
+static void look_locked(struct hr__seat *seat)
+{
+    uint64_t faults = hr__pages_faults();
+    seat->faults = faults;
+    while (seat->resting) {
+        struct hr__lease *lease = seat->resting;
+        int is_suspect = lease->faults != faults, found = 0;
+        seat->resting = lease->next_shared;
+        if (is_suspect)
+            found |= drop_inside(lease);
+        if (is_suspect || lease->is_edge_private)
+            found |= drop_edges_locked(lease);
+        if (found)
+            seat->is_changing = 1;
+        unlink_window_locked(lease);
+        free_lease_locked(seat, lease);
+    }
+    seat->resting_count = 0;
 }
 
 /* Whether the batch can lie in the window, without a lease in its way. */
@@ -169,6 +288,8 @@ static int map_place_locked(struct hr__seat *seat, uint64_t place, uint64_t offs
 static int place_locked(struct hr__seat *seat, struct spot *spot, struct hr_error *error)
 {
     int r = 0;
+    if (seat->resting && !fits_locked(seat, spot))
+        look_locked(seat);
     if (!seat->window || !fits_locked(seat, spot)) {
         struct hr__window *w = make_window(seat);
         if (!w)
@@ -190,30 +311,16 @@ static int place_locked(struct hr__seat *seat, struct spot *spot, struct hr_erro
 
 /* Pages at a batch's ends that others may lie in, too. */
 
-static uintptr_t page_of(const struct hr__seat *seat, uintptr_t address)
-{
-    return address & ~(uintptr_t)(seat->pages.page_bytes - 1);
-}
-
-/* The first and the last page, where they are not the batch's alone; returns their number. */
-static int edges_of(const struct hr__lease *lease, uintptr_t pages[2])
-{
-    uintptr_t first = page_of(lease->seat, lease->begin), last = page_of(lease->seat, lease->end);
-    int n = 0;
-    if (first != lease->begin)
-        pages[n++] = first;
-    if (last != lease->end && !(n && first == last))
-        pages[n++] = last;
-    return n;
-}
-
 /* Whether the page may have become private through other leases. */
 static int is_suspect(const struct hr__lease *lease, uintptr_t page)
 {
     size_t bytes = lease->seat->pages.page_bytes;
+    if (!is_covered(lease->window, lease, page, page + bytes))
+        return 0;
+    uint64_t faults = hr__pages_faults();
     for (const struct hr__lease *l = lease->window->leases; l; l = l->next)
         if (l != lease && overlaps(l, page, page + bytes) &&
-            (l->is_own || l->is_edge_private || l->faults != lease->faults))
+            (l->is_own || l->is_edge_private || l->faults != faults))
             return 1;
     return 0;
 }
@@ -239,50 +346,6 @@ static int mend_edges_locked(struct hr__lease *lease, struct hr_error *error)
             return r;
     }
     return 0;
-}
-
-/* Lists. */
-
-static void link_lease_locked(struct hr__lease *lease)
-{
-    struct hr__seat *seat = lease->seat;
-    struct hr__window *w = lease->window;
-    lease->next = w->leases;
-    if (w->leases)
-        w->leases->previous = lease;
-    w->leases = lease;
-    w->refs++;
-    lease->next_shared = seat->shared;
-    if (seat->shared)
-        seat->shared->previous_shared = lease;
-    seat->shared = lease;
-    seat->held++;
-    atomic_fetch_add_explicit(&seat->refs, 1, memory_order_relaxed);
-}
-
-static void unlink_shared_locked(struct hr__lease *lease)
-{
-    struct hr__seat *seat = lease->seat;
-    if (lease->next_shared)
-        lease->next_shared->previous_shared = lease->previous_shared;
-    if (lease->previous_shared)
-        lease->previous_shared->next_shared = lease->next_shared;
-    else if (seat->shared == lease)
-        seat->shared = lease->next_shared;
-    lease->previous_shared = lease->next_shared = NULL;
-}
-
-static void unlink_lease_locked(struct hr__lease *lease)
-{
-    if (lease->next)
-        lease->next->previous = lease->previous;
-    if (lease->previous)
-        lease->previous->next = lease->next;
-    else
-        lease->window->leases = lease->next;
-    unlink_shared_locked(lease);
-    lease->seat->held--;
-    hr__window_unref_locked(&lease->window);
 }
 
 /* What is kept for long. */
@@ -348,13 +411,34 @@ int hr__lease_make_way(struct hr__seat *seat, uint64_t from, uint64_t to, struct
     return to > reach ? hr__lease_own_before(seat, to - reach, error) : 0;
 }
 
+/* Memory that was used just now, or new; only the lease itself is zeroed. */
+static struct hr__lease *get_block(struct hr__seat *seat, size_t bytes)
+{
+    pthread_mutex_lock(&seat->lock);
+    struct hr__lease *lease = seat->spare;
+    if (lease && lease->bytes >= bytes)
+        seat->spare = NULL;
+    else
+        lease = NULL;
+    pthread_mutex_unlock(&seat->lock);
+    if (lease)
+        bytes = lease->bytes;
+    else
+        lease = hr__alloc_aligned(HR__TAG_AGENT, bytes, 0);
+    if (lease) {
+        memset(lease, 0, sizeof *lease);
+        lease->bytes = bytes;
+    }
+    return lease;
+}
+
 /* One that is not in any list yet, with what the board says. */
 static int make_lease(struct hr__lease **out, struct hr__seat *seat, uint64_t from, uint64_t to,
                       struct hr_error *error)
 {
     size_t count = to - from, chunks = hr__seat_chunks(seat, from, to);
-    struct hr__lease *lease =
-        hr__alloc(HR__TAG_AGENT, 1, sizeof *lease + (3 * count + chunks) * sizeof(int64_t));
+    size_t bytes = sizeof(struct hr__lease) + (3 * count + chunks) * sizeof(int64_t);
+    struct hr__lease *lease = get_block(seat, bytes);
     if (!lease)
         return hr__fail(error, -ENOMEM, "out of memory for a batch of %zu samples", count);
     struct hr_batch *batch = &lease->batch;
@@ -391,8 +475,7 @@ static int settle_lease(struct hr__lease *lease, struct hr_error *error)
     spot.offsets = lease->seen.offsets;
     pthread_mutex_lock(&seat->lock);
     int r = place_locked(seat, &spot, error);
-    /* From here on a fault may be a write to our pages. */
-    lease->faults = hr__pages_faults();
+    lease->faults = seat->faults;
     lease->window = seat->window;
     lease->begin = spot.begin;
     lease->end = spot.end;
@@ -434,26 +517,45 @@ fail:
     return r;
 }
 
-/* Gives back the private ones of the pages that are the batch's alone. */
-static void drop_inside(const struct hr__lease *lease)
+/* Whether it can be looked at later. */
+static int may_rest_locked(const struct hr__lease *lease)
 {
     const struct hr__seat *seat = lease->seat;
-    uintptr_t begin = page_of(seat, lease->begin + seat->pages.page_bytes - 1);
-    uintptr_t end = page_of(seat, lease->end);
-    if (begin < end)
-        hr__pages_drop(&seat->pages, (void *)begin, end - begin);
+    return lease->window == seat->window && !lease->is_own && !lease->is_edge_private &&
+           !seat->is_changing;
 }
 
-/* Gives back the pages at its ends that nobody else lies in. */
-static void drop_edges_locked(const struct hr__lease *lease)
+static void rest_locked(struct hr__lease *lease)
 {
-    const struct hr__seat *seat = lease->seat;
-    size_t bytes = seat->pages.page_bytes;
-    uintptr_t pages[2];
-    int count = edges_of(lease, pages);
-    for (int i = 0; i < count; i++)
-        if (!is_covered(lease->window, lease, pages[i], pages[i] + bytes))
-            hr__pages_drop(&seat->pages, (void *)pages[i], bytes);
+    struct hr__seat *seat = lease->seat;
+    lease->next_shared = seat->resting;
+    seat->resting = lease;
+    if (++seat->resting_count >= RESTING_MAX)
+        look_locked(seat);
+}
+
+/* Gives its pages back at once. The lock is released meanwhile, for it may take long; the
+ * lease still keeps others away. */
+static void clean_locked(struct hr__lease *lease)
+{
+    struct hr__seat *seat = lease->seat;
+    int is_own = lease->is_own;
+    /* The last in a window that gets no more: the whole map goes. */
+    int is_last = lease->window != seat->window && lease->window->refs == 1;
+    lease->is_leaving = 1;
+    pthread_mutex_unlock(&seat->lock);
+    uint64_t faults = hr__pages_faults();
+    int is_suspect = !is_last && (is_own || faults != lease->faults);
+    int found = is_suspect && drop_inside(lease);
+    pthread_mutex_lock(&seat->lock);
+    if (faults > seat->faults)
+        seat->faults = faults;
+    if (is_suspect || lease->is_edge_private)
+        found |= drop_edges_locked(lease);
+    seat->unchanged = found ? 0 : seat->unchanged + 1;
+    if (seat->unchanged >= UNCHANGED_ENOUGH)
+        seat->is_changing = 0;
+    unlink_window_locked(lease);
 }
 
 static void release(struct hr_batch *batch)
@@ -468,23 +570,31 @@ static void release(struct hr_batch *batch)
         return;
     }
     pthread_mutex_lock(&seat->lock);
-    lease->is_leaving = 1;
-    int is_own = lease->is_own;
-    /* The last in a window that gets no more: the whole map goes. */
-    int is_last = lease->window != seat->window && lease->window->refs == 1;
-    pthread_mutex_unlock(&seat->lock);
-    int is_changed = !is_last && (is_own || hr__pages_faults() != lease->faults);
-    /* Without the lock, for it may take long; the lease still keeps others away. */
-    if (is_changed)
-        drop_inside(lease);
-    pthread_mutex_lock(&seat->lock);
-    if (is_changed || lease->is_edge_private)
-        drop_edges_locked(lease);
-    unlink_lease_locked(lease);
+    int rests = may_rest_locked(lease);
+    if (!rests)
+        clean_locked(lease);
+    unlink_shared_locked(lease);
+    seat->held--;
+    if (rests)
+        rest_locked(lease);
+    else
+        free_lease_locked(seat, lease);
     int ring = hr__seat_move_mark_locked(seat);
     pthread_mutex_unlock(&seat->lock);
     if (ring)
         hr__seat_ring(seat);
-    hr__free(lease);
     hr__seat_unref(&seat);
+}
+
+void hr__lease_clear(struct hr__seat *seat)
+{
+    while (seat->resting) {
+        struct hr__lease *lease = seat->resting;
+        seat->resting = lease->next_shared;
+        unlink_window_locked(lease);
+        hr__free(lease);
+    }
+    hr__free(seat->spare);
+    seat->spare = NULL;
+    unref_window_locked(&seat->window);
 }

@@ -112,7 +112,8 @@ static void give_back(uintptr_t begin, uintptr_t end)
 }
 
 /* By scanning; how far it came. */
-static uintptr_t drop_scanned(const struct hr__pages *pages, uintptr_t begin, uintptr_t end)
+static uintptr_t drop_scanned(const struct hr__pages *pages, uintptr_t begin, uintptr_t end,
+                              int *found)
 {
     struct scan_region regions[REGIONS];
     while (begin < end) {
@@ -120,6 +121,7 @@ static uintptr_t drop_scanned(const struct hr__pages *pages, uintptr_t begin, ui
         long n = scan(pages->file, begin, end, regions, &walked);
         if (n < 0 || walked <= begin)
             break;
+        *found |= n > 0;
         for (long i = 0; i < n; i++)
             give_back((uintptr_t)regions[i].start, (uintptr_t)regions[i].end);
         begin = walked;
@@ -128,7 +130,8 @@ static uintptr_t drop_scanned(const struct hr__pages *pages, uintptr_t begin, ui
 }
 
 /* By the table of pages; how far it came. */
-static uintptr_t drop_listed(const struct hr__pages *pages, uintptr_t begin, uintptr_t end)
+static uintptr_t drop_listed(const struct hr__pages *pages, uintptr_t begin, uintptr_t end,
+                             int *found)
 {
     uint64_t entries[ENTRIES];
     size_t page = pages->page_bytes;
@@ -144,23 +147,28 @@ static uintptr_t drop_listed(const struct hr__pages *pages, uintptr_t begin, uin
             size_t first = i;
             while (i < count && is_private_entry(entries[i]))
                 i++;
-            if (i > first)
-                give_back(begin + first * page, begin + i * page);
+            if (i == first)
+                continue;
+            *found = 1;
+            give_back(begin + first * page, begin + i * page);
         }
         begin += count * page;
     }
     return begin;
 }
 
-void hr__pages_drop(const struct hr__pages *pages, void *begin, size_t bytes)
+int hr__pages_drop(const struct hr__pages *pages, void *begin, size_t bytes)
 {
     uintptr_t at = (uintptr_t)begin, end = at + bytes;
+    int found = 0;
     if (pages->file >= 0 && pages->can_scan)
-        at = drop_scanned(pages, at, end);
+        at = drop_scanned(pages, at, end, &found);
     else if (pages->file >= 0)
-        at = drop_listed(pages, at, end);
-    if (at < end)
-        give_back(at, end);
+        at = drop_listed(pages, at, end, &found);
+    if (at >= end)
+        return found;
+    give_back(at, end);
+    return 1;
 }
 
 int hr__pages_own(const struct hr__pages *pages, void *begin, size_t bytes)

@@ -35,8 +35,9 @@ uint64_t hr__pages_faults(void);
 int hr__pages_is_private(const struct hr__pages *pages, const void *page);
 
 /* Gives back the private pages of a range of whole pages, so that it shows the file again.
- * Any thread; those who use the range meanwhile may see either. */
-void hr__pages_drop(const struct hr__pages *pages, void *begin, size_t bytes);
+ * Any thread; those who use the range meanwhile may see either. Non-zero where there were some,
+ * or where that is unknown. */
+int hr__pages_drop(const struct hr__pages *pages, void *begin, size_t bytes);
 
 /* Makes every page of the range private, with what it shows now. Other threads may read and
  * write meanwhile, and lose nothing. Errors: -ENOMEM. */

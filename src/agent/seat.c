@@ -157,7 +157,7 @@ void hr__seat_unref(struct hr__seat **pointer)
     /* No lease is left, so the only window is the next lease's. In a forked child the lists
      * may be as they were in the middle of a change: then the window stays. */
     if (seat->pid == getpid() || !pthread_mutex_trylock(&seat->lock))
-        hr__window_unref_locked(&seat->window);
+        hr__lease_clear(seat);
     if (seat->board)
         munmap((void *)(uintptr_t)seat->board, seat->board_mapped);
     if (seat->desk)

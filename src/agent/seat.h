@@ -14,6 +14,10 @@
  * last page is private already when it is made, because a neighbour was written to before our
  * samples were there, gets its part of the page copied.
  *
+ * Whether a job has written to a batch is asked when four have been released, or when their
+ * memory is needed: one system call for all, in the usual case. Of a job that does write, it
+ * is asked at each release, so that what it changed is given back at once.
+ *
  * Leases that are kept for almost as long as the ring is are made the job's own: private
  * copies, for which the agent need not keep anything any more. So a job may keep all its
  * batches, and neither stops its lane nor holds more than about a ring of shared memory.
@@ -80,8 +84,14 @@ struct hr__seat {
                                   HR__SEQUENCE_NONE: nothing */
     uint64_t mark;             /* as in the desk */
     uint32_t held;             /* leases */
-    uint64_t owned;            /* leases that were made the job's own, ever */
-    uint64_t windows;          /* made, ever */
+    uint64_t faults;           /* of the process, when they were last counted */
+    struct hr__lease *resting; /* released; their pages are not looked at yet */
+    uint32_t resting_count;
+    int is_changing;         /* this job writes to its batches */
+    uint32_t unchanged;      /* batches in a row that it did not write to, while it is */
+    struct hr__lease *spare; /* memory for the next lease, or NULL */
+    uint64_t owned;          /* leases that were made the job's own, ever */
+    uint64_t windows;        /* made, ever */
 };
 
 /*
@@ -98,14 +108,15 @@ struct hr__seen {
 /* A batch in place. */
 struct hr__lease {
     struct hr_batch batch;
+    size_t bytes; /* of this block */
     struct hr__seat *seat;
     struct hr__window *window;
     struct hr__lease *previous, *next;               /* in the window */
-    struct hr__lease *previous_shared, *next_shared; /* in the seat */
+    struct hr__lease *previous_shared, *next_shared; /* in the seat: shared, or resting */
     uint64_t from, to;                               /* sequence */
     struct hr__seen seen;                            /* in the same block */
     uintptr_t begin, end;                            /* addresses */
-    uint64_t faults;                                 /* of the process, when it was made */
+    uint64_t faults;     /* of the process, some time before it was made */
     int is_edge_private; /* its first or last page may be private, faults or not */
     int is_own;          /* all of its pages are private */
     int is_leaving;      /* a thread is releasing it */
@@ -198,7 +209,7 @@ int hr__lease_own_before(struct hr__seat *seat, uint64_t before, struct hr_error
  * that is lent or copied. Errors: -ENOMEM. */
 int hr__lease_make_way(struct hr__seat *seat, uint64_t from, uint64_t to, struct hr_error *error);
 
-/* The window's, where the seat ends. */
-void hr__window_unref_locked(struct hr__window **window);
+/* Where the seat ends: no lease is left but resting ones. */
+void hr__lease_clear(struct hr__seat *seat);
 
 #endif
