@@ -1,0 +1,66 @@
+"""A training script for tests of the agent: tells each batch as a line of JSON.
+
+Its argument is JSON: data (an image folder), options (of the DataLoader), epochs, pace_s
+(a step), led (a batch only for each line of stdin), state (to go on from), repeat (times that
+the folder's samples are in the dataset).
+"""
+
+import hashlib
+import json
+import sys
+import time
+
+import headrace
+import headrace.transforms as T
+from headrace.torch import DataLoader
+
+
+def dataset(folder, repeat=1):
+    transform = T.Compose(
+        [T.RandomResizedCrop(32), T.RandomHorizontalFlip(), T.ToDtype("float32", scale=True)]
+    )
+    samples = list(headrace.ImageFolder(folder).samples)
+    return headrace.ImageList(samples * repeat, transform)
+
+
+def digest(images):
+    return hashlib.sha1(images.numpy().tobytes()).hexdigest()
+
+
+def tell(**what):
+    print(json.dumps(what), flush=True)
+
+
+def told(loader, images, index):
+    state = loader.state_dict()
+    return {"epoch": state["epoch"], "index": index.tolist(), "digest": digest(images),
+            "state": state}
+
+
+def main():
+    spec = json.loads(sys.argv[1])
+    loader = DataLoader(
+        dataset(spec["data"], spec.get("repeat", 1)), return_index=True, **spec["options"]
+    )
+    if spec.get("state"):
+        loader.load_state_dict(spec["state"])
+    tell(ready=True)
+    try:
+        for epoch in range(spec.get("epochs", 1)):
+            if spec.get("led"):
+                sys.stdin.readline()
+            for images, labels, index in loader:
+                tell(**told(loader, images, index), time=time.monotonic())
+                time.sleep(spec.get("pace_s", 0))
+                if spec.get("led"):
+                    sys.stdin.readline()
+            tell(end=epoch)
+    except Exception as error:
+        tell(error=type(error).__name__, message=str(error), state=loader.state_dict())
+        return
+    stats = loader.stats()
+    tell(stats={name: stats[name] for name in ("samples", "missed", "alone", "reattached")})
+
+
+if __name__ == "__main__":
+    main()
