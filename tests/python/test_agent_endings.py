@@ -1,0 +1,480 @@
+"""Deaths, forks, signals, strangers, and agents that start and end by themselves."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import agent_job
+import headrace
+from agents import (
+    Agent,
+    Job,
+    Reader,
+    Truth,
+    indices,
+    is_alive,
+    same,
+    taken,
+    wait_until,
+)
+from conftest import COUNT, run_python
+from headrace.torch import DataLoader
+from test_processes import in_child
+
+REPEAT = 10
+LONG = REPEAT * COUNT
+
+
+@pytest.fixture
+def agent():
+    with Agent() as running:
+        yield running
+
+
+@pytest.fixture
+def default_socket():
+    """Where "auto" looks; whatever agent it started is ended after the test."""
+    with tempfile.TemporaryDirectory(prefix="headrace-auto-") as place:
+        path = os.path.join(place, "run", "agent.sock")
+        before = os.environ.get("HEADRACE_AGENT")
+        os.environ["HEADRACE_AGENT"] = path
+        try:
+            yield path
+        finally:
+            with contextlib.suppress(OSError):
+                os.kill(headrace.agent_status(path)["pid"], signal.SIGKILL)
+            if before is None:
+                del os.environ["HEADRACE_AGENT"]
+            else:
+                os.environ["HEADRACE_AGENT"] = before
+
+
+def assert_nothing_is_left(pid, path):
+    """The agent ends by itself some seconds after its last job."""
+    wait_until(lambda: not is_alive(pid), "the idle agent's end", 20)
+    assert [p for p in os.listdir(os.path.dirname(path)) if p != "agent.lock"] == []
+    assert not [p for p in Path(os.environ["HEADRACE_SHM"]).rglob("*") if p.is_file()]
+
+
+# The agent's death
+
+
+def test_a_killed_agent_with_a_path_is_an_error(dataset):
+    truth = Truth(dataset, shuffle=True)
+    with Agent() as agent:
+        loader = DataLoader(
+            dataset, 4, shuffle=True, return_index=True, agent=agent.socket, window=4
+        )
+        epoch = iter(loader)
+        found = [next(epoch)]
+        agent.kill()
+        with pytest.raises(ConnectionResetError) as caught:
+            while True:
+                found.append(next(epoch))
+        assert agent.socket in str(caught.value) and "state" in str(caught.value)
+    truth.check(found, 0)
+    state = loader.state_dict()
+    assert (state["epoch"], state["position"]) == (0, 4 * len(found))
+    with pytest.raises(OSError):
+        list(loader)
+    assert loader.state_dict() == state
+    loader.close()
+    again = DataLoader(dataset, 4, shuffle=True, return_index=True)
+    again.load_state_dict(state)
+    truth.check(taken(again), 0, state["position"])
+
+
+def test_a_loader_goes_on_with_the_next_agent_at_its_path(dataset):
+    """One that is started again at the same path serves the next iter(), where it stood."""
+    truth = Truth(dataset, shuffle=True)
+    with Agent() as agent:
+        loader = DataLoader(dataset, 4, shuffle=True, return_index=True, agent=agent.socket)
+        taken(loader)
+        epoch = iter(loader)
+        found = [next(epoch)]
+        agent.kill()
+        with pytest.raises(ConnectionResetError):
+            found += epoch
+        with Agent(socket=agent.socket):
+            rest = taken(loader)
+            truth.check(rest, 1, COUNT - len(indices(rest)))
+            assert len(indices(rest)) <= COUNT - 4
+            truth.check(taken(loader), 2)
+            loader.close()
+
+
+def test_auto_goes_on_with_another_agent(dataset, default_socket):
+    truth = Truth(dataset, shuffle=True)
+    loader = DataLoader(dataset, 4, shuffle=True, return_index=True, agent="auto", stream="s")
+    epoch = iter(loader)
+    found = [next(epoch) for _ in range(3)]
+    killed = headrace.agent_status()["pid"]
+    os.kill(killed, signal.SIGKILL)
+    found += epoch
+    assert len(indices(found)) == COUNT
+    truth.check(found, 0)
+    truth.check(taken(loader), 1)
+    assert loader.stats()["reattached"] == 1
+    pid = headrace.agent_status()["pid"]
+    assert pid != killed
+    loader.close()
+    assert_nothing_is_left(pid, default_socket)
+
+
+def test_jobs_of_two_streams_go_on(folder, default_socket):
+    """Four processes, two streams; the agent dies three times, each time after some batches."""
+    data = agent_job.dataset(folder, REPEAT)
+    truths = [Truth(data, shuffle=True, seed=seed) for seed in range(2)]
+    options = {"agent": "auto", "batch_size": 4, "shuffle": True}
+    more = {"repeat": REPEAT, "epochs": 2, "pace_s": 0.03}
+    with contextlib.ExitStack() as stack:
+        jobs = [
+            stack.enter_context(
+                Job(folder, {**options, "stream": f"s{i // 2}", "seed": i // 2}, **more)
+            )
+            for i in range(4)
+        ]
+        for job in jobs:
+            assert job.next() == {"ready": True}
+        for lines in (1, LONG):  # all begin, then none is held back
+            for job in jobs:
+                for _ in range(lines):
+                    job.tell()
+        readers = [Reader(Told(job), 2) for job in jobs]
+        for _ in range(3):
+            pid = wait_until(lambda: serving(jobs=4), "an agent with four jobs")
+            before = [len(reader.batches) for reader in readers]
+            wait_until(
+                lambda: all(len(r.batches) > n + 5 for r, n in zip(readers, before)),
+                "some batches for each job",
+            )
+            os.kill(pid, signal.SIGKILL)
+        pid = wait_until(lambda: serving(jobs=4), "the last agent")
+        digests = [{}, {}]  # of batches by epoch and first sample, of each stream
+        for i, (job, reader) in enumerate(zip(jobs, readers)):
+            first = int(reader.batches[0][1][1])
+            for epoch, batches in enumerate(reader.result(), first):
+                assert {int(b[1]) for b in batches} == {epoch}
+                assert indices(batches) == truths[i // 2].order(epoch)
+                for digest, _, index in batches:
+                    known = digests[i // 2].setdefault((epoch, int(index[0])), digest)
+                    assert torch.equal(known, digest)
+            assert job.next()["stats"]["reattached"] >= 3
+    assert_nothing_is_left(pid, default_socket)
+
+
+def serving(jobs):
+    """The pid of the agent that serves so many jobs just now, or None."""
+    with contextlib.suppress(OSError):
+        status = headrace.agent_status()
+        seated = [s for x in status["streams"] for lane in x["lanes"] for s in lane["subscribers"]]
+        return status["pid"] if len(seated) == jobs else None
+
+
+class Told:
+    """The batches that a job tells, as a loader's: (digest, epoch, index) as tensors."""
+
+    def __init__(self, job):
+        self.job = job
+
+    def __iter__(self):
+        while "end" not in (b := self.job.next()):
+            assert "index" in b, b
+            digest = torch.tensor(list(bytes.fromhex(b["digest"])))
+            yield digest, torch.tensor(b["epoch"]), torch.tensor(b["index"])
+
+
+# Starting by itself
+
+
+def test_racing_ranks_start_one_agent(folder, default_socket, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        """
+import json, os, sys
+import torch.distributed as dist
+import headrace, headrace.transforms as T
+from headrace.torch import DataLoader
+dist.init_process_group("gloo")
+data = headrace.ImageFolder(sys.argv[1], T.Compose([T.RandomResizedCrop(32), T.ToTensor()]))
+dist.barrier()
+loader = DataLoader(data, 4, shuffle=True, return_index=True, agent="auto", stream="ranks")
+mine = [[i for *_, x in loader for i in x.tolist()] for _ in range(3)]
+pid = headrace.agent_status()["pid"]
+everyone = [None] * 4
+dist.all_gather_object(everyone, (mine, pid, loader.stats()["padded_samples"]))
+loader.close()
+if dist.get_rank() == 0:
+    print(json.dumps(everyone))
+dist.destroy_process_group()
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
+        + [str(script), str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    everyone = json.loads(done.stdout.strip().splitlines()[-1])
+    assert len({pid for _, pid, _ in everyone}) == 1
+    for epoch in range(3):
+        counts = [len(mine[epoch]) for mine, *_ in everyone]
+        assert counts == [10] * 4
+        assert {i for mine, *_ in everyone for i in mine[epoch]} == set(range(COUNT))
+    assert sum(padded for *_, padded in everyone) == 3
+    assert_nothing_is_left(everyone[0][1], default_socket)
+
+
+def test_an_agent_of_ones_own_ends_when_unused(dataset, default_socket):
+    plain = taken(DataLoader(dataset, 4))
+    loaders = [DataLoader(dataset, 4, agent="auto") for _ in range(3)]
+    for loader in loaders:
+        assert same(taken(loader), plain)
+    pid = headrace.agent_status()["pid"]
+    mode = os.stat(os.path.dirname(default_socket)).st_mode
+    assert stat.S_IMODE(mode) == 0o700
+    assert stat.S_IMODE(os.stat(default_socket).st_mode) & 0o077 == 0
+    for loader in loaders:
+        loader.close()
+    assert_nothing_is_left(pid, default_socket)
+    loader = DataLoader(dataset, 4, agent="auto")  # another one is started
+    assert same(taken(loader), plain)
+    assert headrace.agent_status()["pid"] != pid
+    loader.close()
+
+
+def test_an_agent_outlives_the_job_that_started_it(folder, dataset, default_socket):
+    with Job(folder, {"agent": "auto", "batch_size": 4}) as starter:
+        assert starter.next()
+        assert len(starter.batches()) == -(-COUNT // 4)
+        pid = headrace.agent_status()["pid"]
+        loader = DataLoader(dataset, 4, agent="auto")
+        epoch = iter(loader)
+        next(epoch)
+        starter.send(signal.SIGKILL)
+        starter.status()
+    assert len(list(epoch)) == -(-COUNT // 4) - 1
+    assert is_alive(pid) and os.getpgid(pid) != os.getpgid(0)
+    loader.close()
+    assert_nothing_is_left(pid, default_socket)
+
+
+def test_ctrl_c_in_the_terminal_ends_jobs_only(folder, default_socket):
+    """SIGINT to a job's whole process group leaves the agent alone."""
+    code = """
+import sys, signal, os
+sys.path[:0] = [sys.argv[1]]
+import agent_job
+loader = agent_job.DataLoader(agent_job.dataset(sys.argv[2]), 4, agent="auto")
+next(iter(loader))
+print(agent_job.headrace.agent_status()["pid"], flush=True)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+os.killpg(0, signal.SIGINT)
+print(len(list(loader)), flush=True)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(Path(__file__).parent), str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        start_new_session=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    pid, batches = map(int, done.stdout.split())
+    assert batches == -(-COUNT // 4)
+    assert_nothing_is_left(pid, default_socket)
+
+
+def test_an_agent_that_cannot_start_is_an_error(dataset, default_socket, monkeypatch):
+    from headrace.torch import _arguments
+
+    monkeypatch.setattr(_arguments, "_AGENT_COMMAND", "/nowhere/headrace\x1fagent")
+    with pytest.raises(FileNotFoundError, match="/nowhere/headrace"):
+        DataLoader(dataset, 4, agent="auto")
+    monkeypatch.setattr(_arguments, "_AGENT_COMMAND", "\x1f".join([sys.executable, "-c", "1 / 0"]))
+    with pytest.raises(OSError, match="agent"):
+        DataLoader(dataset, 4, agent="auto")
+
+
+# Strangers
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="becoming another user needs root")
+def test_another_user_is_refused(agent):
+    def as_nobody():
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        return headrace.agent_status(agent.socket)
+
+    assert in_child(as_nobody).startswith(("PermissionError", "FileNotFoundError"))
+
+    def connect_anyway():
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as end:
+            end.settimeout(20)
+            end.connect(agent.socket)
+            return [b"another user" in end.recv(1 << 16), end.recv(1 << 16)]
+
+    try:
+        os.chmod(agent.place, 0o777)  # whoever opens the directory opens nothing
+        os.chmod(agent.socket, 0o777)
+        assert in_child(connect_anyway) == "[True, b'']"
+    finally:
+        os.chmod(agent.place, 0o700)
+    assert (agent.look()["jobs"], agent.look()["refused"]) == (0, 1)
+
+
+def test_noise_ends_that_connection_only(dataset, agent):
+    loader = DataLoader(dataset, 4, agent=agent.socket)
+    epoch = iter(loader)
+    next(epoch)
+    for noise in (b"", b"x", b"\0" * 64, os.urandom(200), b"GARH" * 3000):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as end:
+            end.settimeout(20)
+            end.connect(agent.socket)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                end.send(noise)
+                end.shutdown(socket.SHUT_WR)
+                while end.recv(1 << 16):
+                    pass
+    assert len(list(epoch)) == -(-COUNT // 4) - 1
+    loader.close()
+
+
+# Forks and signals
+
+
+def test_a_forked_child_attaches_anew_and_the_parent_goes_on(dataset, agent):
+    truth = Truth(dataset)
+    truth.order(0)
+    loader = DataLoader(dataset, 4, num_workers=2, return_index=True, agent=agent.socket)
+    epoch = iter(loader)
+    held = next(epoch)
+    copy = held[0].clone()
+    assert "fork" in in_child(lambda: next(epoch))
+
+    def whole_epoch():
+        out = [i for *_, x in loader for i in x.tolist()]
+        loader.close()
+        return out
+
+    assert in_child(whole_epoch) == str(truth.order(0))
+    assert in_child(loader.close) == "None"
+    assert in_child(lambda: torch.equal(held[0], copy)) == "True"
+
+    def spoil():
+        held[0].zero_()
+        return held[0].sum().item()
+
+    assert in_child(spoil) == "0.0"
+    assert torch.equal(held[0], copy)
+    rest = list(epoch)
+    truth.check([held, *rest], 0)
+    loader.close()
+
+
+def test_a_child_that_outlives_its_parents_loader(dataset, agent):
+    """It has the connection's files; the lease ends with the loader all the same."""
+    loader = DataLoader(dataset, 4, agent=agent.socket, stream="forked", lag="wait")
+    epoch = iter(loader)
+    next(epoch)
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(write)
+        os.read(read, 1)
+        os._exit(0)
+    os.close(read)
+    try:
+        loader.close()
+        wait_until(lambda: not agent.look()["streams"], "the end of the lease", 10)
+    finally:
+        os.close(write)
+        os.waitpid(pid, 0)
+
+
+def test_ctrl_c_while_waiting_for_others(folder, agent):
+    """A job waits for the next epoch of others, who do not begin it."""
+    options = {"agent": agent.socket, "stream": "wait", "batch_size": 4, "lag": "wait"}
+    code = """
+import sys, json, threading, time
+sys.path[:0] = [sys.argv[1]]
+import agent_job
+loader = agent_job.DataLoader(agent_job.dataset(sys.argv[2], 10), **json.loads(sys.argv[3]))
+for waits in range(2):
+    try:
+        epoch = iter(loader)
+        threading.Timer(0.3, lambda: print("waiting", flush=True)).start()
+        next(epoch)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+sys.stdin.readline()
+print(sum(len(labels) for _, labels in epoch))
+"""
+    with Job(folder, options, repeat=REPEAT, epochs=2, led=True) as other:
+        assert other.next() and other.tell() is None
+        other.batches(1)
+        for _ in range(40):
+            other.tell()
+        other.batches(40)
+        waiting = subprocess.Popen(
+            [sys.executable, "-c", code, str(Path(__file__).parent), str(folder)]
+            + [json.dumps(options)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            for _ in range(2):
+                assert waiting.stdout.readline() == "waiting\n"
+                began = time.monotonic()
+                waiting.send_signal(signal.SIGINT)
+                assert waiting.stdout.readline() == "interrupted\n"
+                assert time.monotonic() - began < 5
+            drain = Reader(Told(other), 2)
+            for _ in range(2 * LONG // 4):
+                other.tell()
+            out, _ = waiting.communicate("go\n", timeout=60)
+            assert out == f"{LONG}\n" and waiting.returncode == 0
+            assert drain.error is None
+        finally:
+            waiting.kill()
+            waiting.wait()
+            waiting.stdout.close()
+
+
+@pytest.mark.parametrize(
+    "ending", ["sys.exit(0)", "kept = list(iter(loader))", "loader.self = headrace.kept = loader"]
+)
+def test_exit_with_a_live_loader(folder, agent, ending):
+    code = """
+import sys, headrace, headrace.transforms as T
+from headrace.torch import DataLoader
+data = headrace.ImageFolder(sys.argv[1], T.Compose([T.RandomResizedCrop(32), T.ToTensor()]))
+loader = DataLoader(data, 4, agent=sys.argv[2])
+live = iter(loader)
+first = next(live)
+print("done", flush=True)
+"""
+    done = run_python(code + ending, str(folder), agent.socket, timeout=60)
+    assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
+    wait_until(lambda: agent.look()["jobs"] == 0, "the end of its lease", 10)
