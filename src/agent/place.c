@@ -214,12 +214,27 @@ void hr__places_destroy(struct hr__places **places)
     hr__free(p);
 }
 
+/* The number of a chunk of which no seat has been promised a sample. A span of which nothing was
+ * prepared, and a seat that waits for what comes, have sequence numbers that no chunk had yet. */
+static uint64_t fresh_number_locked(const struct hr__places *p)
+{
+    /* A thread that asked for the next one just now may still get it, and drop it. */
+    uint64_t fresh = p->acquired + 1;
+    if (p->span_count && p->spans[0].first / p->chunk_samples >= fresh)
+        fresh = p->spans[0].first / p->chunk_samples + 1;
+    for (const struct hr__place_seat *s = p->seats; s; s = s->next) {
+        uint64_t next = hr__seat_next_locked(p, s);
+        if (s->base != HR__SEQUENCE_NONE && next / p->chunk_samples >= fresh)
+            fresh = next / p->chunk_samples + 1;
+    }
+    return fresh;
+}
+
 uint64_t hr__places_stop(struct hr__places *p)
 {
     pthread_mutex_lock(&p->lock);
     p->is_stopped = true;
-    /* A thread that asked for the next one just now may still get it, and drop it. */
-    uint64_t first = p->acquired + 1;
+    uint64_t first = fresh_number_locked(p);
     pthread_mutex_unlock(&p->lock);
     return first;
 }
@@ -459,12 +474,14 @@ void hr__places_rise(struct hr__places *p, struct hr__place_seat *seat)
 void hr__places_expel_all(struct hr__places *p)
 {
     pthread_mutex_lock(&p->lock);
+    /* Beyond what anybody takes next, or he would not see it. */
+    uint64_t floor = fresh_number_locked(p) * p->chunk_samples;
     for (struct hr__place_seat *s = p->seats; s; s = s->next) {
         if (!s->is_taking || hr__seat_next_locked(p, s) >= s->end)
             continue;
         s->is_expelled = true;
         s->is_taking = false;
-        s->floor = (p->acquired + 1) * p->chunk_samples;
+        s->floor = floor;
         atomic_store(&s->desk->floor, s->floor);
     }
     hr__places_ring(p);

@@ -311,6 +311,33 @@ static void test_spans(void **state)
     hr__places_destroy(&p);
 }
 
+/* A lane begins again before anything was prepared of what a job was seated for, and with a job
+ * that waits for what is far ahead: neither may take the new samples for its own. */
+static void test_begins_again(void **state)
+{
+    int told = 0;
+    struct hr__places *p = make(16, 4, &told);
+    begin(p, 0, 40, 1, 24);
+    uint64_t near, far, sequence;
+    struct hr__span span;
+    struct hr__place_seat *a = seat_at(p, 16, 0, 40, &near);
+    struct hr__place_seat *b = seat_at(p, 16, 0, 60, &far);
+    hr__places_expel_all(p);
+    assert_true(atomic_load(&a->desk->floor) > near);
+    assert_true(atomic_load(&b->desk->floor) > far);
+    assert_true(hr__places_was_expelled(p, a));
+    uint64_t first = hr__places_stop(p);
+    assert_true(first * p->chunk_samples > near && first * p->chunk_samples > far);
+    begin(p, 0, 8, first, 56);
+    assert_int_equal(advance(p, first, 8, 0), 0);
+    assert_true(hr__places_sit(p, a, (uint64_t[]){0, 40}, 1, &span, &sequence));
+    assert_int_equal(sequence, first * p->chunk_samples + 32);
+    assert_int_equal(span.position, 8);
+    hr__places_seat_destroy(p, &a);
+    hr__places_seat_destroy(p, &b);
+    hr__places_destroy(&p);
+}
+
 static int records;
 static const struct hr__places *records_of;
 static uint64_t records_head;
@@ -588,8 +615,9 @@ int main(void)
         cmocka_unit_test(test_chunk_sizes),    cmocka_unit_test(test_board),
         cmocka_unit_test(test_room),           cmocka_unit_test(test_expel_and_lend),
         cmocka_unit_test(test_waits_for_slow), cmocka_unit_test(test_lends_no_more_than_it_has),
-        cmocka_unit_test(test_spans),          cmocka_unit_test(test_records),
-        cmocka_unit_test(test_model),          cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_spans),          cmocka_unit_test(test_begins_again),
+        cmocka_unit_test(test_records),        cmocka_unit_test(test_model),
+        cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
