@@ -91,9 +91,12 @@ class Books:
         known = self.at[stream, epoch][position]
         if known not in (-1, sample):
             raise Wrong(f"stream {stream}, epoch {epoch}: at position {position} one job got sample "
-                        f"{known}, another {sample}")
+                        f"{known}, another {sample}; {self.tell(stream, epoch)}")
         self.at[stream, epoch][position] = sample
         self.samples += 1
+
+    def tell(self, stream, epoch):
+        return f"stream {stream}, epoch {epoch}, samples by position: {list(self.at[stream, epoch])}"
 
     def judge(self):
         """No sample is at two positions of an epoch."""
@@ -121,7 +124,7 @@ class Job:
         self.epoch = self.position = None  # where it is
         if "from" in plan:
             self.epoch, self.position = map(int, plan["from"].split(":"))
-        self.seen: set = set()  # samples of this epoch
+        self.seen: dict = {}  # samples of this epoch, and at which position they came
         self.began_at = self.position or 0
 
     @property
@@ -158,15 +161,18 @@ class Job:
             if epoch != self.epoch + 1 or before != 0:
                 raise Wrong(f"{self}: after epoch {self.epoch} comes epoch {epoch} from position "
                             f"{before} on")
-            self.epoch, self.position, self.began_at, self.seen = epoch, 0, 0, set()
+            self.epoch, self.position, self.began_at, self.seen = epoch, 0, 0, {}
         if before != self.position:
             raise Wrong(f"{self}: epoch {epoch} goes on at position {before}, not {self.position}")
         rank = self.plan.get("rank", 0)
         for i, sample in enumerate(samples):
+            position = before + i * self.world + rank
             if sample in self.seen:
-                raise Wrong(f"{self}: epoch {epoch} has sample {sample} twice")
-            self.seen.add(sample)
-            self.soak.books.note(self.stream, epoch, before + i * self.world + rank, sample)
+                raise Wrong(f"{self}: epoch {epoch} has sample {sample} at position "
+                            f"{self.seen[sample]} and, number {i} of a batch from {before} to "
+                            f"{after}, at {position}; {self.soak.books.tell(self.stream, epoch)}")
+            self.seen[sample] = position
+            self.soak.books.note(self.stream, epoch, position, sample)
         self.position = after
         self.soak.books.batches += 1
 
