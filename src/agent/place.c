@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "cache/capacity.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -88,6 +89,28 @@ static int check_size(const struct hr__places *p, struct hr_error *error)
     return 0;
 }
 
+/* More than there is would not be refused when it is taken: the kernel would end processes. */
+static int check_memory(const struct hr__places *p, struct hr_error *error)
+{
+    uint64_t bytes = p->places * p->chunk_bytes;
+    struct hr__capacity now;
+    hr__capacity_read(&now, -1);
+    if (bytes > now.available)
+        return hr__fail(error, -ENOMEM,
+                        "a ring of %" PRIu64 " batches of %" PRIu64 " samples takes %" PRIu64
+                        " MiB, and the machine has %" PRIu64
+                        " MiB to give: lower window or batch_size",
+                        p->wish.window, p->wish.batch_samples, bytes >> 20, now.available >> 20);
+    if (bytes > now.group_limit)
+        return hr__fail(error, -ENOMEM,
+                        "a ring of %" PRIu64 " batches of %" PRIu64 " samples takes %" PRIu64
+                        " MiB, and %s allows the agent %" PRIu64
+                        " MiB: raise it, or lower window or batch_size",
+                        p->wish.window, p->wish.batch_samples, bytes >> 20, now.group_file,
+                        now.group_limit >> 20);
+    return 0;
+}
+
 static int make_board(struct hr__places *p, uint64_t page, struct hr_error *error)
 {
     struct hr__board b = {
@@ -157,6 +180,8 @@ int hr__places_create(struct hr__places **out, const struct hr__places_wish *wis
         p->places = PLACES_LEAST;
     p->ring_samples = p->places * p->chunk_samples;
     int r = check_size(p, error);
+    if (!r)
+        r = check_memory(p, error);
     if (r)
         goto fail;
     p->ring = hr__alloc(HR__TAG_AGENT, p->places, sizeof *p->ring);

@@ -118,6 +118,21 @@ static void test_chunk_sizes(void **state)
     assert_int_equal(hr__places_chunk(1000, 100, 4096), 100);          /* 512 would fill pages */
 }
 
+/* More than the machine has is refused at once, and more than can be counted. */
+static void test_too_much(void **state)
+{
+    struct hr__places_wish wish = {
+        .sample_bytes = (size_t)1 << 20, .batch_samples = 1024, .tell = note};
+    struct hr__places *places;
+    struct hr_error error;
+    wish.window = 1 << 14; /* 16 TiB */
+    assert_int_equal(hr__places_create(&places, &wish, &error), -ENOMEM);
+    assert_non_null(strstr(error.message, "lower window or batch_size"));
+    wish.window = (uint64_t)1 << 31;
+    assert_int_equal(hr__places_create(&places, &wish, &error), -EFBIG);
+    assert_null(places);
+}
+
 static void test_board(void **state)
 {
     int told = 0;
@@ -612,11 +627,17 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chunk_sizes),    cmocka_unit_test(test_board),
-        cmocka_unit_test(test_room),           cmocka_unit_test(test_expel_and_lend),
-        cmocka_unit_test(test_waits_for_slow), cmocka_unit_test(test_lends_no_more_than_it_has),
-        cmocka_unit_test(test_spans),          cmocka_unit_test(test_begins_again),
-        cmocka_unit_test(test_records),        cmocka_unit_test(test_model),
+        cmocka_unit_test(test_chunk_sizes),
+        cmocka_unit_test(test_board),
+        cmocka_unit_test(test_too_much),
+        cmocka_unit_test(test_room),
+        cmocka_unit_test(test_expel_and_lend),
+        cmocka_unit_test(test_waits_for_slow),
+        cmocka_unit_test(test_lends_no_more_than_it_has),
+        cmocka_unit_test(test_spans),
+        cmocka_unit_test(test_begins_again),
+        cmocka_unit_test(test_records),
+        cmocka_unit_test(test_model),
         cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
