@@ -173,7 +173,8 @@ class Job(Process):
 
 
 class Reader(threading.Thread):
-    """A job in this process: reads `epochs` epochs of a loader on a thread of its own."""
+    """A job in this process: reads `epochs` epochs of a loader on a thread of its own, which
+    calls `each` with the reader and each batch."""
 
     def __init__(self, loader, epochs: int = 1, pace_s: float = 0.0, each=None):
         super().__init__(daemon=True)
@@ -193,7 +194,7 @@ class Reader(threading.Thread):
                     self.times.append(time.monotonic())
                     self.batches.append((epoch, tuple(t.clone() for t in batch)))
                     if self.each is not None:
-                        self.each(batch)
+                        self.each(self, batch)
                     if self.pace_s:
                         time.sleep(self.pace_s)
         except BaseException as error:

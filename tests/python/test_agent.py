@@ -211,7 +211,7 @@ def test_changes_of_one_job_reach_nobody(folder, agent, recipe):
     dataset = headrace.ImageFolder(folder, T.Compose(RECIPES[recipe]))
     truth = Truth(dataset, shuffle=True)
 
-    def spoil(batch):
+    def spoil(reader, batch):
         for tensor in batch:
             tensor.fill_(0) if tensor.dtype == torch.int64 else tensor.zero_()
 
@@ -221,7 +221,7 @@ def test_changes_of_one_job_reach_nobody(folder, agent, recipe):
         starts = [iter(job) for job in jobs]
         readers = [
             Reader(starts[0], each=spoil),
-            Reader(starts[1], each=lambda batch: batch[0].mul_(2)),
+            Reader(starts[1], each=lambda reader, batch: batch[0].mul_(2)),
         ]
         for reader in readers:
             (batches,) = reader.result()

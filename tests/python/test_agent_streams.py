@@ -283,7 +283,7 @@ def test_one_who_lagged_comes_back(long, agent, stream):
     others = Reader(epochs[0], pace_s=0.03)
     wait_until(lambda: len(others.batches) > 30, "a lead of thirty batches")
 
-    def slow_down(batch):
+    def slow_down(mine, batch):
         if len(mine.batches) >= len(others.batches) + 3:
             mine.pace_s = 0.03
 
@@ -304,11 +304,11 @@ def test_the_others_wait_where_that_is_wanted(long, agent, stream):
     rests = begin(agent, stream, [fast, slow])
     ahead = Reader(rests[0])
     gap = []
-    behind = Reader(
-        rests[1],
-        pace_s=0.01,
-        each=lambda batch: gap.append(len(ahead.batches) - len(behind.batches)),
-    )
+
+    def compare(behind, batch):
+        gap.append(len(ahead.batches) - len(behind.batches))
+
+    behind = Reader(rests[1], pace_s=0.01, each=compare)
     truth.check(behind.result()[0], 0)
     truth.check(ahead.result()[0], 0)
     assert max(gap) <= 8 + 2
