@@ -426,6 +426,8 @@ static int start_worker(struct hr_loader *l, struct hr_error *error)
 
 int hr__threads_start(struct hr_loader *l, struct hr_error *error)
 {
+    /* There are no threads yet, but figures may be asked for. */
+    pthread_mutex_lock(&l->lock);
     l->stop = 0;
     l->reader_state = 0;
     l->live_fetchers = 0;
@@ -433,6 +435,7 @@ int hr__threads_start(struct hr_loader *l, struct hr_error *error)
     l->blocked_score = 0;
     l->fetcher_span = FETCHER_SPAN_MIN / 2;
     l->fetcher_samples = 0;
+    pthread_mutex_unlock(&l->lock);
     int r = hr__caching_enter(l, error);
     if (r)
         return r;
