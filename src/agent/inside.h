@@ -85,6 +85,7 @@ struct hr__agent_lane {
     struct hr__stream *stream;
     struct hr__watched room; /* its eventfd */
     struct hr__errand errand;
+    int outcome; /* of the errand, which alone writes it while it is out */
     uint64_t number;
     int rank;
     bool is_main; /* of its rank; else alone */

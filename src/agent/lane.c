@@ -95,15 +95,15 @@ static void make_run(struct hr__errand *errand)
         .tell = tell,
         .arg = lane,
     };
-    lane->failed = hr__places_create(&lane->places, &wish, &lane->error);
-    if (!lane->failed && lane->kept == NULL)
-        lane->failed = hr__kept_open(&lane->kept, stream, &lane->error);
-    if (lane->failed)
+    lane->outcome = hr__places_create(&lane->places, &wish, &lane->error);
+    if (!lane->outcome && lane->kept == NULL)
+        lane->outcome = hr__kept_open(&lane->kept, stream, &lane->error);
+    if (lane->outcome)
         return;
     struct hr_loader_options options;
     lane_options(lane, &options);
-    lane->failed = hr__lane_create(&lane->loader, stream->agent->crew, stream->source->dataset,
-                                   stream->source->recipe, &options, &ops, lane, &lane->error);
+    lane->outcome = hr__lane_create(&lane->loader, stream->agent->crew, stream->source->dataset,
+                                    stream->source->recipe, &options, &ops, lane, &lane->error);
 }
 
 static void end_start(struct hr__agent_lane *lane);
@@ -113,6 +113,7 @@ static void make_done(struct hr__errand *errand)
     struct hr__agent_lane *lane = HR__OF(struct hr__agent_lane, errand, errand);
     struct hr__stream *stream = lane->stream;
     lane->is_out = false;
+    lane->failed = lane->outcome;
     hr__kept_add(stream->agent, &lane->kept);
     if (!lane->failed) {
         hr__places_set_waiting(lane->places, stream->is_waiting);
@@ -158,14 +159,15 @@ struct hr__agent_lane *hr__agent_lane_make(struct hr__stream *stream, int rank, 
 static void start_run(struct hr__errand *errand)
 {
     struct hr__agent_lane *lane = HR__OF(struct hr__agent_lane, errand, errand);
-    lane->failed = hr__lane_start(lane->loader, lane->epoch, lane->position, lane->first,
-                                  &lane->samples, &lane->error);
+    lane->outcome = hr__lane_start(lane->loader, lane->epoch, lane->position, lane->first,
+                                   &lane->samples, &lane->error);
 }
 
 static void start_done(struct hr__errand *errand)
 {
     struct hr__agent_lane *lane = HR__OF(struct hr__agent_lane, errand, errand);
     lane->is_out = false;
+    lane->failed = lane->outcome;
     if (lane->state == HR__LANE_ENDING) {
         end_start(lane);
         return;
