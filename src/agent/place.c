@@ -2,17 +2,16 @@
 #include "agent/place_inside.h"
 
 #include "base/error.h"
+#include "base/futex.h"
 #include "base/memory.h"
 #include "cache/capacity.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/futex.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Since Linux 5.1; older headers lack it. */
@@ -27,11 +26,10 @@
 #define CHUNK_MOST   64
 #define PLACES_LEAST 3
 
-/* A futex of a board is shared: not FUTEX_PRIVATE_FLAG. */
 void hr__places_ring(struct hr__places *places)
 {
     atomic_fetch_add(&places->board->bell, 1);
-    syscall(SYS_futex, &places->board->bell, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+    hr__futex_wake(&places->board->bell, INT32_MAX, 1);
 }
 
 uint64_t hr__places_chunk(size_t sample_bytes, uint64_t batch_samples, uint64_t page_bytes)

@@ -5,18 +5,17 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/futex.h"
 #include "base/memory.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/futex.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 /* More than any ring has; products of two such numbers and a sample's bytes are checked. */
@@ -360,19 +359,13 @@ uint32_t hr__seat_bell(const struct hr__seat *seat)
 
 int hr__seat_wait(struct hr__seat *seat, uint32_t bell, uint64_t wants, uint64_t until_ns)
 {
-    struct timespec until = hr__timespec(until_ns);
     /* Who keeps old batches goes on without moving the mark, until he has taken all that is
      * there. Room that was refused while he had enough is asked for again, in one order with
      * wants_room: either we see it, or the agent sees that we wait. */
     atomic_store_explicit(&seat->desk->wants, wants, memory_order_seq_cst);
     if (atomic_load_explicit(&seat->board->wants_room, memory_order_seq_cst))
         hr__seat_ring(seat);
-    /* WAIT_BITSET takes an absolute time on the monotonic clock; not PRIVATE, for the bell is
-     * rung by another process. */
-    int r = syscall(SYS_futex, &seat->board->bell, FUTEX_WAIT_BITSET, bell, &until, NULL,
-                    FUTEX_BITSET_MATCH_ANY)
-                ? -errno
-                : 0;
+    int r = hr__futex_wait(&seat->board->bell, bell, until_ns, 1);
     atomic_store_explicit(&seat->desk->wants, 0, memory_order_relaxed);
-    return r == -EAGAIN ? 0 : r;
+    return r;
 }

@@ -3,13 +3,12 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/futex.h"
 #include "base/memory.h"
 #include "engine/loader.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
-#include <sys/syscall.h>
 
 /* A lane in the crew. Guarded by the crew's lock. */
 struct member {
@@ -91,7 +90,7 @@ void hr__crew_wake(struct hr__crew *c, int count)
     if (!atomic_load(&c->sleepers))
         return;
     atomic_fetch_add(&c->word, 1);
-    syscall(SYS_futex, &c->word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+    hr__futex_wake(&c->word, count, 0);
 }
 
 /* Sleeps until there may be work. Of the sleepers one looks after the samples that wait for
@@ -105,9 +104,7 @@ static void sleep_until_work(struct hr__crew *c)
     pthread_mutex_unlock(&c->lock);
     if (!found.due && !found.idle && !atomic_load(&c->stop)) {
         int watches = found.soonest_ns != UINT64_MAX && !atomic_exchange(&c->watched, 1);
-        struct timespec until = hr__timespec(found.soonest_ns);
-        syscall(SYS_futex, &c->word, FUTEX_WAIT_BITSET_PRIVATE, word, watches ? &until : NULL, NULL,
-                FUTEX_BITSET_MATCH_ANY);
+        hr__futex_wait(&c->word, word, watches ? found.soonest_ns : HR__FUTEX_EVER, 0);
         if (watches)
             atomic_store(&c->watched, 0);
     }

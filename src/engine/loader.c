@@ -10,14 +10,13 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/futex.h"
 #include "base/memory.h"
 #include "base/versioned.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <linux/futex.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -596,12 +595,7 @@ static int take_locked(struct hr_loader *l, struct hr_batch **out, struct hr_bat
 /* Sleeps until the word moves on, `until_ns` at most: 0, -EINTR or -ETIMEDOUT. */
 static int sleep_on(struct hr_loader *l, unsigned word, uint64_t until_ns)
 {
-    struct timespec until = hr__timespec(until_ns);
-    /* WAIT_BITSET takes an absolute time on the monotonic clock. */
-    if (!syscall(SYS_futex, &l->ready_word, FUTEX_WAIT_BITSET_PRIVATE, word, &until, NULL,
-                 FUTEX_BITSET_MATCH_ANY))
-        return 0;
-    return errno == EAGAIN ? 0 : -errno;
+    return hr__futex_wait(&l->ready_word, word, until_ns, 0);
 }
 
 /* Waits for and takes the next batch; the lock is held on entry and exit. */

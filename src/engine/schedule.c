@@ -11,15 +11,14 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/futex.h"
 #include "base/memory.h"
 #include "engine/loader.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -62,7 +61,7 @@ void hr__wake_consumer_locked(struct hr_loader *l)
         return;
     l->consumer_waits = 0;
     atomic_fetch_add_explicit(&l->ready_word, 1, memory_order_release);
-    syscall(SYS_futex, &l->ready_word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    hr__futex_wake(&l->ready_word, 1, 0);
 }
 
 void hr__wake_worker_locked(struct hr_loader *l)
