@@ -61,27 +61,15 @@ class Files:
         return over * self.disk_bytes / self.bytes
 
 
-class Bench:
+class Bench(harness.Parts):
     """What all parts need, and what they found."""
 
     def __init__(self, args):
-        self.args = args
+        super().__init__(args)
         self.files = Files(args.data)
         self.cores = os.sched_getaffinity(0)
-        self.figures = {}
         self.memory = {}  # of a kind, what it needs beside its cache; see measure_memory
-        self.began = time.monotonic()
         self.groups = 0
-
-    def left(self):
-        """Seconds until the run should end."""
-        return self.args.minutes * 60 - (time.monotonic() - self.began)
-
-    def refuse(self, keys, reason):
-        """Figures that cannot be had."""
-        for key in keys:
-            self.figures[key], self.figures[key + "_reason"] = None, str(reason)
-        log(f"left out  {', '.join(keys) or 'peers at other shares'}: {reason}")
 
     def group(self):
         self.groups += 1
@@ -427,17 +415,7 @@ def hit(bench):
 
 def soak(bench):
     """What `make soak-cache` wrote when it ran last."""
-    path = os.path.join(ROOT, "docs", "results", "soak-cache.json")
-    try:
-        with open(path) as f:
-            result = json.load(f)
-    except (OSError, ValueError) as error:
-        raise harness.Missing("there is no result of `make soak-cache` "
-                              f"({error.__class__.__name__})") from None
-    bench.figures["soak_kills_survived"] = result["kills_survived"]
-    bench.figures["soak_date"] = result["date"]
-    log(f"soak      {result['kills_survived']} of {result['kills']} kills survived, on "
-        f"{result['date']}" + (f": {result['wrong']}" if result["wrong"] else ""))
+    bench.take_soak("cache", "kills")
 
 
 # name: (function, figures that it owes, seconds that it takes on two quiet cores)
@@ -484,20 +462,11 @@ def main():
     log(f"files     {len(files.paths)}, {files.bytes / 2**30:.2f} GiB, "
         f"{files.disk_bytes / 2**30:.2f} GiB in blocks of {BLOCK} bytes; limit: share x "
         f"{files.bytes / 2**30:.2f} GiB + a process's own memory + {SLACK >> 20} MiB")
-    for name, (part, owed, needs) in PARTS.items():
-        if args.only and name not in args.only:
-            continue
-        try:
-            if bench.left() < needs:
-                raise harness.Missing(f"of {args.minutes:.0f} minutes {bench.left():.0f} s are left")
-            part(bench)
-        except (harness.Missing, limits.Unavailable, OSError) as reason:
-            bench.refuse([key for key in owed if key not in bench.figures], reason)
+    bench.run(PARTS, (limits.Unavailable, OSError))
     if not args.only:
         largest_share(bench)
     bench.figures["files"], bench.figures["files_bytes"] = len(files.paths), files.bytes
-    bench.figures["minutes"] = (time.monotonic() - bench.began) / 60
-    harness.finish("cache", bench.figures)
+    bench.finish("cache")
 
 
 if __name__ == "__main__":

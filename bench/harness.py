@@ -51,12 +51,13 @@ CACHE_FILES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__fil
                            "cache-files")
 
 
-def parser(name, description, parts, minutes):
-    """The options of a benchmark in parts over the files of tools/make_cache_files.py."""
+def parser(name, description, parts, minutes, data=None, data_help=None):
+    """The options of a benchmark in parts; over the files of tools/make_cache_files.py, or over
+    what `data` and `data_help` say."""
     options = argparse.ArgumentParser(prog=f"bench/run {name}", description=description,
                                       formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--data", default=os.environ.get("CACHE_FILES") or CACHE_FILES,
-                         help="a folder of tools/make_cache_files.py")
+    options.add_argument("--data", default=data or os.environ.get("CACHE_FILES") or CACHE_FILES,
+                         help=data_help or "a folder of tools/make_cache_files.py")
     options.add_argument("--minutes", type=float, default=minutes,
                          help="leave out what would take longer (%(default)s)")
     options.add_argument("--only", choices=list(parts), nargs="+")
@@ -71,6 +72,64 @@ def need_cache_files(args):
 
 class Missing(Exception):
     """A peer that cannot be measured here; str() is the reason."""
+
+
+class Parts:
+    """A benchmark that consists of parts: what they found, and the time that is left."""
+
+    def __init__(self, args):
+        self.args = args
+        self.figures = {}
+        self.began = time.monotonic()
+
+    def left(self):
+        """Seconds until the run should end."""
+        return self.args.minutes * 60 - (time.monotonic() - self.began)
+
+    def refuse(self, keys, reason):
+        """Figures that cannot be had."""
+        for key in keys:
+            self.figures[key], self.figures[key + "_reason"] = None, str(reason)
+        log(f"left out  {', '.join(keys) or 'what is beside the figures'}: {reason}")
+
+    def run(self, parts, reasons, before=None):
+        """Runs `parts`, name: (function, figures that it owes, seconds that it takes), or those
+        of --only. What raises one of `reasons`, or does not fit into the time, is left out.
+        `before` is told the name of each."""
+        for name, (part, owed, needs) in parts.items():
+            if self.args.only and name not in self.args.only:
+                continue
+            if before:
+                before(name)
+            begun = time.monotonic()
+            try:
+                if self.left() < needs:
+                    raise Missing(f"of {self.args.minutes:.0f} minutes {self.left():.0f} s are "
+                                  "left")
+                part(self)
+                log(f"          {name}: {time.monotonic() - begun:.0f} s")
+            except (Missing, *reasons) as reason:
+                self.refuse([key for key in owed if key not in self.figures], reason)
+
+    def take_soak(self, name, faults):
+        """What `make soak-NAME` wrote when it ran last; `faults`: what it counts."""
+        path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs",
+                            "results", f"soak-{name}.json")
+        try:
+            with open(path) as f:
+                result = json.load(f)
+        except (OSError, ValueError) as error:
+            raise Missing(f"there is no result of `make soak-{name}` "
+                          f"({error.__class__.__name__})") from None
+        survived = result[f"{faults}_survived"]
+        self.figures[f"soak_{faults}_survived"] = survived
+        self.figures["soak_date"] = result["date"]
+        log(f"soak      {survived} of {result[faults]} {faults} survived, on {result['date']}" +
+            (f": {result['wrong']}" if result["wrong"] else ""))
+
+    def finish(self, name):
+        self.figures["minutes"] = (time.monotonic() - self.began) / 60
+        finish(name, self.figures)
 
 
 class Worker:

@@ -9,7 +9,6 @@ memory, and how waiting spreads over the ranks of a host whose samples differ in
 Options: --data DIR, --seconds S, --rounds N, --minutes N, --only PART.
 """
 
-import argparse
 import importlib.metadata
 import json
 import os
@@ -133,14 +132,13 @@ class Agent:
         self.process.stdout.close()
 
 
-class Bench:
+class Bench(harness.Parts):
     """What all parts need, and what they found."""
 
     def __init__(self, args, scratch):
-        self.args, self.scratch = args, scratch
+        super().__init__(args)
+        self.scratch = scratch
         self.cores = len(os.sched_getaffinity(0))
-        self.figures = {}
-        self.began = time.monotonic()
         self.results = {}  # by (kind, jobs, is_paced), in the order of rounds
         self.missing = {}  # by kind, why it cannot be measured
         self.step_s = 0
@@ -155,13 +153,6 @@ class Bench:
     def close(self):
         self._agent.close()
 
-    def left(self):
-        return self.args.minutes * 60 - (time.monotonic() - self.began)
-
-    def refuse(self, keys, reason):
-        for key in keys:
-            self.figures[key], self.figures[key + "_reason"] = None, str(reason)
-        log(f"left out  {', '.join(keys)}: {reason}")
 
 
 # ---- a case -----------------------------------------------------------------
@@ -442,17 +433,7 @@ def ranks(bench):
 
 def soak(bench):
     """What `make soak-share` wrote when it ran last."""
-    path = os.path.join(ROOT, "docs", "results", "soak-share.json")
-    try:
-        with open(path) as f:
-            result = json.load(f)
-    except (OSError, ValueError) as error:
-        raise harness.Missing("there is no result of `make soak-share` "
-                              f"({error.__class__.__name__})") from None
-    bench.figures["soak_faults_survived"] = result["faults_survived"]
-    bench.figures["soak_date"] = result["date"]
-    log(f"soak      {result['faults_survived']} of {result['faults']} faults survived, on "
-        f"{result['date']}" + (f": {result['wrong']}" if result["wrong"] else ""))
+    bench.take_soak("share", "faults")
 
 
 # name: (function, figures that it owes, seconds that it takes on two quiet cores)
@@ -490,16 +471,12 @@ def versions(bench):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(prog="bench/run share", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default=os.environ.get("DATA") or
-                        os.path.join(ROOT, "data", "sample"), help="an image folder")
+    parser = harness.parser("share", __doc__, PARTS, minutes=14.5,
+                            data=os.environ.get("DATA") or os.path.join(ROOT, "data", "sample"),
+                            data_help="an image folder")
     parser.add_argument("--seconds", type=float, default=5,
                         help="that a case is watched (%(default)s; slow ones longer)")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--minutes", type=float, default=14.5,
-                        help="leave out what would take longer (%(default)s)")
-    parser.add_argument("--only", choices=list(PARTS), nargs="+")
     return parser.parse_args()
 
 
@@ -517,22 +494,10 @@ def main():
         bench = Bench(args, scratch)
         try:
             versions(bench)
-            for name, (part, owed, needs) in PARTS.items():
-                if args.only and name not in args.only:
-                    continue
-                begun = time.monotonic()
-                try:
-                    if bench.left() < needs:
-                        raise harness.Missing(f"of {args.minutes:.0f} minutes "
-                                              f"{bench.left():.0f} s are left")
-                    part(bench)
-                    log(f"          {name}: {time.monotonic() - begun:.0f} s")
-                except (harness.Missing, OSError, subprocess.TimeoutExpired) as reason:
-                    bench.refuse([k for k in owed if k not in bench.figures], reason)
+            bench.run(PARTS, (OSError, subprocess.TimeoutExpired))
         finally:
             bench.close()
-    bench.figures["minutes"] = (time.monotonic() - bench.began) / 60
-    harness.finish("share", bench.figures)
+    bench.finish("share")
 
 
 if __name__ == "__main__":

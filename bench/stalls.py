@@ -36,14 +36,13 @@ FIO_S = 6.0  # about so long, to measure a throttled disk
 RAMP_S = 1
 
 
-class Bench:
+class Bench(harness.Parts):
     """What all parts need, and what they found."""
 
     def __init__(self, args, scratch):
-        self.args, self.scratch = args, scratch
+        super().__init__(args)
+        self.scratch = scratch
         self.cores = sorted(os.sched_getaffinity(0))
-        self.figures = {}
-        self.began = time.monotonic()
         self.groups = 0
         self.reserved = 0  # seconds that the parts to come need
         self.errors = {}  # of a figure, (case, error, that scaled) of each prediction
@@ -56,13 +55,9 @@ class Bench:
         self.analysed = {}  # the machine's speed during an analysis, by its name
         self.mean_bytes = self.files.disk_bytes / len(self.files.paths)
 
-    def left(self):
-        return self.args.minutes * 60 - (time.monotonic() - self.began)
-
-    def refuse(self, keys, reason):
-        for key in keys:
-            self.figures[key], self.figures[key + "_reason"] = None, str(reason)
-        log(f"left out  {', '.join(keys)}: {reason}")
+    def reserve(self, name):
+        """Before part `name`: keeps the time of those behind it."""
+        self.reserved = seconds_after(name, self.args.only)
 
     def group(self, rate=0):
         """A control group whose disk gives `rate` samples a second (0: as it is)."""
@@ -468,25 +463,12 @@ def main():
         bench = Bench(args, scratch)
         log(f"files     {len(bench.files.paths)}, {bench.files.bytes / MB:.0f} MB, a sample "
             f"{bench.mean_bytes / 1e3:.1f} kB in blocks")
-        for name, (part, owed, needs) in PARTS.items():
-            if args.only and name not in args.only:
-                continue
-            bench.reserved = seconds_after(name, args.only)
-            try:
-                if bench.left() < needs:
-                    raise harness.Missing(f"of {args.minutes:.0f} minutes {bench.left():.0f} s "
-                                          "are left")
-                begun = time.monotonic()
-                part(bench)
-                log(f"          {name}: {time.monotonic() - begun:.0f} s")
-            except (harness.Missing, limits.Unavailable, ImportError, OSError) as reason:
-                bench.refuse([key for key in owed if key not in bench.figures], reason)
+        bench.run(PARTS, (limits.Unavailable, ImportError, OSError), bench.reserve)
         conclude(bench)
         bench.figures["cases"] = bench.cases
         if args.keep:
             shutil.copytree(os.path.join(scratch, "analyses"), args.keep, dirs_exist_ok=True)
-    bench.figures["minutes"] = (time.monotonic() - bench.began) / 60
-    harness.finish("stalls", bench.figures)
+    bench.finish("stalls")
 
 
 if __name__ == "__main__":
