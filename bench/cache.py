@@ -14,7 +14,6 @@ import random
 import statistics
 import subprocess
 import tempfile
-import time
 
 import belady
 import harness

@@ -5,6 +5,8 @@
  */
 #include "fake_agent.h"
 
+#include "../consumer.h"
+
 #include "base/memory.h"
 #include "engine/attach.h"
 #include "order/order.h"
@@ -149,22 +151,6 @@ static void check_next(struct expected *e, const struct hr_loader *loader,
     assert_int_equal(hr_loader_get_state(loader, &state, &error), 0);
     assert_int_equal(state.epoch, e->epoch);
     assert_int_equal(state.position, hr__cut_position(&e->cut, e->number));
-}
-
-static int next(struct hr_loader *loader, struct hr_batch **batch)
-{
-    struct hr_error error = {0};
-    int r = hr_loader_next(loader, batch, &error);
-    if (r < 0)
-        fail_msg("%s", error.message);
-    return r;
-}
-
-static void start(struct hr_loader *loader, uint64_t epoch)
-{
-    struct hr_error error;
-    if (hr_loader_start_epoch(loader, epoch, &error))
-        fail_msg("%s", error.message);
 }
 
 /* The rest of an epoch; every other batch is changed, and some are kept for a while. */

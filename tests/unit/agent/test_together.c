@@ -5,6 +5,8 @@
  */
 #include "peer.h"
 
+#include "../consumer.h"
+
 #include "engine/attach.h"
 
 #include <headrace/headrace.h>
@@ -29,22 +31,6 @@ static void set_options(struct hr_loader_options *o, const struct served *s, con
     o->stream = s ? stream : NULL;
     o->window = 4;
     o->threads = 1;
-}
-
-static int next(struct hr_loader *loader, struct hr_batch **batch)
-{
-    struct hr_error error = {0};
-    int r = hr_loader_next(loader, batch, &error);
-    if (r < 0)
-        fail_msg("%s", error.message);
-    return r;
-}
-
-static void start(struct hr_loader *loader, uint64_t epoch)
-{
-    struct hr_error error;
-    if (hr_loader_start_epoch(loader, epoch, &error))
-        fail_msg("%s", error.message);
 }
 
 static void check_same(const struct hr_batch *a, const struct hr_batch *b)

@@ -5,6 +5,8 @@
  */
 #include "peer.h"
 
+#include "../consumer.h"
+
 #include "base/clock.h"
 
 #include <headrace/agent.h>
@@ -68,13 +70,6 @@ static struct hr_loader *loader_make(const struct served *s, const struct fixtur
     o.stream = stream;
     o.batch_size = batch_size;
     return fixture_loader(f, &o);
-}
-
-static void start(struct hr_loader *loader, uint64_t epoch)
-{
-    struct hr_error error;
-    if (hr_loader_start_epoch(loader, epoch, &error))
-        fail_msg("%s", error.message);
 }
 
 /* A job that has the eventfd of a lane may ring it when the lane has long been freed. */

@@ -6,6 +6,8 @@
  */
 #include "fixture.h"
 
+#include "../consumer.h"
+
 #include "base/clock.h"
 #include "base/memory.h"
 #include "storage/reader.h"
@@ -107,13 +109,6 @@ static void cache_options(struct hr_loader_options *options, uint64_t bytes, int
     options->cache_form = form;
     options->drop_last = 0;
     options->batch_size = SAMPLES / 4; /* the last one is padded by nothing: one rank */
-}
-
-static void start(struct hr_loader *loader, uint64_t epoch)
-{
-    struct hr_error error;
-    if (hr_loader_start_epoch(loader, epoch, &error))
-        fail_msg("%s", error.message);
 }
 
 /* A whole epoch, each sample held against the preparer; returns bytes read. */

@@ -5,6 +5,8 @@
  */
 #include "fixture.h"
 
+#include "../consumer.h"
+
 #include "base/clock.h"
 #include "base/memory.h"
 #include "cache/backend.h"
@@ -235,13 +237,6 @@ static void way_options(struct hr_loader_options *options, int way)
     options->no_io_uring = way % 2;
     options->batches_ahead = 1 + way % 3;
     options->staging_bytes = way % 3 ? 16 << 20 : 6000;
-}
-
-static void start(struct hr_loader *loader, uint64_t epoch)
-{
-    struct hr_error error;
-    if (hr_loader_start_epoch(loader, epoch, &error))
-        fail_msg("%s", error.message);
 }
 
 static void run_epoch(struct hr_loader *loader, uint64_t epoch)

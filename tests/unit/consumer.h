@@ -1,0 +1,27 @@
+/* A consumer in a test: what a loader refuses fails the test with its message. */
+#ifndef TEST_CONSUMER_H
+#define TEST_CONSUMER_H
+
+#include "test.h"
+
+#include <headrace/loader.h>
+
+/* Begins an epoch. */
+static inline void start(struct hr_loader *loader, uint64_t epoch)
+{
+    struct hr_error error;
+    if (hr_loader_start_epoch(loader, epoch, &error))
+        fail_msg("%s", error.message);
+}
+
+/* The next batch: 1; 0: the epoch's end. */
+static inline int next(struct hr_loader *loader, struct hr_batch **batch)
+{
+    struct hr_error error = {0};
+    int r = hr_loader_next(loader, batch, &error);
+    if (r < 0)
+        fail_msg("%s", error.message);
+    return r;
+}
+
+#endif
