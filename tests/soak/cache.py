@@ -18,10 +18,8 @@ Writes docs/results/soak-cache.json with --out. Exit status 1 where anything is 
 """
 
 import argparse
-import datetime
 import json
 import os
-import platform
 import random
 import shutil
 import signal
@@ -32,22 +30,17 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import frame  # noqa: E402
+from frame import Wrong  # noqa: E402
 from progress import Progress  # noqa: E402
 
 HANG_S = 60
 EPOCHS = 1000
 
 
-class Wrong(Exception):
-    pass
-
-
 def photographs(data: Path, folder: Path, count: int) -> int:
     """Copies `count` photographs into classes of `folder`; returns their bytes."""
-    found = sorted(
-        p for p in data.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg") and p.is_file()
-    )
-    found = [p for p in found if p.stat().st_size < 150_000]
+    found = [p for p in frame.photographs(data) if p.stat().st_size < 150_000]
     if len(found) < count:
         raise SystemExit(f"{data} has {len(found)} photographs; {count} are needed")
     total = 0
@@ -214,37 +207,17 @@ class Job:
         self.err.close()
 
 
+def figures(soak: Soak, wrong: str | None) -> dict:
+    return {"kills_survived": soak.done if wrong is None else 0, "kills": soak.done,
+            "stopped": soak.stopped, "epochs": soak.epochs}
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--build", type=Path, required=True)
-    parser.add_argument("--data", type=Path, required=True, help="a folder of photographs")
+    parser = frame.parser(__doc__)
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--jobs", type=int, default=5, help="at once")
     parser.add_argument("--images", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="where the result goes, as JSON")
-    arguments = parser.parse_args()
-    result = {"soak": "cache", "date": datetime.date.today().isoformat(),
-              "machine": f"{os.cpu_count()} cores, Linux {platform.release()}"}
-    begin = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="headrace-soak-") as scratch:
-        soak = Soak(arguments, Path(scratch))
-        try:
-            soak.run(arguments.jobs)
-            soak.judge()
-            wrong = None
-        except (Wrong, subprocess.TimeoutExpired) as error:
-            wrong = str(error)
-        finally:
-            soak.close()
-    result |= {"kills_survived": soak.done if wrong is None else 0, "kills": soak.done,
-               "stopped": soak.stopped, "epochs": soak.epochs, "wrong": wrong,
-               "seconds": round(time.monotonic() - begin, 1)}
-    print(json.dumps(result))
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
-    return wrong is not None
+    return frame.whole("cache", parser.parse_args(), Soak, figures)
 
 
 if __name__ == "__main__":

@@ -23,10 +23,8 @@ Writes docs/results/soak-share.json with --out. Exit status 1 where anything is 
 import argparse
 import array
 import collections
-import datetime
 import json
 import os
-import platform
 import random
 import signal
 import subprocess
@@ -36,6 +34,8 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import frame  # noqa: E402
+from frame import Wrong, photographs  # noqa: E402
 from progress import Progress  # noqa: E402
 
 HANG_S = 60
@@ -47,17 +47,11 @@ FILES_MOST = 32  # that an agent without jobs has open
 FAULTS = {"kill": 58, "stop": 25, "late": 14, "agent": 3}  # how often each comes
 
 
-class Wrong(Exception):
-    pass
-
-
 def make_images(data: Path, folder: Path) -> None:
     """Small photographs in classes of `folder`, all different."""
     from PIL import Image
 
-    found = sorted(p for p in data.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg"))
-    if not found:
-        raise SystemExit(f"{data} has no photographs")
+    found = photographs(data)
     for i in range(SAMPLES):
         with Image.open(found[i * len(found) // SAMPLES]) as image:
             small = image.convert("RGB").resize((48, 40))
@@ -412,7 +406,7 @@ class Soak:
 
     # The end
 
-    def finish(self) -> None:
+    def judge(self) -> None:
         """All end in good order; then nothing may be left."""
         for job in self.jobs.values():
             job.signal(signal.SIGCONT)
@@ -480,39 +474,19 @@ class Soak:
         subprocess.run(["rm", "-rf", str(self.shm)], check=False)
 
 
+def figures(soak: Soak, wrong: str | None) -> dict:
+    return {"faults_survived": soak.done() if wrong is None else 0, "faults": soak.done(),
+            **{kind: soak.counts[kind] for kind in (*FAULTS, "started", "ended")},
+            "epochs": soak.books.epochs, "batches": soak.books.batches,
+            "samples": soak.books.samples, "missed": soak.books.missed,
+            **{f"{what}_most": value for what, value in soak.most.items()}}
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--build", type=Path, required=True)
-    parser.add_argument("--data", type=Path, required=True, help="a folder of photographs")
+    parser = frame.parser(__doc__)
     parser.add_argument("--faults", type=int, default=1000)
     parser.add_argument("--jobs", type=int, default=8, help="at once, at least 8 for all kinds")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="where the result goes, as JSON")
-    arguments = parser.parse_args()
-    result = {"soak": "share", "date": datetime.date.today().isoformat(),
-              "machine": f"{os.cpu_count()} cores, Linux {platform.release()}"}
-    begin = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="headrace-soak-") as scratch:
-        soak = Soak(arguments, Path(scratch))
-        try:
-            soak.run(arguments.jobs)
-            soak.finish()
-            wrong = None
-        except (Wrong, subprocess.TimeoutExpired) as error:
-            wrong = str(error)
-        finally:
-            soak.close()
-    result |= {"faults_survived": soak.done() if wrong is None else 0, "faults": soak.done(),
-               **{kind: soak.counts[kind] for kind in (*FAULTS, "started", "ended")},
-               "epochs": soak.books.epochs, "batches": soak.books.batches,
-               "samples": soak.books.samples, "missed": soak.books.missed,
-               **{f"{what}_most": value for what, value in soak.most.items()}, "wrong": wrong,
-               "seconds": round(time.monotonic() - begin, 1)}
-    print(json.dumps(result))
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
-    return wrong is not None
+    return frame.whole("share", parser.parse_args(), Soak, figures)
 
 
 if __name__ == "__main__":
