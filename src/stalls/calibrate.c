@@ -11,7 +11,9 @@
  *     loader is the bound, its work; else the receiving of a batch;
  *   - the cold phase: where it was slower than simulated, storage, its rate and the time of a
  *     read by the same factor; where it was faster, the time of a read.
- * Each is solved for, so that the unchanged system reproduces both phases as far as it can.
+ * Each is solved for, so that the unchanged system reproduces both phases as far as it can;
+ * but only what shows is changed (hr__calibrate_explains): what hides behind something else
+ * stays as it was measured by itself, and a phase may be met less well.
  */
 #include "stalls/calibrate.h"
 
@@ -24,6 +26,7 @@
 
 #define MOST_SHARING  4.0
 #define MOST_CROWDING 0.5
+#define CROWDED       0.3 /* of a batch's time that cores are short where training computes */
 #define COMPUTES      0.2 /* of a step, on a core: training that shares cores notices it */
 
 int hr__model_batches(const struct hr__system *system)
@@ -372,9 +375,18 @@ static int try_storage(const struct hr__model *model, double value, double *batc
     return simulate(&s, batch_s, error);
 }
 
+/* Training that shares the cores notices what the loader does on them. */
+static bool computes(const struct hr__model *model)
+{
+    const struct hr__system *s = &model->system;
+    double each_s = s->step_cpu_s / s->step_threads;
+    return each_s >= COMPUTES * hr__values_mean(model->step_s, s->step_s.count);
+}
+
 /* The growth of work that meets the warm phase, of training that computes on the cores: of
  * its own, where its threads wait for each other; of all work, where there is but one of
- * them. None where a great one would not do: then it is something else. */
+ * them. None where a great one would not do, or would hardly show: then it is something
+ * else. */
 static int fit_sharing(struct hr__model *model, double wanted_s, double *now_s,
                        struct hr_error *error)
 {
@@ -382,47 +394,66 @@ static int fit_sharing(struct hr__model *model, double wanted_s, double *now_s,
     bool spins = s->step_threads > 1;
     hr__try_fn try_it = spins ? try_sharing : try_crowding;
     double *growth = spins ? &s->sharing : &s->crowding;
-    double each_s = s->step_cpu_s / s->step_threads, most = spins ? MOST_SHARING : MOST_CROWDING;
-    double most_s = 0;
-    if (each_s < COMPUTES * hr__values_mean(model->step_s, s->step_s.count))
+    double most = spins ? MOST_SHARING : MOST_CROWDING, most_s = 0, found_s = 0, value = 0;
+    if (!computes(model))
         return 0;
     int r = try_it(model, most, &most_s, error);
     if (r || most_s < wanted_s || most_s < *now_s * (1 + HR__CALIBRATE_CLOSE))
         return r;
-    r = hr__calibrate_solve(model, try_it, wanted_s, (double[]){0, most}, growth, error);
-    return r ? r : try_it(model, *growth, now_s, error);
+    r = hr__calibrate_solve(model, try_it, wanted_s, (double[]){0, most}, &value, error);
+    if (!r)
+        r = try_it(model, value, &found_s, error);
+    /* Work grows only while the loader is at work too, for a part of the time. */
+    if (r || !hr__calibrate_explains(*now_s, found_s, wanted_s, value * CROWDED * *now_s))
+        return r;
+    *growth = value;
+    *now_s = found_s;
+    return 0;
 }
 
-/* What of the warm phase is still not met is the loader's work, where that is near to being
- * the bound, and else what comes with each batch. */
+/* The loader's work, by a factor, where that is near to being the bound, or shares the cores
+ * with training that takes less than the two together seem to need. */
+static int fit_loading(struct hr__model *model, double wanted_s, double *now_s,
+                       struct hr_error *error)
+{
+    struct hr__system *s = &model->system, alone = model->system;
+    const double range[2] = {0.5, 2};
+    double rate = 0, value = 1, found_s = 0;
+    alone.missing = 0;
+    int r = hr__loader_rate(&alone, &rate, error);
+    double loading_s = (double)s->batch_size * s->ranks / rate;
+    bool counts = loading_s > 0.85 * wanted_s || !s->workers;
+    if (r || !(counts || (*now_s > wanted_s && computes(model))))
+        return r;
+    r = hr__calibrate_solve(model, try_loader, wanted_s, range, &value, error);
+    if (!r)
+        r = try_loader(model, value, &found_s, error);
+    if (r || value <= range[0] || value >= range[1] ||
+        !hr__calibrate_explains(*now_s, found_s, wanted_s, (value - 1) * loading_s))
+        return r;
+    hr__prepare_scale(model, value);
+    s->delay_s *= value;
+    *now_s = found_s;
+    return 0;
+}
+
+static bool is_met(double now_s, double wanted_s)
+{
+    return fabs(wanted_s - now_s) < HR__CALIBRATE_CLOSE * wanted_s;
+}
+
+/* What of the warm phase is met neither by what training and loading do to each other nor by
+ * the loader's work comes with each batch. */
 static int fit_warm(struct hr__model *model, double wanted_s, struct hr_error *error)
 {
-    struct hr__system *s = &model->system;
-    double now_s = 0, value = 1, rate = 0;
+    double now_s = 0;
     int r = try_sharing(model, 0, &now_s, error);
-    if (!r && wanted_s > now_s * (1 + HR__CALIBRATE_CLOSE))
+    if (!r && wanted_s > now_s && !is_met(now_s, wanted_s))
         r = fit_sharing(model, wanted_s, &now_s, error);
-    if (r || fabs(wanted_s - now_s) < HR__CALIBRATE_CLOSE * wanted_s)
-        return r;
-    struct hr__system alone = *s;
-    alone.missing = 0;
-    r = hr__loader_rate(&alone, &rate, error);
-    double loading_s = (double)s->batch_size * s->ranks / rate;
-    if (!r && (loading_s > 0.85 * wanted_s || !s->workers || now_s > wanted_s)) {
-        r = hr__calibrate_solve(model, try_loader, wanted_s, (double[]){0.5, 2}, &value, error);
-        if (!r)
-            r = try_loader(model, value, &now_s, error);
-        /* Where even that changes little it is not the loader. */
-        if (!r && fabs(now_s - wanted_s) < 0.02 * wanted_s) {
-            hr__prepare_scale(model, value);
-            s->delay_s *= value;
-            return 0;
-        }
-        if (!r)
-            r = try_loader(model, 1, &now_s, error);
-    }
-    if (!r && wanted_s > now_s)
-        s->batch_cpu_s += wanted_s - now_s;
+    if (!r && !is_met(now_s, wanted_s))
+        r = fit_loading(model, wanted_s, &now_s, error);
+    if (!r && wanted_s > now_s && !is_met(now_s, wanted_s))
+        model->system.batch_cpu_s += wanted_s - now_s;
     return r;
 }
 
@@ -447,12 +478,48 @@ static void require_read(struct hr__model *model, double cold_s)
     model->has_storage = model->has_storage || model->storage.required > 0;
 }
 
+/* Storage that is slower by a factor, its rate and the time of a read. */
+static int fit_storage(struct hr__model *model, double wanted_s, double now_s,
+                       struct hr_error *error)
+{
+    const struct hr__system *s = &model->system;
+    double value = 1, found_s = 0, rate = 0, request_s = 0;
+    int r = hr__calibrate_solve(model, try_storage, wanted_s, (double[]){1, 10}, &value, error);
+    if (!r)
+        r = try_storage(model, value, &found_s, error);
+    hr__model_storage(model, reads_in_flight(s), 1, &rate, &request_s);
+    double samples = (double)s->batch_size * s->ranks * model->cold_missing;
+    double reading_s = samples * fmax(hr__values_mean(model->sizes, s->bytes.count) / rate,
+                                      request_s / reads_in_flight(s));
+    if (!r && hr__calibrate_explains(now_s, found_s, wanted_s, (value - 1) * reading_s))
+        model->storage.factor = value;
+    return r;
+}
+
+/* Reads that take less time each, at the same rate of all. */
+static int fit_request(struct hr__model *model, double wanted_s, double now_s,
+                       struct hr_error *error)
+{
+    const struct hr__system *s = &model->system;
+    double value = 1, found_s = 0, rate = 0, request_s = 0;
+    int r = hr__calibrate_solve(model, try_request, wanted_s, (double[]){0.1, 1}, &value, error);
+    if (!r)
+        r = try_request(model, value, &found_s, error);
+    hr__model_storage(model, reads_in_flight(s), 1, &rate, &request_s);
+    double samples = (double)s->batch_size * s->ranks * model->cold_missing;
+    double waiting_s = samples * request_s / reads_in_flight(s);
+    if (!r && value > 0.1 &&
+        hr__calibrate_explains(now_s, found_s, wanted_s, (1 - value) * waiting_s))
+        model->storage.request_factor = value;
+    return r;
+}
+
 /* A cold phase that was slower than simulated means slower storage. One that was faster
  * says nothing of its rate, which is known to be no less than what was read, but of what a
  * read takes. */
 static int fit_cold(struct hr__model *model, double cold_s, struct hr_error *error)
 {
-    double now_s = 0, value = 1, seen_s = 0;
+    double now_s = 0, seen_s = 0;
     if (!hr__known(cold_s) || !(model->cold_missing > 0))
         return 0;
     require_read(model, cold_s);
@@ -464,17 +531,10 @@ static int fit_cold(struct hr__model *model, double cold_s, struct hr_error *err
     /* Storage that hides behind the loader's work shows no more than that. */
     double wanted_s = fmax(cold_s, seen_s * (1 + HR__CALIBRATE_CLOSE));
     bool hidden = wanted_s > cold_s && now_s <= wanted_s;
-    if (r || hidden || fabs(now_s - wanted_s) < HR__CALIBRATE_CLOSE * wanted_s)
+    if (r || hidden || is_met(now_s, wanted_s))
         return r;
-    if (now_s < wanted_s) {
-        r = hr__calibrate_solve(model, try_storage, wanted_s, (double[]){1, 10}, &value, error);
-        model->storage.factor = r ? 1 : value;
-        return r;
-    }
-    r = hr__calibrate_solve(model, try_request, wanted_s, (double[]){0.1, 1}, &value, error);
-    if (!r && value > 0.1)
-        model->storage.request_factor = value;
-    return r;
+    return now_s < wanted_s ? fit_storage(model, wanted_s, now_s, error)
+                            : fit_request(model, wanted_s, now_s, error);
 }
 
 /* ---- all of it ---- */

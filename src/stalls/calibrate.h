@@ -11,6 +11,7 @@
 #define HR__CALIBRATE_SEED  1
 #define HR__CALIBRATE_CLOSE 0.003  /* a phase that is met so well is met */
 #define HR__CALIBRATE_EXACT 0.0003 /* how well it is met where something is looked for */
+#define HR__CALIBRATE_LEVER 3.0    /* most that is changed for a second that shows of it */
 
 /* Positive and finite: a figure that was measured. */
 static inline bool hr__known(double value)
@@ -23,6 +24,20 @@ static inline double hr__spread(const struct hr_interval *interval)
 {
     double half = (interval->high - interval->low) / 2 / interval->value;
     return half > 0 && half < 1 ? half : 0;
+}
+
+/*
+ * Whether changing a figure explains what was measured: it was `before_s` without and
+ * `found_s` with the change, `wanted_s` measured, `change_s` the time that the change means
+ * where nothing hides it. A change of which hardly anything shows explains nothing: it would
+ * only be the noise of the measurement, many times as large, and come out where a
+ * prediction takes away what hid it.
+ */
+static inline bool hr__calibrate_explains(double before_s, double found_s, double wanted_s,
+                                          double change_s)
+{
+    return fabs(found_s - wanted_s) < HR__CALIBRATE_CLOSE * wanted_s &&
+           fabs(change_s) <= HR__CALIBRATE_LEVER * fabs(wanted_s - before_s);
 }
 
 /* Scales values to a mean. NaN: the mean of none. */

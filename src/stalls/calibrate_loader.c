@@ -206,10 +206,18 @@ static int explain_slowness(struct hr__model *model, const struct hr__drain *wid
     alone.system.cores = wide->cores;
     alone.system.missing = 0;
     int r = 0;
-    if (s->loader == HR__LOADER_TORCH)
-        r = hr__calibrate_solve(&alone, try_delay, (double)s->batch_size * s->ranks / wide->rate,
-                                (double[]){0, most}, &delay_s, error);
-    if (!r && narrow && s->loader == HR__LOADER_TORCH) {
+    double samples = (double)s->batch_size * s->ranks, found_s = 0;
+    if (s->loader == HR__LOADER_TORCH) {
+        r = hr__calibrate_solve(&alone, try_delay, samples / wide->rate, (double[]){0, most},
+                                &delay_s, error);
+        if (!r)
+            r = try_delay(&alone, delay_s, &found_s, error);
+        /* Waiting that hides behind the work of workers that share cores is none that showed. */
+        if (!hr__calibrate_explains(samples / rate, found_s, samples / wide->rate,
+                                    delay_s / most * samples / wide->rate))
+            by_delay = INFINITY;
+    }
+    if (!r && narrow && s->loader == HR__LOADER_TORCH && by_delay < INFINITY) {
         r = miss_narrow(model, narrow, delay_s, 1, &by_delay, error);
         if (!r)
             r = miss_narrow(model, narrow, 0, times, &by_work, error);
@@ -239,7 +247,7 @@ static int fit_alone(struct hr__model *model, const struct hr__drain *drains, in
         return r;
     if (rate > wide->rate * (1 + 10 * HR__CALIBRATE_CLOSE))
         return explain_slowness(model, wide, narrow != wide ? narrow : NULL, rate, error);
-    hr__prepare_scale(model, fmax(0.5, rate / wide->rate));
+    hr__prepare_scale(model, rate / wide->rate);
     return 0;
 }
 

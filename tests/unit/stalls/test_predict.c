@@ -203,6 +203,75 @@ static void test_hidden_storage(void **state)
     measured_clear(&m);
 }
 
+/* What hides behind the step is as it was measured by itself, however little the phases
+ * differ from what they should be: the loader's work, Headrace's or torch's, and storage. */
+static void test_hidden_loader(void **state)
+{
+    struct measured m;
+    struct hr_stalls_change change = no_change();
+    static const double fastest[] = {0.025};
+    const enum hr__loader_kind loaders[] = {HR__LOADER_TORCH, HR__LOADER_HEADRACE};
+    const double off[] = {0.985, 0.995, 1.005, 1.015};
+    for (int i = 0; i < 8; i++) {
+        measured_begin(&m, 2, 2, step_100ms, cpu_4ms, 80e6);
+        m.truth.loader = loaders[i / 4];
+        measured_take(&m);
+        m.stalls.step_s[HR_STALLS_WARM].value *= off[i % 4];
+        m.stalls.step_s[HR_STALLS_COLD].value *= off[3 - i % 4];
+        struct hr__system truth = m.truth;
+        truth.step_s.values = fastest;
+        change.cache_share = 1;
+        change.device_speedup = 4;
+        change.storage_factor = 1;
+        check(&m, &change, &truth, 0.02);
+        truth = m.truth;
+        truth.missing = 1;
+        truth.storage_bytes_per_s /= 8;
+        truth.storage_request_s *= 8;
+        change.cache_share = 0;
+        change.device_speedup = 1;
+        change.storage_factor = 0.125;
+        check(&m, &change, &truth, 0.02);
+        measured_clear(&m);
+    }
+}
+
+/* Eight workers on two cores were a little slower than their work explains, and on one core
+ * were not. A delay would have to be a long one to show, and be all that few workers do. */
+static void test_hidden_delay(void **state)
+{
+    struct measured m;
+    struct hr_stalls_change change = no_change();
+    measured_begin(&m, 2, 8, step_10ms, cpu_10ms, 1e9);
+    measured_take(&m);
+    for (size_t i = 0; i < m.stalls.ranks[0].drain_count; i++)
+        if (m.stalls.ranks[0].drains[i].cores == 2)
+            m.stalls.ranks[0].drains[i].elapsed_s *= 1.05;
+    m.stalls.step_s[HR_STALLS_WARM].value *= 1.05;
+    change.cache_share = 1;
+    change.workers = 2;
+    struct hr__system truth = m.truth;
+    truth.workers = 2;
+    truth.batches_ahead = 4;
+    check(&m, &change, &truth, 0.06);
+    measured_clear(&m);
+}
+
+/* Workers that have threads of their own take more CPU time than time. */
+static void test_threads_of_workers(void **state)
+{
+    struct measured m;
+    struct hr_stalls_change change = no_change();
+    measured_begin(&m, 4, 1, step_10ms, cpu_10ms, 1e9);
+    measured_take(&m);
+    for (size_t i = 0; i < m.stalls.ranks[0].drain_count; i++)
+        m.stalls.ranks[0].drains[i].cpu_s *= 3;
+    change.cache_share = 1;
+    assert_close(predicted(&m, &change).prepare_rate, 100, 2);
+    check(&m, &change, &m.truth, 0.02);
+    measured_clear(&m);
+}
+
 /* A cold drain shows what reading costs on the cores. */
 static void test_fetching_costs_cpu(void **state)
 {
@@ -710,6 +779,9 @@ int main(void)
         cmocka_unit_test(test_delays),
         cmocka_unit_test(test_stolen_cores),
         cmocka_unit_test(test_hidden_storage),
+        cmocka_unit_test(test_hidden_loader),
+        cmocka_unit_test(test_hidden_delay),
+        cmocka_unit_test(test_threads_of_workers),
         cmocka_unit_test(test_fetching_costs_cpu),
         cmocka_unit_test(test_storage_rate_is_known),
         cmocka_unit_test(test_storage_speed),
