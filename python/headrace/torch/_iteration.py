@@ -1,0 +1,170 @@
+"""One pass of a DataLoader: what ``iter(loader)`` gives, and how far it is.
+
+The native loader knows the place in its own order; of a user's sampler the place is kept
+here, with what was pushed and has not come back yet.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from .._errors import TooManyBadSamples
+from ._feed import Feed
+
+if TYPE_CHECKING:
+    from ._loader import DataLoader
+
+
+class Epoch:
+    """How far one pass over the data is. The loader keeps it after a ``break``, so it
+    refers to neither loader nor iterator, and all of them die without a collector."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        # Of a user's sampler:
+        self.position = 0  # samples handed out
+        self.batches = 0
+        self.own: Any = None  # the sampler's own state after them
+        self.pushed: deque[tuple[int, Any]] = deque()  # given to the native loader, not yet back
+        self.held: tuple[Any, Any] | None = None  # taken, larger than the native loader's batches
+        self.ended = False  # the sampler has no more
+        self.failure: Exception | None = None  # what it raised, for when its turn comes
+
+
+class Iteration:
+    """What ``iter(loader)`` gives: one epoch, from its beginning or a loaded state on."""
+
+    def __init__(self, loader: DataLoader, number: int, resume: dict[str, Any] | None) -> None:
+        self._loader = loader
+        self._epoch = Epoch(number)
+        self._done = False
+        if resume is not None:
+            self._resume(resume)
+        elif loader._joined and "stream" in loader._options:
+            self._restore_core(0)  # start_epoch would join anew
+        else:
+            loader._core.start_epoch(number)
+            if loader._feed is not None:
+                loader._feed.begin()
+        loader._live = self._epoch
+
+    def _resume(self, state: dict[str, Any]) -> None:
+        loader = self._loader
+        if loader._feed is not None:
+            sampler = state["sampler"]
+            if sampler is None:
+                loader._feed.begin()  # the state was taken between epochs
+            else:
+                loader._feed.resume(sampler)
+                self._epoch.position = sampler["position"]
+                self._epoch.batches = sampler["batches"]
+        self._restore_core(int(state["position"]))
+
+    def _restore_core(self, position: int) -> None:
+        loader = self._loader
+        loader._joined = True
+        loader._core.restore(
+            version=1,
+            shuffle=int(loader.shuffle and loader._feed is None),
+            seed=loader.seed,
+            epoch=self._epoch.number,
+            position=position,
+            samples=len(loader._source),
+        )
+
+    def __iter__(self) -> Iteration:
+        return self
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __next__(self) -> tuple[Any, ...]:
+        loader, epoch = self._loader, self._epoch
+        if self._done:
+            raise StopIteration
+        if loader._live is not epoch:
+            loader._check_open()
+            raise RuntimeError(
+                "this iterator has ended, because a newer iter() of the same DataLoader, a "
+                "load_state_dict or a fork took its place: make two DataLoaders to read side by "
+                "side"
+            )
+        if loader._feed is not None:
+            self._fill(loader._feed)
+        try:
+            batch = loader._core.next()
+        except TooManyBadSamples as error:
+            self._finish()
+            raise TooManyBadSamples(str(error), tuple(loader.skipped())) from None
+        except Exception as error:
+            # Where the agent is gone, and not the data, the next iter() goes on here.
+            is_gone = isinstance(error, OSError) and "agent" in loader._options
+            place = loader.state_dict() if is_gone else None
+            self._finish()
+            if place is not None:
+                loader._next_epoch, loader._resume = int(place["epoch"]), place
+            raise
+        if batch is None:
+            self._finish()
+            if epoch.failure is not None:
+                raise epoch.failure
+            raise StopIteration
+        if not loader._joined and "stream" in loader._options:
+            loader._follow_stream(epoch, batch.epoch)
+        if epoch.pushed:
+            count, epoch.own = epoch.pushed.popleft()
+            epoch.position += count
+            epoch.batches += 1
+        return loader._tensors(batch)
+
+    def _finish(self) -> None:
+        self._done = True
+        if self._loader._live is self._epoch:
+            self._loader._live = None
+
+    def _fill(self, feed: Feed) -> None:
+        """Pushes batches until one more is on its way than the loader prepares ahead."""
+        loader, epoch = self._loader, self._epoch
+        while not epoch.ended and len(epoch.pushed) <= loader.prefetch_factor:
+            try:
+                if epoch.held is None:
+                    self._take(feed)
+                if epoch.held is None:
+                    self._end()
+                elif len(epoch.held[0]) <= loader._capacity:
+                    self._push(*epoch.held)
+                elif epoch.pushed:
+                    return  # the larger ones come when these are through
+                else:
+                    loader._grow(len(epoch.held[0]))
+                    self._restore_core(epoch.position)
+            except Exception as error:
+                epoch.failure = error
+                self._end()
+
+    def _take(self, feed: Feed) -> None:
+        """Takes a batch of the sampler's. What is no Exception, Ctrl-C above all, passes at
+        once. The sampler may then have lost indices, and a generator would look as if it had
+        no more: the epoch goes on with what came before, and fails where its end would be."""
+        try:
+            self._epoch.held = feed.take()
+        except Exception:
+            raise
+        except BaseException as error:
+            self._epoch.failure = RuntimeError(
+                f"the sampler was stopped by {type(error).__name__} and cannot go on: the epoch "
+                "is not complete. Begin another, or take state_dict() before this error and give "
+                "it to load_state_dict(), which goes on where the last batch ended"
+            )
+            self._end()
+            raise
+
+    def _push(self, indices: Any, own: Any) -> None:
+        self._loader._core.push(indices)
+        self._epoch.pushed.append((len(indices), own))
+        self._epoch.held = None
+
+    def _end(self) -> None:
+        self._epoch.ended = True
+        self._loader._core.push_end()
