@@ -10,6 +10,7 @@ anybody believes. Needs root; Unavailable says what else is missing.
 
 import contextlib
 import os
+import re
 import threading
 import time
 
@@ -82,22 +83,40 @@ def write(text, *parts):
         f.write(str(text))
 
 
+def own_folders():
+    """{controller: the folder that groups are made in}."""
+    mounts, own = parse_mounts(read("/proc/mounts")), parse_own(read("/proc/self/cgroup"))
+    missing = [c for c in CONTROLLERS if c not in mounts]
+    if missing:
+        raise Unavailable(f"no control groups of version 1 for {' and '.join(missing)}")
+    found = {}
+    for controller in CONTROLLERS:
+        parent = os.path.join(mounts[controller], own.get(controller, ""))
+        # In a container that sees its own root only.
+        found[controller] = parent if os.path.isdir(parent) else mounts[controller]
+    return found
+
+
+def remove_left_behind():
+    """Empty groups of processes that were killed."""
+    for folder in own_folders().values():
+        for name in os.listdir(folder):
+            found = re.fullmatch(r"headrace-bench-(\d+)-.*", name)
+            if found and not os.path.exists(f"/proc/{found.group(1)}"):
+                with contextlib.suppress(OSError):  # processes in it outlived their parent
+                    os.rmdir(os.path.join(folder, name))
+
+
 class Group:
     """One group of each controller; a context manager that removes them again."""
 
     def __init__(self, name, data):
         """`data`: a path on the disk that is watched."""
-        mounts, own = parse_mounts(read("/proc/mounts")), parse_own(read("/proc/self/cgroup"))
-        missing = [c for c in CONTROLLERS if c not in mounts]
-        if missing:
-            raise Unavailable(f"no control groups of version 1 for {' and '.join(missing)}")
+        parents = own_folders()
         self.device = device_of(data)
         self.folders = {}
         try:
-            for controller in CONTROLLERS:
-                parent = os.path.join(mounts[controller], own.get(controller, ""))
-                if not os.path.isdir(parent):  # in a container that sees its own root only
-                    parent = mounts[controller]
+            for controller, parent in parents.items():
                 folder = os.path.join(parent, f"headrace-bench-{os.getpid()}-{name}")
                 os.mkdir(folder)
                 self.folders[controller] = folder
