@@ -5,6 +5,7 @@ VENV ?= .venv
 BUILD ?= build
 DATA ?= data/sample
 CACHE_FILES ?= data/cache-files
+HOST_FILES ?= data/host-files
 PREFIX ?= /usr/local
 DESTDIR ?=
 SETUP_SYSTEM ?= yes
@@ -26,15 +27,16 @@ data := $(if $(filter /%,$(DATA)),$(DATA),$(CURDIR)/$(DATA))
 export HEADRACE_DATA := $(data)
 export DATA := $(data)
 export CACHE_FILES := $(if $(filter /%,$(CACHE_FILES)),$(CACHE_FILES),$(CURDIR)/$(CACHE_FILES))
+export HOST_FILES := $(if $(filter /%,$(HOST_FILES)),$(HOST_FILES),$(CURDIR)/$(HOST_FILES))
 
-.PHONY: help setup build package samples cache-files demo test install clean
+.PHONY: help setup build package samples cache-files host-files demo test install clean
 
 help:
 	@echo 'make demo         train the same network with the stock PyTorch loader and with Headrace'
 	@echo 'make test         every test of the library, the command and the Python package'
 	@echo 'make install      the library, the headers and the command, to PREFIX ($(PREFIX))'
 	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader, bench-pack, bench-cache,'
-	@echo '                  bench-stalls, bench-share'
+	@echo '                  bench-stalls, bench-share, bench-hosts'
 	@echo 'make soak-NAME    one long run with faults: soak-cache, soak-share'
 	@echo 'make clean        remove what was built (not VENV, not data/)'
 	@echo
@@ -74,8 +76,13 @@ test: package samples
 cache-files: samples
 	@$(python) tools/make_cache_files.py --data '$(DATA)'
 
+# 0.5 GB, in HOST_FILES.
+host-files: samples
+	@$(python) tools/make_host_files.py --data '$(DATA)'
+
 # As root: memory and disk are limited with control groups.
 bench-cache bench-stalls: cache-files
+bench-hosts: host-files
 
 # The peers that a benchmark compares with are installed once, where they can be.
 bench-%: package samples
