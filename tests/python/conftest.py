@@ -60,8 +60,11 @@ def v1(torchvision):
 def private_cache(tmp_path_factory):
     """Index files and caches of tests stay out of the user's; no ranks from outside."""
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        os.environ.pop(name, None)
+    for name in list(os.environ):
+        if name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "HEADRACE_HOST") or (
+            name.startswith(("OMPI_", "PMI_", "SLURM_"))
+        ):
+            del os.environ[name]
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="headrace-tests-") as place:
         os.environ["HEADRACE_SHM"] = place
         yield

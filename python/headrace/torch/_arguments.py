@@ -15,6 +15,8 @@ from typing import Any
 import torch
 import torch.utils.data
 
+from . import _surroundings
+
 _SEEDS = 1 << 64
 
 
@@ -152,26 +154,11 @@ def ranks(rank: int | None, world_size: int | None) -> tuple[int, int, int]:
     if (rank is None) != (world_size is None):
         raise ValueError("give rank and world_size both, or neither")
     if rank is None or world_size is None:
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
-        elif "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-            rank, world_size = _environment("RANK"), _environment("WORLD_SIZE")
-        else:
-            rank, world_size = 0, 1
+        rank, world_size = _surroundings.ranks()
     rank, world_size = count("rank", rank, 0), count("world_size", world_size, 1)
     if rank >= world_size:
         raise ValueError(f"rank {rank} must be less than world_size {world_size}")
-    local = _environment("LOCAL_WORLD_SIZE") if "LOCAL_WORLD_SIZE" in os.environ else 1
-    return rank, world_size, max(1, local)
-
-
-def _environment(name: str) -> int:
-    try:
-        return int(os.environ[name])
-    except ValueError:
-        raise ValueError(
-            f"the environment variable {name} must be a whole number, not {os.environ[name]!r}"
-        ) from None
+    return rank, world_size, _surroundings.local_ranks()
 
 
 def first_capacity(batch_sampler: Any) -> int:
