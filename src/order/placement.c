@@ -98,8 +98,10 @@ static inline uint64_t distance_of(const uint64_t *logs, uint64_t hash)
 {
     int zeros = __builtin_clzll(hash);
     uint64_t mantissa = hash << zeros;
-    uint64_t entry = (mantissa >> 51) & (LOG_STEPS - 1), rest = (mantissa >> 19) & UINT32_MAX;
-    uint64_t log = logs[entry] + ((logs[entry + 1] - logs[entry]) * rest >> 32);
+    uint64_t entry = (mantissa >> 51) & (LOG_STEPS - 1),
+             rest = mantissa >> 25 & UINT64_C(0x3ffffff);
+    /* A step is less than 2^37, so that the product has room. */
+    uint64_t log = logs[entry] + ((logs[entry + 1] - logs[entry]) * rest >> 26);
     return ((uint64_t)(zeros + 1) << LOG_FRACTION) - log;
 }
 

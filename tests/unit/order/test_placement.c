@@ -318,8 +318,8 @@ static void the_table_is_the_same_everywhere(void **state)
         uint64_t step, digest;
     } golden[] = {
         {1, 0, UINT64_C(0xf969360e280ecee1)},      {8, 0, UINT64_C(0xcd2ee00bda66d4e6)},
-        {8, 1001, UINT64_C(0x37331a5552faa35e)},   {40, 0, UINT64_C(0x349d3f41728de618)},
-        {40, 70001, UINT64_C(0x0694773c74411f80)},
+        {8, 1001, UINT64_C(0x65b7a308df4e8251)},   {40, 0, UINT64_C(0x349d3f41728de618)},
+        {40, 70001, UINT64_C(0x54ef7bbce067e6e4)},
     };
     for (size_t i = 0; i < sizeof golden / sizeof *golden; i++) {
         struct trial t;
