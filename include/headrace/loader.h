@@ -45,6 +45,15 @@ enum hr_lag {
     HR_LAG_WAIT = 1,  /* the others wait for it; if any loader of the stream says so */
 };
 
+/* Which rank computes which samples of a global batch, where hosts keep items (a cache of
+ * "memcached:..."). The samples of a global batch are the same either way. */
+enum hr_assignment {
+    HR_ASSIGNMENT_AUTO = 0,  /* local with several hosts, else exact */
+    HR_ASSIGNMENT_LOCAL = 1, /* each sample at the host that keeps it, as far as equal batch
+                                sizes allow */
+    HR_ASSIGNMENT_EXACT = 2, /* rank r takes positions r, r + world_size, ... */
+};
+
 struct hr_loader_options {
     size_t size;    /* sizeof(struct hr_loader_options) */
     int batch_size; /* samples per batch of this rank; default 1 */
@@ -102,9 +111,10 @@ struct hr_loader_options {
     int window;           /* batches that a stream keeps in shared memory, for those who differ in
                              speed; at least batches_ahead + 2; default 8. The first loader's
                              counts */
-    const char *agent_command; /* "auto": the command that is started, words apart by one
-                                  '\x1f', to which "--listener FD --idle SECONDS" is added; NULL
-                                  (default): HEADRACE_AGENT_COMMAND, else "headrace\x1f" "agent" */
+    const char *agent_command;     /* "auto": the command that is started, words apart by one
+                                      '\x1f', to which "--listener FD --idle SECONDS" is added; NULL
+                                      (default): HEADRACE_AGENT_COMMAND, else "headrace\x1f" "agent" */
+    enum hr_assignment assignment; /* of samples to ranks; LOCAL needs a cache of hosts */
 };
 
 /* Fills in the defaults of a struct of `size` bytes, of whatever version: for
@@ -261,9 +271,81 @@ struct hr_loader_stats {
                                this loader joined it */
     uint64_t alone;         /* with an agent: batches that were prepared for it alone */
     uint64_t reattached;    /* with "auto": times that a new agent took over */
+    /* With a cache of hosts; hits are in cache_hits, too. */
+    uint64_t own_hits, own_bytes;   /* samples that came from this host's server */
+    uint64_t peer_hits, peer_bytes; /* from other hosts' */
+    uint64_t stored, stored_bytes;  /* items that this rank stored on servers */
+    uint64_t refused;               /* that servers refused, or that could not be sent in time */
+    uint64_t read_ahead;            /* samples that were read for later batches */
 };
 
 HR_API void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats);
+
+/*
+ * Several hosts: a cache of "memcached:..." (headrace/cache.h).
+ *
+ * Before the first batch all ranks compare, through the servers, what the plan follows from:
+ * next returns -EINVAL where they differ, and names what and where; -ETIMEDOUT where some
+ * do not come. Servers that fail later are misses, never errors.
+ *
+ * How fast this rank has been of late, by tier; for hr_loader_set_rates. Plain numbers, so that
+ * they may be sent between ranks as bytes. 0: not measured.
+ */
+struct hr_loader_rates {
+    size_t size;                /* sizeof, set by the caller */
+    int host;                   /* of the rank, in the list; -1: in none */
+    double own_bytes_per_s;     /* items of its own host's server */
+    double peer_bytes_per_s;    /* of other hosts' servers */
+    double storage_bytes_per_s; /* files, with as many reads in flight as there are */
+    double prepare_bytes_per_s; /* encoded bytes, all its threads together */
+    double wait_s;              /* the consumer waited in the last epoch */
+    double ready_s;             /* mean time from a batch being opened until it was ready */
+};
+
+/* Errors: -EINVAL without hosts. Any thread. */
+HR_API HR_NODISCARD int hr_loader_get_rates(const struct hr_loader *loader,
+                                            struct hr_loader_rates *rates, struct hr_error *error);
+
+/*
+ * From the next start or restore of an epoch that is not before `epoch` the plan goes by these
+ * rates of all ranks, in their order (copied); every rank has to be given the same before it
+ * starts that epoch. Without it all hosts are taken to be alike. Errors: -EINVAL: without hosts,
+ * or another count; -ENOMEM. Consumer's thread.
+ */
+HR_API HR_NODISCARD int hr_loader_set_rates(struct hr_loader *loader, uint64_t epoch,
+                                            const struct hr_loader_rates *ranks, int count,
+                                            struct hr_error *error);
+
+/*
+ * From the next start or restore of an epoch that is not before `epoch` these hosts keep the items:
+ * another text "memcached:..."; every rank has to be given the same for the same epoch, and they
+ * compare before its first batch. Errors: -EINVAL: without hosts, or the text; -EEXIST; -ENOTSUP;
+ * -EACCES; -ENOMEM. Blocks for name lookups. Consumer's thread.
+ */
+HR_API HR_NODISCARD int hr_loader_set_hosts(struct hr_loader *loader, uint64_t epoch,
+                                            const char *cache, struct hr_error *error);
+
+/* One host of the list, as this rank sees it. */
+struct hr_loader_host {
+    size_t size; /* sizeof, set by the caller */
+    char name[256];
+    int is_self, is_up;
+    int ranks;                                        /* on it; 0 before the first batch */
+    uint64_t budget_bytes;                            /* C */
+    uint64_t planned_items, planned_bytes;            /* that it owns by the plan */
+    uint64_t limit_bytes, used_bytes;                 /* memcached's own, when it was asked last,
+                                                         at an epoch's beginning; 0: it was not */
+    uint64_t fetched, fetched_bytes, missed;          /* by this rank */
+    uint64_t stored, stored_bytes, refused, failures; /* likewise */
+    char problem[160];                                /* the last failure; "": none */
+};
+
+/* 0: no hosts. Any thread, as the next one. */
+HR_API int hr_loader_host_count(const struct hr_loader *loader);
+
+/* Copies what is known of host i; returns 0, or -ERANGE. */
+HR_API HR_NODISCARD int hr_loader_host_get(const struct hr_loader *loader, int i,
+                                           struct hr_loader_host *out);
 
 /* One replaced sample (on_error = SKIP), or the one that ended an epoch (RAISE). */
 struct hr_skipped_sample {

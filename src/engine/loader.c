@@ -71,6 +71,9 @@ static int check_options(const struct hr_loader_options *o, struct hr_error *err
         r = check_range("wait_ms", o->wait_ms, 0, INT32_MAX, error);
     if (!r)
         r = check_range("cache_form", o->cache_form, HR_FORM_AUTO, HR_FORM_PLANES, error);
+    if (!r)
+        r = check_range("assignment", o->assignment, HR_ASSIGNMENT_AUTO, HR_ASSIGNMENT_EXACT,
+                        error);
     if (!r && !(o->max_bad_share >= 0 && o->max_bad_share <= 1))
         r = hr__fail(error, -EINVAL, "max_bad_share = %g: must be from 0 to 1", o->max_bad_share);
     return r ? r : hr__remote_check(o, error);
