@@ -111,10 +111,11 @@ struct hr_loader_options {
     int window;           /* batches that a stream keeps in shared memory, for those who differ in
                              speed; at least batches_ahead + 2; default 8. The first loader's
                              counts */
-    const char *agent_command;     /* "auto": the command that is started, words apart by one
-                                      '\x1f', to which "--listener FD --idle SECONDS" is added; NULL
-                                      (default): HEADRACE_AGENT_COMMAND, else "headrace\x1f" "agent" */
-    enum hr_assignment assignment; /* of samples to ranks; LOCAL needs a cache of hosts */
+    const char *agent_command; /* "auto": the command that is started, words apart by one
+                                  '\x1f', to which "--listener FD --idle SECONDS" is added; NULL
+                                  (default): HEADRACE_AGENT_COMMAND, else "headrace\x1f" "agent" */
+    /* Of samples to ranks; LOCAL needs a cache of hosts. */
+    enum hr_assignment assignment;
 };
 
 /* Fills in the defaults of a struct of `size` bytes, of whatever version: for
