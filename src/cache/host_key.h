@@ -1,7 +1,11 @@
 /*
  * What an item is known by on all hosts, whose copies of a dataset may lie under different
- * paths: its place in the dataset (path below the root; piece of a container), its size and,
- * unless asked otherwise, its modification time.
+ * paths: the dataset (names and sizes of all its samples), the sample's place in it (path
+ * below the root; piece of a container), its size and, unless asked otherwise, its
+ * modification time.
+ *
+ * The dataset is part of it because servers are shared: the training and the validation
+ * images have the same names below their roots, and some the same sizes and times.
  */
 #ifndef HR_CACHE_HOST_KEY_H
 #define HR_CACHE_HOST_KEY_H
@@ -10,17 +14,22 @@
 
 #include <stdint.h>
 
-/* The key, of what the scan saw of the file (sizes must be known: hr__dataset_total_bytes). Any
- * thread; does not allocate, no I/O. 0, or -ENAMETOOLONG. */
-int hr__host_key(uint64_t key[2], const struct hr_dataset *dataset, uint64_t index, int with_mtime);
-
 /* Digests of all samples, in their order: names and labels; sizes; modification times. Apart,
- * so that a difference can be named. Waits for the sizes. Errors: -ENOMEM, -EIO. Blocks. */
+ * so that a difference can be named. */
 struct hr__host_digest {
     uint64_t names[2], sizes[2], times[2];
+    uint64_t dataset[2]; /* names and sizes of the dataset with the catalog: of subsets, their
+                            parent's; part of every key */
 };
 
-int hr__host_digest(struct hr__host_digest *out, struct hr_dataset *dataset,
+/* Looks at each sample; after hr_dataset_wait_sizes. Errors: -EAGAIN: the sizes are not known
+ * yet; -ENAMETOOLONG; -ENOMEM. */
+int hr__host_digest(struct hr__host_digest *out, const struct hr_dataset *dataset,
                     struct hr_error *error);
+
+/* The key, of what the scan saw of the file. `digest` is of this dataset. Any thread; does not
+ * allocate, no I/O. 0, or -ENAMETOOLONG. */
+int hr__host_key(uint64_t key[2], const struct hr__host_digest *digest,
+                 const struct hr_dataset *dataset, uint64_t index, int with_mtime);
 
 #endif

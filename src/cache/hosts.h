@@ -8,9 +8,11 @@
 
 #include <headrace/base.h>
 
+#include <stddef.h>
 #include <stdint.h>
 
-#define HR__HOST_NAME 256
+#define HR__HOST_NAME     256
+#define HR__HOST_LIST_MAX 4096 /* as many as a placement has (order/placement.h) */
 
 struct hr__host {
     char name[HR__HOST_NAME];    /* as in the list, with its port: what ownership goes by */
@@ -35,9 +37,22 @@ struct hr__hosts {
 /* Non-zero where a cache's text is one of hosts: it begins with "memcached:". */
 int hr__hosts_is(const char *text);
 
-/* Errors: -EINVAL says what is wrong with `text`, where, and what to write; -ENOMEM. */
+/* Errors: -EINVAL says what is wrong with `text`, where, and what to write; -ENOTSUP: tls;
+ * -ENOMEM. On failure *out is empty. */
 int hr__hosts_parse(struct hr__hosts *out, const char *text, struct hr_error *error);
 void hr__hosts_clear(struct hr__hosts *hosts);
+
+/* The list with its budgets, as it is compared between ranks and shown in messages:
+ * "a:11211=64GiB, b:11211=64GiB"; where that has no room it is cut, and a digest of all of it
+ * stands at the end, so that texts are equal where the lists are. room: 64 or more. */
+void hr__hosts_text(const struct hr__hosts *hosts, char *out, size_t room);
+
+/* The host that `word` names: an index, or an entry of the list with or without its port;
+ * -1: none does, or several. Pure. */
+int hr__hosts_index(const struct hr__hosts *hosts, const char *word);
+
+/* Digest of a host's name: struct hr__placement_host, id. Pure. */
+uint64_t hr__host_id(const struct hr__host *host);
 
 /*
  * Fills `self` where the text did not say it: HEADRACE_HOST (an index or an entry of the

@@ -5,6 +5,7 @@
 #include "cache/spec.h"
 
 #include "base/error.h"
+#include "cache/hosts.h"
 #include "cache/text.h"
 
 #include <headrace/form.h>
@@ -166,6 +167,11 @@ static int read_kept(struct reader *r, struct hr__piece text)
 static int read_private(struct reader *r)
 {
     struct hr__piece options = hr__piece_until(r->text, '?');
+    if (hr__hosts_is(r->text.at))
+        return hr__fail(r->error, -EINVAL,
+                        "cache \"%.*s\": items on several hosts are for loaders; here write 64GiB "
+                        "or shm:NAME?size=64GiB",
+                        TEXT(r));
     if (options.length < r->text.length)
         return hr__fail(r->error, -EINVAL,
                         "cache \"%.*s\": a private cache is a size alone, %.*s; options are for "
