@@ -113,7 +113,7 @@ class Server:
     def __init__(self, host, megabytes, evicts):
         self.host, self.megabytes, self.evicts = host, megabytes, evicts
         command = ["memcached", *(["-u", "nobody"] if os.geteuid() == 0 else []),
-                   *([] if evicts else ["-M"]), "-m", str(megabytes), "-I", "8m", "-t", "2",
+                   *([] if evicts else ["-M"]), "-m", str(megabytes), "-t", "2",
                    "-U", "0", "-l", host.address, "-p", str(PORT)]
         if not shutil.which("memcached"):
             raise limits.Unavailable("there is no memcached")
