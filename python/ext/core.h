@@ -94,6 +94,12 @@ int core_get_int64(PyObject *object, const char *what, Py_buffer *view);
 /* batch.c: takes over the caller's reference to the batch. */
 PyObject *core_batch_new(struct core_state *state, struct hr_batch *batch);
 
+/* loader_hosts.c: a list of dicts; a dict; and rates of ranks out of a sequence of tuples, which
+ * are PyMem_Free's. NULL with an exception. */
+PyObject *core_hosts_of(const struct hr_loader *loader);
+PyObject *core_rates_of(struct core_state *state, const struct hr_loader *loader);
+struct hr_loader_rates *core_rates_take(PyObject *ranks, int *count);
+
 /* converter.c: form_of(data) of the module. */
 PyObject *core_form_of(PyObject *module, PyObject *data);
 

@@ -71,9 +71,25 @@ static int parse_lag(const char *text, struct hr_loader_options *options)
     return 0;
 }
 
+static int parse_assignment(const char *text, struct hr_loader_options *options)
+{
+    if (strcmp(text, "auto") == 0)
+        options->assignment = HR_ASSIGNMENT_AUTO;
+    else if (strcmp(text, "local") == 0)
+        options->assignment = HR_ASSIGNMENT_LOCAL;
+    else if (strcmp(text, "exact") == 0)
+        options->assignment = HR_ASSIGNMENT_EXACT;
+    else {
+        PyErr_Format(PyExc_ValueError, "assignment must be 'auto', 'local' or 'exact', not '%s'",
+                     text);
+        return -1;
+    }
+    return 0;
+}
+
 /* Texts of options, and the objects that hold those which are paths. */
 struct loader_words {
-    const char *on_error, *cache_form, *join, *lag;
+    const char *on_error, *cache_form, *join, *lag, *assignment;
     PyObject *agent, *agent_command; /* bytes, or NULL */
 };
 
@@ -83,7 +99,8 @@ static int parse_words(const struct loader_words *words, struct hr_loader_option
     options->agent_command = words->agent_command ? PyBytes_AsString(words->agent_command) : NULL;
     return parse_on_error(words->on_error, options) < 0 ||
                    parse_cache_form(words->cache_form, options) < 0 ||
-                   parse_join(words->join, options) < 0 || parse_lag(words->lag, options) < 0
+                   parse_join(words->join, options) < 0 || parse_lag(words->lag, options) < 0 ||
+                   parse_assignment(words->assignment, options) < 0
                ? -1
                : 0;
 }
@@ -133,17 +150,17 @@ static int loader_options(struct core_state *state, PyObject *args, PyObject *kw
         "batches_ahead", "staging_bytes",  "direct_io",  "no_io_uring", "on_error",
         "max_bad_share", "external_order", "pinned",     "cache",       "cache_form",
         "epochs",        "agent",          "stream",     "join",        "lag",
-        "window",        "agent_command",  NULL};
+        "window",        "agent_command",  "assignment", NULL};
     struct hr_loader_options *o = options;
     unsigned long long seed = o->seed, staging_bytes = o->staging_bytes, epochs = o->epochs;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "O!O!|$ippKiiiiiKppsdppzsKO&zssiO&", names, state->dataset_type,
+            args, kwargs, "O!O!|$ippKiiiiiKppsdppzsKO&zssiO&s", names, state->dataset_type,
             &sources[0], state->recipe_type, &sources[1], &o->batch_size, &o->shuffle,
             &o->drop_last, &seed, &o->rank, &o->world_size, &o->threads, &o->local_world_size,
             &o->batches_ahead, &staging_bytes, &o->direct_io, &o->no_io_uring, &words->on_error,
             &o->max_bad_share, &o->external_order, &o->pinned, &o->cache, &words->cache_form,
             &epochs, PyUnicode_FSConverter, &words->agent, &o->stream, &words->join, &words->lag,
-            &o->window, PyUnicode_FSConverter, &words->agent_command))
+            &o->window, PyUnicode_FSConverter, &words->agent_command, &words->assignment))
         return -1;
     o->epochs = epochs;
     o->seed = seed;
@@ -157,8 +174,11 @@ static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     struct core_state *state = PyType_GetModuleState(type);
     struct hr_loader_options options;
     hr_loader_options_default(&options);
-    struct loader_words words = {
-        .on_error = "raise", .cache_form = "auto", .join = "epoch", .lag = "alone"};
+    struct loader_words words = {.on_error = "raise",
+                                 .cache_form = "auto",
+                                 .join = "epoch",
+                                 .lag = "alone",
+                                 .assignment = "auto"};
     PyObject *sources[2];
     struct hr_loader *handle = NULL;
     struct hr_error error = {0};
@@ -408,6 +428,14 @@ static PyObject *loader_stats(PyObject *object, PyObject *none)
         {"missed", s.missed},
         {"alone", s.alone},
         {"reattached", s.reattached},
+        {"own_hits", s.own_hits},
+        {"own_bytes", s.own_bytes},
+        {"peer_hits", s.peer_hits},
+        {"peer_bytes", s.peer_bytes},
+        {"stored", s.stored},
+        {"stored_bytes", s.stored_bytes},
+        {"refused", s.refused},
+        {"read_ahead", s.read_ahead},
     };
     PyObject *dict = Py_BuildValue("{s:O,s:N,s:N,s:N}", "io_uring", s.io_uring ? Py_True : Py_False,
                                    "fetch", histogram(&s.fetch), "prepare", histogram(&s.prepare),
@@ -441,6 +469,54 @@ static PyObject *loader_skipped(PyObject *object, PyObject *none)
         Py_XDECREF(reason);
     }
     return list;
+}
+
+static PyObject *loader_hosts(PyObject *object, PyObject *none)
+{
+    struct loader *self = (struct loader *)object;
+    return check_open(self) < 0 ? NULL : core_hosts_of(self->handle);
+}
+
+static PyObject *loader_rates(PyObject *object, PyObject *none)
+{
+    struct loader *self = (struct loader *)object;
+    return check_open(self) < 0 ? NULL : core_rates_of(core_state_of(object), self->handle);
+}
+
+static PyObject *loader_set_rates(PyObject *object, PyObject *args)
+{
+    struct loader *self = (struct loader *)object;
+    struct hr_error error = {0};
+    unsigned long long epoch;
+    PyObject *ranks;
+    int count = 0;
+    if (!PyArg_ParseTuple(args, "KO", &epoch, &ranks))
+        return NULL;
+    struct hr_loader_rates *rates = core_rates_take(ranks, &count);
+    if (!rates)
+        return NULL;
+    PyObject *result = NULL;
+    if (enter(self) == 0) {
+        int r = hr_loader_set_rates(self->handle, epoch, rates, count, &error);
+        result = leave(self, r, &error);
+    }
+    PyMem_Free(rates);
+    return result;
+}
+
+static PyObject *loader_set_hosts(PyObject *object, PyObject *args)
+{
+    struct loader *self = (struct loader *)object;
+    struct hr_error error = {0};
+    unsigned long long epoch;
+    const char *cache;
+    if (!PyArg_ParseTuple(args, "Ks", &epoch, &cache) || enter(self) < 0)
+        return NULL;
+    int r;
+    Py_BEGIN_ALLOW_THREADS
+        r = hr_loader_set_hosts(self->handle, epoch, cache, &error);
+    Py_END_ALLOW_THREADS
+    return leave(self, r, &error);
 }
 
 static PyObject *loader_close(PyObject *object, PyObject *none)
@@ -491,6 +567,13 @@ static PyMethodDef loader_methods[] = {
     {"stats", loader_stats, METH_NOARGS, PyDoc_STR("stats()\n--\n\nCounters and histograms.")},
     {"skipped", loader_skipped, METH_NOARGS,
      PyDoc_STR("skipped()\n--\n\n[(epoch, index, path, reason), ...], the newest 10,000.")},
+    {"hosts", loader_hosts, METH_NOARGS, PyDoc_STR("hosts()\n--\n\nThose that keep the items.")},
+    {"rates", loader_rates, METH_NOARGS,
+     PyDoc_STR("rates()\n--\n\nHow fast this rank's host has been of late.")},
+    {"set_rates", loader_set_rates, METH_VARARGS,
+     PyDoc_STR("set_rates(epoch, ranks)\n--\n\nThe plan goes by these rates from an epoch on.")},
+    {"set_hosts", loader_set_hosts, METH_VARARGS,
+     PyDoc_STR("set_hosts(epoch, cache)\n--\n\nOther hosts keep the items from an epoch on.")},
     {"close", loader_close, METH_NOARGS,
      PyDoc_STR("close()\n--\n\nStops the threads; batches stay valid.")},
     {NULL, NULL, 0, NULL},

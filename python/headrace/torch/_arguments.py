@@ -16,6 +16,7 @@ import torch
 import torch.utils.data
 
 from . import _surroundings
+from ._hosts import is_hosts
 
 _SEEDS = 1 << 64
 
@@ -96,6 +97,31 @@ def shared(
         "window": max(_WINDOW, batches_ahead + 2) if window is None else window,
     }
     return options if stream is None else {**options, "stream": stream}
+
+
+def hosts(cache: str | None, assignment: Any, *, agent: Any, has_sampler: bool) -> None:
+    """Refuses what cannot be with a cache on several hosts, or only with one."""
+    if assignment not in (None, "local", "exact"):
+        raise ValueError(f"assignment must be 'local', 'exact' or None, got {assignment!r}")
+    if not is_hosts(cache):
+        if assignment == "local":
+            raise ValueError(
+                "assignment='local' deals samples to the hosts that keep them, which needs "
+                "cache='memcached:HOST,HOST?size=...': add that, or leave assignment out"
+            )
+        return
+    if has_sampler:
+        raise ValueError(
+            "a sampler does not go with a cache on several hosts, which plan by an order that all of "
+            "them know: leave sampler and batch_sampler out. shuffle=True is a new order every "
+            "epoch, shared among the ranks, as a DistributedSampler's"
+        )
+    if agent is not None:
+        raise ValueError(
+            "an agent does not go with a cache on several hosts, because it does not know the "
+            "batches of other hosts: leave agent and stream out. The ranks of a machine share its "
+            "memcached server"
+        )
 
 
 def refuse_functions(collate_fn: Any, worker_init_fn: Any, timeout: float) -> None:

@@ -24,6 +24,7 @@ from .. import _core, transforms as _transforms
 from . import _arguments as arguments
 from ._datasets import resolve, transform_of
 from ._feed import Feed
+from ._hosts import Exchange, Gather, figures, is_hosts, say_local, stats_of_ranks
 from ._iteration import Epoch, Iteration
 from ._order import Order, OrderedBatches
 from ._stats import add_stats
@@ -106,6 +107,8 @@ class DataLoader:
             share it. ``"shm:NAME?size=64GiB"`` is kept: other jobs share it and later runs
             start with it; behind it may follow ``&share=0.9``, of the size for this
             dataset at most, ``&group=NAME`` and ``&form=...``. What is in stays in.
+            ``"memcached:hostA:11211,hostB:11211?size=64GiB"`` is in the memory of several
+            hosts, whose memcached servers run already; every rank says the same.
         cache_form: how cached samples are kept: ``"encoded"``, as the files are;
             ``"coefficients"``, which decode several times faster for about a third
             more bytes; ``"planes"``, faster again for three to six times the bytes;
@@ -132,6 +135,17 @@ class DataLoader:
         window: batches that a stream keeps in shared memory, for those who differ in speed; at
             least ``prefetch_factor + 2``; 8, or more for a larger ``prefetch_factor``, if
             ``None``. The first loader's counts.
+        assignment: which rank gets which samples of a global batch, where hosts keep
+            them. ``"local"``, the default with several hosts: those that its host keeps, as far
+            as equal batch sizes allow; ``"exact"``: the framework's own rank order. The
+            samples of all ranks together are the same ones. A loss that depends on which samples are in
+            one rank's batch (batch norm without synchronisation, in-batch negatives) needs
+            ``"exact"``.
+        gather: with several hosts: how the ranks tell each other how fast their hosts are, at
+            each ``iter()`` but the first, which all ranks have to reach. ``None``: by
+            torch.distributed, where it is initialised; a function of ``bytes`` that
+            returns those of all ranks in their order (MPI's ``comm.allgather``); ``False``: never,
+            and all hosts are taken to be alike.
         apply_exif_orientation: turn images as their EXIF tag says; torchvision
             ignores it.
         max_pixels: larger images are bad samples; Pillow's limit if ``None``.
@@ -186,6 +200,8 @@ class DataLoader:
         join: Literal["epoch", "now"] = "epoch",
         lag: Literal["alone", "wait"] = "alone",
         window: int | None = None,
+        assignment: Literal["local", "exact"] | None = None,
+        gather: Gather = None,
         apply_exif_orientation: bool = False,
         max_pixels: int | None = None,
     ) -> None:
@@ -237,7 +253,12 @@ class DataLoader:
             "cache": arguments.cache(cache),
             "cache_form": "auto" if cache_form is None else cache_form,
             "epochs": 0 if epochs is None else arguments.count("epochs", epochs, 1),
+            "assignment": "auto" if assignment is None else assignment,
         }
+        arguments.hosts(
+            self._options["cache"], assignment, agent=agent, has_sampler=self._feed is not None
+        )
+        self._exchange = Exchange(gather, self.rank, self.world_size)
         self._options |= arguments.shared(
             agent,
             stream,
@@ -269,7 +290,10 @@ class DataLoader:
         self._closed = False
         self._past_stats: dict[str, Any] | None = None  # of native loaders that were replaced
         self._past_skipped: list[SkippedSample] = []
+        self._later_hosts: tuple[int, str] | None = None  # an epoch, and its cache from then on
+        self._begun = False  # whether an epoch was begun, so that there are rates to tell
         self._core = self._make_core()
+        self._say_local()
         _open_loaders.add(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -285,6 +309,8 @@ class DataLoader:
         self._check_transform()
         number, resume = self._next_epoch, self._resume
         self._live = None
+        if self._has_hosts():
+            self._agree(number, 0 if resume is None else int(resume["position"]))
         iterator = Iteration(self, number, resume)
         self._next_epoch = number + 1
         self._resume = None
@@ -406,13 +432,81 @@ class DataLoader:
         ``alone`` (batches that were prepared for it alone) and ``reattached`` (times that a
         new agent took over); and the histograms ``fetch``,
         ``prepare`` (per sample) and ``wait`` (per batch): ``count``, ``sum_ns`` and
-        ``buckets``, bucket i counting durations of 2^i to 2^(i+1) ns."""
-        return add_stats(self._native().stats(), self._past_stats)
+        ``buckets``, bucket i counting durations of 2^i to 2^(i+1) ns.
+
+        With several hosts ``own_hits``, ``own_bytes`` (samples of this host's server),
+        ``peer_hits``, ``peer_bytes`` (of others'), ``stored``, ``stored_bytes``, ``refused``
+        (items that this rank stored, and that servers refused) and ``read_ahead``; where rates
+        were gathered, of the epoch before: ``rank_wait_s`` (seconds that each rank's training
+        waited), ``rank_ready_s`` (mean seconds that it took until a batch was
+        ready), ``wait_spread_s`` and ``ready_spread_s`` (the largest less the smallest)."""
+        own = add_stats(self._native().stats(), self._past_stats)
+        return {**own, **stats_of_ranks(self._exchange.ranks)}
 
     def skipped(self) -> list[SkippedSample]:
         """The samples that were replaced so far (the newest 10,000), with reasons."""
         now = [SkippedSample(*s) for s in self._native().skipped()]
         return self._past_skipped + now
+
+    # Several hosts
+
+    def hosts(self) -> list[dict[str, Any]]:
+        """The hosts that keep the items, as this rank sees them, in the order of the list;
+        none with another cache. Of each: ``name``, ``is_self``, ``is_up``, ``ranks`` (on it),
+        ``budget_bytes``, ``planned_items`` and ``planned_bytes`` (that it is to keep),
+        ``limit_bytes`` and ``used_bytes`` (of its memcached, when that was asked last), what
+        this rank did there (``fetched``, ``fetched_bytes``, ``missed``, ``stored``,
+        ``stored_bytes``, ``refused``, ``failures``), and ``problem``, a text."""
+        return self._native().hosts()
+
+    def rates(self) -> dict[str, Any]:
+        """How fast this rank's host has been of late, in bytes per second, for
+        :meth:`set_rates`: ``own_bytes_per_s`` (its own server), ``peer_bytes_per_s``,
+        ``storage_bytes_per_s``, ``prepare_bytes_per_s``; 0 where nothing was measured;
+        ``wait_s`` and ``ready_s``, see :meth:`stats`; and ``host``, its place in the list, -1 for
+        none. ValueError without hosts."""
+        return self._native().rates()
+
+    def set_rates(self, ranks: Iterable[Mapping[str, Any]], epoch: int | None = None) -> None:
+        """From ``epoch`` on (``None``: the next one) the plan goes by these rates of all ranks,
+        in their order. Every rank has to be given the same. For those who gather by
+        themselves, with ``gather=False``; see ``gather``."""
+        number = self._next_epoch if epoch is None else arguments.count("epoch", epoch, 0)
+        self._native().set_rates(number, [figures(rates) for rates in ranks])
+
+    def set_hosts(self, cache: str, epoch: int | None = None) -> None:
+        """From ``epoch`` on (``None``: the next one) these hosts keep the items: another text
+        ``"memcached:..."``. Every rank has to be given the same for the same epoch, before it
+        begins that; they compare before its first batch. Items whose owner stays are
+        found again. ValueError for a text that makes no sense, or without hosts."""
+        number = self._next_epoch if epoch is None else arguments.count("epoch", epoch, 0)
+        self._native().set_hosts(number, cache)
+        self._later_hosts = (number, cache)
+
+    def _has_hosts(self) -> bool:
+        return is_hosts(self._options["cache"])
+
+    def _agree(self, epoch: int, position: int) -> None:
+        """What the ranks tell each other before an epoch. The first one has nothing to tell,
+        and its own comparison of ranks says best what is wrong between them."""
+        if self._later_hosts is not None and epoch >= self._later_hosts[0]:
+            self._options["cache"] = self._later_hosts[1]
+            self._later_hosts = None
+        begun, self._begun = self._begun, True
+        if not begun or self.world_size == 1:
+            return
+        # Exact ranks too: it is for the comparison to say that only some are.
+        ranks = self._exchange.run(self._core.rates(), epoch, position)
+        if ranks is not None and self._options["assignment"] != "exact":
+            self._core.set_rates(epoch, [figures(rates) for rates in ranks])
+
+    def _say_local(self) -> None:
+        chosen = self._options["assignment"] != "auto"
+        if chosen or self.rank or self.world_size == 1 or not self._has_hosts():
+            return
+        hosts = self._core.hosts()
+        if len(hosts) > 1:
+            say_local(len(hosts))
 
     # Ending
 
@@ -470,8 +564,8 @@ class DataLoader:
         del members["_core"]
         members["_feed"] = _feed(None, batch_sampler, 1, False)
         own = {k: v for k, v in self._options.items() if k not in arguments.SHARED}
-        members["_options"] = {**own, "cache": None}
-        members.update(_resume=None, _live=None, _closed=False)
+        members["_options"] = {**own, "cache": None, "assignment": "auto"}
+        members.update(_resume=None, _live=None, _closed=False, _later_hosts=None)
         members.update(_past_stats=None, _past_skipped=[])
         vars(other).update(members)
         vars(other)["_core"] = other._make_core()
@@ -515,13 +609,16 @@ class DataLoader:
         self._pid = os.getpid()
         self._joined = False
         try:
-            return _core.Loader(self._source, self._recipe, **options)
+            core = _core.Loader(self._source, self._recipe, **options)
         except NotImplementedError:
             if not options["pinned"]:
                 raise
-        self._pin_by_copy = True
-        self._options["pinned"] = options["pinned"] = False
-        return _core.Loader(self._source, self._recipe, **options)
+            core = _core.Loader(self._source, self._recipe, **{**options, "pinned": False})
+            self._pin_by_copy = True
+            self._options["pinned"] = False
+        if self._later_hosts is not None:
+            core.set_hosts(*self._later_hosts)
+        return core
 
     def _keep_counters(self) -> None:
         old = getattr(self, "_core", None)

@@ -21,6 +21,14 @@ _ADDED = (
     "missed",
     "alone",
     "reattached",
+    "own_hits",
+    "own_bytes",
+    "peer_hits",
+    "peer_bytes",
+    "stored",
+    "stored_bytes",
+    "refused",
+    "read_ahead",
 )
 
 

@@ -1,0 +1,169 @@
+"""What ranks tell each other where a cache lies on several hosts.
+
+The plan of an epoch follows from numbers that all ranks share, so the rates that each has
+measured get into it only when every rank is given those of all. They travel as one small
+record a rank, of fixed layout, by the job's own means: torch.distributed, or a function of
+the user's (MPI's allgather, say). The record also says at which place of which epoch its
+rank begins, so that ranks that are out of step are told so.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import torch
+import torch.distributed as dist
+
+Gather: TypeAlias = "Callable[[bytes], Sequence[bytes]] | Literal[False] | None"
+
+_logger = logging.getLogger("headrace")
+
+# Of struct hr_loader_rates, in its order, after `host`.
+FIGURES = (
+    "own_bytes_per_s",
+    "peer_bytes_per_s",
+    "storage_bytes_per_s",
+    "prepare_bytes_per_s",
+    "wait_s",
+    "ready_s",
+)
+
+# Magic, rank, ranks, host, epoch, position in it, figures.
+_RECORD = struct.Struct(f"<4sIIiQQ{len(FIGURES)}d")
+_MAGIC = b"hrr1"
+
+
+def is_hosts(cache: str | None) -> bool:
+    """Whether the text of a cache is one of several hosts."""
+    return cache is not None and cache.startswith("memcached:")
+
+
+def figures(rates: Mapping[str, Any]) -> tuple[int, float, float, float, float, float, float]:
+    """A rank's rates as the extension takes them; ValueError names what is missing."""
+    missing = [name for name in ("host", *FIGURES) if name not in rates]
+    if missing:
+        raise ValueError(f"rates of a rank lack {', '.join(missing)}: give what rates() gave there")
+    own, peer, storage, prepare, wait, ready = (float(rates[name]) for name in FIGURES)
+    return int(rates["host"]), own, peer, storage, prepare, wait, ready
+
+
+class Exchange:
+    """Gathers the rates of all ranks, with torch.distributed or what the user gave."""
+
+    def __init__(self, gather: Gather, rank: int, world_size: int) -> None:
+        if gather is not None and gather is not False and not callable(gather):
+            raise TypeError(
+                f"gather must be a function of bytes that returns those of all ranks, got {gather!r}"
+            )
+        self._gather = gather
+        self._rank = rank
+        self._world_size = world_size
+        self.ranks: list[dict[str, Any]] | None = None  # what was gathered last
+
+    def run(
+        self, mine: Mapping[str, Any], epoch: int, position: int
+    ) -> list[dict[str, Any]] | None:
+        """The rates of all ranks, in their order; None where nobody gathers. Blocks until
+        all ranks have come here. RuntimeError where they are not at the same place."""
+        gather = self._gather
+        if gather is None and self._has_torch():
+            gather = _gather_by_torch
+        if gather is None or gather is False:
+            return None
+        record = _RECORD.pack(
+            _MAGIC, self._rank, self._world_size, mine["host"], epoch, position,
+            *(mine[name] for name in FIGURES),
+        )  # fmt: skip
+        self.ranks = self._read(gather(record), epoch, position)
+        return self.ranks
+
+    def _has_torch(self) -> bool:
+        """Whether torch.distributed's default group is the ranks of this loader."""
+        if not (dist.is_available() and dist.is_initialized()):
+            return False
+        return dist.get_rank() == self._rank and dist.get_world_size() == self._world_size
+
+    def _read(self, records: Sequence[bytes], epoch: int, position: int) -> list[dict[str, Any]]:
+        if len(records) != self._world_size:
+            raise RuntimeError(
+                f"gather returned records of {len(records)} ranks of {self._world_size}: it has to "
+                "return what every rank gave, in the order of their ranks"
+            )
+        out = []
+        for rank, record in enumerate(records):
+            if len(record) != _RECORD.size or record[:4] != _MAGIC:
+                raise RuntimeError(
+                    f"what gather returned for rank {rank} is not what a rank of this version of "
+                    "Headrace gives: let it return what every rank gave, as it is, and run the "
+                    "same version everywhere"
+                )
+            _, by, ranks, host, its_epoch, its_position, *rates = _RECORD.unpack(record)
+            if by != rank or ranks != self._world_size:
+                raise RuntimeError(
+                    f"what gather returned for rank {rank} of {self._world_size} is of rank {by} "
+                    f"of {ranks}: it has to return what every rank gave, in the order of their ranks"
+                )
+            if (its_epoch, its_position) != (epoch, position):
+                raise RuntimeError(
+                    f"rank {self._rank} begins epoch {epoch} at sample {position}, but rank {rank} "
+                    f"begins epoch {its_epoch} at sample {its_position}: every rank has to begin "
+                    "the same epochs, and to load the same state"
+                )
+            out.append({"host": host, **dict(zip(FIGURES, rates))})
+        return out
+
+
+def stats_of_ranks(ranks: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
+    """What was gathered, for stats(): waiting of each rank, and its spread."""
+    if not ranks:
+        return {}
+    waits = [rank["wait_s"] for rank in ranks]
+    readies = [rank["ready_s"] for rank in ranks]
+    return {
+        "rank_wait_s": waits,
+        "rank_ready_s": readies,
+        "wait_spread_s": max(waits) - min(waits),
+        "ready_spread_s": max(readies) - min(readies),
+    }
+
+
+def say_local(hosts: int) -> None:
+    """One line, once in a process, for whoever did not choose the assignment."""
+    global _said_local
+    if not _said_local:
+        _said_local = True
+        _logger.warning(
+            "samples of a batch are dealt to the ranks of those of the %d hosts that keep them; the "
+            "samples of all ranks together are the usual ones. Losses that depend on which "
+            "samples are in one rank's batch (batch norm without synchronisation, in-batch "
+            "negatives, MixUp, a mean over a per-rank count) need assignment='exact'; "
+            "assignment='local' says that this is known. See docs/hosts.md",
+            hosts,
+        )
+
+
+_said_local = False
+
+
+def _gather_by_torch(record: bytes) -> list[bytes]:
+    mine = torch.frombuffer(bytearray(record), dtype=torch.uint8).to(_device())
+    everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    work = dist.all_gather(everyone, mine, async_op=True)
+    # Looked at rather than waited for, so that Ctrl-C ends it while a rank is missing.
+    pause = 0.0001
+    while not work.is_completed():
+        time.sleep(pause)
+        pause = min(2 * pause, 0.02)
+    work.wait()
+    return [bytes(tensor.tolist()) for tensor in everyone]
+
+
+def _device() -> str:
+    """The kind of device whose tensors the default group can send."""
+    config = dist.get_backend_config()  # "cpu:gloo,cuda:nccl"
+    kinds = [part.partition(":")[0] for part in config.split(",")]
+    return "cpu" if "cpu" in kinds else kinds[0]
