@@ -53,6 +53,44 @@ HR_API HR_NODISCARD int hr_storage_preread(const char *const *paths, size_t coun
                                            struct hr_storage_residency *residency,
                                            struct hr_error *error);
 
+/* Files that are kept in the page cache. */
+struct hr_storage_hold;
+
+struct hr_storage_held {
+    size_t size;           /* sizeof, set by the caller */
+    uint64_t files;        /* that could be opened */
+    uint64_t bytes;        /* of them */
+    uint64_t held_bytes;   /* of these, mapped: they go only where memory is short */
+    uint64_t locked_bytes; /* of these, locked: they do not go */
+    char problem[256];     /* of the first file that is not held, or else not locked; "" */
+};
+
+/*
+ * Reads into memory what of the files is not there, and keeps it there until
+ * hr_storage_release, against a kernel that takes pages of files out of memory which no
+ * process has mapped, though it is not short. `paths` as above; `*hold`: NULL, or what this
+ * function gave before, to which the files are added.
+ *
+ * As much is held as may be: at most `most_bytes` in all (in whole pages), half of the
+ * mappings a process may have (vm.max_map_count), and locked at most half of what it may lock
+ * (RLIMIT_MEMLOCK; anything with CAP_IPC_LOCK). The rest is only read. Locked memory cannot
+ * be used for anything else: a quarter of what is available is a careful `most_bytes`. No
+ * descriptor stays open, and child processes hold nothing.
+ *
+ * Held files are not dropped by hr_storage_drop, in no process. They may be changed and
+ * removed as ever. A hold is the caller's, for one thread at a time; holds of several
+ * processes, or of the same files, do not mind each other. May block for storage. Errors:
+ * as above, and `*hold` is as it was.
+ */
+HR_API HR_NODISCARD int hr_storage_hold(const char *const *paths, size_t count, uint64_t most_bytes,
+                                        struct hr_storage_hold **hold, struct hr_error *error);
+/* What is held. Errors: -EINVAL. */
+HR_API HR_NODISCARD int hr_storage_hold_look(const struct hr_storage_hold *hold,
+                                             struct hr_storage_held *held, struct hr_error *error);
+/* Lets go of them and sets *hold to NULL; accepts NULL in it. They stay in memory as long as
+ * the kernel likes. */
+HR_API void hr_storage_release(struct hr_storage_hold **hold);
+
 #define HR_STORAGE_PARTS 4
 
 struct hr_storage_rate {

@@ -1,0 +1,311 @@
+/*
+ * Keeping files in the page cache for a while.
+ *
+ * Kernels take pages that no process has mapped out of memory long before it is short
+ * (proactive reclaim, DAMON, a hypervisor's balloon), and what then has to be read again is
+ * counted as if it had been fetched. Pages that are mapped are left alone while anything
+ * else is to be had, and locked ones always: so each file is mapped, populated and locked,
+ * as far as the limits allow, and the descriptor closed. What cannot be mapped is read, and
+ * may go again.
+ *
+ * Limits are kept away from, as others in the process need them too: half of what it may
+ * lock, unless it may lock anything, and half of the mappings that it may have. Child
+ * processes do not inherit the mappings, and so do not keep the pages once they are
+ * released.
+ */
+#include "storage/residency.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/versioned.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define USUAL_MAPPINGS 65530 /* the kernel's default of vm.max_map_count */
+
+struct held_file {
+    void *start;
+    size_t length;
+};
+
+struct hr_storage_hold {
+    struct held_file *files;
+    size_t count, capacity;
+    size_t most_files;        /* mappings */
+    uint64_t most_lock_bytes; /* as the next two, of whole pages */
+    uint64_t mapped_bytes, locked_bytes;
+    size_t page_bytes;
+    struct hr_storage_held sum;
+    bool was_unheld;                  /* sum.problem is of a file that is not held */
+    struct hr__filesystem filesystem; /* of `device` */
+    dev_t device;
+    bool any; /* filesystem is known */
+};
+
+/* ---- what may be held ---- */
+
+/* Half of the mappings that a process may have. */
+static size_t most_mappings(void)
+{
+    char text[32] = "";
+    int fd = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        ssize_t n = read(fd, text, sizeof text - 1);
+        text[n > 0 ? n : 0] = 0;
+        close(fd);
+    }
+    size_t most = strtoull(text, NULL, 10);
+    return (most ? most : USUAL_MAPPINGS) / 2;
+}
+
+static bool may_lock_anything(void)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
+    return !syscall(SYS_capget, &header, data) &&
+           data[CAP_TO_INDEX(CAP_IPC_LOCK)].effective & CAP_TO_MASK(CAP_IPC_LOCK);
+}
+
+static uint64_t most_locked(void)
+{
+    struct rlimit limit;
+    if (may_lock_anything() || getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY)
+        return UINT64_MAX;
+    return limit.rlim_cur / 2;
+}
+
+/* ---- one file ---- */
+
+static void note_unheld(struct hr_storage_hold *hold, const char *path, const char *text)
+{
+    if (!hold->was_unheld)
+        hr__resident_problem(hold->sum.problem, sizeof hold->sum.problem, path, text);
+    hold->was_unheld = true;
+}
+
+static void note_unlocked(struct hr_storage_hold *hold, const char *path)
+{
+    char text[128];
+    if (hold->sum.problem[0])
+        return;
+    if (hold->most_lock_bytes == UINT64_MAX)
+        snprintf(text, sizeof text, "the kernel does not lock it in memory");
+    else
+        snprintf(text, sizeof text,
+                 "is not locked in memory: half of what may be locked is %llu bytes (ulimit -l)",
+                 (unsigned long long)hold->most_lock_bytes);
+    hr__resident_problem(hold->sum.problem, sizeof hold->sum.problem, path, text);
+}
+
+/* Why one more file is not to be mapped; NULL: it is. */
+static const char *refusal(const struct hr_storage_hold *hold, uint64_t length, uint64_t most_bytes)
+{
+    if (hold->filesystem.own_cache)
+        return "its file system keeps files in memory of its own";
+    if (hold->mapped_bytes > most_bytes || length > most_bytes - hold->mapped_bytes)
+        return "more than is to be held in memory";
+    if (hold->count >= hold->most_files)
+        return "more files than a process may map (sysctl vm.max_map_count)";
+    return length > SIZE_MAX ? hr__errno_text(EFBIG) : NULL;
+}
+
+static bool lock(struct hr_storage_hold *hold, const struct held_file *file)
+{
+    uint64_t most = hold->most_lock_bytes;
+    if (hold->locked_bytes > most || file->length > most - hold->locked_bytes ||
+        mlock(file->start, file->length))
+        return false;
+    hold->locked_bytes += file->length;
+    return true;
+}
+
+/* Maps and locks an open file, for which `files` has room. */
+static void map_file(struct hr_storage_hold *hold, const char *path, int fd, uint64_t most_bytes)
+{
+    struct stat status;
+    uint64_t page = hold->page_bytes;
+    if (fstat(fd, &status) || !status.st_size)
+        return;
+    uint64_t size = (uint64_t)status.st_size, length = (size + page - 1) / page * page;
+    const char *why = refusal(hold, length, most_bytes);
+    struct held_file file = {.length = (size_t)length, .start = MAP_FAILED};
+    if (!why) {
+        file.start = mmap(NULL, file.length, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+        why = file.start == MAP_FAILED ? hr__errno_text(errno) : NULL;
+    }
+    if (why) {
+        note_unheld(hold, path, why);
+        return;
+    }
+    (void)madvise(file.start, file.length, MADV_DONTFORK);
+    bool locked = lock(hold, &file);
+    if (!locked)
+        note_unlocked(hold, path);
+    hold->files[hold->count++] = file;
+    hold->mapped_bytes += file.length;
+    hold->sum.held_bytes += size;
+    hold->sum.locked_bytes += locked ? size : 0;
+}
+
+static void learn_filesystem(struct hr_storage_hold *hold, int fd, dev_t device)
+{
+    if (hold->any && hold->device == device)
+        return;
+    hr__filesystem_look(&hold->filesystem, fd, device);
+    hold->device = device;
+    hold->any = true;
+}
+
+/* An open regular file; -1 where there is none, or -EINTR. */
+static int open_file(struct hr_storage_hold *hold, const char *path, struct stat *status)
+{
+    int fd = hr__resident_open(path, status);
+    if (fd >= 0)
+        learn_filesystem(hold, fd, status->st_dev);
+    else if (fd != -EINTR)
+        note_unheld(hold, path, hr__errno_text(fd));
+    return fd >= 0 || fd == -EINTR ? fd : -1;
+}
+
+/* ---- all of them ---- */
+
+/* Reads those into memory that are not there: `absent` has room for all. */
+static int read_absent(struct hr_storage_hold *hold, const char *const *paths, size_t count,
+                       const char **absent, struct hr_error *error)
+{
+    struct hr_storage_residency now = {.size = sizeof now};
+    struct hr__resident resident;
+    struct stat status;
+    size_t missing = 0;
+    for (size_t i = 0; i < count; i++) {
+        int fd = open_file(hold, paths[i], &status);
+        if (fd == -EINTR)
+            return hr__fail(error, fd, "a signal came while files were looked at");
+        if (fd < 0)
+            continue;
+        hold->sum.files++;
+        hold->sum.bytes += (uint64_t)status.st_size;
+        hr__resident_look(&resident, fd, &status, &hold->filesystem);
+        if (resident.told == HR__TOLD_NOTHING || resident.bytes < (uint64_t)status.st_size)
+            absent[missing++] = paths[i];
+        close(fd);
+    }
+    return hr_storage_preread(absent, missing, &now, error);
+}
+
+static int map_files(struct hr_storage_hold *hold, const char *const *paths, size_t count,
+                     uint64_t most_bytes, struct hr_error *error)
+{
+    struct stat status;
+    for (size_t i = 0; i < count; i++) {
+        int fd = open_file(hold, paths[i], &status);
+        if (fd == -EINTR)
+            return hr__fail(error, fd, "a signal came while files were mapped");
+        if (fd < 0)
+            continue;
+        map_file(hold, paths[i], fd, most_bytes);
+        close(fd);
+    }
+    return 0;
+}
+
+static int make_room(struct hr_storage_hold *hold, size_t count)
+{
+    size_t wanted = hold->count + count;
+    if (wanted <= hold->capacity)
+        return 0;
+    struct held_file *files = hr__realloc(HR__TAG_STORAGE, hold->files, wanted, sizeof *files);
+    if (!files)
+        return -ENOMEM;
+    hold->files = files;
+    hold->capacity = wanted;
+    return 0;
+}
+
+static struct hr_storage_hold *begin(void)
+{
+    struct hr_storage_hold *hold = hr__alloc(HR__TAG_STORAGE, 1, sizeof *hold);
+    if (!hold)
+        return NULL;
+    hold->most_files = most_mappings();
+    hold->most_lock_bytes = most_locked();
+    hold->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    hold->sum.size = sizeof hold->sum;
+    return hold;
+}
+
+/* Lets go of all but the first `count`. */
+static void unmap_files(struct hr_storage_hold *hold, size_t count)
+{
+    while (hold->count > count) {
+        struct held_file *file = &hold->files[--hold->count];
+        munmap(file->start, file->length);
+    }
+}
+
+/* As it was before a call that failed; what has been allocated stays. */
+static void go_back(struct hr_storage_hold *hold, const struct hr_storage_hold *before)
+{
+    struct held_file *files = hold->files;
+    size_t capacity = hold->capacity;
+    unmap_files(hold, before->count);
+    *hold = *before;
+    hold->files = files;
+    hold->capacity = capacity;
+}
+
+int hr_storage_hold(const char *const *paths, size_t count, uint64_t most_bytes,
+                    struct hr_storage_hold **hold, struct hr_error *error)
+{
+    int r = hr__resident_check_paths(paths, count, error);
+    if (r)
+        return r;
+    struct hr_storage_hold *held = *hold ? *hold : begin();
+    const char **absent = hr__alloc(HR__TAG_STORAGE, count ? count : 1, sizeof *absent);
+    struct hr_storage_hold before = {.files = NULL};
+    if (held)
+        before = *held;
+    r = !held || !absent || make_room(held, count) ? -ENOMEM : 0;
+    if (r)
+        hr__fail(error, r, "no memory for a list of %zu files", count);
+    if (!r)
+        r = read_absent(held, paths, count, absent, error);
+    if (!r)
+        r = map_files(held, paths, count, most_bytes, error);
+    hr__free(absent);
+    if (!r)
+        *hold = held;
+    else if (*hold)
+        go_back(held, &before);
+    else
+        hr_storage_release(&held);
+    return r;
+}
+
+int hr_storage_hold_look(const struct hr_storage_hold *hold, struct hr_storage_held *held,
+                         struct hr_error *error)
+{
+    struct hr_storage_held sum = hold->sum;
+    int r = hr__versioned_take(&sum, sizeof sum, held, "struct hr_storage_held", error);
+    if (!r)
+        hr__versioned_give(held, &hold->sum, sizeof hold->sum);
+    return r;
+}
+
+void hr_storage_release(struct hr_storage_hold **hold)
+{
+    if (!*hold)
+        return;
+    unmap_files(*hold, 0);
+    hr__free((*hold)->files);
+    hr__free(*hold);
+    *hold = NULL;
+}
