@@ -35,6 +35,7 @@ struct core_state {
     PyTypeObject *agent_type;
     PyTypeObject *cache_value_type;
     PyTypeObject *stalls_schedule_type;
+    PyTypeObject *storage_hold_type;
     PyTypeObject *stalls_type;
     PyObject *sample_error;         /* headrace.SampleError */
     PyObject *too_many_bad_samples; /* headrace.TooManyBadSamples */
@@ -150,6 +151,7 @@ extern PyType_Spec core_cache_spec;
 extern PyType_Spec core_cache_value_spec;
 extern PyType_Spec core_agent_spec;
 extern PyType_Spec core_stalls_schedule_spec;
+extern PyType_Spec core_storage_hold_spec;
 extern PyType_Spec core_stalls_spec;
 
 #endif

@@ -52,6 +52,7 @@ static int module_exec(PyObject *module)
         add_type(module, &core_cache_value_spec, &state->cache_value_type) < 0 ||
         add_type(module, &core_agent_spec, &state->agent_type) < 0 ||
         add_type(module, &core_stalls_schedule_spec, &state->stalls_schedule_type) < 0 ||
+        add_type(module, &core_storage_hold_spec, &state->storage_hold_type) < 0 ||
         add_type(module, &core_stalls_spec, &state->stalls_type) < 0)
         return -1;
     state->sample_error = import_name("headrace._errors", "SampleError");
@@ -80,6 +81,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->cache_value_type);
     Py_VISIT(state->agent_type);
     Py_VISIT(state->stalls_schedule_type);
+    Py_VISIT(state->storage_hold_type);
     Py_VISIT(state->stalls_type);
     Py_VISIT(state->sample_error);
     Py_VISIT(state->too_many_bad_samples);
@@ -101,6 +103,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->cache_value_type);
     Py_CLEAR(state->agent_type);
     Py_CLEAR(state->stalls_schedule_type);
+    Py_CLEAR(state->storage_hold_type);
     Py_CLEAR(state->stalls_type);
     Py_CLEAR(state->sample_error);
     Py_CLEAR(state->too_many_bad_samples);
