@@ -13,7 +13,8 @@ torch = pytest.importorskip("torch")
 
 from stalls_scripts import measure  # noqa: E402
 
-from headrace.stalls import counters, record  # noqa: E402
+from headrace import _core  # noqa: E402
+from headrace.stalls import counters, host, record  # noqa: E402
 from headrace.stalls import measure as measuring  # noqa: E402
 from headrace.stalls.channel import Channel  # noqa: E402
 from headrace.stalls.replay import Replay  # noqa: E402
@@ -83,8 +84,8 @@ def test_limits_of_a_control_group(monkeypatch):
             "/sys/fs/cgroup/a/memory.stat": f"anon {GIB}\nfile 77\nshmem {GIB}\n",
         },
     )
-    assert record.cores() == 4
-    assert record.memory() == (8 * GIB, 6 * GIB)
+    assert host.cores() == 4
+    assert host.memory() == (8 * GIB, 6 * GIB)
 
 
 def test_limits_of_a_control_group_of_the_first_version(monkeypatch):
@@ -99,13 +100,13 @@ def test_limits_of_a_control_group_of_the_first_version(monkeypatch):
             "/sys/fs/cgroup/memory/c/memory.stat": f"total_rss {GIB}\ntotal_shmem 0\n",
         },
     )
-    assert record.cores() == 2
-    assert record.memory() == (4 * GIB, 3 * GIB)
+    assert host.cores() == 2
+    assert host.memory() == (4 * GIB, 3 * GIB)
 
 
 def test_no_control_group(monkeypatch):
     fake_files(monkeypatch, {"/proc/meminfo": MEMINFO, "/proc/self/cgroup": "damaged\n"})
-    assert record.memory() == (16 * GIB, 12 * GIB)
+    assert host.memory() == (16 * GIB, 12 * GIB)
 
 
 # Segments on a device. torch's meta device stands in: it has no values, and counts versions.
@@ -119,7 +120,7 @@ class Quiet:
 class Loop:
     """Runs a measurement of a source that is an endless list, as a script's loop would."""
 
-    def __init__(self, tmp_path, monkeypatch, batch, change=None, **settings):
+    def __init__(self, tmp_path, monkeypatch, batch, change=None, files=None, **settings):
         self.synchronized = 0
         self.seen = []
         device = torch.device("meta")
@@ -131,7 +132,7 @@ class Loop:
         loader = [batch]
         self.replay = replay
         self.measurement = measuring.Measurement(
-            Other(loader, iter(loader), iter, None),
+            Other(loader, iter(loader), iter, files),
             replay,
             device,
             Channel(0, 1, str(tmp_path)),
@@ -237,6 +238,79 @@ def test_io_counters_that_are_refused(tmp_path, monkeypatch):
     warm = [s for s in loop.findings.segments if s["phase"] == "warm"]
     assert warm and all(s["verified"] is False and "I/O counters" in s["reason"] for s in warm)
     assert all(s["read_bytes"] is None for s in loop.findings.segments)
+
+
+def locked_kib():
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmLck"))
+
+
+def test_files_are_held_while_they_are_to_be_in_memory(tmp_path, monkeypatch):
+    files = []
+    for i in range(4):
+        path = tmp_path / f"file {i}"
+        path.write_bytes(os.urandom(100_000))
+        files.append(str(path))
+    before, held = locked_kib(), {}
+    reclaimed = {}
+
+    def reclaim(batch):
+        """As the kernel does while memory is not short."""
+        phase = loop_of[0].phase
+        for path in files:
+            with open(path, "rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        reclaimed.setdefault(phase, []).append(_core.storage_check(files)["resident_bytes"])
+        held.setdefault(phase, []).append(locked_kib() - before)
+
+    loop_of = []
+    batches = measuring.Measurement.batches
+
+    def remember(self):
+        loop_of.append(self)
+        return batches(self)
+
+    monkeypatch.setattr(measuring.Measurement, "batches", remember)
+    loop = Loop(tmp_path, monkeypatch, torch.zeros(4), reclaim, files=files)
+    state = _core.storage_check(files)
+    assert "warm" in loop.phases()
+    assert set(reclaimed["warm"]) == {state["bytes"]} and min(held["warm"]) >= 0
+    if not state["in_memory"]:
+        assert not any(reclaimed["host"]) and not any(reclaimed.get("cold", []))
+    if max(held["warm"]):  # as much as may be locked
+        assert not any(held["host"]) and not any(held.get("cold", []))
+    assert locked_kib() == before
+    assert not any("takes files out of memory" in note for note in loop.findings.notes)
+
+
+def test_what_warm_segments_read_is_told(tmp_path, monkeypatch):
+    loop = Loop(tmp_path, monkeypatch, torch.zeros(4))
+    loop.findings.segments = [
+        {"phase": phase, "expected_bytes": 200_000_000, "read_bytes": read}
+        for phase, read in [
+            ("warm", 0),
+            ("warm", None),
+            ("warm", 900_000),
+            ("warm", 5_800_000),
+            ("warm", 1_400_000),
+            ("cold", 200_000_000),
+        ]
+    ]
+    loop.findings.notes.clear()
+    loop.measurement._note_reads()
+    assert loop.findings.notes == [
+        "2 of 5 segments with data in memory read up to 5.8 MB from storage: the system takes "
+        "files out of memory meanwhile"
+    ]
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 3_000_000)
+    monkeypatch.setattr(measuring, "memory", lambda: (1 << 30, 4_000_000))
+    loop.measurement.hold([str(path)]).close()
+    loop.findings.notes.clear()
+    loop.measurement._note_reads()
+    assert loop.findings.notes[0].endswith(
+        f"; 0.0 of 3.0 MB could be held there ({path}: more than is to be held in memory)"
+    )
 
 
 ON_META = """

@@ -98,3 +98,57 @@ def test_other_threads_go_on(files):
     end.set()
     thread.join()
     assert counted > 20
+
+
+# ---- holding ----
+
+
+def locked_kib():
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmLck"))
+
+
+def test_held_files_stay_until_they_are_released(files):
+    total = 20 * SIZE
+    dropped = _core.storage_drop(files)["resident_bytes"]
+    before = locked_kib()
+    hold = _core.StorageHold(files, most_bytes=2 * total)
+    assert hold.bytes == hold.held_bytes == total
+    assert hold.locked_bytes == total or "(ulimit -l)" in hold.problem
+    assert locked_kib() - before >= hold.locked_bytes >> 10
+    assert _core.storage_drop(files)["resident_bytes"] == total
+    hold.close()
+    hold.close()
+    assert locked_kib() == before and hold.held_bytes == total
+    assert _core.storage_drop(files)["resident_bytes"] == dropped
+
+
+def test_a_hold_ends_with_its_block_or_its_owner(files):
+    dropped = _core.storage_drop(files)["resident_bytes"]
+    with _core.StorageHold(files * 60, 2**40) as hold:
+        assert hold.held_bytes == 1200 * SIZE
+        assert _core.storage_drop(files)["resident_bytes"] == 20 * SIZE
+    assert _core.storage_drop(files)["resident_bytes"] == dropped
+    hold = _core.StorageHold(files, 2**40)
+    del hold
+    assert _core.storage_drop(files)["resident_bytes"] == dropped
+
+
+def test_holding_no_more_than_asked(files, tmp_path):
+    _core.storage_drop(files)
+    with _core.StorageHold(files, 4 * 2**20) as hold:
+        assert hold.bytes == 20 * SIZE and 0 < hold.held_bytes <= 4 * 2**20
+        assert hold.problem.endswith("more than is to be held in memory")
+        assert _core.storage_check(files)["resident_bytes"] == 20 * SIZE
+    with _core.StorageHold([tmp_path / "missing"], 0) as hold:
+        assert hold.bytes == 0 and hold.problem.endswith("No such file or directory")
+    with _core.StorageHold([], 0) as hold:
+        assert hold.problem == ""
+
+
+def test_wrong_holds():
+    for wrong in "a path", 7, [7]:
+        with pytest.raises((TypeError, ValueError)):
+            _core.StorageHold(wrong, 1)
+    with pytest.raises(ValueError, match="not negative"):
+        _core.StorageHold([], -1)

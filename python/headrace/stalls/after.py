@@ -71,16 +71,16 @@ def drains(measurement: Measurement, cold: bool) -> None:
     allowed = len(os.sched_getaffinity(0))
     counts = core_counts(allowed)
     chosen = m.new_set()
-    if chosen.files:
-        _core.storage_preread(chosen.files)
-    if not source.same_samples:
-        # Which files the first batches of a stream read is known only in part.
-        m.progress.say("the loader alone", None)
-        _drain(m, chosen, "warm", allowed)
-    _warm(m, chosen, counts[::-1])
+    with m.hold(chosen.files or []):
+        if not source.same_samples:
+            # Which files the first batches of a stream read is known only in part.
+            m.progress.say("the loader alone", None)
+            _drain(m, chosen, "warm", allowed)
+        _warm(m, chosen, counts[::-1])
     if cold and source.same_samples:
         _cold(m, allowed)
-    _warm(m, chosen, counts)
+    with m.hold(chosen.files or []):
+        _warm(m, chosen, counts)
     if cold and not source.same_samples:
         _cold(m, allowed)
 
@@ -97,6 +97,7 @@ def _cold(m: Measurement, cores: int) -> None:
         chosen = m.new_set()
         if not chosen.files:
             return
+        m.channel.gather(0)  # nobody holds them any more
         _core.storage_drop(chosen.files)
         m.progress.say("the loader alone, from storage", None)
         m.channel.gather(0)

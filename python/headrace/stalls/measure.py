@@ -18,6 +18,7 @@ from typing import Any
 from .. import _core
 from . import counters, work
 from .channel import Channel
+from .host import memory
 from .replay import NotReplayable, Replay, samples_in
 from .sources import IndexSet, Source
 
@@ -30,6 +31,8 @@ HARDLY_WAITS = 0.08  # of its time
 LONGEST_FILL_S = 30.0
 WARM_ENOUGH = 0.05
 SLACK_BYTES = 1 << 20  # of something else that the processes read
+WARM_CLEAN = 0.002  # of the files' bytes: so much, read from storage, hardly shows
+HELD_SHARE = 0.25  # of the available memory, for the files that the ranks of a host hold in it
 TRIES = 2  # for a segment of real batches in which the script leaves its loop
 
 
@@ -87,6 +90,7 @@ class Measurement:
         self.progress = progress
         self.data: list[str] | None = None
         self.batch_size = 0
+        self.local_size = 1  # ranks of this host
         self.batch_size_told = False  # by the script: batches do not show it
         self._step_s, self._steps_each = step_s, steps_each
         self._given = 0  # number of the next replayed batch
@@ -99,6 +103,8 @@ class Measurement:
         self._size = 0  # batches of an index set
         self._ahead: dict[str, bool] = {}  # by kind of segment: it begins with a full queue
         self._preread = False  # all files of a whole dataset are in memory
+        self._hold: _core.StorageHold | None = None  # the files of a warm segment
+        self._unheld = ""  # why not all could be held
         self._cold_bytes = 0  # most that a cold segment read
 
     def samples_in(self, batch: Any) -> int:
@@ -231,6 +237,7 @@ class Measurement:
             if schedule:
                 schedule.report(record["elapsed_s"], time.perf_counter() - begin)
                 self.progress.say(_title(segment), schedule.progress)
+        self._note_reads()
         self.findings.ended = self.channel.share(schedule.end if schedule else None) or "limit"
 
     def _calibrate(self) -> Iterator[Any]:
@@ -287,7 +294,12 @@ class Measurement:
             real = segment["rank"] == self.channel.rank
         self.replay.settle()
         if real:
-            return (yield from self._real_segment(segment))
+            try:
+                return (yield from self._real_segment(segment))
+            finally:
+                if self._hold is not None:
+                    self._hold.close()
+                    self._hold = None
         return (yield from self._replay_segment(segment))
 
     def _replay_segment(self, segment: dict[str, Any]) -> Generator[Any, None, dict[str, Any]]:
@@ -326,6 +338,8 @@ class Measurement:
     ) -> Generator[Any, None, dict[str, Any] | None]:
         chosen = self._set(segment["set"])
         cold = segment["phase"] == "cold"
+        if cold:  # files that another rank of this host still holds would stay in memory
+            self.channel.gather(0)
         state = self._ready(chosen, cold, bool(segment["preread"]) or segment["phase"] == "alone")
         self.channel.gather(0)
         before = counters.read(self.source.pids())
@@ -422,10 +436,37 @@ class Measurement:
             self._preread = False
             return dict(_core.storage_drop(chosen.files))
         # Without sets of known files, others than those of the cold segment may come.
+        state = None
         if preread or (chosen.whole and not self._preread):
             self._preread = chosen.whole
-            return dict(_core.storage_preread(chosen.files))
-        return None
+            state = dict(_core.storage_preread(chosen.files))
+        self._hold = self.hold(chosen.files)
+        return state
+
+    def hold(self, files: list[str]) -> _core.StorageHold:
+        """Keeps files in memory, also those that have left it meanwhile: kernels take out what
+        no process has mapped, though there is enough."""
+        most = memory()[1] * HELD_SHARE / self.local_size
+        hold = _core.StorageHold(files, most_bytes=int(most))
+        if hold.held_bytes < hold.bytes:
+            self._unheld = (
+                f"; {hold.held_bytes / 1e6:.1f} of {hold.bytes / 1e6:.1f} MB could be held there "
+                f"({hold.problem})"
+            )
+        return hold
+
+    def _note_reads(self) -> None:
+        """Warm segments that read from storage, though too little to be none."""
+        warm = [one for one in self.findings.segments if one["phase"] == "warm"]
+        least = max((WARM_CLEAN * (one["expected_bytes"] or 0) for one in warm), default=0)
+        reads = [one["read_bytes"] or 0 for one in warm]
+        reads = [read for read in reads if read > max(least, SLACK_BYTES)]
+        if reads:
+            self.findings.note(
+                f"{len(reads)} of {len(warm)} segments with data in memory read up to "
+                f"{max(reads) / 1e6:.1f} MB from storage: the system takes files out of memory "
+                f"meanwhile{self._unheld}"
+            )
 
     def _verify(
         self,

@@ -11,6 +11,7 @@ import sys
 from datetime import datetime, timezone
 from typing import Any
 
+from .host import cores, cpu_name, memory
 from .measure import Measurement
 
 VERSION = 1
@@ -119,113 +120,6 @@ def machine(device: Any) -> dict[str, Any]:
         "device": name,
         "kernel": platform.release(),
     }
-
-
-def cores() -> int:
-    """That this process may use: affinity, and the quota of its control group."""
-    allowed = len(os.sched_getaffinity(0))
-    for group in _groups():
-        try:
-            with open(f"{group}/cpu.max", encoding="ascii") as file:
-                quota, period = file.read().split()
-            if quota != "max":
-                allowed = min(allowed, max(1, round(int(quota) / int(period))))
-        except (OSError, ValueError):
-            continue
-    return allowed
-
-
-def cpu_name() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            for line in file:
-                if line.startswith(("model name", "Model")):
-                    return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.machine()
-
-
-def _groups() -> list[str]:
-    """Folders of this process's control group (version 2) and those above it."""
-    try:
-        with open("/proc/self/cgroup", encoding="utf-8") as file:
-            lines = [line.strip() for line in file]
-    except OSError:
-        return []
-    own = next((line[3:] for line in lines if line.startswith("0::")), None)
-    if own is None:
-        return []
-    found = []
-    for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
-        path = os.path.normpath(root + own)
-        while path.startswith(root):
-            found.append(path)
-            path = os.path.dirname(path)
-    return found
-
-
-def _number(path: str) -> int | None:
-    try:
-        with open(path, encoding="ascii") as file:
-            return int(file.read())
-    except (OSError, ValueError):
-        return None
-
-
-def memory() -> tuple[int, int]:
-    """Of the machine or the control group, and what of it the page cache may fill."""
-    values = {}
-    with open("/proc/meminfo", encoding="ascii") as file:
-        for line in file:
-            name, rest = line.split(":", 1)
-            values[name] = int(rest.split()[0]) * 1024
-    total = values["MemTotal"]
-    available = values.get("MemAvailable", values["MemFree"])
-    for group in _groups():
-        limit = _number(f"{group}/memory.max")
-        if limit is None:
-            continue
-        used = 0
-        try:
-            with open(f"{group}/memory.stat", encoding="ascii") as file:
-                for line in file:
-                    name, value = line.split()
-                    if name in ("anon", "shmem", "slab_unreclaimable"):
-                        used += int(value)
-        except (OSError, ValueError):
-            pass
-        total = min(total, limit)
-        available = min(available, max(0, limit - used))
-    first = _memory_group()
-    limit = _number(f"{first}/memory.limit_in_bytes") if first else None
-    if limit is not None and limit < total:
-        total = limit
-        used = 0
-        try:
-            with open(f"{first}/memory.stat", encoding="ascii") as file:
-                for line in file:
-                    name, value = line.split()
-                    if name in ("total_rss", "total_shmem"):
-                        used += int(value)
-        except (OSError, ValueError):
-            pass
-        available = min(available, max(0, limit - used))
-    return total, available
-
-
-def _memory_group() -> str | None:
-    """The folder of the memory controller of version 1, where that is in use."""
-    try:
-        with open("/proc/self/cgroup", encoding="utf-8") as file:
-            for line in file:
-                _, controllers, path = line.rstrip("\n").split(":", 2)
-                if "memory" in controllers.split(","):
-                    folder = f"/sys/fs/cgroup/memory{path}"
-                    return folder if os.path.isdir(folder) else "/sys/fs/cgroup/memory"
-    except (OSError, ValueError):
-        pass
-    return None
 
 
 def dataset(loader: Any, filesystem: str, data: list[str] | None) -> dict[str, Any]:

@@ -80,6 +80,7 @@ class Run:
             steps_each=self.state.steps_each,
         )
         self.measurement.data = data
+        self.measurement.local_size = self._ranks["local_world_size"]
         first = replay.give(0, False)
         self.measurement.batch_size = self.state.batch_size or samples_in(first)
         self.measurement.batch_size_told = self.state.batch_size is not None
