@@ -1,11 +1,13 @@
 """Training scripts without any probe, measured beside what was predicted of them.
 
 A trial is one process, a case an epoch under a change, or several. The processes of all
-trials wait beside each other and take turns: each round runs every case once, forth and
-then back, so that a machine that gets slower does so for all of them. Before and after
-every epoch the machine's speed is read (bench/reference.py).
+trials wait beside each other and take turns: each round runs every case once, or more
+often where its epochs are short, forth and then back, so that a machine that gets slower
+does so for all of them. Before and after every epoch the machine's speed is read
+(bench/reference.py).
 """
 
+import contextlib
 import math
 import statistics
 import time
@@ -19,6 +21,7 @@ from cache import cold
 from harness import log
 
 ENV = {"PYTHONDONTWRITEBYTECODE": "1"}
+ROUNDS = 3  # at most
 OFF = 0.02  # of the machine's speed, from which a case is measured again
 
 
@@ -138,25 +141,44 @@ def read_all(paths):
             f.readall()
 
 
-def turns(cases, number):
-    """Those that a round has, forth and back."""
-    due = [one for one in cases if one.case.epochs > number]
-    return due if number % 2 == 0 else due[::-1]
+def held(paths):
+    """Reads files into memory and keeps them there until it is closed: the kernel takes some out
+    again within seconds, and who waits for the disk is not in memory."""
+    from headrace import _core
+    from headrace.stalls import host
+
+    return _core.StorageHold(paths, most_bytes=host.memory()[1] // 4)
+
+
+def turns(cases, number, rounds):
+    """What a round runs, forth and back: a case with more epochs than there are rounds more than
+    once, and with less in the first ones."""
+    def of(one):
+        return -(-one.case.epochs * (number + 1) // rounds) - -(-one.case.epochs * number // rounds)
+
+    order, again = [], 0
+    while due := [one for one in cases if of(one) > again]:
+        order += due[::-1] if again % 2 else due
+        again += 1
+    return order if number % 2 == 0 else order[::-1]
 
 
 def run_round(bench, due):
-    """An epoch of each. Files are read into memory where the case before let go of them."""
+    """An epoch of each. Files are held in memory from one case that wants them there to the next
+    that does not."""
     before, in_memory = bench.reference.read(), False
-    for one in due:
-        trial = one.plain.trial
-        if trial.page_share is None and trial.storage:
-            cold(bench.files.paths)
-            in_memory = False
-        elif trial.page_share is None and not in_memory:
-            read_all(bench.files.paths)
-            in_memory = True
-        epoch, before = one.plain.measure(one.case, before)
-        one.epochs.append(epoch)
+    with contextlib.ExitStack() as holding:
+        for one in due:
+            trial = one.plain.trial
+            if trial.page_share is None and trial.storage:
+                holding.close()
+                cold(bench.files.paths)
+                in_memory = False
+            elif trial.page_share is None and not in_memory:
+                holding.enter_context(held(bench.files.paths))
+                in_memory = True
+            epoch, before = one.plain.measure(one.case, before)
+            one.epochs.append(epoch)
 
 
 class Runs:
@@ -186,8 +208,9 @@ class Runs:
 
     def measure(self):
         begun = time.monotonic()
-        for number in range(max(one.case.epochs for one in self.cases)):
-            run_round(self.bench, turns(self.cases, number))
+        rounds = min(ROUNDS, max(one.case.epochs for one in self.cases))
+        for number in range(rounds):
+            run_round(self.bench, turns(self.cases, number, rounds))
         log(f"          plain runs: {time.monotonic() - begun:.0f} s; "
             f"{reference.mean([one.speed() for one in self.cases])}")
 

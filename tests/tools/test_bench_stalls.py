@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import os
 import sys
 from pathlib import Path
 
@@ -31,9 +32,42 @@ def measured(rates, speeds, epochs=2, cores=2):
 
 
 def test_cases_take_turns_forth_and_back():
-    cases = [measured([], [], epochs) for epochs in (1, 3, 2)]
-    order = [[cases.index(one) for one in plain_runs.turns(cases, n)] for n in range(4)]
-    assert order == [[0, 1, 2], [2, 1], [1], []]
+    def order(epochs, rounds):
+        cases = [measured([], [], count) for count in epochs]
+        return [[cases.index(one) for one in plain_runs.turns(cases, n, rounds)]
+                for n in range(rounds)]
+
+    assert order((1, 3, 2), 3) == [[0, 1, 2], [2, 1], [1]]
+    assert order((2, 2), 2) == [[0, 1], [1, 0]]
+    # More epochs than rounds: forth and back within one.
+    assert order((1, 5, 4), 3) == [[0, 1, 2, 2, 1], [1, 2, 1], [1, 2]]
+    assert sum(order((3, 9), 2), []).count(1) == 9
+
+
+def test_files_are_held_for_cases_in_memory_only(tmp_path):
+    """Whatever the kernel does meanwhile."""
+    core = pytest.importorskip("headrace._core")
+    paths = []
+    for number in range(3):
+        paths.append(str(tmp_path / f"{number}.jpg"))
+        Path(paths[-1]).write_bytes(os.urandom(100_000))
+    left = core.storage_drop(paths)["resident_bytes"]
+    bench = argparse.Namespace(reference=argparse.Namespace(read=lambda: Speed(1, 2)),
+                               files=argparse.Namespace(paths=paths))
+
+    class Plain(Process):
+        def measure(self, case, before):
+            return core.storage_drop(paths)["resident_bytes"], before
+
+    def one(storage):
+        plain = Plain(2)
+        plain.trial = plain_runs.Trial([], [], storage=storage)
+        return Measured(plain, Case("figure", "case", {}, 1))
+
+    due = [one(False), one(False), one(True), one(False), one(True)]
+    plain_runs.run_round(bench, due)
+    assert [case.epochs for case in due] == [[300_000], [300_000], [left], [300_000], [left]]
+    assert core.storage_drop(paths)["resident_bytes"] == left
 
 
 def test_scaled_to_the_speed_of_the_analyses():
