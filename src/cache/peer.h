@@ -1,6 +1,6 @@
 /*
- * A store of items on another host, as a table of functions: memcached through libmemcached
- * (peer_memcached.c), or a stub where that was not built in (peer_none.c).
+ * A store of items on another host, as a table of functions: memcached (peer_memcached.c), or
+ * what a test puts there.
  *
  * A client is one connection to one server, used by one thread at a time; opening does no
  * I/O, the first request connects. Every request ends by its deadline whatever the server
@@ -17,19 +17,28 @@
 
 #define HR__PEER_KEY 40 /* characters of a key at most, without the end */
 
-struct hr__peer_client;
+#define HR__PEER_SLACK 64 /* bytes behind a fetched value that may be written */
 
+/* No value is longer: memcached's own end of -I. */
+#define HR__PEER_VALUE_MAX (UINT64_C(1) << 30)
+
+struct hr__peer_client;
+struct hr__blocks;
+
+/* The texts are copied. */
 struct hr__peer_wish {
     const char *address; /* name, address or path of a Unix socket */
     uint16_t port;       /* 0: a path */
     const char *user;    /* SASL; NULL: none */
     const char *password;
+    struct hr__blocks *blocks; /* where values come from; NULL: the heap */
 };
 
 /* One of the values that are asked for in bulk. */
 struct hr__peer_value {
     char key[HR__PEER_KEY + 1];
-    uint8_t *bytes; /* out: hr__free's; NULL: the server has none */
+    uint8_t *bytes; /* out: hr__free's, with HR__PEER_SLACK more behind; NULL: the server has
+                       none */
     size_t length;
 };
 
@@ -53,6 +62,7 @@ struct hr__peer_about {
     int evicts; /* non-zero: it was started without -M */
 };
 
+/* Messages of errors name the server. */
 struct hr__peer_ops {
     const char *name;
     /* Errors: -ENOTSUP, -EINVAL, -ENOMEM. */
@@ -60,8 +70,8 @@ struct hr__peer_ops {
                 struct hr_error *error);
     void (*close)(struct hr__peer_client **client);
     /* 0 whether values were found or not; else what went wrong, and what had come till then is
-     * there. deadline_ns: of hr__now_ns. -ETIMEDOUT, -ECONNREFUSED, -ECONNRESET, -EPROTO,
-     * -EACCES, -ECANCELED, -ENOMEM. */
+     * there. Keys are different ones. deadline_ns: of hr__now_ns. -ETIMEDOUT, -ECONNREFUSED,
+     * -ECONNRESET, -EPROTO, -EACCES, -ECANCELED, -ENOMEM, -EHOSTUNREACH, -EINVAL: a key. */
     int (*get)(struct hr__peer_client *client, struct hr__peer_value *values, size_t count,
                uint64_t deadline_ns, struct hr_error *error);
     /* 0 where each was answered; see `result`. */

@@ -22,8 +22,8 @@
 struct hr__peers;
 
 /* Keeps a copy of what it needs of `hosts`. ops: &hr__peer_ops but for tests. Makes no
- * connection. On success *out is the caller's. Errors: -ENOTSUP: built without
- * libmemcached; -EINVAL, -EACCES: the password's file; -ENOMEM. */
+ * connection. On success *out is the caller's. Errors: -EINVAL, -EACCES, -ENOENT: the
+ * password's file; -EMFILE; -ENOMEM. */
 int hr__peers_create(struct hr__peers **out, const struct hr__hosts *hosts,
                      const struct hr__peer_ops *ops, struct hr_error *error);
 
@@ -40,11 +40,10 @@ struct hr__peer_item {
                        NULL: a miss. Stored: borrowed */
     size_t length;
     enum hr_form form;
-    uint64_t source_bytes; /* that the sample has on storage */
+    uint64_t source_bytes; /* that the sample has on storage. Fetched: what it is expected to have,
+                              0: unknown; another length is a miss. Then what it had */
     int result;            /* stored: as in struct hr__peer_store */
 };
-
-#define HR__PEER_SLACK 64
 
 /* Fetches from one host's server, in one bulk request (or a few, bounded in bytes), and
  * returns how many were found. Never fails: what is wrong is a miss. Any thread; blocks
@@ -65,6 +64,17 @@ int hr__peers_read(struct hr__peers *peers, int host, const char *key, char **te
 int hr__peers_write(struct hr__peers *peers, int host, const char *key, const char *text,
                     uint32_t expires_s);
 
+/* Many of them in one request: how many were found, or as above. A server that failed is asked
+ * for records after a second at most, so that a meeting sees it come up. */
+struct hr__peer_record {
+    const char *key;
+    char *text; /* out: hr__free's; NULL: none */
+};
+
+int hr__peers_read_all(struct hr__peers *peers, int host, struct hr__peer_record *records,
+                       size_t count);
+
+/* Asks even where requests are not being made. */
 int hr__peers_about(struct hr__peers *peers, int host, struct hr__peer_about *about,
                     struct hr_error *error);
 

@@ -1,0 +1,40 @@
+/*
+ * What stands behind an item's bytes on a server: a trailer of HR__PEER_TRAILER bytes that
+ * tells what they are, with a checksum (XXH3, 64 bits) over itself, the bytes and the key. So
+ * an item that is cut, mixed up with another or changed on its way is no item.
+ *
+ * Numbers are little-endian:
+ *   0  "HRPI", 4 bytes
+ *   4  version, 1 byte: 1
+ *   5  form, 1 byte
+ *   6  0, 2 bytes
+ *   8  length of the item, 8 bytes
+ *   16 bytes that the sample has on storage, 8 bytes
+ *   24 checksum, 8 bytes: XXH3_64bits of the trailer before it, the key (two numbers of 8
+ *      bytes) and XXH3_64bits of the item
+ */
+#ifndef HR_CACHE_PEER_ITEM_H
+#define HR_CACHE_PEER_ITEM_H
+
+#include <headrace/form.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HR__PEER_TRAILER 32
+
+struct hr__peer_trailer {
+    size_t length;
+    enum hr_form form;
+    uint64_t source_bytes;
+};
+
+void hr__peer_item_seal(uint8_t out[HR__PEER_TRAILER], const struct hr__peer_trailer *trailer,
+                        const uint64_t key[2], const void *bytes);
+
+/* Of `length` bytes as they came from a server, with the trailer: 0, or -EBADMSG where they
+ * are no item of this key. */
+int hr__peer_item_check(struct hr__peer_trailer *out, const uint64_t key[2], const void *bytes,
+                        size_t length);
+
+#endif

@@ -1,0 +1,630 @@
+/*
+ * Each host has a few clients, lent to one request at a time, and one state for all of them:
+ * up, or failed and to be asked again at a time, by one request that finds out for the others.
+ *
+ * Locks: a host's guards its clients, its state and its problem, and is held for no I/O.
+ * Counters are atomics that order nothing. After fork a child finds nothing and stores nothing:
+ * the connections are its parent's.
+ */
+#include "cache/peers.h"
+
+#include "cache/peer_item.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CLIENTS_MAX 8
+
+/* Of one bulk request: memory of a connection in the server grows with what it is asked for. */
+#define BULK_ITEMS 64
+#define BULK_BYTES (UINT64_C(8) << 20)
+
+#define BACKOFF_FIRST_NS  UINT64_C(500000000)
+#define BACKOFF_LAST_NS   UINT64_C(30000000000)
+#define BACKOFF_RECORD_NS UINT64_C(1000000000)
+
+#define RECORD_BYTES 8192
+#define RETAIN_BYTES (UINT64_C(64) << 20)
+
+/* Why a request is made, which tells when a server that failed is asked again. */
+enum purpose { ITEMS, RECORDS, ABOUT };
+
+struct counters {
+    _Atomic uint64_t fetched, missed, stored, refused, too_large;
+    _Atomic uint64_t fetched_bytes, stored_bytes;
+    _Atomic uint64_t requests, failures, damaged, request_ns;
+};
+
+struct host {
+    char name[HR__HOST_NAME], address[HR__HOST_NAME];
+    struct hr__peer_wish wish;
+    pthread_mutex_t lock;
+    pthread_cond_t returned; /* a client was given back, or all is cancelled */
+    struct hr__peer_client *clients[CLIENTS_MAX];
+    unsigned lent;             /* bits of `clients` */
+    uint64_t failed_ns;        /* when the last request failed */
+    uint64_t backoff_ns;       /* 0: it is up */
+    int is_probed;             /* a request finds out now whether it is up again */
+    _Atomic uint64_t retry_ns; /* what is_up looks at: 0, or when it is asked again */
+    char problem[160];
+    struct counters counters;
+};
+
+struct hr__peers {
+    const struct hr__peer_ops *ops;
+    pid_t pid; /* of the process that made it */
+    atomic_int is_cancelled;
+    uint64_t timeout_ns;
+    struct hr__blocks *blocks;
+    char user[128], password[256];
+    int count;
+    struct host hosts[];
+};
+
+static void add(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+static uint64_t value_of(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+/* The first line of the file. */
+static int read_password(struct hr__peers *peers, const char *path, struct hr_error *error)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, peers->password, sizeof peers->password);
+    int code = errno;
+    if (fd >= 0)
+        close(fd);
+    if (got < 0)
+        return hr__fail(error, -code, "cannot read password-file=%s: %s", path,
+                        hr__errno_text(code));
+    size_t length = (size_t)got;
+    char *end = memchr(peers->password, '\n', length);
+    if (end)
+        length = (size_t)(end - peers->password);
+    if (!length || length == sizeof peers->password)
+        return hr__fail(error, -EINVAL,
+                        "password-file=%s: its first line has to be a password of 1 to %zu bytes",
+                        path, sizeof peers->password - 1);
+    peers->password[length] = 0;
+    return 0;
+}
+
+static void fill_host(struct hr__peers *peers, int i, const struct hr__hosts *hosts)
+{
+    struct host *h = &peers->hosts[i];
+    const struct hr__host *from = &hosts->hosts[i];
+    int is_own = i == hosts->self && hosts->socket[0];
+    pthread_condattr_t monotonic;
+    snprintf(h->name, sizeof h->name, "%s", from->name);
+    snprintf(h->address, sizeof h->address, "%s", is_own ? hosts->socket : from->address);
+    h->wish = (struct hr__peer_wish){.address = h->address,
+                                     .port = is_own ? 0 : from->port,
+                                     .user = peers->user[0] ? peers->user : NULL,
+                                     .password = peers->password,
+                                     .blocks = peers->blocks};
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&h->returned, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+int hr__peers_create(struct hr__peers **out, const struct hr__hosts *hosts,
+                     const struct hr__peer_ops *ops, struct hr_error *error)
+{
+    *out = NULL;
+    struct hr__peers *peers =
+        hr__alloc(HR__TAG_CACHE, 1, sizeof *peers + (size_t)hosts->count * sizeof peers->hosts[0]);
+    if (!peers)
+        return hr__fail(error, -ENOMEM, "out of memory for the hosts of a cache");
+    peers->ops = ops;
+    peers->pid = getpid();
+    peers->timeout_ns = hosts->timeout_ms * UINT64_C(1000000);
+    int r = 0;
+    peers->blocks = hr__blocks_create(HR__TAG_CACHE, 64, RETAIN_BYTES);
+    if (!peers->blocks)
+        r = hr__fail(error, -ENOMEM, "out of memory for the hosts of a cache");
+    snprintf(peers->user, sizeof peers->user, "%s", hosts->user);
+    if (!r && peers->user[0])
+        r = read_password(peers, hosts->password_file, error);
+    for (int i = 0; i < hosts->count && !r; i++, peers->count++)
+        fill_host(peers, i, hosts);
+    /* What cannot be made at all is told now, not as misses later. */
+    for (int i = 0; i < hosts->count && !r; i++)
+        r = ops->open(&peers->hosts[i].clients[0], &peers->hosts[i].wish, error);
+    if (r) {
+        hr__peers_destroy(&peers);
+        return r;
+    }
+    *out = peers;
+    return 0;
+}
+
+void hr__peers_destroy(struct hr__peers **p)
+{
+    struct hr__peers *peers = *p;
+    if (!peers)
+        return;
+    for (int i = 0; i < peers->count; i++) {
+        struct host *h = &peers->hosts[i];
+        for (int c = 0; c < CLIENTS_MAX; c++)
+            if (h->clients[c])
+                peers->ops->close(&h->clients[c]);
+        /* A child's copies may be held by a thread that it has not. */
+        if (peers->pid == getpid()) {
+            pthread_cond_destroy(&h->returned);
+            pthread_mutex_destroy(&h->lock);
+        }
+    }
+    hr__blocks_destroy(&peers->blocks);
+    explicit_bzero(peers->password, sizeof peers->password);
+    hr__free(peers);
+    *p = NULL;
+}
+
+void hr__peers_cancel(struct hr__peers *peers)
+{
+    if (peers->pid != getpid())
+        return;
+    atomic_store(&peers->is_cancelled, 1);
+    for (int i = 0; i < peers->count; i++) {
+        struct host *h = &peers->hosts[i];
+        pthread_mutex_lock(&h->lock);
+        for (int c = 0; c < CLIENTS_MAX; c++)
+            if (h->clients[c])
+                peers->ops->cancel(h->clients[c]);
+        pthread_cond_broadcast(&h->returned);
+        pthread_mutex_unlock(&h->lock);
+    }
+}
+
+/* A client that nobody uses, made if need be; -EBUSY: all are lent. The lowest first, so that
+ * there are as many connections as requests at once. */
+static int pick_locked(struct hr__peers *peers, struct host *h, int *out, struct hr_error *error)
+{
+    for (int c = 0; c < CLIENTS_MAX; c++) {
+        if (h->lent & 1u << c)
+            continue;
+        int r = h->clients[c] ? 0 : peers->ops->open(&h->clients[c], &h->wish, error);
+        if (r)
+            return h->lent ? -EBUSY : r;
+        h->lent |= 1u << c;
+        *out = c;
+        return 0;
+    }
+    return -EBUSY;
+}
+
+/* 0 where a request may be made now. */
+static int is_due_locked(const struct host *h, enum purpose purpose)
+{
+    uint64_t wait = h->backoff_ns;
+    if (!wait || purpose == ABOUT)
+        return 1;
+    if (purpose == RECORDS && wait > BACKOFF_RECORD_NS)
+        wait = BACKOFF_RECORD_NS;
+    return !h->is_probed && hr__now_ns() >= h->failed_ns + wait;
+}
+
+/* Lends a client of the host until leave(). -EHOSTDOWN: it is left alone now; -EBUSY: all
+ * clients were lent until the deadline. */
+static int enter(struct hr__peers *peers, struct host *h, enum purpose purpose,
+                 uint64_t deadline_ns, int *out, struct hr_error *error)
+{
+    struct timespec until = hr__timespec(deadline_ns);
+    int r;
+    if (peers->pid != getpid())
+        return hr__fail(error, -EHOSTDOWN, "the connections are of the process that forked");
+    pthread_mutex_lock(&h->lock);
+    for (;;) {
+        if (atomic_load(&peers->is_cancelled))
+            r = -ECANCELED;
+        else if (!is_due_locked(h, purpose))
+            r = -EHOSTDOWN;
+        else
+            r = pick_locked(peers, h, out, error);
+        if (r != -EBUSY || hr__now_ns() >= deadline_ns)
+            break;
+        pthread_cond_timedwait(&h->returned, &h->lock, &until);
+    }
+    if (!r && h->backoff_ns)
+        h->is_probed = 1;
+    if (r == -EHOSTDOWN)
+        hr__fail(error, r, "%s", h->problem);
+    pthread_mutex_unlock(&h->lock);
+    return r;
+}
+
+/* Non-zero for what is a fault of the server or of the way to it. */
+static int is_fault(int result)
+{
+    return result && result != -ECANCELED && result != -ENOMEM && result != -EINVAL &&
+           result != -EBUSY;
+}
+
+static void fail_locked(struct host *h, const char *message)
+{
+    uint64_t now = hr__now_ns();
+    /* Requests that were under way together fail together: that is one failure. */
+    int is_new = !h->backoff_ns || now >= h->failed_ns + h->backoff_ns || h->is_probed;
+    if (is_new) {
+        h->backoff_ns = h->backoff_ns ? 2 * h->backoff_ns : BACKOFF_FIRST_NS;
+        if (h->backoff_ns > BACKOFF_LAST_NS)
+            h->backoff_ns = BACKOFF_LAST_NS;
+        h->failed_ns = now;
+    }
+    hr__printable(h->problem, sizeof h->problem, message);
+    atomic_store_explicit(&h->retry_ns, h->failed_ns + h->backoff_ns, memory_order_relaxed);
+}
+
+/* Gives the client back and keeps what its request's result says of the server. */
+static void leave(struct host *h, int c, int result, const struct hr_error *error)
+{
+    int has_failed = is_fault(result), was_up, has_recovered;
+    add(&h->counters.requests, 1);
+    if (has_failed)
+        add(&h->counters.failures, 1);
+    pthread_mutex_lock(&h->lock);
+    h->lent &= ~(1u << c);
+    was_up = !h->backoff_ns;
+    has_recovered = !result && !was_up;
+    if (has_failed)
+        fail_locked(h, error->message);
+    if (!result) {
+        h->backoff_ns = 0;
+        atomic_store_explicit(&h->retry_ns, 0, memory_order_relaxed);
+    }
+    h->is_probed = 0;
+    pthread_cond_signal(&h->returned);
+    pthread_mutex_unlock(&h->lock);
+    if (has_failed && was_up)
+        hr__log(HR_LOG_WARNING, "%s; its items come from storage until it answers again",
+                error->message);
+    if (has_recovered)
+        hr__log(HR_LOG_INFO, "%s answers again", h->name);
+}
+
+/* Keeps what is wrong although the server answers; told to the log the first time. */
+static void note(struct host *h, uint64_t before, const char *problem)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s %s", h->name, problem);
+    pthread_mutex_lock(&h->lock);
+    hr__printable(h->problem, sizeof h->problem, text);
+    pthread_mutex_unlock(&h->lock);
+    if (!before)
+        hr__log(HR_LOG_WARNING, "%s", text);
+}
+
+static void name_key(char out[HR__PEER_KEY + 1], const uint64_t key[2])
+{
+    snprintf(out, HR__PEER_KEY + 1, "hr1:%016llx%016llx", (unsigned long long)key[0],
+             (unsigned long long)key[1]);
+}
+
+/* How many of the first items make one bulk request. */
+static size_t bulk_of(const struct hr__peer_item *items, size_t count, int is_stored)
+{
+    uint64_t bytes = 0;
+    size_t n = 0;
+    for (; n < count && n < BULK_ITEMS; n++) {
+        uint64_t more = is_stored ? items[n].length : items[n].source_bytes;
+        if (n && (more > BULK_BYTES || bytes + more > BULK_BYTES))
+            break;
+        bytes += more < BULK_BYTES ? more : BULK_BYTES;
+    }
+    return n;
+}
+
+/* What came under the item's key becomes the item, or is a miss. */
+static int accept_value(struct hr__peer_item *item, struct hr__peer_value *value)
+{
+    struct hr__peer_trailer trailer;
+    int r = hr__peer_item_check(&trailer, item->key, value->bytes, value->length);
+    if (r || (item->source_bytes && trailer.source_bytes != item->source_bytes)) {
+        hr__free(value->bytes);
+        return -EBADMSG;
+    }
+    memset(value->bytes + trailer.length, 0, HR__PEER_SLACK);
+    item->bytes = value->bytes;
+    item->length = trailer.length;
+    item->form = trailer.form;
+    item->source_bytes = trailer.source_bytes;
+    return 0;
+}
+
+/* A call: one bulk after the other. */
+struct call {
+    struct hr__peers *peers;
+    struct host *host;
+    uint64_t deadline_ns;
+    size_t done; /* items that were found or stored */
+    int bulks;
+};
+
+static struct call call_of(struct hr__peers *peers, int host)
+{
+    return (struct call){.peers = peers,
+                         .host = &peers->hosts[host],
+                         .deadline_ns = hr__now_ns() + peers->timeout_ns};
+}
+
+/* Ends a bulk. Only the first of a call has all its time, and tells a server that is too slow. */
+static void leave_bulk(struct call *call, int c, int result, const struct hr_error *error)
+{
+    if (call->bulks++ && result == -ETIMEDOUT)
+        result = -EBUSY;
+    leave(call->host, c, result, error);
+}
+
+static int fetch_bulk(struct call *call, struct hr__peer_item *items, size_t count)
+{
+    struct host *h = call->host;
+    struct hr__peer_value values[BULK_ITEMS];
+    struct hr_error error = {0, ""};
+    uint64_t bytes = 0, damaged = 0;
+    int c;
+    int r = enter(call->peers, h, ITEMS, call->deadline_ns, &c, &error);
+    if (r)
+        return r;
+    for (size_t i = 0; i < count; i++) {
+        name_key(values[i].key, items[i].key);
+        values[i].bytes = NULL;
+    }
+    uint64_t start = hr__now_ns();
+    r = call->peers->ops->get(h->clients[c], values, count, call->deadline_ns, &error);
+    if (!r)
+        add(&h->counters.request_ns, hr__now_ns() - start);
+    leave_bulk(call, c, r, &error);
+    for (size_t i = 0; i < count; i++) {
+        if (!values[i].bytes)
+            continue;
+        if (accept_value(&items[i], &values[i])) {
+            damaged++;
+            continue;
+        }
+        bytes += items[i].length;
+        call->done++;
+    }
+    add(&h->counters.fetched_bytes, bytes);
+    if (damaged)
+        note(h, atomic_fetch_add(&h->counters.damaged, damaged),
+             "keeps items that are not what was stored (checksum): does something else write "
+             "there, or is its memory bad?");
+    return r;
+}
+
+size_t hr__peers_fetch(struct hr__peers *peers, int host, struct hr__peer_item *items, size_t count)
+{
+    struct call call = call_of(peers, host);
+    int r = 0;
+    for (size_t i = 0; i < count; i++) {
+        items[i].bytes = NULL;
+        items[i].length = 0;
+    }
+    for (size_t i = 0, n; i < count && !r; i += n) {
+        n = bulk_of(items + i, count - i, 0);
+        r = fetch_bulk(&call, items + i, n);
+    }
+    add(&call.host->counters.fetched, call.done);
+    add(&call.host->counters.missed, count - call.done);
+    return call.done;
+}
+
+/* Counts what became of the stores, and gives their results to the items. */
+static size_t settle(struct host *h, struct hr__peer_item *items,
+                     const struct hr__peer_store *stores, size_t count)
+{
+    uint64_t bytes = 0, refused = 0, too_large = 0;
+    size_t stored = 0;
+    for (size_t i = 0; i < count; i++) {
+        int r = items[i].result = stores[i].result;
+        stored += !r;
+        bytes += r ? 0 : items[i].length;
+        refused += r == -ENOSPC;
+        too_large += r == -E2BIG;
+    }
+    add(&h->counters.stored, stored);
+    add(&h->counters.stored_bytes, bytes);
+    if (refused)
+        note(h, atomic_fetch_add(&h->counters.refused, refused),
+             "refuses items, its memory is full: give it more (-m), or less to keep (size=)");
+    if (too_large)
+        note(h, atomic_fetch_add(&h->counters.too_large, too_large),
+             "refuses items that are larger than it keeps: raise its -I");
+    return stored;
+}
+
+static int store_bulk(struct call *call, struct hr__peer_item *items, size_t count)
+{
+    struct host *h = call->host;
+    struct hr__peer_store stores[BULK_ITEMS];
+    uint8_t trailers[BULK_ITEMS][HR__PEER_TRAILER];
+    struct hr_error error = {0, ""};
+    int c;
+    int r = enter(call->peers, h, ITEMS, call->deadline_ns, &c, &error);
+    if (r) {
+        for (size_t i = 0; i < count; i++)
+            items[i].result = r;
+        return r;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct hr__peer_trailer trailer = {items[i].length, items[i].form,
+                                                 items[i].source_bytes};
+        hr__peer_item_seal(trailers[i], &trailer, items[i].key, items[i].bytes);
+        stores[i] = (struct hr__peer_store){.bytes = items[i].bytes,
+                                            .length = items[i].length,
+                                            .tail = trailers[i],
+                                            .tail_length = HR__PEER_TRAILER};
+        name_key(stores[i].key, items[i].key);
+    }
+    r = call->peers->ops->put(h->clients[c], stores, count, call->deadline_ns, &error);
+    leave_bulk(call, c, r, &error);
+    call->done += settle(h, items, stores, count);
+    return r;
+}
+
+size_t hr__peers_store(struct hr__peers *peers, int host, struct hr__peer_item *items, size_t count)
+{
+    struct call call = call_of(peers, host);
+    int r = 0;
+    for (size_t i = 0, n; i < count; i += n) {
+        n = bulk_of(items + i, count - i, 1);
+        if (!r)
+            r = store_bulk(&call, items + i, n);
+        else
+            for (size_t k = i; k < i + n; k++)
+                items[k].result = r;
+    }
+    return call.done;
+}
+
+int hr__peers_is_up(const struct hr__peers *peers, int host)
+{
+    uint64_t retry = value_of(&peers->hosts[host].retry_ns);
+    return !atomic_load_explicit(&peers->is_cancelled, memory_order_relaxed) &&
+           (!retry || hr__now_ns() >= retry);
+}
+
+/* A text of its own out of what came; NULL: it is none, or out of memory. */
+static char *text_of(const struct hr__peer_value *value)
+{
+    if (value->length > RECORD_BYTES || memchr(value->bytes, 0, value->length))
+        return NULL;
+    value->bytes[value->length] = 0;
+    return hr__strdup(HR__TAG_CACHE, (char *)value->bytes);
+}
+
+/* At most BULK_ITEMS. */
+static int read_bulk(struct hr__peers *peers, struct host *h, struct hr__peer_record *records,
+                     size_t count)
+{
+    struct hr__peer_value values[BULK_ITEMS];
+    struct hr_error error = {0, ""};
+    uint64_t deadline = hr__now_ns() + peers->timeout_ns;
+    int c, found = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (strlen(records[i].key) > HR__PEER_KEY)
+            return -EINVAL;
+        strcpy(values[i].key, records[i].key);
+        values[i].bytes = NULL;
+    }
+    int r = enter(peers, h, RECORDS, deadline, &c, &error);
+    if (r)
+        return r;
+    r = peers->ops->get(h->clients[c], values, count, deadline, &error);
+    leave(h, c, r, &error);
+    for (size_t i = 0; i < count; i++) {
+        if (values[i].bytes && !r)
+            records[i].text = text_of(&values[i]);
+        found += records[i].text != NULL;
+        hr__free(values[i].bytes);
+    }
+    return r ? r : found;
+}
+
+int hr__peers_read_all(struct hr__peers *peers, int host, struct hr__peer_record *records,
+                       size_t count)
+{
+    int found = 0, r = 0;
+    for (size_t i = 0; i < count; i++)
+        records[i].text = NULL;
+    for (size_t i = 0, n; i < count && r >= 0; i += n) {
+        n = count - i < BULK_ITEMS ? count - i : BULK_ITEMS;
+        r = read_bulk(peers, &peers->hosts[host], records + i, n);
+        found += r > 0 ? r : 0;
+    }
+    if (r >= 0)
+        return found;
+    for (size_t i = 0; i < count; i++) {
+        hr__free(records[i].text);
+        records[i].text = NULL;
+    }
+    return r;
+}
+
+int hr__peers_read(struct hr__peers *peers, int host, const char *key, char **text)
+{
+    struct hr__peer_record record = {.key = key};
+    int r = hr__peers_read_all(peers, host, &record, 1);
+    *text = record.text;
+    return r;
+}
+
+int hr__peers_write(struct hr__peers *peers, int host, const char *key, const char *text,
+                    uint32_t expires_s)
+{
+    struct host *h = &peers->hosts[host];
+    struct hr__peer_store store = {
+        .bytes = text, .length = strlen(text), .tail = "", .expires_s = expires_s};
+    struct hr_error error = {0, ""};
+    uint64_t deadline = hr__now_ns() + peers->timeout_ns;
+    int c;
+    if (strlen(key) > HR__PEER_KEY || store.length > RECORD_BYTES)
+        return -EINVAL;
+    strcpy(store.key, key);
+    int r = enter(peers, h, RECORDS, deadline, &c, &error);
+    if (r)
+        return r;
+    r = peers->ops->put(h->clients[c], &store, 1, deadline, &error);
+    leave(h, c, r, &error);
+    return r ? r : store.result;
+}
+
+int hr__peers_about(struct hr__peers *peers, int host, struct hr__peer_about *about,
+                    struct hr_error *error)
+{
+    struct host *h = &peers->hosts[host];
+    struct hr_error own = {0, ""};
+    uint64_t deadline = hr__now_ns() + peers->timeout_ns;
+    int c;
+    memset(about, 0, sizeof *about);
+    int r = enter(peers, h, ABOUT, deadline, &c, &own);
+    if (!r) {
+        r = peers->ops->about(h->clients[c], about, deadline, &own);
+        leave(h, c, r, &own);
+    }
+    if (r)
+        hr__fail(error, r, "%s", own.message[0] ? own.message : hr__errno_text(r));
+    return r;
+}
+
+void hr__peers_counts(const struct hr__peers *peers, int host, struct hr__peers_counts *counts)
+{
+    const struct host *h = &peers->hosts[host];
+    const struct counters *c = &h->counters;
+    *counts = (struct hr__peers_counts){
+        .fetched = value_of(&c->fetched),
+        .missed = value_of(&c->missed),
+        .stored = value_of(&c->stored),
+        .refused = value_of(&c->refused),
+        .too_large = value_of(&c->too_large),
+        .fetched_bytes = value_of(&c->fetched_bytes),
+        .stored_bytes = value_of(&c->stored_bytes),
+        .requests = value_of(&c->requests),
+        .failures = value_of(&c->failures),
+        .damaged = value_of(&c->damaged),
+        .request_ns = value_of(&c->request_ns),
+        .is_up = hr__peers_is_up(peers, host),
+    };
+    if (peers->pid != getpid())
+        return;
+    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&h->lock;
+    pthread_mutex_lock(lock);
+    memcpy(counts->problem, h->problem, sizeof counts->problem);
+    pthread_mutex_unlock(lock);
+}

@@ -1,0 +1,192 @@
+/*
+ * See the header. As root a memcached wants to be told whom to be, and its socket's folder is
+ * open to that user; becoming it drops the kernel's own way of ending a child with its parent,
+ * so a guard waits for the end of a pipe instead.
+ */
+#include "memcached_fixture.h"
+
+#include "../test.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static void nap(void)
+{
+    const struct timespec pause = {0, 5000000};
+    nanosleep(&pause, NULL);
+}
+
+static uint16_t free_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &length), 0);
+    close(fd);
+    return ntohs(at.sin_port);
+}
+
+static int answers(const struct memcached *server)
+{
+    struct sockaddr_in net = {.sin_family = AF_INET, .sin_port = htons(server->port)};
+    struct sockaddr_un local = {.sun_family = AF_UNIX};
+    net.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    strcpy(local.sun_path, server->address);
+    int fd = socket(server->port ? AF_INET : AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int r = server->port ? connect(fd, (struct sockaddr *)&net, sizeof net)
+                         : connect(fd, (struct sockaddr *)&local, sizeof local);
+    close(fd);
+    return !r;
+}
+
+static void run(const struct memcached *server)
+{
+    char port[16], memory[16];
+    char *argv[24];
+    int n = 0;
+    snprintf(port, sizeof port, "%u", server->port);
+    snprintf(memory, sizeof memory, "%d", server->mebibytes);
+    argv[n++] = "memcached";
+    argv[n++] = "-M";
+    argv[n++] = "-U";
+    argv[n++] = "0";
+    argv[n++] = "-t";
+    argv[n++] = "2";
+    argv[n++] = "-m";
+    argv[n++] = memory;
+    argv[n++] = "-I";
+    argv[n++] = (char *)(uintptr_t)server->item_max;
+    argv[n++] = server->port ? "-l" : "-s";
+    argv[n++] = (char *)(uintptr_t)server->address;
+    if (server->port) {
+        argv[n++] = "-p";
+        argv[n++] = port;
+    } else {
+        argv[n++] = "-a";
+        argv[n++] = "0777";
+    }
+    if (!geteuid()) {
+        argv[n++] = "-u";
+        argv[n++] = "nobody";
+    }
+    if (server->extra)
+        argv[n++] = (char *)(uintptr_t)server->extra;
+    argv[n] = NULL;
+    /* Who reads what the test prints is not to wait for a server. */
+    int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    dup2(nothing, 1);
+    dup2(nothing, 2);
+    execvp(argv[0], argv);
+    _exit(127);
+}
+
+static void set_guard(struct memcached *server)
+{
+    int ends[2];
+    char byte;
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    server->guard = fork();
+    assert_true(server->guard >= 0);
+    if (!server->guard) {
+        int process = (int)syscall(SYS_pidfd_open, server->pid, 0);
+        close(ends[1]);
+        close(1);
+        close(2);
+        ssize_t got = read(ends[0], &byte, 1);
+        if (got <= 0 && process >= 0)
+            syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
+        _exit(0);
+    }
+    close(ends[0]);
+    server->leash = ends[1];
+}
+
+static void end_guard(struct memcached *server)
+{
+    if (!server->guard)
+        return;
+    assert_int_equal(write(server->leash, "", 1), 1);
+    close(server->leash);
+    waitpid(server->guard, NULL, 0);
+    server->guard = 0;
+}
+
+void memcached_restart(struct memcached *server)
+{
+    if (!server->port)
+        unlink(server->address);
+    server->pid = fork();
+    assert_true(server->pid >= 0);
+    if (!server->pid)
+        run(server);
+    set_guard(server);
+    for (int i = 0; i < 2000; i++) {
+        int status;
+        if (waitpid(server->pid, &status, WNOHANG) == server->pid) {
+            server->pid = 0;
+            end_guard(server);
+            if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+                return;
+            fail_msg("memcached ended at its start with status %d", status);
+        }
+        if (answers(server))
+            return;
+        nap();
+    }
+    fail_msg("memcached does not answer on %s", server->address);
+}
+
+int memcached_start(struct memcached *server, int is_tcp, int mebibytes)
+{
+    memset(server, 0, sizeof *server);
+    server->mebibytes = mebibytes;
+    server->item_max = "8m";
+    if (is_tcp) {
+        strcpy(server->address, "127.0.0.1");
+        server->port = free_port();
+    } else {
+        strcpy(server->folder, "/tmp/hr-memcached-XXXXXX");
+        assert_non_null(mkdtemp(server->folder));
+        assert_int_equal(chmod(server->folder, 0777), 0);
+        snprintf(server->address, sizeof server->address, "%s/s", server->folder);
+    }
+    memcached_restart(server);
+    if (!server->pid && server->folder[0])
+        rmdir(server->folder);
+    return server->pid ? 0 : -1;
+}
+
+void memcached_kill(struct memcached *server, int signal)
+{
+    if (!server->pid)
+        return;
+    kill(server->pid, signal);
+    if (signal == SIGSTOP || signal == SIGCONT)
+        return;
+    waitpid(server->pid, NULL, 0);
+    server->pid = 0;
+    end_guard(server);
+}
+
+void memcached_stop(struct memcached *server)
+{
+    memcached_kill(server, SIGKILL);
+    if (!server->folder[0])
+        return;
+    unlink(server->address);
+    rmdir(server->folder);
+}

@@ -1,0 +1,35 @@
+/*
+ * Real memcached servers for tests: started on a Unix socket or on a free port of the loopback,
+ * ended by stop() or, whatever happens to the test, by a guard that outlives it.
+ */
+#ifndef HR_TEST_MEMCACHED_FIXTURE_H
+#define HR_TEST_MEMCACHED_FIXTURE_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct memcached {
+    pid_t pid;            /* 0: not running */
+    pid_t guard;          /* kills it when this process ends; 0: none */
+    int leash;            /* a pipe to the guard: a byte lets it go */
+    char folder[64];      /* of the socket */
+    char address[108];    /* the socket's path, or 127.0.0.1 */
+    uint16_t port;        /* 0: a socket */
+    int mebibytes;        /* -m */
+    const char *item_max; /* -I */
+    const char *extra;    /* one more option; NULL: none */
+};
+
+/* 0, or -1 where there is no memcached on this machine. Fails the test where it does not come
+ * up. */
+int memcached_start(struct memcached *server, int is_tcp, int mebibytes);
+
+/* Once more, where it was. */
+void memcached_restart(struct memcached *server);
+
+void memcached_kill(struct memcached *server, int signal);
+
+/* Ends it and removes its socket. */
+void memcached_stop(struct memcached *server);
+
+#endif
