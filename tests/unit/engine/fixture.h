@@ -23,7 +23,7 @@ struct fixture {
     void *expected; /* one sample */
 };
 
-/* `count` files of different sizes and pictures; label = index % 7. */
+/* `count` files of different sizes and pictures, an hour old; label = index % 7. */
 void fixture_make(struct fixture *f, size_t count);
 void fixture_remove(struct fixture *f);
 
