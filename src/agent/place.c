@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Since Linux 5.1; older headers lack it. */
@@ -21,6 +22,9 @@
 
 /* Rings that the data may grow to, with what is lent. */
 #define RINGS 3
+
+/* Between two looks whether a seat that goes is still read. */
+#define READER_PAUSE_NS 20000
 
 #define CHUNK_LEAST  8
 #define CHUNK_MOST   64
@@ -246,7 +250,7 @@ static uint64_t fresh_number_locked(const struct hr__places *p)
     if (p->span_count && p->spans[0].first / p->chunk_samples >= fresh)
         fresh = p->spans[0].first / p->chunk_samples + 1;
     for (const struct hr__place_seat *s = p->seats; s; s = s->next) {
-        uint64_t next = hr__seat_next_locked(p, s);
+        uint64_t next = hr__seat_next(p, s);
         if (s->base != HR__SEQUENCE_NONE && next / p->chunk_samples >= fresh)
             fresh = next / p->chunk_samples + 1;
     }
@@ -285,6 +289,7 @@ void hr__places_begin(struct hr__places *p, uint64_t epoch, uint64_t position, u
         .end = sequence + samples,
         .published = sequence,
     };
+    p->published = sequence;
     p->is_awaited = false;
     atomic_store(&p->board->halt, HR__SEQUENCE_NONE);
     atomic_store(&p->board->epoch, epoch);
@@ -322,7 +327,7 @@ bool hr__places_back(struct hr__places *p, uint64_t *sequence)
     const struct hr__span *span = &p->spans[0];
     bool found = false;
     for (const struct hr__place_seat *s = p->seats; s && p->span_count; s = s->next) {
-        uint64_t next = hr__seat_next_locked(p, s);
+        uint64_t next = hr__seat_next(p, s);
         if (!s->is_taking || s->end != span->end || next < span->first || next >= s->end)
             continue;
         *sequence = found && *sequence < next ? *sequence : next;
@@ -350,7 +355,7 @@ uint64_t hr__places_progress(struct hr__places *p, bool *is_stuck, bool *is_over
     for (const struct hr__place_seat *s = p->seats; s; s = s->next) {
         if (!s->is_taking)
             continue;
-        uint64_t next = hr__seat_next_locked(p, s);
+        uint64_t next = hr__seat_next(p, s);
         progress += next;
         *is_over &= next >= s->end;
         *is_stuck &= next >= s->end || next < p->spans[0].published;
@@ -395,12 +400,15 @@ void hr__places_seat_destroy(struct hr__places *p, struct hr__place_seat **out)
     if (!seat)
         return;
     pthread_mutex_lock(&p->lock);
-    struct hr__place_seat **link = &p->seats;
+    struct hr__place_seat *_Atomic *link = &p->seats;
     while (*link != seat)
         link = &(*link)->next;
     *link = seat->next;
     hr__places_reclaim_locked(p);
     pthread_mutex_unlock(&p->lock);
+    /* Who came to the list before may stand on it: for a few loads, unless it was preempted. */
+    while (atomic_load(&p->readers))
+        nanosleep(&(struct timespec){.tv_nsec = READER_PAUSE_NS}, NULL);
     munmap(seat->desk, p->board->page_bytes);
     if (seat->file >= 0)
         close(seat->file);
@@ -500,7 +508,7 @@ void hr__places_expel_all(struct hr__places *p)
     /* Beyond what anybody takes next, or he would not see it. */
     uint64_t floor = fresh_number_locked(p) * p->chunk_samples;
     for (struct hr__place_seat *s = p->seats; s; s = s->next) {
-        if (!s->is_taking || hr__seat_next_locked(p, s) >= s->end)
+        if (!s->is_taking || hr__seat_next(p, s) >= s->end)
             continue;
         s->is_expelled = true;
         s->is_taking = false;
@@ -515,7 +523,7 @@ bool hr__places_was_expelled(struct hr__places *p, struct hr__place_seat *seat)
 {
     pthread_mutex_lock(&p->lock);
     /* Or it rolled back what the lane believed that it had taken. */
-    bool is = seat->is_expelled || (seat->is_taking && hr__seat_next_locked(p, seat) < seat->floor);
+    bool is = seat->is_expelled || (seat->is_taking && hr__seat_next(p, seat) < seat->floor);
     if (is)
         seat->is_taking = false;
     seat->is_expelled = false;
@@ -528,7 +536,7 @@ void hr__places_get_status(struct hr__places *p, struct hr__places_status *out)
     pthread_mutex_lock(&p->lock);
     const struct hr__span *span = &p->spans[0];
     uint64_t next = 0;
-    bool is_taken = hr__places_furthest_locked(p, &next, NULL);
+    bool is_taken = hr__places_furthest(p, &next, NULL);
     *out = (struct hr__places_status){
         .epoch = span->epoch,
         .position_samples = span->published - span->first,
@@ -550,7 +558,7 @@ void hr__places_seat_status(struct hr__places *p, const struct hr__place_seat *s
     const struct hr__desk *d = seat->desk;
     uint64_t past[2], present[2];
     hr__seat_holds_locked(p, seat, past, present);
-    uint64_t next = hr__seat_next_locked(p, seat), head = p->spans[0].published;
+    uint64_t next = hr__seat_next(p, seat), head = p->spans[0].published;
     *out = (struct hr__place_seat_status){
         .mark = past[0] < past[1] ? past[0] : present[0],
         .next = next,

@@ -8,7 +8,9 @@
  * his samples yet loses them (is expelled), unless the stream waits for everybody.
  *
  * The loop of the agent makes and changes it; acquire, drop, publish and ahead are called by
- * the crew. One lock guards all of it, held for microseconds; it is a leaf.
+ * the crew. One lock guards all of it, held for microseconds, and never while memory is taken; it
+ * is a leaf. `ahead` is asked for each sample, under the crew's lock, and takes none: it reads
+ * what is atomic, and a seat that goes waits until nobody reads.
  *
  * Samples of an epoch, from some position on, are a *span* of sequence numbers. The present
  * one and some before it are remembered, for seats that still take from them.
@@ -50,19 +52,19 @@ struct hr__span {
     bool is_halted;     /* nothing comes behind `published` */
 };
 
-/* One job's place in a lane. */
+/* One job's place in a lane. What is atomic is read without the lock by hr__places_ahead. */
 struct hr__place_seat {
-    struct hr__place_seat *next;
-    struct hr__desk *desk; /* shared with the job */
-    int file;              /* of the desk; -1: closed */
-    uint64_t base;         /* sequence where it was seated last; HR__SEQUENCE_NONE: never */
-    uint64_t end;          /* of its span */
-    uint64_t past[2];      /* what it held when it was seated last, from and up to a sequence */
-    uint64_t batch_samples;
-    uint64_t floor;   /* as told in the desk */
-    bool is_taking;   /* what it has not taken is kept for it */
-    bool is_last;     /* it needs nothing behind the epoch that it is in */
-    bool is_expelled; /* the loop has not seen it yet */
+    struct hr__place_seat *_Atomic next;
+    struct hr__desk *desk;  /* shared with the job */
+    int file;               /* of the desk; -1: closed */
+    _Atomic uint64_t base;  /* sequence where it was seated last; HR__SEQUENCE_NONE: never */
+    _Atomic uint64_t end;   /* of its span */
+    uint64_t past[2];       /* what it held when it was seated last, from and up to a sequence */
+    uint64_t batch_samples; /* constant */
+    uint64_t floor;         /* as told in the desk */
+    _Atomic bool is_taking; /* what it has not taken is kept for it */
+    bool is_last;           /* it needs nothing behind the epoch that it is in */
+    bool is_expelled;       /* the loop has not seen it yet */
 };
 
 /* A sample's record: that it stands in for a bad one, or that the lane ended with it. */
@@ -96,13 +98,15 @@ struct hr__places {
     uint64_t spares;
     struct hr__lent *lent; /* pieces in no place that a seat holds */
     uint64_t lents;
-    struct hr__place_seat *seats;
+    struct hr__place_seat *_Atomic seats;
+    _Atomic uint32_t readers;         /* threads that go through the seats without the lock */
+    _Atomic uint64_t published;       /* of the present span */
     struct hr__span spans[HR__SPANS]; /* the present one first */
     int span_count;
     uint64_t acquired;                /* the highest number of a chunk that was, and 1 */
     uint64_t tail;                    /* sequence, as on the board */
-    bool is_stopped;                  /* no chunk is opened */
-    bool is_awaited;                  /* a job waits for what comes behind the present span */
+    _Atomic bool is_stopped;          /* no chunk is opened */
+    _Atomic bool is_awaited;          /* a job waits for what comes behind the present span */
     bool is_short;                    /* a chunk was refused for want of room */
     struct hr__place_record *records; /* oldest first */
     struct hr__place_record *records_last;
@@ -120,7 +124,8 @@ int hr__places_create(struct hr__places **out, const struct hr__places_wish *wis
 /* No lane uses it any more; its seats are gone. Jobs keep what they have mapped. Accepts NULL. */
 void hr__places_destroy(struct hr__places **places);
 
-/* What hr__lane_ops wants. */
+/* What hr__lane_ops wants. acquire takes memory where what lies there has to be left to a slow
+ * job, without the lock, so one thread at a time is in it; ahead is a hint. */
 int hr__places_acquire(struct hr__places *places, uint64_t number, struct hr__chunk *out);
 void hr__places_drop(struct hr__places *places, uint64_t number);
 void hr__places_publish(struct hr__places *places, const struct hr__chunk_done *done);

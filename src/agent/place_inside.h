@@ -5,9 +5,6 @@
 
 #include "agent/place.h"
 
-/* No piece of data. */
-#define HR__NO_PIECE UINT64_MAX
-
 /* One of the ring. */
 struct hr__place {
     uint64_t number; /* of the chunk whose samples it had last; HR__SEQUENCE_NONE: of none */
@@ -30,16 +27,17 @@ static inline struct hr__board_place *hr__board_places(const struct hr__places *
 /* Wakes who waits for the board. */
 void hr__places_ring(struct hr__places *places);
 
-/* What a seat has taken so far, as its desk says, in range. */
-uint64_t hr__seat_next_locked(const struct hr__places *places, const struct hr__place_seat *seat);
+/* What a seat has taken so far, as its desk says, in range. Without the lock: about. */
+uint64_t hr__seat_next(const struct hr__places *places, const struct hr__place_seat *seat);
 
 /* What it holds of what it took before it was seated last, and since: from and up to. */
 void hr__seat_holds_locked(const struct hr__places *places, const struct hr__place_seat *seat,
                            uint64_t past[2], uint64_t present[2]);
 
-/* The sequence that the seat furthest ahead takes next; false: none takes. */
-bool hr__places_furthest_locked(const struct hr__places *places, uint64_t *next,
-                                const struct hr__place_seat **seat);
+/* The sequence that the seat furthest ahead takes next; false: none takes. Without the lock:
+ * about. */
+bool hr__places_furthest(const struct hr__places *places, uint64_t *next,
+                         const struct hr__place_seat **seat);
 
 /* Takes back what nobody holds any more. */
 void hr__places_reclaim_locked(struct hr__places *places);

@@ -8,14 +8,15 @@
 #include <fcntl.h>
 #include <string.h>
 
-uint64_t hr__seat_next_locked(const struct hr__places *p, const struct hr__place_seat *seat)
+uint64_t hr__seat_next(const struct hr__places *p, const struct hr__place_seat *seat)
 {
-    uint64_t next = atomic_load(&seat->desk->next), most = p->spans[0].published;
+    uint64_t next = atomic_load(&seat->desk->next), most = p->published;
+    uint64_t end = seat->end;
     if (next > most)
         next = most;
     if (next < seat->base)
         next = seat->base;
-    return next > seat->end ? seat->end : next;
+    return next > end ? end : next;
 }
 
 /* Nobody may hold more than a ring: batches that are kept so long have been copied before. */
@@ -37,18 +38,18 @@ void hr__seat_holds_locked(const struct hr__places *p, const struct hr__place_se
         return;
     past[1] = seat->past[1];
     past[0] = clamp_mark(p, mark, seat->past[0], past[1]);
-    present[1] = hr__seat_next_locked(p, seat);
+    present[1] = hr__seat_next(p, seat);
     present[0] = clamp_mark(p, mark, seat->base, present[1]);
 }
 
-bool hr__places_furthest_locked(const struct hr__places *p, uint64_t *next,
-                                const struct hr__place_seat **seat)
+bool hr__places_furthest(const struct hr__places *p, uint64_t *next,
+                         const struct hr__place_seat **seat)
 {
     bool found = false;
     for (const struct hr__place_seat *s = p->seats; s; s = s->next) {
         if (!s->is_taking)
             continue;
-        uint64_t n = hr__seat_next_locked(p, s);
+        uint64_t n = hr__seat_next(p, s);
         if (n >= s->end || (found && n <= *next))
             continue;
         *next = n;
@@ -90,16 +91,20 @@ void hr__places_reclaim_locked(struct hr__places *p)
     p->lents = kept;
 }
 
-/* A piece that is in no place, HR__NO_PIECE where there is none. */
-static uint64_t spare_piece_locked(struct hr__places *p)
+/* Makes a spare piece. Takes milliseconds, so the lock is released meanwhile: of the threads only
+ * the one that acquires changes the number of pieces. False: there is no memory for it. */
+static bool grow_locked(struct hr__places *p)
 {
-    hr__places_reclaim_locked(p);
-    if (p->spares)
-        return p->spare[--p->spares];
-    if ((p->pieces + 1) * p->chunk_bytes > p->board->data_bytes ||
-        fallocate(p->data_file, 0, (off_t)(p->pieces * p->chunk_bytes), (off_t)p->chunk_bytes))
-        return HR__NO_PIECE;
-    return p->pieces++;
+    uint64_t begin = p->pieces * p->chunk_bytes;
+    if (begin + p->chunk_bytes > p->board->data_bytes)
+        return false;
+    pthread_mutex_unlock(&p->lock);
+    int r = fallocate(p->data_file, 0, (off_t)begin, (off_t)p->chunk_bytes);
+    pthread_mutex_lock(&p->lock);
+    if (r)
+        return false;
+    p->spare[p->spares++] = p->pieces++;
+    return true;
 }
 
 /* Whether a seat still wants samples before `end`. */
@@ -108,7 +113,7 @@ static bool needs_locked(const struct hr__places *p, const struct hr__place_seat
 {
     if (!seat->is_taking)
         return false;
-    uint64_t next = hr__seat_next_locked(p, seat);
+    uint64_t next = hr__seat_next(p, seat);
     if (next < seat->end)
         return next < end;
     /* Between two epochs: where all wait for all, the next one is kept for it. */
@@ -122,7 +127,7 @@ static bool is_short_locked(const struct hr__places *p, uint64_t number,
 {
     uint64_t next = 0, supply = number * p->chunk_samples;
     *furthest = NULL;
-    bool is_taken = hr__places_furthest_locked(p, &next, furthest);
+    bool is_taken = hr__places_furthest(p, &next, furthest);
     if (p->is_awaited) {
         *furthest = NULL; /* he is not seated yet */
         return true;
@@ -163,7 +168,8 @@ static bool expel_locked(struct hr__places *p, const struct hr__place_seat *furt
     return true;
 }
 
-/* Frees the place of chunk `number` from its old samples: 0 or -EAGAIN. */
+/* Frees the place of chunk `number` from its old samples: 0 or -EAGAIN; -ENOBUFS: that takes a
+ * spare piece, and there is none. */
 static int clear_locked(struct hr__places *p, struct hr__place *place, uint64_t number)
 {
     uint64_t old = place->number;
@@ -180,26 +186,29 @@ static int clear_locked(struct hr__places *p, struct hr__place *place, uint64_t 
     if (!is_short_locked(p, number, &furthest))
         return -EAGAIN;
     /* Before anybody loses anything: is there memory for what they hold? */
-    uint64_t piece = spare_piece_locked(p);
-    if (piece == HR__NO_PIECE)
+    hr__places_reclaim_locked(p);
+    if (!p->spares)
+        return -ENOBUFS;
+    if (is_needed && !expel_locked(p, furthest, end))
         return -EAGAIN;
-    if (is_needed && !expel_locked(p, furthest, end)) {
-        p->spare[p->spares++] = piece;
-        return -EAGAIN;
-    }
     if (is_held_locked(p, old)) {
         p->lent[p->lents++] = (struct hr__lent){.number = old, .piece = place->piece};
-        place->piece = piece;
-    } else {
-        p->spare[p->spares++] = piece;
+        place->piece = p->spare[--p->spares];
     }
     return 0;
 }
 
-/* 0, or -EAGAIN: what lies there is in use. */
-static int try_locked(struct hr__places *p, struct hr__place *place, uint64_t number)
+/* 0, or -EAGAIN: what lies there is in use. May release the lock meanwhile. */
+static int try_locked(struct hr__places *p, uint64_t number)
 {
-    return place->is_open ? -EAGAIN : clear_locked(p, place, number);
+    struct hr__place *place = &p->ring[number % p->places];
+    int r;
+    do {
+        if (p->is_stopped || place->is_open)
+            return -EAGAIN;
+        r = clear_locked(p, place, number);
+    } while (r == -ENOBUFS && grow_locked(p));
+    return r ? -EAGAIN : 0;
 }
 
 static void open_locked(struct hr__places *p, struct hr__place *place, uint64_t number)
@@ -223,12 +232,12 @@ int hr__places_acquire(struct hr__places *p, uint64_t number, struct hr__chunk *
     uint64_t at = number % p->places;
     pthread_mutex_lock(&p->lock);
     struct hr__place *place = &p->ring[at];
-    int r = p->is_stopped ? -EAGAIN : try_locked(p, place, number);
+    int r = try_locked(p, number);
     if (r && !p->is_stopped) {
         /* Wanted first, then looked once more: a job stores its mark, then loads this. */
         p->is_short = true;
         atomic_store(&p->board->wants_room, 1);
-        r = try_locked(p, place, number);
+        r = try_locked(p, number);
     }
     if (!r) {
         open_locked(p, place, number);
@@ -325,6 +334,7 @@ static void publish_present_locked(struct hr__places *p, const struct hr__chunk_
     struct hr__span *span = &p->spans[0];
     uint64_t sequence = done->number * p->chunk_samples;
     span->published = sequence + done->count;
+    p->published = span->published;
     for (size_t i = 0; i < done->bad_count; i++)
         if (done->bad[i].place < done->count)
             add_record_locked(p, make_record(&done->bad[i]), sequence + done->bad[i].place);
@@ -367,13 +377,14 @@ double hr__places_ahead(struct hr__places *p)
 {
     const struct hr__place_seat *furthest = NULL;
     uint64_t next = 0;
-    pthread_mutex_lock(&p->lock);
     double ahead = 1e9;
+    /* Before the list: who takes a seat out of it looks at this afterwards. */
+    atomic_fetch_add(&p->readers, 1);
     if (p->is_awaited)
         ahead = 0;
-    else if (!p->is_stopped && hr__places_furthest_locked(p, &next, &furthest))
-        ahead = ((double)p->spans[0].published - (double)next) / (double)furthest->batch_samples;
-    pthread_mutex_unlock(&p->lock);
+    else if (!p->is_stopped && hr__places_furthest(p, &next, &furthest))
+        ahead = ((double)p->published - (double)next) / (double)furthest->batch_samples;
+    atomic_fetch_sub(&p->readers, 1);
     return ahead;
 }
 

@@ -5,6 +5,7 @@
 #include "agent/place.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -16,6 +17,35 @@
 #define PAGE         4096u
 #define BYSTANDERS   300
 #define SAMPLE_BYTES 512u /* eight of them are a page */
+
+int __real_fallocate64(int file, int mode, off_t offset, off_t length);
+int __wrap_fallocate64(int file, int mode, off_t offset, off_t length);
+
+/* Of a lane whose memory is watched: takings of it beside its lock, and which are to be refused. */
+static struct {
+    struct hr__places *places;
+    int count, refused;
+} memory;
+
+int __wrap_fallocate64(int file, int mode, off_t offset, off_t length)
+{
+    if (memory.places && file == memory.places->data_file) {
+        assert_int_equal(pthread_mutex_trylock(&memory.places->lock), 0);
+        pthread_mutex_unlock(&memory.places->lock);
+        memory.count++;
+        if (memory.refused && memory.refused--) {
+            errno = ENOSPC;
+            return -1;
+        }
+    }
+    return __real_fallocate64(file, mode, offset, length);
+}
+
+static unsigned rnd(unsigned *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return *seed >> 8;
+}
 
 static void note(void *arg)
 {
@@ -184,6 +214,77 @@ static void test_room(void **state)
     hr__places_destroy(&p);
 }
 
+/* How far a lane is ahead is told to whoever asks, whatever others do with its lock. */
+static void test_hint(void **state)
+{
+    int told = 0;
+    struct hr__places *p = make(16, 4, &told);
+    assert_true(hr__places_ahead(p) >= 1e9);
+    begin(p, 0, 0, 1, 40);
+    assert_true(hr__places_ahead(p) >= 1e9); /* nobody takes */
+    uint64_t a, b;
+    struct hr__place_seat *seat = seat_at(p, 16, 0, 0, &a), *other = seat_at(p, 4, 0, 8, &b);
+    assert_int_equal(advance(p, 1, 8, 0), 0);
+    assert_int_equal(advance(p, 2, 8, 0), 0);
+    pthread_mutex_lock(&p->lock);
+    assert_float_equal(hr__places_ahead(p), 2, 0); /* of the one ahead: 8 samples, in its batches */
+    atomic_store(&seat->desk->next, a + 12);
+    assert_float_equal(hr__places_ahead(p), 0.25, 0);
+    atomic_store(&seat->desk->next, UINT64_MAX); /* it may say what it likes */
+    assert_float_equal(hr__places_ahead(p), 0, 0);
+    pthread_mutex_unlock(&p->lock);
+    hr__places_seat_destroy(p, &seat);
+    assert_float_equal(hr__places_ahead(p), 2, 0);
+    hr__places_await(p, true);
+    assert_float_equal(hr__places_ahead(p), 0, 0);
+    hr__places_await(p, false);
+    hr__places_stop(p);
+    assert_true(hr__places_ahead(p) >= 1e9);
+    hr__places_seat_destroy(p, &other);
+    hr__places_destroy(&p);
+}
+
+struct asker {
+    pthread_t thread;
+    struct hr__places *places;
+    _Atomic int is_over;
+    uint64_t asked, wrong;
+};
+
+static void *asker_main(void *arg)
+{
+    struct asker *asker = arg;
+    for (; !atomic_load(&asker->is_over) || !asker->asked; asker->asked++)
+        asker->wrong += !(hr__places_ahead(asker->places) >= -2);
+    return NULL;
+}
+
+/* Seats come and go while the crew asks. */
+static void test_hint_beside_seats(void **state)
+{
+    int told = 0;
+    struct hr__places *p = make(16, 4, &told);
+    begin(p, 0, 0, 1, 1000);
+    struct asker asker = {.places = p};
+    assert_int_equal(pthread_create(&asker.thread, NULL, asker_main, &asker), 0);
+    struct hr__place_seat *seats[4] = {NULL};
+    unsigned seed = 3;
+    uint64_t at;
+    for (int turn = 0; turn < 4000; turn++) {
+        struct hr__place_seat **seat = &seats[rnd(&seed) % 4];
+        if (*seat)
+            hr__places_seat_destroy(p, seat);
+        else
+            *seat = seat_at(p, 16, 0, rnd(&seed) % 32, &at);
+    }
+    for (int i = 0; i < 4; i++)
+        hr__places_seat_destroy(p, &seats[i]);
+    atomic_store(&asker.is_over, 1);
+    pthread_join(asker.thread, NULL);
+    assert_int_equal(asker.wrong, 0);
+    hr__places_destroy(&p);
+}
+
 /* The fast one goes on, the slow one is told; what it holds stays as it was. */
 static void test_expel_and_lend(void **state)
 {
@@ -204,7 +305,17 @@ static void test_expel_and_lend(void **state)
     assert_int_equal(advance(p, number, 8, 0), -EAGAIN); /* two batches are enough */
     atomic_store(&fast->desk->next, a + 104);
     atomic_store(&fast->desk->mark, a + 104);
+    /* Memory is taken while others may have the lock; where there is none, room is asked for. */
+    memory.places = p;
+    memory.refused = 2;
+    assert_int_equal(advance(p, number, 8, 0), -EAGAIN);
+    assert_int_equal(memory.count, 2);
+    assert_true(hr__places_take_room(p));
+    assert_int_equal(p->pieces, p->places);
     assert_int_equal(advance(p, number++, 8, 0), 0);
+    assert_int_equal(memory.count, 3);
+    assert_int_equal(p->pieces, p->places + 1);
+    memory.places = NULL;
     atomic_store(&fast->desk->next, a + 112);
     atomic_store(&fast->desk->mark, a + 112);
     assert_int_equal(advance(p, number++, 8, 0), 0);
@@ -428,12 +539,6 @@ struct model {
     uint64_t taken, expelled;
 };
 
-static unsigned rnd(unsigned *seed)
-{
-    *seed = *seed * 1664525u + 1013904223u;
-    return *seed >> 8;
-}
-
 static void check_held(const struct model *m)
 {
     for (int i = 0; i < m->count; i++)
@@ -631,6 +736,8 @@ int main(void)
         cmocka_unit_test(test_board),
         cmocka_unit_test(test_too_much),
         cmocka_unit_test(test_room),
+        cmocka_unit_test(test_hint),
+        cmocka_unit_test(test_hint_beside_seats),
         cmocka_unit_test(test_expel_and_lend),
         cmocka_unit_test(test_waits_for_slow),
         cmocka_unit_test(test_lends_no_more_than_it_has),
