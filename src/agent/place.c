@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/futex.h"
 #include "base/memory.h"
+#include "base/round.h"
 #include "cache/capacity.h"
 
 #include <errno.h>
@@ -130,7 +131,7 @@ static int make_board(struct hr__places *p, uint64_t page, struct hr_error *erro
     };
     b.samples_offset = b.places_offset + p->places * sizeof(struct hr__board_place);
     b.board_bytes = b.samples_offset + p->ring_samples * sizeof(struct hr__board_sample);
-    b.board_bytes = (b.board_bytes + page - 1) / page * page;
+    b.board_bytes = hr__round_up(b.board_bytes, page);
     void *map;
     int file =
         make_file("headrace-board", b.board_bytes, b.board_bytes,
@@ -175,7 +176,7 @@ int hr__places_create(struct hr__places **out, const struct hr__places_wish *wis
     p->board_file = p->data_file = p->room = -1;
     p->is_stopped = true;
     p->chunk_samples = hr__places_chunk(wish->sample_bytes, wish->batch_samples, page);
-    p->chunk_bytes = (p->chunk_samples * wish->sample_bytes + page - 1) / page * page;
+    p->chunk_bytes = hr__round_up(p->chunk_samples * wish->sample_bytes, page);
     p->places = (wish->window * wish->batch_samples + p->chunk_samples - 1) / p->chunk_samples;
     /* A batch begins anywhere in a chunk, and there must be one to go on with. */
     if (p->places < PLACES_LEAST)

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/futex.h"
 #include "base/memory.h"
+#include "base/round.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -44,7 +45,7 @@ static uint64_t sealed_size(int file)
 /* Rounded up to whole pages; what is no size at all stays so. */
 static uint64_t whole_pages(uint64_t bytes, uint64_t page)
 {
-    return bytes > BYTES_MAX ? bytes : (bytes + page - 1) / page * page;
+    return bytes > BYTES_MAX ? bytes : hr__round_up(bytes, page);
 }
 
 /* What is wrong about a board of `bytes`, or NULL. */

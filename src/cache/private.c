@@ -17,6 +17,7 @@
  */
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/round.h"
 #include "cache/backend.h"
 
 #include <errno.h>
@@ -95,11 +96,6 @@ static const struct private *of_const(const struct hr__cache *cache)
     return (const struct private *)cache;
 }
 
-static uint64_t round_up(uint64_t n, uint64_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
 static const uint8_t *word_bytes(uint64_t word)
 {
     return (const uint8_t *)(uintptr_t)(word & ~(uint64_t)(ALIGNMENT - 1));
@@ -121,7 +117,7 @@ static void *map(uint64_t bytes, int protection)
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         return NULL;
-    uint64_t before = round_up((uintptr_t)memory, HUGE_BYTES) - (uintptr_t)memory;
+    uint64_t before = hr__round_up((uintptr_t)memory, HUGE_BYTES) - (uintptr_t)memory;
     if (before)
         munmap(memory, before);
     if (before < HUGE_BYTES)
@@ -152,7 +148,7 @@ int hr__cache_create(struct hr__cache **out, const struct hr__cache_options *opt
     c->entries = hr__alloc(HR__TAG_CACHE, options->samples, sizeof *c->entries);
     /* Half of all addresses: beyond what mmap can give, and no sum overflows. */
     if (options->budget_bytes < UINT64_C(1) << 62) {
-        c->arena_size = round_up(options->budget_bytes, ARENA_STEP);
+        c->arena_size = hr__round_up(options->budget_bytes, ARENA_STEP);
         c->arena = map(c->arena_size, PROT_NONE);
     }
     int r = 0;
@@ -257,7 +253,7 @@ static uint8_t *arena_take_locked(struct private *c, uint64_t padded)
         return NULL;
     if (end > c->arena_committed) {
         /* Under strict overcommit this is where memory is granted or refused. */
-        uint64_t to = round_up(end, ARENA_STEP);
+        uint64_t to = hr__round_up(end, ARENA_STEP);
         if (mprotect(c->arena + c->arena_committed, to - c->arena_committed,
                      PROT_READ | PROT_WRITE))
             return NULL;
@@ -277,7 +273,7 @@ static struct chunk *chunk_with_room_locked(struct private *c, uint64_t padded)
     chunk = hr__alloc(HR__TAG_CACHE, 1, sizeof *chunk);
     if (!chunk)
         return NULL;
-    chunk->size = padded > CHUNK_BYTES ? round_up(padded, HUGE_BYTES) : CHUNK_BYTES;
+    chunk->size = padded > CHUNK_BYTES ? hr__round_up(padded, HUGE_BYTES) : CHUNK_BYTES;
     chunk->memory = map(chunk->size, PROT_READ | PROT_WRITE);
     if (!chunk->memory) {
         hr__free(chunk);
@@ -392,7 +388,7 @@ static int offer(struct hr__cache *cache, const struct hr__cache_offer *given)
     if (!given->length || given->length > UINT32_MAX ||
         !atomic_compare_exchange_strong(&e->word, &none, STATE_BUSY))
         return 0;
-    uint64_t padded = round_up(given->length, ALIGNMENT), reserve = 0;
+    uint64_t padded = hr__round_up(given->length, ALIGNMENT), reserve = 0;
     struct hr__cache_staged *staged = NULL;
     if (given->convert) {
         staged = hr__alloc(HR__TAG_CACHE, 1, sizeof *staged);
@@ -401,7 +397,7 @@ static int offer(struct hr__cache *cache, const struct hr__cache_offer *given)
             return 0;
         }
         if (given->reserve > padded)
-            reserve = round_up(given->reserve, ALIGNMENT) - padded;
+            reserve = hr__round_up(given->reserve, ALIGNMENT) - padded;
         *staged =
             (struct hr__cache_staged){.index = given->index, .padded = padded, .reserve = reserve};
     }
@@ -526,7 +522,8 @@ static int settle(struct hr__cache *cache, struct hr__cache_staged *staged,
     size_t length = e->staged_length;
     pthread_mutex_lock(&c->lock);
     if (final->bytes && final->length && final->length <= UINT32_MAX)
-        space = replace_locked(c, staged, round_up(final->length, ALIGNMENT), final->leave_free);
+        space =
+            replace_locked(c, staged, hr__round_up(final->length, ALIGNMENT), final->leave_free);
     int converted = space != NULL;
     if (converted) {
         bytes = final->bytes;

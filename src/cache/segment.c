@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/round.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -107,11 +108,6 @@ static void delist(struct hr__segment *s)
     pthread_mutex_unlock(&list_lock);
 }
 
-static uint64_t round_up(uint64_t n, uint64_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
 int hr__segment_lock_byte(int fd, int command, int type, uint64_t from, uint64_t count,
                           uint64_t *found)
 {
@@ -137,17 +133,17 @@ static int make_layout(struct hr__segment_layout *out, uint64_t budget, uint64_t
     if (!budget || budget >= UINT64_C(1) << 50 || !slots || slots >= UINT64_C(1) << 40)
         return -EINVAL;
     /* First of all, so that the arena's bytes give the same layout again. */
-    budget = round_up(budget, HR__SEGMENT_ALIGN);
-    uint64_t ring = round_up(budget / 16, HUGE_BYTES);
+    budget = hr__round_up(budget, HR__SEGMENT_ALIGN);
+    uint64_t ring = hr__round_up(budget / 16, HUGE_BYTES);
     ring = ring < RING_MIN ? RING_MIN : ring > RING_MAX ? RING_MAX : ring;
-    out->index_offset = round_up(sizeof(struct hr__segment_header), PAGE);
+    out->index_offset = hr__round_up(sizeof(struct hr__segment_header), PAGE);
     out->index_slots = slots;
     out->ring_offset =
-        round_up(out->index_offset + out->index_slots * sizeof(struct hr__entry), HUGE_BYTES);
+        hr__round_up(out->index_offset + out->index_slots * sizeof(struct hr__entry), HUGE_BYTES);
     out->ring_bytes = ring;
     out->arena_offset = out->ring_offset + ring;
     out->arena_bytes = budget;
-    out->file_bytes = out->arena_offset + round_up(out->arena_bytes, PAGE);
+    out->file_bytes = out->arena_offset + hr__round_up(out->arena_bytes, PAGE);
     return 0;
 }
 
@@ -233,7 +229,7 @@ static void depopulate(struct hr__segment *s, uint64_t from, uint64_t bytes)
 
 int hr__segment_populate(struct hr__segment *s, uint64_t from, uint64_t bytes)
 {
-    uint64_t begin = from / PAGE * PAGE, end = round_up(from + bytes, PAGE);
+    uint64_t begin = from / PAGE * PAGE, end = hr__round_up(from + bytes, PAGE);
     int r;
     do {
         r = madvise((char *)s->header + begin, end - begin, MADV_POPULATE_WRITE) ? errno : 0;
@@ -243,7 +239,7 @@ int hr__segment_populate(struct hr__segment *s, uint64_t from, uint64_t bytes)
     if (!r)
         return 0;
     /* What was begun stays out of use; the page before `from` may be in use. */
-    uint64_t whole = round_up(from, PAGE);
+    uint64_t whole = hr__round_up(from, PAGE);
     if (end > whole)
         depopulate(s, whole, end - whole);
     return r == ENOMEM ? -ENOMEM : -ENOSPC;

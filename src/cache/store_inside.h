@@ -3,6 +3,7 @@
 #ifndef HR_CACHE_STORE_INSIDE_H
 #define HR_CACHE_STORE_INSIDE_H
 
+#include "base/round.h"
 #include "cache/store.h"
 #include "cache/store_ring.h"
 
@@ -34,7 +35,7 @@ struct hr__found {
 
 static inline uint64_t hr__store_padded(uint64_t length)
 {
-    return (length + HR__SEGMENT_ALIGN - 1) / HR__SEGMENT_ALIGN * HR__SEGMENT_ALIGN;
+    return hr__round_up(length, HR__SEGMENT_ALIGN);
 }
 
 static inline uint64_t hr__pack_lengths(uint64_t length, uint64_t source_bytes)

@@ -1,6 +1,7 @@
 /* See store_ring.h. */
 #include "cache/store_ring.h"
 
+#include "base/round.h"
 #include "cache/directory.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@ _Static_assert(sizeof(struct hr__ring_header) == HR__SEGMENT_ALIGN, "an item sta
 
 static uint64_t padded(uint64_t length)
 {
-    return (length + HR__SEGMENT_ALIGN - 1) / HR__SEGMENT_ALIGN * HR__SEGMENT_ALIGN;
+    return hr__round_up(length, HR__SEGMENT_ALIGN);
 }
 
 int hr__ring_takes(const struct hr__segment *s, uint64_t length)

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/round.h"
 #include "codec/jpeg_library.h"
 
 #include <errno.h>
@@ -239,7 +240,7 @@ static int begin_planes(struct hr__transcoder *t, const struct hr__item_header *
 {
     const struct jpeg_decompress_struct *cinfo = &t->library.cinfo;
     size_t mcu = (size_t)cinfo->max_h_samp_factor * DCTSIZE;
-    size_t pitch = (cinfo->image_width + mcu - 1) / mcu * mcu;
+    size_t pitch = hr__round_up(cinfo->image_width, mcu);
     uint64_t bytes = hr__planes_bytes(shape);
     int r = hr__scratch_reserve(&t->planes, bytes, t->library.error);
     if (!r)
@@ -397,9 +398,9 @@ static void write_orientation(j_compress_ptr writer, uint8_t orientation)
         jpeg_write_marker(writer, JPEG_APP0 + 1, exif, sizeof exif);
 }
 
-static uint32_t round_up(uint32_t n, int to)
+static JDIMENSION round_up(uint32_t n, int to)
 {
-    return (n + (uint32_t)to - 1) / (uint32_t)to * (uint32_t)to;
+    return (JDIMENSION)hr__round_up(n, (uint64_t)to);
 }
 
 static void request_arrays(j_compress_ptr writer, const struct hr__coefficients *item,

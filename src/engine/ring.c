@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/round.h"
 #include "engine/attach.h"
 
 #include <errno.h>
@@ -87,10 +88,8 @@ static int make_images(struct hr__ring *ring, struct hr_batch *batch)
         alignment = (size_t)sysconf(_SC_PAGESIZE);
     if (bytes >= HUGE_PAGE_BYTES)
         alignment = HUGE_PAGE_BYTES;
-    if (alignment > 64) {
-        size_t page = (size_t)sysconf(_SC_PAGESIZE);
-        bytes = (bytes + page - 1) / page * page;
-    }
+    if (alignment > 64)
+        bytes = hr__round_up(bytes, (size_t)sysconf(_SC_PAGESIZE));
     batch->images = hr__alloc_aligned_to(HR__TAG_SLOT, bytes, 0, alignment);
     if (!batch->images)
         return -ENOMEM;
