@@ -26,6 +26,7 @@ BELOW = {
     "engine": {"base", "dataset", "storage", "order", "codec", "cache", "recipe", "stalls"},
     "agent": {"base", "dataset", "order", "cache", "recipe", "engine", "stalls"},
     "stalls": {"base", "storage"},
+    "memory": {"base"},
     "report": {"base", "stalls"},
 }
 # Programs outside the rooms that measure or test one from inside, and which.

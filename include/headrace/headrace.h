@@ -11,6 +11,7 @@
 #include <headrace/dataset.h>
 #include <headrace/form.h>
 #include <headrace/loader.h>
+#include <headrace/memory.h>
 #include <headrace/pack.h>
 #include <headrace/prepare.h>
 #include <headrace/recipe.h>

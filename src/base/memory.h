@@ -23,6 +23,7 @@ enum hr__tag {
     HR__TAG_ENGINE,
     HR__TAG_SLOT, /* batch memory */
     HR__TAG_AGENT,
+    HR__TAG_MEMORY,
     HR__TAG_COUNT
 };
 

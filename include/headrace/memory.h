@@ -1,0 +1,141 @@
+/*
+ * Memory behaviour of training: what every block of memory is, when it is allocated, read,
+ * written and freed ("Pinpointing the Memory Behaviors of DNN Training", ISPASS'21).
+ *
+ * A recorder writes events to a file (docs/memory-format.md) from any number of threads,
+ * without a lock and without allocating. What was recorded is in the
+ * file however the process ends.
+ *
+ * Block: an allocation, known by its address from ALLOC to FREE. The same address later is
+ * another block. Access: one operator's reading or writing of a block. ATI: the time between
+ * two successive accesses to the same block.
+ */
+#ifndef HEADRACE_MEMORY_H
+#define HEADRACE_MEMORY_H
+
+#include <headrace/base.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum hr_memory_kind {
+    HR_MEMORY_ALLOC = 1,    /* a block of `bytes`; what: a stack or 0 */
+    HR_MEMORY_FREE = 2,     /* bytes: what it had, or 0 */
+    HR_MEMORY_READ = 3,     /* what: the operator's name; bytes: see hr_memory_access */
+    HR_MEMORY_WRITE = 4,    /* likewise */
+    HR_MEMORY_PRESENT = 5,  /* a block of `bytes` that was there before recording began */
+    HR_MEMORY_DESCRIBE = 6, /* what: a name "shape dtype"; bytes: enum hr_memory_category */
+    HR_MEMORY_MARK = 7,     /* what: a name; bytes: its number. "iteration": one begins */
+    HR_MEMORY_FAILED = 8,   /* an allocation of `bytes` was refused: out of memory */
+};
+
+enum hr_memory_phase {
+    HR_MEMORY_OUTSIDE = 0, /* of none of these */
+    HR_MEMORY_FORWARD = 1,
+    HR_MEMORY_BACKWARD = 2,
+    HR_MEMORY_OPTIMIZER = 3,
+};
+
+enum hr_memory_category {
+    HR_MEMORY_UNKNOWN = 0,
+    HR_MEMORY_PARAMETER = 1,
+    HR_MEMORY_GRADIENT = 2,
+    HR_MEMORY_OPTIMIZER_STATE = 3,
+    HR_MEMORY_INPUT = 4,
+    HR_MEMORY_ACTIVATION = 5,
+    HR_MEMORY_TEMPORARY = 6,
+    HR_MEMORY_WORKSPACE = 7, /* a block that no operator names */
+};
+
+/* 32 bytes, as in the file. */
+struct hr_memory_event {
+    uint64_t time_ns; /* since the recording began; 0 when it is given: now */
+    uint64_t address;
+    uint64_t bytes;
+    uint32_t what;  /* id of a name or a stack; 0: none */
+    uint8_t kind;   /* enum hr_memory_kind */
+    uint8_t phase;  /* enum hr_memory_phase */
+    uint8_t device; /* 0: host memory; n: accelerator n - 1 */
+    uint8_t flags;  /* HR_MEMORY_HOST_TIME */
+};
+
+/* The time is that of the host's call, not of the accelerator's work. */
+#define HR_MEMORY_HOST_TIME 1u
+
+/* Of a READ or WRITE: `call` counts operator calls, so that what one call does is told;
+ * stack: id, 0: none. */
+static inline uint64_t hr_memory_access(uint32_t call, uint32_t stack)
+{
+    return (uint64_t)call << 32 | stack;
+}
+
+/* One line of a stack. */
+struct hr_memory_frame {
+    uint32_t file, function; /* ids of names */
+    uint32_t line, zero;
+};
+
+struct hr_memory_recorder;
+
+struct hr_memory_recorder_options {
+    size_t size;          /* sizeof, set by the caller */
+    uint64_t limit_bytes; /* of the file: from there on nothing is recorded; 0 (default): none */
+};
+
+HR_API void hr_memory_recorder_options_init(struct hr_memory_recorder_options *options,
+                                            size_t size);
+
+static inline void hr_memory_recorder_options_default(struct hr_memory_recorder_options *options)
+{
+    hr_memory_recorder_options_init(options, sizeof *options);
+}
+
+/*
+ * Makes the file, which must not exist or be a record (that is replaced), owner-only.
+ * options: NULL for the defaults. On success *out is the caller's. Errors: of the file, with
+ * its name; -ENOSPC; -ENOMEM.
+ */
+HR_API HR_NODISCARD int hr_memory_recorder_create(struct hr_memory_recorder **out, const char *path,
+                                                  const struct hr_memory_recorder_options *options,
+                                                  struct hr_error *error);
+
+/* Ends the recording and closes the file. No thread records by then. Accepts NULL; in a
+ * forked child it leaves the file alone. */
+HR_API void hr_memory_recorder_destroy(struct hr_memory_recorder **recorder);
+
+/*
+ * Records an event. Any thread; no lock and no allocation but at a thread's first event and
+ * once every 8,000. Never fails: where the disk is full, the limit is reached, or in a forked
+ * child, events are counted as lost and nothing else happens.
+ */
+HR_API void hr_memory_record(struct hr_memory_recorder *recorder,
+                             const struct hr_memory_event *event);
+
+/* The id of a name, which is written once; 0 where that is not possible. Any thread; takes a
+ * lock: callers keep ids. */
+HR_API uint32_t hr_memory_name(struct hr_memory_recorder *recorder, const char *text);
+
+/* The same for a stack of up to 64 frames, the innermost first. */
+HR_API uint32_t hr_memory_stack(struct hr_memory_recorder *recorder,
+                                const struct hr_memory_frame *frames, size_t count);
+
+/* Writes a fact of the run, "name=value". */
+HR_API void hr_memory_fact(struct hr_memory_recorder *recorder, const char *name,
+                           const char *value);
+
+/* Nanoseconds since the recording began: the clock of events. */
+HR_API uint64_t hr_memory_now_ns(const struct hr_memory_recorder *recorder);
+
+/* Events recorded, and lost, so far. Any thread. */
+HR_API void hr_memory_counts(const struct hr_memory_recorder *recorder, uint64_t *recorded,
+                             uint64_t *lost);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,42 @@
+/* A memory record of any bytes is refused with a message, or read to its end. */
+#include "memory/record.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <stdio.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct hr__record *r;
+    struct hr_error error = {0};
+    const struct hr_memory_event *events;
+    const struct hr_memory_frame *frames;
+    char path[64];
+    int fd = memfd_create("record", MFD_CLOEXEC);
+    if (fd < 0 || write(fd, data, size) != (ssize_t)size)
+        abort();
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (hr__record_open(&r, path, &error)) {
+        if (r || !error.message[0])
+            abort();
+    } else {
+        for (int n; (n = hr__record_next(r, &events, &error)) > 0;)
+            for (int i = 0; i < n; i++)
+                if (!events[i].kind)
+                    abort();
+        for (uint32_t id = 0; id < 16; id++) {
+            if (!hr__record_name(r, id))
+                abort();
+            hr__record_stack(r, id, &frames);
+        }
+        hr__record_fact(r, "device");
+        hr__record_close(&r);
+    }
+    close(fd);
+    return 0;
+}
