@@ -190,7 +190,6 @@ int hr__plan_create(struct hr__plan **out, const struct hr__plan_wish *wish, str
         plan->node_count = (uint32_t)wish->host_count;
         for (uint64_t r = 0; r < wish->cut.ranks; r++)
             plan->node_count += wish->host_of_rank[r] < 0;
-        plan->nobody = plan->node_count;
         if (allocate(plan))
             goto fail;
         scale_rates(plan, wish);
@@ -263,20 +262,17 @@ static void take(struct hr__plan *plan, uint32_t from, uint32_t to, const uint64
     uint32_t *restrict costs = plan->cost;
     uint16_t *restrict owner_of = plan->owner;
     uint8_t *restrict buckets = plan->bucket;
-    uint32_t nobody = plan->nobody;
     for (uint32_t i = from; i < to; i++) {
         uint64_t sample = samples[i - from];
-        uint32_t owner = owners[sample];
+        uint32_t owner = owners[sample], row = hr__plan_row(owner);
         uint32_t cost = bytes ? bytes[sample] : TYPICAL;
-        owner = owner == HR__NOBODY ? nobody : owner;
         cost = cost ? cost : TYPICAL;
         uint32_t bucket = bucket_of(cost);
-        assert(owner <= nobody);
         owner_of[i] = (uint16_t)owner;
         costs[i] = cost;
         buckets[i] = (uint8_t)bucket;
-        owned_bytes[owner] += cost;
-        histogram[owner * HR__PLAN_BUCKETS + bucket]++;
+        owned_bytes[row] += cost;
+        histogram[row * HR__PLAN_BUCKETS + bucket]++;
     }
 }
 

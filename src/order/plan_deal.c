@@ -48,24 +48,32 @@ void hr__plan_group(struct hr__plan *plan, const uint32_t *in, uint32_t *out)
     begins[0] = 0;
 }
 
+/* Without a branch: which of two nodes comes first cannot be predicted. */
+static inline uint32_t comes_first(const struct hr__plan_entry *a, const struct hr__plan_entry *b)
+{
+    return (uint32_t)(a->key < b->key) | ((uint32_t)(a->key == b->key) & (a->node < b->node));
+}
+
 static void heap_down(struct hr__plan_entry *heap, uint32_t count, uint32_t at)
 {
     struct hr__plan_entry moving = heap[at];
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= count)
-            break;
-        if (child + 1 < count &&
-            (heap[child + 1].key < heap[child].key ||
-             (heap[child + 1].key == heap[child].key && heap[child + 1].node < heap[child].node)))
-            child++;
-        if (moving.key < heap[child].key ||
-            (moving.key == heap[child].key && moving.node < heap[child].node))
+    for (uint32_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
+        if (child + 1 < count)
+            child += comes_first(&heap[child + 1], &heap[child]);
+        if (comes_first(&moving, &heap[child]))
             break;
         heap[at] = heap[child];
         at = child;
     }
     heap[at] = moving;
+}
+
+enum { PARTS = 4 }; /* in which a node gets its share of a lot, about */
+
+/* The middle of a bucket's sizes, in bytes. */
+static uint64_t bucket_middle(uint32_t bucket)
+{
+    return (uint64_t)(9 + 2 * (bucket & 3)) << (bucket / 4 + 7);
 }
 
 /* Samples that are dealt alike. */
@@ -97,22 +105,50 @@ static uint32_t make_heap(struct hr__plan *plan, int sign)
     return count;
 }
 
-/* A place of the lot to the first node of the heap; returns how many are left in it. */
-static uint32_t give(struct hr__plan *plan, const struct lot *lot, uint32_t place, uint32_t count,
+/* Places from `at` on, in steps of `sign`, to the first node of the heap, `count` of them or as
+ * many as it has slots; returns how many. */
+static uint32_t give(struct hr__plan *plan, const struct lot *lot, uint32_t at, uint32_t count,
                      int sign)
 {
-    struct hr__plan_entry *first = plan->heap;
-    struct hr__plan_node *node = &plan->nodes[first->node];
-    uint64_t load = plan->cost[place] * load_of_byte(node, lot);
-    plan->node[place] = (uint16_t)first->node;
+    uint32_t first = plan->heap[0].node;
+    struct hr__plan_node *node = &plan->nodes[first];
+    uint64_t bytes = 0;
+    count = count < node->free ? count : node->free;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t place = lot->places[at];
+        plan->node[place] = (uint16_t)first;
+        bytes += plan->cost[place];
+        at += (uint32_t)sign;
+    }
+    uint64_t load = bytes * load_of_byte(node, lot);
     node->load += load;
-    if (--node->free == 0)
-        *first = plan->heap[--count];
-    else
-        first->key += sign * ((int64_t)load - (int64_t)node->reserve);
-    if (count)
-        heap_down(plan->heap, count, 0);
+    node->free -= count;
+    plan->heap[0].key += sign * ((int64_t)load - (int64_t)(node->reserve * count));
     return count;
+}
+
+/*
+ * Gives the places [next, last) away, from the front (sign 1) or from the back (-1). Many at a
+ * time while many are left, which spares walks through the heap: as the last ones are those
+ * of nearly average size, they even out what the first ones left uneven.
+ */
+static void give_all(struct hr__plan *plan, const struct lot *lot, uint32_t next, uint32_t last,
+                     int sign)
+{
+    uint32_t count = make_heap(plan, sign);
+    if (next == last)
+        return;
+    int shift = 64 - __builtin_clzll((uint64_t)count * PARTS);
+    while (next < last) {
+        uint32_t some = 1 + ((last - next) >> shift);
+        uint32_t given = give(plan, lot, sign > 0 ? next : last - 1, some, sign);
+        next += sign > 0 ? given : 0;
+        last -= sign > 0 ? 0 : given;
+        if (!plan->nodes[plan->heap[0].node].free)
+            plan->heap[0] = plan->heap[--count];
+        if (count)
+            heap_down(plan->heap, count, 0);
+    }
 }
 
 /* Deals `lot`; the free slots that then remain are for `later`. */
@@ -130,34 +166,45 @@ static void deal(struct hr__plan *plan, const struct lot *lot, const struct lot 
         rates += rate;
         reserves += node->reserve;
     }
-    /* Larger than what is expected of a slot, over all nodes that have some. */
-    uint32_t next = 0, last = lot->count, count = make_heap(plan, 1);
-    while (next < last && plan->cost[lot->places[next]] * rates >= reserves)
-        count = give(plan, lot, lot->places[next++], count, 1);
-    if (next < last)
-        count = make_heap(plan, -1);
-    while (next < last)
-        count = give(plan, lot, lot->places[--last], count, -1);
+    /* Up to `large` are larger than what is expected of a slot, over all nodes with some. */
+    uint32_t large = 0, end = lot->count;
+    while (large < end) {
+        uint32_t middle = large + (end - large) / 2;
+        if (bucket_middle(plan->bucket[lot->places[middle]]) * rates >= reserves)
+            large = middle + 1;
+        else
+            end = middle;
+    }
+    give_all(plan, lot, 0, large, 1);
+    give_all(plan, lot, large, lot->count, -1);
+}
+
+/* Histogram of an owner. */
+static const uint32_t *row_of(const struct hr__plan *plan, uint32_t owner)
+{
+    return plan->histogram + (size_t)hr__plan_row(owner) * HR__PLAN_BUCKETS;
+}
+
+static uint32_t count_of(const uint32_t *row)
+{
+    uint32_t count = 0;
+    for (int b = 0; b < HR__PLAN_BUCKETS; b++)
+        count += row[b];
+    return count;
 }
 
 /* Slots, owned samples and loads of the nodes; how many move. */
 static void count_nodes(struct hr__plan *plan)
 {
     plan->moving_count = 0;
-    for (uint32_t n = 0; n <= plan->node_count; n++) {
-        const uint32_t *row = plan->histogram + (size_t)n * HR__PLAN_BUCKETS;
-        uint32_t owned = 0;
-        for (int b = 0; b < HR__PLAN_BUCKETS; b++)
-            owned += row[b];
-        if (n == plan->nobody) {
-            plan->miss_count = owned;
-            break;
-        }
+    plan->miss_count = count_of(row_of(plan, HR__NOBODY));
+    for (uint32_t n = 0; n < plan->node_count; n++) {
+        uint32_t owned = count_of(row_of(plan, n));
         struct hr__plan_node *node = &plan->nodes[n];
         node->owned = owned;
         node->slots = plan->share * node->ranks;
         node->free = node->slots > owned ? node->slots - owned : 0;
-        node->load = plan->owned_bytes[n] * (node->own + node->prepare);
+        node->load = plan->owned_bytes[hr__plan_row(n)] * (node->own + node->prepare);
         plan->moving_count += owned > node->slots ? owned - node->slots : 0;
     }
 }
@@ -179,8 +226,8 @@ static uint64_t predict(const struct hr__plan *plan, const struct hr__plan_node 
 /* Chooses what node n gives away. */
 static void choose_surplus(struct hr__plan *plan, uint32_t n, int late)
 {
-    const uint32_t *row = plan->histogram + (size_t)n * HR__PLAN_BUCKETS;
-    struct hr__plan_surplus *surplus = &plan->surplus[n];
+    const uint32_t *row = row_of(plan, n);
+    struct hr__plan_surplus *surplus = &plan->surplus[hr__plan_row(n)];
     uint32_t rest = plan->nodes[n].owned - plan->nodes[n].slots;
     uint32_t bucket = late ? HR__PLAN_BUCKETS - 1 : 0;
     while (row[bucket] <= rest) {
@@ -210,47 +257,64 @@ static void choose_all_surplus(struct hr__plan *plan)
     }
     for (uint32_t n = 0; n < plan->node_count; n++) {
         struct hr__plan_node *node = &plan->nodes[n];
-        plan->surplus[n] = (struct hr__plan_surplus){.cut = HR__PLAN_BUCKETS};
+        plan->surplus[hr__plan_row(n)] = (struct hr__plan_surplus){.cut = HR__PLAN_BUCKETS};
         if (node->owned <= node->slots)
             continue;
         int late = plan->with_rates && node->slots &&
                    predict(plan, node, bytes / plan->places) > mean + mean / 8;
         choose_surplus(plan, n, late);
     }
-    plan->surplus[plan->nobody] =
+    plan->surplus[hr__plan_row(HR__NOBODY)] =
         (struct hr__plan_surplus){.buckets = UINT64_MAX, .cut = HR__PLAN_BUCKETS};
 }
 
-/* Every place to its owner, but for misses, which come sorted, and surplus, which does not.
- * Returns the bytes of the latter. */
-static uint64_t keep_owned(struct hr__plan *plan)
+/* Every place to its owner, but for misses and surplus, whose places go to the list; returns
+ * how many. Without a branch on which it is, as that cannot be predicted. */
+static uint32_t keep_owned(struct hr__plan *plan)
 {
-    const uint32_t *row = plan->histogram + (size_t)plan->nobody * HR__PLAN_BUCKETS;
+    const uint8_t *buckets = plan->bucket;
+    const uint16_t *owners = plan->owner;
+    uint16_t *nodes = plan->node;
+    uint32_t *list = plan->list, loose = 0;
+    for (uint32_t i = 0; i < plan->places; i++) {
+        struct hr__plan_surplus *surplus = &plan->surplus[hr__plan_row(owners[i])];
+        uint32_t bucket = buckets[i], moves = surplus->buckets >> bucket & 1;
+        nodes[i] = owners[i];
+        if (surplus->cut == bucket && surplus->some) {
+            surplus->some--;
+            moves = 1;
+        }
+        list[loose] = i;
+        loose += moves;
+    }
+    return loose;
+}
+
+/* Sorts what no node keeps, `count` places of the list, into misses and what moves; returns the
+ * bytes of the latter. */
+static uint64_t sort_loose(struct hr__plan *plan, uint32_t count)
+{
+    const uint32_t *row = row_of(plan, HR__NOBODY);
     uint32_t offsets[HR__PLAN_BUCKETS], offset = 0, moving = 0;
     uint64_t bytes = 0;
     for (int b = HR__PLAN_BUCKETS - 1; b >= 0; b--) {
         offsets[b] = offset;
         offset += row[b];
     }
-    for (uint32_t i = 0; i < plan->places; i++) {
-        uint32_t owner = plan->owner[i], bucket = plan->bucket[i];
-        struct hr__plan_surplus *surplus = &plan->surplus[owner];
-        plan->node[i] = (uint16_t)owner;
-        if (!(surplus->buckets >> bucket & 1)) {
-            if (surplus->cut != bucket || !surplus->some)
-                continue;
-            surplus->some--;
-        }
-        if (owner == plan->nobody) {
-            plan->misses[offsets[bucket]++] = i;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t place = plan->list[i], owner = plan->owner[place];
+        if (owner == HR__NOBODY) {
+            plan->misses[offsets[plan->bucket[place]]++] = place;
             continue;
         }
-        plan->list[moving++] = i;
-        bytes += plan->cost[i];
-        plan->nodes[owner].load -=
-            (uint64_t)plan->cost[i] * (plan->nodes[owner].own + plan->nodes[owner].prepare);
+        struct hr__plan_node *node = &plan->nodes[owner];
+        /* Into the list itself: moving <= i. */
+        plan->list[moving++] = place;
+        bytes += plan->cost[place];
+        node->load -= (uint64_t)plan->cost[place] * (node->own + node->prepare);
     }
     assert(moving == plan->moving_count);
+    hr__plan_sort(plan, plan->list, moving, plan->moving);
     return bytes;
 }
 
@@ -259,12 +323,11 @@ void hr__plan_deal(struct hr__plan *plan)
     count_nodes(plan);
     choose_all_surplus(plan);
     struct lot moving = {.places = plan->moving, .count = plan->moving_count};
-    moving.bytes = keep_owned(plan);
+    moving.bytes = sort_loose(plan, keep_owned(plan));
     struct lot misses = {.places = plan->misses,
                          .count = plan->miss_count,
-                         .bytes = plan->owned_bytes[plan->nobody],
+                         .bytes = plan->owned_bytes[hr__plan_row(HR__NOBODY)],
                          .from_storage = 1};
-    hr__plan_sort(plan, plan->list, moving.count, plan->moving);
     deal(plan, &misses, &moving);
     deal(plan, &moving, &(struct lot){0});
 }

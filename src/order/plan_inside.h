@@ -10,6 +10,7 @@
 #ifndef HR_ORDER_PLAN_INSIDE_H
 #define HR_ORDER_PLAN_INSIDE_H
 
+#include "order/placement.h"
 #include "order/plan.h"
 
 enum {
@@ -49,12 +50,11 @@ struct hr__plan {
     const uint32_t *bytes; /* or NULL */
     int with_rates;        /* else cached items move only to keep batches equal */
     uint32_t node_count;
-    uint32_t nobody; /* = node_count: what stands for an owner where there is none */
     struct hr__plan_node *nodes;
     uint16_t *node_of_rank;  /* cut.ranks */
     uint16_t *ranks_by_node; /* cut.ranks */
 
-    /* Scratch by node, the first two with a row for nobody. */
+    /* Scratch by node; the first three by hr__plan_row, with one for nobody. */
     uint32_t *histogram; /* rows of HR__PLAN_BUCKETS: owned samples by bucket */
     uint64_t *owned_bytes;
     struct hr__plan_surplus *surplus;
@@ -62,7 +62,7 @@ struct hr__plan {
     uint32_t *begins; /* node_count + 1 */
 
     /* Scratch by place. */
-    uint16_t *owner;  /* node that owns it, or nobody */
+    uint16_t *owner;  /* node that owns it, or HR__NOBODY */
     uint16_t *node;   /* node that takes it */
     uint16_t *rank;   /* rank that takes it */
     uint32_t *cost;   /* bytes, > 0 */
@@ -96,12 +96,19 @@ void hr__plan_sort(const struct hr__plan *plan, const uint32_t *in, uint32_t cou
  * which order they come; NULL: ascending. */
 void hr__plan_group(struct hr__plan *plan, const uint32_t *in, uint32_t *out);
 
+/* Row of an owner in tables that have one for nobody: without a branch, which could not be
+ * predicted. */
+static inline uint32_t hr__plan_row(uint32_t owner)
+{
+    return (uint16_t)(owner + 1);
+}
+
 /* Load of a place's sample on a node. */
 static inline uint64_t hr__plan_load(const struct hr__plan *plan, uint32_t node, uint32_t place)
 {
     const struct hr__plan_node *at = &plan->nodes[node];
     uint32_t owner = plan->owner[place];
-    uint32_t tier = owner == node ? at->own : owner == plan->nobody ? at->storage : at->peer;
+    uint32_t tier = owner == node ? at->own : owner == HR__NOBODY ? at->storage : at->peer;
     return (uint64_t)(tier + at->prepare) * plan->cost[place];
 }
 

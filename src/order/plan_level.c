@@ -59,7 +59,7 @@ static enum outcome exchange(struct hr__plan *plan, uint32_t late, uint32_t earl
     struct hr__plan_node *from = &plan->nodes[late], *to = &plan->nodes[early];
     if (plan->owner[taken] == early) {
         uint64_t saved = (uint64_t)from->storage * plan->cost[given];
-        if (!plan->with_rates || plan->owner[given] != plan->nobody ||
+        if (!plan->with_rates || plan->owner[given] != HR__NOBODY ||
             (uint64_t)from->peer * plan->cost[taken] >= saved)
             return EARLY_NOT_THIS;
     }
