@@ -26,8 +26,9 @@ enum hr__assignment {
     HR__ASSIGNMENT_LOCAL = 1,
 };
 
-/* What a host can do; the same numbers on all ranks. 0: not known, and then all hosts are
- * taken to be alike in it. For each host: nanoseconds per KiB, all its ranks together. */
+/* What a host can do; the same numbers on all ranks. 0: not known, and then it is taken to be
+ * as the mean of the hosts that know it. For each host: nanoseconds per KiB, all its ranks
+ * together. */
 struct hr__plan_rates {
     uint32_t own_ns;     /* items of its own server */
     uint32_t peer_ns;    /* items of other hosts' */
@@ -40,7 +41,8 @@ struct hr__plan_wish {
     struct hr__cut cut;            /* `rank` is this rank; start as in a restored epoch */
     const struct hr__order *order; /* borrowed for the plan's life */
     const uint16_t *owners;        /* borrowed; per sample, HR__NOBODY: none */
-    const uint32_t *bytes;         /* borrowed; per sample, of its item; NULL: all alike */
+    const uint32_t *bytes;         /* borrowed; per sample, of its item, 0: not known; NULL:
+                              all alike */
     int host_count;
     const int *host_of_rank; /* copied; cut.ranks; -1: a rank on a host that owns nothing */
     const struct hr__plan_rates *rates; /* copied; host_count; NULL: not known */
@@ -48,7 +50,7 @@ struct hr__plan_wish {
 
 struct hr__plan;
 
-/* On success *out is the caller's. Errors: -EINVAL, -ENOMEM. */
+/* Up to 60,000 ranks. On success *out is the caller's. Errors: -EINVAL, -ENOMEM. */
 int hr__plan_create(struct hr__plan **out, const struct hr__plan_wish *wish,
                     struct hr_error *error);
 void hr__plan_destroy(struct hr__plan **plan);

@@ -261,7 +261,7 @@ static void choose_all_surplus(struct hr__plan *plan)
         if (node->owned <= node->slots)
             continue;
         int late = plan->with_rates && node->slots &&
-                   predict(plan, node, bytes / plan->places) > mean + mean / 8;
+                   predict(plan, node, bytes / plan->places) > mean + mean / 4;
         choose_surplus(plan, n, late);
     }
     plan->surplus[hr__plan_row(HR__NOBODY)] =

@@ -51,7 +51,8 @@ static uint32_t order_nodes(struct hr__plan *plan, uint64_t *mean, uint64_t *lar
     return count;
 }
 
-enum outcome { DONE, LATE_TOO_LARGE, EARLY_NOT_THIS, NOTHING_GAINED };
+/* NOT_GIVEN: it would make the early node late; NOT_TAKEN: it may not move, or gains nothing. */
+enum outcome { DONE, NOT_GIVEN, NOT_TAKEN };
 
 static enum outcome exchange(struct hr__plan *plan, uint32_t late, uint32_t early, uint32_t given,
                              uint32_t taken)
@@ -61,16 +62,16 @@ static enum outcome exchange(struct hr__plan *plan, uint32_t late, uint32_t earl
         uint64_t saved = (uint64_t)from->storage * plan->cost[given];
         if (!plan->with_rates || plan->owner[given] != HR__NOBODY ||
             (uint64_t)from->peer * plan->cost[taken] >= saved)
-            return EARLY_NOT_THIS;
+            return NOT_TAKEN;
     }
     uint64_t from_load =
         from->load - hr__plan_load(plan, late, given) + hr__plan_load(plan, late, taken);
     uint64_t to_load =
         to->load - hr__plan_load(plan, early, taken) + hr__plan_load(plan, early, given);
     if (from_load >= from->load)
-        return NOTHING_GAINED;
+        return NOT_TAKEN;
     if (to_load >= from->load)
-        return LATE_TOO_LARGE;
+        return NOT_GIVEN;
     from->load = from_load;
     to->load = to_load;
     plan->node[given] = (uint16_t)early;
@@ -92,11 +93,9 @@ static int level_pair(struct hr__plan *plan, struct side *late, struct side *ear
             continue;
         }
         enum outcome outcome = exchange(plan, late->node, early->node, given, taken);
-        late->begin += outcome == DONE || outcome == LATE_TOO_LARGE;
-        early->end -= outcome == DONE || outcome == EARLY_NOT_THIS;
+        late->begin += outcome == DONE || outcome == NOT_GIVEN;
+        early->end -= outcome == DONE || outcome == NOT_TAKEN;
         exchanged += outcome == DONE;
-        if (outcome == NOTHING_GAINED)
-            late->begin = late->end;
     }
     return exchanged;
 }

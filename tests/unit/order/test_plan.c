@@ -473,9 +473,48 @@ static void small_mixed_batches_are_near_the_best(void **state)
     job->rates[0].storage_ns *= 4;
     start_epoch(job, 0);
     double mean, worst = against_best(job, 40, &mean);
-    if (worst > 2 || mean > 1.15)
+    if (worst > 1.4 || mean > 1.1)
         fail_msg("%.3f times the best at worst, %.3f in the mean", worst, mean);
     job_destroy(job);
+}
+
+/* A host whose processors are slow gives its largest samples away, others their smallest. */
+static void a_late_host_gives_large_ones_away(void **state)
+{
+    (void)state;
+    double times[2] = {0}, moved[2] = {0}, others[2] = {0}, count[2] = {0}, other_count[2] = {0};
+    for (int with = 0; with < 2; with++) {
+        struct job *job = job_create(SAMPLES, 4, 1, 64);
+        vary_sizes(job, 7);
+        own(job, 102, 11);
+        set_rates(job, (struct hr__plan_rates){100, 1000, 40000, 5000});
+        job->rates[1].prepare_ns *= 3;
+        job->wish.rates = with ? job->rates : NULL;
+        job->wish.cut.drop_last = 1;
+        start_epoch(job, 2);
+        for (uint64_t b = 0; b < hr__cut_batches(&job->wish.cut); b++) {
+            look_at(job, b);
+            assert_int_equal(local_hits(job), most_hits(job));
+            times[with] += largest_time(job, job->ranks);
+            for (size_t i = 0; i < job->places; i++) {
+                uint64_t sample = sample_at(job, i);
+                if (job->owners[sample] == host_of(job, i))
+                    continue;
+                if (job->owners[sample] == 1) {
+                    moved[with] += job->bytes[sample];
+                    count[with]++;
+                } else {
+                    others[with] += job->bytes[sample];
+                    other_count[with]++;
+                }
+            }
+        }
+        job_destroy(job);
+    }
+    assert_true(count[0] > 20 && count[0] == count[1]);
+    assert_true(moved[1] / count[1] > 3 * moved[0] / count[0]);
+    assert_true(others[1] / other_count[1] < 1.2 * others[0] / other_count[0]);
+    assert_true(times[1] < times[0] * 0.98);
 }
 
 /* How far apart the ranks' bytes are, over their mean; the mean of an epoch's batches. */
@@ -558,8 +597,8 @@ static void the_plan_is_the_same_everywhere(void **state)
         uint64_t ranks_per_host, digest;
     } golden[] = {
         {1, 50, 0, 4, UINT64_C(0x5c541d9bbafa2ee1)},  {8, 102, 0, 1, UINT64_C(0x8cc6a2097a767cf7)},
-        {8, 102, 1, 4, UINT64_C(0xec388631853d8b1d)}, {16, 50, 0, 2, UINT64_C(0x0be964c473438a0f)},
-        {16, 50, 1, 2, UINT64_C(0x9e2d434ca5f5b31f)}, {5, 0, 1, 3, UINT64_C(0x7c560c26c5bf2cda)},
+        {8, 102, 1, 4, UINT64_C(0xec388631853d8b1d)}, {16, 50, 0, 2, UINT64_C(0xef0e707f21983e83)},
+        {16, 50, 1, 2, UINT64_C(0x95165c2e4cfb5929)}, {5, 0, 1, 3, UINT64_C(0x24279867461af118)},
     };
     for (size_t k = 0; k < sizeof golden / sizeof *golden; k++) {
         struct job *job = job_create(SAMPLES - 77, golden[k].hosts, golden[k].ranks_per_host, 32);
@@ -640,6 +679,7 @@ int main(void)
         cmocka_unit_test(a_slow_storage_gets_the_small_ones),
         cmocka_unit_test(a_slow_storage_is_relieved_over_the_network),
         cmocka_unit_test(small_mixed_batches_are_near_the_best),
+        cmocka_unit_test(a_late_host_gives_large_ones_away),
         cmocka_unit_test(large_samples_are_spread),
         cmocka_unit_test(ranks_on_no_host_fetch_and_read),
         cmocka_unit_test(the_plan_is_the_same_everywhere),
