@@ -1,12 +1,18 @@
 /*
  * Before the first batch all ranks compare what the plan follows from.
  *
- * Each rank keeps a record on every server that answers: a random number of this run of it,
- * its host, its inputs as named texts, and the random numbers that it has seen of the others.
- * A record counts as the others' present one only where it names this rank's own number: what
- * an earlier run left behind never does, so no clock is needed. Who has seen all ranks and
- * finds their inputs equal goes on; where they differ all stop, with an error that names the
- * input, the ranks, their hosts and both values.
+ * Each rank keeps a short record on every server that answers: a random number of this run
+ * of it, its host, a digest of its inputs, and, once there is a record of every rank, a digest
+ * of all their random numbers. A record whose digest of the numbers is one's own was written
+ * by somebody who has seen one's own number: what an earlier run left behind never has, so no
+ * clock is needed, and a record is short however many ranks there are. Who sees the same
+ * digest of the numbers in all records compares the digests of the inputs: where they are
+ * equal all go on, else all stop with an error that names the input, the ranks, their hosts
+ * and the values.
+ *
+ * A rank that goes on to its next meeting of the same name tells in its record there what
+ * it agreed to before, so that slower ones end theirs. Records are written again every two
+ * seconds: servers that come up get them.
  */
 #ifndef HR_CACHE_MEETING_H
 #define HR_CACHE_MEETING_H
@@ -15,9 +21,11 @@
 
 #include <stdatomic.h>
 
-/* A run's name, the same on all its ranks, from the environment of torchrun
- * (TORCHELASTIC_RUN_ID, MASTER_ADDR, MASTER_PORT), Slurm, Open MPI or PMIx; HEADRACE_JOB
- * before all of them. */
+#define HR__MEETING_JOB 256
+
+/* A run's name, the same on all its ranks, from the environment of torchrun (its run id,
+ * restarts, MASTER_ADDR and MASTER_PORT), Open MPI, PMIx, Slurm, or MASTER_ADDR and
+ * MASTER_PORT alone; HEADRACE_JOB before all of them; "default". */
 void hr__meeting_job(char *out, size_t room);
 
 struct hr__meeting_input {
@@ -31,10 +39,13 @@ struct hr__meeting_wish {
     int rank, world_size;
     int host; /* of this rank, in the list; -1: in none */
     const struct hr__meeting_input *inputs;
-    int input_count;
+    int input_count;  /* at most HR__MEETING_INPUTS */
     uint32_t limit_s; /* until all are there */
-    atomic_int *stop; /* looked at all the time: non-zero ends it with -ECANCELED */
+    atomic_int *stop; /* looked at all the time: non-zero ends it with -ECANCELED; NULL: never */
 };
+
+#define HR__MEETING_INPUTS    64
+#define HR__MEETING_RANKS_MAX 65536
 
 /* What the meeting found. */
 struct hr__meeting_found {
@@ -42,10 +53,12 @@ struct hr__meeting_found {
 };
 
 /*
- * Blocks until all have met, `limit_s` at most; tells the log after some seconds for whom it
- * waits. A world of one only looks for servers that answer. On success *found is filled.
- * Errors: -EINVAL: inputs differ; -ETIMEDOUT names the ranks that did not come, and the
- * servers that do not answer; -ECANCELED; -ENOMEM.
+ * Blocks until all have met, `limit_s` and one request's time at most; tells the log after
+ * some seconds for whom it waits. A world of one only looks for servers that answer, tells the
+ * log of those that do not, and goes on. Meetings of one rank come one after another. On
+ * success *found is filled. Errors: -EINVAL: inputs differ, two processes are the same rank, or
+ * the wish; -ETIMEDOUT names the ranks that did not come, and the servers that do not answer;
+ * -ECANCELED; -ENOMEM.
  */
 int hr__meeting_run(struct hr__peers *peers, const struct hr__hosts *hosts,
                     const struct hr__meeting_wish *wish, struct hr__meeting_found *found,
