@@ -14,7 +14,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -26,7 +25,8 @@ int hr__peer_link_open(struct hr__peer_link *link, const char *address, uint16_t
                        struct hr_error *error)
 {
     size_t length = strlen(address);
-    link->socket = link->wake = -1;
+    link->socket = -1;
+    pthread_mutex_init(&link->lock, NULL);
     if (!length || length >= sizeof link->address ||
         (!port && length >= sizeof((struct sockaddr_un *)0)->sun_path))
         return hr__fail(error, -EINVAL, "the address of a server is too long: %s", address);
@@ -37,18 +37,25 @@ int hr__peer_link_open(struct hr__peer_link *link, const char *address, uint16_t
     else
         snprintf(link->label, sizeof link->label, strchr(address, ':') ? "[%s]:%u" : "%s:%u",
                  address, port);
-    link->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (link->wake < 0)
-        return hr__fail(error, -errno, "cannot prepare a connection to %s: %s", link->label,
-                        hr__errno_text(errno));
     return 0;
+}
+
+/* The connection is this one from now on, or none (-1); the one before is closed. */
+static void set_socket(struct hr__peer_link *link, int fd)
+{
+    pthread_mutex_lock(&link->lock);
+    if (link->socket >= 0)
+        close(link->socket);
+    link->socket = fd;
+    /* After cancel, which may have come first, nothing waits on a socket. */
+    if (fd >= 0 && atomic_load(&link->is_cancelled))
+        shutdown(fd, SHUT_RDWR);
+    pthread_mutex_unlock(&link->lock);
 }
 
 static void drop(struct hr__peer_link *link)
 {
-    if (link->socket >= 0)
-        close(link->socket);
-    link->socket = -1;
+    set_socket(link, -1);
     link->begin = link->end = 0;
     link->is_used = 0;
 }
@@ -56,19 +63,17 @@ static void drop(struct hr__peer_link *link)
 void hr__peer_link_close(struct hr__peer_link *link)
 {
     drop(link);
-    if (link->wake >= 0)
-        close(link->wake);
-    link->wake = -1;
+    pthread_mutex_destroy(&link->lock);
     hr__peer_lookup_clear(&link->lookup);
 }
 
 void hr__peer_link_cancel(struct hr__peer_link *link)
 {
-    uint64_t one = 1;
+    pthread_mutex_lock(&link->lock);
     atomic_store(&link->is_cancelled, 1);
-    /* Only fails where it is raised already. */
-    ssize_t written = write(link->wake, &one, sizeof one);
-    (void)written;
+    if (link->socket >= 0)
+        shutdown(link->socket, SHUT_RDWR);
+    pthread_mutex_unlock(&link->lock);
 }
 
 int hr__peer_link_garbage(struct hr__peer_link *link, const char *text, struct hr_error *error)
@@ -79,9 +84,24 @@ int hr__peer_link_garbage(struct hr__peer_link *link, const char *text, struct h
                     link->label, shown);
 }
 
+/* What ends a request whatever came. */
+static int check(struct hr__peer_link *link, struct hr_error *error)
+{
+    if (atomic_load(&link->is_cancelled))
+        return hr__fail(error, -ECANCELED, "the request to %s was cancelled", link->label);
+    if (hr__now_ns() >= link->deadline_ns)
+        return hr__fail(error, -ETIMEDOUT,
+                        "%s did not answer in time: is it overloaded or stopped, or the network "
+                        "slow? timeout= gives it longer",
+                        link->label);
+    return 0;
+}
+
 /* The words for a failed system call or a closed connection. */
 static int broken(struct hr__peer_link *link, int code, struct hr_error *error)
 {
+    if (atomic_load(&link->is_cancelled))
+        return check(link, error);
     switch (code) {
     case -ECONNREFUSED:
         return hr__fail(error, code,
@@ -111,38 +131,25 @@ static int broken(struct hr__peer_link *link, int code, struct hr_error *error)
 }
 
 /* 0 where one of `events` has come by until_ns. */
-static int wait_for(struct hr__peer_link *link, int fd, short events, uint64_t until_ns)
+static int wait_for(struct hr__peer_link *link, short events, uint64_t until_ns)
 {
     for (;;) {
-        struct pollfd fds[2] = {{.fd = link->wake, .events = POLLIN}, {.fd = fd, .events = events}};
+        struct pollfd fds = {.fd = link->socket, .events = events};
         uint64_t now = hr__now_ns();
         struct timespec left = hr__timespec(until_ns > now ? until_ns - now : 0);
-        int n = ppoll(fds, 2, &left, NULL);
+        int n = ppoll(&fds, 1, &left, NULL);
         if (n < 0 && errno != EINTR)
             return -errno;
         if (atomic_load(&link->is_cancelled))
             return -ECANCELED;
-        if (n > 0 && fds[1].revents)
+        if (n > 0)
             return 0;
         if (hr__now_ns() >= until_ns)
             return -ETIMEDOUT;
     }
 }
 
-/* What ends a request whatever came. */
-static int check(struct hr__peer_link *link, struct hr_error *error)
-{
-    if (atomic_load(&link->is_cancelled))
-        return hr__fail(error, -ECANCELED, "the request to %s was cancelled", link->label);
-    if (hr__now_ns() >= link->deadline_ns)
-        return hr__fail(error, -ETIMEDOUT,
-                        "%s did not answer in time: is it overloaded or stopped, or the network "
-                        "slow? timeout= gives it longer",
-                        link->label);
-    return 0;
-}
-
-/* A connected socket, or an error. */
+/* 0 where the link has a connected socket. */
 static int connect_to(struct hr__peer_link *link, const struct sockaddr *address, socklen_t length,
                       uint64_t until_ns)
 {
@@ -151,6 +158,7 @@ static int connect_to(struct hr__peer_link *link, const struct sockaddr *address
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
+    set_socket(link, fd);
     if (address->sa_family != AF_UNIX)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     int r = connect(fd, address, length) ? -errno : 0;
@@ -165,15 +173,17 @@ static int connect_to(struct hr__peer_link *link, const struct sockaddr *address
         r = connect(fd, address, length) ? -errno : 0;
     }
     if (r == -EINPROGRESS) {
-        r = wait_for(link, fd, POLLOUT, until_ns);
+        r = wait_for(link, POLLOUT, until_ns);
         if (!r && getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &size))
             code = errno;
         if (!r)
             r = -code;
     }
     if (!r)
-        return fd;
-    close(fd);
+        return 0;
+    if (atomic_load(&link->is_cancelled))
+        r = -ECANCELED;
+    set_socket(link, -1);
     return r == -EAGAIN ? -ETIMEDOUT : r;
 }
 
@@ -215,10 +225,8 @@ static int connect_any(struct hr__peer_link *link, struct hr_error *error)
         r = link->port ? connect_list(link, list) : connect_path(link);
     if (list)
         freeaddrinfo(list);
-    if (r >= 0) {
-        link->socket = r;
+    if (!r)
         return 0;
-    }
     if (r == -ETIMEDOUT)
         return hr__fail(error, r,
                         "%s does not answer: is the host up, and does no firewall keep the port "
@@ -304,7 +312,7 @@ static ssize_t receive(struct hr__peer_link *link, void *first, size_t first_len
 
 static int wait_turn(struct hr__peer_link *link, short events, struct hr_error *error)
 {
-    int r = wait_for(link, link->socket, events, link->deadline_ns);
+    int r = wait_for(link, events, link->deadline_ns);
     if (r == -ETIMEDOUT || r == -ECANCELED)
         return check(link, error);
     return r ? broken(link, r, error) : check(link, error);

@@ -1,9 +1,9 @@
 /*
  * A connection to a server: bytes in and out until a deadline, whatever the other side does.
  *
- * The socket never blocks; what waits polls it together with an event that cancel raises, and
- * looks at the clock whenever something came, so that a trickle of bytes wins no time. What is
- * received goes into a small buffer of the link, and from there into lines; long values go
+ * The socket never blocks; what waits polls it, and looks at the clock whenever something came,
+ * so that a trickle of bytes wins no time. Cancel shuts the socket down, which ends the poll. What
+ * is received goes into a small buffer of the link, and from there into lines; long values go
  * straight to where they are wanted. One thread at a time, but for cancel.
  */
 #ifndef HR_CACHE_PEER_LINK_H
@@ -13,6 +13,7 @@
 
 #include <headrace/base.h>
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,9 +27,9 @@
 struct hr__peer_link {
     char label[288]; /* the server, for messages: "hostB:11211" */
     char address[256];
-    uint16_t port; /* 0: `address` is a path */
-    int socket;    /* -1: none */
-    int wake;      /* eventfd: readable for ever once it was cancelled */
+    uint16_t port;        /* 0: `address` is a path */
+    pthread_mutex_t lock; /* guards `socket` between cancel and what opens and closes it */
+    int socket;           /* -1: none */
     atomic_int is_cancelled;
     struct hr__peer_lookup lookup;
     uint64_t deadline_ns; /* of the request in progress */
@@ -38,7 +39,7 @@ struct hr__peer_link {
     char buffer[HR__PEER_LINK_BUFFER];
 };
 
-/* No I/O. Errors: -EINVAL: too long; -EMFILE. */
+/* No I/O. Errors: -EINVAL: too long. Closed after a failure, too. */
 int hr__peer_link_open(struct hr__peer_link *link, const char *address, uint16_t port,
                        struct hr_error *error);
 void hr__peer_link_close(struct hr__peer_link *link);

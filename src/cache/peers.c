@@ -143,9 +143,6 @@ int hr__peers_create(struct hr__peers **out, const struct hr__hosts *hosts,
         r = read_password(peers, hosts->password_file, error);
     for (int i = 0; i < hosts->count && !r; i++, peers->count++)
         fill_host(peers, i, hosts);
-    /* What cannot be made at all is told now, not as misses later. */
-    for (int i = 0; i < hosts->count && !r; i++)
-        r = ops->open(&peers->hosts[i].clients[0], &peers->hosts[i].wish, error);
     if (r) {
         hr__peers_destroy(&peers);
         return r;

@@ -23,7 +23,7 @@ struct hr__peers;
 
 /* Keeps a copy of what it needs of `hosts`. ops: &hr__peer_ops but for tests. Makes no
  * connection. On success *out is the caller's. Errors: -EINVAL, -EACCES, -ENOENT: the
- * password's file; -EMFILE; -ENOMEM. */
+ * password's file; -ENOMEM. */
 int hr__peers_create(struct hr__peers **out, const struct hr__hosts *hosts,
                      const struct hr__peer_ops *ops, struct hr_error *error);
 

@@ -1,0 +1,35 @@
+/*
+ * Items as servers send them: whatever the bytes are, they are an item of the key or none;
+ * what is one was sealed, and is none under another key or with a bit changed.
+ */
+#include "cache/peer_item.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static uint8_t whole[65536 + HR__PEER_TRAILER];
+    struct hr__peer_trailer trailer, found;
+    uint64_t key[2] = {size, 7}, other[2] = {size, 8};
+    /* Any bytes, which fit no checksum but by a search of 2^64. */
+    if (!hr__peer_item_check(&found, key, data, size) && found.length + HR__PEER_TRAILER != size)
+        abort();
+    if (size < 4 || size > 65536)
+        return 0;
+    trailer = (struct hr__peer_trailer){
+        .length = size, .form = (enum hr_form)(data[0] % 3), .source_bytes = data[1]};
+    memcpy(whole, data, size);
+    hr__peer_item_seal(whole + size, &trailer, key, whole);
+    if (hr__peer_item_check(&found, key, whole, size + HR__PEER_TRAILER) || found.length != size ||
+        found.form != trailer.form || found.source_bytes != trailer.source_bytes ||
+        !hr__peer_item_check(&found, other, whole, size + HR__PEER_TRAILER) ||
+        !hr__peer_item_check(&found, key, whole, size + HR__PEER_TRAILER - 1))
+        abort();
+    whole[(data[2] | data[3] << 8) % (size + HR__PEER_TRAILER)] ^= (uint8_t)(1 << data[1] % 8);
+    if (!hr__peer_item_check(&found, key, whole, size + HR__PEER_TRAILER))
+        abort();
+    return 0;
+}
