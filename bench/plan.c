@@ -4,7 +4,7 @@
  *   bench_plan [SAMPLES [ROUNDS]]
  *
  * Cost: CPU nanoseconds per sample of an epoch of SAMPLES (1 million) as one rank plans it,
- * 256 samples per host, one rank per host; the least of ROUNDS (5) epochs, less what looking
+ * 256 samples per host, one rank per host; the least of ROUNDS (9) epochs, less what looking
  * the order up takes by itself. With everything cached, half, and nothing; with no rates, with
  * rates alike, and with one storage four times slower. plan_ms_per_million is the dearest of
  * these with 8 and 64 hosts.
@@ -262,7 +262,7 @@ int main(int argc, char **argv)
 {
     static struct bench b;
     uint64_t samples = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000000;
-    int rounds = argc > 2 ? atoi(argv[2]) : 5;
+    int rounds = argc > 2 ? atoi(argv[2]) : 9;
     if (argc > 3 || samples < 2 || samples > UINT64_C(1) << 31 || rounds < 1) {
         fprintf(stderr, "usage: bench_plan [SAMPLES [ROUNDS]]\n");
         return 2;

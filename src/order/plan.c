@@ -252,7 +252,8 @@ static void ask(const struct hr__plan *plan, uint64_t first, uint32_t from, uint
     }
 }
 
-/* Owner, cost and bucket of places [from, to), counted by owner. */
+/* Owner, cost and bucket of places [from, to), counted by owner; in two passes, as counts that
+ * hang together would keep the loads of the first from overlapping. */
 static void take(struct hr__plan *plan, uint32_t from, uint32_t to, const uint64_t samples[CHUNK])
 {
     const uint16_t *owners = plan->owners;
@@ -264,15 +265,16 @@ static void take(struct hr__plan *plan, uint32_t from, uint32_t to, const uint64
     uint8_t *restrict buckets = plan->bucket;
     for (uint32_t i = from; i < to; i++) {
         uint64_t sample = samples[i - from];
-        uint32_t owner = owners[sample], row = hr__plan_row(owner);
         uint32_t cost = bytes ? bytes[sample] : TYPICAL;
         cost = cost ? cost : TYPICAL;
-        uint32_t bucket = bucket_of(cost);
-        owner_of[i] = (uint16_t)owner;
+        owner_of[i] = owners[sample];
         costs[i] = cost;
-        buckets[i] = (uint8_t)bucket;
-        owned_bytes[row] += cost;
-        histogram[row * HR__PLAN_BUCKETS + bucket]++;
+        buckets[i] = (uint8_t)bucket_of(cost);
+    }
+    for (uint32_t i = from; i < to; i++) {
+        uint32_t row = hr__plan_row(owner_of[i]);
+        owned_bytes[row] += costs[i];
+        histogram[row * HR__PLAN_BUCKETS + buckets[i]]++;
     }
 }
 
