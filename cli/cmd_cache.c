@@ -3,6 +3,7 @@
  * giving it back. Each of its verbs has a command line of its own.
  */
 #include "cache_report.h"
+#include "cache_servers.h"
 #include "cli.h"
 #include "options.h"
 #include "progress.h"
@@ -19,6 +20,7 @@
 struct cache_command {
     const char *verb; /* "cache list" and so on */
     int json, force, jobs, no_progress, verbose;
+    int is_quiet;             /* non-zero: what the library warns of is in the result */
     const char *dataset;      /* of drop */
     const char *arguments[2]; /* NULL: not given */
 };
@@ -27,7 +29,7 @@ static void log_line(void *arg, enum hr_log_level level, const char *message)
 {
     const struct cache_command *c = arg;
     char *escaped = text_escape(message);
-    if (escaped && (level == HR_LOG_WARNING || c->verbose))
+    if (escaped && ((level == HR_LOG_WARNING && !c->is_quiet) || c->verbose))
         fprintf(stderr, "headrace %s: %s\n", c->verb, escaped);
     free(escaped);
 }
@@ -332,6 +334,51 @@ static int cache_warm(struct cache_command *c, int argc, char **argv)
     return r >= 0 ? r : run_warm(c);
 }
 
+/* ---- servers ---- */
+
+static int run_servers(struct cache_command *c)
+{
+    struct hr_cache_servers *servers;
+    struct hr_error error = {0};
+    int problems = 0;
+    int r = hr_cache_servers_create(&servers, c->arguments[0], &error);
+    if (r)
+        return failed(c, r, &error);
+    int bad = 0;
+    if (c->json)
+        bad = cache_servers_print_json(servers, &problems);
+    else
+        problems = cache_servers_print(servers);
+    hr_cache_servers_destroy(&servers);
+    if (bad) {
+        cli_complain(c->verb, "cannot write JSON");
+        return CLI_FAILED;
+    }
+    return cli_finish(c->verb, problems ? CLI_PROBLEM : CLI_OK);
+}
+
+static int cache_servers(struct cache_command *c, int argc, char **argv)
+{
+    const struct cli_option options[] = {
+        {.name = "json", .target = &c->json, .help = "print JSON (see headrace-cache(1))"},
+        {.name = "verbose", .target = &c->verbose, .help = "say more on standard error"},
+    };
+    const struct cli_syntax syntax = {
+        .verb = c->verb,
+        .arguments = "SPEC [options]",
+        .text = "Asks the memcached servers of several hosts whether they answer, how much memory\n"
+                "they have and whether they were started as a cache needs it. SPEC is what the\n"
+                "run will be given; quote it for the shell's sake. A problem is exit status 1.",
+        .options = options,
+        .option_count = (int)(sizeof options / sizeof *options),
+        .positional = 1,
+        .example = "  headrace cache servers 'memcached:node1,node2?size=48GiB'",
+    };
+    int r = cli_parse(&syntax, argc, argv, c->arguments);
+    c->is_quiet = 1;
+    return r >= 0 ? r : run_servers(c);
+}
+
 /* ---- all of them ---- */
 
 static const struct {
@@ -342,6 +389,7 @@ static const struct {
     {"info", "cache info", "[NAME [DATASET]]", "all that is known of it", cache_info},
     {"warm", "cache warm", "SPEC DATASET", "fill one ahead of the first run", cache_warm},
     {"drop", "cache drop", "NAME", "give its memory back", cache_drop},
+    {"servers", "cache servers", "SPEC", "what the servers of several hosts say", cache_servers},
 };
 
 #define VERBS (int)(sizeof verbs / sizeof *verbs)
@@ -353,7 +401,7 @@ static void print_help(FILE *out)
           "runs, fills them and drops them.\n\nVerbs:\n",
           out);
     for (int i = 0; i < VERBS; i++)
-        fprintf(out, "  %-6s%-18s %s\n", verbs[i].name, verbs[i].arguments, verbs[i].summary);
+        fprintf(out, "  %-8s%-18s %s\n", verbs[i].name, verbs[i].arguments, verbs[i].summary);
     fputs("\nheadrace cache VERB --help tells more of each.\n\n"
           "Example:\n  headrace cache info imagenet\n",
           out);

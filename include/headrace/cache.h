@@ -15,12 +15,31 @@
  *       &group=NAME             readable and writable by a Unix group; default: the owner
  *       &form=auto              auto, encoded, coefficients, planes: how JPEGs are kept
  *
+ *   memcached:HOST,HOST,...?size=64GiB
+ *                               several hosts: in memcached servers that run on them
+ *                               already, the same text for all ranks of a job
+ *       HOST                    name:port, 10.0.0.1:port, [fd00::1]:port; port 11211 where
+ *                               it is left out; HOST=32GiB has a size of its own. Or the
+ *                               absolute path of a Unix socket, of servers of one machine
+ *       size=64GiB              of items at each host that has none of its own: at most
+ *                               0.75 of its memcached's memory (-m)
+ *       &self=N                 which of the list this machine is, by index or entry;
+ *                               HEADRACE_HOST says it, too; default: by its addresses
+ *       &socket=/PATH           how this machine's own server is reached instead
+ *       &user=NAME&password-file=PATH
+ *                               SASL
+ *       &form=encoded           encoded, coefficients, planes: how JPEGs are kept
+ *       &mtime=no               copies of the dataset on the hosts have other modification
+ *                               times; default yes: a file that changed is another item
+ *       &timeout=1s             of one request to a server, in all: 10ms to 60s
+ *       &meet=300s              until all ranks are there: 1s to 86400s
+ *
  * When a name is full, segments of it that no process uses are dropped whole, the one
  * whose last use lies furthest back first; that is the only eviction.
  *
- * A loader takes the text in hr_loader_options.cache. The functions here are for
- * those who look at caches from outside, and, hr_cache_open and below, for those who
- * keep something of their own in one.
+ * A loader takes the text in hr_loader_options.cache; several hosts are for loaders alone. The
+ * functions here are for those who look at caches from outside, and, hr_cache_open and below, for
+ * those who keep something of their own in one.
  *
  * Who may write to a segment is trusted with what is in it: a checksum finds damage,
  * not malice.
@@ -93,6 +112,45 @@ HR_API void hr_cache_list_destroy(struct hr_cache_list **list);
 HR_API HR_NODISCARD int hr_cache_drop(const char *name, const char *dataset, int force,
                                       uint64_t *freed_bytes, uint64_t *left,
                                       struct hr_error *error);
+
+/* One server of a list of hosts. */
+struct hr_cache_server {
+    size_t size;           /* sizeof, set by the caller */
+    char name[256];        /* as in the list, with its port */
+    int is_self;           /* non-zero: this machine's own */
+    int is_up;             /* non-zero: it answered; else what follows the budget is 0 */
+    char problem[256];     /* why it did not, with the remedy; "" where it did */
+    uint64_t budget_bytes; /* of items, as the text says */
+    char version[32];      /* of memcached */
+    uint64_t limit_bytes;  /* of its memory (-m) */
+    uint64_t used_bytes;   /* of it, by items with their keys and headers, whosever they are */
+    uint64_t items;
+    uint64_t evictions;      /* items that it gave up for others since it was started */
+    int evicts;              /* non-zero: it does so when it is full: it was started without -M */
+    uint64_t item_max_bytes; /* larger items are refused (-I) */
+    uint64_t uptime_s;
+};
+
+struct hr_cache_servers;
+
+/*
+ * Asks the servers of a list of hosts, "memcached:...", what they are, one after the other,
+ * each for the list's `timeout` at most. On success, also where none answers, *out is the
+ * caller's. Errors: -EINVAL, -ENOTSUP: the text; -EACCES and others: the password's file;
+ * -ENOMEM. Blocks.
+ */
+HR_API HR_NODISCARD int hr_cache_servers_create(struct hr_cache_servers **out, const char *text,
+                                                struct hr_error *error);
+HR_API size_t hr_cache_servers_count(const struct hr_cache_servers *servers);
+
+/* Server `i` (< count), in the order of the list. */
+HR_API void hr_cache_servers_get(const struct hr_cache_servers *servers, size_t i,
+                                 struct hr_cache_server *server);
+
+/* Why none of them is marked as this machine's own although it may be one, such as that
+ * several are; "": it is one of them, or none. Lives as long as `servers`. */
+HR_API const char *hr_cache_servers_self_problem(const struct hr_cache_servers *servers);
+HR_API void hr_cache_servers_destroy(struct hr_cache_servers **servers);
 
 struct hr_cache_warm_report {
     size_t size;         /* sizeof, set by the caller */

@@ -308,7 +308,7 @@ a
         status, out, err = self.run_it("cache", "--help")
         self.assertEqual((status, err), (0, ""))
         self.assertEqual(self.run_it("cache"), (2, "", out))
-        for verb in ("list", "info", "warm", "drop"):
+        for verb in ("list", "info", "warm", "drop", "servers"):
             self.assertIn(f"\n  {verb} ", out)
             status, text, err = self.run_it("cache", verb, "--help")
             self.assertEqual((status, err), (0, ""))
