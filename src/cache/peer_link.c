@@ -57,7 +57,7 @@ static void drop(struct hr__peer_link *link)
 {
     set_socket(link, -1);
     link->begin = link->end = 0;
-    link->is_used = 0;
+    link->is_used = link->is_greeted = 0;
 }
 
 void hr__peer_link_close(struct hr__peer_link *link)
@@ -368,6 +368,16 @@ int hr__peer_link_line(struct hr__peer_link *link, char **line, struct hr_error 
             return r;
     }
     return r < 0 ? r : 0;
+}
+
+const uint8_t *hr__peer_link_has(const struct hr__peer_link *link, size_t length)
+{
+    return link->end - link->begin >= length ? (const uint8_t *)link->buffer + link->begin : NULL;
+}
+
+void hr__peer_link_take(struct hr__peer_link *link, size_t length)
+{
+    link->begin += length;
 }
 
 int hr__peer_link_read(struct hr__peer_link *link, void *out, size_t length, struct hr_error *error)

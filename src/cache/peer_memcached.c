@@ -21,6 +21,7 @@ struct hr__peer_client {
     struct hr__peer_link link;
     const struct hr__peer_protocol *protocol;
     struct hr__blocks *blocks;
+    char user[HR__PEER_CREDENTIAL], password[HR__PEER_CREDENTIAL];
 };
 
 uint8_t *hr__peer_value_alloc(struct hr__blocks *blocks, size_t length)
@@ -69,6 +70,7 @@ static void client_close(struct hr__peer_client **client)
     if (!*client)
         return;
     hr__peer_link_close(&(*client)->link);
+    explicit_bzero((*client)->password, sizeof(*client)->password);
     hr__free(*client);
     *client = NULL;
 }
@@ -77,12 +79,18 @@ static int client_open(struct hr__peer_client **out, const struct hr__peer_wish 
                        struct hr_error *error)
 {
     *out = NULL;
-    if (wish->user)
-        return hr__fail(error, -ENOTSUP, "user= is not supported yet");
+    if (wish->user && (strlen(wish->user) >= HR__PEER_CREDENTIAL ||
+                       strlen(wish->password) >= HR__PEER_CREDENTIAL))
+        return hr__fail(error, -EINVAL, "a user's name and password have at most %d bytes",
+                        HR__PEER_CREDENTIAL - 1);
     struct hr__peer_client *client = hr__alloc(HR__TAG_CACHE, 1, sizeof *client);
     if (!client)
         return hr__fail(error, -ENOMEM, "out of memory for a connection");
-    client->protocol = &hr__peer_text;
+    client->protocol = wish->user ? &hr__peer_binary : &hr__peer_text;
+    if (wish->user) {
+        strcpy(client->user, wish->user);
+        strcpy(client->password, wish->password);
+    }
     client->blocks = wish->blocks;
     int r = hr__peer_link_open(&client->link, wish->address, wish->port, error);
     if (r) {
@@ -93,9 +101,23 @@ static int client_open(struct hr__peer_client **out, const struct hr__peer_wish 
     return 0;
 }
 
+/* Begins a request on a connection that is ready for it. */
+static int begin(struct hr__peer_client *client, uint64_t deadline_ns, struct hr_error *error)
+{
+    struct hr__peer_link *link = &client->link;
+    int r = hr__peer_link_begin(link, deadline_ns, error);
+    if (!r && client->protocol->greet && !link->is_greeted) {
+        r = client->protocol->greet(link, client->user, client->password, error);
+        link->is_greeted = !r;
+    }
+    return r;
+}
+
 static int client_get(struct hr__peer_client *client, struct hr__peer_value *values, size_t count,
                       uint64_t deadline_ns, struct hr_error *error)
 {
+    if (!count)
+        return 0;
     for (size_t i = 0; i < count; i++) {
         values[i].bytes = NULL;
         values[i].length = 0;
@@ -103,9 +125,7 @@ static int client_get(struct hr__peer_client *client, struct hr__peer_value *val
             return hr__fail(error, -EINVAL, "a key for memcached is wrong");
     }
     for (int is_again = 0;; is_again = 1) {
-        int r = count ? hr__peer_link_begin(&client->link, deadline_ns, error) : 0;
-        if (!count)
-            return 0;
+        int r = begin(client, deadline_ns, error);
         if (!r)
             r = client->protocol->get(&client->link, client->blocks, values, count, error);
         if (!hr__peer_link_end(&client->link, r) || is_again)
@@ -124,7 +144,7 @@ static int client_put(struct hr__peer_client *client, struct hr__peer_store *sto
     for (int is_again = 0;; is_again = 1) {
         for (size_t i = 0; i < count; i++)
             stores[i].result = -EINPROGRESS;
-        int r = hr__peer_link_begin(&client->link, deadline_ns, error);
+        int r = begin(client, deadline_ns, error);
         if (!r)
             r = client->protocol->put(&client->link, stores, count, error);
         for (size_t i = 0; i < count; i++)
@@ -140,7 +160,7 @@ static int client_about(struct hr__peer_client *client, struct hr__peer_about *a
 {
     for (int is_again = 0;; is_again = 1) {
         *about = (struct hr__peer_about){.evicts = 1};
-        int r = hr__peer_link_begin(&client->link, deadline_ns, error);
+        int r = begin(client, deadline_ns, error);
         if (!r)
             r = client->protocol->about(&client->link, about, error);
         if (!hr__peer_link_end(&client->link, r) || is_again)

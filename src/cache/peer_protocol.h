@@ -12,7 +12,13 @@
 #include "cache/peer.h"
 #include "cache/peer_link.h"
 
+/* Bytes of a user's name or password at most. */
+#define HR__PEER_CREDENTIAL 256
+
 struct hr__peer_protocol {
+    /* First on a connection; NULL: nothing is to be said. */
+    int (*greet)(struct hr__peer_link *link, const char *user, const char *password,
+                 struct hr_error *error);
     int (*get)(struct hr__peer_link *link, struct hr__blocks *blocks, struct hr__peer_value *values,
                size_t count, struct hr_error *error);
     /* Fills in each `result`; those that were not answered keep theirs. */
@@ -21,7 +27,7 @@ struct hr__peer_protocol {
     int (*about)(struct hr__peer_link *link, struct hr__peer_about *about, struct hr_error *error);
 };
 
-extern const struct hr__peer_protocol hr__peer_text;
+extern const struct hr__peer_protocol hr__peer_text, hr__peer_binary;
 
 /* Room for a value; NULL: out of memory. */
 uint8_t *hr__peer_value_alloc(struct hr__blocks *blocks, size_t length);

@@ -237,4 +237,4 @@ static int text_about(struct hr__peer_link *link, struct hr__peer_about *about,
     return r ? r : stats(link, "stats settings\r\n", about, error);
 }
 
-const struct hr__peer_protocol hr__peer_text = {text_get, text_put, text_about};
+const struct hr__peer_protocol hr__peer_text = {NULL, text_get, text_put, text_about};

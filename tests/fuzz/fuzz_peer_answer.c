@@ -1,9 +1,9 @@
 /*
- * What a server answersto any request: it is understood or refused
+ * What a server answersin either protocol and to any request: it is understood or refused
  * with a reason; values are of keys that were asked for, each at most once, and all their
  * bytes came.
  *
- * The first byte says the request; the rest lies ready in a socket whose
+ * The first byte says the request and the protocol; the rest lies ready in a socket whose
  * other end is closed for writing, so that nothing ever waits.
  */
 #include "cache/peer_protocol.h"
@@ -70,13 +70,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     shutdown(ends[1], SHUT_WR);
     link.socket = ends[0];
     link.deadline_ns = hr__now_ns() + 5000000000u;
-    const struct hr__peer_protocol *protocol = &hr__peer_text;
-    switch (data[0]) {
+    const struct hr__peer_protocol *protocol = data[0] & 1 ? &hr__peer_binary : &hr__peer_text;
+    switch (data[0] >> 1) {
     case 0:
         r = get(&link, protocol, size, &error);
         break;
     case 1:
         r = put(&link, protocol, &error);
+        break;
+    case 2:
+        r = hr__peer_binary.greet(&link, "me", "secret", &error);
         break;
     default:
         r = protocol->about(&link, &about, &error);

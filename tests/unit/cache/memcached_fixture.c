@@ -152,7 +152,13 @@ void memcached_restart(struct memcached *server)
 
 int memcached_start(struct memcached *server, int is_tcp, int mebibytes)
 {
+    return memcached_start_with(server, is_tcp, mebibytes, NULL);
+}
+
+int memcached_start_with(struct memcached *server, int is_tcp, int mebibytes, const char *extra)
+{
     memset(server, 0, sizeof *server);
+    server->extra = extra;
     server->mebibytes = mebibytes;
     server->item_max = "8m";
     if (is_tcp) {

@@ -24,6 +24,9 @@ struct memcached {
  * up. */
 int memcached_start(struct memcached *server, int is_tcp, int mebibytes);
 
+/* The same, with one option more. */
+int memcached_start_with(struct memcached *server, int is_tcp, int mebibytes, const char *extra);
+
 /* Once more, where it was. */
 void memcached_restart(struct memcached *server);
 

@@ -163,9 +163,9 @@ static void stop(struct server *s)
     rmdir(s->folder);
 }
 
-static struct hr__peer_client *client_of(const struct server *s)
+static struct hr__peer_client *client_of(const struct server *s, const char *user)
 {
-    const struct hr__peer_wish wish = {.address = s->path};
+    const struct hr__peer_wish wish = {.address = s->path, .user = user, .password = "secret"};
     struct hr__peer_client *client = NULL;
     assert_int_equal(hr__peer_ops.open(&client, &wish, NULL), 0);
     return client;
@@ -203,13 +203,13 @@ static int request(struct hr__peer_client *client, enum verb verb, struct hr_err
     return r;
 }
 
-static void play(const struct script *script, enum verb verb, int expected)
+static void play(const struct script *script, enum verb verb, const char *user, int expected)
 {
     struct server s;
     struct hr_error error = {0, ""};
     int values, r;
     start(&s, script, 16);
-    struct hr__peer_client *client = client_of(&s);
+    struct hr__peer_client *client = client_of(&s, user);
     uint64_t begin = hr__now_ns();
     r = request(client, verb, &error, &values);
     uint64_t took = hr__now_ns() - begin;
@@ -221,7 +221,7 @@ static void play(const struct script *script, enum verb verb, int expected)
         assert_true(took >= DEADLINE_MS * MS);
     /* The server is well again: so is the client, on a new connection. */
     for (int again = 0; again < 2; again++) {
-        if (verb == PUT)
+        if (verb == PUT || user)
             break;
         r = request(client, GET, &error, &values);
         if (r || values)
@@ -278,29 +278,91 @@ static const struct script scripts[] = {
     {"not stored", "NOT_STORED\r\n", .put = -EPROTO},
 };
 
-static void play_all(enum verb verb)
+static void play_all(const struct script *list, size_t count, enum verb verb, const char *user)
 {
-    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
-        const struct script *s = &scripts[i];
+    for (size_t i = 0; i < count; i++) {
+        const struct script *s = &list[i];
         int expected = verb == GET ? s->get : verb == PUT ? s->put : s->about;
         if (expected)
-            play(s, verb, expected);
+            play(s, verb, user, expected);
     }
 }
 
+#define COUNT(list) (sizeof(list) / sizeof *(list))
+
 static void test_get(void **state)
 {
-    play_all(GET);
+    play_all(scripts, COUNT(scripts), GET, NULL);
 }
 
 static void test_put(void **state)
 {
-    play_all(PUT);
+    play_all(scripts, COUNT(scripts), PUT, NULL);
 }
 
 static void test_about(void **state)
 {
-    play_all(ABOUT);
+    play_all(scripts, COUNT(scripts), ABOUT, NULL);
+}
+
+/* The binary protocol: opcode, key's length, extras' length, status, body's length, opaque, each
+ * as the bytes of its number; then the body. */
+#define FRAME(op, key, extras, status, body, opaque)                                               \
+    "\x81" op key extras "\0" status body opaque "\0\0\0\0\0\0\0\0"
+#define ZERO2                            "\0\0"
+#define ZERO4                            "\0\0\0\0"
+#define WELCOME                          FRAME("\x21", ZERO2, "\0", ZERO2, ZERO4, ZERO4)
+#define END_GET                          FRAME("\x0a", ZERO2, "\0", ZERO2, ZERO4, "\0\0\0\2")
+#define VALUE(key, extras, body, opaque) FRAME("\x0d", key, extras, ZERO2, body, opaque)
+#define BYTES(text)                      text, sizeof(text) - 1
+
+static const struct script framed[] = {
+    {"hangs", NULL, .get = -ETIMEDOUT, .put = -ETIMEDOUT, .about = -ETIMEDOUT},
+    {"hangs behind its welcome", BYTES(WELCOME), .get = -ETIMEDOUT, .put = -ETIMEDOUT,
+     .about = -ETIMEDOUT},
+    {"trickles", BYTES(WELCOME VALUE("\0\3", "\4", "\0\1\0\0", ZERO4) ZERO4 "abc"), .step_ms = 4,
+     .get = -ETIMEDOUT},
+    {"refuses", BYTES(FRAME("\x21", ZERO2, "\0", "\0\x20", "\0\0\0\5", ZERO4) "Auth."),
+     .get = -EACCES, .put = -EACCES, .about = -EACCES},
+    {"knows no users", BYTES(FRAME("\x21", ZERO2, "\0", "\0\x81", ZERO4, ZERO4)), .get = -EACCES},
+    {"closes", NULL, .then_close = 1, .get = -ECONNRESET, .put = -ECONNRESET},
+    {"text", "ERROR\r\nERROR\r\nERROR\r\nERROR\r\n", .get = -EPROTO, .put = -EPROTO,
+     .about = -EPROTO},
+    {"garbage", BYTES_64, .repeat = 1, .get = -EPROTO, .put = -EPROTO, .about = -EPROTO},
+    {"contradiction", BYTES(WELCOME VALUE("\0\3", "\4", "\0\0\0\6", ZERO4) ZERO4 "ab"),
+     .get = -EPROTO},
+    {"4 GiB", BYTES(WELCOME VALUE("\0\3", "\4", "\xff\xff\xff\xff", ZERO4) ZERO4 "abc"),
+     .get = -EPROTO},
+    {"long key", BYTES(WELCOME VALUE("\xff\xff", "\4", "\0\1\xff\xff", ZERO4) ZERO4 "abc"),
+     .get = -EPROTO},
+    {"wrong key", BYTES(WELCOME VALUE("\0\3", "\4", "\0\0\0\x0c", ZERO4) ZERO4 "xyzhello"),
+     .get = -EPROTO},
+    {"wrong opaque", BYTES(WELCOME VALUE("\0\3", "\4", "\0\0\0\x0c", "\0\0\0\7") ZERO4 "abchello"),
+     .get = -EPROTO},
+    {"twice",
+     BYTES(WELCOME VALUE("\0\3", "\4", "\0\0\0\x0c", ZERO4) ZERO4
+           "abchello" VALUE("\0\3", "\4", "\0\0\0\x0c", ZERO4) ZERO4 "abchello" END_GET),
+     .get = -EPROTO},
+    {"other answer", BYTES(WELCOME FRAME("\x55", ZERO2, "\0", ZERO2, ZERO4, ZERO4)), .get = -EPROTO,
+     .put = -EPROTO, .about = -EPROTO},
+    {"long error", BYTES(WELCOME FRAME("\1", ZERO2, "\0", "\0\3", "\0\x10\0\0", ZERO4)),
+     .get = -EPROTO, .put = -EPROTO, .about = -EPROTO},
+    {"endless", BYTES(WELCOME FRAME("\x10", "\0\1", "\0", ZERO2, "\0\0\0\2", ZERO4) "ab"),
+     .about = -ETIMEDOUT},
+    {"one stored", BYTES(WELCOME FRAME("\1", ZERO2, "\0", ZERO2, ZERO4, ZERO4)), .put = -ETIMEDOUT},
+    {"stored twice",
+     BYTES(WELCOME FRAME("\1", ZERO2, "\0", ZERO2, ZERO4, ZERO4)
+               FRAME("\1", ZERO2, "\0", ZERO2, ZERO4, ZERO4)),
+     .put = -EPROTO},
+    {"busy", BYTES(WELCOME FRAME("\1", ZERO2, "\0", "\0\x85", "\0\0\0\4", ZERO4) "Busy"),
+     .put = -EPROTO},
+};
+
+static void test_binary(void **state)
+{
+    play_all(framed, COUNT(framed), GET, "me");
+    play_all(framed, COUNT(framed), PUT, "me");
+    play_all(framed, COUNT(framed), ABOUT, "me");
 }
 
 /* What comes behind a good answer is no part of the next one. */
@@ -312,7 +374,7 @@ static void test_too_much(void **state)
     struct hr_error error = {0, ""};
     int values;
     start(&s, &script, 16);
-    struct hr__peer_client *client = client_of(&s);
+    struct hr__peer_client *client = client_of(&s, NULL);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(request(client, GET, &error, &values), 0);
         assert_int_equal(values, 0);
@@ -330,7 +392,7 @@ static void test_no_accept(void **state)
     int values;
     start(&s, NULL, 1);
     for (int i = 0; i < 6; i++) {
-        clients[i] = client_of(&s);
+        clients[i] = client_of(&s, NULL);
         uint64_t begin = hr__now_ns();
         assert_int_equal(request(clients[i], GET, &error, &values), -ETIMEDOUT);
         assert_true(hr__now_ns() - begin < (DEADLINE_MS + LITTLE_MS) * MS);
@@ -353,7 +415,7 @@ static void test_no_memory(void **state)
             struct hr_error error = {0, ""};
             int values;
             start(&s, &scripted[verb], 16);
-            struct hr__peer_client *client = client_of(&s);
+            struct hr__peer_client *client = client_of(&s, NULL);
             hr__alloc_fail_at(n, 0);
             r = request(client, (enum verb)verb, &error, &values);
             hr__alloc_fail_at(0, 0);
@@ -371,8 +433,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_get),       cmocka_unit_test(test_put),
-        cmocka_unit_test(test_about),     cmocka_unit_test(test_too_much),
-        cmocka_unit_test(test_no_accept), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_about),     cmocka_unit_test(test_binary),
+        cmocka_unit_test(test_too_much),  cmocka_unit_test(test_no_accept),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
