@@ -48,11 +48,11 @@ int hr__agent_watch(struct hr_agent *agent, int file, struct hr__watched *watche
     return epoll_ctl(agent->epoll, EPOLL_CTL_ADD, file, &event) ? -errno : 0;
 }
 
-void hr__agent_rewatch(struct hr_agent *agent, int file, struct hr__watched *watched,
-                       uint32_t events)
+int hr__agent_rewatch(struct hr_agent *agent, int file, struct hr__watched *watched,
+                      uint32_t events)
 {
     struct epoll_event event = {.events = events, .data.ptr = watched};
-    epoll_ctl(agent->epoll, EPOLL_CTL_MOD, file, &event);
+    return epoll_ctl(agent->epoll, EPOLL_CTL_MOD, file, &event) ? -errno : 0;
 }
 
 void hr__agent_unwatch(struct hr_agent *agent, int file)
@@ -291,10 +291,10 @@ static void turn(struct hr_agent *a)
         watched->ready(watched, events[i].events);
     }
     uint64_t now = hr__now_ns();
-    if (a->accept_again_ns && now >= a->accept_again_ns) {
-        a->accept_again_ns = 0;
-        hr__agent_watch(a, a->listener, &a->listener_ready, EPOLLIN);
-    }
+    if (a->accept_again_ns && now >= a->accept_again_ns)
+        a->accept_again_ns = hr__agent_watch(a, a->listener, &a->listener_ready, EPOLLIN)
+                                 ? now + ACCEPT_AGAIN_MS * UINT64_C(1000000)
+                                 : 0;
     hr__errands_collect(&a->errands);
     each_lane(a, hr__agent_lane_look);
     if (now >= a->net_ns) {

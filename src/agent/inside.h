@@ -226,8 +226,8 @@ struct hr_agent {
 
 int hr__agent_watch(struct hr_agent *agent, int file, struct hr__watched *watched, uint32_t events);
 
-void hr__agent_rewatch(struct hr_agent *agent, int file, struct hr__watched *watched,
-                       uint32_t events);
+int hr__agent_rewatch(struct hr_agent *agent, int file, struct hr__watched *watched,
+                      uint32_t events);
 
 /* Before closing a file that others may have, too: it would stay in epoll as long as they do. */
 void hr__agent_unwatch(struct hr_agent *agent, int file);

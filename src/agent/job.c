@@ -53,6 +53,13 @@ static struct hr__unread *keep_message(const struct hr__wire_message *message)
     return unread;
 }
 
+/* A broken socket is an event of its own. */
+static bool is_broken(int r)
+{
+    return r == -EPIPE || r == -ECONNRESET;
+}
+
+/* It cannot be told something: it is hung up on, or it would wait for that for ever. */
 static void lose(struct hr__job *job)
 {
     job->is_lost = true;
@@ -64,8 +71,7 @@ void hr__job_send(struct hr__job *job, const struct hr__wire_message *message)
     if (job->state == HR__JOB_ENDED || job->is_lost)
         return;
     int r = job->unread ? -EAGAIN : hr__wire_send(job->socket, message);
-    /* A broken socket is an event of its own; else it would wait for what it is never told. */
-    if (r && r != -EAGAIN && r != -EPIPE && r != -ECONNRESET)
+    if (r && r != -EAGAIN && !is_broken(r))
         lose(job);
     if (r != -EAGAIN)
         return;
@@ -79,13 +85,21 @@ void hr__job_send(struct hr__job *job, const struct hr__wire_message *message)
     else
         job->unread = unread;
     job->unread_last = unread;
-    if (!job->unread_count++)
-        hr__agent_rewatch(job->agent, job->socket, &job->socket_ready, EPOLLIN | EPOLLOUT);
+    if (!job->unread_count++ &&
+        hr__agent_rewatch(job->agent, job->socket, &job->socket_ready, EPOLLIN | EPOLLOUT))
+        lose(job);
 }
 
 static void send_unread(struct hr__job *job)
 {
-    while (job->unread && hr__wire_send(job->socket, &job->unread->message) != -EAGAIN) {
+    while (job->unread) {
+        int r = hr__wire_send(job->socket, &job->unread->message);
+        if (r == -EAGAIN)
+            break;
+        if (r && !is_broken(r)) {
+            lose(job);
+            return;
+        }
         struct hr__unread *unread = job->unread;
         job->unread = unread->next;
         job->unread_count--;
@@ -94,7 +108,8 @@ static void send_unread(struct hr__job *job)
     if (job->unread)
         return;
     job->unread_last = NULL;
-    hr__agent_rewatch(job->agent, job->socket, &job->socket_ready, EPOLLIN);
+    if (hr__agent_rewatch(job->agent, job->socket, &job->socket_ready, EPOLLIN))
+        lose(job);
 }
 
 void hr__job_refuse(struct hr__job *job, const struct hr_error *error)
@@ -119,6 +134,7 @@ void hr__job_end(struct hr__job *job)
     hr__source_unref(&job->source);
     /* Closing alone leaves them in epoll while a forked child of this process has them. */
     hr__agent_unwatch(job->agent, job->socket);
+    shutdown(job->socket, SHUT_RDWR); /* the job's end, too, would stay open with that child */
     close(job->socket);
     if (job->process >= 0) {
         hr__agent_unwatch(job->agent, job->process);

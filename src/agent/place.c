@@ -222,7 +222,7 @@ void hr__places_destroy(struct hr__places **places)
     while (p->records) {
         struct hr__place_record *record = p->records;
         p->records = record->next;
-        hr__free(record);
+        hr__place_record_free(p, record);
     }
     if (p->data)
         munmap(p->data, p->board->data_bytes);

@@ -110,7 +110,8 @@ struct hr__places {
     bool is_short;                    /* a chunk was refused for want of room */
     struct hr__place_record *records; /* oldest first */
     struct hr__place_record *records_last;
-    struct hr__place_record *unsent; /* the first that no job was told; head waits for it */
+    struct hr__place_record *unsent;   /* the first that no job was told; head waits for it */
+    struct hr__place_record last_halt; /* of a halt for which there was no memory */
 };
 
 /* Samples a chunk: the fewest, from 8 on, that fill whole pages; or the batch. Pure. */

@@ -42,6 +42,9 @@ bool hr__places_furthest(const struct hr__places *places, uint64_t *next,
 /* Takes back what nobody holds any more. */
 void hr__places_reclaim_locked(struct hr__places *places);
 
+/* One that is in no list any more. */
+void hr__place_record_free(struct hr__places *places, struct hr__place_record *record);
+
 void hr__places_forget_records_locked(struct hr__places *places);
 
 #endif

@@ -260,7 +260,8 @@ void hr__places_drop(struct hr__places *p, uint64_t number)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* A record; without memory the sample's story is lost, but not that there was one. */
+/* A record; NULL without memory: then the sample's story is lost, but not that it is bad, which
+ * the board says. */
 static struct hr__place_record *make_record(const struct hr__chunk_bad *bad)
 {
     const char *path = bad && bad->path ? bad->path : "";
@@ -277,6 +278,44 @@ static struct hr__place_record *make_record(const struct hr__chunk_bad *bad)
     record->reason = text + path_bytes;
     record->has_sample = bad && bad->path;
     record->index = bad ? bad->index : 0;
+    return record;
+}
+
+void hr__place_record_free(struct hr__places *p, struct hr__place_record *record)
+{
+    if (record != &p->last_halt)
+        hr__free(record);
+}
+
+/* The one that is always there. If it is still in the list it is about a time before the lane's
+ * last start, and whom it was for has been told, or seated anew. */
+static struct hr__place_record *take_last_halt_locked(struct hr__places *p)
+{
+    struct hr__place_record *halt = &p->last_halt, *before = NULL, **link = &p->records;
+    while (*link && *link != halt) {
+        before = *link;
+        link = &before->next;
+    }
+    if (*link) {
+        *link = halt->next;
+        if (p->unsent == halt)
+            p->unsent = halt->next;
+        if (p->records_last == halt)
+            p->records_last = before;
+    }
+    *halt = (struct hr__place_record){.path = "", .reason = ""};
+    return halt;
+}
+
+/* That the lane ended must be told in any case: who waits for its next sample would for ever. */
+static struct hr__place_record *make_halt_locked(struct hr__places *p,
+                                                 const struct hr__chunk_done *done)
+{
+    struct hr__place_record *record = make_record(&done->failed);
+    if (!record)
+        record = take_last_halt_locked(p);
+    record->is_halt = true;
+    record->error = done->error;
     return record;
 }
 
@@ -302,7 +341,7 @@ void hr__places_forget_records_locked(struct hr__places *p)
         p->records = record->next;
         if (!p->records)
             p->records_last = NULL;
-        hr__free(record);
+        hr__place_record_free(p, record);
     }
 }
 
@@ -339,12 +378,7 @@ static void publish_present_locked(struct hr__places *p, const struct hr__chunk_
         if (done->bad[i].place < done->count)
             add_record_locked(p, make_record(&done->bad[i]), sequence + done->bad[i].place);
     if (done->error.code) {
-        struct hr__place_record *record = make_record(&done->failed);
-        if (record) {
-            record->is_halt = true;
-            record->error = done->error;
-        }
-        add_record_locked(p, record, span->published);
+        add_record_locked(p, make_halt_locked(p, done), span->published);
         span->is_halted = true;
     }
     if (!p->unsent)

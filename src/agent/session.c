@@ -215,13 +215,19 @@ static void take_bad(struct hr__attached *a, const struct hr__wire_bad *m)
     *link = told;
 }
 
-static void take_halt(struct hr__attached *a, const struct hr__wire_halt *m)
+static int take_halt(struct hr__attached *a, const struct hr__wire_halt *m, struct hr_error *error)
 {
     struct hr__seat *seat = find_seat(a, m->seat);
     if (seat && !seat->halt)
         seat->halt = hr__alloc(HR__TAG_AGENT, 1, sizeof *seat->halt);
     if (seat && seat->halt)
         *seat->halt = *m;
+    /* It is not told again, and we would wait for what does not come. */
+    return !seat || seat->halt
+               ? 0
+               : hr__fail(error, -ENOMEM,
+                          "out of memory for what the agent says of its end: %.300s",
+                          m->error.message);
 }
 
 static int handle(struct hr__attached *a, struct hr__wire_message *m, struct hr_error *error)
@@ -253,8 +259,7 @@ static int handle(struct hr__attached *a, struct hr__wire_message *m, struct hr_
         take_bad(a, &m->bad);
         return 0;
     case HR__WIRE_HALT:
-        take_halt(a, &m->halt);
-        return 0;
+        return take_halt(a, &m->halt, error);
     default:
         return unexpected(error, "a message that is a job's");
     }

@@ -7,6 +7,7 @@
 
 #include "../consumer.h"
 
+#include "agent/attached.h"
 #include "base/memory.h"
 #include "engine/attach.h"
 #include "order/order.h"
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -440,6 +442,40 @@ static void test_halt(void **state)
     }
 }
 
+/* The agent tells once that its lane ended: who cannot keep that does not wait for it. */
+static void test_halt_without_memory(void **state)
+{
+    struct fake_lane lane;
+    struct hr_error error;
+    struct hr__seat *seat = NULL;
+    int ends[2], files[4];
+    struct hr_tensor_spec spec = {
+        .layout = HR_NHWC, .channels = 1, .height = 1, .width = 512, .bytes = 512};
+    fake_lane_make(&lane, spec.bytes, 8, 16, 64);
+    fake_lane_files(&lane, files);
+    if (hr__seat_create(&seat, &spec, files, &error))
+        fail_msg("%s", error.message);
+    seat->number = 5;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    struct hr__attached a = {.socket = ends[0], .state = HR__SEATED, .seats = seat, .seat = seat};
+    pthread_mutex_init(&a.lock, NULL);
+    struct hr__wire_message m = {
+        .type = HR__WIRE_HALT,
+        .halt = {.seat = 5, .error = {.code = -EBADMSG, .message = "sample 70 is spoilt"}}};
+    assert_int_equal(hr__wire_send(ends[1], &m), 0);
+    hr__alloc_fail_at(1, 0);
+    assert_int_equal(hr__session_receive(&a, &error), -ENOMEM);
+    hr__alloc_fail_at(0, 0);
+    assert_non_null(strstr(error.message, "sample 70 is spoilt"));
+    assert_int_equal(a.state, HR__CLOSED);
+    assert_null(a.seats);
+    char byte;
+    assert_int_equal(read(ends[1], &byte, 1), 0); /* hung up */
+    close(ends[1]);
+    pthread_mutex_destroy(&a.lock);
+    fake_lane_remove(&lane);
+}
+
 static void test_death(void **state)
 {
     struct stage s;
@@ -688,13 +724,14 @@ int main(void)
     if (!&hr__attachment_agent)
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_epochs),      cmocka_unit_test(test_larger_than_ring),
-        cmocka_unit_test(test_restore),     cmocka_unit_test(test_join),
-        cmocka_unit_test(test_expelled),    cmocka_unit_test(test_bad_samples),
-        cmocka_unit_test(test_halt),        cmocka_unit_test(test_death),
-        cmocka_unit_test(test_death_auto),  cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_interrupted), cmocka_unit_test(test_held),
-        cmocka_unit_test(test_keeps_all),   cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_epochs),   cmocka_unit_test(test_larger_than_ring),
+        cmocka_unit_test(test_restore),  cmocka_unit_test(test_join),
+        cmocka_unit_test(test_expelled), cmocka_unit_test(test_bad_samples),
+        cmocka_unit_test(test_halt),     cmocka_unit_test(test_halt_without_memory),
+        cmocka_unit_test(test_death),    cmocka_unit_test(test_death_auto),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_interrupted),
+        cmocka_unit_test(test_held),     cmocka_unit_test(test_keeps_all),
+        cmocka_unit_test(test_fork),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

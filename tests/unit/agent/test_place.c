@@ -3,6 +3,7 @@
 #include "../test.h"
 
 #include "agent/place.h"
+#include "base/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -529,6 +530,64 @@ static void test_records(void **state)
     hr__places_destroy(&p);
 }
 
+static void keep_record(void *arg, const struct hr__place_record *record)
+{
+    *(struct hr__place_record *)arg = *record;
+    records++;
+}
+
+/* Ends the lane at place 4 of chunk `number`, for which there is no memory. */
+static void halt_poor(struct hr__places *p, uint64_t number)
+{
+    struct hr__chunk chunk;
+    assert_int_equal(hr__places_acquire(p, number, &chunk), 0);
+    fill(p, number, &chunk, 0);
+    struct hr__chunk_done done = {
+        .number = number,
+        .count = 4,
+        .error = {.code = -EBADMSG, .message = "sample 78 is cut off"},
+        .failed = {.place = 4, .index = 78, .path = "a/b.jpg", .reason = "cut off"}};
+    hr__alloc_fail_at(1, 1);
+    hr__places_publish(p, &done);
+    hr__alloc_fail_at(0, 0);
+}
+
+/* That a lane ended is told where there is no memory to tell more, each time. */
+static void test_halt_without_memory(void **state)
+{
+    int told = 0;
+    struct hr__places *p = make(16, 4, &told);
+    struct hr__place_record record;
+    uint64_t first = 1;
+    for (int round = 0; round < 3; round++) {
+        begin(p, 0, 0, first, 100);
+        told = 0;
+        halt_poor(p, first);
+        assert_true(told > 0);
+        uint64_t end = first * p->chunk_samples + 4;
+        /* Nobody is told of the second before the third comes. */
+        if (round == 1) {
+            first = hr__places_stop(p);
+            continue;
+        }
+        records = 0;
+        hr__places_tell(p, keep_record, &record);
+        assert_int_equal(records, 1);
+        assert_true(record.is_halt);
+        assert_false(record.has_sample);
+        assert_int_equal(record.sequence, end);
+        assert_int_equal(record.error.code, -EBADMSG);
+        assert_string_equal(record.error.message, "sample 78 is cut off");
+        assert_int_equal(atomic_load(&p->board->halt), end);
+        records = 0;
+        hr__places_recall(p, end - 4, end, keep_record, &record);
+        assert_int_equal(records, 1);
+        assert_int_equal(record.sequence, end);
+        first = hr__places_stop(p);
+    }
+    hr__places_destroy(&p);
+}
+
 /* A job of the model. */
 struct model {
     struct hr__place_seat *seat;
@@ -744,6 +803,7 @@ int main(void)
         cmocka_unit_test(test_spans),
         cmocka_unit_test(test_begins_again),
         cmocka_unit_test(test_records),
+        cmocka_unit_test(test_halt_without_memory),
         cmocka_unit_test(test_model),
         cmocka_unit_test(test_threads),
     };

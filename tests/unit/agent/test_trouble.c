@@ -72,6 +72,54 @@ static struct hr_loader *loader_make(const struct served *s, const struct fixtur
     return fixture_loader(f, &o);
 }
 
+int __real_hr__wire_send(int socket, const struct hr__wire_message *message);
+int __wrap_hr__wire_send(int socket, const struct hr__wire_message *message);
+
+/* What the agent cannot tell, and how often it fails: each time by the next of `failures`. */
+static struct {
+    _Atomic int type; /* enum hr__wire_type; 0: all can be told */
+    _Atomic int at;
+    int failures[4]; /* 0 behind the last */
+} untold;
+
+int __wrap_hr__wire_send(int socket, const struct hr__wire_message *message)
+{
+    if ((int)message->type != untold.type || !untold.failures[untold.at])
+        return __real_hr__wire_send(socket, message);
+    return untold.failures[untold.at++];
+}
+
+/* A job that cannot be told something is hung up on: it would wait for it for ever. The others of
+ * its stream go on. */
+static void test_what_cannot_be_told(void **state)
+{
+    static const int ways[][4] = {
+        {-ENOMEM, 0}, {-EAGAIN, -ENOMEM, 0}, {-EAGAIN, -EAGAIN, -ETOOMANYREFS}};
+    struct fixture f;
+    struct served s;
+    struct peer other, p;
+    struct hr__wire_message message;
+    fixture_make(&f, SAMPLES);
+    served_start(&s, NULL);
+    seated(&other, &s, &f, "told");
+    for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+        attached(&p, &s, &f, "told", 16);
+        memcpy(untold.failures, ways[way], sizeof untold.failures);
+        untold.at = 0;
+        untold.type = HR__WIRE_SEATED;
+        peer_seek(&p, 0, 0, 1);
+        assert_int_equal(peer_receive(&p, &message), 0);
+        untold.type = 0;
+        assert_int_equal(untold.at, way + 1);
+        peer_leave(&p);
+        wait_for(&s, "jobs", 1);
+    }
+    assert_int_equal(peer_rest(&other, 16), SAMPLES);
+    peer_leave(&other);
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
 /* A job that has the eventfd of a lane may ring it when the lane has long been freed. */
 static void test_rings_a_lane_that_is_gone(void **state)
 {
@@ -278,6 +326,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rings_a_lane_that_is_gone),
         cmocka_unit_test(test_viewers_do_not_keep_it),
+        cmocka_unit_test(test_what_cannot_be_told),
         cmocka_unit_test(test_goes_on_after_a_halt),
         cmocka_unit_test(test_keeps_lent_one_while_others_are_copied),
         cmocka_unit_test(test_keeps_first_ones),
