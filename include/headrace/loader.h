@@ -116,6 +116,11 @@ struct hr_loader_options {
                                   (default): HEADRACE_AGENT_COMMAND, else "headrace\x1f" "agent" */
     /* Of samples to ranks; LOCAL needs a cache of hosts. */
     enum hr_assignment assignment;
+    hr_progress_fn progress; /* called while create, start_epoch or restore wait for an agent, which
+                                may have to open the dataset first: ten times a second and after
+                                a signal handler ran in the waiting thread, with done and total 0;
+                                a non-zero return ends the call with -ECANCELED. May be NULL */
+    void *progress_arg;
 };
 
 /* Fills in the defaults of a struct of `size` bytes, of whatever version: for
@@ -131,7 +136,8 @@ static inline void hr_loader_options_default(struct hr_loader_options *options)
  * Makes a loader; takes its own references to dataset and recipe. Threads
  * start with the first epoch. On success *out is the caller's.
  * Errors: -EINVAL names the option; -ENODATA: no batch would come (an empty
- * dataset, or drop_last with fewer samples than a batch); -ENOTSUP; -ENOMEM.
+ * dataset, or drop_last with fewer samples than a batch); -ENOTSUP; -ENOMEM;
+ * -ECANCELED: options.progress said so.
  */
 HR_API HR_NODISCARD int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset,
                                          struct hr_recipe *recipe,

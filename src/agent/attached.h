@@ -107,8 +107,8 @@ void hr__attached_drop_partial(struct hr__attached *a);
 /* session.c */
 
 /* Connects, and is attached when it returns; asks for a place where an epoch was started.
- * Blocks while the agent opens the dataset. Errors: those of connecting; what the agent
- * refused; -ECONNRESET; -ETIMEDOUT. */
+ * Blocks while the agent opens the dataset, and calls options.progress meanwhile. Errors: those
+ * of connecting; what the agent refused; -ECONNRESET; -ETIMEDOUT; -ECANCELED. */
 int hr__session_open(struct hr__attached *a, struct hr_error *error);
 
 /* Ends the connection. Batches that are held are made the job's own, because the agent may

@@ -26,6 +26,8 @@
 
 /* An agent that opens a dataset of millions of files may take minutes. */
 #define ATTACH_PATIENCE_NS UINT64_C(600000000000)
+/* Between two questions whether to go on waiting. */
+#define ATTACH_SLICE_NS UINT64_C(100000000)
 
 static int is_auto(const struct hr__attached *a)
 {
@@ -345,6 +347,21 @@ int hr__session_wait(struct hr__attached *a, uint64_t until_ns)
     return n > 0 ? 0 : n ? -errno : -ETIMEDOUT;
 }
 
+/* Waits for the agent to answer, for a while, and asks whether to go on with that. */
+static int await_answer(struct hr__attached *a, uint64_t until_ns, struct hr_error *error)
+{
+    const struct hr_loader_options *o = &a->loader->options;
+    uint64_t slice_ns = hr__now_ns() + ATTACH_SLICE_NS;
+    if (slice_ns >= until_ns)
+        return hr__fail(error, -ETIMEDOUT,
+                        "the agent has not answered for ten minutes: is it "
+                        "stopped? End it, or use another");
+    if (!hr__session_wait(a, slice_ns) || !o->progress ||
+        !o->progress(o->progress_arg, 0, 0, "attaching"))
+        return 0;
+    return hr__fail(error, -ECANCELED, "canceled while the agent was waited for");
+}
+
 int hr__session_open(struct hr__attached *a, struct hr_error *error)
 {
     uint64_t until_ns = hr__now_ns() + ATTACH_PATIENCE_NS;
@@ -353,10 +370,8 @@ int hr__session_open(struct hr__attached *a, struct hr_error *error)
         r = hr__session_receive(a, error);
         if (!r && a->is_hung_up)
             r = hr__session_recover(a, error);
-        else if (!r && a->state < HR__ATTACHED && hr__session_wait(a, until_ns) == -ETIMEDOUT)
-            r = hr__fail(error, -ETIMEDOUT,
-                         "the agent has not answered for ten minutes: is it "
-                         "stopped? End it, or use another");
+        else if (!r && a->state < HR__ATTACHED)
+            r = await_answer(a, until_ns, error);
     }
     if (r)
         hr__session_close(a);

@@ -277,6 +277,9 @@ static void handle(struct connection *c, struct hr__wire_message *m)
             c->is_over = 1;
             break;
         }
+        if (fake_agent.silent_ms < 0)
+            break;
+        usleep((unsigned)fake_agent.silent_ms * 1000);
         answer = (struct hr__wire_message){.type = HR__WIRE_ATTACHED};
         answer.attached.samples = fake_agent.samples;
         answer.attached.spec = fake_agent.spec;

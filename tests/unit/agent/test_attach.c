@@ -476,6 +476,57 @@ static void test_halt_without_memory(void **state)
     fake_lane_remove(&lane);
 }
 
+struct patience {
+    int asked, least; /* times that it goes on */
+};
+
+static int lose_patience(void *arg, uint64_t done, uint64_t total, const char *stage)
+{
+    struct patience *patience = arg;
+    assert_int_equal(done, 0);
+    assert_int_equal(total, 0);
+    assert_string_equal(stage, "attaching");
+    return patience->asked++ == patience->least;
+}
+
+/* An agent that takes long is waited for as long as the caller has patience. */
+static void test_patience(void **state)
+{
+    struct stage s;
+    struct hr_loader_options o;
+    struct hr_loader_state at = {.version = 1, .shuffle = 1, .seed = SEED + 1, .samples = SAMPLES};
+    struct hr_error error;
+    struct hr_loader *loader = NULL;
+    struct patience patience = {.least = 2};
+    set_stage(&s, SAMPLES, 16, 16);
+    set_options(&o);
+    o.progress = lose_patience;
+    o.progress_arg = &patience;
+    fake_agent.silent_ms = -1;
+    assert_int_equal(hr_loader_create(&loader, s.dataset, s.recipe, &o, &error), -ECANCELED);
+    assert_null(loader);
+    assert_int_equal(patience.asked, 3);
+    fake_agent_join();
+    assert_int_equal(atomic_load(&fake_agent_seen.hung_up), 1);
+    fake_agent.silent_ms = 250;
+    patience = (struct patience){.least = 1000};
+    loader = make(&s, &o);
+    assert_true(patience.asked >= 2);
+    /* Another order is another stream: it attaches anew. */
+    fake_agent.silent_ms = -1;
+    patience = (struct patience){.least = 1};
+    assert_int_equal(hr_loader_restore(loader, &at, &error), -ECANCELED);
+    assert_int_equal(patience.asked, 2);
+    fake_agent_join();
+    fake_agent.silent_ms = 0;
+    struct hr_batch *batch;
+    assert_int_equal(hr_loader_restore(loader, &at, &error), 0);
+    assert_int_equal(next(loader, &batch), 1);
+    hr_batch_release(&batch);
+    hr_loader_destroy(&loader);
+    clear_stage(&s);
+}
+
 static void test_death(void **state)
 {
     struct stage s;
@@ -724,14 +775,14 @@ int main(void)
     if (!&hr__attachment_agent)
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_epochs),   cmocka_unit_test(test_larger_than_ring),
-        cmocka_unit_test(test_restore),  cmocka_unit_test(test_join),
-        cmocka_unit_test(test_expelled), cmocka_unit_test(test_bad_samples),
-        cmocka_unit_test(test_halt),     cmocka_unit_test(test_halt_without_memory),
-        cmocka_unit_test(test_death),    cmocka_unit_test(test_death_auto),
-        cmocka_unit_test(test_refused),  cmocka_unit_test(test_interrupted),
-        cmocka_unit_test(test_held),     cmocka_unit_test(test_keeps_all),
-        cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_epochs),      cmocka_unit_test(test_larger_than_ring),
+        cmocka_unit_test(test_restore),     cmocka_unit_test(test_join),
+        cmocka_unit_test(test_expelled),    cmocka_unit_test(test_bad_samples),
+        cmocka_unit_test(test_halt),        cmocka_unit_test(test_halt_without_memory),
+        cmocka_unit_test(test_patience),    cmocka_unit_test(test_death),
+        cmocka_unit_test(test_death_auto),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_interrupted), cmocka_unit_test(test_held),
+        cmocka_unit_test(test_keeps_all),   cmocka_unit_test(test_fork),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
