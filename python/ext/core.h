@@ -19,6 +19,7 @@
 
 #include <headrace/headrace.h>
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -110,6 +111,17 @@ PyObject *core_cache_run(PyObject *module, PyObject *world_size);
 /* agent.c: functions of the module. */
 PyObject *core_agent_socket(PyObject *module, PyObject *none);
 PyObject *core_agent_status(PyObject *module, PyObject *path);
+
+/* dataset.c: a call into the library without the GIL, in which core_watch_signals (hr_progress_fn,
+ * with the watch for its argument) runs Python's signal handlers and ends the call where one
+ * raises. Calls with one watch come one after the other. */
+struct core_watch {
+    pthread_t caller;
+    PyThreadState *saved;
+};
+void core_watch_begin(struct core_watch *watch);
+void core_watch_end(struct core_watch *watch);
+int core_watch_signals(void *arg, uint64_t done, uint64_t total, const char *stage);
 
 /* Handles of other types' objects, borrowed. */
 struct hr_dataset *core_dataset_handle(PyObject *self);

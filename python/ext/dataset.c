@@ -43,17 +43,11 @@ static void dataset_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-/* A call into the library without the GIL, watched for signals. */
-struct watch {
-    pthread_t caller;
-    PyThreadState *saved;
-};
-
 /* Signal handlers run on the main thread only, so calls from other threads of
  * the library have nothing to do here. */
-static int on_progress(void *arg, uint64_t done, uint64_t total, const char *stage)
+int core_watch_signals(void *arg, uint64_t done, uint64_t total, const char *stage)
 {
-    struct watch *watch = arg;
+    struct core_watch *watch = arg;
     if (!pthread_equal(watch->caller, pthread_self()))
         return 0;
     PyEval_RestoreThread(watch->saved);
@@ -62,13 +56,13 @@ static int on_progress(void *arg, uint64_t done, uint64_t total, const char *sta
     return stop;
 }
 
-static void watch_begin(struct watch *watch)
+void core_watch_begin(struct core_watch *watch)
 {
     watch->caller = pthread_self();
     watch->saved = PyEval_SaveThread();
 }
 
-static void watch_end(struct watch *watch)
+void core_watch_end(struct core_watch *watch)
 {
     PyEval_RestoreThread(watch->saved);
 }
@@ -90,13 +84,13 @@ static PyObject *open_with(PyObject *type, PyObject *args, PyObject *kwargs, ope
     struct core_state *state = PyType_GetModuleState((PyTypeObject *)type);
     struct hr_dataset *handle = NULL;
     struct hr_error error = {0};
-    struct watch watch;
+    struct core_watch watch;
     options.index = (enum hr_index_policy)index;
-    options.progress = on_progress;
+    options.progress = core_watch_signals;
     options.progress_arg = &watch;
-    watch_begin(&watch);
+    core_watch_begin(&watch);
     int r = open(&handle, PyBytes_AsString(path), &options, &error);
-    watch_end(&watch);
+    core_watch_end(&watch);
     core_log_drain(state);
     PyObject *result = NULL;
     if (r) {
@@ -350,11 +344,11 @@ static PyObject *dataset_verify(PyObject *object, PyObject *args, PyObject *kwar
         return NULL;
     struct hr_verify_report *report = NULL;
     struct hr_error error = {0};
-    struct watch watch;
-    watch_begin(&watch);
-    int r = hr_dataset_verify(core_dataset_handle(object), threads, on_progress, &watch, &report,
-                              &error);
-    watch_end(&watch);
+    struct core_watch watch;
+    core_watch_begin(&watch);
+    int r = hr_dataset_verify(core_dataset_handle(object), threads, core_watch_signals, &watch,
+                              &report, &error);
+    core_watch_end(&watch);
     core_log_drain(core_state_of(object));
     if (r)
         return core_raise(core_state_of(object), r, &error, NULL);

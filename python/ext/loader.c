@@ -14,7 +14,8 @@
 
 struct loader {
     PyObject_HEAD struct hr_loader *handle; /* NULL once closed */
-    bool busy; /* a moving call runs without the GIL; guarded by the GIL */
+    bool busy;                /* a moving call runs without the GIL; guarded by the GIL */
+    struct core_watch *watch; /* of calls that may wait for an agent; the library has it, too */
 };
 
 static int parse_on_error(const char *text, struct hr_loader_options *options)
@@ -181,15 +182,23 @@ static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                                  .assignment = "auto"};
     PyObject *sources[2];
     struct hr_loader *handle = NULL;
+    struct core_watch *watch = NULL;
     struct hr_error error = {0};
     PyObject *result = NULL;
     int r;
     if (loader_options(state, args, kwargs, sources, &words, &options) < 0)
         goto out;
-    Py_BEGIN_ALLOW_THREADS
-        r = hr_loader_create(&handle, core_dataset_handle(sources[0]),
-                             core_recipe_handle(sources[1]), &options, &error);
-    Py_END_ALLOW_THREADS
+    watch = PyMem_Malloc(sizeof *watch);
+    if (!watch) {
+        PyErr_NoMemory();
+        goto out;
+    }
+    options.progress = core_watch_signals;
+    options.progress_arg = watch;
+    core_watch_begin(watch);
+    r = hr_loader_create(&handle, core_dataset_handle(sources[0]), core_recipe_handle(sources[1]),
+                         &options, &error);
+    core_watch_end(watch);
     core_log_drain(state);
     if (r) {
         raise_renamed(state, r, &error);
@@ -202,8 +211,11 @@ static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     }
     self->handle = handle;
     self->busy = false;
+    self->watch = watch;
+    watch = NULL;
     result = (PyObject *)self;
 out:
+    PyMem_Free(watch);
     Py_XDECREF(words.agent);
     Py_XDECREF(words.agent_command);
     return result;
@@ -218,6 +230,7 @@ static void loader_dealloc(PyObject *object)
     Py_BEGIN_ALLOW_THREADS
         hr_loader_destroy(&handle);
     Py_END_ALLOW_THREADS
+    PyMem_Free(((struct loader *)object)->watch);
     PyObject_Free(object);
     Py_DECREF(type);
 }
@@ -261,10 +274,9 @@ static PyObject *loader_start_epoch(PyObject *object, PyObject *number)
     unsigned long long epoch = PyLong_AsUnsignedLongLong(number);
     if ((epoch == (unsigned long long)-1 && PyErr_Occurred()) || enter(self) < 0)
         return NULL;
-    int r;
-    Py_BEGIN_ALLOW_THREADS
-        r = hr_loader_start_epoch(self->handle, epoch, &error);
-    Py_END_ALLOW_THREADS
+    core_watch_begin(self->watch);
+    int r = hr_loader_start_epoch(self->handle, epoch, &error);
+    core_watch_end(self->watch);
     return leave(self, r, &error);
 }
 
@@ -373,10 +385,9 @@ static PyObject *loader_restore(PyObject *object, PyObject *args, PyObject *kwar
     s.epoch = epoch;
     s.position = position;
     s.samples = samples;
-    int r;
-    Py_BEGIN_ALLOW_THREADS
-        r = hr_loader_restore(self->handle, &s, &error);
-    Py_END_ALLOW_THREADS
+    core_watch_begin(self->watch);
+    int r = hr_loader_restore(self->handle, &s, &error);
+    core_watch_end(self->watch);
     return leave(self, r, &error);
 }
 

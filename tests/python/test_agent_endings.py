@@ -462,6 +462,44 @@ print(sum(len(labels) for _, labels in epoch))
             waiting.stdout.close()
 
 
+def test_ctrl_c_while_the_agent_is_waited_for(folder, agent):
+    """An agent that opens a dataset for long looks to its job like one that is stopped."""
+    code = """
+import sys, threading
+import headrace, headrace.transforms as T
+from headrace.torch import DataLoader
+data = headrace.ImageFolder(sys.argv[1], T.Compose([T.RandomResizedCrop(32), T.ToTensor()]))
+try:
+    threading.Timer(0.3, lambda: print("waiting", flush=True)).start()
+    next(iter(DataLoader(data, 4, agent=sys.argv[2])))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+sys.stdin.readline()
+print(sum(len(labels) for _, labels in DataLoader(data, 4, agent=sys.argv[2])))
+"""
+    agent.process.send_signal(signal.SIGSTOP)
+    waiting = subprocess.Popen(
+        [sys.executable, "-c", code, str(folder), agent.socket],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert waiting.stdout.readline() == "waiting\n"
+        began = time.monotonic()
+        waiting.send_signal(signal.SIGINT)
+        assert waiting.stdout.readline() == "interrupted\n"
+        assert time.monotonic() - began < 5
+        agent.process.send_signal(signal.SIGCONT)
+        out, _ = waiting.communicate("go\n", timeout=60)
+        assert out == f"{COUNT}\n" and waiting.returncode == 0
+    finally:
+        agent.process.send_signal(signal.SIGCONT)
+        waiting.kill()
+        waiting.wait()
+        waiting.stdout.close()
+
+
 @pytest.mark.parametrize(
     "ending", ["sys.exit(0)", "kept = list(iter(loader))", "loader.self = headrace.kept = loader"]
 )
