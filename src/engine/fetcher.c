@@ -44,6 +44,8 @@ struct fetcher {
 /* There is a sample to read, and room for it in the staging budget. */
 static int has_read_locked(const struct hr_loader *l)
 {
+    if (l->hosting)
+        return hr__hosting_has_read_locked(l) || hr__can_claim_locked(l);
     return !l->workers_read && hr__can_claim_locked(l) &&
            (!l->reserved_bytes ||
             l->reserved_bytes + hr__next_size_locked(l) <= l->options.staging_bytes);
@@ -80,6 +82,30 @@ static struct hr__job *claim_reads_locked(struct fetcher *f, unsigned room)
     return list;
 }
 
+/* The same with hosts: what is claimed is routed, and what is to be read from storage taken. Where
+ * nothing is, later batches are looked to. */
+static struct hr__job *claim_of_hosts_locked(struct fetcher *f, unsigned room)
+{
+    struct hr_loader *l = f->loader;
+    struct hr__job *list = NULL, **end = &list;
+    if (room > FETCH_BULK)
+        room = FETCH_BULK;
+    hr__hosting_route_locked(l, !f->flying);
+    while (room--) {
+        struct hr__job *job = hr__hosting_read_locked(l);
+        if (!job)
+            job = hr__hosting_ahead_locked(l);
+        if (!job)
+            break;
+        *end = job;
+        end = &job->next;
+    }
+    *end = NULL;
+    if (list && l->idle_fetchers && hr__hosting_has_read_locked(l))
+        pthread_cond_signal(&l->fetch);
+    return list;
+}
+
 /* Puts a job whose sample another process reads behind those that wait already. */
 static void wait_for_other(struct fetcher *f, struct hr__job *job)
 {
@@ -106,7 +132,7 @@ static struct hr__job *wait_no_more(struct fetcher *f)
 static int submit_one(struct fetcher *f, struct hr__job *job)
 {
     struct hr_loader *l = f->loader;
-    uint64_t index = (uint64_t)job->batch->indices[job->place];
+    uint64_t index = job->batch ? (uint64_t)job->batch->indices[job->place] : job->ahead;
     job->sample.read.user = job;
     job->unread = 1;
     /* Workers find what is cached where it lies. */
@@ -191,13 +217,15 @@ static void land(struct fetcher *f, struct hr__job *job)
     last->flight = job->flight;
 }
 
-/* A job that came back goes to the workers, or away when its epoch was dropped.
- * Returns a slot to be given back. */
-static struct hr_batch *deliver_locked(struct hr_loader *l, struct hr__job *job)
+struct hr_batch *hr__deliver_locked(struct hr_loader *l, struct hr__job *job)
 {
-    l->reserved_bytes -= job->charged_bytes;
-    job->charged_bytes = job->unread ? 0 : job->sample.read.length;
-    l->reserved_bytes += job->charged_bytes;
+    if (!job->batch) {
+        hr__hosting_ahead_done_locked(l, job);
+        return NULL;
+    }
+    if (l->hosting && !job->is_item)
+        hr__hosting_landed_locked(l, job);
+    hr__charge_locked(l, job, job->unread ? 0 : job->sample.read.length);
     if (!job->batch->cancelled) {
         hr__stage_locked(l, job);
         return NULL;
@@ -214,7 +242,7 @@ static void deliver(struct hr_loader *l, struct hr__job *list)
     pthread_mutex_lock(&l->lock);
     while (list) {
         struct hr__job *next = list->next;
-        struct hr_batch *slot = deliver_locked(l, list);
+        struct hr_batch *slot = hr__deliver_locked(l, list);
         if (slot) {
             slot->next = slots;
             slots = slot;
@@ -223,6 +251,15 @@ static void deliver(struct hr_loader *l, struct hr__job *list)
     }
     pthread_mutex_unlock(&l->lock);
     hr__return_slots(slots);
+}
+
+/* What is read ahead goes to its owner unseen: here is where damage is found. */
+static void check_ahead(struct hr_loader *l, struct hr__job *job)
+{
+    if (!hr__sample_check(&job->sample, NULL))
+        return;
+    hr__drop_bytes(l, &job->sample.read);
+    job->unread = 1;
 }
 
 /* Completed reads as a list of jobs in front of `list`; a negative errno in
@@ -243,6 +280,8 @@ static struct hr__job *collect(struct fetcher *f, int64_t timeout_ns, struct hr_
         if (done[i]->result)
             done[i]->bytes = NULL;
         hr__account_read(f->loader, done[i], done[i]->completed_ns - done[i]->submitted_ns);
+        if (!job->batch)
+            check_ahead(f->loader, job);
         job->next = list;
         list = job;
     }
@@ -292,7 +331,8 @@ static int fetch_loop(struct fetcher *f)
     int failure = 0;
     pthread_mutex_lock(&l->lock);
     while (!l->stop && !failure) {
-        struct hr__job *list = claim_reads_locked(f, room_of(f));
+        struct hr__job *list =
+            l->hosting ? claim_of_hosts_locked(f, room_of(f)) : claim_reads_locked(f, room_of(f));
         struct hr__job *done = wanted_no_more_locked(f);
         int due = f->waiting && f->waiting->ask_ns <= hr__now_ns();
         if (!list && !done && !due && !f->flying) {
@@ -375,7 +415,9 @@ void *hr__fetch_main(void *arg)
             hr__errno_text(failure));
     pthread_mutex_lock(&l->lock);
     l->live_fetchers--;
-    if (!l->live_fetchers)
+    if (!l->live_fetchers && l->hosting)
+        hr__hosting_readers_gone_locked(l);
+    else if (!l->live_fetchers)
         hr__let_workers_read_locked(l);
     pthread_mutex_unlock(&l->lock);
     return NULL;

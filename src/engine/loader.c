@@ -76,6 +76,8 @@ static int check_options(const struct hr_loader_options *o, struct hr_error *err
                         error);
     if (!r && !(o->max_bad_share >= 0 && o->max_bad_share <= 1))
         r = hr__fail(error, -EINVAL, "max_bad_share = %g: must be from 0 to 1", o->max_bad_share);
+    if (!r)
+        r = hr__hosting_check(o, error);
     return r ? r : hr__remote_check(o, error);
 }
 
@@ -179,8 +181,9 @@ int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct 
         return r;
     r = make_ring(l, error);
     if (!r)
-        r = hr__remote_is_wanted(&l->options) ? hr__remote_create(l, error)
-                                              : hr__caching_create(l, error);
+        r = hr__remote_is_wanted(&l->options)    ? hr__remote_create(l, error)
+            : hr__hosting_is_wanted(&l->options) ? hr__hosting_create(l, error)
+                                                 : hr__caching_create(l, error);
     if (!l->attachment) /* the caller's */
         l->options.cache = l->options.agent = l->options.stream = l->options.agent_command = NULL;
     if (r) {
@@ -226,6 +229,7 @@ static void abandon(struct hr_loader *l)
         l->attachment->abandon(l);
     hr__ring_abandon(&l->ring);
     hr__caching_abandon(l);
+    hr__hosting_abandon(l);
     hr__remote_free_texts(l);
     hr__lane_free(&l->lane);
     hr_dataset_unref(&l->dataset);
@@ -254,6 +258,7 @@ void hr_loader_destroy(struct hr_loader **loader)
     free_jobs(l);
     hr__bad_destroy(l);
     hr__epoch_unref(&l->plan);
+    hr__hosting_destroy(l);
     hr__ring_close(&l->ring);
     hr__caching_destroy(l);
     hr__remote_free_texts(l);
@@ -289,6 +294,7 @@ static int make_plan(const struct hr_loader *l, const struct hr_loader_state *fr
         return hr__fail(error, -ENOMEM, "out of memory for an epoch's plan");
     atomic_init(&plan->refs, 1);
     plan->epoch = from->epoch;
+    plan->shuffle = from->shuffle != 0;
     plan->seed = from->seed;
     plan->cut = whole_cut(l);
     plan->cut.start = from->position;
@@ -328,6 +334,8 @@ static void begin(struct hr_loader *l, struct hr__epoch *plan)
     l->push_ended = 0;
     l->delivered = 0;
     l->delivered_samples = 0;
+    if (l->hosting)
+        hr__hosting_begin_locked(l);
     l->epoch_seen = l->epoch_bad = 0;
     l->over = 0;
     pthread_cond_broadcast(&l->room);
@@ -529,6 +537,8 @@ static int nothing_open_locked(struct hr_loader *l, struct hr_error *error)
                          : hr__fail(error, -EAGAIN, "no batch was pushed: push one, or push_end");
     if (l->options.external_order ? l->pushed != NULL : l->opened < l->plan->batches)
         return 1;
+    if (l->hosting && hr__hosting_is_storing_locked(l))
+        return 1;
     l->over = 1;
     return hr__bad_judge_locked(l, l->plan->epoch, 1, error);
 }
@@ -683,6 +693,14 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
         .cache_hits = atomic_load_explicit(&c->cache_hits, memory_order_relaxed),
         .converted = atomic_load_explicit(&c->converted, memory_order_relaxed),
         .conversion_ns = atomic_load_explicit(&c->conversion_ns, memory_order_relaxed),
+        .own_hits = atomic_load_explicit(&c->own_hits, memory_order_relaxed),
+        .own_bytes = atomic_load_explicit(&c->own_bytes, memory_order_relaxed),
+        .peer_hits = atomic_load_explicit(&c->peer_hits, memory_order_relaxed),
+        .peer_bytes = atomic_load_explicit(&c->peer_bytes, memory_order_relaxed),
+        .stored = atomic_load_explicit(&c->stored, memory_order_relaxed),
+        .stored_bytes = atomic_load_explicit(&c->stored_bytes, memory_order_relaxed),
+        .refused = atomic_load_explicit(&c->refused, memory_order_relaxed),
+        .read_ahead = atomic_load_explicit(&c->read_ahead, memory_order_relaxed),
     };
     if (!hr__in_child(l)) {
         if (l->caching.cache)

@@ -6,6 +6,7 @@
  *   threads.c   the workers, and starting and stopping all threads
  *   fetcher.c   the fetchers
  *   caching.c   what is kept of it in memory, and in which form
+ *   hosts*.c    what is kept of it in the memory of several hosts
  *   bad.c       samples that failed: what is told about them
  *   ring.c      slots
  *   lane.c      loaders whose batches are published in memory of somebody else's
@@ -34,6 +35,7 @@
 
 #include "engine/attach.h"
 #include "engine/caching.h"
+#include "engine/hosts.h"
 #include "engine/lane.h"
 #include "engine/ring.h"
 #include "engine/sample.h"
@@ -71,6 +73,8 @@ struct hr__epoch {
     uint64_t first_number;   /* number of the first batch, as batches are told */
     uint64_t first_chunk;    /* a lane's: number of the first chunk */
     uint64_t same_order;     /* digest of what the order of all epochs follows from */
+    int shuffle;
+    struct hr__deal *deal; /* with hosts: its plan, set once, under the lock; NULL: not yet */
 };
 
 /* One sample on its way: owned by the thread or list that has it. */
@@ -84,6 +88,11 @@ struct hr__job {
     uint64_t ask_ns;                /* while another process reads it: when to ask again */
     uint64_t pause_ns;              /* how long was waited before that; 0: not yet */
     unsigned flight;                /* where a fetcher keeps it while a reader has it */
+    enum hr__tier tier;             /* with hosts: where its bytes came from */
+    int is_item;                    /* charged as an item of a host, not as a read */
+    uint64_t turn;                  /* with hosts: which of all claims it was */
+    uint64_t ahead, ahead_bytes;    /* without a batch: the sample that is read ahead */
+    uint64_t generation;            /* likewise, the list of hosts it is read for */
     struct hr__job *next;
     struct hr__job *all_next; /* every job of the loader, for freeing */
 };
@@ -128,6 +137,8 @@ struct hr__counters {
     _Atomic uint64_t samples, batches, bad_samples, padded_samples, bytes_read, wait_ns;
     _Atomic uint64_t cache_hits, converted, conversion_ns;
     _Atomic uint64_t staged_bytes;
+    _Atomic uint64_t own_hits, own_bytes, peer_hits, peer_bytes;
+    _Atomic uint64_t stored, stored_bytes, refused, read_ahead;
     struct hr__histogram fetch, prepare, wait;
 };
 
@@ -173,6 +184,7 @@ struct hr_loader {
     int workers_wanted;
     struct hr__ring *ring;
     struct hr__caching caching;
+    struct hr__hosting *hosting;             /* NULL: its cache is not one of hosts */
     const struct hr__attachment *attachment; /* NULL: this process prepares */
     void *attached;                          /* the attachment's own */
     struct hr__lane *lane;                   /* NULL: it is none */
@@ -284,6 +296,10 @@ static inline int hr__in_child(const struct hr_loader *l)
 struct hr__epoch *hr__epoch_ref(struct hr__epoch *plan);
 void hr__epoch_unref(struct hr__epoch **plan);
 
+/* A job that is nobody's, or NULL: out of memory; and its end. */
+struct hr__job *hr__take_job_locked(struct hr_loader *l);
+void hr__free_job_locked(struct hr_loader *l, struct hr__job *job);
+
 /* The next sample to read, in order, or NULL. Opens a batch when need be; the
  * lock is released and taken again then. `may_wait`: for a slot that others give back;
  * not for a caller on whose jobs they may depend. */
@@ -393,6 +409,10 @@ void hr__lane_free(struct hr__lane **lane);
 
 /* fetcher.c: what a fetcher's thread runs; `arg`: its struct hr__thread. */
 void *hr__fetch_main(void *arg);
+
+/* A job that came back goes to the workers, or away when its epoch was dropped. Returns a slot
+ * to be given back, or NULL. */
+struct hr_batch *hr__deliver_locked(struct hr_loader *l, struct hr__job *job);
 
 /* threads.c */
 

@@ -64,6 +64,7 @@ struct hr_batch {
     size_t claimed;          /* samples taken by a fetcher or worker, from the front */
     size_t done;             /* samples finished */
     int cancelled;           /* its epoch was dropped */
+    uint64_t opened_ns;      /* when it was opened; with hosts */
     struct hr__job *fetched; /* read and waiting for a worker, oldest first */
     struct hr__job *fetched_last;
     struct hr__bad *skipped; /* its bad samples, in order of place */

@@ -45,6 +45,7 @@ void hr__epoch_unref(struct hr__epoch **pointer)
     *pointer = NULL;
     if (atomic_fetch_sub_explicit(&plan->refs, 1, memory_order_acq_rel) != 1)
         return;
+    hr__deal_destroy(&plan->deal);
     hr__order_destroy(&plan->order);
     hr__free(plan);
 }
@@ -90,6 +91,8 @@ void hr__wake_claimers_locked(struct hr_loader *l)
         hr__wake_worker_locked(l);
     else if (l->idle_fetchers)
         pthread_cond_signal(&l->fetch);
+    if (l->hosting)
+        hr__hosting_wake_locked(l);
 }
 
 /* What a lane's chunks ask for beside the plan and the window. */
@@ -105,7 +108,7 @@ static int can_open_locked(const struct hr_loader *l)
     if (l->stop || !l->plan || l->no_more || l->opening ||
         l->window_count >= l->options.batches_ahead)
         return 0;
-    if (l->lane && !lane_has_room_locked(l))
+    if ((l->lane && !lane_has_room_locked(l)) || (l->hosting && !l->plan->deal))
         return 0;
     return l->options.external_order ? l->pushed != NULL : l->opened < l->plan->batches;
 }
@@ -226,7 +229,9 @@ static void fill(struct hr_loader *l, const struct hr__epoch *plan, uint64_t ope
             batch->indices[i] = push->indices[i];
         }
     } else {
-        batch->count = hr__cut_batch(&plan->cut, opened, batch->positions, &batch->padding);
+        batch->count = plan->deal
+                           ? hr__deal_batch(plan->deal, opened, batch->positions, &batch->padding)
+                           : hr__cut_batch(&plan->cut, opened, batch->positions, &batch->padding);
         for (size_t i = 0; i < batch->count; i++)
             batch->indices[i] = (int64_t)hr__order_at(plan->order, batch->positions[i]);
     }
@@ -235,6 +240,7 @@ static void fill(struct hr_loader *l, const struct hr__epoch *plan, uint64_t ope
     batch->replaced = 0;
     batch->epoch = plan->epoch;
     batch->number = plan->first_number + opened;
+    batch->opened_ns = plan->deal ? hr__now_ns() : 0;
 }
 
 static void append_locked(struct hr_loader *l, struct hr_batch *batch)
@@ -326,7 +332,7 @@ static int open_locked(struct hr_loader *l, int may_wait)
     return !later;
 }
 
-static struct hr__job *take_job_locked(struct hr_loader *l)
+struct hr__job *hr__take_job_locked(struct hr_loader *l)
 {
     struct hr__job *job = l->free_jobs;
     if (job) {
@@ -338,7 +344,7 @@ static struct hr__job *take_job_locked(struct hr_loader *l)
     if (!job)
         return NULL;
     /* What is kept in the cache need not be in memory twice. */
-    job->sample.uncached = l->caching.cache != NULL;
+    job->sample.uncached = l->caching.cache || l->hosting;
     job->all_next = l->all_jobs;
     l->all_jobs = job;
     return job;
@@ -358,7 +364,7 @@ struct hr__job *hr__claim_locked(struct hr_loader *l, int may_wait)
             return NULL;
     if (!hr__can_claim_locked(l))
         return NULL;
-    struct hr__job *job = take_job_locked(l);
+    struct hr__job *job = hr__take_job_locked(l);
     if (!job) {
         break_locked(l);
         return NULL;
@@ -369,16 +375,16 @@ struct hr__job *hr__claim_locked(struct hr_loader *l, int may_wait)
     job->unread = 1;
     job->charged_bytes = 0;
     job->pause_ns = 0;
+    job->tier = HR__TIER_STORAGE;
     if (batch->claimed == batch->count)
         l->cursor = batch->next;
     return job;
 }
 
-static void free_job_locked(struct hr_loader *l, struct hr__job *job)
+void hr__free_job_locked(struct hr_loader *l, struct hr__job *job)
 {
     assert(!job->ticket.is_claimed);
-    l->reserved_bytes -= job->charged_bytes;
-    job->charged_bytes = 0;
+    hr__charge_locked(l, job, 0);
     job->batch = NULL;
     job->next = l->free_jobs;
     l->free_jobs = job;
@@ -386,6 +392,8 @@ static void free_job_locked(struct hr_loader *l, struct hr__job *job)
     if (!l->workers_read && l->idle_fetchers && l->reserved_bytes <= l->options.staging_bytes / 2 &&
         hr__can_claim_locked(l))
         pthread_cond_signal(&l->fetch);
+    if (l->hosting && l->reserved_bytes <= l->options.staging_bytes / 2)
+        hr__hosting_wake_locked(l);
 }
 
 void hr__account_read(struct hr_loader *l, const struct hr__read *read, uint64_t ns)
@@ -514,7 +522,7 @@ struct hr_batch *hr__finish_locked(struct hr_loader *l, struct hr__job *job,
 {
     struct hr_batch *batch = job->batch;
     size_t place = job->place;
-    free_job_locked(l, job);
+    hr__free_job_locked(l, job);
     batch->done++;
     if (batch->cancelled) {
         if (batch->done < batch->claimed)
@@ -527,6 +535,8 @@ struct hr_batch *hr__finish_locked(struct hr_loader *l, struct hr__job *job,
     note_outcome_locked(l, batch, place, outcome);
     if (batch->done == batch->count) {
         l->complete++;
+        if (l->hosting)
+            hr__hosting_ready_locked(l, batch);
         if (batch == l->window)
             hr__wake_consumer_locked(l);
     } else if (l->broken.code) {
@@ -556,8 +566,10 @@ struct hr_batch *hr__cancel_locked(struct hr_loader *l)
         struct hr__job *job = pop_delayed_locked(l);
         job->batch->done++;
         l->complete += job->batch->done == job->batch->count;
-        free_job_locked(l, job);
+        hr__free_job_locked(l, job);
     }
+    if (l->hosting)
+        hr__hosting_cancel_locked(l);
     while (l->window) {
         struct hr_batch *batch = hr__window_pop_locked(l);
         while (batch->fetched) {
@@ -566,7 +578,7 @@ struct hr_batch *hr__cancel_locked(struct hr_loader *l)
             l->fetched--;
             hr__drop_bytes(l, &job->sample.read);
             hr__caching_unclaim(l, &job->ticket);
-            free_job_locked(l, job);
+            hr__free_job_locked(l, job);
             batch->done++;
         }
         batch->fetched_last = NULL;

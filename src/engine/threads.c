@@ -75,7 +75,10 @@ static int run_recipe(struct hr__thread *self, struct hr__job *job, uint64_t ind
     error->message[0] = 0;
     uint64_t start = hr__now_ns(), start_cpu = cost_clock(l);
     int r = hr_preparer_run(self->preparer, l->recipe, item->bytes, item->length, &key, out, error);
-    hr__histogram_add(&l->counters.prepare, hr__now_ns() - start);
+    uint64_t took_ns = hr__now_ns() - start;
+    hr__histogram_add(&l->counters.prepare, took_ns);
+    if (l->hosting)
+        hr__hosting_prepared(l, index, took_ns);
     outcome->cost.form = item->form;
     outcome->cost.prepare_ns = r ? 0 : cost_clock(l) - start_cpu;
     if (r && !error->message[0])
@@ -98,6 +101,8 @@ static int prepare(struct hr__thread *self, struct hr__job *job, uint64_t index,
     }
     if (!r && l->caching.cache)
         hr__caching_offer(l, index, read->bytes, &outcome->cost, &job->ticket);
+    if (!r && l->hosting && job->tier == HR__TIER_STORAGE)
+        hr__hosting_offer(l, job, index);
     hr__caching_unclaim(l, &job->ticket);
     hr__drop_bytes(l, read);
     return r;
@@ -226,6 +231,15 @@ static int prepare_unread(struct hr__thread *self, struct hr__job *job, uint64_t
     return r ? r : prepare(self, job, index, outcome, error);
 }
 
+/* What a host gave could not be prepared: its file may. */
+static int prepare_anew(struct hr__thread *self, struct hr__job *job, uint64_t index,
+                        struct hr__outcome *outcome, struct hr_error *error)
+{
+    job->tier = HR__TIER_STORAGE;
+    int r = read_now(self->loader, job, index, error);
+    return r ? r : prepare(self, job, index, outcome, error);
+}
+
 void hr__process(struct hr__thread *self, struct hr__job *job, struct hr__outcome *outcome)
 {
     struct hr_loader *l = self->loader;
@@ -240,6 +254,8 @@ void hr__process(struct hr__thread *self, struct hr__job *job, struct hr__outcom
     hr__caching_note_place(l, job);
     int r = job->unread ? prepare_unread(self, job, index, outcome, &error)
                         : prepare(self, job, index, outcome, &error);
+    if (r && job->tier != HR__TIER_STORAGE && hr__is_samples_fault(r))
+        r = prepare_anew(self, job, index, outcome, &error);
     outcome->cost.working_ns = cost_clock(l) - start_cpu;
     if (outcome->busy)
         return;
@@ -431,7 +447,7 @@ int hr__threads_start(struct hr_loader *l, struct hr_error *error)
     l->stop = 0;
     l->reader_state = 0;
     l->live_fetchers = 0;
-    l->workers_read = !l->options.direct_io;
+    l->workers_read = !l->options.direct_io && !l->hosting;
     l->blocked_score = 0;
     l->fetcher_span = FETCHER_SPAN_MIN / 2;
     l->fetcher_samples = 0;
@@ -454,6 +470,8 @@ int hr__threads_start(struct hr_loader *l, struct hr_error *error)
         r = start_fetchers(l, error);
     while (!r && l->worker_count < l->workers_wanted)
         r = start_worker(l, error);
+    if (!r && l->hosting)
+        r = hr__hosting_start(l, error);
     if (r)
         hr__threads_stop(l);
     return r;
@@ -466,9 +484,13 @@ void hr__threads_stop(struct hr_loader *l)
     pthread_cond_broadcast(&l->work);
     pthread_cond_broadcast(&l->fetch);
     pthread_cond_broadcast(&l->room);
+    if (l->hosting)
+        hr__hosting_stop_locked(l);
     pthread_mutex_unlock(&l->lock);
     for (int i = 0; i < l->fetcher_count; i++)
         pthread_join(l->fetchers[i].id, NULL);
+    if (l->hosting)
+        hr__hosting_join(l);
     if (l->lane)
         hr__crew_leave(l->lane->crew, l);
     for (int i = 0; i < l->worker_count; i++) {

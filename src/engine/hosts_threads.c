@@ -1,0 +1,231 @@
+/*
+ * The host threads: each takes a group of items of one owner, the one whose turn is next, asks
+ * its server for them in bulk, and delivers what it finds; or stores a group.
+ *
+ * How many fetch at once follows from what the workers have: one more where items wait and
+ * workers run short of staged samples, one less where many are staged. While a request is under
+ * way the next group grows, so that few threads ask for much at once.
+ */
+#include "base/clock.h"
+#include "engine/hosts_inside.h"
+
+/* A request that takes longer than this shows a slow server, which gets one thread. */
+#define SLOW_NS 100000000u
+
+/* There is room for another item in the staging budget. */
+static int has_room_locked(const struct hr_loader *l, uint64_t bytes)
+{
+    const struct hr__hosting *h = l->hosting;
+    uint64_t budget = l->options.staging_bytes;
+    return !h->reserved[1] ||
+           (l->reserved_bytes + bytes <= budget && h->reserved[1] + bytes <= budget / 4 * 3);
+}
+
+/* The host whose first item's turn is next, of those that may be asked now; -1: none. Items
+ * of hosts that are down become reads. */
+static int pick_locked(struct hr_loader *l)
+{
+    struct hr__cluster *cluster = l->hosting->cluster;
+    int best = -1;
+    uint64_t turn = UINT64_MAX;
+    for (int i = 0; i < cluster->hosts.count; i++) {
+        struct hr__host_queue *q = &cluster->queues[i];
+        if (!q->first)
+            continue;
+        if (!hr__peers_is_up(cluster->peers, i)) {
+            hr__hosting_reroute_locked(l, i);
+            continue;
+        }
+        if (q->first->turn < turn && !(q->is_slow && q->threads)) {
+            turn = q->first->turn;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* Takes the first items of a host, as many as a group and the budget have room for. */
+static void take_group_locked(struct hr_loader *l, int host, struct hr__group *g)
+{
+    struct hr__hosting *h = l->hosting;
+    struct hr__host_queue *q = &h->cluster->queues[host];
+    uint64_t bytes = 0;
+    g->cluster = hr__cluster_ref(h->cluster);
+    g->owner = host;
+    g->count = 0;
+    while (q->first && g->count < HR__GROUP_ITEMS) {
+        struct hr__job *job = q->first;
+        uint64_t size = hr__item_size(l, job);
+        if (!has_room_locked(l, size) || (g->count && bytes + size > HR__GROUP_BYTES))
+            break;
+        q->first = job->next;
+        if (!q->first)
+            q->last = NULL;
+        job->next = NULL;
+        job->is_item = 1;
+        h->queued--;
+        hr__charge_locked(l, job, size);
+        bytes += size;
+        g->jobs[g->count++] = job;
+    }
+}
+
+/* Asks the server. Without the lock. */
+static void ask(const struct hr_loader *l, struct hr__group *g)
+{
+    struct hr__peer_item asked[HR__GROUP_ITEMS];
+    size_t n = 0, at = 0;
+    for (size_t i = 0; i < g->count; i++) {
+        const struct hr__job *job = g->jobs[i];
+        uint64_t index = (uint64_t)job->batch->indices[job->place];
+        int64_t bytes = hr_dataset_sample_bytes(l->dataset, index);
+        asked[n] = (struct hr__peer_item){.source_bytes = bytes > 0 ? (uint64_t)bytes : 0};
+        g->has_key[i] = !hr__host_key(asked[n].key, &g->cluster->digest, l->dataset, index,
+                                      g->cluster->hosts.with_mtime);
+        n += g->has_key[i];
+    }
+    if (n)
+        hr__peers_fetch(g->cluster->peers, g->owner, asked, n);
+    for (size_t i = 0; i < g->count; i++)
+        g->items[i] = g->has_key[i] ? asked[at++] : (struct hr__peer_item){.bytes = NULL};
+}
+
+/* An item that was found becomes a job's bytes. */
+static void fill_job(struct hr_loader *l, const struct hr__group *g, struct hr__job *job,
+                     const struct hr__peer_item *item)
+{
+    struct hr__counters *c = &l->counters;
+    int is_own = g->owner == g->cluster->hosts.self;
+    job->sample.read = (struct hr__read){
+        .fd = -1,
+        .bytes = item->bytes,
+        .length = item->length,
+        .user = job,
+    };
+    job->unread = 0;
+    job->tier = is_own ? HR__TIER_OWN : HR__TIER_PEER;
+    hr__count(&c->staged_bytes, item->length);
+    hr__count(&c->cache_hits, 1);
+    hr__count(is_own ? &c->own_hits : &c->peer_hits, 1);
+    hr__count(is_own ? &c->own_bytes : &c->peer_bytes, item->length);
+}
+
+/* What the server had not is read from storage. Returns a slot to be given back. */
+static struct hr_batch *miss_locked(struct hr_loader *l, struct hr__job *job)
+{
+    job->unread = 1;
+    job->tier = HR__TIER_STORAGE;
+    job->sample.read.bytes = NULL;
+    if (job->batch->cancelled)
+        return hr__deliver_locked(l, job);
+    hr__charge_locked(l, job, 0);
+    hr__hosting_to_read_locked(l, job);
+    return NULL;
+}
+
+/* What came of a group goes to the workers and the fetchers. Returns slots to be given back. */
+static struct hr_batch *hand_out_locked(struct hr_loader *l, struct hr__group *g,
+                                        uint64_t *found_bytes)
+{
+    struct hr_batch *slots = NULL;
+    *found_bytes = 0;
+    for (size_t i = 0; i < g->count; i++) {
+        struct hr__job *job = g->jobs[i];
+        uint64_t index = (uint64_t)job->batch->indices[job->place];
+        int is_found = g->items[i].bytes != NULL;
+        hr__hosting_note_locked(l, g->cluster, g->owner, index, is_found);
+        if (!g->has_key[i])
+            g->cluster->known[index] |= HR__ITEM_NEVER;
+        if (is_found)
+            *found_bytes += g->items[i].length;
+        struct hr_batch *slot = is_found ? hr__deliver_locked(l, job) : miss_locked(l, job);
+        if (slot) {
+            slot->next = slots;
+            slots = slot;
+        }
+    }
+    return slots;
+}
+
+/* More threads while items wait and workers run short, fewer where many are staged. */
+static void adapt_locked(struct hr_loader *l, int is_waiting)
+{
+    struct hr__hosting *h = l->hosting;
+    uint64_t workers = (uint64_t)l->workers_wanted;
+    if (is_waiting && l->fetched < workers && h->allowed < h->thread_count) {
+        h->allowed++;
+        pthread_cond_signal(&h->work);
+    } else if (l->fetched > 4 * workers && h->allowed > 1) {
+        h->allowed--;
+    }
+}
+
+/* Fetches one group: 0 where there is none to fetch now. Releases the lock meanwhile. */
+static int fetch_locked(struct hr__thread *self, struct hr__group *g)
+{
+    struct hr_loader *l = self->loader;
+    struct hr__hosting *h = l->hosting;
+    int host = h->fetching < h->allowed ? pick_locked(l) : -1;
+    if (host < 0)
+        return 0;
+    take_group_locked(l, host, g);
+    if (!g->count) {
+        hr__cluster_unref(&g->cluster); /* the loader has its own */
+        return 0;
+    }
+    struct hr__host_queue *q = &g->cluster->queues[host];
+    struct hr__meter *meter =
+        &h->meters[host == g->cluster->hosts.self ? HR__TIER_OWN : HR__TIER_PEER];
+    uint64_t start_ns = hr__now_ns();
+    h->fetching++;
+    q->threads++;
+    hr__meter_begin_locked(meter, start_ns);
+    int is_waiting = pick_locked(l) >= 0;
+    adapt_locked(l, is_waiting);
+    pthread_mutex_unlock(&l->lock);
+    ask(l, g);
+    for (size_t i = 0; i < g->count; i++)
+        if (g->items[i].bytes)
+            fill_job(l, g, g->jobs[i], &g->items[i]);
+    uint64_t end_ns = hr__now_ns(), found_bytes;
+    pthread_mutex_lock(&l->lock);
+    struct hr_batch *slots = hand_out_locked(l, g, &found_bytes);
+    hr__meter_end_locked(meter, end_ns, found_bytes);
+    h->fetching--;
+    q->threads--;
+    q->is_slow = end_ns - start_ns > SLOW_NS;
+    if (hr__hosting_wants_look_locked(l))
+        pthread_cond_signal(&h->dealing);
+    pthread_mutex_unlock(&l->lock);
+    hr__return_slots(slots);
+    hr__cluster_unref(&g->cluster);
+    pthread_mutex_lock(&l->lock);
+    return 1;
+}
+
+void *hr__host_main(void *arg)
+{
+    struct hr__thread *self = arg;
+    struct hr_loader *l = self->loader;
+    struct hr__hosting *h = l->hosting;
+    struct hr__group *g = &h->groups[self->number];
+    pthread_mutex_lock(&l->lock);
+    while (!l->stop) {
+        hr__hosting_route_locked(l, 0);
+        if (l->stop)
+            break;
+        /* Workers wait where too much waits to be stored. */
+        int is_full = h->store_bytes > HR__STORE_BYTES / 2;
+        if (is_full && hr__hosting_store_locked(self))
+            continue;
+        if (fetch_locked(self, g))
+            continue;
+        if (!is_full && hr__hosting_store_locked(self))
+            continue;
+        h->idle++;
+        pthread_cond_wait(&h->work, &l->lock);
+        h->idle--;
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
