@@ -2,10 +2,11 @@
  * The plan of an epoch, batch by batch: its making, and what a batch's places are.
  *
  * A batch is planned when it is asked for, from its own samples only, so that any rank can
- * plan any batch by itself and an epoch costs no memory. Padding is dealt like everything
+ * plan any batch by itself. Padding is dealt like everything
  * else: its places repeat samples from the start of the order, have owners, and fill slots.
  * Looking owners and sizes up at random places of tables that are larger than a processor's
- * caches is the greater part of the cost, so that these are asked for some places ahead.
+ * caches is the greater part of the cost, so that both are gathered in one table when the plan
+ * is made, 4 bytes a sample, which is asked for some places ahead.
  */
 #include "order/plan.h"
 
@@ -20,7 +21,7 @@
 #include <string.h>
 
 enum {
-    CHUNK = 64,          /* places whose owners and sizes are asked for ahead */
+    CHUNK = 64,          /* places whose facts are asked for ahead */
     TYPICAL = 128 << 10, /* bytes of a sample of unknown size */
     RATE_BITS = 16,      /* of a node's rates */
 };
@@ -30,12 +31,43 @@ enum {
 static const struct hr__plan_rates usual = {
     .own_ns = 250, .peer_ns = 1000, .storage_ns = 5000, .prepare_ns = 5000};
 
-static uint32_t bucket_of(uint32_t bytes)
+/*
+ * Sizes in 16 bits, so that a sample's owner and size are in one word of one table: 5 bits say
+ * the octave, 11 where in it, cut off. So they are exact to 1/2048, and the bits above any
+ * number a bucket.
+ */
+static uint32_t size_of(uint32_t bytes)
 {
-    uint32_t x = bytes < 1024 ? 1024 : bytes;
-    uint32_t octave = 31 - (uint32_t)__builtin_clz(x);
-    uint32_t bucket = (octave - 10) * 4 + (x >> (octave - 2) & 3);
-    return bucket < HR__PLAN_BUCKETS ? bucket : HR__PLAN_BUCKETS - 1;
+    uint32_t octave = 31 - (uint32_t)__builtin_clz(bytes);
+    uint32_t within = (uint32_t)(((uint64_t)bytes << 11 >> octave) & 2047);
+    return octave << 11 | within;
+}
+
+static uint32_t bytes_of(uint32_t size)
+{
+    return (uint32_t)((uint64_t)(2048 | (size & 2047)) << (size >> 11) >> 11);
+}
+
+/* Four an octave from 1 KiB = 2^10 on. */
+static uint32_t bucket_of(uint32_t size)
+{
+    int bucket = (int)(size >> 9) - 10 * 4;
+    bucket = bucket < 0 ? 0 : bucket;
+    return (uint32_t)(bucket < HR__PLAN_BUCKETS ? bucket : HR__PLAN_BUCKETS - 1);
+}
+
+/* Owners and sizes in one table. */
+static int gather_facts(struct hr__plan *plan, const struct hr__plan_wish *wish)
+{
+    uint64_t samples = wish->cut.samples;
+    plan->facts = hr__alloc(HR__TAG_ORDER, samples ? samples : 1, sizeof *plan->facts);
+    if (!plan->facts)
+        return -ENOMEM;
+    for (uint64_t i = 0; i < samples; i++) {
+        uint32_t bytes = wish->bytes && wish->bytes[i] ? wish->bytes[i] : TYPICAL;
+        plan->facts[i] = (uint32_t)wish->owners[i] << 16 | size_of(bytes);
+    }
+    return 0;
 }
 
 /* The rates by tier, then preparing. */
@@ -183,14 +215,12 @@ int hr__plan_create(struct hr__plan **out, const struct hr__plan_wish *wish, str
     plan->assignment = wish->assignment;
     plan->cut = wish->cut;
     plan->order = wish->order;
-    plan->owners = wish->owners;
-    plan->bytes = wish->bytes;
     plan->with_rates = wish->rates != NULL;
     if (wish->assignment == HR__ASSIGNMENT_LOCAL) {
         plan->node_count = (uint32_t)wish->host_count;
         for (uint64_t r = 0; r < wish->cut.ranks; r++)
             plan->node_count += wish->host_of_rank[r] < 0;
-        if (allocate(plan))
+        if (allocate(plan) || gather_facts(plan, wish))
             goto fail;
         scale_rates(plan, wish);
         seat_ranks(plan, wish);
@@ -201,9 +231,10 @@ int hr__plan_create(struct hr__plan **out, const struct hr__plan_wish *wish, str
 fail:
     hr__plan_destroy(&plan);
     return hr__fail(error, -ENOMEM,
-                    "no memory to plan batches of %" PRIu64 " x %" PRIu64
-                    " samples; free memory on this host or make batch_size smaller",
-                    wish->cut.batch_size, wish->cut.ranks);
+                    "no memory for the plan of %" PRIu64 " samples in batches of %" PRIu64
+                    " x %" PRIu64 ": 4 bytes for each sample and about 25 for each of a global "
+                    "batch are needed; free memory on this host or make batch_size smaller",
+                    wish->cut.samples, wish->cut.batch_size, wish->cut.ranks);
 }
 
 void hr__plan_destroy(struct hr__plan **plan)
@@ -211,6 +242,7 @@ void hr__plan_destroy(struct hr__plan **plan)
     struct hr__plan *p = *plan;
     if (!p)
         return;
+    hr__free(p->facts);
     hr__free(p->nodes);
     hr__free(p->node_of_rank);
     hr__free(p->ranks_by_node);
@@ -245,9 +277,7 @@ static void ask(const struct hr__plan *plan, uint64_t first, uint32_t from, uint
     for (uint32_t i = from; i < to; i++) {
         uint64_t position = position_of(i, first, left, plan->cut.samples);
         uint64_t sample = hr__order_at(plan->order, position);
-        __builtin_prefetch(&plan->owners[sample]);
-        if (plan->bytes)
-            __builtin_prefetch(&plan->bytes[sample]);
+        __builtin_prefetch(&plan->facts[sample]);
         samples[i - from] = sample;
     }
 }
@@ -256,20 +286,17 @@ static void ask(const struct hr__plan *plan, uint64_t first, uint32_t from, uint
  * hang together would keep the loads of the first from overlapping. */
 static void take(struct hr__plan *plan, uint32_t from, uint32_t to, const uint64_t samples[CHUNK])
 {
-    const uint16_t *owners = plan->owners;
-    const uint32_t *bytes = plan->bytes;
+    const uint32_t *facts = plan->facts;
     uint64_t *restrict owned_bytes = plan->owned_bytes;
     uint32_t *restrict histogram = plan->histogram;
     uint32_t *restrict costs = plan->cost;
     uint16_t *restrict owner_of = plan->owner;
     uint8_t *restrict buckets = plan->bucket;
     for (uint32_t i = from; i < to; i++) {
-        uint64_t sample = samples[i - from];
-        uint32_t cost = bytes ? bytes[sample] : TYPICAL;
-        cost = cost ? cost : TYPICAL;
-        owner_of[i] = owners[sample];
-        costs[i] = cost;
-        buckets[i] = (uint8_t)bucket_of(cost);
+        uint32_t fact = facts[samples[i - from]], size = fact & UINT16_MAX;
+        owner_of[i] = (uint16_t)(fact >> 16);
+        costs[i] = bytes_of(size);
+        buckets[i] = (uint8_t)bucket_of(size);
     }
     for (uint32_t i = from; i < to; i++) {
         uint32_t row = hr__plan_row(owner_of[i]);

@@ -40,9 +40,9 @@ struct hr__plan_wish {
     enum hr__assignment assignment;
     struct hr__cut cut;            /* `rank` is this rank; start as in a restored epoch */
     const struct hr__order *order; /* borrowed for the plan's life */
-    const uint16_t *owners;        /* borrowed; per sample, HR__NOBODY: none */
-    const uint32_t *bytes;         /* borrowed; per sample, of its item, 0: not known; NULL:
-                              all alike */
+    const uint16_t *owners;        /* read here; per sample, HR__NOBODY: none */
+    const uint32_t *bytes;         /* read here; per sample, of its item, 0: not known;
+                                      NULL: all alike */
     int host_count;
     const int *host_of_rank; /* copied; cut.ranks; -1: a rank on a host that owns nothing */
     const struct hr__plan_rates *rates; /* copied; host_count; NULL: not known */
@@ -50,7 +50,8 @@ struct hr__plan_wish {
 
 struct hr__plan;
 
-/* Up to 60,000 ranks. On success *out is the caller's. Errors: -EINVAL, -ENOMEM. */
+/* Takes time in proportion to samples, and 4 bytes of memory for each; up to 60,000 ranks. On
+ * success *out is the caller's. Errors: -EINVAL, -ENOMEM. */
 int hr__plan_create(struct hr__plan **out, const struct hr__plan_wish *wish,
                     struct hr_error *error);
 void hr__plan_destroy(struct hr__plan **plan);

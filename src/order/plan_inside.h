@@ -46,9 +46,8 @@ struct hr__plan {
     enum hr__assignment assignment;
     struct hr__cut cut;
     const struct hr__order *order;
-    const uint16_t *owners;
-    const uint32_t *bytes; /* or NULL */
-    int with_rates;        /* else cached items move only to keep batches equal */
+    uint32_t *facts; /* per sample: owner << 16 | size, that in 16 bits as plan.c has it */
+    int with_rates;  /* else cached items move only to keep batches equal */
     uint32_t node_count;
     struct hr__plan_node *nodes;
     uint16_t *node_of_rank;  /* cut.ranks */
