@@ -27,6 +27,7 @@
 /* Of one bulk request: memory of a connection in the server grows with what it is asked for. */
 #define BULK_ITEMS 64
 #define BULK_BYTES (UINT64_C(8) << 20)
+#define BULK_LEAST (UINT64_C(128) << 10)
 
 #define BACKOFF_FIRST_NS  UINT64_C(500000000)
 #define BACKOFF_LAST_NS   UINT64_C(30000000000)
@@ -56,6 +57,7 @@ struct host {
     int is_probed;             /* a request finds out now whether it is up again */
     _Atomic uint64_t retry_ns; /* what is_up looks at: 0, or when it is asked again */
     char problem[160];
+    _Atomic uint64_t bulk_bytes[2]; /* of a bulk fetched, and stored, that it manages in time */
     struct counters counters;
 };
 
@@ -116,6 +118,8 @@ static void fill_host(struct hr__peers *peers, int i, const struct hr__hosts *ho
                                      .user = peers->user[0] ? peers->user : NULL,
                                      .password = peers->password,
                                      .blocks = peers->blocks};
+    atomic_init(&h->bulk_bytes[0], BULK_BYTES);
+    atomic_init(&h->bulk_bytes[1], BULK_BYTES);
     pthread_mutex_init(&h->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -313,20 +317,6 @@ static void name_key(char out[HR__PEER_KEY + 1], const uint64_t key[2])
              (unsigned long long)key[1]);
 }
 
-/* How many of the first items make one bulk request. */
-static size_t bulk_of(const struct hr__peer_item *items, size_t count, int is_stored)
-{
-    uint64_t bytes = 0;
-    size_t n = 0;
-    for (; n < count && n < BULK_ITEMS; n++) {
-        uint64_t more = is_stored ? items[n].length : items[n].source_bytes;
-        if (n && (more > BULK_BYTES || bytes + more > BULK_BYTES))
-            break;
-        bytes += more < BULK_BYTES ? more : BULK_BYTES;
-    }
-    return n;
-}
-
 /* What came under the item's key becomes the item, or is a miss. */
 static int accept_value(struct hr__peer_item *item, struct hr__peer_value *value)
 {
@@ -344,38 +334,88 @@ static int accept_value(struct hr__peer_item *item, struct hr__peer_value *value
     return 0;
 }
 
-/* A call: one bulk after the other. */
+/* A fetch or a store: one bulk after the other, each with its own deadline. */
 struct call {
     struct hr__peers *peers;
     struct host *host;
-    uint64_t deadline_ns;
-    size_t done; /* items that were found or stored */
-    int bulks;
+    int is_store;
+    size_t done;          /* items that were found or stored */
+    uint64_t deadline_ns; /* of the bulk in progress */
 };
 
-static struct call call_of(struct hr__peers *peers, int host)
+/* How many of the first items make one bulk request, of which the server can be expected to
+ * manage all in time. */
+static size_t bulk_of(const struct call *call, const struct hr__peer_item *items, size_t count)
 {
-    return (struct call){.peers = peers,
-                         .host = &peers->hosts[host],
-                         .deadline_ns = hr__now_ns() + peers->timeout_ns};
+    uint64_t limit = value_of(&call->host->bulk_bytes[call->is_store]), bytes = 0;
+    size_t n = 0;
+    for (; n < count && n < BULK_ITEMS; n++) {
+        uint64_t more = call->is_store ? items[n].length : items[n].source_bytes;
+        if (n && (more > limit || bytes + more > limit))
+            break;
+        bytes += more < limit ? more : limit;
+    }
+    return n;
 }
 
-/* Ends a bulk. Only the first of a call has all its time, and tells a server that is too slow. */
-static void leave_bulk(struct call *call, int c, int result, const struct hr_error *error)
+/*
+ * Bulks are as large as goes through in time. A server that was not done at the deadline but
+ * had done something is slow, not dead: then what is left is asked for again, in smaller bulks,
+ * and the result is no failure (-EBUSY).
+ */
+static int adapt(struct call *call, int result, uint64_t bytes)
 {
-    if (call->bulks++ && result == -ETIMEDOUT)
-        result = -EBUSY;
-    leave(call->host, c, result, error);
+    _Atomic uint64_t *out = &call->host->bulk_bytes[call->is_store];
+    uint64_t limit = value_of(out), next = limit, all = call->peers->timeout_ns;
+    uint64_t now = hr__now_ns(),
+             took = all - (call->deadline_ns > now ? call->deadline_ns - now : 0);
+    int is_late = result == -ETIMEDOUT && bytes;
+    if (is_late || (!result && bytes && took > all / 2))
+        next = (bytes < limit ? bytes : limit) / 2;
+    else if (!result && took < all / 8 && bytes >= limit / 2)
+        next = 2 * limit;
+    next = next < BULK_LEAST ? BULK_LEAST : next > BULK_BYTES ? BULK_BYTES : next;
+    if (next != limit)
+        atomic_store_explicit(out, next, memory_order_relaxed);
+    return is_late ? -EBUSY : result;
 }
 
-static int fetch_bulk(struct call *call, struct hr__peer_item *items, size_t count)
+/* Takes what came; returns the number of items up to the last of them. */
+static size_t accept_all(struct call *call, struct hr__peer_item *items,
+                         struct hr__peer_value *values, size_t count)
+{
+    uint64_t bytes = 0, damaged = 0;
+    size_t end = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!values[i].bytes)
+            continue;
+        end = i + 1;
+        if (accept_value(&items[i], &values[i])) {
+            damaged++;
+            continue;
+        }
+        bytes += items[i].length;
+        call->done++;
+    }
+    add(&call->host->counters.fetched_bytes, bytes);
+    if (damaged)
+        note(call->host, atomic_fetch_add(&call->host->counters.damaged, damaged),
+             "keeps items that are not what was stored (checksum): does something else write "
+             "there, or is its memory bad?");
+    return end;
+}
+
+/* Asks for the first of the items; *asked is how many need not be asked for again. */
+static int fetch_bulk(struct call *call, struct hr__peer_item *items, size_t count, size_t *asked)
 {
     struct host *h = call->host;
     struct hr__peer_value values[BULK_ITEMS];
     struct hr_error error = {0, ""};
-    uint64_t bytes = 0, damaged = 0;
+    uint64_t bytes = 0;
     int c;
+    call->deadline_ns = hr__now_ns() + call->peers->timeout_ns;
     int r = enter(call->peers, h, ITEMS, call->deadline_ns, &c, &error);
+    *asked = count = bulk_of(call, items, count);
     if (r)
         return r;
     for (size_t i = 0; i < count; i++) {
@@ -386,37 +426,27 @@ static int fetch_bulk(struct call *call, struct hr__peer_item *items, size_t cou
     r = call->peers->ops->get(h->clients[c], values, count, call->deadline_ns, &error);
     if (!r)
         add(&h->counters.request_ns, hr__now_ns() - start);
-    leave_bulk(call, c, r, &error);
-    for (size_t i = 0; i < count; i++) {
-        if (!values[i].bytes)
-            continue;
-        if (accept_value(&items[i], &values[i])) {
-            damaged++;
-            continue;
-        }
-        bytes += items[i].length;
-        call->done++;
-    }
-    add(&h->counters.fetched_bytes, bytes);
-    if (damaged)
-        note(h, atomic_fetch_add(&h->counters.damaged, damaged),
-             "keeps items that are not what was stored (checksum): does something else write "
-             "there, or is its memory bad?");
-    return r;
+    for (size_t i = 0; i < count; i++)
+        bytes += values[i].bytes ? values[i].length : 0;
+    r = adapt(call, r, bytes);
+    leave(h, c, r, &error);
+    size_t end = accept_all(call, items, values, count);
+    if (r != -EBUSY)
+        return r;
+    *asked = end;
+    return 0;
 }
 
 size_t hr__peers_fetch(struct hr__peers *peers, int host, struct hr__peer_item *items, size_t count)
 {
-    struct call call = call_of(peers, host);
+    struct call call = {.peers = peers, .host = &peers->hosts[host]};
     int r = 0;
     for (size_t i = 0; i < count; i++) {
         items[i].bytes = NULL;
         items[i].length = 0;
     }
-    for (size_t i = 0, n; i < count && !r; i += n) {
-        n = bulk_of(items + i, count - i, 0);
-        r = fetch_bulk(&call, items + i, n);
-    }
+    for (size_t i = 0, n; i < count && !r; i += n)
+        r = fetch_bulk(&call, items + i, count - i, &n);
     add(&call.host->counters.fetched, call.done);
     add(&call.host->counters.missed, count - call.done);
     return call.done;
@@ -446,19 +476,21 @@ static size_t settle(struct host *h, struct hr__peer_item *items,
     return stored;
 }
 
-static int store_bulk(struct call *call, struct hr__peer_item *items, size_t count)
+/* The same of stores. */
+static int store_bulk(struct call *call, struct hr__peer_item *items, size_t count, size_t *asked)
 {
     struct host *h = call->host;
     struct hr__peer_store stores[BULK_ITEMS];
     uint8_t trailers[BULK_ITEMS][HR__PEER_TRAILER];
     struct hr_error error = {0, ""};
+    uint64_t bytes = 0;
+    size_t end = 0;
     int c;
+    call->deadline_ns = hr__now_ns() + call->peers->timeout_ns;
     int r = enter(call->peers, h, ITEMS, call->deadline_ns, &c, &error);
-    if (r) {
-        for (size_t i = 0; i < count; i++)
-            items[i].result = r;
+    *asked = count = bulk_of(call, items, count);
+    if (r)
         return r;
-    }
     for (size_t i = 0; i < count; i++) {
         const struct hr__peer_trailer trailer = {items[i].length, items[i].form,
                                                  items[i].source_bytes};
@@ -470,23 +502,31 @@ static int store_bulk(struct call *call, struct hr__peer_item *items, size_t cou
         name_key(stores[i].key, items[i].key);
     }
     r = call->peers->ops->put(h->clients[c], stores, count, call->deadline_ns, &error);
-    leave_bulk(call, c, r, &error);
-    call->done += settle(h, items, stores, count);
-    return r;
+    for (size_t i = 0; i < count; i++) {
+        if (stores[i].result == -ETIMEDOUT)
+            continue;
+        bytes += items[i].length;
+        end = i + 1;
+    }
+    r = adapt(call, r, end ? bytes + 1 : 0);
+    leave(h, c, r, &error);
+    if (r == -EBUSY)
+        *asked = end;
+    call->done += settle(h, items, stores, *asked);
+    return r == -EBUSY ? 0 : r;
 }
 
 size_t hr__peers_store(struct hr__peers *peers, int host, struct hr__peer_item *items, size_t count)
 {
-    struct call call = call_of(peers, host);
+    struct call call = {.peers = peers, .host = &peers->hosts[host], .is_store = 1};
     int r = 0;
-    for (size_t i = 0, n; i < count; i += n) {
-        n = bulk_of(items + i, count - i, 1);
-        if (!r)
-            r = store_bulk(&call, items + i, n);
-        else
-            for (size_t k = i; k < i + n; k++)
-                items[k].result = r;
-    }
+    for (size_t i = 0; i < count; i++)
+        items[i].result = -EINPROGRESS;
+    for (size_t i = 0, n; i < count && !r; i += n)
+        r = store_bulk(&call, items + i, count - i, &n);
+    for (size_t i = 0; i < count; i++)
+        if (items[i].result == -EINPROGRESS)
+            items[i].result = r;
     return call.done;
 }
 

@@ -42,6 +42,7 @@ struct fake {
     atomic_int fails;   /* what requests end with */
     atomic_int refuses; /* what stores end with */
     atomic_int hangs;   /* gets wait for their deadline or a cancel */
+    atomic_int each_ms; /* that a value takes, either way */
     atomic_int slow_ms; /* of a get */
     atomic_int gets, puts, opened, closed, at_once, most_at_once;
     atomic_int largest_bulk;
@@ -103,6 +104,21 @@ static void enter(struct fake *f, size_t count)
         atomic_store(&f->largest_bulk, (int)count);
 }
 
+/* The next value goes through, at the server's own speed, or -ETIMEDOUT. */
+static int pass(struct fake *f, uint64_t deadline_ns)
+{
+    int ms = atomic_load(&f->each_ms);
+    if (!ms)
+        return 0;
+    uint64_t now = hr__now_ns(), end = now + (uint64_t)ms * MS;
+    if (end > deadline_ns) {
+        nap_ms(deadline_ns > now ? (int)((deadline_ns - now) / MS) + 1 : 0);
+        return -ETIMEDOUT;
+    }
+    nap_ms(ms);
+    return hr__now_ns() > deadline_ns ? -ETIMEDOUT : 0;
+}
+
 static int fake_get(struct hr__peer_client *client, struct hr__peer_value *values, size_t count,
                     uint64_t deadline_ns, struct hr_error *error)
 {
@@ -122,6 +138,9 @@ static int fake_get(struct hr__peer_client *client, struct hr__peer_value *value
         struct entry *e = find(f, values[i].key);
         if (!e)
             continue;
+        r = pass(f, deadline_ns);
+        if (r)
+            break;
         values[i].bytes = hr__alloc(HR__TAG_CACHE, e->length + HR__PEER_SLACK, 1);
         memcpy(values[i].bytes, e->bytes, e->length);
         memset(values[i].bytes + e->length, 0x5a, HR__PEER_SLACK);
@@ -143,6 +162,8 @@ static int fake_put(struct hr__peer_client *client, struct hr__peer_store *store
     pthread_mutex_lock(&f->lock);
     for (size_t i = 0; i < count; i++) {
         struct hr__peer_store *s = &stores[i];
+        if (!r)
+            r = pass(f, deadline_ns);
         s->result = r ? r : atomic_load(&f->refuses);
         if (s->result)
             continue;
@@ -196,7 +217,7 @@ static void fill(struct hr__hosts *hosts, struct hr__host *list)
     hosts->timeout_ms = 1000;
 }
 
-static struct hr__peers *begin(void)
+static struct hr__peers *begin_with(uint32_t timeout_ms)
 {
     struct hr__hosts hosts;
     struct hr__host list[HOSTS];
@@ -205,8 +226,14 @@ static struct hr__peers *begin(void)
     for (int i = 0; i < HOSTS; i++)
         pthread_mutex_init(&fakes[i].lock, NULL);
     fill(&hosts, list);
+    hosts.timeout_ms = timeout_ms;
     assert_int_equal(hr__peers_create(&peers, &hosts, &fake_ops, NULL), 0);
     return peers;
+}
+
+static struct hr__peers *begin(void)
+{
+    return begin_with(1000);
 }
 
 static void end(struct hr__peers *peers)
@@ -423,6 +450,47 @@ static void test_backoff(void **state)
     assert_int_equal(about.limit_bytes, 77);
     assert_true(hr__peers_is_up(peers, 0));
     assert_true(fetch(peers, 0, 1, 100));
+    end(peers);
+}
+
+/* A server that manages 10 items of 400 KB in the time of a bulk of 20 is slow, but neither
+ * down nor asked in vain: bulks become smaller, and all items go through. */
+static void test_slow(void **state)
+{
+    struct hr__peers *peers = begin_with(300);
+    struct hr__peers_counts counts;
+    static struct hr__peer_item items[32];
+    for (unsigned i = 0; i < 32; i++)
+        items[i] = item_of(i, 400000);
+    atomic_store(&fakes[0].each_ms, 27);
+    assert_int_equal(hr__peers_store(peers, 0, items, 32), 32);
+    for (unsigned i = 0; i < 32; i++) {
+        assert_int_equal(items[i].result, 0);
+        free(items[i].bytes);
+    }
+    for (int round = 0; round < 2; round++) {
+        atomic_store(&fakes[0].largest_bulk, 0);
+        assert_int_equal(hr__peers_fetch(peers, 0, items, 32), 32);
+        assert_in_range(atomic_load(&fakes[0].largest_bulk), 1, round ? 11 : 20);
+        for (unsigned i = 0; i < 32; i++)
+            hr__free(items[i].bytes);
+    }
+    hr__peers_counts(peers, 0, &counts);
+    assert_int_equal(counts.failures, 0);
+    assert_int_equal(counts.is_up, 1);
+    /* Fast again: as large as at first after some more. */
+    atomic_store(&fakes[0].each_ms, 0);
+    for (int round = 0; round < 4; round++) {
+        atomic_store(&fakes[0].largest_bulk, 0);
+        assert_int_equal(hr__peers_fetch(peers, 0, items, 32), 32);
+        for (unsigned i = 0; i < 32; i++)
+            hr__free(items[i].bytes);
+    }
+    assert_int_equal(fakes[0].largest_bulk, 20);
+    /* Not even one of them in time: that is a failure. */
+    atomic_store(&fakes[0].each_ms, 500);
+    assert_int_equal(hr__peers_fetch(peers, 0, items, 32), 0);
+    assert_false(hr__peers_is_up(peers, 0));
     end(peers);
 }
 
@@ -708,11 +776,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_items),        cmocka_unit_test(test_damage),
         cmocka_unit_test(test_other_source), cmocka_unit_test(test_bulk),
-        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_backoff),
-        cmocka_unit_test(test_clients),      cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_hanging),      cmocka_unit_test(test_records),
-        cmocka_unit_test(test_fork),         cmocka_unit_test(test_password),
-        cmocka_unit_test(test_no_memory),    cmocka_unit_test(test_storm),
+        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_slow),
+        cmocka_unit_test(test_backoff),      cmocka_unit_test(test_clients),
+        cmocka_unit_test(test_cancel),       cmocka_unit_test(test_hanging),
+        cmocka_unit_test(test_records),      cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_password),     cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_storm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
