@@ -69,9 +69,6 @@ int hr__hosting_check(const struct hr_loader_options *o, struct hr_error *error)
                         "an order of the caller's own cannot be dealt to the hosts of "
                         "\"%.100s\": leave out the order (a sampler), or the cache",
                         o->cache);
-    if (o->cache_form != HR_FORM_AUTO)
-        return hr__fail(error, -ENOTSUP,
-                        "cache_form: the form of items on hosts is said by their text (form=...)");
     return 0;
 }
 
@@ -98,6 +95,19 @@ void hr__cluster_unref(struct hr__cluster **pointer)
     hr__free(c);
 }
 
+/* The form of items is the text's to say, for all ranks compare it. */
+static int check_form(const struct hr_loader *l, const struct hr__hosts *hosts,
+                      struct hr_error *error)
+{
+    int form = l->options.cache_form;
+    if (form == HR_FORM_AUTO || form == hosts->form)
+        return 0;
+    return hr__fail(error, -EINVAL,
+                    "cache_form = %s, and the hosts keep %s: say form=%s in the text of the hosts",
+                    hr_form_name((enum hr_form)form), hr_form_name((enum hr_form)hosts->form),
+                    hr_form_name((enum hr_form)form));
+}
+
 int hr__cluster_create(struct hr__cluster **out, const struct hr_loader *l, const char *text,
                        struct hr_error *error)
 {
@@ -110,6 +120,8 @@ int hr__cluster_create(struct hr__cluster **out, const struct hr_loader *l, cons
     int r = hr__hosts_parse(&c->hosts, text, error);
     if (!r)
         r = hr__hosts_find_self(&c->hosts, error);
+    if (!r)
+        r = check_form(l, &c->hosts, error);
     if (!r && c->hosts.count > HR__HOSTS_MAX)
         r = hr__fail(error, -EINVAL, "%d hosts: there may be %d", c->hosts.count, HR__HOSTS_MAX);
     if (!r)
@@ -150,7 +162,8 @@ int hr__hosting_create(struct hr_loader *l, struct hr_error *error)
         return hr__fail(error, -ENOMEM, "out of memory for a loader's hosts");
     init_conditions(h);
     l->hosting = h;
-    h->number = take_number(l->options.rank);
+    /* A lone rank meets nobody. */
+    h->number = l->options.world_size > 1 ? take_number(l->options.rank) : LOADERS_MAX;
     h->wait_s = -1;
     int r = hr__cluster_create(&h->cluster, l, l->options.cache, error);
     if (r)

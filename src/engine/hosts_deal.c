@@ -3,6 +3,7 @@
  * next can be interrupted while the ranks are waited for; then it looks through later batches
  * for what may be read ahead.
  */
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "engine/hosts_inside.h"
@@ -109,6 +110,7 @@ static struct hr__cluster *choose_cluster_locked(struct hr_loader *l, const stru
         h->cluster = h->next;
         h->next = NULL;
         h->generation++;
+        h->has_run = 0;
     }
     return hr__cluster_ref(h->cluster);
 }
@@ -118,6 +120,7 @@ static void begin_dealt_locked(struct hr_loader *l, struct hr__epoch *plan, stru
 {
     struct hr__hosting *h = l->hosting;
     plan->deal = deal;
+    h->begun_ns = hr__now_ns();
     h->missed = 0;
     h->ahead_count = h->ahead_at = 0;
     h->ahead_next = 0;
@@ -158,6 +161,8 @@ static void deal_locked(struct hr_loader *l)
         hr__wake_consumer_locked(l);
     }
     pthread_mutex_unlock(&l->lock);
+    if (!r && wanted)
+        hr__cluster_ask(l, cluster);
     hr__deal_destroy(&deal);
     hr__cluster_unref(&cluster);
     hr__epoch_unref(&plan);

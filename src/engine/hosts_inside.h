@@ -51,6 +51,7 @@ struct hr__group {
     size_t count;
     struct hr__job *jobs[HR__GROUP_ITEMS];
     struct hr__peer_item items[HR__GROUP_ITEMS];
+    uint64_t wanted_bytes[HR__GROUP_ITEMS]; /* of the sample; 0: not known */
     uint8_t has_key[HR__GROUP_ITEMS];
 };
 
@@ -113,6 +114,8 @@ struct hr__hosting {
 
     atomic_int halt; /* ends the meeting in progress */
     int is_dealing;
+    uint64_t begun_ns;      /* when the epoch's deal was made */
+    int has_run;            /* an epoch of this cluster came to its end here */
     pthread_cond_t dealing; /* the dealer: an epoch to deal, a batch to look into */
     pthread_cond_t work;    /* host threads: something to fetch or to store */
     pthread_cond_t space;   /* workers: to store */
@@ -166,6 +169,9 @@ void *hr__deal_main(void *arg);
 /* Meets the other ranks and determines who owns what. Errors: those of hr__meeting_run. */
 int hr__cluster_meet(struct hr_loader *l, struct hr__cluster *cluster, const struct hr__epoch *plan,
                      struct hr_error *error);
+
+/* Asks some of the servers how much memory they use. */
+void hr__cluster_ask(struct hr_loader *l, struct hr__cluster *cluster);
 
 /* hosts_threads.c: what a host thread runs. */
 void *hr__host_main(void *arg);

@@ -22,6 +22,9 @@
 /* What an item takes of a server's largest one beside its bytes: trailer, key, header. */
 #define ITEM_ROOM 512
 
+/* Servers that are asked for their use of memory in every epoch, at most. */
+#define ASKED_MAX 64
+
 #define INPUTS_MAX 20
 #define VALUE_MAX  512
 
@@ -99,6 +102,19 @@ static void ask_servers(struct hr_loader *l, struct hr__cluster *cluster)
         if (about.item_max_bytes &&
             (!cluster->item_max_bytes || about.item_max_bytes < cluster->item_max_bytes))
             cluster->item_max_bytes = about.item_max_bytes;
+        pthread_mutex_lock(&l->lock);
+        cluster->abouts[i] = about;
+        pthread_mutex_unlock(&l->lock);
+    }
+}
+
+void hr__cluster_ask(struct hr_loader *l, struct hr__cluster *cluster)
+{
+    for (int i = 0; i < cluster->hosts.count && i < ASKED_MAX; i++) {
+        struct hr__peer_about about;
+        if (atomic_load(&l->hosting->halt) || !hr__peers_is_up(cluster->peers, i) ||
+            hr__peers_about(cluster->peers, i, &about, NULL))
+            continue;
         pthread_mutex_lock(&l->lock);
         cluster->abouts[i] = about;
         pthread_mutex_unlock(&l->lock);

@@ -112,6 +112,7 @@ int hr__hosting_is_storing_locked(struct hr_loader *l)
 {
     struct hr__hosting *h = l->hosting;
     uint64_t now_ns = hr__now_ns();
+    h->has_run = 1;
     if (!h->stores) {
         h->drain_ns = 0;
         return 0;

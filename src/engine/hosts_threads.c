@@ -9,8 +9,16 @@
 #include "base/clock.h"
 #include "engine/hosts_inside.h"
 
+#include <string.h>
+#include <time.h>
+
 /* A request that takes longer than this shows a slow server, which gets one thread. */
 #define SLOW_NS 100000000u
+
+/* Other ranks may be storing still what they read at the end of the epoch before: in the first
+ * moments of an epoch what is missing is asked for again, after these pauses. */
+#define GRACE_NS UINT64_C(500000000)
+static const uint64_t pauses_ns[] = {3000000, 10000000, 30000000};
 
 /* There is room for another item in the staging budget. */
 static int has_room_locked(const struct hr_loader *l, uint64_t bytes)
@@ -79,7 +87,8 @@ static void ask(const struct hr_loader *l, struct hr__group *g)
         const struct hr__job *job = g->jobs[i];
         uint64_t index = (uint64_t)job->batch->indices[job->place];
         int64_t bytes = hr_dataset_sample_bytes(l->dataset, index);
-        asked[n] = (struct hr__peer_item){.source_bytes = bytes > 0 ? (uint64_t)bytes : 0};
+        g->wanted_bytes[i] = bytes > 0 ? (uint64_t)bytes : 0;
+        asked[n] = (struct hr__peer_item){.source_bytes = g->wanted_bytes[i]};
         g->has_key[i] = !hr__host_key(asked[n].key, &g->cluster->digest, l->dataset, index,
                                       g->cluster->hosts.with_mtime);
         n += g->has_key[i];
@@ -88,6 +97,44 @@ static void ask(const struct hr_loader *l, struct hr__group *g)
         hr__peers_fetch(g->cluster->peers, g->owner, asked, n);
     for (size_t i = 0; i < g->count; i++)
         g->items[i] = g->has_key[i] ? asked[at++] : (struct hr__peer_item){.bytes = NULL};
+}
+
+/* Non-zero while what others stored may be on its way still. */
+static int is_early(struct hr_loader *l, const struct hr__group *g)
+{
+    struct hr__hosting *h = l->hosting;
+    const struct hr__host_queue *q = &g->cluster->queues[g->owner];
+    pthread_mutex_lock(&l->lock);
+    int is_early = !l->stop && h->has_run && !q->refused && !q->lost &&
+                   hr__now_ns() - h->begun_ns < GRACE_NS &&
+                   hr__peers_is_up(g->cluster->peers, g->owner);
+    pthread_mutex_unlock(&l->lock);
+    return is_early;
+}
+
+static size_t missing_of(const struct hr__group *g)
+{
+    size_t missing = 0;
+    for (size_t i = 0; i < g->count; i++)
+        missing += g->has_key[i] && !g->items[i].bytes;
+    return missing;
+}
+
+/* Asks for what was missing once more. */
+static void ask_again(struct hr__group *g)
+{
+    struct hr__peer_item asked[HR__GROUP_ITEMS];
+    size_t n = 0, at[HR__GROUP_ITEMS];
+    for (size_t i = 0; i < g->count; i++) {
+        if (!g->has_key[i] || g->items[i].bytes)
+            continue;
+        asked[n] = (struct hr__peer_item){.source_bytes = g->wanted_bytes[i]};
+        memcpy(asked[n].key, g->items[i].key, sizeof asked[n].key);
+        at[n++] = i;
+    }
+    hr__peers_fetch(g->cluster->peers, g->owner, asked, n);
+    for (size_t i = 0; i < n; i++)
+        g->items[at[i]] = asked[i];
 }
 
 /* An item that was found becomes a job's bytes. */
@@ -184,10 +231,17 @@ static int fetch_locked(struct hr__thread *self, struct hr__group *g)
     adapt_locked(l, is_waiting);
     pthread_mutex_unlock(&l->lock);
     ask(l, g);
+    uint64_t end_ns = hr__now_ns(), found_bytes;
+    for (size_t i = 0; i < sizeof pauses_ns / sizeof *pauses_ns; i++) {
+        if (!missing_of(g) || !is_early(l, g))
+            break;
+        struct timespec pause = hr__timespec(pauses_ns[i]);
+        nanosleep(&pause, NULL);
+        ask_again(g);
+    }
     for (size_t i = 0; i < g->count; i++)
         if (g->items[i].bytes)
             fill_job(l, g, g->jobs[i], &g->items[i]);
-    uint64_t end_ns = hr__now_ns(), found_bytes;
     pthread_mutex_lock(&l->lock);
     struct hr_batch *slots = hand_out_locked(l, g, &found_bytes);
     hr__meter_end_locked(meter, end_ns, found_bytes);
