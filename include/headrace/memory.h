@@ -134,6 +134,40 @@ HR_API uint64_t hr_memory_now_ns(const struct hr_memory_recorder *recorder);
 HR_API void hr_memory_counts(const struct hr_memory_recorder *recorder, uint64_t *recorded,
                              uint64_t *lost);
 
+/* ---- analysing ---- */
+
+/* A record, analysed. Immutable; may be used by several threads. */
+struct hr_memory;
+
+struct hr_memory_options {
+    size_t size;                             /* sizeof, set by the caller */
+    double h2d_bytes_per_s, d2h_bytes_per_s; /* between host and accelerator, for swap advice; 0
+                                                (default): what the record says, else 12e9 */
+    int points;                              /* of a timeline; 0 (default): 1000 */
+};
+
+HR_API void hr_memory_options_init(struct hr_memory_options *options, size_t size);
+
+static inline void hr_memory_options_default(struct hr_memory_options *options)
+{
+    hr_memory_options_init(options, sizeof *options);
+}
+
+/*
+ * Reads a record and analyses it: live bytes and their peak, intervals between accesses, the
+ * iterative pattern, advice. What is damaged is left out and told. options: NULL for the
+ * defaults. On success *out is the caller's. Blocks: about 0.1 s a million events.
+ * Errors: of the file; -EBADMSG: no record; -ENOTSUP: of another version; -ENODATA: it has no
+ * events; -EINVAL: the options; -ENOMEM.
+ */
+HR_API HR_NODISCARD int hr_memory_open(struct hr_memory **out, const char *path,
+                                       const struct hr_memory_options *options,
+                                       struct hr_error *error);
+HR_API void hr_memory_destroy(struct hr_memory **memory);
+
+/* All of it as JSON (docs/memory-format.md); the text belongs to the analysis. */
+HR_API const char *hr_memory_json(const struct hr_memory *memory);
+
 #ifdef __cplusplus
 }
 #endif

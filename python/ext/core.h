@@ -37,6 +37,7 @@ struct core_state {
     PyTypeObject *cache_value_type;
     PyTypeObject *stalls_schedule_type;
     PyTypeObject *storage_hold_type;
+    PyTypeObject *memory_recorder_type;
     PyTypeObject *stalls_type;
     PyObject *sample_error;         /* headrace.SampleError */
     PyObject *too_many_bad_samples; /* headrace.TooManyBadSamples */
@@ -163,6 +164,12 @@ extern PyType_Spec core_cache_spec;
 extern PyType_Spec core_cache_value_spec;
 extern PyType_Spec core_agent_spec;
 extern PyType_Spec core_stalls_schedule_spec;
+/* memory.c */
+extern PyType_Spec core_memory_recorder_spec;
+
+/* memory_analyse(path, h2d, d2h): the JSON text of an analysis. */
+PyObject *core_memory_analyse(PyObject *module, PyObject *args);
+
 extern PyType_Spec core_storage_hold_spec;
 extern PyType_Spec core_stalls_spec;
 

@@ -53,6 +53,7 @@ static int module_exec(PyObject *module)
         add_type(module, &core_agent_spec, &state->agent_type) < 0 ||
         add_type(module, &core_stalls_schedule_spec, &state->stalls_schedule_type) < 0 ||
         add_type(module, &core_storage_hold_spec, &state->storage_hold_type) < 0 ||
+        add_type(module, &core_memory_recorder_spec, &state->memory_recorder_type) < 0 ||
         add_type(module, &core_stalls_spec, &state->stalls_type) < 0)
         return -1;
     state->sample_error = import_name("headrace._errors", "SampleError");
@@ -82,6 +83,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->agent_type);
     Py_VISIT(state->stalls_schedule_type);
     Py_VISIT(state->storage_hold_type);
+    Py_VISIT(state->memory_recorder_type);
     Py_VISIT(state->stalls_type);
     Py_VISIT(state->sample_error);
     Py_VISIT(state->too_many_bad_samples);
@@ -104,6 +106,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->agent_type);
     Py_CLEAR(state->stalls_schedule_type);
     Py_CLEAR(state->storage_hold_type);
+    Py_CLEAR(state->memory_recorder_type);
     Py_CLEAR(state->stalls_type);
     Py_CLEAR(state->sample_error);
     Py_CLEAR(state->too_many_bad_samples);
@@ -138,6 +141,9 @@ static PyMethodDef module_methods[] = {
      PyDoc_STR("agent_socket()\n--\n\nThe socket of this user's agent where none is named.")},
     {"agent_status", core_agent_status, METH_O,
      PyDoc_STR("agent_status(socket)\n--\n\nWhat an agent does just now, as JSON.")},
+    {"memory_analyse", core_memory_analyse, METH_VARARGS,
+     PyDoc_STR("memory_analyse(path, h2d_bytes_per_s, d2h_bytes_per_s)\n--\n\n"
+               "A record's analysis as JSON; bandwidths of 0: what the record says.")},
     {"storage_check", core_storage_check, METH_O,
      PyDoc_STR("storage_check(paths)\n--\n\nHow much of these files lies in memory.")},
     {"storage_drop", core_storage_drop, METH_O,

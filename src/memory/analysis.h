@@ -1,0 +1,97 @@
+/*
+ * A record, analysed: all that a report tells of it, in memory that does not grow with the
+ * record but for its blocks and behaviours. Two passes over the record: one joins events to
+ * blocks and fills intervals and the sequence of behaviours, one fetches the accesses of the
+ * blocks that are drawn.
+ */
+#ifndef HR_MEMORY_ANALYSIS_H
+#define HR_MEMORY_ANALYSIS_H
+
+#include "memory/intervals.h"
+#include "memory/period.h"
+#include "memory/timeline.h"
+
+#define HR__DEVICES_MOST 17 /* host memory and 16 accelerators */
+#define HR__GROUPS_MOST  64
+#define HR__DRAWN_MOST   1200  /* blocks of the chart of lifetimes */
+#define HR__MARKS_MOST   60000 /* accesses on them */
+#define HR__ADVICE_MOST  40
+
+/* Blocks at the peak that have category, operator, description and line of code in common. */
+struct hr__peak_group {
+    uint8_t category;
+    uint32_t op, name, stack;
+    uint64_t blocks, bytes;
+};
+
+struct hr__device_memory {
+    int device;
+    uint64_t blocks, bytes_allocated; /* all that there ever were */
+    struct hr__timeline timeline;
+    struct hr__peak_group groups[HR__GROUPS_MOST]; /* the most bytes first */
+    size_t group_count;
+    uint64_t other_bytes; /* at the peak, of groups beyond these */
+};
+
+/* An access of a block that is drawn. */
+struct hr__drawn_access {
+    uint64_t time_ns;
+    uint32_t drawn, op;
+    uint8_t kind;
+};
+
+enum hr__advice_kind {
+    HR__ADVICE_SWAP,      /* could be away while the peak is reached */
+    HR__ADVICE_UNTOUCHED, /* lives at the peak and is never accessed */
+    HR__ADVICE_LATE_FREE, /* lives at the peak after its last access */
+    HR__ADVICE_RECOMPUTE, /* an activation that waits over the peak, and is cheap to make again */
+};
+
+struct hr__advice {
+    enum hr__advice_kind kind;
+    uint32_t block;    /* one of them */
+    uint64_t blocks;   /* alike: same bytes, operator and description */
+    uint64_t bytes;    /* of all at the peak: what it would save there */
+    uint64_t begin_ns; /* of the one: since when it is not needed */
+    uint64_t ns;       /* how long */
+    double cost_ns;    /* RECOMPUTE: of making them again, about; SWAP: of both copies */
+};
+
+struct hr__memory_wish {
+    double h2d_bytes_per_s, d2h_bytes_per_s; /* 0: what the record says, else 12e9 */
+    size_t points;                           /* of a timeline; 0: 1000 */
+};
+
+struct hr__memory {
+    struct hr__record_about about;
+    struct hr__record_damage damage;
+    struct hr__blocks_found found;
+    struct hr__intervals intervals;
+    struct hr__period period;
+    struct hr__device_memory devices[HR__DEVICES_MOST];
+    size_t device_count;
+    uint32_t drawn[HR__DRAWN_MOST]; /* blocks, in the order of their beginning */
+    size_t drawn_count;
+    uint64_t drawn_begin_ns, drawn_end_ns; /* the part of the time that is drawn */
+    struct hr__drawn_access *accesses;
+    size_t access_count;
+    struct hr__advice advice[HR__ADVICE_MOST];
+    size_t advice_count;
+    int no_swap_advice;      /* times on the accelerator are not known */
+    double fixed_bytes;      /* parameters, gradients, optimizer state at the peak */
+    double batch_size;       /* a fact of the run; NaN: not said */
+    double bytes_per_sample; /* all else at the peak, over it; NaN */
+    double capacity_bytes;   /* of the device; NaN: not said */
+    double batch_that_fits;  /* NaN: not known */
+};
+
+/* On success *out is to be destroyed. Errors: those of the record's; -ENODATA: it has no
+ * events; -ENOMEM. */
+int hr__memory_analyse(struct hr__memory **out, struct hr__record *record,
+                       const struct hr__memory_wish *wish, struct hr_error *error);
+void hr__memory_destroy(struct hr__memory **memory);
+
+/* advice.c: fills advice; `op_ns`: of an operator's call, by the id of its name, about. */
+void hr__memory_advise(struct hr__memory *memory, const double *op_ns, uint32_t ops);
+
+#endif

@@ -1,0 +1,227 @@
+/* The iterative pattern; see period.h. */
+#include "memory/period.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define ANCHORS       8                            /* where a stretch may begin */
+#define STRETCH_MOST  ((size_t)3 << 20)            /* behaviours that are looked at from each */
+#define STRETCH_LEAST 64                           /* what is shorter is no pattern of training */
+#define BASE          UINT64_C(0x9ddfea08eb382d69) /* of the rolling hash, modulo 2^64; odd */
+
+static uint32_t token_of(uint8_t kind, uint64_t bytes, uint32_t op)
+{
+    uint64_t x = bytes * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)op << 8 ^ kind;
+    x ^= x >> 29;
+    x *= UINT64_C(0xbf58476d1ce4e5b9);
+    return (uint32_t)(x >> 32);
+}
+
+static int grow(struct hr__behaviours *b)
+{
+    size_t room = b->room ? b->room + b->room / 2 : 1 << 16;
+    uint32_t *tokens = hr__realloc(HR__TAG_MEMORY, b->tokens, room, sizeof *tokens);
+    if (!tokens)
+        return -ENOMEM;
+    b->tokens = tokens;
+    uint64_t *times = hr__realloc(HR__TAG_MEMORY, b->times_ns, room, sizeof *times);
+    if (!times)
+        return -ENOMEM;
+    b->times_ns = times;
+    b->room = room;
+    return 0;
+}
+
+void hr__behaviours_add(void *arg, const struct hr__blocks_found *found,
+                        const struct hr__block_event *event)
+{
+    struct hr__behaviours *b = arg;
+    uint8_t kind = event->event->kind;
+    if (event->block == HR__NO_BLOCK || kind == HR_MEMORY_PRESENT || b->code)
+        return;
+    if (b->count == b->room && (b->code = grow(b)))
+        return;
+    int is_access = kind == HR_MEMORY_READ || kind == HR_MEMORY_WRITE;
+    b->tokens[b->count] =
+        token_of(kind, found->blocks[event->block].bytes, is_access ? event->event->what : 0);
+    b->times_ns[b->count++] = event->event->time_ns;
+}
+
+void hr__behaviours_clear(struct hr__behaviours *behaviours)
+{
+    hr__free(behaviours->tokens);
+    hr__free(behaviours->times_ns);
+    *behaviours = (struct hr__behaviours){.tokens = NULL};
+}
+
+/* ---- the period ---- */
+
+/* The longest beginning of `s` that repeats after at most half of it: its length, and the
+ * period in *period; 0: none. `prefix`: room for count numbers. */
+static size_t stretch(const uint32_t *s, size_t count, uint32_t *prefix, size_t *period)
+{
+    size_t best = 0;
+    uint32_t k = 0;
+    if (count)
+        prefix[0] = 0;
+    for (size_t i = 1; i < count; i++) {
+        while (k && s[i] != s[k])
+            k = prefix[k - 1];
+        k += s[i] == s[k];
+        prefix[i] = k;
+        if (2 * (size_t)k >= i + 1) {
+            best = i + 1;
+            *period = i + 1 - k;
+        }
+    }
+    return best;
+}
+
+/* Where the longest stretch begins, and its period; 0: nothing repeats. */
+static size_t find_anchor(const struct hr__behaviours *b, uint32_t *prefix, size_t *anchor)
+{
+    size_t longest = 0, period = 0;
+    for (size_t i = 0; i < ANCHORS; i++) {
+        size_t at = b->count / ANCHORS * i, p = 0;
+        size_t count = b->count - at < STRETCH_MOST ? b->count - at : STRETCH_MOST;
+        size_t length = stretch(b->tokens + at, count, prefix, &p);
+        /* Of an iteration's own loops the stretch is short. */
+        if (length > longest && length >= STRETCH_LEAST) {
+            longest = length;
+            period = p;
+            *anchor = at;
+        }
+    }
+    return period;
+}
+
+/* ---- iterations ---- */
+
+/* Hashes of all windows of `length`: what slides over the sequence. */
+struct window {
+    const uint32_t *tokens;
+    size_t length, count;
+    uint64_t top; /* BASE^(length - 1) */
+};
+
+static uint64_t hash_at(const struct window *w, size_t at)
+{
+    uint64_t hash = 0;
+    for (size_t i = 0; i < w->length; i++)
+        hash = hash * BASE + w->tokens[at + i];
+    return hash;
+}
+
+static uint64_t slide(const struct window *w, uint64_t hash, size_t from)
+{
+    return (hash - w->tokens[from] * w->top) * BASE + w->tokens[from + w->length];
+}
+
+static int is_same(const struct window *w, size_t a, size_t b)
+{
+    return !memcmp(w->tokens + a, w->tokens + b, w->length * sizeof *w->tokens);
+}
+
+/* The next place at or behind `at` where the iteration at `anchor` stands again; count: none. */
+static size_t find_next(const struct window *w, size_t anchor, uint64_t wanted, size_t at)
+{
+    if (at + w->length > w->count)
+        return w->count;
+    uint64_t hash = hash_at(w, at);
+    for (;; at++) {
+        if (hash == wanted && is_same(w, anchor, at))
+            return at;
+        if (at + w->length == w->count)
+            return w->count;
+        hash = slide(w, hash, at);
+    }
+}
+
+static int add(struct hr__period *out, size_t *room, const struct hr__behaviours *b, size_t begin,
+               size_t end, int same)
+{
+    if (out->count == *room) {
+        size_t more = *room ? 2 * *room : 256;
+        void *grown = hr__realloc(HR__TAG_MEMORY, out->iterations, more, sizeof *out->iterations);
+        if (!grown)
+            return -ENOMEM;
+        out->iterations = grown;
+        *room = more;
+    }
+    out->iterations[out->count++] = (struct hr__iteration){
+        .begin = begin,
+        .end = end,
+        .begin_ns = b->times_ns[begin],
+        .end_ns = b->times_ns[end < b->count ? end : b->count - 1],
+        .is_same = same,
+        .differs_at = begin,
+    };
+    out->same += (size_t)same;
+    return 0;
+}
+
+/* Where a piece that differs begins to. */
+static void compare(struct hr__iteration *one, const struct hr__behaviours *b, size_t anchor,
+                    size_t length)
+{
+    size_t i = 0, count = one->end - one->begin;
+    while (i < count && i < length && b->tokens[one->begin + i] == b->tokens[anchor + i])
+        i++;
+    one->differs_at = one->begin + i;
+}
+
+static int follow(struct hr__period *out, const struct hr__behaviours *b, size_t anchor)
+{
+    struct window w = {.tokens = b->tokens, .length = out->behaviours, .count = b->count, .top = 1};
+    size_t room = 0;
+    for (size_t i = 1; i < w.length; i++)
+        w.top *= BASE;
+    uint64_t wanted = hash_at(&w, anchor);
+    size_t at = find_next(&w, anchor, wanted, 0);
+    int code = 0;
+    while (at < w.count && !code) {
+        if (at + w.length <= w.count && is_same(&w, anchor, at)) {
+            code = add(out, &room, b, at, at + w.length, 1);
+            at += w.length;
+            continue;
+        }
+        size_t next = find_next(&w, anchor, wanted, at);
+        /* What is behind the last whole one is the end of training. */
+        if (next == w.count)
+            break;
+        code = add(out, &room, b, at, next, 0);
+        if (!code)
+            compare(&out->iterations[out->count - 1], b, anchor, w.length);
+        at = next;
+    }
+    return code;
+}
+
+int hr__period_find(struct hr__period *out, const struct hr__behaviours *behaviours,
+                    struct hr_error *error)
+{
+    size_t count = behaviours->count < STRETCH_MOST ? behaviours->count : STRETCH_MOST, anchor = 0;
+    *out = (struct hr__period){.iterations = NULL};
+    if (behaviours->code)
+        return hr__fail(error, behaviours->code, "out of memory for the sequence of behaviours");
+    uint32_t *prefix = hr__alloc(HR__TAG_MEMORY, count + 1, sizeof *prefix);
+    if (!prefix)
+        return hr__fail(error, -ENOMEM, "out of memory for the period of behaviours");
+    out->behaviours = find_anchor(behaviours, prefix, &anchor);
+    hr__free(prefix);
+    int code = out->behaviours ? follow(out, behaviours, anchor) : 0;
+    if (code) {
+        hr__period_clear(out);
+        return hr__fail(error, code, "out of memory for the list of iterations");
+    }
+    return 0;
+}
+
+void hr__period_clear(struct hr__period *period)
+{
+    hr__free(period->iterations);
+    *period = (struct hr__period){.iterations = NULL};
+}
