@@ -29,26 +29,40 @@ static void nap(void)
     nanosleep(&pause, NULL);
 }
 
-static uint16_t free_port(void)
+/* Of either family; 0: this machine has no such address. */
+static uint16_t free_port(const char *address)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &length), 0);
+    struct sockaddr_in6 at6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    struct sockaddr_in at4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int is_6 = strchr(address, ':') != NULL;
+    struct sockaddr *at = is_6 ? (struct sockaddr *)&at6 : (struct sockaddr *)&at4;
+    socklen_t length = is_6 ? sizeof at6 : sizeof at4;
+    int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int r = bind(fd, at, length);
+    assert_true(!r || is_6);
+    if (!r)
+        assert_int_equal(getsockname(fd, at, &length), 0);
     close(fd);
-    return ntohs(at.sin_port);
+    return r ? 0 : ntohs(is_6 ? at6.sin6_port : at4.sin_port);
 }
 
 static int answers(const struct memcached *server)
 {
-    struct sockaddr_in net = {.sin_family = AF_INET, .sin_port = htons(server->port)};
+    struct sockaddr_in at4 = {.sin_family = AF_INET, .sin_port = htons(server->port)};
+    struct sockaddr_in6 at6 = {.sin6_family = AF_INET6, .sin6_port = htons(server->port)};
     struct sockaddr_un local = {.sun_family = AF_UNIX};
-    net.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    struct sockaddr *at = (struct sockaddr *)&local;
+    socklen_t length = sizeof local;
     strcpy(local.sun_path, server->address);
-    int fd = socket(server->port ? AF_INET : AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    int r = server->port ? connect(fd, (struct sockaddr *)&net, sizeof net)
-                         : connect(fd, (struct sockaddr *)&local, sizeof local);
+    if (server->port && inet_pton(AF_INET, server->address, &at4.sin_addr) == 1) {
+        at = (struct sockaddr *)&at4;
+        length = sizeof at4;
+    } else if (server->port && inet_pton(AF_INET6, server->address, &at6.sin6_addr) == 1) {
+        at = (struct sockaddr *)&at6;
+        length = sizeof at6;
+    }
+    int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int r = connect(fd, at, length);
     close(fd);
     return !r;
 }
@@ -162,8 +176,10 @@ int memcached_start_with(struct memcached *server, int is_tcp, int mebibytes, co
     server->mebibytes = mebibytes;
     server->item_max = "8m";
     if (is_tcp) {
-        strcpy(server->address, "127.0.0.1");
-        server->port = free_port();
+        strcpy(server->address, is_tcp == 6 ? "::1" : "127.0.0.1");
+        server->port = free_port(server->address);
+        if (!server->port)
+            return -1;
     } else {
         strcpy(server->folder, "/tmp/hr-memcached-XXXXXX");
         assert_non_null(mkdtemp(server->folder));

@@ -13,14 +13,15 @@ struct memcached {
     pid_t guard;          /* kills it when this process ends; 0: none */
     int leash;            /* a pipe to the guard: a byte lets it go */
     char folder[64];      /* of the socket */
-    char address[108];    /* the socket's path, or 127.0.0.1 */
+    char address[108];    /* the socket's path, or the loopback's */
     uint16_t port;        /* 0: a socket */
     int mebibytes;        /* -m */
     const char *item_max; /* -I */
     const char *extra;    /* one more option; NULL: none */
 };
 
-/* 0, or -1 where there is no memcached on this machine. Fails the test where it does not come
+/* is_tcp: 0: a socket; 6: ::1. 0, or -1 where there is no memcached on this machine, or no such
+ * address. Fails the test where it does not come
  * up. */
 int memcached_start(struct memcached *server, int is_tcp, int mebibytes);
 

@@ -45,7 +45,7 @@ static int begin(struct fixture *f, int is_tcp, int mebibytes)
 {
     memset(f, 0, sizeof *f);
     if (memcached_start_with(&f->server, is_tcp, mebibytes, user ? "-S" : NULL)) {
-        print_message("no memcached on this machine\n");
+        print_message("no memcached on this machine, or no such address\n");
         return -1;
     }
     const struct hr__peer_wish wish = {
@@ -151,6 +151,11 @@ static void test_socket(void **state)
 static void test_tcp(void **state)
 {
     round_trip(1);
+}
+
+static void test_tcp6(void **state)
+{
+    round_trip(6);
 }
 
 /* Large values one behind the other: the answers come while the rest is being sent. */
@@ -502,12 +507,13 @@ static void test_wrong_wishes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_socket),         cmocka_unit_test(test_tcp),
-        cmocka_unit_test(test_bulk_put),       cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_about),          cmocka_unit_test(test_expiry),
-        cmocka_unit_test(test_restart_socket), cmocka_unit_test(test_restart_tcp),
-        cmocka_unit_test(test_stopped),        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_user),           cmocka_unit_test(test_wrong_wishes),
+        cmocka_unit_test(test_socket),       cmocka_unit_test(test_tcp),
+        cmocka_unit_test(test_tcp6),         cmocka_unit_test(test_bulk_put),
+        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_about),
+        cmocka_unit_test(test_expiry),       cmocka_unit_test(test_restart_socket),
+        cmocka_unit_test(test_restart_tcp),  cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_cancel),       cmocka_unit_test(test_user),
+        cmocka_unit_test(test_wrong_wishes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -478,10 +478,10 @@ static void test_slow(void **state)
     hr__peers_counts(peers, 0, &counts);
     assert_int_equal(counts.failures, 0);
     assert_int_equal(counts.is_up, 1);
-    /* Fast again: as large as at first after some more. */
+    /* Fast again: as large as at first after some more; this machine may be slow, too. */
     atomic_store(&fakes[0].each_ms, 0);
-    for (int round = 0; round < 4; round++) {
-        atomic_store(&fakes[0].largest_bulk, 0);
+    atomic_store(&fakes[0].largest_bulk, 0);
+    for (int round = 0; round < 200 && atomic_load(&fakes[0].largest_bulk) < 20; round++) {
         assert_int_equal(hr__peers_fetch(peers, 0, items, 32), 32);
         for (unsigned i = 0; i < 32; i++)
             hr__free(items[i].bytes);
