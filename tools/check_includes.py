@@ -30,7 +30,8 @@ BELOW = {
     "report": {"base", "stalls"},
 }
 # Programs outside the rooms that measure or test one from inside, and which.
-INSIDE = {"bench/reader.c": {"base", "storage"}, "bench/cache_hit.c": {"base", "cache"}}
+INSIDE = {"bench/reader.c": {"base", "storage"}, "bench/cache_hit.c": {"base", "cache"},
+          "bench/fetch.c": {"base", "cache"}, "bench/plan.c": {"base", "order"}}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
