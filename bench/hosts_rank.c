@@ -51,7 +51,6 @@ static struct hr_loader *make_loader(const struct worker_options *wish)
     options.threads = wish->threads;
     options.batches_ahead = wish->ahead;
     options.cache = wish->cache;
-    options.cache_form = HR_FORM_ENCODED;
     options.assignment = assignment_of(wish->assignment);
     if (hr_loader_create(&loader, dataset, recipe, &options, &error))
         worker_die("loader", error.message);
