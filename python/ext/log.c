@@ -75,8 +75,13 @@ static void emit(struct core_state *state, int level, const char *text)
     PyObject *message = core_text(text);
     PyObject *result =
         message ? PyObject_CallFunction(state->emit_log, "iO", level, message) : NULL;
-    if (!result)
+    if (!result && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
+        /* Ctrl-C came while the line was being written: it is raised where it is looked for. */
+        PyErr_Clear();
+        PyErr_SetInterrupt();
+    } else if (!result) {
         PyErr_WriteUnraisable(state->emit_log);
+    }
     Py_XDECREF(result);
     Py_XDECREF(message);
 }

@@ -175,3 +175,21 @@ def run_python(code: str, *arguments: str, timeout: float = 600, **environment: 
         env={**os.environ, **environment},
         check=False,
     )
+
+
+def in_child(function) -> str:
+    """What `function` returns in a forked child, as text; the parent waits for it."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            text = str(function())
+        except BaseException as error:  # noqa: B902 - told to the parent
+            text = f"{type(error).__name__}: {error}"
+        os.write(write, text.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        text = pipe.read().decode()
+    assert os.waitpid(pid, 0)[1] == 0
+    return text

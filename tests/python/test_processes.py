@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from conftest import COUNT, encode, run_python, synthetic
+from conftest import COUNT, encode, in_child, run_python, synthetic
 from headrace.torch import DataLoader
 
 SETUP = """
@@ -113,6 +113,28 @@ except KeyboardInterrupt:
     assert interrupted(code, large) == ("interrupted 0\n", 0)
 
 
+def test_ctrl_c_while_a_line_is_logged_is_not_lost(folder):
+    """The log's handler is where the signal strikes: training still ends."""
+    code = (
+        SETUP
+        + """
+import logging
+class Struck(logging.Handler):
+    def handle(self, record):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(10)
+logging.getLogger("headrace").addHandler(Struck())
+try:
+    held = list(DataLoader(folder(), 1))  # more than planned for, which is logged
+    time.sleep(0)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    )
+    done = run_python(code, str(folder))
+    assert (done.stdout, done.stderr, done.returncode) == ("interrupted\n", "", 0)
+
+
 def test_ctrl_c_ends_a_verification(large):
     code = (
         SETUP
@@ -202,24 +224,6 @@ print(loader.stats()["batches"])
     )
     done = run_python(code, large)
     assert (done.stdout, done.returncode) == ("True\nTrue\n0\n", 0), done.stderr
-
-
-def in_child(function) -> str:
-    """What `function` returns in a forked child, as text; the parent waits for it."""
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            text = str(function())
-        except BaseException as error:  # noqa: B902 - told to the parent
-            text = f"{type(error).__name__}: {error}"
-        os.write(write, text.encode())
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read, "rb") as pipe:
-        text = pipe.read().decode()
-    assert os.waitpid(pid, 0)[1] == 0
-    return text
 
 
 def test_a_forked_child_begins_anew_and_the_parent_goes_on(dataset):
