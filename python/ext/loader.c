@@ -137,6 +137,8 @@ static PyObject *raise_renamed(struct core_state *state, int code, const struct 
             length + (size_t)n < sizeof said.message ? length + (size_t)n : sizeof said.message - 1;
     }
     /* Lists of bad samples are about files, whose names are their own. */
+    if (code == -EEXIST)
+        code = -EINVAL; /* two hosts of a list are this machine: no file that exists */
     return core_raise_cache(state, code, code == -EOVERFLOW ? error : &said);
 }
 
@@ -316,9 +318,9 @@ static PyObject *loader_next(PyObject *object, PyObject *none)
         Py_BEGIN_ALLOW_THREADS
             r = hr_loader_next(self->handle, &batch, &error);
         Py_END_ALLOW_THREADS
+        core_log_drain(state); /* also while waiting: it may be said what for */
     } while (r == -EINTR && PyErr_CheckSignals() == 0);
     self->busy = false;
-    core_log_drain(state);
     if (r > 0)
         return core_batch_new(state, batch);
     if (r == 0)

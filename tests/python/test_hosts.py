@@ -14,7 +14,8 @@ from torch import nn
 import headrace
 import headrace.transforms as T
 from agents import Truth, wait_until
-from conftest import COUNT
+from conftest import COUNT, in_child
+from headrace.torch import DataLoader, _hosts
 from servers import Memcached, Ranks, Servers, global_batches
 
 REPEAT = 6
@@ -187,6 +188,17 @@ def test_a_difference_is_named_before_the_first_batch(plain, recipe, folder, ser
             assert "rank" in str(error)
 
 
+def test_which_host_this_is_has_to_be_told(plain, servers, monkeypatch):
+    with pytest.raises(ValueError, match="both this machine.*HEADRACE_HOST=0 or HEADRACE_HOST=1"):
+        DataLoader(plain, 4, cache=servers.text())
+    monkeypatch.setenv("HEADRACE_HOST", servers[1].address)
+    with DataLoader(plain, 4, cache=servers.text()) as loader:
+        assert [host["is_self"] for host in loader.hosts()] == [False, True]
+    monkeypatch.setenv("HEADRACE_HOST", "elsewhere")
+    with pytest.raises(ValueError, match="HEADRACE_HOST=elsewhere is none of the 2 hosts"):
+        DataLoader(plain, 4, cache=servers.text())
+
+
 def test_a_server_that_restarts_in_mid_epoch(plain, truth, servers):
     begun = threading.Event()
 
@@ -332,6 +344,48 @@ def test_rates_by_hand(plain, truth, servers):
             set(order[g * 32 : g * 32 + 32]) for g in range(LONG // 32)
         ]
     assert fast > slow
+
+
+def test_who_chose_no_assignment_is_told_once(plain, servers, caplog, monkeypatch):
+    monkeypatch.setattr(_hosts, "_said_local", False)
+
+    def lines(**options):
+        caplog.clear()
+        with Ranks(plain, servers, **options):
+            return [r.message for r in caplog.records if "assignment='exact'" in r.message]
+
+    assert lines(assignment="local") == lines(assignment="exact") == lines(count=1) == []
+    assert lines(cache=servers.text(count=1), hosts=1) == []
+    (line,) = lines()
+    assert "the 2 hosts that keep them" in line
+    assert lines() == []
+
+
+def test_a_fork_and_a_copy_for_measuring(plain, truth, servers):
+    with Ranks(plain, servers) as ranks:
+        check(truth, ranks.epoch(), 0)
+        loader = ranks.loaders[0]
+        assert in_child(lambda: (loader.stats()["samples"], len(loader.hosts()))) == "(0, 2)"
+        copy = loader._measured_copy([[5, 3], [1]])
+        assert [index.tolist() for *_, index in copy] == [[5, 3], [1]]
+        assert copy.hosts() == []
+        copy.close()
+        check(truth, ranks.epoch(), 1)
+
+
+def test_epochs_left_early_and_begun_again(plain, truth, servers):
+    def left(rank, loader):
+        for number in range(4):
+            for done, _ in enumerate(loader):
+                if done == 3 * number:
+                    break
+
+    with Ranks(plain, servers) as ranks:
+        ranks.good(left)
+        check(truth, ranks.epoch(), 4)
+        for _ in range(2):
+            ranks.good(lambda rank, loader: loader.set_epoch(2))
+            check(truth, ranks.epoch(), 2)
 
 
 def test_one_rank_with_two_hosts(plain, truth, servers):
