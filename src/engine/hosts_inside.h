@@ -35,6 +35,7 @@ struct hr__store {
 struct hr__host_queue {
     struct hr__job *first, *last; /* to be fetched, in the order of their claims */
     struct hr__store *stores, *stores_last;
+    uint64_t store_bytes;   /* of stores, those in threads' hands too */
     int threads;            /* that talk to its server */
     int is_slow;            /* its last request took long: one thread is enough for it */
     int is_told;            /* that its memory is full */
@@ -87,11 +88,14 @@ struct hr__deal {
     pthread_mutex_t lock; /* guards the plan's scratch memory; a leaf */
 };
 
-/* How fast a tier is: bytes over the time in which anything was asked of it, of late. */
+/* How fast a tier is, of late: bytes over the time in which anything was asked of it; and what
+ * a byte more adds to a request, which tells where little is asked for and requests are
+ * mostly waiting. */
 struct hr__meter {
     unsigned busy; /* requests in progress */
     uint64_t since_ns;
     double bytes, ns;
+    double n, x, y, xx, xy; /* sums over requests: bytes, their time in ns, and products */
 };
 
 /* Rates that were set. */
@@ -125,6 +129,7 @@ struct hr__hosting {
     struct hr__group *groups; /* HR__HOST_THREADS, a thread's own */
     int thread_count;
     int idle, fetching; /* host threads */
+    int slow;           /* of them, those that fetch from a slow host */
     int allowed;        /* of them, that may fetch at once */
 
     uint64_t turn;                      /* of the next job */
@@ -218,6 +223,7 @@ int hr__hosting_store_locked(struct hr__thread *self);
 void hr__hosting_drop_stores_locked(struct hr_loader *l, struct hr__cluster *cluster);
 
 /* hosts_rates.c */
+void hr__meter_note_locked(struct hr__meter *meter, uint64_t bytes, uint64_t ns);
 void hr__meter_begin_locked(struct hr__meter *meter, uint64_t now_ns);
 void hr__meter_end_locked(struct hr__meter *meter, uint64_t now_ns, uint64_t bytes);
 

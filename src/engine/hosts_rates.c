@@ -4,8 +4,10 @@
  */
 #include "engine/hosts_inside.h"
 
-/* Time after which what was measured counts half. */
-#define HALF_NS 4e9
+/* Time after which what was measured counts half, and requests likewise. */
+#define HALF_NS      4e9
+#define REQUESTS_MAX 512
+#define REQUESTS_MIN 16
 
 void hr__meter_begin_locked(struct hr__meter *meter, uint64_t now_ns)
 {
@@ -28,9 +30,37 @@ void hr__meter_end_locked(struct hr__meter *meter, uint64_t now_ns, uint64_t byt
     }
 }
 
+void hr__meter_note_locked(struct hr__meter *meter, uint64_t bytes, uint64_t ns)
+{
+    double x = (double)bytes, y = (double)ns;
+    meter->n++;
+    meter->x += x;
+    meter->y += y;
+    meter->xx += x * x;
+    meter->xy += x * y;
+    if (meter->n < REQUESTS_MAX)
+        return;
+    meter->n /= 2;
+    meter->x /= 2;
+    meter->y /= 2;
+    meter->xx /= 2;
+    meter->xy /= 2;
+}
+
+/* Bytes a nanosecond by the line of least squares through the requests; 0: they tell nothing. */
+static double slope_rate(const struct hr__meter *m)
+{
+    double spread = m->n * m->xx - m->x * m->x, rise = m->n * m->xy - m->x * m->y;
+    /* Sizes that differ by less than a tenth of their mean do not show what a byte costs. */
+    if (m->n < REQUESTS_MIN || spread < m->x * m->x / 100 || rise <= 0)
+        return 0;
+    return spread / rise;
+}
+
 static double rate_of(const struct hr__meter *meter)
 {
-    return meter->ns > 0 ? meter->bytes * 1e9 / meter->ns : 0;
+    double mean = meter->ns > 0 ? meter->bytes / meter->ns : 0, slope = slope_rate(meter);
+    return 1e9 * (slope > mean ? slope : mean);
 }
 
 void hr__hosting_prepared(struct hr_loader *l, uint64_t index, uint64_t ns)

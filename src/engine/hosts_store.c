@@ -21,7 +21,7 @@
 #define FULL_NS UINT64_C(2000000000)
 
 /* The end of an epoch waits for what is to be stored at most so long. */
-#define DRAIN_NS UINT64_C(5000000000)
+#define DRAIN_NS UINT64_C(15000000000)
 
 /* A request that takes longer than this shows a slow server, which gets one thread. */
 #define SLOW_NS UINT64_C(500000000)
@@ -48,6 +48,7 @@ void hr__hosting_push_store_locked(struct hr_loader *l, struct hr__store *store)
     else
         q->stores = store;
     q->stores_last = store;
+    q->store_bytes += store->length;
     h->stores++;
     h->store_bytes += store->length;
     if (h->idle)
@@ -61,9 +62,11 @@ static void free_store(struct hr__store *store)
 }
 
 /* It is not to be stored, or is: who waits for room or for the end may go on. */
-static void account_locked(struct hr_loader *l, const struct hr__store *store)
+static void account_locked(struct hr_loader *l, struct hr__host_queue *q,
+                           const struct hr__store *store)
 {
     struct hr__hosting *h = l->hosting;
+    q->store_bytes -= store->length;
     h->stores--;
     h->store_bytes -= store->length;
     pthread_cond_broadcast(&h->space);
@@ -103,7 +106,7 @@ void hr__hosting_drop_stores_locked(struct hr_loader *l, struct hr__cluster *clu
     for (int i = 0; i < cluster->hosts.count; i++)
         while (cluster->queues[i].stores) {
             struct hr__store *store = pop_locked(&cluster->queues[i]);
-            account_locked(l, store);
+            account_locked(l, &cluster->queues[i], store);
             free_store(store);
         }
 }
@@ -141,6 +144,14 @@ static int is_unchanged(const struct hr_loader *l, const struct hr__cluster *clu
     return !cluster->hosts.with_mtime || ns == hr__dataset_mtime_ns(l->dataset, store->index);
 }
 
+/* There is room for something more to be stored. A slow host may take half of it. */
+static int has_space_locked(const struct hr__hosting *h, int owner, uint64_t bytes)
+{
+    uint64_t of_host = h->cluster->queues[owner].store_bytes;
+    uint64_t most = h->cluster->hosts.count > 1 ? HR__STORE_BYTES / 2 : HR__STORE_BYTES;
+    return !of_host || (of_host + bytes <= most && h->store_bytes + bytes <= HR__STORE_BYTES);
+}
+
 void hr__hosting_offer(struct hr_loader *l, struct hr__job *job, uint64_t index)
 {
     struct hr__hosting *h = l->hosting;
@@ -158,7 +169,7 @@ void hr__hosting_offer(struct hr_loader *l, struct hr__job *job, uint64_t index)
     pthread_mutex_lock(&l->lock);
     int is_taken = deal->cluster == h->cluster && !h->cluster->known[index] &&
                    h->cluster->queues[owner].full_until_ns < hr__now_ns();
-    while (is_taken && !l->stop && h->stores && h->store_bytes + read->length > HR__STORE_BYTES &&
+    while (is_taken && !l->stop && !has_space_locked(h, owner, read->length) &&
            hr__peers_is_up(deal->cluster->peers, owner)) {
         if (pthread_cond_timedwait(&h->space, &l->lock, &until) == ETIMEDOUT) {
             hr__count(&l->counters.refused, 1);
@@ -193,7 +204,7 @@ static int take_stores_locked(struct hr_loader *l, struct stores *g)
         while (q->stores && !is_up) {
             struct hr__store *store = pop_locked(q);
             hr__count(&l->counters.refused, 1);
-            account_locked(l, store);
+            account_locked(l, q, store);
             give_up_locked(l, store);
             free_store(store);
         }
@@ -289,7 +300,7 @@ static int settle_locked(struct hr_loader *l, struct stores *g)
         struct hr__store *store = g->stores[i];
         uint8_t *known = &g->cluster->known[store->index];
         int result = g->items[i].result;
-        account_locked(l, store);
+        account_locked(l, q, store);
         *known &= (uint8_t)~HR__ITEM_COMING;
         full += result == -ENOSPC;
         if (!result) {

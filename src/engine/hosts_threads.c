@@ -33,7 +33,8 @@ static int has_room_locked(const struct hr_loader *l, uint64_t bytes)
  * of hosts that are down become reads. */
 static int pick_locked(struct hr_loader *l)
 {
-    struct hr__cluster *cluster = l->hosting->cluster;
+    const struct hr__hosting *h = l->hosting;
+    struct hr__cluster *cluster = h->cluster;
     int best = -1;
     uint64_t turn = UINT64_MAX;
     for (int i = 0; i < cluster->hosts.count; i++) {
@@ -44,7 +45,9 @@ static int pick_locked(struct hr_loader *l)
             hr__hosting_reroute_locked(l, i);
             continue;
         }
-        if (q->first->turn < turn && !(q->is_slow && q->threads)) {
+        /* One thread is left for those that are quick. */
+        int is_barred = q->is_slow && (q->threads || h->slow >= h->thread_count - 1);
+        if (q->first->turn < turn && !is_barred) {
             turn = q->first->turn;
             best = i;
         }
@@ -224,7 +227,9 @@ static int fetch_locked(struct hr__thread *self, struct hr__group *g)
     struct hr__meter *meter =
         &h->meters[host == g->cluster->hosts.self ? HR__TIER_OWN : HR__TIER_PEER];
     uint64_t start_ns = hr__now_ns();
+    int is_slow = q->is_slow;
     h->fetching++;
+    h->slow += is_slow;
     q->threads++;
     hr__meter_begin_locked(meter, start_ns);
     int is_waiting = pick_locked(l) >= 0;
@@ -245,7 +250,10 @@ static int fetch_locked(struct hr__thread *self, struct hr__group *g)
     pthread_mutex_lock(&l->lock);
     struct hr_batch *slots = hand_out_locked(l, g, &found_bytes);
     hr__meter_end_locked(meter, end_ns, found_bytes);
+    if (found_bytes)
+        hr__meter_note_locked(meter, found_bytes, end_ns - start_ns);
     h->fetching--;
+    h->slow -= is_slow;
     q->threads--;
     q->is_slow = end_ns - start_ns > SLOW_NS;
     if (hr__hosting_wants_look_locked(l))
