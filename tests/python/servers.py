@@ -6,7 +6,9 @@ pipe that it reads from is closed.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -22,9 +24,15 @@ _GUARD = '"$@" & echo $!; read -r _; kill -9 $!; wait'
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """One that nobody has and that the kernel gives to nobody, so that a server that is
+    started again gets it again."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as range_of_kernel:
+        first = int(range_of_kernel.read().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(10240, max(10241, first))
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Memcached:
