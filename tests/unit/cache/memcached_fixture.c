@@ -130,8 +130,14 @@ static void set_guard(struct memcached *server)
         close(1);
         close(2);
         ssize_t got = read(ends[0], &byte, 1);
-        if (got <= 0 && process >= 0)
+        if (got > 0)
+            _exit(0);
+        if (process >= 0)
             syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
+        if (server->folder[0]) {
+            unlink(server->address);
+            rmdir(server->folder);
+        }
         _exit(0);
     }
     close(ends[0]);
