@@ -129,7 +129,7 @@ struct hr__hosting {
     struct hr__group *groups; /* HR__HOST_THREADS, a thread's own */
     int thread_count;
     int idle, fetching; /* host threads */
-    int slow;           /* of them, those that fetch from a slow host */
+    int slow;           /* those that are at a slow host */
     int allowed;        /* of them, that may fetch at once */
 
     uint64_t turn;                      /* of the next job */

@@ -208,7 +208,7 @@ static int take_stores_locked(struct hr_loader *l, struct stores *g)
             give_up_locked(l, store);
             free_store(store);
         }
-        if (q->is_slow && q->threads)
+        if (q->is_slow && (q->threads || h->slow >= h->thread_count - 1))
             continue;
         while (q->stores && g->count < HR__GROUP_ITEMS &&
                (!g->count || bytes + q->stores->length <= HR__GROUP_BYTES)) {
@@ -334,13 +334,16 @@ int hr__hosting_store_locked(struct hr__thread *self)
         return 0;
     g.cluster = hr__cluster_ref(h->cluster);
     struct hr__host_queue *q = &g.cluster->queues[g.owner];
+    int is_slow = q->is_slow;
     q->threads++;
+    h->slow += is_slow;
     pthread_mutex_unlock(&l->lock);
     uint64_t start_ns = hr__now_ns();
     send_group(self, &g);
     uint64_t took_ns = hr__now_ns() - start_ns;
     pthread_mutex_lock(&l->lock);
     q->threads--;
+    h->slow -= is_slow;
     q->is_slow = took_ns > SLOW_NS;
     int is_news = settle_locked(l, &g);
     pthread_mutex_unlock(&l->lock);
