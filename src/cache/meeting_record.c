@@ -14,13 +14,23 @@
 #define VALUE_MAX_BYTES 600
 #define RUN_MAX         (UINT32_C(1) << 31)
 
+uint32_t hr__meeting_record_check(const char *rest)
+{
+    return (uint32_t)XXH3_64bits(rest, strlen(rest));
+}
+
 int hr__meeting_record_write(char out[HR__MEETING_RECORD], const struct hr__meeting_record *r)
 {
-    int n = snprintf(out, HR__MEETING_RECORD,
-                     MAGIC " %d %d %" PRIu32 " %" PRIu32 " %" PRIx64 " %" PRIx64 " %" PRIx64
-                           " %" PRIx64 " %" PRIx64 " %" PRIx64 " %s",
+    char rest[HR__MEETING_RECORD];
+    int n = snprintf(rest, sizeof rest,
+                     "%d %d %" PRIu32 " %" PRIu32 " %" PRIx64 " %" PRIx64 " %" PRIx64 " %" PRIx64
+                     " %" PRIx64 " %" PRIx64 " %s",
                      r->world_size, r->host, r->run, r->writing, r->number, r->inputs, r->agreed,
                      r->before_number, r->before_inputs, r->before_agreed, r->place);
+    if (n >= (int)sizeof rest)
+        return -E2BIG;
+    n = snprintf(out, HR__MEETING_RECORD, MAGIC " %08" PRIx32 " %s", hr__meeting_record_check(rest),
+                 rest);
     return n < HR__MEETING_RECORD ? 0 : -E2BIG;
 }
 
@@ -43,7 +53,7 @@ static const char *read_number(const char *at, unsigned base, uint64_t most, uin
 
 int hr__meeting_record_read(struct hr__meeting_record *out, const char *text)
 {
-    uint64_t world = 0, host = 0, run = 0, writing = 0;
+    uint64_t world = 0, host = 0, run = 0, writing = 0, check = 0;
     struct hr__meeting_record r = {.world_size = 0};
     const struct {
         uint64_t *to, most;
@@ -61,7 +71,9 @@ int hr__meeting_record_read(struct hr__meeting_record *out, const char *text)
     int in_none = 0;
     if (strncmp(text, MAGIC " ", sizeof MAGIC))
         return -EBADMSG;
-    text += sizeof MAGIC;
+    text = read_number(text + sizeof MAGIC, 16, UINT32_MAX, &check);
+    if (!text || check != hr__meeting_record_check(text))
+        return -EBADMSG;
     for (size_t i = 0; text && i < sizeof fields / sizeof *fields; i++) {
         in_none |= i == 1 && !strncmp(text, "-1 ", 3);
         text += i == 1 && in_none; /* past the sign: the 1 is read and passed over */

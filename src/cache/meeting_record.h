@@ -31,8 +31,12 @@ struct hr__meeting_record {
 /* 0, or -E2BIG. */
 int hr__meeting_record_write(char out[HR__MEETING_RECORD], const struct hr__meeting_record *record);
 
-/* 0, or -EBADMSG: not one. */
+/* 0, or -EBADMSG: not one, or damaged. */
 int hr__meeting_record_read(struct hr__meeting_record *out, const char *text);
+
+/* What a record has before all that comes behind it: ranks that read one number of it
+ * differently would plan differently. */
+uint32_t hr__meeting_record_check(const char *rest);
 
 /* Under which a rank's record is kept, and a text of inputs. */
 void hr__meeting_rank_key(char out[HR__MEETING_KEY], const char *job, int rank);

@@ -426,13 +426,20 @@ static void test_other_world(void **state)
 /* Whatever is found where a record should be is nobody's. */
 static void test_garbage(void **state)
 {
-    static const char *const texts[] = {"",
-                                        "hr1",
-                                        "hr1 2 0 0 0 0 0 0 0 0 0 x",
-                                        "\xff\xfe",
-                                        "hr1 2 0 0 0 5 5 5 5 5 5 alpha:1",
-                                        "hr1 2 7 2147483648 0 5 5 5 5 5 5 alpha:1"};
-    char key[HR__MEETING_KEY];
+    struct hr__meeting_record stale = {.world_size = 2,
+                                       .number = 5,
+                                       .inputs = 5,
+                                       .agreed = 5,
+                                       .before_number = 5,
+                                       .before_inputs = 5,
+                                       .before_agreed = 5,
+                                       .place = "alpha:1"};
+    char key[HR__MEETING_KEY], of_another[HR__MEETING_RECORD], unnumbered[HR__MEETING_RECORD];
+    assert_int_equal(hr__meeting_record_write(of_another, &stale), 0);
+    stale.number = 0;
+    assert_int_equal(hr__meeting_record_write(unnumbered, &stale), 0);
+    const char *const texts[] = {"",         "hr1",      unnumbered,
+                                 "\xff\xfe", of_another, "hr1 2 0 0 0 5 5 5 5 5 5 alpha:1"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         make(2, 1);
         for (int r = 0; r < 2; r++) {
@@ -445,7 +452,7 @@ static void test_garbage(void **state)
     make(2, 1);
     ranks[0].wish.limit_s = 1;
     hr__meeting_rank_key(key, "test", 1);
-    fake_server_put(0, key, "hr1 2 0 0 0 5 5 5 5 5 5 alpha:1");
+    fake_server_put(0, key, of_another);
     start(0, 1);
     join(0, 1);
     assert_said(0, -ETIMEDOUT, "for rank 1 of 2");

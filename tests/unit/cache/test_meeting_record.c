@@ -5,6 +5,8 @@
 #include "cache/meeting_record.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,14 +22,22 @@ static const struct hr__meeting_record example = {.world_size = 1024,
                                                   .before_agreed = 4,
                                                   .place = "/run/my memcached.sock"};
 
+/* A record whose numbers nobody has looked at. */
+static void seal(char out[HR__MEETING_RECORD], const char *rest)
+{
+    snprintf(out, HR__MEETING_RECORD, "hr1 %08" PRIx32 " %s", hr__meeting_record_check(rest), rest);
+}
+
 static void test_record(void **state)
 {
     char text[HR__MEETING_RECORD];
     struct hr__meeting_record back, none = example;
     memset(&back, 0xff, sizeof back);
     assert_int_equal(hr__meeting_record_write(text, &example), 0);
-    assert_string_equal(text, "hr1 1024 17 5 77 ffffffffffffffff 123456789abcdef 1 2 3 4 "
-                              "/run/my memcached.sock");
+    char wanted[HR__MEETING_RECORD];
+    seal(wanted, "1024 17 5 77 ffffffffffffffff 123456789abcdef 1 2 3 4 "
+                 "/run/my memcached.sock");
+    assert_string_equal(text, wanted);
     assert_int_equal(hr__meeting_record_read(&back, text), 0);
     assert_memory_equal(&back, &example, sizeof back);
     none.host = -1;
@@ -48,35 +58,57 @@ static void test_refused(void **state)
 {
     static const char *const texts[] = {
         "",
-        "hr1",
-        "hr1 ",
-        "hr2 4 0 0 0 5 5 5 5 5 5 a",
-        "hr1 0 0 0 0 5 5 5 5 5 5 a",
-        "hr1 65537 0 0 0 5 5 5 5 5 5 a",
-        "hr1 4 4097 0 0 5 5 5 5 5 5 a",
-        "hr1 4 -2 0 0 5 5 5 5 5 5 a",
-        "hr1 -1 0 0 0 5 5 5 5 5 5 a",
-        "hr1 4 0 2147483648 0 5 5 5 5 5 5 a",
-        "hr1 4 0 0 99999999999999999999 5 5 5 5 5 5 a",
-        "hr1 4 0 0 0 0 5 5 5 5 5 a",
-        "hr1 4 0 0 0 10000000000000000 5 5 5 5 5 a",
-        "hr1 4 0 0 0 5 5 5 5 5 5 ",
-        "hr1 4 0 0 0 5 5 5 5 5 5",
-        "hr1 4 0 0 0 5 5 5 5 5 a",
-        "hr1 4 0 0 0  5 5 5 5 5 5 a",
-        "hr1 4 0 0 0 5 5 G 5 5 5 a",
-        "hr1 4 0 0 0 5 5 0x5 5 5 5 a",
-        "hr1 a 0 0 0 5 5 5 5 5 5 a",
-        "hr1 4 0 0 0 5 5 5 5 5 5 "
+        "0 0 0 0 5 5 5 5 5 5 a",
+        "65537 0 0 0 5 5 5 5 5 5 a",
+        "4 4097 0 0 5 5 5 5 5 5 a",
+        "4 -2 0 0 5 5 5 5 5 5 a",
+        "-1 0 0 0 5 5 5 5 5 5 a",
+        "4 0 2147483648 0 5 5 5 5 5 5 a",
+        "4 0 0 99999999999999999999 5 5 5 5 5 5 a",
+        "4 0 0 0 0 5 5 5 5 5 a",
+        "4 0 0 0 10000000000000000 5 5 5 5 5 a",
+        "4 0 0 0 5 5 5 5 5 5 ",
+        "4 0 0 0 5 5 5 5 5 5",
+        "4 0 0 0 5 5 5 5 5 a",
+        "4 0 0 0  5 5 5 5 5 5 a",
+        "4 0 0 0 5 5 G 5 5 5 a",
+        "4 0 0 0 5 5 0x5 5 5 5 a",
+        "a 0 0 0 5 5 5 5 5 5 a",
+        "4 0 0 0 5 5 5 5 5 5 "
         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
     };
+    static const char *const unsealed[] = {"", "hr1", "hr1 ", "hr1 4 0 0 0 5 5 5 5 5 5 a",
+                                           "hr1 100000000 4 0 0 0 5 5 5 5 5 5 a"};
     struct hr__meeting_record record;
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (hr__meeting_record_read(&record, texts[i]) != -EBADMSG)
-            fail_msg("\"%s\" was accepted", texts[i]);
-    assert_int_equal(hr__meeting_record_read(&record, "hr1 4 0 0 0 5 5 5 5 5 5 a"), 0);
+    char text[HR__MEETING_RECORD];
+    for (size_t i = 0; i < sizeof unsealed / sizeof *unsealed; i++)
+        assert_int_equal(hr__meeting_record_read(&record, unsealed[i]), -EBADMSG);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        seal(text, texts[i]);
+        if (hr__meeting_record_read(&record, text) != -EBADMSG)
+            fail_msg("\"%s\" was accepted", text);
+    }
+    seal(text, "4 0 0 0 5 5 5 5 5 5 a");
+    assert_int_equal(hr__meeting_record_read(&record, text), 0);
+    text[2] = '2';
+    assert_int_equal(hr__meeting_record_read(&record, text), -EBADMSG);
+}
+
+/* Whatever bit of a record is turned. */
+static void test_damaged(void **state)
+{
+    char text[HR__MEETING_RECORD];
+    struct hr__meeting_record record;
+    assert_int_equal(hr__meeting_record_write(text, &example), 0);
+    size_t length = strlen(text);
+    for (size_t i = 0; i < 8 * length; i++) {
+        text[i / 8] = (char)(text[i / 8] ^ 1 << i % 8);
+        if (text[i / 8] && hr__meeting_record_read(&record, text) != -EBADMSG)
+            fail_msg("\"%s\" was accepted", text);
+        text[i / 8] = (char)(text[i / 8] ^ 1 << i % 8);
+    }
 }
 
 static void test_inputs(void **state)
@@ -183,9 +215,9 @@ static void test_job(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_record), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_inputs), cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_job),
+        cmocka_unit_test(test_record),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_damaged), cmocka_unit_test(test_inputs),
+        cmocka_unit_test(test_keys),    cmocka_unit_test(test_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
