@@ -4,6 +4,7 @@
  * The owners follow from the list of hosts, their budgets and the dataset, not from the seed:
  * the items of a run are where the next one looks for them.
  */
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "engine/hosts_inside.h"
@@ -12,6 +13,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <time.h>
 
 /* Another plan or placement of the same inputs is another version. */
 #define PLAN_VERSION 1
@@ -24,6 +26,9 @@
 
 /* Servers that are asked for their use of memory in every epoch, at most. */
 #define ASKED_MAX 64
+
+/* Between two looks for a server that answers. */
+#define ASK_NS 50000000
 
 #define INPUTS_MAX 20
 #define VALUE_MAX  512
@@ -91,9 +96,10 @@ static void fill_inputs(struct inputs *in, const struct hr_loader *l,
         "epoch %" PRIu64 ", position %" PRIu64, plan->epoch, plan->cut.start);
 }
 
-/* Asks the servers that answer for their limits. */
-static void ask_servers(struct hr_loader *l, struct hr__cluster *cluster)
+/* Asks the servers that answer for their limits; returns how many did. */
+static int ask_servers(struct hr_loader *l, struct hr__cluster *cluster)
 {
+    int answered = 0;
     cluster->item_max_bytes = 0;
     for (int i = 0; i < cluster->hosts.count && !atomic_load(&l->hosting->halt); i++) {
         struct hr__peer_about about = {.limit_bytes = 0};
@@ -105,7 +111,26 @@ static void ask_servers(struct hr_loader *l, struct hr__cluster *cluster)
         pthread_mutex_lock(&l->lock);
         cluster->abouts[i] = about;
         pthread_mutex_unlock(&l->lock);
+        answered++;
     }
+    return answered;
+}
+
+/* Asks until one answers: a rank that has been cut off for a moment would come to the meeting
+ * without the limit that the others know. */
+static void wait_for_servers(struct hr_loader *l, struct hr__cluster *cluster, uint64_t until_ns)
+{
+    const struct timespec pause = {.tv_nsec = ASK_NS};
+    while (!ask_servers(l, cluster) && l->options.world_size > 1 &&
+           !atomic_load(&l->hosting->halt) && hr__now_ns() < until_ns)
+        nanosleep(&pause, NULL);
+}
+
+/* Seconds until then, rounded up; one at least. */
+static uint32_t seconds_until(uint64_t until_ns)
+{
+    uint64_t now_ns = hr__now_ns();
+    return until_ns > now_ns ? (uint32_t)((until_ns - now_ns + 999999999) / 1000000000) : 1;
 }
 
 void hr__cluster_ask(struct hr_loader *l, struct hr__cluster *cluster)
@@ -196,7 +221,7 @@ done:
 
 /* Meets; *found is as the ranks stand now. */
 static int meet(struct hr_loader *l, struct hr__cluster *cluster, const struct hr__epoch *plan,
-                struct hr_error *error)
+                uint32_t limit_s, struct hr_error *error)
 {
     struct hr__hosting *h = l->hosting;
     char job[HR__MEETING_JOB], run[HR__MEETING_JOB - 32];
@@ -214,7 +239,7 @@ static int meet(struct hr_loader *l, struct hr__cluster *cluster, const struct h
         .host = cluster->hosts.self,
         .inputs = inputs->inputs,
         .input_count = inputs->count,
-        .limit_s = cluster->hosts.meet_s,
+        .limit_s = limit_s,
         .stop = &h->halt,
     };
     int r = hr__meeting_run(cluster->peers, &cluster->hosts, &wish, &found, error);
@@ -250,10 +275,11 @@ int hr__cluster_meet(struct hr_loader *l, struct hr__cluster *cluster, const str
     if (cluster->is_met && cluster->seed == plan->seed && cluster->shuffle == plan->shuffle)
         return 0;
     int r = learn_sizes(l, cluster, error);
+    uint64_t until_ns = hr__now_ns() + cluster->hosts.meet_s * UINT64_C(1000000000);
     if (!r && !cluster->is_met)
-        ask_servers(l, cluster);
+        wait_for_servers(l, cluster, until_ns);
     if (!r)
-        r = meet(l, cluster, plan, error);
+        r = meet(l, cluster, plan, seconds_until(until_ns), error);
     if (r)
         return r;
     if (!cluster->placement) {
