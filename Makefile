@@ -37,7 +37,7 @@ help:
 	@echo 'make install      the library, the headers and the command, to PREFIX ($(PREFIX))'
 	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader, bench-pack, bench-cache,'
 	@echo '                  bench-stalls, bench-share, bench-hosts'
-	@echo 'make soak-NAME    one long run with faults: soak-cache, soak-share'
+	@echo 'make soak-NAME    one long run with faults: soak-cache, soak-share, soak-hosts'
 	@echo 'make clean        remove what was built (not VENV, not data/)'
 	@echo
 	@echo 'Variables: VENV=$(VENV) BUILD=$(BUILD) DATA=$(DATA) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
