@@ -119,6 +119,9 @@ void hr__hosting_ahead_done_locked(struct hr_loader *l, struct hr__job *job);
 
 /* hosts_store.c */
 
+/* What a sample's owner has of it is no good: it is stored anew. */
+void hr__hosting_forget(struct hr_loader *l, const struct hr__job *job, uint64_t index);
+
 /* Non-zero while there is something to store that the next epoch should find, for some seconds
  * at most: the consumer is woken when that changes. */
 int hr__hosting_is_storing_locked(struct hr_loader *l);

@@ -189,6 +189,14 @@ void hr__hosting_offer(struct hr_loader *l, struct hr__job *job, uint64_t index)
     hr__free(store);
 }
 
+void hr__hosting_forget(struct hr_loader *l, const struct hr__job *job, uint64_t index)
+{
+    struct hr__cluster *cluster = job->batch->plan->deal->cluster;
+    pthread_mutex_lock(&l->lock);
+    cluster->known[index] &= (uint8_t)~HR__ITEM_THERE;
+    pthread_mutex_unlock(&l->lock);
+}
+
 /* The next group: of the host that comes next in turn. Returns 0 where there is none. */
 static int take_stores_locked(struct hr_loader *l, struct stores *g)
 {

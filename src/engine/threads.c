@@ -236,6 +236,7 @@ static int prepare_anew(struct hr__thread *self, struct hr__job *job, uint64_t i
                         struct hr__outcome *outcome, struct hr_error *error)
 {
     job->tier = HR__TIER_STORAGE;
+    hr__hosting_forget(self->loader, job, index);
     int r = read_now(self->loader, job, index, error);
     return r ? r : prepare(self, job, index, outcome, error);
 }

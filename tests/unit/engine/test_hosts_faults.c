@@ -5,6 +5,9 @@
 #include "world.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
+#include "cache/host_key.h"
+#include "cache/peers.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -251,6 +254,90 @@ static void test_epochs_are_dropped(void **state)
     world_remove(&w);
 }
 
+/* What a server has fits its checksum and is no picture. */
+static void test_wrong_items(void **state)
+{
+    struct world w;
+    struct hr_error error;
+    struct hr__hosts hosts;
+    struct hr__peers *peers;
+    struct hr__host_digest digest;
+    char text[1024];
+    world_make(&w, &fixture, 1, 2);
+    w.ranks_a_host = 2;
+    uint64_t bytes = world_bytes(&w), wrong_bytes = 0;
+    world_run(&w, 0, UINT64_MAX);
+    world_text(&w, 0, text, sizeof text);
+    assert_int_equal(hr__hosts_parse(&hosts, text, &error), 0);
+    assert_int_equal(hr__peers_create(&peers, &hosts, &hr__peer_ops, &error), 0);
+    assert_int_equal(hr__host_digest(&digest, fixture.dataset, &error), 0);
+    for (uint64_t i = 20; i < 40; i++) {
+        int64_t size = hr_dataset_sample_bytes(fixture.dataset, i);
+        struct hr__peer_item item = {
+            .bytes = (uint8_t *)text, .length = 300, .source_bytes = (uint64_t)size};
+        assert_int_equal(hr__host_key(item.key, &digest, fixture.dataset, i, hosts.with_mtime), 0);
+        assert_int_equal(hr__peers_store(peers, 0, &item, 1), 1);
+        wrong_bytes += (uint64_t)size;
+    }
+    hr__peers_destroy(&peers);
+    hr__hosts_clear(&hosts);
+    world_run(&w, 1, UINT64_MAX);
+    world_check(&w, 0);
+    assert_int_equal(read_so_far(&w), bytes + wrong_bytes);
+    world_run(&w, 2, UINT64_MAX);
+    world_check(&w, 0);
+    assert_int_equal(read_so_far(&w), bytes + wrong_bytes);
+    world_remove(&w);
+}
+
+/* Memory that is refused while a loader is made leaves nothing behind. */
+static void test_no_memory(void **state)
+{
+    struct hr_loader_options options;
+    struct hr_loader *loader;
+    struct hr_error error;
+    int r = -ENOMEM;
+    fixture_options(&options);
+    options.cache = "memcached:127.0.0.1:1,127.0.0.2:1?size=1MiB&self=0";
+    for (uint64_t nth = 1; r; nth++) {
+        assert_true(nth < 200);
+        hr__alloc_fail_at(nth, 0);
+        r = hr_loader_create(&loader, fixture.dataset, fixture.recipe, &options, &error);
+        hr__alloc_fail_at(0, 0);
+        if (r)
+            assert_null(loader);
+    }
+    hr_loader_destroy(&loader);
+}
+
+/* Nor does memory that is refused in an epoch: it ends with that error, or comes whole. */
+static void test_no_memory_in_an_epoch(void **state)
+{
+    struct world w;
+    struct hr_error error;
+    world_make(&w, &fixture, 2, 1);
+    int failed = 0;
+    for (uint64_t nth = 1; nth < 150; nth += 6) {
+        struct world_rank *r = &w.all[0];
+        world_open(&w);
+        r->count = r->batches = 0;
+        r->most = UINT64_MAX;
+        hr__alloc_fail_at(nth, 0);
+        r->result = hr_loader_start_epoch(r->loader, 0, &error);
+        if (!r->result)
+            world_consume(&w);
+        hr__alloc_fail_at(0, 0);
+        if (!r->result)
+            world_check(&w, 0);
+        else
+            assert_int_equal(r->result, -ENOMEM);
+        failed += r->result != 0;
+        world_close(&w);
+    }
+    assert_true(failed > 2);
+    world_remove(&w);
+}
+
 /* A child of fork cannot use the loader, and can end it. */
 static void test_fork(void **state)
 {
@@ -286,6 +373,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_too_large, setup, teardown),
         cmocka_unit_test_setup_teardown(test_none_is_there, setup, teardown),
         cmocka_unit_test_setup_teardown(test_epochs_are_dropped, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_wrong_items, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_memory_in_an_epoch, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fork, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
