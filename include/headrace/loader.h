@@ -85,7 +85,8 @@ struct hr_loader_options {
     int wait_ms;          /* > 0: next gives up with -EINTR after so many ms without a
                              batch, so that a language binding can look for signals
                              that another thread received (Python: 100). 0 (default):
-                             only a signal handler run by the waiting thread ends it */
+                             only a signal handler run by the waiting thread ends it;
+                             one that runs just before or after a wait may go unseen */
     const char *cache;    /* samples to keep in memory, so that later epochs read only the
                              others: a text as headrace/cache.h says, copied by create; NULL
                              (default) or "": none. A private cache of a lone process lives
