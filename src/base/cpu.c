@@ -65,22 +65,47 @@ const char *hr_isa_name(void)
     return names[hr__isa()];
 }
 
-static int affinity_count(void)
+/* The cores this process may run on, for CPU_FREE, and the set's size; NULL: not to be had. */
+static cpu_set_t *affinity(size_t *bytes)
 {
     /* CPU_SETSIZE (1024) is too small for the largest machines: grow until it fits. */
     for (int cpus = 1024; cpus <= 1 << 18; cpus *= 4) {
         cpu_set_t *set = CPU_ALLOC((size_t)cpus);
         if (!set)
             break;
-        size_t bytes = CPU_ALLOC_SIZE((size_t)cpus);
-        int ok = !sched_getaffinity(0, bytes, set);
-        int count = ok ? CPU_COUNT_S(bytes, set) : 0;
+        *bytes = CPU_ALLOC_SIZE((size_t)cpus);
+        CPU_ZERO_S(*bytes, set);
+        if (!sched_getaffinity(0, *bytes, set))
+            return set;
         CPU_FREE(set);
-        if (ok && count > 0)
-            return count;
     }
+    return NULL;
+}
+
+static int affinity_count(void)
+{
+    size_t bytes;
+    cpu_set_t *set = affinity(&bytes);
+    int count = set ? CPU_COUNT_S(bytes, set) : 0;
+    CPU_FREE(set);
+    if (count > 0)
+        return count;
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online > 0 ? (int)online : 1;
+}
+
+uint64_t hr__cpu_digest(void)
+{
+    size_t bytes;
+    cpu_set_t *set = affinity(&bytes);
+    if (!set)
+        return 0;
+    uint64_t digest = 1;
+    for (size_t cpu = 0; cpu < 8 * bytes; cpu++)
+        if (CPU_ISSET_S(cpu, bytes, set))
+            digest = (digest ^ cpu) * UINT64_C(0x9E3779B97F4A7C15) + 1;
+    CPU_FREE(set);
+    return digest | 1;
 }
 
 /* Reads up to two integers ("max" reads as -1) of a small file; how many were read. */

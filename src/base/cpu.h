@@ -2,6 +2,8 @@
 #ifndef HR_BASE_CPU_H
 #define HR_BASE_CPU_H
 
+#include <stdint.h>
+
 enum hr__isa {
     HR__ISA_PORTABLE = 0,
     HR__ISA_AVX2 = 1,   /* AVX2, F16C, BMI1/2 */
@@ -15,5 +17,9 @@ enum hr__isa hr__isa(void);
 /* Cores this process may use: CPU affinity and the cgroup (v1 or v2) quota,
  * whichever is less, rounded up; at least 1. */
 int hr__cpu_count(void);
+
+/* A number that tells sets of cores (affinity) apart, by all likelihood; not 0 but where the set
+ * is not to be had. */
+uint64_t hr__cpu_digest(void);
 
 #endif

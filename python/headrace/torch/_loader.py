@@ -424,7 +424,8 @@ class DataLoader:
         ``padded_samples``, ``bytes_read``, ``wait_ns`` (training waited in ``next``),
         ``grown_slots``, ``cache_hits`` (samples whose bytes were cached), ``converted``
         (items) and ``conversion_ns`` (of all threads); the state of now: ``slots``, ``slot_bytes``, ``staged_bytes``,
-        ``ready_batches``, ``threads``, ``io_uring``, ``cache_bytes`` (that cached items
+        ``ready_batches``, ``threads``, ``workers_now`` (of them, as the machine's other ranks
+        leave them: ``balanced`` counts how often that changed), ``io_uring``, ``cache_bytes`` (that cached items
         take), ``cache_source_bytes`` (of the files that an epoch need not read any
         more), ``cache_encoded``, ``cache_coefficients``, ``cache_planes`` (items by form)
         and ``cache_waiting`` (encoded items that wait for a conversion); with an agent

@@ -29,6 +29,7 @@ _ADDED = (
     "stored_bytes",
     "refused",
     "read_ahead",
+    "balanced",
 )
 
 
