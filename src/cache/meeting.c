@@ -29,6 +29,7 @@
 #define LOOK_LAST_NS  (500 * MS)
 #define STEP_NS       (20 * MS) /* how soon `stop` is seen */
 #define BEAT_NS       (2 * S)   /* between writings at most: servers that came up get them */
+#define ADVANCES      2 /* a dead rank's last writing may still arrive; a living one goes on */
 #define TELL_FIRST_NS (5 * S)
 #define TELL_NEXT_NS  (30 * S)
 #define ALONE_NS      (3 * S) /* at most, that a world of one looks for servers */
@@ -217,10 +218,11 @@ static int take(struct hr__meeting *m, int rank, const char *text, int again,
         return 0;
     int is_other = !seen->has_record || record.number != seen->record.number;
     int is_news = is_other || record.agreed != seen->record.agreed;
-    seen->is_live |= again || !is_other;
+    seen->is_live |= again;
+    seen->advances = is_other ? 0 : seen->advances + (again != 0);
     seen->record = record;
     seen->has_record = 1;
-    if (seen->is_live && record.world_size != m->wish->world_size)
+    if (seen->advances >= ADVANCES && record.world_size != m->wish->world_size)
         return end_in_other_world(m, rank, error);
     return is_news;
 }

@@ -12,7 +12,8 @@
 struct hr__meeting_seen {
     struct hr__meeting_record record; /* the newest */
     int has_record;
-    int is_live; /* non-zero: its record was written while this rank looked */
+    int advances; /* times that a server which was asked before had a newer one of it */
+    int is_live;  /* non-zero: its record was written while this rank looked */
 };
 
 struct hr__meeting {

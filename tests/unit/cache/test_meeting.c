@@ -423,6 +423,30 @@ static void test_other_world(void **state)
     assert_said(1, -EINVAL, "8 at rank 1 (alpha:1), 4 at rank ");
 }
 
+/* A dead rank of another world has left other writings on other servers, and one that arrives
+ * late: that is nobody who counts another world. */
+static void test_left_by_another_world(void **state)
+{
+    struct hr__meeting_record stale = {
+        .world_size = 3, .run = 7, .writing = 1, .number = 5, .inputs = 5, .place = "alpha:1"};
+    char key[HR__MEETING_KEY], text[HR__MEETING_RECORD];
+    make(2, 2);
+    hr__meeting_rank_key(key, "test", 1);
+    for (int server = 0; server < 2; server++, stale.writing++) {
+        assert_int_equal(hr__meeting_record_write(text, &stale), 0);
+        fake_server_put(server, key, text);
+    }
+    start(0, 1);
+    usleep(300000);
+    stale.writing++;
+    assert_int_equal(hr__meeting_record_write(text, &stale), 0);
+    fake_server_put(0, key, text);
+    usleep(300000);
+    start(1, 2);
+    join(0, 2);
+    assert_met(0, 2);
+}
+
 /* Whatever is found where a record should be is nobody's. */
 static void test_garbage(void **state)
 {
@@ -541,6 +565,7 @@ int main(void)
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_twice),
         cmocka_unit_test(test_other_world),
+        cmocka_unit_test(test_left_by_another_world),
         cmocka_unit_test(test_garbage),
         cmocka_unit_test(test_cost),
         cmocka_unit_test(test_wrong_wishes),
