@@ -5,7 +5,9 @@ import datetime
 import json
 import os
 import platform
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -40,6 +42,8 @@ def whole(name: str, arguments: argparse.Namespace, make, figures) -> int:
     result = {"soak": name, "date": datetime.date.today().isoformat(),
               "machine": f"{os.cpu_count()} cores, Linux {platform.release()}"}
     begin = time.monotonic()
+    # What ends it also ends what it started.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with tempfile.TemporaryDirectory(prefix="headrace-soak-") as scratch:
         soak = make(arguments, Path(scratch))
         try:
