@@ -49,6 +49,7 @@ struct connection {
     uint64_t order_epoch;
     uint64_t chunks;
     int was_expelled;
+    int is_attaching; /* ATTACHED is to be sent */
     int is_over;
 };
 
@@ -252,6 +253,16 @@ static void expel(struct connection *c)
     atomic_fetch_add(&row->lane.board->bell, 1);
 }
 
+static void welcome(struct connection *c)
+{
+    struct hr__wire_message m = {
+        .type = HR__WIRE_ATTACHED,
+        .attached = {.samples = fake_agent.samples, .spec = fake_agent.spec},
+    };
+    c->is_attaching = 0;
+    send_it(c, &m);
+}
+
 static void handle(struct connection *c, struct hr__wire_message *m)
 {
     struct hr__wire_message answer = {.type = HR__WIRE_WELCOME,
@@ -277,13 +288,7 @@ static void handle(struct connection *c, struct hr__wire_message *m)
             c->is_over = 1;
             break;
         }
-        if (fake_agent.silent_ms < 0)
-            break;
-        usleep((unsigned)fake_agent.silent_ms * 1000);
-        answer = (struct hr__wire_message){.type = HR__WIRE_ATTACHED};
-        answer.attached.samples = fake_agent.samples;
-        answer.attached.spec = fake_agent.spec;
-        send_it(c, &answer);
+        c->is_attaching = 1;
         break;
     case HR__WIRE_SEEK:
         atomic_fetch_add(&fake_agent_seen.seeks, 1);
@@ -328,8 +333,11 @@ static void *serve(void *arg)
         if (r == 1) {
             handle(c, &m);
             hr__wire_close_files(&m);
-            continue;
         }
+        if (c->is_attaching && !atomic_load(&fake_agent.is_silent))
+            welcome(c);
+        if (r == 1)
+            continue;
         if (r != -EAGAIN) {
             atomic_fetch_add(&fake_agent_seen.hung_up, 1);
             overwrite(c);

@@ -28,7 +28,7 @@ struct fake_agent_options {
     uint64_t bad_every;    /* every so many-th index is bad; 0: none */
     int64_t halt_index;    /* the lane ends at this sample; -1: none */
     int refuses;           /* ATTACH, with -EINVAL */
-    int silent_ms;         /* before ATTACHED; -1: it never comes */
+    atomic_int is_silent;  /* ATTACHED does not come while it is set */
     int pause_us;          /* before each chunk */
     int stops_after;       /* publishes no more than so many chunks of a connection; 0: all */
     uint64_t ring_samples; /* 0: window x batch */
