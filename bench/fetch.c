@@ -168,6 +168,8 @@ static void open_all(struct bench *b, const char *text)
     struct hr__host host = {.budget_bytes = 1};
     struct hr__hosts hosts = {.hosts = &host, .count = 1, .self = -1, .timeout_ms = 5000};
     struct hr_error error = {0, ""};
+    if (!text)
+        die("an address", "is missing");
     const char *colon = text[0] == '/' ? NULL : strrchr(text, ':');
     snprintf(host.name, sizeof host.name, "%s", text);
     snprintf(host.address, sizeof host.address, "%.*s",
