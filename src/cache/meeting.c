@@ -112,6 +112,11 @@ static void end(struct hr__meeting *m)
     hr__free(m->keys);
 }
 
+static int is_newer(const struct hr__meeting_record *a, const struct hr__meeting_record *b)
+{
+    return a->run != b->run ? a->run > b->run : a->writing > b->writing;
+}
+
 /* What this rank's meeting before left behind, on whichever server has the newest. */
 static void read_before(struct hr__meeting *m)
 {
@@ -121,7 +126,7 @@ static void read_before(struct hr__meeting *m)
         int r = hr__peers_read(m->peers, h, m->keys[m->wish->rank], &text);
         m->answers[h] = r >= 0;
         if (r > 0 && !hr__meeting_record_read(&before, text) &&
-            (!newest.world_size || before.run > newest.run))
+            (!newest.world_size || is_newer(&before, &newest)))
             newest = before;
         hr__free(text);
     }
@@ -138,9 +143,11 @@ static void read_before(struct hr__meeting *m)
 static void write_to(struct hr__meeting *m, int host, const char *record)
 {
     int r = hr__peers_write(m->peers, host, m->inputs_key, m->inputs, EXPIRES_S);
-    if (!r)
+    /* Only words need the inputs: a server without room for their text still holds records. */
+    if (!r || r == -ENOSPC || r == -E2BIG)
         r = hr__peers_write(m->peers, host, m->keys[m->wish->rank], record, EXPIRES_S);
     m->answers[host] = !r;
+    m->is_written |= !r;
 }
 
 /* To all servers that answered before, and to one of the others: trying may take a whole
@@ -150,6 +157,7 @@ static void publish(struct hr__meeting *m)
     char record[HR__MEETING_RECORD];
     int count = m->hosts->count, is_tried = 0;
     m->mine.writing++;
+    m->is_written = 0;
     m->wrote_ns = hr__now_ns();
     /* The place fits: it is no longer than a host's name. */
     if (hr__meeting_record_write(record, &m->mine))
@@ -185,11 +193,6 @@ static int look_at_own(struct hr__meeting *m, const struct hr__meeting_record *o
     m->mine.before_agreed = other->agreed;
     m->wrote_ns = 0;
     return 0;
-}
-
-static int is_newer(const struct hr__meeting_record *a, const struct hr__meeting_record *b)
-{
-    return a->run != b->run ? a->run > b->run : a->writing > b->writing;
 }
 
 /* Some ranks count another world. This one's record is written again, twice, so that they
@@ -303,6 +306,9 @@ static int agree(struct hr__meeting *m)
         uint64_t number = number_of(m, (int)r);
         changed |= number != m->numbers[r];
         m->numbers[r] = number;
+        /* Its next meeting may go by another list. */
+        if (number && number == m->seen[r].record.number)
+            m->host_of_rank[r] = m->seen[r].record.host;
         all &= number != 0;
     }
     if (!changed)
@@ -374,9 +380,11 @@ static int meet(struct hr__meeting *m, struct hr_error *error)
         if (news < 0)
             return news;
         int changed = agree(m);
-        if (changed || hr__now_ns() >= m->wrote_ns + beat_ns || first_server(m) < 0)
+        if (changed || !m->is_written || hr__now_ns() >= m->wrote_ns + beat_ns ||
+            first_server(m) < 0)
             publish(m);
-        int done = conclude(m, error);
+        /* Whoever goes on writes no more: the others have to find what it agreed to. */
+        int done = m->is_written ? conclude(m, error) : 0;
         if (done)
             return done < 0 ? done : 0;
         if (is_stopped(m->wish))
@@ -435,14 +443,15 @@ int hr__meeting_run(struct hr__peers *peers, const struct hr__hosts *hosts,
     found->host_of_rank = hr__alloc(HR__TAG_CACHE, (size_t)wish->world_size, sizeof(int));
     if (!m || !found->host_of_rank)
         goto fail;
-    *m = (struct hr__meeting){.peers = peers, .hosts = hosts, .wish = wish};
+    *m = (struct hr__meeting){
+        .peers = peers, .hosts = hosts, .wish = wish, .host_of_rank = found->host_of_rank};
     if (begin(m))
         goto fail;
     r = wish->world_size == 1 ? meet_nobody(peers, hosts, wish, error) : meet(m, error);
     if (r)
         goto fail;
     for (int i = 0; i < wish->world_size; i++) {
-        int host = i == wish->rank ? wish->host : m->seen[i].record.host;
+        int host = i == wish->rank ? wish->host : m->host_of_rank[i];
         found->host_of_rank[i] = host < hosts->count ? host : -1;
     }
     end(m);

@@ -24,7 +24,7 @@
 #define HR__MEETING_JOB 256
 
 /* A run's name, the same on all its ranks, from the environment of torchrun (its run id,
- * restarts, MASTER_ADDR and MASTER_PORT), Open MPI, PMIx, Slurm, or MASTER_ADDR and
+ * MASTER_ADDR and MASTER_PORT), Open MPI, PMIx, Slurm, or MASTER_ADDR and
  * MASTER_PORT alone; HEADRACE_JOB before all of them; "default". */
 void hr__meeting_job(char *out, size_t room);
 

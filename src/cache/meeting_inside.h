@@ -21,18 +21,20 @@ struct hr__meeting {
     const struct hr__hosts *hosts;
     const struct hr__meeting_wish *wish;
     struct hr__meeting_record mine;
-    struct hr__meeting_seen *seen;  /* world_size; this rank's is not used */
-    uint64_t *numbers;              /* world_size: by which `mine.agreed` was made; 0: absent */
-    char *answers;                  /* hosts->count; non-zero: the last writing there went well */
-    char *was_read;                 /* hosts->count; non-zero: records were read from there */
+    struct hr__meeting_seen *seen; /* world_size; this rank's is not used */
+    uint64_t *numbers;             /* world_size: by which `mine.agreed` was made; 0: absent */
+    int *host_of_rank; /* world_size: of those of `numbers`, in this meeting; borrowed */
+    char *answers;     /* hosts->count; non-zero: the last writing there went well */
+    char *was_read;    /* hosts->count; non-zero: records were read from there */
     struct hr__peer_record *wanted; /* world_size: what is asked of a server */
     int *wanted_rank;               /* world_size: whose that is */
     char (*keys)[HR__MEETING_KEY];  /* world_size: where each rank's record is kept */
     char inputs[HR__MEETING_TEXT];  /* of this rank */
     char inputs_key[HR__MEETING_KEY];
     uint64_t began_ns, until_ns, wrote_ns, told_ns;
-    int retry; /* the next server that is tried again, of those that do not answer */
-    int turn;  /* the next server that is read beside the first */
+    int retry;      /* the next server that is tried again, of those that do not answer */
+    int turn;       /* the next server that is read beside the first */
+    int is_written; /* non-zero: a server took `mine` when it was written last */
 };
 
 /* Whether a rank's record agrees to what this rank has: its own, or what it tells of its

@@ -1,7 +1,7 @@
 /*
  * A run's name from what launchers put into the environment of all its ranks alike; see
- * meeting.h. Restarts count where the launcher tells them: what the processes before a
- * restart still write is not read by those after it.
+ * meeting.h. How often torchrun has restarted is no part of it: each agent counts that for itself,
+ * and not where only another one's workers had failed.
  *
  * Open MPI and PMIx come before Slurm: mpirun inside a Slurm job gives the ranks of its
  * machine another step than the others.
@@ -22,8 +22,7 @@ static const struct {
     const char *variables[PARTS];
 } launchers[] = {
     {"HEADRACE_JOB", {"HEADRACE_JOB"}},
-    {"torchrun",
-     {"TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"}},
+    {"torchrun", {"TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"}},
     {"pmix", {"PMIX_NAMESPACE", "MASTER_ADDR", "MASTER_PORT"}},
     {"openmpi", {"OMPI_MCA_ess_base_jobid", "MASTER_ADDR", "MASTER_PORT"}},
     {"slurm",

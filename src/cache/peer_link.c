@@ -221,6 +221,11 @@ static int connect_any(struct hr__peer_link *link, struct hr_error *error)
                         "%s: the name has no address (%s); is it spelt right, and does "
                         "DNS or /etc/hosts know it?",
                         link->label, reason);
+    if (r == -ETIMEDOUT)
+        return hr__fail(error, r,
+                        "%s: looking its name up took too long: do the name servers of "
+                        "/etc/resolv.conf answer?",
+                        link->label);
     if (!r)
         r = link->port ? connect_list(link, list) : connect_path(link);
     if (list)

@@ -31,6 +31,7 @@ struct hr__balancing {
     int most;                     /* workers that there are */
     uint64_t decide_ns, bury_ns;  /* when next */
     uint64_t changes;
+    unsigned pauses;          /* of the consumer's, in a row */
     double worked_ns, worked; /* of late: time of workers, and samples */
     pthread_cond_t spare;     /* those that stand by */
 };
@@ -199,9 +200,12 @@ void hr__balancing_took_locked(struct hr_loader *l)
     struct hr__balance_rank *mine = &b->mine;
     if (mine->taken_ns && now_ns > mine->taken_ns) {
         uint64_t took_ns = now_ns - mine->taken_ns;
-        if (!mine->period_ns)
+        int is_pause = mine->period_ns && took_ns / PERIOD_PAUSE >= mine->period_ns;
+        b->pauses = is_pause ? b->pauses + 1 : 0;
+        /* Two in a row are none: the first batches were taken at once (a prefetching trainer). */
+        if (!mine->period_ns || b->pauses > 1)
             mine->period_ns = took_ns;
-        else if (took_ns / PERIOD_PAUSE < mine->period_ns)
+        else if (!is_pause)
             mine->period_ns += took_ns / MEAN_BATCHES - mine->period_ns / MEAN_BATCHES;
     }
     mine->taken_ns = now_ns;

@@ -91,7 +91,7 @@ static struct hr__job *claim_of_hosts_locked(struct fetcher *f, unsigned room)
     struct hr__job *list = NULL, **end = &list;
     if (room > FETCH_BULK)
         room = FETCH_BULK;
-    hr__hosting_route_locked(l, !f->flying);
+    f->refused = hr__hosting_route_locked(l, !f->flying);
     while (room--) {
         struct hr__job *job = hr__hosting_read_locked(l);
         if (!job)
@@ -304,9 +304,11 @@ static void wait_for_reads_locked(struct fetcher *f)
 {
     struct hr_loader *l = f->loader;
     l->idle_fetchers++;
-    if (f->waiting) {
-        uint64_t until_ns = f->waiting->ask_ns, soon_ns = hr__now_ns() + FETCH_WAIT_SHORT_NS;
-        struct timespec until = hr__timespec(f->refused && soon_ns < until_ns ? soon_ns : until_ns);
+    if (f->waiting || f->refused) {
+        uint64_t until_ns = hr__now_ns() + FETCH_WAIT_SHORT_NS;
+        if (f->waiting && (!f->refused || f->waiting->ask_ns < until_ns))
+            until_ns = f->waiting->ask_ns;
+        struct timespec until = hr__timespec(until_ns);
         pthread_cond_timedwait(&l->fetch, &l->lock, &until);
     } else {
         pthread_cond_wait(&l->fetch, &l->lock);

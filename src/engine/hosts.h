@@ -80,8 +80,9 @@ void hr__deal_destroy(struct hr__deal **deal);
 /* hosts_route.c: jobs on their way */
 
 /* Claims what can be claimed and puts it where it belongs. `may_wait`: for a slot; as for
- * hr__claim_locked. */
-void hr__hosting_route_locked(struct hr_loader *l, int may_wait);
+ * hr__claim_locked. Non-zero: there was no slot for the next batch, and this thread is to look
+ * again soon. */
+int hr__hosting_route_locked(struct hr_loader *l, int may_wait);
 
 /* The next job that is to be read from storage, charged to the staging budget, or NULL: none,
  * or no room. */

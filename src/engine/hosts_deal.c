@@ -176,6 +176,7 @@ void hr__hosting_begin_locked(struct hr_loader *l)
     if (l->epoch_seen)
         h->wait_s = (double)(waited_ns - h->wait_before_ns) * 1e-9;
     h->wait_before_ns = waited_ns;
+    h->drain_ns = 0;
     h->ahead_count = h->ahead_at = 0;
     if (h->is_dealing)
         atomic_store(&h->halt, 1);

@@ -140,6 +140,7 @@ struct hr__hosting {
     uint64_t store_bytes;               /* that wait to be stored, and those in threads' hands */
     uint64_t stores;                    /* the same, items */
     int store_next;                     /* host that is looked at first */
+    int trying;                         /* host threads that look for jobs to claim */
     uint64_t drain_ns;                  /* the epoch's end waits for them until then; 0: no */
     uint64_t ahead_bytes;               /* being read ahead */
 

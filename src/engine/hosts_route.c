@@ -105,20 +105,23 @@ static void wake_for_queues_locked(struct hr__hosting *h)
         pthread_cond_signal(&h->work);
 }
 
-void hr__hosting_route_locked(struct hr_loader *l, int may_wait)
+int hr__hosting_route_locked(struct hr_loader *l, int may_wait)
 {
     struct hr__hosting *h = l->hosting;
-    int routed = 0;
+    int routed = 0, refused = 0;
     while (hr__can_claim_locked(l)) {
         struct hr__job *job = hr__claim_locked(l, may_wait && !h->reads);
-        if (!job)
+        if (!job) {
+            refused = hr__can_claim_locked(l);
             break;
+        }
         job->turn = h->turn++;
         place_locked(l, job);
         routed = 1;
     }
     if (routed)
         wake_for_queues_locked(h);
+    return refused;
 }
 
 int hr__hosting_has_read_locked(const struct hr_loader *l)
@@ -158,7 +161,8 @@ void hr__hosting_wake_locked(struct hr_loader *l)
 {
     struct hr__hosting *h = l->hosting;
     wake_for_queues_locked(h);
-    if (h->idle && !h->queued && hr__can_claim_locked(l))
+    /* Who finds no slot tries again itself: it would wake the next to find none either. */
+    if (h->idle && !h->queued && !h->trying && hr__can_claim_locked(l))
         pthread_cond_signal(&h->work);
     if (l->idle_fetchers && h->reads)
         pthread_cond_signal(&l->fetch);

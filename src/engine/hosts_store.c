@@ -149,7 +149,8 @@ static int has_space_locked(const struct hr__hosting *h, int owner, uint64_t byt
 {
     uint64_t of_host = h->cluster->queues[owner].store_bytes;
     uint64_t most = h->cluster->hosts.count > 1 ? HR__STORE_BYTES / 2 : HR__STORE_BYTES;
-    return !of_host || (of_host + bytes <= most && h->store_bytes + bytes <= HR__STORE_BYTES);
+    return !h->store_bytes ||
+           (h->store_bytes + bytes <= HR__STORE_BYTES && (!of_host || of_host + bytes <= most));
 }
 
 void hr__hosting_offer(struct hr_loader *l, struct hr__job *job, uint64_t index)
@@ -319,7 +320,7 @@ static int settle_locked(struct hr_loader *l, struct stores *g)
             if (result == -E2BIG)
                 *known |= HR__ITEM_NEVER;
             hr__count(&c->refused, 1);
-            q->refused = 1;
+            q->refused |= result == -ENOSPC;
         }
         if (g->cluster == h->cluster && result)
             give_up_locked(l, store);

@@ -18,6 +18,10 @@
 /* Other ranks may be storing still what they read at the end of the epoch before: in the first
  * moments of an epoch what is missing is asked for again, after these pauses. */
 #define GRACE_NS UINT64_C(500000000)
+
+/* There was no slot for the next batch: when to look again. */
+#define RETRY_NS UINT64_C(2000000)
+
 static const uint64_t pauses_ns[] = {3000000, 10000000, 30000000};
 
 /* There is room for another item in the staging budget. */
@@ -275,7 +279,9 @@ void *hr__host_main(void *arg)
     pthread_mutex_lock(&l->lock);
     while (!l->stop) {
         hr__balancing_pass_locked(l);
-        hr__hosting_route_locked(l, 0);
+        h->trying++;
+        int refused = hr__hosting_route_locked(l, 0);
+        h->trying--;
         if (l->stop)
             break;
         /* Workers wait where too much waits to be stored. */
@@ -287,7 +293,12 @@ void *hr__host_main(void *arg)
         if (!is_full && hr__hosting_store_locked(self))
             continue;
         h->idle++;
-        pthread_cond_wait(&h->work, &l->lock);
+        if (refused) {
+            struct timespec until = hr__timespec(hr__now_ns() + RETRY_NS);
+            pthread_cond_timedwait(&h->work, &l->lock, &until);
+        } else {
+            pthread_cond_wait(&h->work, &l->lock);
+        }
         h->idle--;
     }
     pthread_mutex_unlock(&l->lock);

@@ -541,8 +541,10 @@ static int nothing_open_locked(struct hr_loader *l, struct hr_error *error)
                          : hr__fail(error, -EAGAIN, "no batch was pushed: push one, or push_end");
     if (l->options.external_order ? l->pushed != NULL : l->opened < l->plan->batches)
         return 1;
-    if (l->hosting && hr__hosting_is_storing_locked(l))
+    if (l->hosting && hr__hosting_is_storing_locked(l)) {
+        hr__balancing_rests_locked(l);
         return 1;
+    }
     l->over = 1;
     hr__balancing_rests_locked(l);
     return hr__bad_judge_locked(l, l->plan->epoch, 1, error);
