@@ -17,9 +17,10 @@
 
 /* What an operator does, by its schema: the Python half packs it into bytes. */
 struct op {
-    uint32_t name;         /* id */
-    uint32_t flags;        /* OP_ */
-    uint64_t written_args; /* bit i: the i-th argument is written, not read */
+    uint32_t name;          /* id */
+    uint32_t flags;         /* OP_ */
+    uint64_t written_args;  /* bit i: the i-th argument is written, not read */
+    char written_names[64]; /* keyword arguments that are: " out " or " values indices " */
 };
 
 enum {
@@ -27,7 +28,8 @@ enum {
     OP_NO_WRITE = 2, /* outputs are not written (empty) */
     OP_ALIASES = 4,  /* outputs are arguments, or views of them */
     OP_NO_READ = 16, /* arguments are not read (empty_like) */
-    OP_KWARGS = 8,   /* keyword arguments may be tensors: those named "out..." are written */
+    OP_KWARGS = 8,   /* keyword arguments may be tensors */
+    OP_MAYBE = 32,   /* the output may be a view, or new: then it is written */
 };
 
 struct memory {
@@ -42,6 +44,7 @@ struct memory {
     PyObject *ops;          /* by func */
     PyObject *names;        /* ids by (shape, dtype) */
     PyObject *live;         /* references by address */
+    PyObject *present;      /* addresses of storages from before the recording; NULL: not known */
     PyObject *on_freed;     /* our own method */
     uint32_t call;          /* operator calls so far */
     uint8_t phase;          /* enum hr_memory_phase */
@@ -57,7 +60,12 @@ static struct memory *self_of(PyObject *object)
 
 static void record(struct memory *m, struct hr_memory_event event)
 {
+    /* Another thread may have ended the recording while Python code ran. */
+    if (!m->recorder)
+        return;
     event.phase = m->phase;
+    if (event.device)
+        event.flags |= HR_MEMORY_HOST_TIME;
     hr_memory_record(m->recorder, &event);
 }
 
@@ -141,22 +149,33 @@ static int follow(struct memory *m, PyObject *tensor, PyObject *address, int is_
     if (bytes >= 0)
         reference = PyObject_CallFunctionObjArgs(m->reference, storage, m->on_freed, NULL);
     Py_XDECREF(storage);
-    int r = reference && PyObject_SetAttrString(reference, "address", address) >= 0 &&
+    uint8_t device = reference ? device_of(m, tensor) : 0;
+    PyObject *index = reference ? PyLong_FromLong(device) : NULL;
+    int r = index && PyObject_SetAttrString(reference, "address", address) >= 0 &&
+                    PyObject_SetAttrString(reference, "device", index) >= 0 &&
                     PyDict_SetItem(m->live, address, reference) >= 0
                 ? 0
                 : -1;
+    Py_XDECREF(index);
     Py_XDECREF(reference);
     if (r)
         return r;
+    /* What was not there at the beginning came from outside: of a loader, another thread. */
+    int was = m->present ? PySet_Discard(m->present, address) : 1;
+    int came = !is_new && was == 0;
     record(m, (struct hr_memory_event){
                   .time_ns = time_ns,
                   .address = PyLong_AsUnsignedLongLong(address),
                   .bytes = (uint64_t)bytes,
-                  .kind = is_new ? HR_MEMORY_ALLOC : HR_MEMORY_PRESENT,
-                  .device = device_of(m, tensor),
+                  .kind = is_new || came ? HR_MEMORY_ALLOC : HR_MEMORY_PRESENT,
+                  .device = device,
               });
-    describe_block(m, tensor, PyLong_AsUnsignedLongLong(address),
-                   !is_new && is_parameter(tensor) ? HR_MEMORY_PARAMETER : HR_MEMORY_UNKNOWN);
+    enum hr_memory_category category = HR_MEMORY_UNKNOWN;
+    if (came && m->phase <= HR_MEMORY_FORWARD)
+        category = HR_MEMORY_INPUT;
+    else if (!is_new && !came && is_parameter(tensor))
+        category = HR_MEMORY_PARAMETER;
+    describe_block(m, tensor, PyLong_AsUnsignedLongLong(address), category);
     return 0;
 }
 
@@ -166,6 +185,7 @@ static int follow(struct memory *m, PyObject *tensor, PyObject *address, int is_
 struct access {
     uint8_t kind; /* 0: none, but what is new is followed */
     int is_new;   /* what is not known yet was allocated by the operator */
+    int only_new; /* what is known already was not accessed */
     uint64_t time_ns;
     uint32_t op;
 };
@@ -177,6 +197,8 @@ static void touch_tensor(struct memory *m, PyObject *tensor, const struct access
     int known = value ? PyDict_Contains(m->live, address) : 0;
     if (value && !known)
         known = !follow(m, tensor, address, access->is_new, access->time_ns);
+    else if (access->only_new)
+        known = 0;
     if (known > 0 && access->kind)
         record(m, (struct hr_memory_event){
                       .time_ns = access->time_ns,
@@ -220,9 +242,11 @@ static void touch_arguments(struct memory *m, const struct op *op, PyObject *arg
     PyObject *key, *value;
     Py_ssize_t at = 0;
     while (PyDict_Next(kwargs, &at, &key, &value)) {
-        PyObject *text = PyUnicode_AsUTF8String(key);
-        int is_out = text && !strncmp(PyBytes_AsString(text), "out", 3);
+        PyObject *spaced = PyUnicode_FromFormat(" %U ", key);
+        PyObject *text = spaced ? PyUnicode_AsUTF8String(spaced) : NULL;
+        int is_out = text && strstr(op->written_names, PyBytes_AsString(text));
         Py_XDECREF(text);
+        Py_XDECREF(spaced);
         if (is_out == written)
             touch(m, value, access);
     }
@@ -254,25 +278,32 @@ static PyObject *run(struct memory *m, const struct op *op, PyObject *func, PyOb
     struct access access = {.kind = HR_MEMORY_READ, .op = op->name};
     access.time_ns = hr_memory_now_ns(m->recorder);
     m->call++;
-    if (!(op->flags & OP_NO_READ))
+    if (!(op->flags & (OP_NO_READ | OP_MAYBE)))
         touch_arguments(m, op, args, kwargs, 0, &access);
     uint32_t call = m->call;
     PyObject *result = PyObject_Call(func, args, kwargs);
     if (!result) {
         PyObject *type, *value, *trace;
         PyErr_Fetch(&type, &value, &trace);
+        /* Until 3.11 it may be the message alone. */
+        PyErr_NormalizeException(&type, &value, &trace);
         Py_XDECREF(PyObject_CallFunctionObjArgs(m->failed, value ? value : Py_None, NULL));
         PyErr_Clear();
         PyErr_Restore(type, value, trace);
         return NULL;
     }
+    if (!m->recorder)
+        return result;
     access.time_ns = hr_memory_now_ns(m->recorder);
     access.kind = HR_MEMORY_WRITE;
     /* What the operator called in turn has numbers of its own: this is still the first's. */
     uint32_t latest = m->call;
     m->call = call;
-    touch_arguments(m, op, args, kwargs, 1, &access);
-    if (!(op->flags & OP_ALIASES)) {
+    if (op->flags & OP_MAYBE)
+        access.only_new = 1;
+    else
+        touch_arguments(m, op, args, kwargs, 1, &access);
+    if (!(op->flags & OP_ALIASES) || op->flags & OP_MAYBE) {
         access.is_new = 1;
         if (op->flags & OP_NO_WRITE)
             access.kind = 0;
@@ -282,12 +313,34 @@ static PyObject *run(struct memory *m, const struct op *op, PyObject *func, PyOb
     return result;
 }
 
+/* Whether one of the types has a dispatch of its own: a tensor that is made of others. */
+static int has_subclass(struct memory *m, PyObject *types)
+{
+    int has = 0;
+    for (Py_ssize_t i = 0, n = PyTuple_Check(types) ? PyTuple_Size(types) : 0; i < n && !has; i++) {
+        PyObject *type = PyTuple_GetItem(types, i);
+        if (type == m->tensor_type)
+            continue;
+        PyObject *its = PyObject_GetAttrString(type, "__torch_dispatch__");
+        PyObject *plain = PyObject_GetAttrString(m->tensor_type, "__torch_dispatch__");
+        has = its && plain && its != plain;
+        Py_XDECREF(its);
+        Py_XDECREF(plain);
+    }
+    PyErr_Clear();
+    return has;
+}
+
 static PyObject *memory_dispatch(PyObject *object, PyObject *arguments)
 {
     struct memory *m = self_of(object);
     PyObject *func, *types, *args = NULL, *kwargs = NULL;
     if (!PyArg_UnpackTuple(arguments, "__torch_dispatch__", 2, 4, &func, &types, &args, &kwargs))
         return NULL;
+    /* A subclass's own operator comes back here, of the tensors that it is made of. */
+    if (m->tensor_type && has_subclass(m, types))
+        return Py_NewRef(Py_NotImplemented);
+    PyErr_Clear();
     PyObject *empty = NULL;
     if (!args && !(args = empty = PyTuple_New(0)))
         return NULL;
@@ -315,9 +368,13 @@ static PyObject *memory_freed(PyObject *object, PyObject *reference)
         return NULL;
     PyObject *now = PyDict_GetItemWithError(m->live, address);
     if (now == reference) {
-        if (m->recorder)
-            record(m, (struct hr_memory_event){.address = PyLong_AsUnsignedLongLong(address),
-                                               .kind = HR_MEMORY_FREE});
+        PyObject *index = PyObject_GetAttrString(reference, "device");
+        long device = index ? PyLong_AsLong(index) : 0;
+        Py_XDECREF(index);
+        PyErr_Clear();
+        record(m, (struct hr_memory_event){.address = PyLong_AsUnsignedLongLong(address),
+                                           .kind = HR_MEMORY_FREE,
+                                           .device = (uint8_t)device});
         if (PyDict_DelItem(m->live, address) < 0)
             PyErr_Clear();
     }
@@ -389,6 +446,7 @@ static int memory_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(m->ops);
     Py_VISIT(m->names);
     Py_VISIT(m->live);
+    Py_VISIT(m->present);
     Py_VISIT(m->on_freed);
     return 0;
 }
@@ -406,6 +464,7 @@ static int memory_clear(PyObject *object)
     Py_CLEAR(m->ops);
     Py_CLEAR(m->names);
     Py_CLEAR(m->live);
+    Py_CLEAR(m->present);
     Py_CLEAR(m->on_freed);
     return 0;
 }
@@ -530,6 +589,16 @@ static PyObject *memory_describe(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *memory_surveyed(PyObject *object, PyObject *addresses)
+{
+    PyObject *before = self_of(object)->present, *present = PySet_New(addresses);
+    if (!present)
+        return NULL;
+    self_of(object)->present = present;
+    Py_XDECREF(before);
+    Py_RETURN_NONE;
+}
+
 static PyObject *memory_counts(PyObject *object, PyObject *none)
 {
     struct hr_memory_recorder *recorder = open_of(object);
@@ -576,6 +645,8 @@ static PyMethodDef memory_methods[] = {
      PyDoc_STR("refused(bytes)\n--\n\nAn allocation that failed.")},
     {"describe", memory_describe, METH_VARARGS,
      PyDoc_STR("describe(tensor, category)\n--\n\nWhat its storage is.")},
+    {"surveyed", memory_surveyed, METH_O,
+     PyDoc_STR("surveyed(addresses)\n--\n\nOf all storages that there are by now.")},
     {"counts", memory_counts, METH_NOARGS, PyDoc_STR("counts()\n--\n\nEvents recorded, and lost.")},
     {NULL, NULL, 0, NULL},
 };

@@ -277,7 +277,9 @@ static void project(struct hr__memory *m, const struct hr__record *record)
     const struct hr__timeline *t = &m->devices[m->device_count - 1].timeline;
     const uint64_t *bytes = t->peak.bytes;
     m->fixed_bytes = (double)(bytes[HR_MEMORY_PARAMETER] + bytes[HR_MEMORY_GRADIENT] +
-                              bytes[HR_MEMORY_OPTIMIZER_STATE]);
+                              bytes[HR_MEMORY_OPTIMIZER_STATE] +
+                              /* of before the recording: frozen weights, buffers, data */
+                              bytes[HR_MEMORY_UNKNOWN]);
     double varies = (double)t->peak_bytes - m->fixed_bytes;
     if (m->batch_size > 0)
         m->bytes_per_sample = varies / m->batch_size;

@@ -32,6 +32,7 @@ struct extent {
     uint64_t first_ns, used, checksum;
     uint32_t thread;
     int is_ended;
+    int is_told; /* its damage; it is read more than once */
 };
 
 /* One that is being read. */
@@ -157,14 +158,19 @@ static int take_text(struct hr__record *r, const struct hr__text_header *head, c
     }
 }
 
-static int take_texts(struct hr__record *r, uint64_t at, uint64_t used)
+static int take_texts(struct hr__record *r, uint64_t at, const struct hr__extent_header *extent)
 {
+    uint64_t used = extent->used;
     char *bytes = hr__alloc(HR__TAG_MEMORY, 1, (size_t)used + 1);
     if (!bytes)
         return -ENOMEM;
     int64_t got = read_at(r, bytes, (size_t)used, at + sizeof(struct hr__extent_header));
     size_t end = got < 0 ? 0 : (size_t)got, next = 0;
     int code = got < 0 ? (int)got : 0;
+    /* Each text has a check of its bytes, but only this is also of their ids. */
+    if (!code && extent->is_ended == 1 &&
+        (end < used || XXH3_64bits(bytes, end) != extent->checksum))
+        code = 1;
     while (!code && next + sizeof(struct hr__text_header) <= end) {
         struct hr__text_header head;
         memcpy(&head, bytes + next, sizeof head);
@@ -177,7 +183,7 @@ static int take_texts(struct hr__record *r, uint64_t at, uint64_t used)
         next += ((size_t)head.length + 7) / 8 * 8;
     }
     if (code == 1) {
-        note_damage(r, at, used - next, "names are damaged");
+        note_damage(r, at, next < used ? used - next : 0, "names are damaged");
         code = 0;
     }
     hr__free(bytes);
@@ -248,7 +254,7 @@ static int look_at(struct hr__record *r, uint64_t at)
         head.is_ended = 0;
     }
     if (head.kind == HR__EXTENT_TEXTS)
-        return take_texts(r, at, head.used);
+        return take_texts(r, at, &head);
     return head.kind == HR__EXTENT_EVENTS && head.used ? add_extent(r, at, &head) : 0;
 }
 
@@ -372,16 +378,35 @@ const struct hr__record_damage *hr__record_damage(const struct hr__record *recor
 
 /* ---- events ---- */
 
+struct placed {
+    struct hr_memory_event event;
+    size_t place;
+};
+
 static int by_event_time(const void *a, const void *b)
 {
-    const struct hr_memory_event *x = a, *y = b;
-    if (x->time_ns != y->time_ns)
-        return x->time_ns < y->time_ns ? -1 : 1;
-    return x < y ? -1 : x > y; /* as they were written */
+    const struct placed *x = a, *y = b;
+    if (x->event.time_ns != y->event.time_ns)
+        return x->event.time_ns < y->event.time_ns ? -1 : 1;
+    return x->place < y->place ? -1 : x->place > y->place; /* as they were written */
+}
+
+static int sort_placed(struct hr_memory_event *events, size_t count)
+{
+    struct placed *placed = hr__alloc(HR__TAG_MEMORY, count, sizeof *placed);
+    if (!placed)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++)
+        placed[i] = (struct placed){events[i], i};
+    qsort(placed, count, sizeof *placed, by_event_time);
+    for (size_t i = 0; i < count; i++)
+        events[i] = placed[i].event;
+    hr__free(placed);
+    return 0;
 }
 
 /* Sorts what is not in order: accelerators' times come late. Insertion, for it nearly is. */
-static void sort_events(struct hr_memory_event *events, size_t count)
+static int sort_events(struct hr_memory_event *events, size_t count)
 {
     size_t moves = 0;
     for (size_t i = 1; i < count; i++) {
@@ -390,11 +415,10 @@ static void sort_events(struct hr_memory_event *events, size_t count)
         for (; k && events[k - 1].time_ns > one.time_ns; k--, moves++)
             events[k] = events[k - 1];
         events[k] = one;
-        if (moves > 64 * count) {
-            qsort(events, count, sizeof *events, by_event_time);
-            return;
-        }
+        if (moves > 64 * count)
+            return sort_placed(events, count);
     }
+    return 0;
 }
 
 /* The events that can be believed, from the front. */
@@ -406,8 +430,15 @@ static size_t sound_events(const struct hr_memory_event *events, size_t count)
     return count;
 }
 
+static void note_once(struct hr__record *r, struct extent *extent, uint64_t bytes, const char *what)
+{
+    if (!extent->is_told)
+        note_damage(r, extent->at, bytes, what);
+    extent->is_told = 1;
+}
+
 /* Reads an extent into *stream; 0 with no events where it is damaged. */
-static int begin_stream(struct hr__record *r, const struct extent *extent, struct stream *stream)
+static int begin_stream(struct hr__record *r, struct extent *extent, struct stream *stream)
 {
     if (!r->spare)
         r->spare = hr__alloc(HR__TAG_MEMORY, 1, HR__EXTENT_ROOM);
@@ -421,15 +452,22 @@ static int begin_stream(struct hr__record *r, const struct extent *extent, struc
     *stream = (struct stream){.events = NULL};
     if (extent->is_ended &&
         ((size_t)got < extent->used || XXH3_64bits(r->spare, (size_t)got) != extent->checksum)) {
-        note_damage(r, extent->at, extent->used, "the checksum of a piece is wrong");
+        note_once(r, extent, extent->used, "the checksum of a piece is wrong");
         return 0;
     }
     size_t sound = sound_events(r->spare, count);
     if (sound < count)
-        note_damage(r, extent->at, (count - sound) * EVENT_BYTES, "an event is none");
+        note_once(r, extent, (count - sound) * EVENT_BYTES, "an event is none");
     if (!sound)
         return 0;
-    sort_events(r->spare, sound);
+    int code = sort_events(r->spare, sound);
+    if (code)
+        return code;
+    /* Begun too late, it would break the order of all. */
+    if (r->spare[0].time_ns < extent->first_ns) {
+        note_once(r, extent, extent->used, "the head of a piece says what cannot be");
+        return 0;
+    }
     *stream = (struct stream){.events = r->spare, .count = sound};
     r->spare = NULL;
     return 0;

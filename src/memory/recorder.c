@@ -99,6 +99,16 @@ static void end_extent(struct hr__extent_header **pointer)
     *pointer = NULL;
 }
 
+/* A positive errno. tmpfs breaks off where a signal waits. */
+static int allocate(int fd, off_t at, off_t bytes)
+{
+    int failed;
+    do {
+        failed = posix_fallocate(fd, at, bytes);
+    } while (failed == EINTR);
+    return failed;
+}
+
 /* The next piece of the file; NULL: there is none, and the recording has stopped. */
 static struct hr__extent_header *claim_extent(struct hr_memory_recorder *r,
                                               enum hr__extent_kind kind, uint32_t thread)
@@ -110,7 +120,7 @@ static struct hr__extent_header *claim_extent(struct hr_memory_recorder *r,
         stop(r, -EFBIG);
         return NULL;
     }
-    int failed = posix_fallocate(r->fd, (off_t)at, HR__EXTENT_BYTES);
+    int failed = allocate(r->fd, (off_t)at, HR__EXTENT_BYTES);
     void *memory = MAP_FAILED;
     if (!failed) {
         memory = mmap(NULL, HR__EXTENT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, (off_t)at);
@@ -314,7 +324,7 @@ static int make_file(struct hr_memory_recorder *r, const char *path, struct hr_e
     r->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (r->fd < 0)
         return hr__fail(error, -errno, "%s: cannot be made: %s", path, hr__errno_text(errno));
-    int failed = posix_fallocate(r->fd, 0, HR__RECORD_HEADER);
+    int failed = allocate(r->fd, 0, HR__RECORD_HEADER);
     if (failed)
         return hr__fail(error, -failed, "%s: %s", path, hr__errno_text(failed));
     void *memory = mmap(NULL, HR__RECORD_HEADER, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);

@@ -54,7 +54,9 @@ static int step(struct walk *w)
     const struct hr__block *a = next_beginning(w), *b = next_ending(w);
     if (!a && !b)
         return 0;
-    if (b && (!a || b->free_ns <= a->alloc_ns)) {
+    /* But no block ends before it began: one may do both within the clock's step. */
+    if (b && (!a || (b->free_ns <= a->alloc_ns &&
+                     (!b->alloc_ns || w->found->freed[w->next_end] < w->next_begin)))) {
         w->now.time_ns = b->free_ns;
         w->now.bytes[b->category] -= b->bytes;
         w->total -= b->bytes;

@@ -241,3 +241,45 @@ def test_training_is_the_same(tmp_path):
             seen.step()
     for a, b in zip(plain.model.parameters(), seen.model.parameters()):
         assert torch.equal(a, b)
+
+
+def test_what_comes_from_outside(tmp_path):
+    """Batches that no operator allocated are inputs from when they are first used, and do not
+    pile up."""
+    path = tmp_path / "outside.hrm"
+    layer = torch.nn.Linear(1000, 10)
+    with memory.record(path):
+        for _ in range(8):
+            x = torch.tensor([[0.5] * 1000] * 16)
+            layer(x).sum().backward()
+    found = memory.analyse(path)
+    inputs = [b for b in found["lifetimes"]["blocks"] if b["bytes"] == 64000]
+    assert {b["category"] for b in inputs} == {"input"}
+    assert all(b["alloc_ns"] > 0 for b in inputs)
+    assert found["devices"][0]["peak_bytes"] < 4 * 64000
+
+
+def test_strange_optimizers(tmp_path):
+    """State that is of no parameter is no reason to end training."""
+
+    class Counting(torch.optim.SGD):
+        @torch.no_grad()
+        def step(self, closure=None):
+            self.state["steps"] = torch.ones(1)
+            return super().step(closure)
+
+    layer = torch.nn.Linear(4, 4)
+    optimizer = Counting(layer.parameters(), lr=0.1)
+    with memory.record(tmp_path / "strange.hrm"):
+        layer(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+
+
+def test_ended_within(tmp_path):
+    """A recording may be closed while training goes on."""
+    mlp = Mlp()
+    with memory.record(tmp_path / "early.hrm") as recording:
+        mlp.step()
+        recording.close()
+        mlp.step()
+    assert memory.analyse(tmp_path / "early.hrm")["run"]["ended"]
