@@ -26,6 +26,8 @@
 
 /* Of one bulk request: memory of a connection in the server grows with what it is asked for. */
 #define BULK_ITEMS 64
+/* No bulk of a call begins so many timeouts after the call did. */
+#define CALL_TIMES 4
 #define BULK_BYTES (UINT64_C(8) << 20)
 #define BULK_LEAST (UINT64_C(128) << 10)
 
@@ -445,8 +447,9 @@ size_t hr__peers_fetch(struct hr__peers *peers, int host, struct hr__peer_item *
         items[i].bytes = NULL;
         items[i].length = 0;
     }
+    uint64_t last_ns = hr__now_ns() + CALL_TIMES * peers->timeout_ns;
     for (size_t i = 0, n; i < count && !r; i += n)
-        r = fetch_bulk(&call, items + i, count - i, &n);
+        r = hr__now_ns() < last_ns ? fetch_bulk(&call, items + i, count - i, &n) : -ETIMEDOUT;
     add(&call.host->counters.fetched, call.done);
     add(&call.host->counters.missed, count - call.done);
     return call.done;
@@ -522,8 +525,9 @@ size_t hr__peers_store(struct hr__peers *peers, int host, struct hr__peer_item *
     int r = 0;
     for (size_t i = 0; i < count; i++)
         items[i].result = -EINPROGRESS;
+    uint64_t last_ns = hr__now_ns() + CALL_TIMES * peers->timeout_ns;
     for (size_t i = 0, n; i < count && !r; i += n)
-        r = store_bulk(&call, items + i, count - i, &n);
+        r = hr__now_ns() < last_ns ? store_bulk(&call, items + i, count - i, &n) : -ETIMEDOUT;
     for (size_t i = 0; i < count; i++)
         if (items[i].result == -EINPROGRESS)
             items[i].result = r;

@@ -47,8 +47,9 @@ struct hr__peer_item {
 
 /* Fetches from one host's server, in one bulk request (or a few, bounded in bytes), and
  * returns how many were found. Never fails: what is wrong is a miss. Any thread. Each bulk
- * blocks timeout_ms at most; the first in which nothing comes is the last. Bulks become as
- * small as a slow server or network manages in that time. */
+ * blocks timeout_ms at most; the first in which nothing comes is the last, and none begins when
+ * four times that have passed, however much a server drips: what is left is a miss. Bulks become
+ * as small as a slow server or network manages in that time. */
 size_t hr__peers_fetch(struct hr__peers *peers, int host, struct hr__peer_item *items,
                        size_t count);
 
