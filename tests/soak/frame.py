@@ -40,7 +40,7 @@ def whole(name: str, arguments: argparse.Namespace, make, figures) -> int:
     """Runs what ``make(arguments, scratch)`` gives (run, judge, close), prints and keeps what
     ``figures(soak, wrong)`` says of it; returns the exit status."""
     result = {"soak": name, "date": datetime.date.today().isoformat(),
-              "machine": f"{os.cpu_count()} cores, Linux {platform.release()}"}
+              "machine": f"{os.cpu_count()} cores, Linux {platform.release().split('-')[0]}"}
     begin = time.monotonic()
     # What ends it also ends what it started.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
