@@ -191,8 +191,9 @@ static void test_full(void **state)
         world_run(&w, epoch, UINT64_MAX);
         world_check(&w, 0);
         uint64_t now = read_so_far(&w);
-        /* What was read ahead before the first refusal may be read again. */
-        assert_in_range(now - before, bytes / 5, bytes + (epoch ? 0 : bytes / 3));
+        /* What was read ahead before the first refusal may be read again: how much that is depends
+         * on how soon that comes. */
+        assert_in_range(now - before, bytes / 5, bytes + (epoch ? 0 : bytes));
         before = now;
     }
     world_stats(&w, &s);
