@@ -27,7 +27,7 @@ BELOW = {
     "agent": {"base", "dataset", "order", "cache", "recipe", "engine", "stalls"},
     "stalls": {"base", "storage"},
     "memory": {"base"},
-    "report": {"base", "stalls"},
+    "report": {"base", "stalls", "memory"},
 }
 # Programs outside the rooms that measure or test one from inside, and which.
 INSIDE = {"bench/reader.c": {"base", "storage"}, "bench/cache_hit.c": {"base", "cache"},

@@ -28,9 +28,11 @@ enum hr_memory_kind {
     HR_MEMORY_READ = 3,     /* what: the operator's name; bytes: see hr_memory_access */
     HR_MEMORY_WRITE = 4,    /* likewise */
     HR_MEMORY_PRESENT = 5,  /* a block of `bytes` that was there before recording began */
-    HR_MEMORY_DESCRIBE = 6, /* what: a name "shape dtype"; bytes: enum hr_memory_category */
+    HR_MEMORY_DESCRIBE = 6, /* what: a name "shape dtype"; bytes: see hr_memory_about */
     HR_MEMORY_MARK = 7,     /* what: a name; bytes: its number. "iteration": one begins */
     HR_MEMORY_FAILED = 8,   /* an allocation of `bytes` was refused: out of memory */
+    HR_MEMORY_SEGMENT = 9,  /* an allocator took `bytes` from the device, in which blocks lie */
+    HR_MEMORY_SEGMENT_FREE = 10, /* it gave them back */
 };
 
 enum hr_memory_phase {
@@ -51,6 +53,13 @@ enum hr_memory_category {
     HR_MEMORY_WORKSPACE = 7, /* a block that no operator names */
 };
 
+/* Of a DESCRIBE: part is the id of a name, that of the part of the model ("layer1.0.conv2") in
+ * which the block was made, or that it belongs to; 0: not known. */
+static inline uint64_t hr_memory_about(enum hr_memory_category category, uint32_t part)
+{
+    return (uint64_t)part << 32 | (uint32_t)category;
+}
+
 /* 32 bytes, as in the file. */
 struct hr_memory_event {
     uint64_t time_ns; /* since the recording began; 0 when it is given: now */
@@ -59,9 +68,13 @@ struct hr_memory_event {
     uint32_t what;  /* id of a name or a stack; 0: none */
     uint8_t kind;   /* enum hr_memory_kind */
     uint8_t phase;  /* enum hr_memory_phase */
-    uint8_t device; /* 0: host memory; n: accelerator n - 1 */
+    uint8_t device; /* 0: host memory; n: accelerator n - 1; HR_MEMORY_LIBRARIES */
     uint8_t flags;  /* HR_MEMORY_HOST_TIME */
 };
+
+/* Host memory that libraries took past the framework's allocator: a device of its own, so that
+ * the framework's bytes are those that it reports. */
+#define HR_MEMORY_LIBRARIES 255u
 
 /* The time is that of the host's call, not of the accelerator's work. */
 #define HR_MEMORY_HOST_TIME 1u
@@ -127,12 +140,46 @@ HR_API uint32_t hr_memory_stack(struct hr_memory_recorder *recorder,
 HR_API void hr_memory_fact(struct hr_memory_recorder *recorder, const char *name,
                            const char *value);
 
+/* When an accelerator really did what an operator's call asked for, in the clock of events. */
+struct hr_memory_ran {
+    uint64_t begin_ns, end_ns; /* of its first and last kernel or copy */
+    uint32_t call;
+    uint32_t device; /* as in events: 1 and up */
+};
+
+/* Writes such times, which become known late: in any order, at any time before the end. Takes a
+ * lock; lost where there is no room. */
+HR_API void hr_memory_record_ran(struct hr_memory_recorder *recorder,
+                                 const struct hr_memory_ran *ran, size_t count);
+
 /* Nanoseconds since the recording began: the clock of events. */
 HR_API uint64_t hr_memory_now_ns(const struct hr_memory_recorder *recorder);
 
 /* Events recorded, and lost, so far. Any thread. */
 HR_API void hr_memory_counts(const struct hr_memory_recorder *recorder, uint64_t *recorded,
                              uint64_t *lost);
+
+/* ---- accelerators ---- */
+
+/* Follows what CUDA devices run, by CUPTI, which is loaded at run time. */
+struct hr_memory_kernels;
+
+/*
+ * From here on kernels and copies are joined to the operator calls that asked for them, and
+ * their times recorded. On success *out is the caller's; it ends before the recorder does.
+ * Errors: -ENOTSUP: there is no CUDA or no CUPTI here, or another tool uses it (the message
+ * tells); -ENOMEM.
+ */
+HR_API HR_NODISCARD int hr_memory_kernels_open(struct hr_memory_kernels **out,
+                                               struct hr_memory_recorder *recorder,
+                                               struct hr_error *error);
+
+/* Around an operator's call, in the thread that makes it; calls may nest. */
+HR_API void hr_memory_kernels_call(struct hr_memory_kernels *kernels, uint32_t call);
+HR_API void hr_memory_kernels_called(struct hr_memory_kernels *kernels);
+
+/* Waits for the devices' records of what they have run so far; may be NULL. */
+HR_API void hr_memory_kernels_close(struct hr_memory_kernels **kernels);
 
 /* ---- analysing ---- */
 
@@ -157,8 +204,9 @@ static inline void hr_memory_options_default(struct hr_memory_options *options)
  * Reads a record and analyses it: live bytes and their peak, intervals between accesses, the
  * iterative pattern, advice. What is damaged is left out and told. options: NULL for the
  * defaults. On success *out is the caller's. Blocks: about 0.1 s a million events.
- * Errors: of the file; -EBADMSG: no record; -ENOTSUP: of another version; -ENODATA: it has no
- * events; -EINVAL: the options; -ENOMEM.
+ * Of other tools' files, too: what hr_memory_import takes. Errors: of the file; -EBADMSG: no
+ * record, or not readable as what it looks like; -ENOTSUP: of another version; -ENODATA: it has
+ * no events; -EINVAL: the options; -ENOMEM.
  */
 HR_API HR_NODISCARD int hr_memory_open(struct hr_memory **out, const char *path,
                                        const struct hr_memory_options *options,
@@ -167,6 +215,41 @@ HR_API void hr_memory_destroy(struct hr_memory **memory);
 
 /* All of it as JSON (docs/memory-format.md); the text belongs to the analysis. */
 HR_API const char *hr_memory_json(const struct hr_memory *memory);
+
+/*
+ * Writes what others recorded as a record: a snapshot of PyTorch's allocator (a pickle, of which
+ * nothing is executed), a Kineto trace with [memory] events, PyTorch's raw memory timeline; these
+ * may be gzipped. They tell of allocations, not of accesses. `to` as of
+ * hr_memory_recorder_create. Errors: of the files; -EBADMSG: none of these, or damaged, with the
+ * place; -ENODATA: no memory events; -ENOMEM.
+ */
+HR_API HR_NODISCARD int hr_memory_import(const char *from, const char *to, struct hr_error *error);
+
+/* What is found, for people: as text of at most `columns` (40 to 160) columns, or as one HTML
+ * page that needs no network; of several records side by side, the first explained in full.
+ * path: "-" is standard output. Errors: -EINVAL, of the file, -ENOMEM. */
+HR_API HR_NODISCARD int hr_memory_write_text(const struct hr_memory *const *memories, size_t count,
+                                             const char *path, int columns, struct hr_error *error);
+HR_API HR_NODISCARD int hr_memory_write_page(const struct hr_memory *const *memories, size_t count,
+                                             const char *path, struct hr_error *error);
+
+/* What is different between two records: peaks by category, groups of blocks that came, went or
+ * grew, iterations, intervals. */
+struct hr_memory_comparison;
+
+/* Borrows both, which stay until it is destroyed. Errors: -ENOMEM. */
+HR_API HR_NODISCARD int hr_memory_compare(struct hr_memory_comparison **out,
+                                          const struct hr_memory *before,
+                                          const struct hr_memory *after, struct hr_error *error);
+HR_API void hr_memory_comparison_destroy(struct hr_memory_comparison **comparison);
+
+/* The largest growth of a device's peak, as a share of what it was: 0.05 is 5 % more, negative
+ * less. */
+HR_API double hr_memory_comparison_growth(const struct hr_memory_comparison *comparison);
+HR_API const char *hr_memory_comparison_json(const struct hr_memory_comparison *comparison);
+HR_API HR_NODISCARD int
+hr_memory_write_comparison_text(const struct hr_memory_comparison *comparison, const char *path,
+                                int columns, struct hr_error *error);
 
 #ifdef __cplusplus
 }

@@ -351,8 +351,11 @@ void hr__memory_destroy(struct hr__memory **memory)
     if (!m)
         return;
     *memory = NULL;
-    for (size_t i = 0; i < HR__DEVICES_MOST; i++)
+    for (size_t i = 0; i < HR__DEVICES_MOST; i++) {
         hr__timeline_clear(&m->devices[i].timeline);
+        hr__free(m->devices[i].parts);
+        hr__segments_clear(&m->devices[i].segments);
+    }
     hr__blocks_found_clear(&m->found);
     hr__period_clear(&m->period);
     hr__free(m->accesses);

@@ -9,10 +9,12 @@
 
 #include "memory/intervals.h"
 #include "memory/period.h"
+#include "memory/segments.h"
 #include "memory/timeline.h"
 
-#define HR__DEVICES_MOST 17 /* host memory and 16 accelerators */
+#define HR__DEVICES_MOST 18 /* host memory, 16 accelerators, and host memory of libraries */
 #define HR__GROUPS_MOST  64
+#define HR__PARTS_MOST   256
 #define HR__DRAWN_MOST   1200  /* blocks of the chart of lifetimes */
 #define HR__MARKS_MOST   60000 /* accesses on them */
 #define HR__ADVICE_MOST  40
@@ -24,13 +26,22 @@ struct hr__peak_group {
     uint64_t blocks, bytes;
 };
 
+/* A part of the model at the peak. */
+struct hr__part_memory {
+    uint32_t part; /* name; 0: of none */
+    uint64_t blocks, bytes[HR__CATEGORIES];
+};
+
 struct hr__device_memory {
     int device;
     uint64_t blocks, bytes_allocated; /* all that there ever were */
     struct hr__timeline timeline;
     struct hr__peak_group groups[HR__GROUPS_MOST]; /* the most bytes first */
     size_t group_count;
-    uint64_t other_bytes; /* at the peak, of groups beyond these */
+    uint64_t other_bytes;          /* at the peak, of groups beyond these */
+    struct hr__part_memory *parts; /* at the peak, the most bytes first */
+    size_t part_count;
+    struct hr__segments segments; /* what the allocator took from the device */
 };
 
 /* An access of a block that is drawn. */

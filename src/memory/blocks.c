@@ -210,6 +210,7 @@ static int on_access(struct finder *f, const struct hr_memory_event *event)
         .event = event,
         .block = live->block,
         .before = live->kind,
+        .at_ns = event->time_ns,
         .before_ns = live->at_ns,
         .before_call = live->call,
     };
@@ -239,8 +240,11 @@ static void on_describe(struct finder *f, const struct hr_memory_event *event)
     if (!live || live->block == NONE)
         return;
     struct hr__block *block = &f->out->blocks[live->block];
-    if (event->bytes && event->bytes <= HR_MEMORY_WORKSPACE)
-        block->category = (uint8_t)event->bytes;
+    uint32_t category = (uint32_t)event->bytes, part = (uint32_t)(event->bytes >> 32);
+    if (category && category <= HR_MEMORY_WORKSPACE)
+        block->category = (uint8_t)category;
+    if (part)
+        block->part = part;
     if (event->what)
         block->name = event->what;
 }

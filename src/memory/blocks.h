@@ -26,6 +26,7 @@ struct hr__block {
     uint32_t stack;     /* of its allocation; 0: not known */
     uint32_t name;      /* "shape dtype"; 0: not described */
     uint32_t first_op;  /* name of the operator that accessed it first; 0: none */
+    uint32_t part;      /* name of the part of the model; 0: not known */
     uint32_t iteration; /* in which it was allocated; 0: before the first */
     uint8_t category;   /* enum hr_memory_category */
     uint8_t device;
@@ -39,7 +40,8 @@ struct hr__block_event {
     const struct hr_memory_event *event;
     uint32_t block;       /* index; HR__NO_BLOCK: of none */
     uint8_t before;       /* kind of the access before this one; 0: it is the first, or none */
-    uint64_t before_ns;   /* its time */
+    uint64_t at_ns;       /* of an access: when the device did it, where that is known */
+    uint64_t before_ns;   /* its time, likewise */
     uint32_t before_call; /* the operator's call that it was of */
 };
 

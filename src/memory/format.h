@@ -41,6 +41,7 @@ struct hr__record_header {
 enum hr__extent_kind {
     HR__EXTENT_EVENTS = 1,
     HR__EXTENT_TEXTS = 2,
+    HR__EXTENT_RAN = 3, /* struct hr_memory_ran */
 };
 
 struct hr__extent_header {

@@ -2,15 +2,11 @@
 #include "base/memory.h"
 #include "base/error.h"
 #include "base/versioned.h"
+#include "memory/opened.h"
 #include "memory/report_json.h"
 
 #include <errno.h>
-
-struct hr_memory {
-    struct hr__record *record; /* names */
-    struct hr__memory *found;
-    char *json;
-};
+#include <string.h>
 
 static const struct hr_memory_options defaults = {.size = sizeof defaults};
 
@@ -47,7 +43,10 @@ int hr_memory_open(struct hr_memory **out, const char *path,
     struct hr__memory_wish wish = {.h2d_bytes_per_s = o.h2d_bytes_per_s,
                                    .d2h_bytes_per_s = o.d2h_bytes_per_s,
                                    .points = (size_t)o.points};
-    code = hr__record_open(&m->record, path, error);
+    const char *slash = strrchr(path, '/');
+    m->name = hr__strdup(HR__TAG_MEMORY, slash ? slash + 1 : path);
+    code = m->name ? hr__record_open(&m->record, path, error)
+                   : hr__fail(error, -ENOMEM, "out of memory while analysing a record");
     if (!code)
         code = hr__memory_analyse(&m->found, m->record, &wish, error);
     if (!code)
@@ -72,5 +71,6 @@ void hr_memory_destroy(struct hr_memory **memory)
     hr__memory_destroy(&m->found);
     hr__record_close(&m->record);
     hr__free(m->json);
+    hr__free(m->name);
     hr__free(m);
 }

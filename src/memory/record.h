@@ -51,6 +51,10 @@ int hr__record_next(struct hr__record *record, const struct hr_memory_event **ev
 /* From the beginning again. */
 void hr__record_rewind(struct hr__record *record);
 
+/* When a device did what a call asked for; NULL: not known. */
+const struct hr_memory_ran *hr__record_ran(const struct hr__record *record, uint32_t device,
+                                           uint32_t call);
+
 /* A name by its id; "?": there is none. */
 const char *hr__record_name(const struct hr__record *record, uint32_t id);
 
