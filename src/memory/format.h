@@ -57,6 +57,7 @@ struct hr__extent_header {
 
 #define HR__EXTENT_ROOM        (HR__EXTENT_BYTES - sizeof(struct hr__extent_header))
 #define HR__EXTENT_EVENTS_MOST (HR__EXTENT_ROOM / sizeof(struct hr_memory_event))
+#define HR__EXTENT_RAN_MOST    (HR__EXTENT_ROOM / sizeof(struct hr_memory_ran))
 
 /* A text or a stack in an extent of texts; the next begins at a multiple of 8. */
 struct hr__text_header {

@@ -3,8 +3,8 @@
  *
  * Opening looks at the head of every extent, and at all texts. Extents of events are then
  * begun in the order of their first event; those that overlap in time, one a thread as a
- * rule, are merged. Nothing in the file is believed before it was checked against its
- * bounds.
+ * rule, are merged. Accelerators' times are kept whole, 24 bytes a call, by call. Nothing in the
+ * file is believed before it was checked against its bounds.
  */
 #include "memory/record.h"
 
@@ -23,6 +23,7 @@
 #include <xxhash.h>
 
 #define EVENT_BYTES sizeof(struct hr_memory_event)
+#define RAN_BYTES   sizeof(struct hr_memory_ran)
 #define TEXTS_MOST  (UINT32_C(1) << 24)
 #define LATEST_NS   (UINT64_C(1) << 62)
 
@@ -58,6 +59,8 @@ struct hr__record {
     size_t stream_count, stream_capacity;
     struct hr_memory_event *spare; /* a buffer that no stream has */
     struct texts names, stacks, facts;
+    struct hr_memory_ran *ran; /* by call and device, which are distinct */
+    size_t ran_count, ran_capacity;
 };
 
 static void note_damage(struct hr__record *r, uint64_t at, uint64_t bytes, const char *what)
@@ -190,6 +193,105 @@ static int take_texts(struct hr__record *r, uint64_t at, const struct hr__extent
     return code;
 }
 
+/* ---- times of accelerators ---- */
+
+static int make_ran_room(struct hr__record *r, size_t more)
+{
+    size_t capacity = r->ran_capacity ? r->ran_capacity : HR__EXTENT_RAN_MOST;
+    while (capacity < r->ran_count + more)
+        capacity *= 2;
+    if (capacity == r->ran_capacity)
+        return 0;
+    struct hr_memory_ran *grown = hr__realloc(HR__TAG_MEMORY, r->ran, capacity, RAN_BYTES);
+    if (!grown)
+        return -ENOMEM;
+    r->ran = grown;
+    r->ran_capacity = capacity;
+    return 0;
+}
+
+static int is_ran(const struct hr_memory_ran *ran)
+{
+    return ran->device && ran->device < HR_MEMORY_LIBRARIES && ran->begin_ns <= ran->end_ns &&
+           ran->end_ns <= LATEST_NS;
+}
+
+/* An extent of them; what is damaged in it is told. */
+static int take_ran(struct hr__record *r, uint64_t at, const struct hr__extent_header *extent)
+{
+    int code = make_ran_room(r, HR__EXTENT_RAN_MOST);
+    if (code)
+        return code;
+    struct hr_memory_ran *ran = r->ran + r->ran_count;
+    int64_t got = read_at(r, ran, (size_t)extent->used, at + sizeof(struct hr__extent_header));
+    if (got < 0)
+        return (int)got;
+    size_t count = (size_t)got / RAN_BYTES, sound = 0;
+    if (extent->is_ended == 1 &&
+        ((size_t)got < extent->used || XXH3_64bits(ran, (size_t)got) != extent->checksum)) {
+        note_damage(r, at, extent->used, "the checksum of a piece of accelerators' times is wrong");
+        return 0;
+    }
+    while (sound < count && is_ran(&ran[sound]))
+        sound++;
+    if (sound < count)
+        note_damage(r, at, (count - sound) * RAN_BYTES, "an accelerator's time is none");
+    r->ran_count += sound;
+    return 0;
+}
+
+/* Negative, 0 or positive, as of strcmp. */
+static int compare_ran(const struct hr_memory_ran *ran, uint32_t call, uint32_t device)
+{
+    if (ran->call != call)
+        return ran->call < call ? -1 : 1;
+    return ran->device < device ? -1 : ran->device > device;
+}
+
+static int by_call(const void *a, const void *b)
+{
+    const struct hr_memory_ran *y = b;
+    return compare_ran(a, y->call, y->device);
+}
+
+/* Sorts them, and makes one of what was told of the same call in parts. */
+static void order_ran(struct hr__record *r)
+{
+    size_t kept = 0, i = 1;
+    /* As a rule they are in order, and a sort would need as much memory again. */
+    while (i < r->ran_count && by_call(&r->ran[i - 1], &r->ran[i]) <= 0)
+        i++;
+    if (i < r->ran_count)
+        qsort(r->ran, r->ran_count, RAN_BYTES, by_call);
+    for (i = 0; i < r->ran_count; i++) {
+        struct hr_memory_ran *last = kept ? &r->ran[kept - 1] : NULL, *one = &r->ran[i];
+        if (!last || by_call(last, one)) {
+            r->ran[kept++] = *one;
+            continue;
+        }
+        last->begin_ns = one->begin_ns < last->begin_ns ? one->begin_ns : last->begin_ns;
+        last->end_ns = one->end_ns > last->end_ns ? one->end_ns : last->end_ns;
+    }
+    r->ran_count = r->about.ran = kept;
+}
+
+const struct hr_memory_ran *hr__record_ran(const struct hr__record *record, uint32_t device,
+                                           uint32_t call)
+{
+    size_t low = 0, high = record->ran_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = compare_ran(&record->ran[middle], call, device);
+        if (!order)
+            return &record->ran[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
 /* ---- opening ---- */
 
 static int add_extent(struct hr__record *r, uint64_t at, const struct hr__extent_header *head)
@@ -225,6 +327,8 @@ static const char *wrong_with(const struct hr__extent_header *head)
         return "the head of a piece says what cannot be";
     if (head->kind == HR__EXTENT_EVENTS && head->used % EVENT_BYTES)
         return "a piece of events ends within one";
+    if (head->kind == HR__EXTENT_RAN && head->used % RAN_BYTES)
+        return "a piece of accelerators' times ends within one";
     return NULL;
 }
 
@@ -250,9 +354,12 @@ static int look_at(struct hr__record *r, uint64_t at)
     uint64_t behind = there - sizeof head;
     if (head.used > behind) {
         note_damage(r, at, head.used - behind, "the file ends within a piece");
-        head.used = behind / EVENT_BYTES * EVENT_BYTES;
+        size_t unit = head.kind == HR__EXTENT_RAN ? RAN_BYTES : EVENT_BYTES;
+        head.used = behind / unit * unit;
         head.is_ended = 0;
     }
+    if (head.kind == HR__EXTENT_RAN)
+        return take_ran(r, at, &head);
     if (head.kind == HR__EXTENT_TEXTS)
         return take_texts(r, at, &head);
     return head.kind == HR__EXTENT_EVENTS && head.used ? add_extent(r, at, &head) : 0;
@@ -320,6 +427,7 @@ static int open_file(struct hr__record *r, const char *path, struct hr_error *er
         return hr__fail(error, code, "%s: %s", path, hr__errno_text(code));
     if (r->extent_count)
         qsort(r->extents, r->extent_count, sizeof *r->extents, by_time);
+    order_ran(r);
     return 0;
 }
 
@@ -360,6 +468,7 @@ void hr__record_close(struct hr__record **record)
     hr__free(r->spare);
     hr__free(r->streams);
     hr__free(r->extents);
+    hr__free(r->ran);
     if (r->fd >= 0)
         close(r->fd);
     free(r->path);

@@ -29,6 +29,7 @@ struct hr__record_about {
     int is_ended;    /* 0: the process was killed, or records still */
     int problem;     /* negative errno of what ended the recording early; 0: nothing */
     uint64_t events; /* in the file */
+    uint64_t ran;    /* calls of operators whose time on an accelerator is known */
     uint64_t bytes;  /* of the file */
     uint32_t threads;
 };
@@ -51,7 +52,8 @@ int hr__record_next(struct hr__record *record, const struct hr_memory_event **ev
 /* From the beginning again. */
 void hr__record_rewind(struct hr__record *record);
 
-/* When a device did what a call asked for; NULL: not known. */
+/* When a device did what a call asked for; NULL: not known. It takes logarithmic time, and less
+ * where calls are asked for in their order. */
 const struct hr_memory_ran *hr__record_ran(const struct hr__record *record, uint32_t device,
                                            uint32_t call);
 

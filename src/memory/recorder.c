@@ -6,7 +6,8 @@
  * claims and maps the next piece of the file. Room in the file is allocated before it is
  * mapped: a full disk is an error code, never a SIGBUS.
  *
- * Names and stacks are rare: they share one extent and a lock.
+ * Names and stacks are rare: they share one extent and a lock; accelerators' times, which come
+ * in batches, another extent and that lock.
  *
  * The page `here` is wiped in a forked child, which so knows at the cost of one load that
  * the recording is not its own: both would write to the same pages.
@@ -56,12 +57,12 @@ struct hr_memory_recorder {
     pthread_key_t key;                /* a thread's writer; its end gives it back */
     _Atomic uint64_t end;             /* of what was claimed of the file */
     atomic_int stopped;               /* nothing more can be written */
-    _Atomic uint64_t lost;            /* of threads that have no writer */
+    _Atomic uint64_t lost;            /* of no writer: threads without one, accelerators' times */
 
     pthread_mutex_t lock; /* guards what follows */
     struct writer *free_writers;
     uint32_t writer_count;
-    struct hr__extent_header *texts;
+    struct hr__extent_header *texts, *ran;
     struct hr__ids names;  /* of HR__TEXT_NAME */
     struct hr__ids stacks; /* of HR__TEXT_STACK */
     struct writer writers[THREADS_MOST];
@@ -290,6 +291,38 @@ void hr_memory_fact(struct hr_memory_recorder *recorder, const char *name, const
     pthread_mutex_unlock(&recorder->lock);
 }
 
+/* ---- times of accelerators ---- */
+
+/* Appends one; 0: there is no room for it. */
+static int write_ran_locked(struct hr_memory_recorder *r, const struct hr_memory_ran *ran)
+{
+    if (!r->ran || r->ran->used + sizeof *ran > HR__EXTENT_ROOM) {
+        end_extent(&r->ran);
+        r->ran = claim_extent(r, HR__EXTENT_RAN, 0);
+    }
+    if (!r->ran)
+        return 0;
+    struct hr_memory_ran *place = (void *)((char *)body(r->ran) + r->ran->used);
+    *place = *ran;
+    if (!r->ran->used || ran->begin_ns < r->ran->first_ns)
+        r->ran->first_ns = ran->begin_ns;
+    __atomic_store_n(&r->ran->used, r->ran->used + sizeof *ran, __ATOMIC_RELEASE);
+    return 1;
+}
+
+void hr_memory_record_ran(struct hr_memory_recorder *recorder, const struct hr_memory_ran *ran,
+                          size_t count)
+{
+    size_t written = 0;
+    if (!atomic_load_explicit(recorder->here, memory_order_relaxed))
+        return;
+    pthread_mutex_lock(&recorder->lock);
+    while (written < count && write_ran_locked(recorder, &ran[written]))
+        written++;
+    pthread_mutex_unlock(&recorder->lock);
+    atomic_fetch_add_explicit(&recorder->lost, count - written, memory_order_relaxed);
+}
+
 /* ---- life ---- */
 
 /* 0 where `path` may be written: it is not there, or is a record. */
@@ -409,6 +442,7 @@ static void end_file(struct hr_memory_recorder *r)
     for (uint32_t i = 0; i < r->writer_count; i++)
         end_extent(&r->writers[i].extent);
     end_extent(&r->texts);
+    end_extent(&r->ran);
     hr_memory_counts(r, &recorded, &lost);
     r->header->lost = lost;
     __atomic_store_n(&r->header->is_ended, 1, __ATOMIC_RELEASE);

@@ -34,6 +34,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 abort();
             hr__record_stack(r, id, &frames);
         }
+        const struct hr_memory_ran *ran;
+        for (uint32_t call = 0; call < 64; call++)
+            for (uint32_t device = 0; device < 4; device++)
+                if ((ran = hr__record_ran(r, device, call)) &&
+                    (ran->call != call || ran->device != device || ran->begin_ns > ran->end_ns))
+                    abort();
         hr__record_fact(r, "device");
         hr__record_close(&r);
     }

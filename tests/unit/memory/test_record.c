@@ -308,6 +308,112 @@ static void test_limit(void **state)
     hr__record_close(&r);
 }
 
+/* The time of a call in the tests below: all of it follows from the call. */
+static struct hr_memory_ran ran_of(uint32_t call)
+{
+    return (struct hr_memory_ran){call * UINT64_C(100) + 7, call * UINT64_C(100) + 60, call,
+                                  1 + call % 3};
+}
+
+static void assert_ran(const struct hr__record *r, uint32_t call)
+{
+    struct hr_memory_ran want = ran_of(call);
+    const struct hr_memory_ran *got = hr__record_ran(r, want.device, call);
+    assert_non_null(got);
+    assert_memory_equal(got, &want, sizeof want);
+    assert_null(hr__record_ran(r, want.device % 3 + 1, call));
+}
+
+struct telling {
+    struct hr_memory_recorder *recorder;
+    uint32_t first, step, count;
+};
+
+static void *tell_ran(void *arg)
+{
+    struct telling *t = arg;
+    struct hr_memory_ran batch[16];
+    for (uint32_t i = 0, n = 0; i < t->count; i++) {
+        batch[n++] = ran_of(t->first + i * t->step);
+        if (n == 16 || i + 1 == t->count) {
+            hr_memory_record_ran(t->recorder, batch, n);
+            n = 0;
+        }
+    }
+    return NULL;
+}
+
+/* Of several threads, over several extents, in no order; a call that is told in parts is one. */
+static void test_ran(void **state)
+{
+    enum { THREADS = 3, EACH = 9001 };
+    struct hr_memory_recorder *recorder = make_recorder();
+    pthread_t ids[THREADS];
+    struct telling tellings[THREADS];
+    struct hr_memory_event event = {.kind = HR_MEMORY_READ, .time_ns = 5};
+    hr_memory_record(recorder, &event);
+    for (uint32_t i = 0; i < THREADS; i++) {
+        tellings[i] = (struct telling){recorder, 10 + i, THREADS, EACH};
+        pthread_create(&ids[i], NULL, tell_ran, &tellings[i]);
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(ids[i], NULL);
+    struct hr_memory_ran parts[] = {
+        {500, 600, 3, 1}, {400, 450, 3, 1}, {590, 700, 3, 1}, {10, 20, 3, 2}};
+    hr_memory_record_ran(recorder, parts, 4);
+    hr_memory_recorder_destroy(&recorder);
+
+    struct hr__record *r = open_record();
+    struct hr__record_about about;
+    hr__record_about(r, &about);
+    assert_int_equal(about.ran, THREADS * EACH + 2);
+    assert_int_equal(about.events, 1);
+    assert_int_equal(about.lost, 0);
+    for (uint32_t call = 10; call < 10 + THREADS * EACH; call++)
+        assert_ran(r, call);
+    assert_null(hr__record_ran(r, 1, 9));
+    assert_null(hr__record_ran(r, 1, 10 + THREADS * EACH));
+    assert_null(hr__record_ran(r, 1, UINT32_MAX));
+    const struct hr_memory_ran *whole = hr__record_ran(r, 1, 3);
+    assert_non_null(whole);
+    assert_int_equal(whole->begin_ns, 400);
+    assert_int_equal(whole->end_ns, 700);
+    assert_int_equal(hr__record_ran(r, 2, 3)->end_ns, 20);
+    assert_int_equal(hr__record_damage(r)->extents, 0);
+    hr__record_close(&r);
+}
+
+/* Where there is no room they are lost, and counted; a record without any has none. */
+static void test_ran_lost(void **state)
+{
+    struct hr_memory_recorder *recorder;
+    struct hr_memory_recorder_options options;
+    hr_memory_recorder_options_default(&options);
+    options.limit_bytes = HR__RECORD_HEADER + HR__EXTENT_BYTES;
+    assert_int_equal(hr_memory_recorder_create(&recorder, path, &options, NULL), 0);
+    struct telling telling = {recorder, 1, 1, HR__EXTENT_RAN_MOST + 21};
+    tell_ran(&telling);
+    uint64_t recorded, lost;
+    hr_memory_counts(recorder, &recorded, &lost);
+    assert_int_equal(recorded, 0);
+    assert_int_equal(lost, 21);
+    hr_memory_recorder_destroy(&recorder);
+    struct hr__record *r = open_record();
+    struct hr__record_about about;
+    hr__record_about(r, &about);
+    assert_int_equal(about.ran, HR__EXTENT_RAN_MOST);
+    assert_int_equal(about.lost, 21);
+    assert_int_equal(about.problem, -EFBIG);
+    assert_ran(r, HR__EXTENT_RAN_MOST);
+    hr__record_close(&r);
+
+    recorder = make_recorder();
+    hr_memory_recorder_destroy(&recorder);
+    r = open_record();
+    assert_null(hr__record_ran(r, 1, 1));
+    hr__record_close(&r);
+}
+
 static void refuse(const void *bytes, size_t length, int code, const char *word)
 {
     struct hr__record *r;
@@ -362,6 +468,8 @@ static char *small_record(size_t *length)
     hr_memory_fact(recorder, "device", "cpu");
     struct worker worker = {recorder, 0, 500};
     work(&worker);
+    struct telling telling = {recorder, 1, 1, 300};
+    tell_ran(&telling);
     hr_memory_recorder_destroy(&recorder);
     assert_int_equal(stat(path, &status), 0);
     *length = (size_t)status.st_size;
@@ -370,6 +478,16 @@ static char *small_record(size_t *length)
     assert_int_equal(read(fd, bytes, *length), *length);
     close(fd);
     return bytes;
+}
+
+/* Where an extent's contents begin. */
+static size_t extent_of(const char *bytes, size_t length, enum hr__extent_kind kind)
+{
+    for (size_t at = HR__RECORD_HEADER; at < length; at += HR__EXTENT_BYTES)
+        if (((const struct hr__extent_header *)(const void *)(bytes + at))->kind == (uint32_t)kind)
+            return at + sizeof(struct hr__extent_header);
+    fail_msg("no extent of kind %d", kind);
+    return 0;
 }
 
 static void write_file(const char *bytes, size_t length)
@@ -383,11 +501,8 @@ static void test_cut(void **state)
 {
     size_t length;
     char *bytes = small_record(&length);
-    size_t events_at = 0;
-    for (size_t at = HR__RECORD_HEADER; at < length; at += HR__EXTENT_BYTES)
-        if (((struct hr__extent_header *)(void *)(bytes + at))->kind == HR__EXTENT_EVENTS)
-            events_at = at + sizeof(struct hr__extent_header);
-    assert_true(events_at);
+    size_t events_at = extent_of(bytes, length, HR__EXTENT_EVENTS);
+    size_t ran_at = extent_of(bytes, length, HR__EXTENT_RAN);
     for (size_t cut = HR__RECORD_HEADER; cut < length; cut += 1 + cut % 4999) {
         uint64_t count;
         write_file(bytes, cut);
@@ -399,8 +514,62 @@ static void test_cut(void **state)
             assert_true(hr__record_damage(r)->extents > 0);
             assert_non_null(strstr(hr__record_damage(r)->what, "ends within"));
         }
+        want = cut <= ran_at ? 0 : (cut - ran_at) / sizeof(struct hr_memory_ran);
+        struct hr__record_about about;
+        hr__record_about(r, &about);
+        assert_int_equal(about.ran, want < 300 ? want : 300);
+        for (uint32_t call = 1; call <= about.ran; call++)
+            assert_ran(r, call);
         hr__record_close(&r);
     }
+    free(bytes);
+}
+
+/* Times of accelerators that cannot be: what is before them is read, and the damage told. */
+static void test_ran_damage(void **state)
+{
+    size_t length;
+    char *bytes = small_record(&length);
+    size_t at = extent_of(bytes, length, HR__EXTENT_RAN);
+    struct hr__extent_header *head = (void *)(bytes + at - sizeof *head);
+    struct hr_memory_ran *ran = (void *)(bytes + at);
+    struct hr__record *r;
+    struct hr__record_about about;
+    head->is_ended = 0; /* as of a process that was killed: no checksum tells */
+    const struct hr_memory_ran wrong[] = {
+        {5, 9, 1, 0},
+        {5, 9, 1, 255},
+        {9, 5, 1, 1},
+        {5, UINT64_MAX, 1, 1},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct hr_memory_ran was = ran[100 + i];
+        ran[100 + i] = wrong[i];
+        write_file(bytes, length);
+        r = open_record();
+        hr__record_about(r, &about);
+        assert_int_equal(about.ran, 100 + i);
+        assert_int_equal(hr__record_damage(r)->extents, 1);
+        assert_non_null(strstr(hr__record_damage(r)->what, "accelerator"));
+        hr__record_close(&r);
+        ran[100 + i] = was;
+    }
+    head->is_ended = 1;
+    ran[299].end_ns++;
+    write_file(bytes, length);
+    r = open_record();
+    hr__record_about(r, &about);
+    assert_int_equal(about.ran, 0);
+    assert_non_null(strstr(hr__record_damage(r)->what, "checksum"));
+    hr__record_close(&r);
+    ran[299].end_ns--;
+    head->used -= 8;
+    write_file(bytes, length);
+    r = open_record();
+    hr__record_about(r, &about);
+    assert_int_equal(about.ran, 0);
+    assert_non_null(strstr(hr__record_damage(r)->what, "ends within one"));
+    hr__record_close(&r);
     free(bytes);
 }
 
@@ -443,11 +612,13 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_threads), TEST(test_places_are_given_back),
-        TEST(test_names),   TEST(test_order),
-        TEST(test_killed),  TEST(test_fork),
-        TEST(test_limit),   TEST(test_refused),
-        TEST(test_cut),     TEST(test_damage),
+        TEST(test_threads),    TEST(test_places_are_given_back),
+        TEST(test_names),      TEST(test_order),
+        TEST(test_killed),     TEST(test_fork),
+        TEST(test_limit),      TEST(test_refused),
+        TEST(test_cut),        TEST(test_damage),
+        TEST(test_ran),        TEST(test_ran_lost),
+        TEST(test_ran_damage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
