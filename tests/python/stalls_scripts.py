@@ -21,7 +21,7 @@ from typing import Any
 
 import headrace
 
-BOOTSTRAP = Path(headrace.__file__).parent / "stalls" / "bootstrap"
+BOOTSTRAP = Path(headrace.__file__).parent / "_launch" / "bootstrap"
 
 # What most scripts have in common. A step takes some 2 ms, a sample 0.2 ms of waiting.
 PRELUDE = """

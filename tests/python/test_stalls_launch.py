@@ -458,7 +458,7 @@ def test_a_child_that_is_there_longer_than_the_run(place):
     environment = {
         **place.environment,
         "HEADRACE_STALLS_DIR": str(place.folder / "gone"),
-        "PYTHONPATH": f"{place.site}/headrace/stalls/bootstrap{os.pathsep}{place.site}",
+        "PYTHONPATH": f"{place.site}/headrace/_launch/bootstrap{os.pathsep}{place.site}",
         "PROBE": "internal",
     }
     command = [sys.executable, "train.py"]

@@ -1,9 +1,9 @@
 """Finds the moment when a script has loaders, and what files it writes.
 
 Loaded by its path at the start of every Python of a measuring run, so it imports nothing
-but what Python has imported itself: a finder in front of all others waits for the modules
-that have loaders, and only then imports the probe. An audit hook collects the paths that
-are opened for writing.
+but what Python has imported itself: it waits for the modules that have loaders
+(:mod:`headrace._launch.imports`), and only then imports the probe. An audit hook collects the
+paths that are opened for writing.
 
 What it leaves in the run's folder: ``hello-PID``, one JSON object in a line for each thing
 that happened: ``{"hello": ...}``, ``{"attached": module}``, ``{"failed": text}``.
@@ -15,20 +15,11 @@ import os
 import sys
 from typing import Any
 
+from headrace._launch.imports import is_launcher, watch
+
 MODULES = frozenset({"torch.utils.data.dataloader", "headrace.torch"})
 PREFIX = "nvidia.dali.plugin."
 MOST_PATHS = 1000
-# Programs that start the training processes and do not train.
-LAUNCHERS = frozenset({"torchrun", "accelerate", "deepspeed", "horovodrun", "composer"})
-LAUNCHER_MODULES = frozenset(
-    {
-        "torch.distributed.run",
-        "torch.distributed.launch",
-        "accelerate.commands.launch",
-        "deepspeed.launcher.runner",
-        "deepspeed.launcher.launch",
-    }
-)
 
 _WRITES = os.O_WRONLY | os.O_RDWR
 
@@ -46,24 +37,8 @@ def install() -> None:
     _tell("hello", "launcher" if launcher else "script")
     if launcher:
         return
-    sys.meta_path.insert(0, _Finder())
-    for name in [name for name in sys.modules if _wanted(name)]:
-        _attach(name, sys.modules[name])
+    watch(_wanted, _attach)
     sys.addaudithook(_audit)
-
-
-def is_launcher(words: list[str]) -> bool:
-    """Whether a command line of Python is that of a program which starts ranks."""
-    takes_value = ("-W", "-X", "--check-hash-based-pycs")
-    at = 1
-    while at < len(words) and words[at].startswith("-"):
-        short = not words[at].startswith("--")
-        if short and words[at].endswith("m"):
-            return at + 1 < len(words) and words[at + 1] in LAUNCHER_MODULES
-        if short and words[at].endswith("c"):
-            return False
-        at += 2 if words[at] in takes_value else 1
-    return at < len(words) and os.path.basename(words[at]) in LAUNCHERS
 
 
 def files_written() -> list[str]:
@@ -110,43 +85,6 @@ def _attach(name: str, module: Any) -> None:
         text = f"{type(error).__name__}: {error}"
         _tell("failed", text)
         print(f"headrace stalls: the probe does not work here: {text}", file=sys.stderr)
-
-
-class _Finder:
-    """Finds nothing itself: wraps the loader that the others find."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if not _wanted(name):
-            return None
-        for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)
-            if isinstance(finder, _Finder) or find is None:
-                continue
-            spec = find(name, path, target)
-            if spec is not None:
-                if spec.loader is not None and hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader)
-                return spec
-        return None
-
-
-class _Loader:
-    """A module's own loader; the probe sees the module once it is there."""
-
-    def __init__(self, own: Any) -> None:
-        self._own = own
-
-    def create_module(self, spec: Any) -> Any:
-        return self._own.create_module(spec)
-
-    def exec_module(self, module: Any) -> None:
-        # From here on nobody sees that there was something in between.
-        module.__loader__ = module.__spec__.loader = self._own
-        self._own.exec_module(module)
-        _attach(module.__name__, module)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._own, name)
 
 
 def _audit(event: str, args: tuple[Any, ...]) -> None:

@@ -15,20 +15,17 @@ import argparse
 import json
 import os
 import secrets
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from typing import Any
 
+from .._launch import process
+from .._launch.bar import Bar
+from .._launch.folders import RunFolder, remove_left_over
 from . import arguments, folders, outcome, script
-from .bar import Bar
+from .progress import progress_of
 
 OK, PROBLEM, FAILED = 0, 1, 3
-POLL_S = 0.25
-SETTLE_S = 1.0  # for children to end, before those that stay are named
-SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD})
 
 
 def say(text: str) -> None:
@@ -39,7 +36,7 @@ def say(text: str) -> None:
 def main(words: list[str]) -> int:
     """The whole of the command; returns its exit status."""
     options = arguments.parse(words)
-    folders.remove_left_over()
+    remove_left_over(folders.PREFIX, script.FOLDER)
     try:
         out = folders.choose_out(options.out)
     except OSError as error:
@@ -68,21 +65,18 @@ class Launch:
 
     def __init__(self, options: argparse.Namespace, out: str) -> None:
         self.options, self.out = options, out
-        self._signals: list[int] = []  # that asked for the end
+        self._signals = process.Signals(say)
         self._device_replay = not options.no_device
 
     def run(self) -> tuple[int, bool]:
         """The exit status, and whether the command is to be run afterwards (--then-run)."""
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        try:
+        with self._signals.blocked():
             return self._run()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _run(self) -> tuple[int, bool]:
         found, status = self._once()
         problem = found.problem("device-replay")
-        if problem is not None and self._device_replay and not self._signals:
+        if problem is not None and self._device_replay and not self._signals.got:
             say(f"{problem.line()}; starting again without that: the time of copies to it will "
                 "not be told apart")
             self._device_replay = False
@@ -92,7 +86,7 @@ class Launch:
     def _once(self) -> tuple[outcome.Outcome, int | None]:
         """Runs the script; what it left, and its exit status as shells count it (None: it
         could not be started)."""
-        folder = folders.RunFolder()
+        folder = RunFolder(folders.PREFIX)
         try:
             self._write_settings(folder.path)
             scratch = self._make_scratch(folder.path)
@@ -100,12 +94,13 @@ class Launch:
             # What the script prints must not stand between the lines of --json.
             stdout = sys.stderr.fileno() if self.options.json else None
             try:
-                process = script.start(command, stdout)
+                started = process.start(command, stdout)
             except OSError as error:
-                say(script.why_not(command, error))
+                say(process.why_not(command, error))
                 return outcome.Outcome(), None
-            status = self._follow(process, Bar(folder.path, self.options.no_progress))
-            self._name_left_over(folder.path)
+            bar = Bar("stalls", lambda: progress_of(folder.path), self.options.no_progress)
+            status = self._signals.follow(started, bar)
+            process.name_left_over(f"{script.FOLDER}={folder.path}", say)
             return outcome.read(folder.path), status
         finally:
             folder.close()
@@ -131,49 +126,14 @@ class Launch:
             return None
         return tempfile.mkdtemp(prefix="scratch-", dir=folder)
 
-    def _follow(self, process: subprocess.Popen[bytes], bar: Bar) -> int:
-        """Waits for the script's end, passing signals on."""
-        while process.poll() is None:
-            bar.update()
-            got = signal.sigtimedwait(SIGNALS, POLL_S)
-            if got is not None and got.si_signo != signal.SIGCHLD:
-                bar.clear()
-                self._pass_on(got, process)
-        bar.clear()
-        code = process.returncode
-        return code if code >= 0 else 128 - code
-
-    def _pass_on(self, got: signal.struct_siginfo, process: subprocess.Popen[bytes]) -> None:
-        """The terminal sends its signals to the script as well; those of a process reach it
-        through us."""
-        self._signals.append(got.si_signo)
-        if len(self._signals) == 1:
-            say("interrupted; waiting for the script to end (once more ends it)")
-            if got.si_code <= 0:
-                process.send_signal(got.si_signo)
-        elif len(self._signals) == 2:
-            process.terminate()
-        else:
-            process.kill()
-
-    def _name_left_over(self, folder: str) -> None:
-        """Children of the script that are still there: named, and left alone."""
-        until = time.monotonic() + SETTLE_S
-        while (left := script.using(folder)) and time.monotonic() < until:
-            time.sleep(0.05)
-        for pid, command in left[:5]:
-            say(f"the script has ended, but process {pid} has not: {command[:100]}")
-        if len(left) > 5:
-            say(f"and {len(left) - 5} more")
-
     # What came out
 
     def _conclude(self, found: outcome.Outcome, status: int | None) -> tuple[int, bool]:
         if status is None:
             return FAILED, False
-        if self._signals:
+        if self._signals.got:
             self._after_interrupt(found)
-            return 128 + self._signals[0], False
+            return 128 + self._signals.got[0], False
         if found.complete:
             if status:
                 say(f"all was measured; afterwards the command ended with exit status {status}")
@@ -210,7 +170,7 @@ class Launch:
         when = "while it was measured" if found.records else "before anything was measured"
         how = f"with exit status {status}"
         if status > 128:
-            how += f" ({signal_name(status - 128)})"
+            how += f" ({process.signal_name(status - 128)})"
         say(f"the command itself failed {when}, {how}; there are no results")
 
     def _after_early_end(self, found: outcome.Outcome) -> int:
@@ -269,11 +229,3 @@ class Launch:
         """The results' folder, as short as it can be."""
         place = os.path.relpath(self.out)
         return self.out if place.startswith("..") else place
-
-
-def signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-

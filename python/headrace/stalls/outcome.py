@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-_PYTHON = re.compile(r"python[0-9.]*$")
+from .._launch.why import why_no_python
 
 
 @dataclass
@@ -104,7 +104,7 @@ def why_nothing(found: Outcome, words: list[str]) -> str:
     if found.failed:
         return f"the probe does not work with this script: {found.failed}"
     if not found.hello:
-        return f"no Python of the command loaded the probe: {_why_no_python(words)}"
+        return f"no Python of the command loaded the probe: {why_no_python(words)}"
     if not found.attached:
         return (
             "the script imported no loader: neither torch.utils.data nor headrace.torch nor "
@@ -115,23 +115,3 @@ def why_nothing(found: Outcome, words: list[str]) -> str:
         "the script ended without reading a batch from a loader; if it has a loop over something "
         "else, write `for batch in headrace.watch(loader)`"
     )
-
-
-def _why_no_python(words: list[str]) -> str:
-    at = next((at for at, word in enumerate(words) if _is_python(word)), None)
-    if at is not None:
-        for word in words[at + 1 :]:
-            if not word.startswith("-") or word in ("-", "-c", "-m"):
-                break
-            flags = [flag for flag in "ISE" if flag in word and not word.startswith("--")]
-            if flags and not word.startswith(("-W", "-X")):
-                return f"Python's option {word} keeps it out; leave out -{flags[0]} for measuring"
-    return (
-        "it has to be started with the environment of this command, which an option -S, -E or -I "
-        "in the script's first line, `env -i`, sudo or a container leaves out; start the "
-        "measurement where Python itself is started"
-    )
-
-
-def _is_python(word: str) -> bool:
-    return _PYTHON.fullmatch(os.path.basename(word)) is not None

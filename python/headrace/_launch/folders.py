@@ -1,0 +1,70 @@
+"""The folder in which a launcher and what it started talk.
+
+It belongs to the launcher that holds the lock on its file ``lock``, which the kernel drops
+with the process: a folder whose lock can be had is left over, and goes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+
+from .process import using
+
+OLD_S = 600.0  # a folder without a lock is being made, unless it is older than this
+
+
+class RunFolder:
+    """A new folder that only its owner can look into; removed by :meth:`close`."""
+
+    def __init__(self, prefix: str) -> None:
+        self.path = tempfile.mkdtemp(prefix=prefix)
+        self._lock = _locked(self.path)
+
+    def close(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+
+def _locked(folder: str) -> int:
+    """Makes the file ``lock``, locked before it has that name."""
+    begun = os.path.join(folder, "lock~")
+    lock = os.open(begun, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.rename(begun, os.path.join(folder, "lock"))
+    return lock
+
+
+def remove_left_over(prefix: str, variable: str) -> None:
+    """Run folders, and scratch folders in them, of launchers that were killed, unless a
+    process still has one in its environment as ``variable``."""
+    place = tempfile.gettempdir()
+    try:
+        names = [name for name in os.listdir(place) if name.startswith(prefix)]
+    except OSError:
+        return
+    for name in names:
+        path = os.path.join(place, name)
+        try:
+            is_mine = os.stat(path, follow_symlinks=False).st_uid == os.geteuid()
+            if is_mine and _is_left_over(path, variable):
+                shutil.rmtree(path, ignore_errors=True)
+        except OSError:
+            continue
+
+
+def _is_left_over(path: str, variable: str) -> bool:
+    try:
+        lock = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return time.time() - os.stat(path).st_mtime > OLD_S
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return not using(f"{variable}={path}")
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(lock)
