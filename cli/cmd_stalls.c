@@ -4,19 +4,13 @@
  * that. What is done with results afterwards needs no Python.
  */
 #include "cli.h"
-#include "find_python.h"
 #include "options.h"
+#include "run_python.h"
 #include "stalls_result.h"
-#include "text.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define VERB   "stalls"
-#define MODULE "headrace.stalls.launch"
+#define VERB "stalls"
 
 /* What the Python side takes; looked at here only for complaints. */
 struct stalls_command {
@@ -114,50 +108,9 @@ static int parse(struct stalls_command *c, int argc, char **argv)
     return cli_parse(&syntax, argc, argv, NULL);
 }
 
-static void complain_no_python(const struct find_python *tried)
-{
-    cli_complain(VERB, "no Python was found that has the package headrace%s",
-                 tried->count ? "; tried:" : "");
-    for (int i = 0; i < tried->count; i++) {
-        char *path = text_escape(tried->path[i]);
-        fprintf(stderr, "  %s: %s\n", path ? path : "?", tried->reason[i] ? tried->reason[i] : "?");
-        free(path);
-    }
-    fprintf(stderr, "Install the package (Python 3.11 or newer) where the script's torch is, or "
-                    "name a\nPython that has it: HEADRACE_PYTHON=/path/to/python headrace stalls "
-                    "...\n");
-}
-
-/* Becomes PYTHON -P -m headrace.stalls OPTIONS -- COMMAND. */
-static int become(const char *python, int rest, int argc, char **argv)
-{
-    /* -P, -m, the module, --, and the end */
-    char **words = calloc((size_t)argc + 6, sizeof *words);
-    int n = 0;
-    if (!words) {
-        cli_complain(VERB, "out of memory");
-        return CLI_FAILED;
-    }
-    words[n++] = (char *)python;
-    words[n++] = "-P"; /* the script's folder is not where our modules come from */
-    words[n++] = "-m";
-    words[n++] = "headrace.stalls";
-    for (int i = 1; i < rest; i++)
-        if (strcmp(argv[i], "--"))
-            words[n++] = argv[i];
-    words[n++] = "--";
-    for (int i = rest; i < argc; i++)
-        words[n++] = argv[i];
-    execv(python, words);
-    cli_complain(VERB, "%s cannot be started: %s", python, strerrordesc_np(errno));
-    free(words);
-    return CLI_FAILED;
-}
-
 static int measure(int argc, char **argv)
 {
     struct stalls_command c = {.rest = argc};
-    struct find_python tried;
     int r = parse(&c, argc, argv);
     if (r >= 0)
         return r;
@@ -165,13 +118,11 @@ static int measure(int argc, char **argv)
         cli_complain(VERB, "a command to measure is missing: headrace stalls -- python train.py");
         return CLI_USAGE;
     }
-    const char *python = find_python(&tried, argv + c.rest, MODULE);
-    if (python)
-        r = become(python, c.rest, argc, argv);
-    else
-        complain_no_python(&tried);
-    find_python_clear(&tried);
-    return python ? r : CLI_FAILED;
+    const struct run_python run = {.verb = VERB,
+                                   .module = "headrace.stalls",
+                                   .tried = "headrace.stalls.launch",
+                                   .rest = c.rest};
+    return run_python(&run, argc, argv);
 }
 
 int cmd_stalls(int argc, char **argv)

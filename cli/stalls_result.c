@@ -7,34 +7,20 @@
 
 #include "cli.h"
 #include "options.h"
+#include "text.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define REPORT "stalls report"
 #define MERGE  "stalls merge"
 
-enum { LEAST_COLUMNS = 60, USUAL_COLUMNS = 80, MOST_COLUMNS = 120, MOST_PARTS = 1024 };
-
-int stalls_columns(void)
-{
-    struct winsize size;
-    const char *set = getenv("COLUMNS");
-    int columns = set ? atoi(set) : 0;
-    if (columns <= 0 && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size))
-        columns = size.ws_col;
-    if (columns <= 0)
-        columns = USUAL_COLUMNS;
-    return columns < LEAST_COLUMNS  ? LEAST_COLUMNS
-           : columns > MOST_COLUMNS ? MOST_COLUMNS
-                                    : columns;
-}
+enum { MOST_PARTS = 1024 };
 
 static int failed(const char *verb, int code, const struct hr_error *error)
 {
@@ -81,7 +67,7 @@ static int write_report(const struct report *c, const struct hr_stalls *result,
     if (!r && c->json)
         r = hr_stalls_write(result, "-", error);
     if (!r && (c->text || !(c->page || c->trace || c->json)))
-        r = hr_stalls_write_text(result, "-", stalls_columns(), error);
+        r = hr_stalls_write_text(result, "-", text_width(), error);
     return r;
 }
 
@@ -339,7 +325,7 @@ static int merge(const char *const *words, int count, int json)
         r = write_files(result, words[0], &error);
     if (!r)
         r = json ? hr_stalls_write(result, "-", &error)
-                 : hr_stalls_write_text(result, "-", stalls_columns(), &error);
+                 : hr_stalls_write_text(result, "-", text_width(), &error);
     hr_stalls_destroy(&result);
     return r ? failed(MERGE, r, &error) : cli_finish(MERGE, CLI_OK);
 }

@@ -11,7 +11,4 @@ int stalls_merge(int argc, char **argv);
 /* Reads a result, by its file or by the folder that it is in. Errors: as hr_stalls_read. */
 int stalls_result_read(struct hr_stalls **out, const char *path, struct hr_error *error);
 
-/* Columns for text on standard output: the terminal's, within limits. */
-int stalls_columns(void);
-
 #endif

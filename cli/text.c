@@ -5,6 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { LEAST_COLUMNS = 60, USUAL_COLUMNS = 80, MOST_COLUMNS = 120 };
 
 const char *text_count(char buffer[TEXT_NUMBER], uint64_t value)
 {
@@ -98,4 +102,18 @@ void text_put_cell(FILE *out, const char *text, size_t columns)
 void text_print_cell(const char *text, size_t columns)
 {
     text_put_cell(stdout, text, columns);
+}
+
+int text_width(void)
+{
+    struct winsize size;
+    const char *set = getenv("COLUMNS");
+    int columns = set ? atoi(set) : 0;
+    if (columns <= 0 && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size))
+        columns = size.ws_col;
+    if (columns <= 0)
+        columns = USUAL_COLUMNS;
+    return columns < LEAST_COLUMNS  ? LEAST_COLUMNS
+           : columns > MOST_COLUMNS ? MOST_COLUMNS
+                                    : columns;
 }

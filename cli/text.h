@@ -26,4 +26,7 @@ size_t text_columns(const char *text);
 void text_print_cell(const char *text, size_t columns);
 void text_put_cell(FILE *out, const char *text, size_t columns);
 
+/* Columns for reports on standard output: COLUMNS, or the terminal's, from 60 to 120. */
+int text_width(void);
+
 #endif

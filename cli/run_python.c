@@ -1,0 +1,65 @@
+/* Becomes the Python that the command is for, where it has the package. */
+#include "run_python.h"
+
+#include "cli.h"
+#include "find_python.h"
+#include "text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void complain_no_python(const char *verb, const struct find_python *tried)
+{
+    cli_complain(verb, "no Python was found that has the package headrace%s",
+                 tried->count ? "; tried:" : "");
+    for (int i = 0; i < tried->count; i++) {
+        char *path = text_escape(tried->path[i]);
+        fprintf(stderr, "  %s: %s\n", path ? path : "?", tried->reason[i] ? tried->reason[i] : "?");
+        free(path);
+    }
+    fprintf(stderr,
+            "Install the package (Python 3.11 or newer) where the script's torch is, or "
+            "name a\nPython that has it: HEADRACE_PYTHON=/path/to/python headrace %s ...\n",
+            verb);
+}
+
+static int become(const char *python, const struct run_python *run, int argc, char **argv)
+{
+    /* -P, -m, the module, --, and the end */
+    char **words = calloc((size_t)argc + 6, sizeof *words);
+    int n = 0;
+    if (!words) {
+        cli_complain(run->verb, "out of memory");
+        return CLI_FAILED;
+    }
+    words[n++] = (char *)python;
+    words[n++] = "-P"; /* the script's folder is not where our modules come from */
+    words[n++] = "-m";
+    words[n++] = (char *)run->module;
+    for (int i = 1; i < run->rest; i++)
+        if (strcmp(argv[i], "--"))
+            words[n++] = argv[i];
+    words[n++] = "--";
+    for (int i = run->rest; i < argc; i++)
+        words[n++] = argv[i];
+    execv(python, words);
+    cli_complain(run->verb, "%s cannot be started: %s", python, strerrordesc_np(errno));
+    free(words);
+    return CLI_FAILED;
+}
+
+int run_python(const struct run_python *run, int argc, char **argv)
+{
+    struct find_python tried;
+    int r = CLI_FAILED;
+    const char *python = find_python(&tried, argv + run->rest, run->tried);
+    if (python)
+        r = become(python, run, argc, argv);
+    else
+        complain_no_python(run->verb, &tried);
+    find_python_clear(&tried);
+    return r;
+}
