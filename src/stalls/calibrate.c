@@ -5,6 +5,7 @@
  * What is not follows from what it does:
  *   - contention: CPU of a sample over the number of busy cores, in the drains (a line);
  *   - CPU of a sample, and a delay that needs no core: the loader alone at all cores (P);
+ *   - how much slower a step on the CPU is beside the loader: its CPU time there;
  *   - the warm phase: where training computes on the CPU, the growth of work while cores are
  *     wanted by more threads than there are: of a step's, where it has several threads (those
  *     of a parallel loop wait for each other in a spin), else of all work (caches); where the
@@ -38,9 +39,7 @@ int hr__model_batches(const struct hr__system *system)
 
 /* ---- what was measured ---- */
 
-/* Seconds of one global batch of a phase, of the middle round: one in which the machine did
- * something else is not to be explained. NaN where there was none. */
-static double phase_s(const struct hr_stalls *stalls, enum hr_stalls_phase phase)
+double hr__phase_s(const struct hr_stalls *stalls, enum hr_stalls_phase phase)
 {
     double middle = stalls->middle_s[phase], mean = stalls->step_s[phase].value;
     return hr__known(middle) ? middle : hr__known(mean) ? mean : NAN;
@@ -108,93 +107,6 @@ static int take_sizes(struct hr__model *model)
     else /* a sample is a byte then, and storage's rates those of samples */
         model->sizes[0] = hr__known(mean) ? mean : 1;
     model->system.bytes = (struct hr__values){model->sizes, count};
-    return 0;
-}
-
-/* ---- the step ---- */
-
-void hr__values_scale(double *values, size_t count, double mean)
-{
-    double now = hr__values_mean(values, count);
-    for (size_t i = 0; i < count; i++)
-        values[i] = now > 0 ? values[i] * mean / now : mean;
-}
-
-/* How steps vary: those of rank 0 on a CPU. With a device the loop runs ahead of it, and
- * only the mean of a whole segment says how long a step is. */
-static int step_values(struct hr__model *model, enum hr_stalls_phase phase, size_t *count)
-{
-    const struct hr__rank_record *rank = &model->stalls->ranks[0];
-    size_t most = 1, n = 0;
-    for (size_t i = 0; i < rank->segment_count; i++)
-        if (rank->segments[i].phase == phase)
-            most += model->stalls->on_cpu ? rank->segments[i].batches : 1;
-    model->step_s = hr__alloc(HR__TAG_STALLS, most, sizeof *model->step_s);
-    if (!model->step_s)
-        return -ENOMEM;
-    for (size_t i = 0; i < rank->segment_count; i++) {
-        const struct hr__segment_record *segment = &rank->segments[i];
-        if (segment->phase != phase || !segment->batches)
-            continue;
-        if (!model->stalls->on_cpu || !segment->batch_s)
-            model->step_s[n++] = segment->elapsed_s / (double)segment->batches;
-        else
-            for (uint64_t k = 0; k < segment->batches; k++)
-                model->step_s[n++] = segment->batch_s[k];
-    }
-    for (size_t i = 0; i < n; i++)
-        if (!(model->step_s[i] >= 0 && model->step_s[i] < INFINITY))
-            model->step_s[i] = 0;
-    *count = n ? n : 1;
-    return 0;
-}
-
-/* CPU seconds of a batch of training, as the result says or the segments do. */
-static double training_cpu(const struct hr_stalls *stalls, enum hr_stalls_phase phase)
-{
-    const struct hr__rank_record *rank = &stalls->ranks[0];
-    double cpu_s = 0, batches = 0;
-    if (stalls->training_cpu_s >= 0)
-        return stalls->training_cpu_s;
-    for (size_t i = 0; i < rank->segment_count; i++)
-        if (rank->segments[i].phase == phase && rank->segments[i].process_cpu_s >= 0) {
-            cpu_s += rank->segments[i].process_cpu_s;
-            batches += (double)rank->segments[i].batches;
-        }
-    return batches > 0 ? cpu_s / batches : 0;
-}
-
-static int take_step(struct hr__model *model, struct hr_error *error)
-{
-    const struct hr_stalls *stalls = model->stalls;
-    struct hr__system *s = &model->system;
-    enum hr_stalls_phase phase =
-        hr__known(phase_s(stalls, HR_STALLS_HOST)) ? HR_STALLS_HOST : HR_STALLS_DEVICE;
-    double step_s = phase_s(stalls, phase), device_s = phase_s(stalls, HR_STALLS_DEVICE);
-    if (!hr__known(step_s))
-        return hr__fail(error, -ENODATA,
-                        "training without its loader was not measured, and nothing can be "
-                        "predicted without it: measure again, for longer (--time)");
-    double cpu_s = training_cpu(stalls, phase);
-    /* More threads than the CPU time fills are threads that wait. */
-    int threads = (int)ceil(cpu_s / step_s - 0.05);
-    int most = stalls->on_cpu && stalls->training_threads > 0 ? stalls->training_threads : threads;
-    s->step_threads = threads < 1 ? 1 : threads > most ? most : threads;
-    /* What runs at once while nothing is loaded stretches the work already. */
-    double runnable = (double)s->step_threads * s->ranks, busy = fmin(runnable, s->cores);
-    double slowed = 1 + s->contention * (busy - 1);
-    double stretch = fmax(1, runnable / s->cores) * slowed;
-    double work_s = fmin(cpu_s / s->step_threads / slowed, step_s / stretch);
-    double alone_s = step_s - work_s * (stretch - 1);
-    size_t count;
-    int r = step_values(model, phase, &count);
-    if (r)
-        return r;
-    hr__values_scale(model->step_s, count, alone_s);
-    s->step_s = (struct hr__values){model->step_s, count};
-    s->step_cpu_s = work_s * s->step_threads;
-    s->copy_s = phase == HR_STALLS_HOST && hr__known(device_s) ? fmax(0, step_s - device_s) : 0;
-    model->step_spread = hr__spread(&stalls->step_s[phase]);
     return 0;
 }
 
@@ -557,7 +469,7 @@ int hr__model_open(struct hr__model *model, const struct hr_stalls *stalls, stru
     take_kind(model);
     int count = hr__drains_find(model, false, drains, HR__STALLS_MAX_POINTS);
     double cpu_s = hr__contention_fit(model, drains, count);
-    r = take_step(model, error);
+    r = hr__step_fit(model, error);
     if (!r)
         r = take_sizes(model);
     if (!r)
@@ -565,7 +477,9 @@ int hr__model_open(struct hr__model *model, const struct hr_stalls *stalls, stru
     if (r)
         goto fail;
     take_storage(model);
-    double warm_s = phase_s(stalls, HR_STALLS_WARM), cold_s = phase_s(stalls, HR_STALLS_COLD);
+    hr__beside_fit(model);
+    double warm_s = hr__phase_s(stalls, HR_STALLS_WARM),
+           cold_s = hr__phase_s(stalls, HR_STALLS_COLD);
     model->cold_missing = share_read(stalls);
     if (hr__known(warm_s))
         r = fit_warm(model, warm_s, error);

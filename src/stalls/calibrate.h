@@ -57,6 +57,19 @@ HR_NODISCARD int hr__calibrate_solve(const struct hr__model *model, hr__try_fn t
                                      double wanted_s, const double range[2], double *value,
                                      struct hr_error *error);
 
+/* Seconds of one global batch of a phase, of the middle round: one in which the machine did
+ * something else is not to be explained. NaN where there was none. */
+double hr__phase_s(const struct hr_stalls *stalls, enum hr_stalls_phase phase);
+
+/* ---- calibrate_step.c ---- */
+
+/* Sets the step: its length and its work. Errors: -ENODATA, -ENOMEM. */
+HR_NODISCARD int hr__step_fit(struct hr__model *model, struct hr_error *error);
+
+/* Sets what receiving a batch takes, and the disturbance by a loader that works beside the step,
+ * where training is on the CPU and the segments tell. */
+void hr__beside_fit(struct hr__model *model);
+
 /* ---- calibrate_loader.c ---- */
 
 /* The loader alone on so many cores of the host. */

@@ -110,6 +110,7 @@ static struct pace pace(const struct hr__machine *m)
     bool shared = runnable > cores && m->threads.count;
     p.threads /= shared ? 1 + s->crowding : 1;
     p.steps = shared ? p.threads / (1 + s->sharing) : p.threads;
+    p.steps /= runnable > 0 ? 1 + s->disturbance * busy * (double)m->threads.count / runnable : 1;
     return p;
 }
 

@@ -48,6 +48,8 @@ struct hr__system {
     double step_cpu_s;        /* of it on cores; may be more than the step with threads */
     int step_threads;         /* that do it; a step is step_cpu_s / step_threads of work on
                                  each, and what remains of step_s is waiting */
+    double disturbance;       /* a step's work is slower by this share for each core on which the
+                                 loader works at once, besides contention */
     double sharing;           /* a step's work grows by this share while the loader's threads want
                                  more cores than there are: threads that wait for each other spin */
     double crowding;          /* so does all work then: threads that take turns on a core find

@@ -198,6 +198,7 @@ static void read_segment(struct hr__json *reader, const json_t *e, void *out)
     g->elapsed_s = hr__json_number(reader, e, "elapsed_s", seconds);
     g->process_cpu_s = hr__json_number(reader, e, "process_cpu_s", seconds_or_not);
     g->worker_cpu_s = hr__json_number(reader, e, "worker_cpu_s", seconds_or_not);
+    g->next_cpu_s = hr__json_number(reader, e, "next_cpu_s", seconds_or_not);
     g->read_bytes = hr__json_number(reader, e, "read_bytes", amount_or_not);
     g->expected_bytes = hr__json_number(reader, e, "expected_bytes", amount_or_not);
     g->verified = hr__json_bool(reader, e, "verified", -1);

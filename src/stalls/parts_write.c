@@ -165,7 +165,7 @@ static bool write_segment(json_t *array, const struct hr__segment_record *g)
             set_real(o, "begin_s", g->begin_s) && set_real(o, "elapsed_s", g->elapsed_s) &&
             set_real(o, "process_cpu_s", g->process_cpu_s) &&
             set_real(o, "worker_cpu_s", g->worker_cpu_s) &&
-            set_real(o, "read_bytes", g->read_bytes) &&
+            set_real(o, "next_cpu_s", g->next_cpu_s) && set_real(o, "read_bytes", g->read_bytes) &&
             set_real(o, "expected_bytes", g->expected_bytes) &&
             hr__json_set(o, "verified",
                          g->verified < 0 ? json_null() : json_boolean(g->verified)) &&

@@ -33,12 +33,13 @@ struct hr__segment_record {
     double elapsed_s; /* its timed part */
     double process_cpu_s, worker_cpu_s; /* of that part, by the training process and by the
                                            loader's worker processes; NaN: not known */
-    double read_bytes;                  /* from storage during it; NaN: not known */
-    double expected_bytes;              /* of the files of its samples; NaN: not known */
-    int verified;     /* 1 cold was cold or warm was warm, 0 not, -1 does not apply */
-    char reason[200]; /* of 0 */
-    double *wait_s;   /* `batches` values: blocked in next() */
-    double *batch_s;  /* `batches` values: from one next() to the following */
+    double next_cpu_s;     /* of process_cpu_s, in next(): receiving batches; NaN: not known */
+    double read_bytes;     /* from storage during it; NaN: not known */
+    double expected_bytes; /* of the files of its samples; NaN: not known */
+    int verified;          /* 1 cold was cold or warm was warm, 0 not, -1 does not apply */
+    char reason[200];      /* of 0 */
+    double *wait_s;        /* `batches` values: blocked in next() */
+    double *batch_s;       /* `batches` values: from one next() to the following */
 };
 
 /* The loader alone, without training. */

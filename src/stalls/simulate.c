@@ -56,6 +56,7 @@ static int check_amounts(const struct hr__system *s, struct hr_error *error)
         {"a read that takes", s->storage_request_s},
         {"a copy of", s->copy_s},
         {"CPU of a step of", s->step_cpu_s},
+        {"a step's disturbance of", s->disturbance},
         {"a step's growth of", s->sharing},
         {"a growth of all work of", s->crowding},
         {"a delay of", s->delay_s},

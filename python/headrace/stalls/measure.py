@@ -561,7 +561,8 @@ class _Timer:
         self._got: list[float] = []
         self._samples: list[int] = []
         self._left_out = 0.0
-        self._cpu = self._cpu_left_out = 0.0  # of this process, at ask(); in what is left out
+        # CPU of this process: at ask(); in what is left out; in next().
+        self._cpu = self._cpu_left_out = self._cpu_in_next = self._last_next_cpu = 0.0
 
     def begin(self) -> None:
         m = self._measurement
@@ -582,6 +583,8 @@ class _Timer:
 
     def got(self, samples: int) -> None:
         self._got.append(time.perf_counter() - self._left_out)
+        self._last_next_cpu = time.process_time() - self._cpu
+        self._cpu_in_next += self._last_next_cpu
         self._samples.append(samples)
 
     def drop_last(self) -> None:
@@ -590,6 +593,7 @@ class _Timer:
         self._measurement.restart = False
         self._left_out += time.perf_counter() - self._left_out - self._asked.pop()
         self._cpu_left_out += time.process_time() - self._cpu
+        self._cpu_in_next -= self._last_next_cpu
         self._got.pop()
         self._samples.pop()
 
@@ -618,6 +622,7 @@ class _Timer:
             "elapsed_s": end - self._start,
             "process_cpu_s": used.process_cpu_s - self._cpu_left_out,
             "worker_cpu_s": used.worker_cpu_s,
+            "next_cpu_s": self._cpu_in_next,
             "read_bytes": used.read_bytes,
             "expected_bytes": None,
             "verified": None,

@@ -98,22 +98,34 @@ static void take_machine(struct measured *m)
     strcpy(host->recipe, "RandomResizedCrop(224), flip, normalise");
 }
 
+/* Steps by themselves; and beside the loader, of one thread that never waits for batches, so
+ * that all of its time is on a core: receiving them, and the step. */
 static void take_steps(struct measured *m)
 {
-    struct hr__segment_record *segment = calloc(1, sizeof *segment);
+    struct hr__segment_record *segments = calloc(2, sizeof *segments);
     struct hr_stalls *s = &m->stalls;
     size_t count = m->truth.step_s.count;
     m->batch_s = calloc(count, sizeof *m->batch_s);
     memcpy(m->batch_s, m->truth.step_s.values, count * sizeof *m->batch_s);
-    *segment = (struct hr__segment_record){.phase = HR_STALLS_HOST,
-                                           .alone_rank = -1,
-                                           .batches = count,
-                                           .samples = count * MEASURED_BATCH,
-                                           .elapsed_s = s->step_s[HR_STALLS_HOST].value * count,
-                                           .process_cpu_s = m->truth.step_cpu_s * count,
-                                           .batch_s = m->batch_s};
-    s->ranks[0].segments = segment;
-    s->ranks[0].segment_count = 1;
+    segments[0] = (struct hr__segment_record){.phase = HR_STALLS_HOST,
+                                              .alone_rank = -1,
+                                              .batches = count,
+                                              .samples = count * MEASURED_BATCH,
+                                              .elapsed_s = s->step_s[HR_STALLS_HOST].value * count,
+                                              .process_cpu_s = m->truth.step_cpu_s * count,
+                                              .batch_s = m->batch_s};
+    double warm_s = s->step_s[HR_STALLS_WARM].value;
+    segments[1] =
+        (struct hr__segment_record){.phase = HR_STALLS_WARM,
+                                    .alone_rank = -1,
+                                    .batches = 1,
+                                    .samples = MEASURED_BATCH,
+                                    .elapsed_s = warm_s,
+                                    .process_cpu_s = warm_s,
+                                    .next_cpu_s = m->truth.batch_cpu_s,
+                                    .worker_cpu_s = MEASURED_BATCH * *m->truth.prepare_s.values};
+    s->ranks[0].segments = segments;
+    s->ranks[0].segment_count = m->truth.disturbance > 0 ? 2 : 1;
 }
 
 void measured_take(struct measured *m)
@@ -165,4 +177,30 @@ void measured_clear(struct measured *m)
         free(s->ranks[r].drains);
     free(s->ranks);
     free(m->batch_s);
+}
+
+struct hr_stalls_prediction predicted(const struct measured *m,
+                                      const struct hr_stalls_change *change)
+{
+    struct hr_error error = {0};
+    struct hr_stalls_prediction p = {.size = sizeof p};
+    if (hr_stalls_predict(&m->stalls, change, &p, &error))
+        fail_msg("%s", error.message);
+    assert_close(p.share[0] + p.share[1] + p.share[2] + p.share[3], 1, 1e-9);
+    return p;
+}
+
+void check(const struct measured *m, const struct hr_stalls_change *change,
+           const struct hr__system *truth, double tolerance)
+{
+    double wanted = measured_rate(truth), found = predicted(m, change).rate;
+    if (fabs(found - wanted) > tolerance * wanted)
+        fail_msg("%g samples/s predicted, %g true", found, wanted);
+}
+
+struct hr_stalls_change no_change(void)
+{
+    struct hr_stalls_change change;
+    hr_stalls_change_default(&change);
+    return change;
 }

@@ -29,4 +29,14 @@ void measured_clear(struct measured *m);
 /* Samples/s of the system as it is now. */
 double measured_rate(const struct hr__system *system);
 
+/* Of what was measured; shares that do not add up fail. */
+struct hr_stalls_prediction predicted(const struct measured *m,
+                                      const struct hr_stalls_change *change);
+
+/* Fails where a prediction is off the changed system itself by more than a share. */
+void check(const struct measured *m, const struct hr_stalls_change *change,
+           const struct hr__system *truth, double tolerance);
+
+struct hr_stalls_change no_change(void);
+
 #endif

@@ -125,6 +125,22 @@ static void test_contention(void **state)
     check_rate(&s, 400 / 1.1, 1e-9);
 }
 
+/* 50 ms of the loader's work at each batch slow that part of a step of 100 ms by a quarter. */
+static void test_disturbance(void **state)
+{
+    struct hr__system s = plain();
+    s.cores = 2;
+    s.workers = 1;
+    s.batches_ahead = 2;
+    s.step_s = ONE(0.1);
+    s.step_cpu_s = 0.1;
+    s.prepare_s = ONE(0.05 / 16);
+    s.disturbance = 0.25;
+    check_rate(&s, 16 / (0.1 + 0.05 * 0.2), 1e-6);
+    s.step_cpu_s = 0; /* what takes no core is not slowed */
+    check_rate(&s, 160, 1e-9);
+}
+
 static void test_bounded_by_storage(void **state)
 {
     struct hr__system s = plain();
@@ -476,6 +492,7 @@ int main(void)
         cmocka_unit_test(test_delays_need_no_core),
         cmocka_unit_test(test_threads_on_fewer_cores),
         cmocka_unit_test(test_contention),
+        cmocka_unit_test(test_disturbance),
         cmocka_unit_test(test_bounded_by_storage),
         cmocka_unit_test(test_reads_ahead),
         cmocka_unit_test(test_headrace_bounded_by_threads),

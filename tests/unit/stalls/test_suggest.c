@@ -1,0 +1,250 @@
+/*
+ * Suggestions from what a measurement of a simulated system would have found; what is refused,
+ * what is said where something was not measured, and that no failure of memory is lost.
+ */
+#include "measured.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "close.h"
+#include "stalls/predict.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+static const double step_100ms[] = {0.1}, cpu_10ms[] = {0.01}, cpu_1ms[] = {0.001};
+
+/* ---- suggestions ---- */
+
+static int suggested(const struct measured *m, struct hr_stalls_suggestion *found, int capacity)
+{
+    struct hr_error error = {0};
+    found->size = sizeof *found;
+    int count = hr_stalls_suggest(&m->stalls, 0.02, found, capacity, &error);
+    if (count < 0)
+        fail_msg("%s", error.message);
+    for (int i = 0; i < count; i++) {
+        const struct hr_stalls_prediction *p = &found[i].prediction;
+        assert_true(p->share[2] + p->share[3] <= 0.02);
+        assert_close(predicted(m, &found[i].change).rate, p->rate, 1e-9 * p->rate);
+    }
+    return count;
+}
+
+static void test_suggestions(void **state)
+{
+    struct measured m;
+    struct hr_stalls_suggestion found[8];
+    measured_begin(&m, 4, 4, step_100ms, cpu_1ms, 1e9);
+    measured_take(&m);
+    m.stalls.hosts[0].available_bytes = (uint64_t)20e9;
+    assert_int_equal(suggested(&m, found, 8), 1);
+    assert_string_equal(found[0].text, "nothing");
+    measured_clear(&m);
+
+    /* Preparation: 32 ms of 10 on four cores, so eight are wanted. Headrace does it. */
+    measured_begin(&m, 4, 4, step_100ms, (const double[]){0.025}, 1e9);
+    measured_take(&m);
+    m.stalls.hosts[0].available_bytes = (uint64_t)20e9;
+    assert_int_equal(suggested(&m, found, 8), 2);
+    assert_string_equal(found[0].text, "Headrace's loader");
+    assert_string_equal(found[1].text, "8 cores");
+    assert_int_equal(suggested(&m, found, 1), 1);
+    assert_int_equal(suggested(&m, found, 0), 0);
+    measured_clear(&m);
+
+    /* Storage: 100 of 320 samples/s, and memory for the most part of it. */
+    measured_begin(&m, 4, 4, step_100ms, cpu_1ms, 10e6);
+    measured_take(&m);
+    m.stalls.hosts[0].available_bytes = (uint64_t)7.5e9;
+    assert_int_equal(suggested(&m, found, 8), 2);
+    assert_string_equal(found[0].text, "a cache of 7.0 GiB that never evicts");
+    assert_string_equal(found[1].text, "storage 2 times as fast");
+    measured_clear(&m);
+}
+
+static void test_two_at_once(void **state)
+{
+    struct measured m;
+    struct hr_stalls_suggestion found[8];
+    /* Neither the disk nor the cores alone, and no memory worth mentioning. */
+    measured_begin(&m, 4, 4, step_100ms, (const double[]){0.04}, 10e6);
+    measured_take(&m);
+    m.stalls.hosts[0].available_bytes = (uint64_t)1e8;
+    assert_int_equal(suggested(&m, found, 8), 2);
+    assert_string_equal(found[0].text, "Headrace's loader and storage 4 times as fast");
+    assert_string_equal(found[1].text, "14 cores and storage 4 times as fast");
+    measured_clear(&m);
+}
+
+/* ---- refusals ---- */
+
+static void refused(const struct measured *m, const struct hr_stalls_change *change, int code,
+                    const char *message)
+{
+    struct hr_error error = {0};
+    struct hr_stalls_prediction p = {.size = sizeof p};
+    assert_int_equal(hr_stalls_predict(&m->stalls, change, &p, &error), code);
+    assert_string_equal(error.message, message);
+}
+
+static void test_refused(void **state)
+{
+    struct measured m;
+    struct hr_stalls_change change = no_change();
+    measured_begin(&m, 4, 4, step_100ms, cpu_1ms, 1e9);
+    measured_take(&m);
+    change.cache_share = 1.1;
+    refused(&m, &change, -EINVAL, "a cache's share of the dataset must be from 0 to 1");
+    change.cache_share = 0.5;
+    change.cache_bytes = 5;
+    refused(&m, &change, -EINVAL, "a cache is given by its share or by its bytes, not by both");
+    change = no_change();
+    change.cores = -1;
+    refused(&m, &change, -EINVAL, "cores, ranks and workers must be from 1 to 65536");
+    change = no_change();
+    change.storage_factor = NAN;
+    refused(&m, &change, -EINVAL, "speeds of storage and device must be positive numbers");
+    change.storage_factor = change.storage_bytes_per_s = 1;
+    refused(&m, &change, -EINVAL, "storage is given by its bytes/s or by a factor, not by both");
+    change = no_change();
+    change.loader = HR_STALLS_LOADER_HEADRACE;
+    change.form = 7;
+    refused(&m, &change, -EINVAL, "there is no such form: encoded, coefficients, planes or auto");
+    change.form = HR_FORM_PLANES;
+    change.page_cache = 1;
+    refused(&m, &change, -EINVAL,
+            "the page cache holds files as they are: other forms need a cache of Headrace's, or a "
+            "pack");
+    measured_clear(&m);
+}
+
+static void test_not_measured(void **state)
+{
+    struct measured m;
+    struct hr_stalls_change change = no_change();
+    measured_begin(&m, 4, 4, step_100ms, cpu_1ms, 1e9);
+    measured_take(&m);
+    m.stalls.hosts[0].form_count = 0;
+    change.loader = HR_STALLS_LOADER_HEADRACE;
+    refused(&m, &change, -ENODATA,
+            "what Headrace's loader costs on these files was not measured: it prepares JPEG and "
+            "PNG images; measure again with headrace stalls");
+    change = no_change();
+    m.stalls.bytes = NAN;
+    change.cache_bytes = 1 << 30;
+    refused(&m, &change, -ENODATA,
+            "how large the dataset is was not measured, so a cache is no share of it: give the "
+            "share (--cache-share), or measure with --data DIR");
+    change.cache_bytes = 0;
+    change.cache_share = 0.5;
+    m.stalls.hosts[0].depth_count = 0;
+    m.stalls.step_s[HR_STALLS_COLD] = (struct hr_interval){NAN, NAN, NAN};
+    refused(&m, &change, -ENODATA,
+            "how fast storage is was not measured: measure again where the files can be dropped "
+            "from memory (not tmpfs), with --data DIR where the loader does not name its files");
+    change.cache_share = 1; /* needs none */
+    assert_close(predicted(&m, &change).rate, 320, 1);
+    m.stalls.step_s[HR_STALLS_HOST].value = NAN;
+    refused(&m, &change, -ENODATA,
+            "training without its loader was not measured, and nothing can be predicted without "
+            "it: measure again, for longer (--time)");
+    m.stalls.step_s[HR_STALLS_HOST].value = 0.1;
+    /* Nothing but the phases and one drain: still a prediction. */
+    m.stalls.ranks[0].segment_count = m.stalls.ranks[0].drain_count = 0;
+    m.stalls.prepare_cpu_s = 0.001;
+    m.stalls.training_cpu_s = NAN;
+    assert_close(predicted(&m, &change).rate, 320, 1);
+    measured_clear(&m);
+}
+
+/* Cold without depths: storage is what the epoch shows. */
+static void test_storage_from_epoch(void **state)
+{
+    struct measured m;
+    struct hr_stalls_change change = no_change();
+    measured_begin(&m, 4, 4, step_100ms, cpu_1ms, 10e6);
+    measured_take(&m);
+    m.stalls.hosts[0].depth_count = 0;
+    change.cache_share = 0.5;
+    struct hr_stalls_prediction p = predicted(&m, &change);
+    assert_close(p.rate, 200, 3);
+    assert_string_equal(p.why, "storage is as fast as the cold epoch shows, at least");
+    measured_clear(&m);
+}
+
+static void test_versions(void **state)
+{
+    struct measured m;
+    struct hr_stalls_change change = no_change();
+    struct hr_stalls_prediction p = {.size = offsetof(struct hr_stalls_prediction, low)};
+    measured_begin(&m, 4, 4, step_100ms, cpu_1ms, 1e9);
+    measured_take(&m);
+    change.cache_share = 1;
+    p.low = 77;
+    assert_int_equal(hr_stalls_predict(&m.stalls, &change, &p, NULL), 0);
+    assert_close(p.rate, 320, 1);
+    assert_close(p.low, 77, 0);
+    change.size = 2;
+    assert_int_equal(hr_stalls_predict(&m.stalls, &change, &p, NULL), -EINVAL);
+    p.size = sizeof p;
+    assert_int_equal(hr_stalls_predict(&m.stalls, NULL, &p, NULL), 0);
+    measured_clear(&m);
+}
+
+static void test_memory_runs_out(void **state)
+{
+    struct measured m;
+    struct hr_stalls_change change = no_change();
+    struct hr_stalls_prediction p = {.size = sizeof p};
+    int r = -ENOMEM;
+    measured_begin(&m, 2, 1, step_100ms, cpu_1ms, 10e6);
+    measured_take(&m);
+    change.cache_share = 0.5;
+    uint64_t before = hr__allocated(HR__TAG_STALLS);
+    for (uint64_t n = 1; r; n += 1 + n / 3) {
+        struct hr_error error = {0};
+        hr__alloc_fail_at(n, 0);
+        r = hr_stalls_predict(&m.stalls, &change, &p, &error);
+        hr__alloc_fail_at(0, 0);
+        assert_true(r == 0 || (r == -ENOMEM && error.message[0]));
+        assert_int_equal(hr__allocated(HR__TAG_STALLS), before);
+    }
+    measured_clear(&m);
+}
+
+static void test_is_fast(void **state)
+{
+    struct measured m;
+    struct hr_stalls_change change = no_change();
+    struct hr_stalls_suggestion found[8];
+    measured_begin(&m, 16, 8, step_100ms, cpu_10ms, 50e6);
+    m.truth.ranks = 2;
+    measured_take(&m);
+    change.cache_share = 0.5;
+    uint64_t begun = hr__thread_cpu_ns();
+    predicted(&m, &change);
+    double one_ms = (double)(hr__thread_cpu_ns() - begun) / 1e6;
+    begun = hr__thread_cpu_ns();
+    found->size = sizeof *found;
+    assert_true(hr_stalls_suggest(&m.stalls, 0.02, found, 8, NULL) >= 0);
+    double all_ms = (double)(hr__thread_cpu_ns() - begun) / 1e6;
+    print_message("a prediction: %.0f ms, suggestions: %.0f ms\n", one_ms, all_ms);
+    measured_clear(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_suggestions),
+        cmocka_unit_test(test_two_at_once),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_not_measured),
+        cmocka_unit_test(test_storage_from_epoch),
+        cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_memory_runs_out),
+        cmocka_unit_test(test_is_fast),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
