@@ -27,6 +27,7 @@ BELOW = {
     "agent": {"base", "dataset", "order", "cache", "recipe", "engine", "stalls"},
     "stalls": {"base", "storage"},
     "memory": {"base"},
+    "tap": {"base", "memory"},
     "report": {"base", "stalls", "memory"},
 }
 # Programs outside the rooms that measure or test one from inside, and which.
