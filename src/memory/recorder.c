@@ -12,14 +12,14 @@
  * The page `here` is wiped in a forked child, which so knows at the cost of one load that
  * the recording is not its own: both would write to the same pages.
  */
+#include "memory/recorder.h"
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/versioned.h"
 #include "memory/format.h"
 #include "memory/ids.h"
-
-#include <headrace/memory.h>
 
 #include <assert.h>
 #include <errno.h>
@@ -179,6 +179,16 @@ static int make_room(struct hr_memory_recorder *r, struct writer *w)
     w->used = 0;
     w->extent = claim_extent(r, HR__EXTENT_EVENTS, w->number);
     return w->extent != NULL;
+}
+
+uint64_t hr__recorder_start_ns(const struct hr_memory_recorder *recorder)
+{
+    return recorder->start_ns;
+}
+
+int hr__recorder_is_here(const struct hr_memory_recorder *recorder)
+{
+    return atomic_load_explicit(recorder->here, memory_order_relaxed);
 }
 
 uint64_t hr_memory_now_ns(const struct hr_memory_recorder *recorder)
