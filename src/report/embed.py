@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Makes the C source that holds a page's style, script and charting library, and the
-content security policy that allows these and nothing else: by their SHA-256, so that a
-page runs no script that is not of the build.
+"""Makes the C source that holds the style, scripts and charting library of pages, and for
+each kind of page the content security policy that allows its own and nothing else: by
+their SHA-256, so that a page runs no script that is not of the build.
 
-Usage: embed.py OUT.c STYLE.css SCRIPT.js [LIBRARY.js LICENCE]
+Usage: embed.py OUT.c STYLE.css BASE.js STALLS.js MEMORY.js [LIBRARY.js LICENCE]
+A page's script is BASE.js with its own behind it.
 """
 import base64
 import hashlib
@@ -49,13 +50,18 @@ def policy(style, script, library):
 
 
 def main():
-    out, style, script = sys.argv[1], read(sys.argv[2]), read(sys.argv[3])
-    library, licence = (read(sys.argv[4]), read(sys.argv[5])) if len(sys.argv) > 5 else (b"", b"")
-    for name, text in (("style", style), ("script", script), ("library", library)):
+    out = sys.argv[1]
+    style, base, stalls, memory = map(read, sys.argv[2:6])
+    library, licence = (read(sys.argv[6]), read(sys.argv[7])) if len(sys.argv) > 7 else (b"", b"")
+    script, memory_script = base + stalls, base + memory
+    for name, text in (("style", style), ("script", script), ("memory script", memory_script),
+                       ("library", library)):
         if b"</" + (b"style" if name == "style" else b"script") in text.lower():
             sys.exit(f"the {name} holds an end tag: it cannot stand within a page")
-    parts = {"style": style, "script": script, "library": library, "licence": licence,
-             "policy": policy(style, script, library).encode("ascii")}
+    parts = {"style": style, "script": script, "memory_script": memory_script,
+             "library": library, "licence": licence,
+             "policy": policy(style, script, library).encode("ascii"),
+             "memory_policy": policy(style, memory_script, library).encode("ascii")}
     Path(out).write_text(
         "/* The fixed parts of a report page, made by embed.py. */\n"
         '#include "report/page_assets.h"\n\n'

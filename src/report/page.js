@@ -1,36 +1,17 @@
 /*
- * Draws the charts of a report page with Chart.js from the JSON in #data. The page is
- * complete without: each chart has a table of the same figures beside it.
- *
- * Colours are of Okabe and Ito's palette, which colour-blind people can tell apart; lines
- * differ in dashes and points as well. They change with the reader's light or dark mode;
- * printed charts are light ones.
+ * Draws the charts of a page about stalls. Lines differ in dashes and points as well as in
+ * colour.
  */
 (function () {
   "use strict";
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const blue = "#0072b2", sky = "#56b4e9", orange = "#e69f00", red = "#d55e00", green = "#009e73";
-  const pink = "#cc79a7";
+  const { data, theme, number, percent, axis, options, legend } = report;
+  const { blue, sky, orange, red, green, pink } = report.colours;
   const parts = [
     { name: "computing", colour: blue, on: "#fff" },
     { name: "copying to the GPU", colour: sky, on: "#000" },
     { name: "waiting for preparation", colour: orange, on: "#000" },
     { name: "waiting for storage", colour: red, on: "#000" },
   ];
-  const light = { text: "#1d2329", soft: "#59636e", line: "#d5dae0", ground: "#f5f7f9" };
-  const dark = { text: "#e6eaee", soft: "#9da7b1", line: "#343c45", ground: "#1c2228" };
-  const wantsDark = window.matchMedia("(prefers-color-scheme: dark)");
-  let theme = light;
-  const makers = [], charts = [];
-
-  function number(value) {
-    const digits = Math.abs(value) < 9.995 ? 2 : Math.abs(value) < 99.95 ? 1 : 0;
-    return value.toLocaleString("en", { maximumFractionDigits: digits });
-  }
-
-  function percent(value) {
-    return (100 * value).toFixed(1) + " %";
-  }
 
   /* Whiskers of measured points: `low` and `high` of their data. */
   const whiskers = {
@@ -84,46 +65,8 @@
     },
   };
 
-  function axis(title, more) {
-    return Object.assign({
-      title: { display: Boolean(title), text: title, color: theme.soft },
-      ticks: { color: theme.soft, callback: (v) => number(v) },
-      grid: { color: theme.line, borderColor: theme.line },
-      beginAtZero: true,
-    }, more);
-  }
-
-  function options(more) {
-    return Object.assign({
-      animation: false,
-      maintainAspectRatio: false,
-      interaction: { mode: "nearest", intersect: false },
-    }, more);
-  }
-
-  function legend(more) {
-    return Object.assign({
-      position: "bottom",
-      labels: {
-        color: theme.text, usePointStyle: true, boxWidth: 8, boxHeight: 8, padding: 12,
-        filter: (item, chart) => !chart.datasets[item.datasetIndex].quiet,
-      },
-    }, more);
-  }
-
-  /* Makes the chart of a canvas, if the page has it, now and whenever colours change. */
   function chart(id, configuration) {
-    const canvas = document.getElementById(id);
-    if (canvas) makers.push([canvas, configuration]);
-  }
-
-  function draw() {
-    while (charts.length) charts.pop().destroy();
-    for (const [canvas, configuration] of makers) {
-      const made = configuration();
-      made.plugins = [whiskers, labels];
-      charts.push(new Chart(canvas, made));
-    }
+    report.chart(id, configuration, [whiskers, labels]);
   }
 
   /* ---- what a batch's time goes to ---- */
@@ -184,7 +127,7 @@
 
   function curveSets(curve, i) {
     const shape = shapes[i % shapes.length];
-    const colour = theme === dark ? shape.dark : shape.colour;
+    const colour = theme.dark ? shape.dark : shape.colour;
     const points = curve.points.map((p) => ({ x: p[0], y: p[1], low: p[2], high: p[3], beyond: p[4] }));
     const line = {
       type: "line", label: "predicted, " + curve.name, data: points, borderColor: colour,
@@ -338,14 +281,5 @@
     };
   });
 
-  function paint(colours) {
-    theme = colours;
-    draw();
-  }
-
-  const current = () => (wantsDark.matches ? dark : light);
-  wantsDark.addEventListener("change", () => paint(current()));
-  window.addEventListener("beforeprint", () => paint(light));
-  window.addEventListener("afterprint", () => paint(current()));
-  paint(current());
+  report.start();
 })();

@@ -9,7 +9,7 @@
 
 #include "report/draft.h"
 
-#define HR__TABLE_COLUMNS 6
+#define HR__TABLE_COLUMNS 12
 
 struct hr__column {
     const char *name;

@@ -1,0 +1,89 @@
+/*
+ * What the charts of all report pages share: the data of #data, colours, axes and legends of
+ * Chart.js, canvases of their own. A page's script stands behind this one and calls start().
+ * The page is complete without: each chart has a table of the same figures beside it.
+ *
+ * Colours are of Okabe and Ito's palette, which colour-blind people can tell apart. They change
+ * with the reader's light or dark mode; printed charts are light ones.
+ */
+const report = (function () {
+  "use strict";
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const colours = {
+    blue: "#0072b2", sky: "#56b4e9", orange: "#e69f00", red: "#d55e00", green: "#009e73",
+    pink: "#cc79a7", yellow: "#f0e442", grey: "#999999",
+  };
+  const light = { text: "#1d2329", soft: "#59636e", line: "#d5dae0", ground: "#f5f7f9", dark: false };
+  const dark = { text: "#e6eaee", soft: "#9da7b1", line: "#343c45", ground: "#1c2228", dark: true };
+  const wantsDark = window.matchMedia("(prefers-color-scheme: dark)");
+  const theme = Object.assign({}, light);
+  const makers = [], charts = [], painters = [];
+
+  function number(value) {
+    const digits = Math.abs(value) < 9.995 ? 2 : Math.abs(value) < 99.95 ? 1 : 0;
+    return value.toLocaleString("en", { maximumFractionDigits: digits });
+  }
+
+  function percent(value) {
+    return (100 * value).toFixed(1) + " %";
+  }
+
+  function axis(title, more) {
+    return Object.assign({
+      title: { display: Boolean(title), text: title, color: theme.soft },
+      ticks: { color: theme.soft, callback: (v) => number(v) },
+      grid: { color: theme.line, borderColor: theme.line },
+      beginAtZero: true,
+    }, more);
+  }
+
+  function options(more) {
+    return Object.assign({
+      animation: false,
+      maintainAspectRatio: false,
+      interaction: { mode: "nearest", intersect: false },
+    }, more);
+  }
+
+  function legend(more) {
+    return Object.assign({
+      position: "bottom",
+      labels: {
+        color: theme.text, usePointStyle: true, boxWidth: 8, boxHeight: 8, padding: 12,
+        filter: (item, chart) => !chart.datasets[item.datasetIndex].quiet,
+      },
+    }, more);
+  }
+
+  /* Makes the chart of a canvas, if the page has it, now and whenever colours change. */
+  function chart(id, configuration, plugins) {
+    const canvas = document.getElementById(id);
+    if (canvas) makers.push([canvas, configuration, plugins || []]);
+  }
+
+  /* A canvas that is not Chart.js's: `paint` is called whenever colours change. */
+  function painted(paint) {
+    painters.push(paint);
+  }
+
+  function draw(chosen) {
+    Object.assign(theme, chosen);
+    while (charts.length) charts.pop().destroy();
+    for (const [canvas, configuration, plugins] of makers) {
+      const made = configuration();
+      made.plugins = plugins;
+      charts.push(new Chart(canvas, made));
+    }
+    for (const paint of painters) paint();
+  }
+
+  function start() {
+    const current = () => (wantsDark.matches ? dark : light);
+    wantsDark.addEventListener("change", () => draw(current()));
+    window.addEventListener("beforeprint", () => draw(light));
+    window.addEventListener("afterprint", () => draw(current()));
+    draw(current());
+  }
+
+  return { data, colours, theme, number, percent, axis, options, legend, chart, painted, start };
+})();
