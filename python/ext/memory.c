@@ -1,386 +1,40 @@
 /*
- * headrace._core.MemoryRecorder: a recording, and the hot half of the dispatch mode that
- * fills it (python/headrace/memory/).
- *
- * The mode's __torch_dispatch__ is here: for each operator it notes which storages are read
- * and written, by what the operator's schema said when it came first. Storages are known by
- * the address of their memory from first sight until a weak reference tells that they are
- * freed; PyTorch keeps a storage's Python object as long as the storage lives. torch is not
- * needed to build this: what of it is used are objects that the Python half hands over.
- *
- * Under the GIL throughout, but for the operator itself.
+ * headrace._core.MemoryRecorder: a recording, and what Python sees of it. The dispatch mode in
+ * python/headrace/memory/ is a subclass: its hot half is in memory_dispatch.c, what it follows
+ * in memory_blocks.c. torch is not needed to build this: what of it is used are objects that
+ * the Python half hands over.
  */
-#include "core.h"
+#include "memory_inside.h"
 
 #include <errno.h>
 #include <string.h>
-
-/* What an operator does, by its schema: the Python half packs it into bytes. */
-struct op {
-    uint32_t name;          /* id */
-    uint32_t flags;         /* OP_ */
-    uint64_t written_args;  /* bit i: the i-th argument is written, not read */
-    char written_names[64]; /* keyword arguments that are: " out " or " values indices " */
-};
-
-enum {
-    OP_IGNORED = 1,  /* only metadata: no access at all */
-    OP_NO_WRITE = 2, /* outputs are not written (empty) */
-    OP_ALIASES = 4,  /* outputs are arguments, or views of them */
-    OP_NO_READ = 16, /* arguments are not read (empty_like) */
-    OP_KWARGS = 8,   /* keyword arguments may be tensors */
-    OP_MAYBE = 32,   /* the output may be a view, or new: then it is written */
-};
-
-struct memory {
-    PyObject_HEAD struct hr_memory_recorder *recorder;
-    PyObject *describe;     /* describe(func) -> bytes of a struct op */
-    PyObject *failed;       /* failed(exception): an operator raised it */
-    PyObject *address_of;   /* torch._C._storage_address */
-    PyObject *tensor_type;  /* torch.Tensor */
-    PyObject *reference;    /* a weakref.ref with an attribute `address` */
-    PyObject *name_of;      /* name_of(shape, dtype) -> id */
-    PyObject *device_of;    /* device_of(tensor) -> 0, or 1 + index of an accelerator */
-    PyObject *ops;          /* by func */
-    PyObject *names;        /* ids by (shape, dtype) */
-    PyObject *live;         /* references by address */
-    PyObject *present;      /* addresses of storages from before the recording; NULL: not known */
-    PyObject *on_freed;     /* our own method */
-    uint32_t call;          /* operator calls so far */
-    uint8_t phase;          /* enum hr_memory_phase */
-    uint8_t on_accelerator; /* tensors may lie there */
-};
 
 static struct memory *self_of(PyObject *object)
 {
     return (struct memory *)object;
 }
 
-/* ---- blocks ---- */
-
-static void record(struct memory *m, struct hr_memory_event event)
+void memory_record(struct memory *m, struct hr_memory_event event)
 {
     /* Another thread may have ended the recording while Python code ran. */
     if (!m->recorder)
         return;
-    event.phase = m->phase;
-    if (event.device)
+    event.phase = atomic_load_explicit(&m->phase, memory_order_relaxed);
+    if (event.device && event.device != HR_MEMORY_LIBRARIES)
         event.flags |= HR_MEMORY_HOST_TIME;
     hr_memory_record(m->recorder, &event);
 }
 
-/* An attribute as a number; -1 with an exception. */
-static long long call_number(PyObject *object, const char *method)
+void memory_forget(void)
 {
-    PyObject *found = PyObject_CallMethod(object, method, NULL);
-    long long value = found ? PyLong_AsLongLong(found) : -1;
-    Py_XDECREF(found);
-    return value;
-}
-
-/* The id of a tensor's shape and dtype; 0: none, without an exception. */
-static uint32_t describe_tensor(struct memory *m, PyObject *tensor)
-{
-    PyObject *shape = PyObject_GetAttrString(tensor, "shape");
-    PyObject *dtype = shape ? PyObject_GetAttrString(tensor, "dtype") : NULL;
-    PyObject *key = dtype ? PyTuple_Pack(2, shape, dtype) : NULL;
-    PyObject *id = key ? PyDict_GetItemWithError(m->names, key) : NULL;
-    uint32_t value = 0;
-    Py_XINCREF(id);
-    if (key && !id && !PyErr_Occurred()) {
-        id = PyObject_CallFunctionObjArgs(m->name_of, shape, dtype, NULL);
-        if (id && PyDict_SetItem(m->names, key, id) < 0)
-            Py_CLEAR(id);
-    }
-    if (id)
-        value = (uint32_t)PyLong_AsUnsignedLong(id);
-    Py_XDECREF(id);
-    Py_XDECREF(key);
-    Py_XDECREF(dtype);
-    Py_XDECREF(shape);
-    PyErr_Clear();
-    return value;
-}
-
-/* A leaf that has gradients: a parameter. */
-static int is_parameter(PyObject *tensor)
-{
-    int is = 1;
-    static const char *const asked[] = {"requires_grad", "is_leaf"};
-    for (int i = 0; i < 2 && is; i++) {
-        PyObject *value = PyObject_GetAttrString(tensor, asked[i]);
-        is = value == Py_True;
-        Py_XDECREF(value);
-    }
-    PyErr_Clear();
-    return is;
-}
-
-static uint8_t device_of(struct memory *m, PyObject *tensor)
-{
-    if (!m->on_accelerator)
-        return 0;
-    PyObject *device = PyObject_CallFunctionObjArgs(m->device_of, tensor, NULL);
-    long value = device ? PyLong_AsLong(device) : 0;
-    Py_XDECREF(device);
-    PyErr_Clear();
-    return value > 0 && value < 256 ? (uint8_t)value : 0;
-}
-
-/* What a tensor's storage is. */
-static void describe_block(struct memory *m, PyObject *tensor, unsigned long long address,
-                           enum hr_memory_category category)
-{
-    record(m, (struct hr_memory_event){
-                  .address = address,
-                  .bytes = category,
-                  .what = describe_tensor(m, tensor),
-                  .kind = HR_MEMORY_DESCRIBE,
-                  .device = device_of(m, tensor),
-              });
-}
-
-/* Follows a storage from now on; 0, or -1 with an exception. */
-static int follow(struct memory *m, PyObject *tensor, PyObject *address, int is_new,
-                  uint64_t time_ns)
-{
-    PyObject *storage = PyObject_CallMethod(tensor, "untyped_storage", NULL), *reference = NULL;
-    long long bytes = storage ? call_number(storage, "nbytes") : -1;
-    if (bytes >= 0)
-        reference = PyObject_CallFunctionObjArgs(m->reference, storage, m->on_freed, NULL);
-    Py_XDECREF(storage);
-    uint8_t device = reference ? device_of(m, tensor) : 0;
-    PyObject *index = reference ? PyLong_FromLong(device) : NULL;
-    int r = index && PyObject_SetAttrString(reference, "address", address) >= 0 &&
-                    PyObject_SetAttrString(reference, "device", index) >= 0 &&
-                    PyDict_SetItem(m->live, address, reference) >= 0
-                ? 0
-                : -1;
-    Py_XDECREF(index);
-    Py_XDECREF(reference);
-    if (r)
-        return r;
-    /* What was not there at the beginning came from outside: of a loader, another thread. */
-    int was = m->present ? PySet_Discard(m->present, address) : 1;
-    int came = !is_new && was == 0;
-    record(m, (struct hr_memory_event){
-                  .time_ns = time_ns,
-                  .address = PyLong_AsUnsignedLongLong(address),
-                  .bytes = (uint64_t)bytes,
-                  .kind = is_new || came ? HR_MEMORY_ALLOC : HR_MEMORY_PRESENT,
-                  .device = device,
-              });
-    enum hr_memory_category category = HR_MEMORY_UNKNOWN;
-    if (came && m->phase <= HR_MEMORY_FORWARD)
-        category = HR_MEMORY_INPUT;
-    else if (!is_new && !came && is_parameter(tensor))
-        category = HR_MEMORY_PARAMETER;
-    describe_block(m, tensor, PyLong_AsUnsignedLongLong(address), category);
-    return 0;
-}
-
-/* ---- accesses ---- */
-
-/* One access of what an operator was given or gave. */
-struct access {
-    uint8_t kind; /* 0: none, but what is new is followed */
-    int is_new;   /* what is not known yet was allocated by the operator */
-    int only_new; /* what is known already was not accessed */
-    uint64_t time_ns;
-    uint32_t op;
-};
-
-static void touch_tensor(struct memory *m, PyObject *tensor, const struct access *access)
-{
-    PyObject *address = PyObject_CallFunctionObjArgs(m->address_of, tensor, NULL);
-    unsigned long long value = address ? PyLong_AsUnsignedLongLong(address) : 0;
-    int known = value ? PyDict_Contains(m->live, address) : 0;
-    if (value && !known)
-        known = !follow(m, tensor, address, access->is_new, access->time_ns);
-    else if (access->only_new)
-        known = 0;
-    if (known > 0 && access->kind)
-        record(m, (struct hr_memory_event){
-                      .time_ns = access->time_ns,
-                      .address = value,
-                      .bytes = hr_memory_access(m->call, 0),
-                      .what = access->op,
-                      .kind = access->kind,
-                      .device = device_of(m, tensor),
-                  });
-    Py_XDECREF(address);
-    /* Of tensors without a storage (sparse ones, those of other systems). */
-    PyErr_Clear();
-}
-
-static void touch(struct memory *m, PyObject *object, const struct access *access)
-{
-    if (PyObject_TypeCheck(object, (PyTypeObject *)m->tensor_type)) {
-        touch_tensor(m, object, access);
-    } else if (PyTuple_Check(object)) {
-        for (Py_ssize_t i = 0, n = PyTuple_Size(object); i < n; i++)
-            touch(m, PyTuple_GetItem(object, i), access);
-    } else if (PyList_Check(object)) {
-        for (Py_ssize_t i = 0; i < PyList_Size(object); i++) {
-            PyObject *item = PyList_GetItem(object, i);
-            Py_INCREF(item);
-            touch(m, item, access);
-            Py_DECREF(item);
-        }
-    }
-}
-
-/* The arguments that an operator reads (written: 0) or writes (1). */
-static void touch_arguments(struct memory *m, const struct op *op, PyObject *args, PyObject *kwargs,
-                            int written, const struct access *access)
-{
-    for (Py_ssize_t i = 0, n = PyTuple_Size(args); i < n; i++)
-        if ((int)(i < 64 && op->written_args >> i & 1) == written)
-            touch(m, PyTuple_GetItem(args, i), access);
-    if (!(op->flags & OP_KWARGS) || !kwargs)
-        return;
-    PyObject *key, *value;
-    Py_ssize_t at = 0;
-    while (PyDict_Next(kwargs, &at, &key, &value)) {
-        PyObject *spaced = PyUnicode_FromFormat(" %U ", key);
-        PyObject *text = spaced ? PyUnicode_AsUTF8String(spaced) : NULL;
-        int is_out = text && strstr(op->written_names, PyBytes_AsString(text));
-        Py_XDECREF(text);
-        Py_XDECREF(spaced);
-        if (is_out == written)
-            touch(m, value, access);
-    }
-    PyErr_Clear();
-}
-
-/* ---- operators ---- */
-
-/* What is known of an operator; NULL with an exception. */
-static const struct op *op_of(struct memory *m, PyObject *func)
-{
-    PyObject *bytes = PyDict_GetItemWithError(m->ops, func);
-    if (!bytes && !PyErr_Occurred()) {
-        bytes = PyObject_CallFunctionObjArgs(m->describe, func, NULL);
-        if (bytes && (!PyBytes_Check(bytes) || PyBytes_Size(bytes) != sizeof(struct op)))
-            PyErr_SetString(PyExc_TypeError, "describe gives the bytes of an operator");
-        if (bytes && !PyErr_Occurred())
-            PyDict_SetItem(m->ops, func, bytes);
-        Py_XDECREF(bytes); /* the dictionary has it */
-        if (PyErr_Occurred())
-            return NULL;
-    }
-    return bytes ? (const struct op *)(const void *)PyBytes_AsString(bytes) : NULL;
-}
-
-static PyObject *run(struct memory *m, const struct op *op, PyObject *func, PyObject *args,
-                     PyObject *kwargs)
-{
-    struct access access = {.kind = HR_MEMORY_READ, .op = op->name};
-    access.time_ns = hr_memory_now_ns(m->recorder);
-    m->call++;
-    if (!(op->flags & (OP_NO_READ | OP_MAYBE)))
-        touch_arguments(m, op, args, kwargs, 0, &access);
-    uint32_t call = m->call;
-    PyObject *result = PyObject_Call(func, args, kwargs);
-    if (!result) {
-        PyObject *type, *value, *trace;
-        PyErr_Fetch(&type, &value, &trace);
-        /* Until 3.11 it may be the message alone. */
-        PyErr_NormalizeException(&type, &value, &trace);
-        Py_XDECREF(PyObject_CallFunctionObjArgs(m->failed, value ? value : Py_None, NULL));
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
         PyErr_Clear();
-        PyErr_Restore(type, value, trace);
-        return NULL;
-    }
-    if (!m->recorder)
-        return result;
-    access.time_ns = hr_memory_now_ns(m->recorder);
-    access.kind = HR_MEMORY_WRITE;
-    /* What the operator called in turn has numbers of its own: this is still the first's. */
-    uint32_t latest = m->call;
-    m->call = call;
-    if (op->flags & OP_MAYBE)
-        access.only_new = 1;
-    else
-        touch_arguments(m, op, args, kwargs, 1, &access);
-    if (!(op->flags & OP_ALIASES) || op->flags & OP_MAYBE) {
-        access.is_new = 1;
-        if (op->flags & OP_NO_WRITE)
-            access.kind = 0;
-        touch(m, result, &access);
-    }
-    m->call = latest;
-    return result;
-}
-
-/* Whether one of the types has a dispatch of its own: a tensor that is made of others. */
-static int has_subclass(struct memory *m, PyObject *types)
-{
-    int has = 0;
-    for (Py_ssize_t i = 0, n = PyTuple_Check(types) ? PyTuple_Size(types) : 0; i < n && !has; i++) {
-        PyObject *type = PyTuple_GetItem(types, i);
-        if (type == m->tensor_type)
-            continue;
-        PyObject *its = PyObject_GetAttrString(type, "__torch_dispatch__");
-        PyObject *plain = PyObject_GetAttrString(m->tensor_type, "__torch_dispatch__");
-        has = its && plain && its != plain;
-        Py_XDECREF(its);
-        Py_XDECREF(plain);
-    }
-    PyErr_Clear();
-    return has;
-}
-
-static PyObject *memory_dispatch(PyObject *object, PyObject *arguments)
-{
-    struct memory *m = self_of(object);
-    PyObject *func, *types, *args = NULL, *kwargs = NULL;
-    if (!PyArg_UnpackTuple(arguments, "__torch_dispatch__", 2, 4, &func, &types, &args, &kwargs))
-        return NULL;
-    /* A subclass's own operator comes back here, of the tensors that it is made of. */
-    if (m->tensor_type && has_subclass(m, types))
-        return Py_NewRef(Py_NotImplemented);
-    PyErr_Clear();
-    PyObject *empty = NULL;
-    if (!args && !(args = empty = PyTuple_New(0)))
-        return NULL;
-    if (kwargs == Py_None)
-        kwargs = NULL;
-    const struct op *op = m->recorder ? op_of(m, func) : NULL;
-    struct op copy;
-    PyObject *result = NULL;
-    if (op && !(op->flags & OP_IGNORED)) {
-        copy = *op; /* the dictionary may change meanwhile */
-        result = run(m, &copy, func, args, kwargs);
-    } else if (op || !PyErr_Occurred()) {
-        result = PyObject_Call(func, args, kwargs);
-    }
-    Py_XDECREF(empty);
-    return result;
 }
 
 /* A storage was freed: the callback of its reference. */
 static PyObject *memory_freed(PyObject *object, PyObject *reference)
 {
-    struct memory *m = self_of(object);
-    PyObject *address = PyObject_GetAttrString(reference, "address");
-    if (!address)
-        return NULL;
-    PyObject *now = PyDict_GetItemWithError(m->live, address);
-    if (now == reference) {
-        PyObject *index = PyObject_GetAttrString(reference, "device");
-        long device = index ? PyLong_AsLong(index) : 0;
-        Py_XDECREF(index);
-        PyErr_Clear();
-        record(m, (struct hr_memory_event){.address = PyLong_AsUnsignedLongLong(address),
-                                           .kind = HR_MEMORY_FREE,
-                                           .device = (uint8_t)device});
-        if (PyDict_DelItem(m->live, address) < 0)
-            PyErr_Clear();
-    }
-    Py_DECREF(address);
-    if (PyErr_Occurred())
-        return NULL;
+    memory_ended(self_of(object), reference);
     Py_RETURN_NONE;
 }
 
@@ -395,6 +49,27 @@ static struct core_state *state_of(PyTypeObject *type)
         type = (PyTypeObject *)PyType_GetSlot(type, Py_tp_base);
     }
     return state;
+}
+
+/* Names of attributes, made once. */
+static int make_words(struct memory *m)
+{
+    const struct {
+        PyObject **place;
+        const char *text;
+    } words[] = {
+        {&m->untyped_storage, "untyped_storage"},
+        {&m->data_ptr, "data_ptr"},
+        {&m->nbytes, "nbytes"},
+        {&m->is_cpu, "is_cpu"},
+        {&m->shape, "shape"},
+        {&m->dtype, "dtype"},
+        {&m->f_back, "f_back"},
+    };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!(*words[i].place = PyUnicode_InternFromString(words[i].text)))
+            return -1;
+    return 0;
 }
 
 static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -424,10 +99,12 @@ static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     }
     Py_DECREF(path);
     m->recorder = recorder;
+    m->storages.free = MEMORY_NONE;
+    m->stacks.latest = UINT64_MAX;
     m->ops = PyDict_New();
     m->names = PyDict_New();
-    m->live = PyDict_New();
-    if (!m->ops || !m->names || !m->live)
+    m->types = PyDict_New();
+    if (!m->ops || !m->names || !m->types || make_words(m) < 0)
         Py_CLEAR(m);
     return (PyObject *)m;
 }
@@ -440,40 +117,48 @@ static int memory_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(m->failed);
     Py_VISIT(m->address_of);
     Py_VISIT(m->tensor_type);
-    Py_VISIT(m->reference);
-    Py_VISIT(m->name_of);
-    Py_VISIT(m->device_of);
     Py_VISIT(m->ops);
     Py_VISIT(m->names);
-    Py_VISIT(m->live);
-    Py_VISIT(m->present);
+    Py_VISIT(m->types);
+    Py_VISIT(m->plain);
     Py_VISIT(m->on_freed);
-    return 0;
+    Py_VISIT(m->stacks.classify);
+    Py_VISIT(m->stacks.sequence_of);
+    Py_VISIT(m->stacks.current_node);
+    return memory_storages_visit(m, visit, arg);
 }
 
 static int memory_clear(PyObject *object)
 {
     struct memory *m = self_of(object);
-    Py_CLEAR(m->describe);
-    Py_CLEAR(m->failed);
-    Py_CLEAR(m->address_of);
-    Py_CLEAR(m->tensor_type);
-    Py_CLEAR(m->reference);
-    Py_CLEAR(m->name_of);
-    Py_CLEAR(m->device_of);
-    Py_CLEAR(m->ops);
-    Py_CLEAR(m->names);
-    Py_CLEAR(m->live);
-    Py_CLEAR(m->present);
-    Py_CLEAR(m->on_freed);
+    PyObject **objects[] = {
+        &m->describe, &m->failed, &m->address_of, &m->tensor_type,     &m->ops,      &m->names,
+        &m->types,    &m->plain,  &m->on_freed,   &m->untyped_storage, &m->data_ptr, &m->nbytes,
+        &m->is_cpu,   &m->shape,  &m->dtype,      &m->f_back,
+    };
+    for (size_t i = 0; i < sizeof objects / sizeof *objects; i++)
+        Py_CLEAR(*objects[i]);
+    memory_stacks_clear(m);
+    memory_storages_clear(m);
     return 0;
+}
+
+/* Ends the recording; the tap tells no more. */
+static void end_recording(struct memory *m)
+{
+    struct hr_memory_recorder *recorder = m->recorder;
+    if (!recorder)
+        return;
+    memory_tap_end(m);
+    m->recorder = NULL;
+    hr_memory_recorder_destroy(&recorder);
 }
 
 static void memory_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
-    hr_memory_recorder_destroy(&self_of(object)->recorder);
+    end_recording(self_of(object));
     memory_clear(object);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(object);
@@ -484,41 +169,75 @@ static void memory_dealloc(PyObject *object)
 static PyObject *memory_prepare(PyObject *object, PyObject *args, PyObject *kwargs)
 {
     struct memory *m = self_of(object);
-    static char *names[] = {"describe", "failed",    "address_of",     "tensor_type", "reference",
-                            "name_of",  "device_of", "on_accelerator", NULL};
-    PyObject *given[7];
-    int on_accelerator;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOOOp", names, &given[0], &given[1],
-                                     &given[2], &given[3], &given[4], &given[5], &given[6],
-                                     &on_accelerator))
+    static char *names[] = {"describe", "failed", "address_of", "tensor_type", NULL};
+    PyObject *given[4];
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO", names, &given[0], &given[1], &given[2],
+                                     &given[3]))
         return NULL;
     if (!PyType_Check(given[3])) {
         PyErr_SetString(PyExc_TypeError, "tensor_type is a type");
         return NULL;
     }
-    PyObject *freed = PyObject_GetAttrString(object, "_freed");
-    if (!freed)
+    if (m->describe) {
+        PyErr_SetString(PyExc_ValueError, "prepare() is called once");
         return NULL;
-    PyObject **places[7] = {&m->describe,  &m->failed,  &m->address_of, &m->tensor_type,
-                            &m->reference, &m->name_of, &m->device_of};
-    for (int i = 0; i < 7; i++) {
-        PyObject *before = *places[i];
-        *places[i] = Py_NewRef(given[i]);
-        Py_XDECREF(before);
     }
-    Py_XDECREF(m->on_freed);
-    m->on_freed = freed;
-    m->on_accelerator = on_accelerator != 0;
+    m->on_freed = PyObject_GetAttrString(object, "_freed");
+    m->plain = PyObject_GetAttrString(given[3], "__torch_dispatch__");
+    if (!m->on_freed || !m->plain)
+        return NULL;
+    PyObject **places[4] = {&m->describe, &m->failed, &m->address_of, &m->tensor_type};
+    for (int i = 0; i < 4; i++)
+        *places[i] = Py_NewRef(given[i]);
     Py_RETURN_NONE;
+}
+
+/* From here on the lines that call operators are recorded. */
+static PyObject *memory_with_stacks(PyObject *object, PyObject *args)
+{
+    struct memory_stacks *s = &self_of(object)->stacks;
+    PyObject *classify, *sequence_of, *current_node;
+    if (!PyArg_ParseTuple(args, "OOO", &classify, &sequence_of, &current_node))
+        return NULL;
+    if (s->classify) {
+        PyErr_SetString(PyExc_ValueError, "with_stacks() is called once");
+        return NULL;
+    }
+    s->sequence_of = Py_NewRef(sequence_of);
+    s->current_node = Py_NewRef(current_node);
+    s->classify = Py_NewRef(classify);
+    Py_RETURN_NONE;
+}
+
+static PyObject *memory_tap(PyObject *object, PyObject *none)
+{
+    struct memory *m = self_of(object);
+    if (!m->recorder || m->tap) {
+        PyErr_SetString(PyExc_ValueError, "tap() is called once, while the recording goes on");
+        return NULL;
+    }
+    int r = memory_tap_begin(m);
+    return r < 0 ? NULL : PyBool_FromLong(r);
 }
 
 static PyObject *memory_close(PyObject *object, PyObject *none)
 {
-    hr_memory_recorder_destroy(&self_of(object)->recorder);
-    PyDict_Clear(self_of(object)->live);
+    end_recording(self_of(object));
+    memory_storages_clear(self_of(object));
     Py_RETURN_NONE;
 }
 
+/* In a forked child: the file, and what the tap calls, are the parent's. */
+static PyObject *memory_abandon(PyObject *object, PyObject *none)
+{
+    struct memory *m = self_of(object);
+    m->recorder = NULL;
+    m->tap = NULL;
+    memory_storages_clear(m);
+    Py_RETURN_NONE;
+}
+
+/* NULL with an exception: it has ended. */
 static struct hr_memory_recorder *open_of(PyObject *object)
 {
     struct hr_memory_recorder *recorder = self_of(object)->recorder;
@@ -555,7 +274,7 @@ static PyObject *memory_mark(PyObject *object, PyObject *args)
     unsigned long long number;
     if (!recorder || !PyArg_ParseTuple(args, "IK", &name, &number))
         return NULL;
-    record(self_of(object),
+    memory_record(self_of(object),
            (struct hr_memory_event){.bytes = number, .what = name, .kind = HR_MEMORY_MARK});
     Py_RETURN_NONE;
 }
@@ -566,37 +285,130 @@ static PyObject *memory_refused(PyObject *object, PyObject *arg)
     unsigned long long bytes = recorder ? PyLong_AsUnsignedLongLong(arg) : 0;
     if (!recorder || PyErr_Occurred())
         return NULL;
-    record(self_of(object), (struct hr_memory_event){.bytes = bytes, .kind = HR_MEMORY_FAILED});
+    memory_record(self_of(object), (struct hr_memory_event){.bytes = bytes, .kind = HR_MEMORY_FAILED});
     Py_RETURN_NONE;
 }
 
 static PyObject *memory_describe(PyObject *object, PyObject *args)
 {
     struct memory *m = self_of(object);
-    PyObject *tensor;
+    const struct memory_access access = {.kind = 0};
+    PyObject *tensor, *like = Py_None;
     int category;
-    if (!open_of(object) || !PyArg_ParseTuple(args, "Oi", &tensor, &category))
+    unsigned int part = 0;
+    if (!m->recorder)
+        Py_RETURN_NONE;
+    if (!PyArg_ParseTuple(args, "Oi|OI", &tensor, &category, &like, &part))
         return NULL;
-    PyObject *address = PyObject_CallFunctionObjArgs(m->address_of, tensor, NULL);
-    unsigned long long value = address ? PyLong_AsUnsignedLongLong(address) : 0;
-    int known = value ? PyDict_Contains(m->live, address) : 0;
-    if (value && !known)
-        known = !follow(m, tensor, address, 0, 0);
-    if (known > 0)
-        describe_block(m, tensor, value, (enum hr_memory_category)category);
-    Py_XDECREF(address);
-    PyErr_Clear();
+    if (like != Py_None && like != tensor) {
+        uint32_t other = memory_storage_of(m, like, &access);
+        part = other == MEMORY_NONE ? 0 : m->storages.all[other].part;
+    }
+    uint32_t index = memory_storage_of(m, tensor, &access);
+    if (index != MEMORY_NONE) {
+        const struct memory_storage *s = &m->storages.all[index];
+        /* Said at each step: once is enough. */
+        if (s->category != category || (part && s->part != part))
+            memory_say(m, index, tensor, (uint32_t)category, part);
+    }
+    if (PyErr_Occurred())
+        return NULL;
     Py_RETURN_NONE;
 }
 
-static PyObject *memory_surveyed(PyObject *object, PyObject *addresses)
+static PyObject *memory_part_of(PyObject *object, PyObject *tensor)
 {
-    PyObject *before = self_of(object)->present, *present = PySet_New(addresses);
-    if (!present)
+    struct memory *m = self_of(object);
+    const struct memory_access access = {.kind = 0};
+    uint32_t index = m->recorder ? memory_storage_of(m, tensor, &access) : MEMORY_NONE;
+    if (PyErr_Occurred())
         return NULL;
-    self_of(object)->present = present;
-    Py_XDECREF(before);
+    return PyLong_FromUnsignedLong(index == MEMORY_NONE ? 0 : m->storages.all[index].part);
+}
+
+/* Of a tensor from before the recording. */
+static PyObject *memory_present(PyObject *object, PyObject *tensor)
+{
+    struct memory *m = self_of(object);
+    const struct memory_access access = {.kind = 0};
+    if (!open_of(object))
+        return NULL;
+    m->is_surveying = 1;
+    memory_storage_of(m, tensor, &access);
+    m->is_surveying = 0;
+    if (PyErr_Occurred())
+        return NULL;
     Py_RETURN_NONE;
+}
+
+/* A storage's memory was changed by another way than an operator. */
+static PyObject *memory_moved_storage(PyObject *object, PyObject *storage)
+{
+    struct memory *m = self_of(object);
+    PyObject *address = m->recorder ? PyObject_GetAttrString(storage, "_cdata") : NULL;
+    uint64_t impl = address ? PyLong_AsUnsignedLongLong(address) : 0;
+    Py_XDECREF(address);
+    memory_forget();
+    uint32_t index = impl ? memory_map_get(&m->storages.by_impl, impl) : MEMORY_NONE;
+    if (index != MEMORY_NONE)
+        memory_moved(m, index, storage, 0);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *memory_now(PyObject *object, PyObject *none)
+{
+    struct hr_memory_recorder *recorder = open_of(object);
+    return recorder ? PyLong_FromUnsignedLongLong(hr_memory_now_ns(recorder)) : NULL;
+}
+
+/* Events as another source tells them: as they are. */
+static PyObject *memory_events(PyObject *object, PyObject *buffer)
+{
+    struct hr_memory_recorder *recorder = open_of(object);
+    Py_buffer view;
+    if (!recorder || PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    struct hr_memory_event event;
+    int is_whole = view.len % (Py_ssize_t)sizeof event == 0;
+    for (Py_ssize_t at = 0; is_whole && at < view.len; at += (Py_ssize_t)sizeof event) {
+        memcpy(&event, (const char *)view.buf + at, sizeof event);
+        hr_memory_record(recorder, &event);
+    }
+    PyBuffer_Release(&view);
+    if (!is_whole) {
+        PyErr_SetString(PyExc_ValueError, "events are of 32 bytes each");
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+/* (file, function, line) of each frame, the innermost first. */
+static PyObject *memory_stack(PyObject *object, PyObject *lines)
+{
+    struct hr_memory_recorder *recorder = open_of(object);
+    struct hr_memory_frame frames[64];
+    PyObject *list = recorder ? PySequence_List(lines) : NULL;
+    if (!list)
+        return NULL;
+    Py_ssize_t count = PyList_Size(list) < 64 ? PyList_Size(list) : 64;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const char *file, *function;
+        unsigned int line;
+        PyObject *item = PyList_GetItem(list, i);
+        if (!PyTuple_Check(item) || !PyArg_ParseTuple(item, "ssI", &file, &function, &line)) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_TypeError, "a frame is a tuple (file, function, line)");
+            Py_DECREF(list);
+            return NULL;
+        }
+        frames[i] = (struct hr_memory_frame){.file = hr_memory_name(recorder, file),
+                                             .function = hr_memory_name(recorder, function),
+                                             .line = line};
+    }
+    Py_DECREF(list);
+    return PyLong_FromUnsignedLong(hr_memory_stack(recorder, frames, (size_t)count));
 }
 
 static PyObject *memory_counts(PyObject *object, PyObject *none)
@@ -611,7 +423,7 @@ static PyObject *memory_counts(PyObject *object, PyObject *none)
 
 static PyObject *get_phase(PyObject *object, void *closure)
 {
-    return PyLong_FromLong(self_of(object)->phase);
+    return PyLong_FromLong(atomic_load(&self_of(object)->phase));
 }
 
 static int set_phase(PyObject *object, PyObject *value, void *closure)
@@ -622,7 +434,35 @@ static int set_phase(PyObject *object, PyObject *value, void *closure)
             PyErr_SetString(PyExc_ValueError, "a phase is 0 to 3");
         return -1;
     }
-    self_of(object)->phase = (uint8_t)phase;
+    atomic_store(&self_of(object)->phase, (uint8_t)phase);
+    return 0;
+}
+
+static PyObject *get_part(PyObject *object, void *closure)
+{
+    return PyLong_FromUnsignedLong(self_of(object)->part);
+}
+
+static int set_part(PyObject *object, PyObject *value, void *closure)
+{
+    unsigned long part = value ? PyLong_AsUnsignedLong(value) : 0;
+    if (PyErr_Occurred())
+        return -1;
+    self_of(object)->part = (uint32_t)part;
+    return 0;
+}
+
+static PyObject *get_history_tells(PyObject *object, void *closure)
+{
+    return PyBool_FromLong(self_of(object)->history_tells);
+}
+
+static int set_history_tells(PyObject *object, PyObject *value, void *closure)
+{
+    int is = value ? PyObject_IsTrue(value) : 0;
+    if (is < 0)
+        return -1;
+    self_of(object)->history_tells = (uint8_t)is;
     return 0;
 }
 
@@ -631,22 +471,49 @@ static PyObject *get_calls(PyObject *object, void *closure)
     return PyLong_FromUnsignedLong(self_of(object)->call);
 }
 
+static PyObject *get_without_storage(PyObject *object, void *closure)
+{
+    return PyLong_FromUnsignedLongLong(self_of(object)->without_storage);
+}
+
+static PyObject *get_is_open(PyObject *object, void *closure)
+{
+    return PyBool_FromLong(self_of(object)->recorder != NULL);
+}
+
 static PyMethodDef memory_methods[] = {
     {"__torch_dispatch__", memory_dispatch, METH_VARARGS, NULL},
     {"_freed", memory_freed, METH_O, NULL},
     {"prepare", (PyCFunction)(void (*)(void))memory_prepare, METH_VARARGS | METH_KEYWORDS,
-     PyDoc_STR("prepare(describe, failed, address_of, tensor_type, reference, name_of, device_of, "
-               "on_accelerator)\n--\n\nWhat __torch_dispatch__ calls.")},
+     PyDoc_STR("prepare(describe, failed, address_of, tensor_type)\n--\n\n"
+               "What __torch_dispatch__ calls.")},
+    {"with_stacks", memory_with_stacks, METH_VARARGS,
+     PyDoc_STR("with_stacks(classify, sequence_of, current_node)\n--\n\n"
+               "Records the lines that call operators.")},
+    {"tap", memory_tap, METH_NOARGS,
+     PyDoc_STR("tap()\n--\n\nAllocations are told by the tap: whether it sees the host's.")},
     {"close", memory_close, METH_NOARGS, PyDoc_STR("close()\n--\n\nEnds the recording.")},
+    {"abandon", memory_abandon, METH_NOARGS,
+     PyDoc_STR("abandon()\n--\n\nIn a forked child: it is the parent's.")},
     {"name", memory_name, METH_O, PyDoc_STR("name(text)\n--\n\nIts id; 0: there is no room.")},
+    {"stack", memory_stack, METH_O,
+     PyDoc_STR("stack(frames)\n--\n\nThe id of (file, function, line), the innermost first.")},
     {"fact", memory_fact, METH_VARARGS, PyDoc_STR("fact(name, value)\n--\n\nOf the run.")},
     {"mark", memory_mark, METH_VARARGS, PyDoc_STR("mark(name_id, number)\n--\n\nA moment.")},
+    {"events", memory_events, METH_O,
+     PyDoc_STR("events(buffer)\n--\n\nRecords events of 32 bytes each, as they are.")},
     {"refused", memory_refused, METH_O,
      PyDoc_STR("refused(bytes)\n--\n\nAn allocation that failed.")},
     {"describe", memory_describe, METH_VARARGS,
-     PyDoc_STR("describe(tensor, category)\n--\n\nWhat its storage is.")},
-    {"surveyed", memory_surveyed, METH_O,
-     PyDoc_STR("surveyed(addresses)\n--\n\nOf all storages that there are by now.")},
+     PyDoc_STR("describe(tensor, category, like=None, part=0)\n--\n\n"
+               "What its storage is; of the part of the model that `like` is of.")},
+    {"part_of", memory_part_of, METH_O,
+     PyDoc_STR("part_of(tensor)\n--\n\nThe id of the part of the model; 0: not known.")},
+    {"present", memory_present, METH_O,
+     PyDoc_STR("present(tensor)\n--\n\nIts storage was there before recording began.")},
+    {"moved", memory_moved_storage, METH_O,
+     PyDoc_STR("moved(storage)\n--\n\nIts memory may be another now.")},
+    {"now_ns", memory_now, METH_NOARGS, PyDoc_STR("now_ns()\n--\n\nThe clock of events.")},
     {"counts", memory_counts, METH_NOARGS, PyDoc_STR("counts()\n--\n\nEvents recorded, and lost.")},
     {NULL, NULL, 0, NULL},
 };
@@ -654,7 +521,13 @@ static PyMethodDef memory_methods[] = {
 static PyGetSetDef memory_getset[] = {
     {"phase", get_phase, set_phase, PyDoc_STR("0 outside, 1 forward, 2 backward, 3 optimizer."),
      NULL},
+    {"part", get_part, set_part, PyDoc_STR("Name of the part of the model that runs."), NULL},
+    {"history_tells", get_history_tells, set_history_tells,
+     PyDoc_STR("Whether PyTorch's memory history tells of accelerators' allocations."), NULL},
     {"calls", get_calls, NULL, PyDoc_STR("Operator calls so far."), NULL},
+    {"without_storage", get_without_storage, NULL,
+     PyDoc_STR("Tensors met so far that have no storage."), NULL},
+    {"is_open", get_is_open, NULL, PyDoc_STR("Whether it is recorded still."), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

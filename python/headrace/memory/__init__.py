@@ -5,52 +5,76 @@
     found = headrace.memory.analyse("run.hrm")
 
 For each storage that an operator of PyTorch touches: when it is allocated, read, written and
-freed, by which operator, in which phase (forward, backward, optimizer) and iteration
-("Pinpointing the Memory Behaviors of DNN Training", ISPASS'21). Reads and writes follow from
-the operators' schemas; views are accesses of the storage below them, what only looks at
-metadata is none. The file is complete however the process ends.
+freed, by which operator, in which phase (forward, backward, optimizer), iteration and part of
+the model ("Pinpointing the Memory Behaviors of DNN Training", ISPASS'21). Reads and writes
+follow from the operators' schemas; views are accesses of the storage below them, what only
+looks at metadata is none. The file is complete however the process ends.
 
-Not seen: what happens inside a compiled graph or a library's call, memory that never was a
-tensor's, other threads' operators outside backward passes, and other processes.
+Not seen: what happens inside a compiled graph or a library's call, other threads' operators
+outside backward passes, and other processes; a record says which of these there were.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import _core
 
+if TYPE_CHECKING:
+    from ._mode import Recording
+
 __all__ = ["Recording", "analyse", "record"]
 
-from ._mode import Recording
+
+def __getattr__(name: str) -> Any:
+    # torch is imported by who records, not by who looks at records.
+    if name == "Recording":
+        from ._mode import Recording
+
+        return Recording
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @contextmanager
 def record(
-    path: str | os.PathLike[str] = "headrace-memory.hrm",
+    path: str | os.PathLike[str] | None = None,
     *,
     batch_size: int | None = None,
+    iterations: int = 0,
+    stacks: bool = False,
     limit_bytes: int = 0,
 ) -> Iterator[Recording]:
-    """Records what the block runs, into `path`.
+    """Records what the block runs, into `path`. One recording at a time in a process.
 
     Args:
-        path: the file; a record that is there is replaced, anything else is left alone
-            (FileExistsError).
-        batch_size: of the training, for the projection to other sizes.
+        path: the file; a record that is there is replaced, but not one that a living process
+            records into, and anything else is left alone (FileExistsError). None:
+            ``headrace-memory.hrm``, of a rank of several ``headrace-memory.rankN.hrm``.
+        batch_size: of the training, for the projection to other sizes. None: the first
+            dimension of the first tensor that the model is called with.
+        iterations: after so many steps of optimizers the recording ends, and training goes on
+            unrecorded; 0: it ends with the block.
+        stacks: which lines of Python code called each operator (of a backward pass: the
+            forward operator), torch's and headrace's own left out.
         limit_bytes: of the file, from where on nothing is recorded; 0: none.
 
-    Iterations are told by optimizers: one ends with each `step()`.
+    Iterations are told by optimizers: one ends with each `step()`. What an operator's call
+    costs more while it is recorded is measured at the beginning (a few milliseconds), and taken
+    off the intervals by the analysis.
     """
-    recording = Recording(path, limit_bytes)
-    recording.fact("command", " ".join(sys.argv))
-    if batch_size is not None:
-        recording.fact("batch size", str(batch_size))
+    from . import _facts, _mode
+
+    recording = _mode.Recording(
+        _facts.default_path() if path is None else path,
+        limit_bytes,
+        iterations=iterations,
+        stacks=stacks,
+        batch_size=batch_size,
+    )
     try:
         with recording:
             yield recording

@@ -1,143 +1,265 @@
-"""The dispatch mode that records: what an operator does, by its schema; the hot half is in
-C (ext/memory.c)."""
+"""The dispatch mode that records; its hot half is in C (ext/memory_dispatch.c).
+
+Seen are the operators of the thread that records and of the backward passes that it starts.
+What is not seen and is known to have been there is said by facts ("note ...").
+"""
 
 from __future__ import annotations
 
+import gc
 import os
-import struct
+import sys
+import threading
+import types
 import weakref
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from .. import _core
+from . import _facts
 from ._phases import Phases
+from ._schema import pack
 
-IGNORED, NO_WRITE, ALIASES, KWARGS, NO_READ, MAYBE = 1, 2, 4, 8, 16, 32
-
-# Outputs without contents, of arguments whose contents are not looked at.
-EMPTY = {
-    "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided",
-}  # fmt: skip
-# Look at no more than the shape of their argument.
-LIKE = {
-    "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like",
-    "new_zeros", "new_ones", "new_full",
-}  # fmt: skip
-# Views, though their schemas do not say so.
-VIEWS = {"_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk"}
-# Change what a tensor is, not what is in it.
-METADATA = {"resize_", "resize_as_", "record_stream"}
-# Bring in memory that no operator allocated: torch.tensor, from_numpy, a worker's batch.
-BRING = {"set_", "lift", "lift_fresh"}
+OUTSIDE_OF = ("torch", "headrace")  # packages whose frames are left out of stacks
+NAMES_MOST = 8  # of threads, in a note
 
 
-class _Reference(weakref.ref):  # type: ignore[type-arg]
-    """Of a storage; what is in it is set by the C half."""
-
-    __slots__ = ("address", "device")
-
-
-def flags_of(func: Any) -> tuple[int, int, str]:
-    """Flags, bits of the positional arguments that it writes, and names of the others."""
-    schema = getattr(func, "_schema", None)
-    if schema is None:  # a higher-order operator: what it calls is not seen
-        return IGNORED, 0, ""
-    name = schema.name.split("::")[-1]
-    written = flags = 0
-    for position, argument in enumerate(a for a in schema.arguments if not a.kwarg_only):
-        alias = argument.alias_info
-        if alias is not None and alias.is_write and position < 64:
-            written |= 1 << position
-    if any(a.kwarg_only and "Tensor" in str(a.type) for a in schema.arguments):
-        flags |= KWARGS
-    returned = [r.alias_info for r in schema.returns]
-    if returned and all(alias is not None for alias in returned):
-        flags |= ALIASES
-        # A view: nothing is written, and nothing looked at.
-        if not written and not any(alias.is_write for alias in returned):
-            # Of composite ones (to, reshape, contiguous, in inference mode) maybe a copy.
-            flags |= MAYBE if func._can_decompose() else IGNORED
-    if name in EMPTY:
-        flags |= NO_WRITE | NO_READ
-    if name in LIKE:
-        flags |= NO_READ
-    typed = [str(x.type) for x in (*schema.arguments, *schema.returns)]
-    if name in BRING:
-        flags = flags & ~IGNORED | MAYBE
-    if name in METADATA or name in VIEWS or not any("Tensor" in text for text in typed):
-        flags |= IGNORED
-    names = " ".join(
-        a.name
-        for a in schema.arguments
-        if a.kwarg_only and a.alias_info is not None and a.alias_info.is_write
-    )
-    return flags, written, f" {names} "
-
-
-def _device_of(tensor: Any) -> int:
-    device = tensor.device
-    return 0 if device.type == "cpu" else 1 + (device.index or 0)
-
-
-class Recording(_core.MemoryRecorder, TorchDispatchMode):
-    """A recording that is going on; a context manager."""
+class _Mode(_core.MemoryRecorder, TorchDispatchMode):
+    """What is entered and left: operators to events."""
 
     supports_higher_order_operators = True  # or PyTorch refuses to call them
 
-    def __new__(cls, path: str | os.PathLike[str], limit_bytes: int = 0) -> Recording:
+    def __new__(cls, path: str | os.PathLike[str], limit_bytes: int = 0, **_: Any) -> Any:
         return super().__new__(cls, os.fspath(path), limit_bytes)
 
-    def __init__(self, path: str | os.PathLike[str], limit_bytes: int = 0) -> None:
+    def __init__(self, stacks: bool) -> None:
         TorchDispatchMode.__init__(self)
-        self._phases = Phases(self)
         self.prepare(
             describe=self._describe,
             failed=self._failed,
             address_of=torch._C._storage_address,
             tensor_type=torch.Tensor,
-            reference=_Reference,
-            name_of=self._name_of,
-            device_of=_device_of,
-            on_accelerator=torch.cuda.is_available(),
         )
-        self.fact("torch", torch.__version__)
+        if stacks:
+            self._folders = tuple(
+                os.path.dirname(os.path.abspath(module.__file__)) + os.sep
+                for module in map(sys.modules.get, OUTSIDE_OF)
+                if module is not None and module.__file__)
+            self.with_stacks(
+                self._classify,
+                torch._C._autograd._get_sequence_nr,
+                torch._C._current_autograd_node,
+            )
 
     def _describe(self, func: Any) -> bytes:
-        flags, written, names = flags_of(func)
-        return struct.pack("=IIQ63sx", self.name(str(func)), flags, written, names.encode())
+        return pack(func, self.name(str(func)))
 
-    def _name_of(self, shape: Any, dtype: Any) -> int:
-        return self.name(f"{list(shape)} {str(dtype).removeprefix('torch.')}")
+    def _classify(self, code: types.CodeType) -> tuple[int, int] | None:
+        file = code.co_filename
+        if file.startswith("<") or os.path.abspath(file).startswith(self._folders):
+            return None
+        return self.name(file), self.name(code.co_qualname)
 
-    def _failed(self, error: Any) -> None:
-        """An operator raised: where memory was short, that is worth a word."""
-        text = str(error)
-        if isinstance(error, torch.OutOfMemoryError) or "allocate memory" in text:
-            self.refused(_bytes_asked(text))
+    def _failed(self, error: Any, is_told: bool) -> None:
+        pass
 
-    def close(self) -> None:
-        self._phases.end()  # training goes on: its hooks would call what has ended
-        super().close()
+
+class _Probe(_Mode):
+    """To measure what recording costs."""
+
+    def __init__(self, path: str, stacks: bool) -> None:
+        super().__init__(stacks)
+
+
+class Recording(_Mode):
+    """A recording that is going on; a context manager. One at a time in a process.
+
+    Args: as of :func:`headrace.memory.record`.
+    """
+
+    def __new__(cls, path: str | os.PathLike[str], limit_bytes: int = 0, **_: Any) -> Any:
+        going_on = _active()
+        if going_on is not None:
+            raise RuntimeError(
+                f"a recording of memory is going on already (into {going_on.path}): "
+                "there is one at a time in a process; end that one first")
+        process = _facts.recorded_by(os.fspath(path))
+        if process:
+            raise FileExistsError(
+                f"{os.fspath(path)} is being recorded by process {process}: name another file")
+        return super().__new__(cls, path, limit_bytes)
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        limit_bytes: int = 0,
+        *,
+        iterations: int = 0,
+        stacks: bool = False,
+        batch_size: int | None = None,
+    ) -> None:
+        super().__init__(stacks)
+        self.path = os.fspath(path)
+        self._iterations = iterations
+        self._stacks = stacks
+        self._phases = Phases(self, batch_size)
+        self._history: Any = None
+        self._thread = 0  # in which the mode was entered; 0: in none
+        self._others: set[str] = set()  # names of other threads
+        self._children = 0
+        _holder.append(weakref.ref(self))
+        self.fact("torch", torch.__version__)
+        self.fact("command", " ".join(sys.argv))
+        if os.environ.get("RANK"):
+            self.fact("rank", os.environ["RANK"])
+        if batch_size is not None:
+            self.fact("batch size", str(batch_size))
+
+    # -- beginning and end --
 
     def __enter__(self) -> Recording:
+        probe = _facts.probe_ns(lambda path: _Probe(path, stacks=self._stacks))
+        self.fact("probe ns per call", f"{probe:.1f}")
         self._phases.begin()
+        try:
+            self.fact("allocations", "allocator" if self.tap() else "storages")
+        except BaseException:
+            self._phases.end()
+            raise
+        self._phases.survey()
         TorchDispatchMode.__enter__(self)
+        self._thread = threading.get_ident()
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        TorchDispatchMode.__exit__(self, *exception)
+        if self._thread:
+            self._thread = 0
+            TorchDispatchMode.__exit__(self, *exception)
         self._phases.end()
 
+    def close(self) -> None:
+        """Ends the recording. Training goes on, and costs what it did without."""
+        self._leave()
+        self._phases.end()
+        if self.is_open:
+            self._say_last()
+        super().close()
 
-def _bytes_asked(text: str) -> int:
-    """Of a message of one of torch's allocators: "you tried to allocate 123 bytes"."""
-    words = text.replace(",", "").split()
-    units = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-    for number, unit in zip(words, words[1:]):
-        try:
-            return int(float(number) * units[unit.strip(".;")])
-        except (ValueError, KeyError):
-            continue
-    return 0
+    def _leave(self) -> None:
+        """Off the stack of modes, where it is the innermost; else it passes everything on."""
+        if self._thread == threading.get_ident() and _get_current_dispatch_mode() is self:
+            self._thread = 0
+            TorchDispatchMode.__exit__(self, None, None, None)
+
+    def _forked(self) -> None:
+        """In a child: nothing is recorded of it."""
+        self.abandon()
+        self._leave()
+        self._phases.end()
+
+    # -- what the phases tell --
+
+    def iterated(self, count: int) -> None:
+        """So many iterations are complete."""
+        if threading.active_count() > 1:
+            self._see_threads()
+        if self._history is not None:
+            self._history.iteration()
+        if self._iterations and count >= self._iterations:
+            self.close()
+
+    def _failed(self, error: Any, is_told: bool) -> None:
+        """An operator raised: where memory was short, that is worth a word."""
+        text = str(error)
+        is_short = isinstance(error, torch.OutOfMemoryError)
+        if not is_told and (is_short or "allocate memory" in text):
+            self.refused(_facts.bytes_asked(text))
+
+    # -- what is said at the end --
+
+    def _see_threads(self) -> None:
+        for thread in threading.enumerate():
+            # Those that Python did not start call no operators of their own: autograd's.
+            if thread.ident != self._thread and not isinstance(thread, threading._DummyThread):
+                self._others.add(thread.name)
+
+    def _say_last(self) -> None:
+        self._see_threads()
+        names = sorted(self._others - {threading.main_thread().name})
+        if names:
+            more = f" and {len(names) - NAMES_MOST} more" if len(names) > NAMES_MOST else ""
+            self.fact(
+                "note threads",
+                f"other threads ran ({', '.join(names[:NAMES_MOST])}{more}): operators that "
+                "they called are not seen")
+        if self._children:
+            self.fact(
+                "note processes",
+                f"{self._children} processes were forked: what they did is not recorded here")
+        if self.without_storage:
+            self.fact(
+                "note storages",
+                f"{self.without_storage} tensors that operators took or gave have no storage "
+                "(sparse ones, those of other systems): they are not seen")
+        for name, note in _notes_of_code().items():
+            self.fact(name, note)
+        capacity = _facts.capacity_bytes()
+        if capacity:
+            self.fact("capacity bytes", str(capacity))
+        rates = _facts.copy_rates()
+        if rates is not None:
+            self.fact("h2d bytes per s", f"{rates[0]:.0f}")
+            self.fact("d2h bytes per s", f"{rates[1]:.0f}")
+
+
+def _notes_of_code() -> dict[str, str]:
+    """Of what is there that hides operators."""
+    notes: dict[str, str] = {}
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    graph = getattr(torch.cuda, "CUDAGraph", None) if torch.cuda.is_initialized() else None
+    if frames is None and graph is None:
+        return notes
+    compiled = getattr(frames, "OptimizedModule", ())
+    for thing in gc.get_objects():
+        kind = type(thing)
+        if (compiled and issubclass(kind, compiled)) or (
+            kind is types.FunctionType and "_torchdynamo_orig_callable" in thing.__dict__
+        ):
+            notes["note compiled"] = (
+                "there is compiled code (torch.compile): while this is recorded PyTorch runs it "
+                "as it is written, operator by operator; its fused memory is not this")
+        elif graph is not None and issubclass(kind, graph):
+            notes["note graphs"] = (
+                "there are CUDA graphs: what they do when they are replayed is not seen")
+    return notes
+
+
+# The recording that goes on, if any: its reference.
+_holder: list[Any] = []
+
+
+def _active() -> Recording | None:
+    """The recording that goes on."""
+    while _holder:
+        recording = _holder[-1]()
+        if recording is not None and recording.is_open:
+            return recording  # type: ignore[no-any-return]
+        _holder.pop()
+    return None
+
+
+def _in_parent() -> None:
+    recording = _active()
+    if recording is not None:
+        recording._children += 1
+
+
+def _in_child() -> None:
+    recording = _active()
+    if recording is not None:
+        recording._forked()
+
+
+os.register_at_fork(after_in_parent=_in_parent, after_in_child=_in_child)

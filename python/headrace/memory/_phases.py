@@ -1,9 +1,10 @@
 """Which phase training is in, and where an iteration begins: by hooks of modules, of
-optimizers, and around backward passes."""
+optimizers, and around backward passes. None of them may change or end the training."""
 
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,92 +12,167 @@ import torch
 from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
+from ._parts import Parts
+
 OUTSIDE, FORWARD, BACKWARD, OPTIMIZER = range(4)
 PARAMETER, GRADIENT, OPTIMIZER_STATE = 1, 2, 3  # categories
-
-
-def _storages() -> set[int]:
-    """Addresses of the storages of all tensors that Python knows."""
-    found = set()
-    for thing in gc.get_objects():
-        if issubclass(type(thing), torch.Tensor):
-            try:
-                found.add(torch._C._storage_address(thing))
-            except (RuntimeError, NotImplementedError):  # has none
-                continue
-    return found
+# Tensors that have no gradients, or no storage.
+STRANGE = (RuntimeError, NotImplementedError, AttributeError, TypeError, ValueError)
 
 
 class Phases:
-    """Sets ``recorder.phase`` and marks iterations between begin() and end()."""
+    """Sets ``recorder.phase`` and ``recorder.part`` and marks iterations between begin() and
+    end()."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Any, batch_size: int | None) -> None:
         self._recorder = recorder
         self._hooks: list[Any] = []
-        self._before: dict[str, Callable[..., Any]] = {}
+        self._before: list[tuple[Any, str, Callable[..., Any], Callable[..., Any]]] = []
         self._iteration = 0
         self._is_stepping = False
+        self._is_over = True
         self._name = 0
+        self._thread = 0
+        self._parts = Parts(recorder)
+        self._batch_is_known = batch_size is not None
 
     def begin(self) -> None:
-        self._recorder.surveyed(_storages())
+        self._is_over = False
+        self._thread = threading.get_ident()
         self._name = self._recorder.name("iteration")
         self._mark()
         self._hooks = [
             modules.register_module_forward_pre_hook(self._forward),
+            modules.register_module_forward_hook(self._forwarded, always_call=True),
             optimizers.register_optimizer_step_pre_hook(self._step),
             optimizers.register_optimizer_step_post_hook(self._stepped),
         ]
         for name in ("backward", "grad"):
-            self._before[name] = getattr(torch.autograd, name)
-            setattr(torch.autograd, name, self._wrapped(self._before[name], name == "backward"))
+            self._wrap(torch.autograd, name, self._backward_of)
+        for name in ("resize_", "share_memory_"):
+            self._wrap(torch.UntypedStorage, name, self._moving_of)
+
+    def survey(self) -> None:
+        """Tells of the tensors that there are."""
+        for thing in gc.get_objects():
+            if not issubclass(type(thing), torch.Tensor):
+                continue
+            try:
+                self._recorder.present(thing)
+                if thing.is_leaf and thing.requires_grad and thing.grad is not None:
+                    self._recorder.present(thing.grad)
+                    self._recorder.describe(thing.grad, GRADIENT)
+            except STRANGE:
+                continue
 
     def end(self) -> None:
-        for hook in self._hooks:
+        """No more; may be called by a hook of ours, and twice."""
+        self._is_over = True
+        # PyTorch goes through the hooks of the step right now: those stay, and do nothing.
+        hooks, self._hooks = self._hooks, self._hooks[2:] if self._is_stepping else []
+        for hook in hooks[:2] if self._is_stepping else hooks:
             hook.remove()
-        for name, function in self._before.items():
-            setattr(torch.autograd, name, function)
-        self._hooks, self._before = [], {}
+        for owner, name, function, wrapped in reversed(self._before):
+            if owner.__dict__.get(name) is wrapped:
+                setattr(owner, name, function)
+        self._before = []
         self._recorder.phase = OUTSIDE
+        self._recorder.part = 0
+
+    # -- forward --
+
+    def _is_mine(self) -> bool:
+        """Whether this thread is followed; a device's backward pass has a thread of its own."""
+        return not self._is_over and (
+            threading.get_ident() == self._thread or self._recorder.phase == BACKWARD)
+
+    def _forward(self, module: Any, args: Any) -> None:
+        if not self._is_mine():
+            return
+        # Recomputed in a backward pass it is still that; in a step it is of its closure.
+        if self._recorder.phase != BACKWARD:
+            self._recorder.phase = FORWARD
+        self._parts.enter(module)
+        if not self._batch_is_known and self._parts.in_model:
+            self._see_batch(args)
+
+    def _forwarded(self, module: Any, *_: Any) -> None:
+        if self._is_mine():
+            self._parts.leave(module)
+
+    def _see_batch(self, args: Any) -> None:
+        for value in args:
+            if isinstance(value, torch.Tensor) and value.dim():
+                self._batch_is_known = True
+                self._recorder.fact("batch size", str(int(value.shape[0])))
+                return
+
+    # -- steps --
 
     def _mark(self) -> None:
         self._recorder.mark(self._name, self._iteration)
         self._iteration += 1
 
-    def _forward(self, *_: Any) -> None:
-        # Recomputed in a backward pass it is still that; in a step it is of its closure.
-        if self._recorder.phase != BACKWARD:
-            self._recorder.phase = FORWARD
-
     def _step(self, optimizer: Any, *_: Any) -> None:
+        if self._is_over:
+            return
+        recorder = self._recorder
+        self._parts.outside()
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                self._recorder.describe(parameter, PARAMETER)
+                if not recorder.part_of(parameter):
+                    self._parts.of_missing()
+                recorder.describe(parameter, PARAMETER)
                 if parameter.grad is not None:
-                    self._recorder.describe(parameter.grad, GRADIENT)
-        self._recorder.phase = OPTIMIZER
+                    recorder.describe(parameter.grad, GRADIENT, parameter)
+        recorder.phase = OPTIMIZER
         self._is_stepping = True
 
     def _stepped(self, optimizer: Any, *_: Any) -> None:
+        if self._is_over:
+            return
         self._recorder.phase = OUTSIDE
-        self._is_stepping = False
-        for state in optimizer.state.values():
+        for parameter, state in optimizer.state.items():
             # Some keep what is of no parameter there, too.
+            like = parameter if isinstance(parameter, torch.Tensor) else None
             for value in state.values() if isinstance(state, dict) else (state,):
                 if isinstance(value, torch.Tensor):
-                    self._recorder.describe(value, OPTIMIZER_STATE)
+                    self._recorder.describe(value, OPTIMIZER_STATE, like)
         self._mark()
+        self._recorder.iterated(self._iteration - 1)
+        self._is_stepping = False
 
-    def _wrapped(self, function: Callable[..., Any], ends: bool) -> Callable[..., Any]:
+    # -- what is wrapped --
+
+    def _wrap(self, owner: Any, name: str, wrapping: Callable[..., Any]) -> None:
+        before = getattr(owner, name)
+        wrapped = wrapping(before, name)
+        self._before.append((owner, name, before, wrapped))
+        setattr(owner, name, wrapped)
+
+    def _backward_of(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
         def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if self._is_over or threading.get_ident() != self._thread:
+                return function(*args, **kwargs)
             before = self._recorder.phase
             self._recorder.phase = BACKWARD
             try:
                 return function(*args, **kwargs)
             finally:
                 # The forward pass is over, too: what comes next may be another one's input.
-                if ends and before == FORWARD:
+                if name == "backward" and before == FORWARD:
                     before = OPTIMIZER if self._is_stepping else OUTSIDE
-                self._recorder.phase = before
+                self._recorder.phase = OUTSIDE if self._is_over else before
+
+        wrapped.__wrapped__ = function  # type: ignore[attr-defined]
+        wrapped.__doc__ = function.__doc__
+        return wrapped
+
+    def _moving_of(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def wrapped(storage: Any, *args: Any, **kwargs: Any) -> Any:
+            result = function(storage, *args, **kwargs)
+            if not self._is_over:
+                self._recorder.moved(storage)
+            return result
 
         return wrapped

@@ -1,0 +1,412 @@
+/*
+ * Storages of tensors and the memory below them, for headrace._core.MemoryRecorder.
+ *
+ * A storage is found by the address of PyTorch's object for it, which is quick to ask for, and
+ * followed until a weak reference tells that it is freed (PyTorch keeps a storage's Python
+ * object as long as the storage lives). A block is known by the address of its memory: that
+ * may change under a storage (resize_, out=), and several storages may lie over the same
+ * (from_numpy, from_blob), which ends with the last of them.
+ *
+ * Where the tap or PyTorch's memory history tells of a block's allocation and end, this does
+ * not.
+ */
+#include "memory_inside.h"
+
+/* A method's result as a number; -1 with an exception. */
+static long long call_number(PyObject *object, PyObject *method)
+{
+    PyObject *found = PyObject_CallMethodObjArgs(object, method, NULL);
+    long long value = found ? (long long)PyLong_AsUnsignedLongLong(found) : -1;
+    Py_XDECREF(found);
+    return value;
+}
+
+/* ---- what a tensor is ---- */
+
+/* "[64, 10] float32", or NULL with an exception. */
+static PyObject *describe_text(PyObject *shape, PyObject *dtype)
+{
+    PyObject *list = PySequence_List(shape), *type = list ? PyObject_Str(dtype) : NULL;
+    PyObject *prefix = type ? PyUnicode_FromString("torch.") : NULL;
+    PyObject *nothing = prefix ? PyUnicode_FromString("") : NULL;
+    PyObject *bare = nothing ? PyUnicode_Replace(type, prefix, nothing, 1) : NULL;
+    PyObject *text = bare ? PyUnicode_FromFormat("%R %U", list, bare) : NULL;
+    Py_XDECREF(bare);
+    Py_XDECREF(nothing);
+    Py_XDECREF(prefix);
+    Py_XDECREF(type);
+    Py_XDECREF(list);
+    return text;
+}
+
+/* The id of a text; 0 with or without an exception. */
+static uint32_t name_id(struct memory *m, PyObject *text)
+{
+    PyObject *bytes = text ? PyUnicode_AsUTF8String(text) : NULL;
+    uint32_t id = bytes && m->recorder ? hr_memory_name(m->recorder, PyBytes_AsString(bytes)) : 0;
+    Py_XDECREF(bytes);
+    return id;
+}
+
+/* The id of a tensor's shape and dtype; 0: none. */
+static uint32_t shape_id(struct memory *m, PyObject *tensor)
+{
+    PyObject *shape = PyObject_GetAttr(tensor, m->shape);
+    PyObject *dtype = shape ? PyObject_GetAttr(tensor, m->dtype) : NULL;
+    PyObject *key = dtype ? PyTuple_Pack(2, shape, dtype) : NULL;
+    PyObject *id = key ? PyDict_GetItemWithError(m->names, key) : NULL;
+    uint32_t value = 0;
+    if (id) {
+        value = (uint32_t)PyLong_AsUnsignedLong(id);
+    } else if (key && !PyErr_Occurred()) {
+        PyObject *text = describe_text(shape, dtype);
+        value = name_id(m, text);
+        PyObject *number = text ? PyLong_FromUnsignedLong(value) : NULL;
+        if (number)
+            PyDict_SetItem(m->names, key, number);
+        Py_XDECREF(number);
+        Py_XDECREF(text);
+    }
+    Py_XDECREF(key);
+    Py_XDECREF(dtype);
+    Py_XDECREF(shape);
+    memory_forget();
+    return value;
+}
+
+static int is_true(PyObject *object, const char *attribute)
+{
+    PyObject *value = PyObject_GetAttrString(object, attribute);
+    int is = value == Py_True;
+    Py_XDECREF(value);
+    memory_forget();
+    return is;
+}
+
+/* As in events; -1: of none whose memory counts. */
+static int device_of(struct memory *m, PyObject *tensor)
+{
+    PyObject *on_cpu = PyObject_GetAttr(tensor, m->is_cpu);
+    int is_cpu = on_cpu == Py_True;
+    Py_XDECREF(on_cpu);
+    if (is_cpu)
+        return 0;
+    PyObject *device = PyObject_GetAttrString(tensor, "device");
+    PyObject *type = device ? PyObject_GetAttrString(device, "type") : NULL;
+    PyObject *index = type ? PyObject_GetAttrString(device, "index") : NULL;
+    long number = index && index != Py_None ? PyLong_AsLong(index) : 0;
+    if (!type || PyUnicode_CompareWithASCIIString(type, "meta") == 0 || number < 0 || number > 15)
+        number = -2;
+    Py_XDECREF(index);
+    Py_XDECREF(type);
+    Py_XDECREF(device);
+    memory_forget();
+    return (int)number + 1;
+}
+
+void memory_say(struct memory *m, uint32_t storage, PyObject *tensor, uint32_t category,
+                uint32_t part)
+{
+    struct memory_storage *s = &m->storages.all[storage];
+    if (!s->data)
+        return;
+    part = part ? part : s->part;
+    s->category = (uint8_t)category;
+    s->part = part;
+    struct hr_memory_event event = {
+        .address = s->data,
+        .bytes = hr_memory_about((enum hr_memory_category)category, part),
+        .kind = HR_MEMORY_DESCRIBE,
+        .device = s->device,
+    };
+    event.what = shape_id(m, tensor);
+    memory_record(m, event);
+}
+
+/* ---- blocks ---- */
+
+/* Takes a storage out of the chain of those over its memory. */
+static void leave_block(struct memory *m, uint32_t index, uint64_t time_ns)
+{
+    struct memory_storages *all = &m->storages;
+    struct memory_storage *s = &all->all[index];
+    if (!s->data)
+        return;
+    uint32_t first = memory_map_get(&all->by_data, s->data);
+    if (first == index && s->next == MEMORY_NONE) {
+        memory_map_remove(&all->by_data, s->data);
+        if (s->told)
+            memory_record(m, (struct hr_memory_event){.time_ns = time_ns,
+                                                      .address = s->data,
+                                                      .bytes = s->bytes,
+                                                      .kind = HR_MEMORY_FREE,
+                                                      .device = s->device});
+    } else if (first == index) {
+        /* Replaces what is there: needs no memory. */
+        memory_map_put(&all->by_data, s->data, s->next);
+    } else {
+        while (first != MEMORY_NONE && all->all[first].next != index)
+            first = all->all[first].next;
+        if (first != MEMORY_NONE)
+            all->all[first].next = s->next;
+    }
+    s->data = 0;
+    s->next = MEMORY_NONE;
+}
+
+/* Whether a storage still lies over the memory that it was seen over. */
+static int is_there(struct memory *m, const struct memory_storage *s)
+{
+    uint64_t data = s->data;
+    PyObject *object = PyObject_CallNoArgs(s->reference);
+    int is = object && object != Py_None && (uint64_t)call_number(object, m->data_ptr) == data;
+    Py_XDECREF(object);
+    memory_forget();
+    return is;
+}
+
+/* Storages whose memory was changed or freed behind our back leave it; what is left. */
+static uint32_t leave_stale(struct memory *m, uint64_t data, uint64_t time_ns)
+{
+    struct memory_storages *all = &m->storages;
+    uint32_t at = memory_map_get(&all->by_data, data);
+    while (at != MEMORY_NONE) {
+        uint32_t next = all->all[at].next;
+        if (!is_there(m, &all->all[at]) && all->all[at].data == data)
+            leave_block(m, at, time_ns);
+        at = next;
+    }
+    return memory_map_get(&all->by_data, data);
+}
+
+/* A storage lies over memory that it did not lie over before: s->data. */
+static void join_block(struct memory *m, uint32_t index, int was_there, uint64_t time_ns)
+{
+    struct memory_storages *all = &m->storages;
+    uint64_t data = all->all[index].data;
+    uint32_t first = memory_map_get(&all->by_data, data);
+    if (first != MEMORY_NONE)
+        first = leave_stale(m, data, time_ns);
+    struct memory_storage *s = &all->all[index];
+    s->next = first;
+    if (first != MEMORY_NONE) {
+        s->device = all->all[first].device;
+        s->told = all->all[first].told;
+        s->part = s->part ? s->part : all->all[first].part;
+    }
+    if (memory_map_put(&all->by_data, data, index) < 0) {
+        PyErr_Clear();
+        s->data = 0;
+        return;
+    }
+    if (first != MEMORY_NONE)
+        return;
+    uint8_t device = s->device;
+    uint64_t bytes = memory_tap_bytes(m, data, &device);
+    s->device = device;
+    s->told = !bytes && !(s->device && m->history_tells);
+    if (s->told)
+        memory_record(m, (struct hr_memory_event){
+                             .time_ns = time_ns,
+                             .address = data,
+                             .bytes = s->bytes,
+                             .what = was_there ? 0 : atomic_load(&m->alloc_stack),
+                             .kind = was_there ? HR_MEMORY_PRESENT : HR_MEMORY_ALLOC,
+                             .device = s->device,
+                         });
+}
+
+/* ---- storages ---- */
+
+/* A place for one more; MEMORY_NONE: out of memory. */
+static uint32_t make_place(struct memory_storages *all)
+{
+    uint32_t index = all->free;
+    if (index != MEMORY_NONE) {
+        all->free = all->all[index].next;
+        return index;
+    }
+    if (all->count == all->room) {
+        uint32_t room = all->room ? 2 * all->room : 256;
+        struct memory_storage *grown = PyMem_Realloc(all->all, room * sizeof *grown);
+        if (!grown)
+            return MEMORY_NONE;
+        all->all = grown;
+        all->room = room;
+    }
+    return all->count++;
+}
+
+static void give_place(struct memory_storages *all, uint32_t index)
+{
+    all->all[index] = (struct memory_storage){.next = all->free};
+    all->free = index;
+}
+
+/* Follows a storage from now on, whose reference becomes ours; MEMORY_NONE: out of memory. */
+static uint32_t follow(struct memory *m, const struct memory_storage *storage)
+{
+    struct memory_storages *all = &m->storages;
+    uint64_t reference = (uint64_t)(uintptr_t)storage->reference;
+    uint32_t index = make_place(all);
+    if (index == MEMORY_NONE)
+        return index;
+    if (memory_map_put(&all->by_impl, storage->impl, index) < 0 ||
+        memory_map_put(&all->by_reference, reference, index) < 0) {
+        memory_map_remove(&all->by_impl, storage->impl);
+        give_place(all, index);
+        return MEMORY_NONE;
+    }
+    all->all[index] = *storage;
+    return index;
+}
+
+/* Of a tensor whose storage is not followed yet. */
+static uint32_t meet(struct memory *m, PyObject *tensor, uint64_t impl,
+                     const struct memory_access *access)
+{
+    struct memory_storage new = {.impl = impl, .next = MEMORY_NONE};
+    PyObject *storage = PyObject_CallMethodObjArgs(tensor, m->untyped_storage, NULL);
+    long long bytes = storage ? call_number(storage, m->nbytes) : -1;
+    long long data = bytes >= 0 ? call_number(storage, m->data_ptr) : -1;
+    int device = data >= 0 || !PyErr_Occurred() ? device_of(m, tensor) : -1;
+    if (data != -1 && bytes >= 0)
+        new.reference = PyWeakref_NewRef(storage, m->on_freed);
+    Py_XDECREF(storage);
+    if (!new.reference)
+        return MEMORY_NONE;
+    new.bytes = (uint64_t)bytes;
+    new.data = device < 0 || !bytes ? 0 : (uint64_t)data;
+    new.device = device < 0 ? 0 : (uint8_t)device;
+    uint32_t index = follow(m, &new);
+    if (index == MEMORY_NONE) {
+        Py_DECREF(new.reference);
+        return index;
+    }
+    if (!new.data)
+        return index;
+    /* What was not there at the beginning came from outside: of a loader, another thread. */
+    int came = !access->is_new && !m->is_surveying;
+    uint8_t phase = atomic_load(&m->phase);
+    join_block(m, index, m->is_surveying, access->time_ns);
+    uint32_t category = HR_MEMORY_UNKNOWN, part = 0;
+    if (came && phase <= HR_MEMORY_FORWARD)
+        category = HR_MEMORY_INPUT;
+    else if (m->is_surveying && is_true(tensor, "requires_grad") && is_true(tensor, "is_leaf"))
+        category = HR_MEMORY_PARAMETER;
+    else if (access->is_new)
+        part = m->part;
+    memory_say(m, index, tensor, category, part);
+    return index;
+}
+
+void memory_moved(struct memory *m, uint32_t index, PyObject *object, uint64_t time_ns)
+{
+    long long bytes = call_number(object, m->nbytes);
+    long long data = bytes >= 0 ? call_number(object, m->data_ptr) : -1;
+    struct memory_storage *s = &m->storages.all[index];
+    if (data != -1 && bytes >= 0 && ((uint64_t)data != s->data || (uint64_t)bytes != s->bytes) &&
+        (s->data || data)) {
+        leave_block(m, index, time_ns);
+        s = &m->storages.all[index];
+        s->bytes = (uint64_t)bytes;
+        s->data = bytes ? (uint64_t)data : 0;
+        if (s->data)
+            join_block(m, index, 0, time_ns);
+    }
+    memory_forget();
+}
+
+uint32_t memory_storage_of(struct memory *m, PyObject *tensor, const struct memory_access *access)
+{
+    if (PyErr_Occurred()) /* a signal's: what is left is not looked at */
+        return MEMORY_NONE;
+    PyObject *address = PyObject_CallFunctionObjArgs(m->address_of, tensor, NULL);
+    uint64_t impl = address ? PyLong_AsUnsignedLongLong(address) : 0;
+    Py_XDECREF(address);
+    /* Sparse ones, those of other systems. */
+    if (!impl) {
+        m->without_storage++;
+        memory_forget();
+        return MEMORY_NONE;
+    }
+    uint32_t index = memory_map_get(&m->storages.by_impl, impl);
+    if (index == MEMORY_NONE) {
+        index = meet(m, tensor, impl, access);
+    } else if (access->moves) {
+        PyObject *storage = PyObject_CallMethodObjArgs(tensor, m->untyped_storage, NULL);
+        if (storage)
+            memory_moved(m, index, storage, access->time_ns);
+        Py_XDECREF(storage);
+    } else if (access->only_new) {
+        index = MEMORY_NONE;
+    }
+    memory_forget();
+    return index;
+}
+
+static void touch_tensor(struct memory *m, PyObject *tensor, const struct memory_access *access)
+{
+    uint32_t index = memory_storage_of(m, tensor, access);
+    if (index == MEMORY_NONE || !access->kind || !m->storages.all[index].data)
+        return;
+    memory_record(m, (struct hr_memory_event){
+                         .time_ns = access->time_ns,
+                         .address = m->storages.all[index].data,
+                         .bytes = hr_memory_access(access->call, access->stack),
+                         .what = access->op,
+                         .kind = access->kind,
+                         .device = m->storages.all[index].device,
+                     });
+}
+
+void memory_touch(struct memory *m, PyObject *object, const struct memory_access *access)
+{
+    if (PyObject_TypeCheck(object, (PyTypeObject *)m->tensor_type)) {
+        touch_tensor(m, object, access);
+    } else if (PyTuple_Check(object)) {
+        for (Py_ssize_t i = 0, n = PyTuple_Size(object); i < n; i++)
+            memory_touch(m, PyTuple_GetItem(object, i), access);
+    } else if (PyList_Check(object)) {
+        for (Py_ssize_t i = 0; i < PyList_Size(object); i++) {
+            PyObject *item = Py_NewRef(PyList_GetItem(object, i));
+            memory_touch(m, item, access);
+            Py_DECREF(item);
+        }
+    }
+}
+
+void memory_ended(struct memory *m, PyObject *reference)
+{
+    struct memory_storages *all = &m->storages;
+    uint32_t index = memory_map_get(&all->by_reference, (uint64_t)(uintptr_t)reference);
+    if (index == MEMORY_NONE)
+        return;
+    leave_block(m, index, 0);
+    memory_map_remove(&all->by_reference, (uint64_t)(uintptr_t)reference);
+    /* The address may have become another storage's already. */
+    if (memory_map_get(&all->by_impl, all->all[index].impl) == index)
+        memory_map_remove(&all->by_impl, all->all[index].impl);
+    PyObject *ours = all->all[index].reference;
+    give_place(all, index);
+    Py_DECREF(ours);
+}
+
+int memory_storages_visit(struct memory *m, visitproc visit, void *arg)
+{
+    for (uint32_t i = 0; i < m->storages.count; i++)
+        Py_VISIT(m->storages.all[i].reference);
+    return 0;
+}
+
+void memory_storages_clear(struct memory *m)
+{
+    struct memory_storages all = m->storages;
+    m->storages = (struct memory_storages){.free = MEMORY_NONE};
+    for (uint32_t i = 0; i < all.count; i++)
+        Py_XDECREF(all.all[i].reference);
+    memory_map_clear(&all.by_impl);
+    memory_map_clear(&all.by_reference);
+    memory_map_clear(&all.by_data);
+    PyMem_Free(all.all);
+}

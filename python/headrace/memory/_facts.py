@@ -1,0 +1,147 @@
+"""Facts of a run that a record keeps beside its events."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import struct
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+CALLS = 300  # of a small operator, to measure the probe
+COPY_BYTES = 64 << 20
+
+
+def probe_ns(make: Callable[[str], Any]) -> float:
+    """What recording adds to an operator's call: the median of a few hundred with the mode that
+    `make` makes for a file, less that of as many without."""
+    folder = tempfile.mkdtemp(prefix="headrace-")
+    try:
+        mode = make(os.path.join(folder, "probe.hrm"))
+        with torch.no_grad():
+            a, b = torch.ones(64), torch.ones(64)
+            plain = _time_calls(a, b)
+            with mode:
+                seen = _time_calls(a, b)
+        mode.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return max(0.0, seen - plain)
+
+
+def _time_calls(a: Any, b: Any) -> float:
+    times = []
+    for _ in range(CALLS):
+        begin = time.perf_counter_ns()
+        a + b
+        times.append(time.perf_counter_ns() - begin)
+    return statistics.median(times[CALLS // 10 :])
+
+
+def capacity_bytes() -> int:
+    """Of the accelerator in use, else the memory that this process may have; 0: not known."""
+    if torch.cuda.is_initialized():
+        return int(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *_group_limits()]
+    return min(limit for limit in limits if limit > 0)
+
+
+def _group_limits() -> list[int]:
+    """Limits of the control groups that this process is in, of either version."""
+    limits = []
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8") as lines:
+            groups = [line.rstrip("\n").split(":", 2) for line in lines]
+    except OSError:
+        return []
+    for _, controllers, path in groups:
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        base = "/sys/fs/cgroup" if not controllers else "/sys/fs/cgroup/memory"
+        name = "memory.max" if not controllers else "memory.limit_in_bytes"
+        while True:
+            try:
+                with open(f"{base}{path.rstrip('/')}/{name}", encoding="utf-8") as file:
+                    limits.append(int(file.read()))
+            except (OSError, ValueError):  # "max": none
+                pass
+            if path in ("", "/"):
+                break
+            path = os.path.dirname(path)
+    return limits
+
+
+def copy_rates() -> tuple[float, float] | None:
+    """Bytes per second to the current CUDA device and back, by short copies of pinned memory;
+    None: it is not in use, or has no room."""
+    if not torch.cuda.is_initialized():
+        return None
+    try:
+        host = torch.empty(COPY_BYTES, dtype=torch.uint8, pin_memory=True)
+        device = torch.empty(COPY_BYTES, dtype=torch.uint8, device="cuda")
+        rates = []
+        for to, source in ((device, host), (host, device)):
+            times = []
+            for _ in range(4):
+                torch.cuda.synchronize()
+                begin = time.perf_counter()
+                to.copy_(source, non_blocking=True)
+                torch.cuda.synchronize()
+                times.append(time.perf_counter() - begin)
+            rates.append(COPY_BYTES / min(times))
+    except RuntimeError:  # out of memory, a broken context
+        return None
+    return rates[0], rates[1]
+
+
+def default_path() -> str:
+    """headrace-memory.hrm, of a rank of several with its number."""
+    rank, world = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+    if rank.isdigit() and world.isdigit() and int(world) > 1:
+        return f"headrace-memory.rank{int(rank)}.hrm"
+    return "headrace-memory.hrm"
+
+
+def recorded_by(path: str) -> int:
+    """The process that records into a file now; 0: none that can be seen."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(80)
+        if len(head) < 80 or head[:8] != b"HRMEMORY":
+            return 0
+        (pid,), (is_ended,) = struct.unpack_from("=q", head, 40), struct.unpack_from("=Q", head, 64)
+        if is_ended or pid <= 0:
+            return 0
+        mine = os.stat(path)
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            try:
+                other = os.stat(f"/proc/{pid}/fd/{name}")
+            except OSError:  # closed meanwhile
+                continue
+            if (other.st_dev, other.st_ino) == (mine.st_dev, mine.st_ino):
+                return int(pid)
+    except OSError:  # no such file, no such process, another user's
+        pass
+    return 0
+
+
+def bytes_asked(text: str) -> int:
+    """Of a message of one of torch's allocators: "you tried to allocate 123 bytes"."""
+    words = text.replace(",", "").split()
+    units = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+    for number, unit in zip(words, words[1:]):
+        scale = units.get(unit.strip(".;"))
+        if scale is None:
+            continue
+        if number.isdigit():
+            return int(number) * scale
+        try:
+            return round(float(number) * scale)
+        except ValueError:
+            continue
+    return 0

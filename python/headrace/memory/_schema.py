@@ -1,0 +1,90 @@
+"""What an operator does to its arguments, by its schema: for the dispatch mode."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+IGNORED, NO_WRITE, ALIASES, KWARGS, NO_READ, MAYBE, MOVES = 1, 2, 4, 8, 16, 32, 64
+
+# Outputs without contents, of arguments whose contents are not looked at.
+EMPTY = {
+    "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided",
+}  # fmt: skip
+# Look at no more than the shape of their argument.
+LIKE = {
+    "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like",
+    "new_zeros", "new_ones", "new_full",
+}  # fmt: skip
+# Views, though their schemas do not say so.
+VIEWS = {"_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk"}
+# Change what a tensor is, not what is in it.
+METADATA = {"resize_", "resize_as_", "resize_storage_bytes_", "record_stream"}
+# Bring in memory that no operator allocated: torch.tensor, from_numpy, a worker's batch.
+BRING = {"set_", "lift", "lift_fresh"}
+# Written though the schema does not say so: arguments, and the one on which it depends.
+RUNNING = {
+    "native_batch_norm": ((3, 4), 5),
+    "cudnn_batch_norm": ((3, 4), 5),
+    "miopen_batch_norm": ((3, 4), 5),
+    "batch_norm_gather_stats": ((3, 4), None),
+    "batch_norm_gather_stats_with_counts": ((3, 4), None),
+    "batch_norm_update_stats": ((1, 2), None),
+}
+
+
+def _bits(positions: tuple[int, ...]) -> int:
+    return sum(1 << position for position in positions)
+
+
+def _is_written(argument: Any) -> bool:
+    return argument.alias_info is not None and argument.alias_info.is_write
+
+
+def flags_of(func: Any) -> tuple[int, int, str]:
+    """Flags, bits of the positional arguments that it writes, and names of the others."""
+    schema = getattr(func, "_schema", None)
+    if schema is None:  # a higher-order operator: what it calls is not seen
+        return IGNORED, 0, ""
+    name = schema.name.split("::")[-1]
+    positional = [a for a in schema.arguments if not a.kwarg_only]
+    written = _bits(tuple(i for i, a in enumerate(positional) if _is_written(a) and i < 64))
+    flags = 0
+    if any(a.kwarg_only and "Tensor" in str(a.type) for a in schema.arguments):
+        flags |= KWARGS
+    returned = [r.alias_info for r in schema.returns]
+    if returned and all(alias is not None for alias in returned):
+        flags |= ALIASES
+        # A view: nothing is written, and nothing looked at.
+        if not written and not any(alias.is_write for alias in returned):
+            # Of composite ones (to, reshape, contiguous, in inference mode) maybe a copy.
+            flags |= MAYBE if func._can_decompose() else IGNORED
+    if name in EMPTY:
+        flags |= NO_WRITE | NO_READ
+    if name in LIKE:
+        flags |= NO_READ
+    typed = [str(x.type) for x in (*schema.arguments, *schema.returns)]
+    if name in BRING:
+        flags = flags & ~IGNORED | MAYBE
+    if name in METADATA or name in VIEWS or not any("Tensor" in text for text in typed):
+        flags |= IGNORED
+    names = " ".join(a.name for a in schema.arguments if a.kwarg_only and _is_written(a))
+    # What is given to be written may get larger memory for that.
+    if names or name in METADATA:
+        flags |= MOVES
+    return flags, written, f" {names} "
+
+
+def pack(func: Any, name_id: int) -> bytes:
+    """struct op of ext/memory_dispatch.c."""
+    flags, written, names = flags_of(func)
+    schema = getattr(func, "_schema", None)
+    positions, condition = RUNNING.get(schema.name.split("::")[-1] if schema else "", ((), None))
+    written_if = 0
+    if condition is None:
+        written |= _bits(positions)
+    else:
+        written_if = _bits(positions)
+    text = names.encode()[:63]
+    return struct.pack(
+        "=IIQQII63sx", name_id, flags, written, written_if, condition or 0, 0, text)
