@@ -84,7 +84,7 @@ static int is_damage(int code)
 static int look_at(struct hr__directory *d, struct hr__directory_file *f)
 {
     struct stat st;
-    if (fstatat(d->fd, f->file, &st, AT_SYMLINK_NOFOLLOW))
+    if (fstatat(d->own.fd, f->file, &st, AT_SYMLINK_NOFOLLOW))
         return -errno;
     f->device = st.st_dev;
     f->inode = st.st_ino;
@@ -92,7 +92,7 @@ static int look_at(struct hr__directory *d, struct hr__directory_file *f)
     f->is_private = is_private(f->file);
     struct hr__segment *s;
     struct hr_error error = {.code = 0};
-    f->code = hr__segment_attach(&s, d->fd, f->file, 0, &error);
+    f->code = hr__segment_attach(&s, d->own.fd, f->file, 0, &error);
     if (!f->code) {
         f->users = hr__segment_users(s, NULL, 0);
         f->last_use = atomic_load(&s->header->last_use);
@@ -106,7 +106,7 @@ static int look_at(struct hr__directory *d, struct hr__directory_file *f)
         return f->code;
     snprintf(f->problem, sizeof f->problem, "%.*s", (int)sizeof f->problem - 1, error.message);
     f->items = f->memory;
-    int fd = openat(d->fd, f->file, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = openat(d->own.fd, f->file, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd >= 0) {
         f->users = count_users(fd);
         close(fd);
@@ -125,7 +125,7 @@ int hr__directory_files(struct hr__directory *d, const char *name,
 {
     *files = NULL;
     *count = 0;
-    int fd = openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+    int fd = openat(d->own.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
     DIR *entries = fd < 0 ? NULL : fdopendir(fd);
     if (!entries) {
         r = -errno;
@@ -167,7 +167,7 @@ int hr__directory_files(struct hr__directory *d, const char *name,
 int hr__directory_remove(struct hr__directory *d, const struct hr__directory_file *file,
                          const char *why)
 {
-    if (unlinkat(d->fd, file->file, 0))
+    if (unlinkat(d->own.fd, file->file, 0))
         return -errno;
     if (why)
         hr__directory_note(d, file->is_private ? HR_LOG_INFO : HR_LOG_WARNING,
@@ -268,7 +268,7 @@ static int shrink_name(struct name_use *use, struct hr__directory *d, uint64_t m
 static int is_dropped(const struct hr__directory *d, const struct hr__segment *s)
 {
     struct stat ours, there;
-    return fstat(s->fd, &ours) || fstatat(d->fd, s->file, &there, AT_SYMLINK_NOFOLLOW) ||
+    return fstat(s->own.fd, &ours) || fstatat(d->own.fd, s->file, &there, AT_SYMLINK_NOFOLLOW) ||
            ours.st_dev != there.st_dev || ours.st_ino != there.st_ino;
 }
 
@@ -301,7 +301,7 @@ int hr__directory_make_room(struct hr__segment *s, uint64_t bytes, int drop,
                             int (*take)(struct hr__segment *segment, void *arg), void *arg)
 {
     struct hr__directory d;
-    if (hr__directory_lock_again(&d, s->directory,
+    if (hr__directory_lock_again(&d, s->directory.fd,
                                  atomic_load(&s->waited) ? 0 : HR__DIRECTORY_HURRY_NS)) {
         if (!atomic_exchange(&s->waited, 1))
             hr__log(HR_LOG_WARNING,
@@ -346,7 +346,7 @@ static int attach(struct hr__segment **out, struct hr__directory *d, const char 
                   struct hr_error *error)
 {
     struct hr_error why = {.code = 0};
-    int r = hr__segment_attach(out, d->fd, file, 1, &why);
+    int r = hr__segment_attach(out, d->own.fd, file, 1, &why);
     if (!r || r == -ENOENT)
         return r;
     if (r == -EBADMSG || r == -EPROTO)
@@ -384,7 +384,7 @@ static int check_capacity(struct hr__directory *d, const struct hr__segment_wish
     if (r)
         return hr__fail(error, r, "a cache of %" PRIu64 " bytes for %" PRIu64 " items",
                         spec->share_bytes, wish->items);
-    hr__capacity_read(&capacity, d->fd);
+    hr__capacity_read(&capacity, d->own.fd);
     struct hr__capacity_wish want = {
         .bytes = layout.arena_offset + may,
         .budget = spec->share_bytes,
@@ -403,7 +403,7 @@ static int create(struct hr__segment **out, struct hr__directory *d,
         return r;
     int is_shared = *spec->group != 0;
     struct stat st;
-    if (fstat(d->fd, &st))
+    if (fstat(d->own.fd, &st))
         return hr__fail(error, -errno, "cannot look at %s: %s", d->path, hr__errno_text(errno));
     struct hr__segment_shape shape = {
         .name = spec->name,
@@ -416,7 +416,7 @@ static int create(struct hr__segment **out, struct hr__directory *d,
         .group = is_shared ? (int)st.st_gid : -1,
     };
     memcpy(shape.identity, wish->identity, sizeof shape.identity);
-    return hr__segment_create(out, d->fd, file, &shape, error);
+    return hr__segment_create(out, d->own.fd, file, &shape, error);
 }
 
 /* Numbers this use, behind all others of the directory. */
@@ -483,12 +483,12 @@ void hr__directory_close(struct hr__segment **segment)
     int is_ours = s->pid == getpid() && s->user;
     /* The header may have been cut off since: the name tells as well. */
     if (!is_ours || !is_private(s->file) ||
-        hr__directory_lock_again(&d, s->directory, HR__DIRECTORY_PATIENCE_NS)) {
+        hr__directory_lock_again(&d, s->directory.fd, HR__DIRECTORY_PATIENCE_NS)) {
         hr__segment_detach(segment);
         return;
     }
     if (!hr__segment_users(s, NULL, 0) && !is_dropped(&d, s))
-        unlinkat(d.fd, s->file, 0);
+        unlinkat(d.own.fd, s->file, 0);
     hr__segment_detach(segment);
     hr__directory_unlock(&d);
 }

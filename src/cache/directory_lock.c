@@ -2,8 +2,7 @@
  * Making, checking and locking directories of segments; see directory_lock.h.
  *
  * The lock is flock's on a description of our own, so that it excludes the threads of
- * this process as well. A forked child would inherit it and hold it for as long as it
- * lives, if its parent was killed meanwhile: so a handler closes it in every child.
+ * this process as well; no forked child keeps it (base/own_fd.h).
  */
 #include "cache/directory_lock.h"
 
@@ -33,63 +32,6 @@ struct hr__directory_note {
     enum hr_log_level level;
     char text[600];
 };
-
-/* Guards the list, and is held while a descriptor is opened: no child is forked between
- * that and its entry in the list. */
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct hr__directory *list;
-static pthread_once_t handlers = PTHREAD_ONCE_INIT;
-
-static void before_fork(void)
-{
-    pthread_mutex_lock(&list_lock);
-}
-
-static void after_fork(void)
-{
-    pthread_mutex_unlock(&list_lock);
-}
-
-static void in_child(void)
-{
-    for (struct hr__directory *d = list; d; d = d->next)
-        close(d->fd);
-    list = NULL;
-    pthread_mutex_unlock(&list_lock);
-}
-
-static void set_handlers(void)
-{
-    pthread_atfork(before_fork, after_fork, in_child);
-}
-
-/* d->fd becomes a description of its own: 0 or a negative errno. */
-static int open_listed(struct hr__directory *d, int at, const char *path)
-{
-    pthread_once(&handlers, set_handlers);
-    pthread_mutex_lock(&list_lock);
-    d->fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    int r = d->fd < 0 ? -errno : 0;
-    if (!r) {
-        d->next = list;
-        list = d;
-    }
-    pthread_mutex_unlock(&list_lock);
-    return r;
-}
-
-static void close_listed(struct hr__directory *d)
-{
-    pthread_mutex_lock(&list_lock);
-    struct hr__directory **at = &list;
-    while (*at && *at != d)
-        at = &(*at)->next;
-    if (*at)
-        *at = d->next;
-    close(d->fd);
-    pthread_mutex_unlock(&list_lock);
-    d->fd = -1;
-}
 
 const char *hr__directory_place(void)
 {
@@ -191,7 +133,7 @@ static int make(const char *path, int64_t group, struct hr_error *error)
 static int check(const struct hr__directory *d, int64_t group, struct hr_error *error)
 {
     struct stat st;
-    if (fstat(d->fd, &st))
+    if (fstat(d->own.fd, &st))
         return hr__fail(error, -errno, "cannot look at the directory %s of caches: %s", d->path,
                         hr__errno_text(errno));
     if (group == HR__DIRECTORY_OWN) {
@@ -217,12 +159,13 @@ static int check(const struct hr__directory *d, int64_t group, struct hr_error *
 static int open_checked(struct hr__directory *d, int64_t group, int may_make,
                         struct hr_error *error)
 {
-    int r = open_listed(d, AT_FDCWD, d->path);
+    const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
+    int r = hr__own_fd_open(&d->own, AT_FDCWD, d->path, flags, 0);
     if (r == -ENOENT && may_make) {
         r = make(d->path, group, error);
         if (r)
             return r;
-        r = open_listed(d, AT_FDCWD, d->path);
+        r = hr__own_fd_open(&d->own, AT_FDCWD, d->path, flags, 0);
         if (r == -ENOENT) /* removed again meanwhile: the caller tries once more */
             return -ESTALE;
     }
@@ -236,7 +179,7 @@ static int open_checked(struct hr__directory *d, int64_t group, int may_make,
                         hr__errno_text(r));
     r = check(d, group, error);
     if (r)
-        close_listed(d);
+        hr__own_fd_close(&d->own);
     return r;
 }
 
@@ -244,7 +187,7 @@ static int open_checked(struct hr__directory *d, int64_t group, int may_make,
 static int is_there(const struct hr__directory *d)
 {
     struct stat ours, there;
-    return !fstat(d->fd, &ours) && !lstat(d->path, &there) && ours.st_dev == there.st_dev &&
+    return !fstat(d->own.fd, &ours) && !lstat(d->path, &there) && ours.st_dev == there.st_dev &&
            ours.st_ino == there.st_ino;
 }
 
@@ -255,7 +198,7 @@ static void pause_ns(long ns)
 
 int hr__directory_lock(struct hr__directory *d, int64_t group, int may_make, struct hr_error *error)
 {
-    *d = (struct hr__directory){.fd = -1};
+    *d = (struct hr__directory){.own = HR__OWN_FD_NONE};
     int length = group == HR__DIRECTORY_OWN
                      ? snprintf(d->path, sizeof d->path, "%s/headrace-%u", hr__directory_place(),
                                 (unsigned)geteuid())
@@ -271,10 +214,10 @@ int hr__directory_lock(struct hr__directory *d, int64_t group, int may_make, str
             continue;
         if (r)
             return r;
-        int locked = !flock(d->fd, LOCK_EX | LOCK_NB);
+        int locked = !flock(d->own.fd, LOCK_EX | LOCK_NB);
         if (locked && is_there(d))
             return 0;
-        close_listed(d);
+        hr__own_fd_close(&d->own);
         if (!locked)
             pause_ns(2000000);
     } while (hr__now_ns() < end);
@@ -287,18 +230,18 @@ int hr__directory_lock(struct hr__directory *d, int64_t group, int may_make, str
 
 int hr__directory_lock_again(struct hr__directory *d, int fd, uint64_t patience_ns)
 {
-    *d = (struct hr__directory){.fd = -1};
-    int r = open_listed(d, fd, ".");
+    *d = (struct hr__directory){.own = HR__OWN_FD_NONE};
+    int r = hr__own_fd_open(&d->own, fd, ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
     if (r)
         return r;
     char link[40];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", d->fd);
+    snprintf(link, sizeof link, "/proc/self/fd/%d", d->own.fd);
     ssize_t length = readlink(link, d->path, sizeof d->path - 1);
     d->path[length < 0 ? 0 : length] = 0;
     uint64_t end = hr__now_ns() + patience_ns;
-    while (flock(d->fd, LOCK_EX | LOCK_NB)) {
+    while (flock(d->own.fd, LOCK_EX | LOCK_NB)) {
         if (hr__now_ns() >= end) {
-            close_listed(d);
+            hr__own_fd_close(&d->own);
             return -EAGAIN;
         }
         pause_ns(500000);
@@ -340,13 +283,13 @@ static void log_notes(struct hr__directory_note *notes)
 
 void hr__directory_unlock(struct hr__directory *d)
 {
-    if (d->fd < 0)
+    if (d->own.fd < 0)
         return;
     if (is_there(d))
         rmdir(d->path); /* succeeds where it is empty */
     /* By name: a child of vfork has a copy until it calls exec. */
-    flock(d->fd, LOCK_UN);
-    close_listed(d);
+    flock(d->own.fd, LOCK_UN);
+    hr__own_fd_close(&d->own);
     log_notes(d->notes);
     d->notes = NULL;
 }

@@ -11,6 +11,8 @@
 #ifndef HR_CACHE_DIRECTORY_LOCK_H
 #define HR_CACHE_DIRECTORY_LOCK_H
 
+#include "base/own_fd.h"
+
 #include <headrace/base.h>
 
 #include <stdint.h>
@@ -26,10 +28,9 @@ struct hr__directory_note;
 
 /* A locked directory. Not to be moved while it is. */
 struct hr__directory {
-    int fd;
+    struct hr__own_fd own;
     char path[256];
     struct hr__directory_note *notes; /* lines for the log, the last one first */
-    struct hr__directory *next;       /* of this process, for fork */
 };
 
 /* Where the directories of all users and groups are. Static storage, or the environment's. */

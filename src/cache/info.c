@@ -140,7 +140,7 @@ static void tell_memory(struct hr_cache_info *out, struct hr__segment *s,
     struct stat st;
     struct piece pieces[3];
     void *sample[SAMPLE_MAX];
-    if (!fstat(s->fd, &st))
+    if (!fstat(s->own.fd, &st))
         out->allocated_bytes = (uint64_t)st.st_blocks * 512;
     find_pieces(s, books, pieces);
     unsigned count = map_some(s, pieces, sample);
@@ -194,7 +194,7 @@ void hr__info_fill(struct hr_cache_info *out, struct hr__segment *s)
     if (!hr__segment_is_sound(s)) {
         struct stat st;
         out->damaged = 1;
-        if (!fstat(s->fd, &st))
+        if (!fstat(s->own.fd, &st))
             out->allocated_bytes = (uint64_t)st.st_blocks * 512;
         snprintf(out->problem, sizeof out->problem, "it was found damaged, or cut short");
         return;

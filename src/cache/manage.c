@@ -122,7 +122,7 @@ static int open_all(struct hr_cache_list *list, struct hr__directory *d,
     for (size_t i = 0; !r && i < count; i++) {
         struct hr_cache_info info;
         if (!files[i].code) {
-            r = hr__segment_attach(&open[i], d->fd, files[i].file, 0, NULL);
+            r = hr__segment_attach(&open[i], d->own.fd, files[i].file, 0, NULL);
             /* Damaged in this very moment: it is told of the next time. */
             r = r == -EBADMSG || r == -EPROTO ? 0 : r;
             continue;

@@ -2,9 +2,8 @@
  * Making, opening and leaving a segment, and who lives; see segment.h. The books are
  * in segment_books.c.
  *
- * A forked child inherits the file's description, and with it the locks that say that
- * its parent lives: a handler closes all of them in every child. So the library keeps a
- * list of the process's segments, its only one of the kind.
+ * A forked child must not inherit the locks that say that its parent lives: see
+ * base/own_fd.h. There the segment counts as broken.
  */
 #include "cache/segment_inside.h"
 
@@ -46,67 +45,6 @@
 #define CHECKSUM_TO offsetof(struct hr__segment_header, constant_end)
 
 void (*hr__segment_test_step)(int step);
-
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
-static struct hr__segment *list;
-static pthread_once_t handlers = PTHREAD_ONCE_INIT;
-
-static void before_fork(void)
-{
-    pthread_mutex_lock(&list_lock);
-}
-
-static void after_fork(void)
-{
-    pthread_mutex_unlock(&list_lock);
-}
-
-static void in_child(void)
-{
-    for (struct hr__segment *s = list; s; s = s->next) {
-        close(s->fd);
-        close(s->directory);
-        /* The numbers may soon be those of other files. */
-        s->fd = s->directory = -1;
-        atomic_store(&s->broken, 1);
-    }
-    list = NULL;
-    pthread_mutex_unlock(&list_lock);
-}
-
-static void set_handlers(void)
-{
-    pthread_atfork(before_fork, after_fork, in_child);
-}
-
-/* Opens the file, or makes it. The lock is held meanwhile, so that no child is forked that
- * inherits the description without knowing of it. 0 or a negative errno. */
-static int open_listed(struct hr__segment *s, int directory, int flags, int mode)
-{
-    pthread_once(&handlers, set_handlers);
-    pthread_mutex_lock(&list_lock);
-    s->directory = fcntl(directory, F_DUPFD_CLOEXEC, 3);
-    if (s->directory >= 0)
-        s->fd = openat(directory, s->file, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
-    int r = s->fd < 0 ? -errno : 0;
-    if (!r) {
-        s->next = list;
-        list = s;
-    }
-    pthread_mutex_unlock(&list_lock);
-    return r;
-}
-
-static void delist(struct hr__segment *s)
-{
-    pthread_mutex_lock(&list_lock);
-    struct hr__segment **at = &list;
-    while (*at && *at != s)
-        at = &(*at)->next;
-    if (*at)
-        *at = s->next;
-    pthread_mutex_unlock(&list_lock);
-}
 
 int hr__segment_lock_byte(int fd, int command, int type, uint64_t from, uint64_t count,
                           uint64_t *found)
@@ -178,8 +116,8 @@ static void set_parts(struct hr__segment *s, void *memory)
 
 static int map(struct hr__segment *s, struct hr_error *error)
 {
-    void *memory = mmap(NULL, s->layout.file_bytes, PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_NORESERVE, s->fd, 0);
+    void *memory =
+        hr__own_fd_map(&s->own, s->layout.file_bytes, PROT_READ | PROT_WRITE, MAP_NORESERVE);
     if (memory == MAP_FAILED)
         return hr__fail(error, -ENOMEM,
                         "no address space for a cache of %" PRIu64
@@ -196,18 +134,22 @@ static int new_handle(struct hr__segment **out, int directory, const char *file,
     struct hr__segment *s = hr__alloc(HR__TAG_CACHE, 1, sizeof *s);
     if (!s)
         return hr__fail(error, -ENOMEM, "out of memory for a cache");
-    s->fd = s->directory = s->slot = -1;
+    s->own = s->directory = HR__OWN_FD_NONE;
+    s->slot = -1;
     s->pid = getpid();
     pthread_mutex_init(&s->lock, NULL);
     snprintf(s->file, sizeof s->file, "%s", file);
-    int r = open_listed(s, directory, flags, mode);
+    int r = hr__own_fd_copy(&s->directory, directory);
+    if (!r)
+        r = hr__own_fd_open(&s->own, directory, file, flags | O_NOFOLLOW | O_NONBLOCK,
+                            (mode_t)mode);
     if (r) {
         hr__fail(error, r, "cannot open the cache's segment %s: %s", file, hr__errno_text(r));
         hr__segment_detach(&s);
         return r;
     }
     char link[40];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", s->fd);
+    snprintf(link, sizeof link, "/proc/self/fd/%d", s->own.fd);
     ssize_t n = readlink(link, s->path, sizeof s->path - 1);
     s->path[n < 0 ? 0 : n] = 0;
     *out = s;
@@ -222,7 +164,7 @@ static uint64_t constant_checksum(const struct hr__segment_header *h)
 /* Pages of [from, from + bytes) are given back. */
 static void depopulate(struct hr__segment *s, uint64_t from, uint64_t bytes)
 {
-    if (fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)bytes))
+    if (fallocate(s->own.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)bytes))
         hr__log(HR_LOG_DEBUG, "%s: memory could not be given back: %s", s->path,
                 hr__errno_text(errno));
 }
@@ -235,7 +177,7 @@ int hr__segment_populate(struct hr__segment *s, uint64_t from, uint64_t bytes)
         r = madvise((char *)s->header + begin, end - begin, MADV_POPULATE_WRITE) ? errno : 0;
     } while (r == EINTR || r == EAGAIN);
     if (r == EINVAL) /* before Linux 5.14: the same, but without huge pages */
-        r = posix_fallocate(s->fd, (off_t)begin, (off_t)(end - begin));
+        r = posix_fallocate(s->own.fd, (off_t)begin, (off_t)(end - begin));
     if (!r)
         return 0;
     /* What was begun stays out of use; the page before `from` may be in use. */
@@ -291,9 +233,9 @@ static int set_up(struct hr__segment *s, const struct hr__segment_shape *shape,
     r = check_limit(s->layout.file_bytes, error);
     if (r)
         return r;
-    if (fchmod(s->fd, (mode_t)shape->mode) ||
-        (shape->group >= 0 && fchown(s->fd, (uid_t)-1, (gid_t)shape->group)) ||
-        ftruncate(s->fd, (off_t)s->layout.file_bytes)) {
+    if (fchmod(s->own.fd, (mode_t)shape->mode) ||
+        (shape->group >= 0 && fchown(s->own.fd, (uid_t)-1, (gid_t)shape->group)) ||
+        ftruncate(s->own.fd, (off_t)s->layout.file_bytes)) {
         r = -errno;
         return hr__fail(error, r, "cannot set up the cache's segment %s: %s", s->path,
                         hr__errno_text(r));
@@ -311,7 +253,7 @@ static int set_up(struct hr__segment *s, const struct hr__segment_shape *shape,
                         s->layout.ring_offset, s->path);
     fill_header(s->header, shape, &s->layout);
     hr__segment_step(HR__STEP_FILLED);
-    r = hr__segment_lock_byte(s->fd, F_OFD_SETLK, F_WRLCK, HR__SEGMENT_USER_LOCK, 1, NULL);
+    r = hr__segment_lock_byte(s->own.fd, F_OFD_SETLK, F_WRLCK, HR__SEGMENT_USER_LOCK, 1, NULL);
     if (r)
         return hr__fail(error, r, "%s: cannot lock it: %s", s->path, hr__errno_text(r));
     become_user(s, 0);
@@ -345,7 +287,7 @@ static int bad(struct hr__segment *s, int code, const char *why, struct hr_error
 static int check_file(struct hr__segment *s, uint64_t *bytes, struct hr_error *error)
 {
     struct stat st;
-    if (fstat(s->fd, &st))
+    if (fstat(s->own.fd, &st))
         return bad(s, -errno, "cannot be looked at", error);
     int ours = st.st_uid == geteuid() || (st.st_mode & 0060) == 0060;
     if (!S_ISREG(st.st_mode) || !ours || (st.st_mode & 0007))
@@ -392,7 +334,7 @@ static int look_at_header(struct hr__segment *s, struct hr_error *error)
     if (r)
         return r;
     size_t bytes = sizeof(struct hr__segment_header);
-    struct hr__segment_header *h = mmap(NULL, bytes, PROT_READ, MAP_SHARED, s->fd, 0);
+    struct hr__segment_header *h = hr__own_fd_map(&s->own, bytes, PROT_READ, 0);
     if (h == MAP_FAILED)
         return hr__fail(error, -ENOMEM, "out of memory for a cache's header");
     r = check_header(s, h, file_bytes, error);
@@ -442,8 +384,8 @@ static void add_counters(struct hr__segment_header *h, struct hr__segment_user *
 static int take_slot(struct hr__segment *s, struct hr_error *error)
 {
     for (unsigned slot = 0; slot < HR__SEGMENT_USERS; slot++) {
-        int r = hr__segment_lock_byte(s->fd, F_OFD_SETLK, F_WRLCK, HR__SEGMENT_USER_LOCK + slot, 1,
-                                      NULL);
+        int r = hr__segment_lock_byte(s->own.fd, F_OFD_SETLK, F_WRLCK, HR__SEGMENT_USER_LOCK + slot,
+                                      1, NULL);
         if (r == -EAGAIN || r == -EACCES)
             continue;
         if (r)
@@ -452,8 +394,8 @@ static int take_slot(struct hr__segment *s, struct hr_error *error)
         if (atomic_load(&user->pid)) {
             if (clear_up(s, slot)) {
                 /* Somebody was stopped in a transaction: leave it to the next one. */
-                hr__segment_lock_byte(s->fd, F_OFD_SETLK, F_UNLCK, HR__SEGMENT_USER_LOCK + slot, 1,
-                                      NULL);
+                hr__segment_lock_byte(s->own.fd, F_OFD_SETLK, F_UNLCK, HR__SEGMENT_USER_LOCK + slot,
+                                      1, NULL);
                 continue;
             }
             add_counters(s->header, user);
@@ -501,11 +443,8 @@ void hr__segment_detach(struct hr__segment **segment)
     if (s->header)
         munmap(s->header, s->layout.file_bytes);
     if (mine) {
-        delist(s);
-        if (s->fd >= 0)
-            close(s->fd);
-        if (s->directory >= 0)
-            close(s->directory);
+        hr__own_fd_close(&s->own);
+        hr__own_fd_close(&s->directory);
         pthread_mutex_destroy(&s->lock);
     }
     hr__free(s);
@@ -516,7 +455,7 @@ int hr__segment_users(const struct hr__segment *s, int64_t *pids, int capacity)
     int count = 0;
     uint64_t from = HR__SEGMENT_USER_LOCK, end = from + HR__SEGMENT_USERS, found = 0;
     while (from < end) {
-        int r = hr__segment_lock_byte(s->fd, F_OFD_GETLK, F_WRLCK, from, end - from, &found);
+        int r = hr__segment_lock_byte(s->own.fd, F_OFD_GETLK, F_WRLCK, from, end - from, &found);
         if (r != 1 || found < from || found >= end)
             break;
         if (count < capacity)
@@ -530,17 +469,17 @@ int hr__segment_users(const struct hr__segment *s, int64_t *pids, int capacity)
 int hr__segment_is_alive(const struct hr__segment *s, unsigned slot)
 {
     uint64_t found;
-    return hr__segment_lock_byte(s->fd, F_OFD_GETLK, F_WRLCK, HR__SEGMENT_USER_LOCK + slot, 1,
+    return hr__segment_lock_byte(s->own.fd, F_OFD_GETLK, F_WRLCK, HR__SEGMENT_USER_LOCK + slot, 1,
                                  &found) != 0;
 }
 
 int hr__segment_is_sound(struct hr__segment *s)
 {
     struct stat st;
-    if (atomic_load_explicit(&s->broken, memory_order_relaxed))
+    if (hr__segment_is_broken(s))
         return 0;
     /* First of all: to touch what was cut off would end the process. */
-    if (fstat(s->fd, &st) || st.st_size < (off_t)s->layout.file_bytes) {
+    if (fstat(s->own.fd, &st) || st.st_size < (off_t)s->layout.file_bytes) {
         if (!atomic_exchange(&s->broken, 1))
             hr__log(HR_LOG_WARNING,
                     "the cache's segment %s was cut short: it is used no more, samples are read "
@@ -563,6 +502,6 @@ void hr__segment_condemn(struct hr__segment *s, const char *what)
                 "storage; the next start makes a new one",
                 s->path, what);
     struct stat st;
-    if (!fstat(s->fd, &st) && st.st_size >= (off_t)s->layout.file_bytes)
+    if (!fstat(s->own.fd, &st) && st.st_size >= (off_t)s->layout.file_bytes)
         atomic_store(&s->header->damaged, 1);
 }

@@ -23,6 +23,8 @@
 #ifndef HR_CACHE_SEGMENT_H
 #define HR_CACHE_SEGMENT_H
 
+#include "base/own_fd.h"
+
 #include <headrace/base.h>
 
 #include <pthread.h>
@@ -151,27 +153,32 @@ struct hr__segment_header {
 /* An open segment, of one process. */
 struct hr__segment {
     /* Constant from attach on. */
-    int fd;
-    int directory;  /* descriptor of its directory; owned */
-    int slot;       /* this user's; -1: looking only */
-    int pid;        /* that attached it */
-    char file[128]; /* name in the directory */
-    char path[256]; /* for people */
+    struct hr__own_fd own;       /* the file; none in a forked child */
+    struct hr__own_fd directory; /* its directory */
+    int slot;                    /* this user's; -1: looking only */
+    int pid;                     /* that attached it */
+    char file[128];              /* name in the directory */
+    char path[256];              /* for people */
     struct hr__segment_header *header;
     struct hr__entry *entries;
     uint8_t *ring, *arena;
     struct hr__segment_layout layout; /* checked, so the file cannot change it any more */
     struct hr__segment_user *user;    /* ours */
 
-    _Atomic int broken;       /* this process found it damaged, or is a child that inherited it:
-                                 nothing is found any more */
-    _Atomic int stuck;        /* the lock could not be had for long: do not wait again */
-    _Atomic int waited;       /* the same of its directory's lock */
-    _Atomic int full;         /* no more memory was granted; it has been logged */
-    _Atomic int no_ring;      /* the same of the ring; nothing is staged here */
-    pthread_mutex_t lock;     /* this process's threads, before the file's lock */
-    struct hr__segment *next; /* of the process's segments, for fork */
+    _Atomic int broken;   /* this process found it damaged: nothing is found any more */
+    _Atomic int stuck;    /* the lock could not be had for long: do not wait again */
+    _Atomic int waited;   /* the same of its directory's lock */
+    _Atomic int full;     /* no more memory was granted; it has been logged */
+    _Atomic int no_ring;  /* the same of the ring; nothing is staged here */
+    pthread_mutex_t lock; /* this process's threads, before the file's lock */
 };
+
+/* Non-zero where nothing is found in it any more: it is damaged, or this is a child that
+ * inherited it. */
+static inline int hr__segment_is_broken(const struct hr__segment *s)
+{
+    return s->own.fd < 0 || atomic_load_explicit(&s->broken, memory_order_relaxed);
+}
 
 /* What a new segment is to be. */
 struct hr__segment_shape {

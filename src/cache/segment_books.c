@@ -55,7 +55,8 @@ static int lock_file(struct hr__segment *s)
 {
     uint64_t since = 0;
     for (unsigned tries = 0;; tries++) {
-        int r = hr__segment_lock_byte(s->fd, F_OFD_SETLK, F_WRLCK, HR__SEGMENT_BOOK_LOCK, 1, NULL);
+        int r =
+            hr__segment_lock_byte(s->own.fd, F_OFD_SETLK, F_WRLCK, HR__SEGMENT_BOOK_LOCK, 1, NULL);
         if (!r) {
             atomic_store_explicit(&s->stuck, 0, memory_order_relaxed);
             return 0;
@@ -79,7 +80,7 @@ static int lock_file(struct hr__segment *s)
 
 static void unlock_file(struct hr__segment *s)
 {
-    hr__segment_lock_byte(s->fd, F_OFD_SETLK, F_UNLCK, HR__SEGMENT_BOOK_LOCK, 1, NULL);
+    hr__segment_lock_byte(s->own.fd, F_OFD_SETLK, F_UNLCK, HR__SEGMENT_BOOK_LOCK, 1, NULL);
 }
 
 static int are_sane(const struct hr__segment *s, const struct hr__books *b)

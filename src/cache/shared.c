@@ -141,7 +141,7 @@ static void abandon(struct hr__cache *cache)
 /* In a child that inherited it the cache is empty: the segment sees to that. */
 static int is_usable(const struct shared *c)
 {
-    return !atomic_load_explicit(&hr__store_segment(c->store)->broken, memory_order_relaxed);
+    return !hr__segment_is_broken(hr__store_segment(c->store));
 }
 
 static void remember(struct shared *c, uint64_t index, const struct hr__key *key)

@@ -1,13 +1,13 @@
 /*
  * Making, joining and leaving a board, and who lives; see balance_board.h.
  *
- * A forked child inherits the file's description, and with it the lock that says that its parent
- * lives: a handler closes it in every child, and the mapping is kept from children.
+ * A forked child must not inherit the lock that says that its parent lives: base/own_fd.h.
  */
 #include "engine/balance_board.h"
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/own_fd.h"
 #include "cache/directory_lock.h"
 
 #include <dirent.h>
@@ -41,71 +41,11 @@ struct page {
 };
 
 struct hr__board {
-    int fd; /* -1: in a child that was forked */
+    struct hr__own_fd own; /* none in a child that was forked */
     int slot;
     char file[96];
     struct page *page;
-    struct hr__board *next; /* of the process's boards, for fork */
 };
-
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
-static struct hr__board *list;
-static pthread_once_t handlers = PTHREAD_ONCE_INIT;
-
-static void before_fork(void)
-{
-    pthread_mutex_lock(&list_lock);
-}
-
-static void after_fork(void)
-{
-    pthread_mutex_unlock(&list_lock);
-}
-
-static void in_child(void)
-{
-    for (struct hr__board *b = list; b; b = b->next) {
-        close(b->fd);
-        b->fd = -1;
-    }
-    list = NULL;
-    pthread_mutex_unlock(&list_lock);
-}
-
-static void set_handlers(void)
-{
-    pthread_atfork(before_fork, after_fork, in_child);
-}
-
-/* Opens the file, known to the handlers: 0 or a negative errno. */
-static int open_listed(struct hr__board *b, int directory)
-{
-    pthread_once(&handlers, set_handlers);
-    pthread_mutex_lock(&list_lock);
-    b->fd =
-        openat(directory, b->file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-    int r = b->fd < 0 ? -errno : 0;
-    if (!r) {
-        b->next = list;
-        list = b;
-    }
-    pthread_mutex_unlock(&list_lock);
-    return r;
-}
-
-static void close_listed(struct hr__board *b)
-{
-    pthread_mutex_lock(&list_lock);
-    struct hr__board **at = &list;
-    while (*at && *at != b)
-        at = &(*at)->next;
-    if (*at)
-        *at = b->next;
-    if (b->fd >= 0)
-        close(b->fd);
-    b->fd = -1;
-    pthread_mutex_unlock(&list_lock);
-}
 
 /* fcntl with an OFD lock on bytes of the file; of F_OFD_GETLK 1 where others hold one. */
 static int lock_bytes(int fd, int command, int type, size_t from, size_t bytes)
@@ -144,8 +84,8 @@ static int make(struct hr__board *b, struct hr_error *error)
 {
     struct page head = {.version = VERSION, .ranks = HR__BALANCE_RANKS};
     memcpy(head.magic, MAGIC, sizeof MAGIC);
-    int r = ftruncate(b->fd, 0) ? errno : posix_fallocate(b->fd, 0, sizeof head);
-    if (!r && pwrite(b->fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
+    int r = ftruncate(b->own.fd, 0) ? errno : posix_fallocate(b->own.fd, 0, sizeof head);
+    if (!r && pwrite(b->own.fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
         r = ENOSPC;
     return r ? hr__fail(error, -r, "no shared memory for %s: %s", b->file, hr__errno_text(r)) : 0;
 }
@@ -153,7 +93,7 @@ static int make(struct hr__board *b, struct hr_error *error)
 static int check(const struct hr__board *b, struct hr_error *error)
 {
     struct stat st;
-    if (fstat(b->fd, &st))
+    if (fstat(b->own.fd, &st))
         return hr__fail(error, -errno, "cannot look at %s: %s", b->file, hr__errno_text(errno));
     if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 0077))
         return hr__fail(error, -EACCES, "%s belongs to somebody else, or is open to others",
@@ -166,8 +106,8 @@ static int check_head(const struct hr__board *b, struct hr_error *error)
 {
     struct page head;
     struct stat st;
-    int is_ours = !fstat(b->fd, &st) && st.st_size == (off_t)sizeof head &&
-                  pread(b->fd, &head, sizeof head, 0) == (ssize_t)sizeof head &&
+    int is_ours = !fstat(b->own.fd, &st) && st.st_size == (off_t)sizeof head &&
+                  pread(b->own.fd, &head, sizeof head, 0) == (ssize_t)sizeof head &&
                   !memcmp(head.magic, MAGIC, sizeof MAGIC) && head.version == VERSION &&
                   head.ranks == HR__BALANCE_RANKS;
     return is_ours ? 0 : hr__fail(error, -EPROTO, "%s is of another version", b->file);
@@ -177,7 +117,7 @@ static int check_head(const struct hr__board *b, struct hr_error *error)
 static int take_slot(struct hr__board *b, struct hr_error *error)
 {
     for (int i = 0; i < HR__BALANCE_RANKS; i++)
-        if (!lock_entry(b->fd, F_WRLCK, i)) {
+        if (!lock_entry(b->own.fd, F_WRLCK, i)) {
             b->slot = i;
             clear(b, i);
             return 0;
@@ -210,22 +150,19 @@ static void sweep(int directory, const char *except)
 
 static int join(struct hr__board *b, int directory, struct hr_error *error)
 {
-    int r = open_listed(b, directory);
+    int r = hr__own_fd_open(&b->own, directory, b->file, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK,
+                            0600);
     if (r)
         return hr__fail(error, r, "cannot open %s: %s", b->file, hr__errno_text(r));
     r = check(b, error);
     if (!r)
-        r = is_used(b->fd) ? check_head(b, error) : make(b, error);
+        r = is_used(b->own.fd) ? check_head(b, error) : make(b, error);
     if (r)
         return r;
-    void *page = mmap(NULL, sizeof *b->page, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
+    void *page = hr__own_fd_map(&b->own, sizeof *b->page, PROT_READ | PROT_WRITE, 0);
     if (page == MAP_FAILED)
         return hr__fail(error, -ENOMEM, "out of memory for %s", b->file);
     b->page = page;
-    /* In a forked child it would keep the description, and with it the lock. */
-    if (madvise(page, sizeof *b->page, MADV_DONTFORK))
-        return hr__fail(error, -errno, "%s: cannot keep it from children: %s", b->file,
-                        hr__errno_text(errno));
     return take_slot(b, error);
 }
 
@@ -234,14 +171,14 @@ static int join(struct hr__board *b, int directory, struct hr_error *error)
 static void leave(struct hr__board *b, int directory)
 {
     struct stat ours, there;
-    if (directory >= 0 && b->fd >= 0 && !is_used(b->fd) && !fstat(b->fd, &ours) &&
+    if (directory >= 0 && b->own.fd >= 0 && !is_used(b->own.fd) && !fstat(b->own.fd, &ours) &&
         !fstatat(directory, b->file, &there, AT_SYMLINK_NOFOLLOW) && ours.st_ino == there.st_ino &&
         ours.st_dev == there.st_dev && ours.st_uid == geteuid())
         unlinkat(directory, b->file, 0);
-    if (b->page && b->fd >= 0) /* not in a child, which never had it */
+    if (b->page)
         munmap(b->page, sizeof *b->page);
     b->page = NULL;
-    close_listed(b);
+    hr__own_fd_close(&b->own);
 }
 
 int hr__board_open(struct hr__board **out, const char *run, struct hr_error *error)
@@ -251,17 +188,18 @@ int hr__board_open(struct hr__board **out, const char *run, struct hr_error *err
     struct hr__board *b = hr__alloc(HR__TAG_ENGINE, 1, sizeof *b);
     if (!b)
         return hr__fail(error, -ENOMEM, "out of memory for a board");
-    b->fd = b->slot = -1;
+    b->own = HR__OWN_FD_NONE;
+    b->slot = -1;
     snprintf(b->file, sizeof b->file, PREFIX "%s", run);
     int r = hr__directory_lock(&d, HR__DIRECTORY_OWN, 1, error);
     if (r) {
         hr__free(b);
         return r;
     }
-    sweep(d.fd, b->file);
-    r = join(b, d.fd, error);
+    sweep(d.own.fd, b->file);
+    r = join(b, d.own.fd, error);
     if (r)
-        leave(b, d.fd);
+        leave(b, d.own.fd);
     hr__directory_unlock(&d);
     if (r) {
         hr__free(b);
@@ -277,12 +215,12 @@ void hr__board_close(struct hr__board **board)
     if (!b)
         return;
     *board = NULL;
-    struct hr__directory d = {.fd = -1};
-    int is_child = b->fd < 0;
+    struct hr__directory d = {.own = HR__OWN_FD_NONE};
+    int is_child = b->own.fd < 0;
     if (!is_child)
         clear(b, b->slot);
     int is_locked = !is_child && !hr__directory_lock(&d, HR__DIRECTORY_OWN, 0, NULL);
-    leave(b, is_locked ? d.fd : -1);
+    leave(b, is_locked ? d.own.fd : -1);
     if (is_locked)
         hr__directory_unlock(&d);
     hr__free(b);
@@ -335,9 +273,9 @@ void hr__board_bury(struct hr__board *b, uint64_t before_ns)
         if (i == b->slot || !updated_ns || updated_ns >= before_ns)
             continue;
         /* Its lock is had only where its owner is dead, and nobody has taken its place. */
-        if (lock_entry(b->fd, F_WRLCK, i))
+        if (lock_entry(b->own.fd, F_WRLCK, i))
             continue;
         clear(b, i);
-        lock_entry(b->fd, F_UNLCK, i);
+        lock_entry(b->own.fd, F_UNLCK, i);
     }
 }

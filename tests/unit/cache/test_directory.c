@@ -152,7 +152,7 @@ static void test_kept(void **state)
     struct hr__segment *s = open_one("shm:a?size=1MiB&share=0.5", 1);
     assert_int_equal(lstat(own, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0700);
-    assert_int_equal(fstat(s->fd, &st), 0);
+    assert_int_equal(fstat(s->own.fd, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0600);
     assert_int_equal(s->layout.arena_bytes, MIB / 2);
     assert_int_equal(s->header->size_bytes, MIB);
@@ -320,7 +320,7 @@ static void test_creators(void **state)
 
 static void spoil(const struct hr__segment *s)
 {
-    assert_int_equal(pwrite(s->fd, "scribble", 8, 24), 8);
+    assert_int_equal(pwrite(s->own.fd, "scribble", 8, 24), 8);
 }
 
 static void test_damaged(void **state)
@@ -355,7 +355,7 @@ static void test_damaged(void **state)
 
     /* Cut off; and never finished. */
     t = open_one("shm:a?size=1MiB", 1);
-    assert_int_equal(ftruncate(t->fd, 10000), 0);
+    assert_int_equal(ftruncate(t->own.fd, 10000), 0);
     hr__directory_close(&t);
     *logged = 0;
     t = open_one("shm:a?size=1MiB", 1);
@@ -486,7 +486,7 @@ static void test_group(void **state)
     assert_int_equal(lstat(directory, &st), 0);
     assert_int_equal(st.st_mode & 07777, 02770);
     assert_int_equal(st.st_gid, getegid());
-    assert_int_equal(fstat(s->fd, &st), 0);
+    assert_int_equal(fstat(s->own.fd, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0660);
     assert_int_equal(st.st_gid, getegid());
     snprintf(text, sizeof text, "shm:a?size=1MiB&group=%u", (unsigned)getegid());
@@ -539,8 +539,8 @@ static void test_fork(void **state)
         _exit(0);
     }
     /* As if this process were killed: its description goes, and no unlocking. */
-    close(d.fd);
-    d.fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    close(d.own.fd);
+    d.own.fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     assert_int_equal(grow(s, 4096), 0);
     hr__directory_unlock(&d);
     kill_and_wait(child);

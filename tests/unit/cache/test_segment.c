@@ -277,7 +277,6 @@ static void test_liveness(void **state)
         store = fixture_open(7, 2 * MIB, 200);
         pid_t grandchild = fork();
         if (!grandchild) {
-            hr__store_abandon(&store);
             if (write(pipes[1], "x", 1) != 1)
                 _exit(1);
             pause();
