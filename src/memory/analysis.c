@@ -5,7 +5,6 @@
 #include "base/memory.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +17,7 @@
 struct filler {
     struct hr__memory *memory;
     struct hr__behaviours behaviours;
+    struct hr__segment_log segments;
     uint32_t call, op; /* the last call, and its operator */
     uint64_t call_ns;
     double *op_ns; /* sums, then means; by id */
@@ -51,19 +51,26 @@ static int room_for_op(struct filler *f, uint32_t op)
     return 1;
 }
 
-/* How long calls take: from one call's first access to the next one's. */
-static void note_call(struct filler *f, const struct hr_memory_event *event)
+/* How long calls take: what the device says, or else from one call's first access to the next
+ * one's, without what recording it takes. */
+static void note_call(struct filler *f, const struct hr__block_event *event)
 {
-    uint32_t call = (uint32_t)(event->bytes >> 32);
+    uint32_t call = (uint32_t)(event->event->bytes >> 32), op = event->event->what;
+    uint64_t now_ns = event->event->time_ns;
     if (call == f->call)
         return;
-    if (f->op && call == f->call + 1 && room_for_op(f, f->op)) {
-        f->op_ns[f->op] += (double)(event->time_ns - f->call_ns);
+    if (f->op && call == f->call + 1 && now_ns >= f->call_ns && room_for_op(f, f->op)) {
+        double ns = (double)(now_ns - f->call_ns), probe = f->memory->intervals.probe_ns;
+        f->op_ns[f->op] += ns > probe ? ns - probe : 0;
         f->op_calls[f->op]++;
     }
     f->call = call;
-    f->op = event->what;
-    f->call_ns = event->time_ns;
+    f->op = event->clock == HR__CLOCK_DEVICE ? 0 : op;
+    f->call_ns = now_ns;
+    if (op && !f->op && event->end_ns >= event->at_ns && room_for_op(f, op)) {
+        f->op_ns[op] += (double)(event->end_ns - event->at_ns);
+        f->op_calls[op]++;
+    }
 }
 
 static void fill(void *arg, const struct hr__blocks_found *found,
@@ -71,95 +78,62 @@ static void fill(void *arg, const struct hr__blocks_found *found,
 {
     struct filler *f = arg;
     uint8_t kind = event->event->kind;
-    hr__intervals_add(&f->memory->intervals, found, event);
     hr__behaviours_add(&f->behaviours, found, event);
-    if (kind == HR_MEMORY_READ || kind == HR_MEMORY_WRITE)
-        note_call(f, event->event);
-}
-
-/* ---- the peak ---- */
-
-static int same_group(const struct hr__peak_group *a, const struct hr__peak_group *b)
-{
-    return a->category == b->category && a->op == b->op && a->name == b->name &&
-           a->stack == b->stack;
-}
-
-static int by_group(const void *a, const void *b)
-{
-    const struct hr__peak_group *x = a, *y = b;
-    if (x->category != y->category)
-        return x->category < y->category ? -1 : 1;
-    if (x->op != y->op)
-        return x->op < y->op ? -1 : 1;
-    if (x->name != y->name)
-        return x->name < y->name ? -1 : 1;
-    return x->stack < y->stack ? -1 : x->stack > y->stack;
-}
-
-static int by_bytes(const void *a, const void *b)
-{
-    const struct hr__peak_group *x = a, *y = b;
-    if (x->bytes != y->bytes)
-        return x->bytes > y->bytes ? -1 : 1;
-    return by_group(a, b);
-}
-
-static int explain_peak(struct hr__device_memory *d, const struct hr__blocks_found *found)
-{
-    size_t count = 0, groups = 0;
-    for (uint32_t i = 0; i < found->count; i++)
-        count += found->blocks[i].device == d->device &&
-                 hr__block_lives(&found->blocks[i], d->timeline.peak.time_ns);
-    struct hr__peak_group *all = hr__alloc(HR__TAG_MEMORY, count + 1, sizeof *all);
-    if (!all)
-        return -ENOMEM;
-    count = 0;
-    for (uint32_t i = 0; i < found->count; i++) {
-        const struct hr__block *b = &found->blocks[i];
-        if (b->device == d->device && hr__block_lives(b, d->timeline.peak.time_ns))
-            all[count++] =
-                (struct hr__peak_group){b->category, b->first_op, b->name, b->stack, 1, b->bytes};
+    if (kind == HR_MEMORY_READ || kind == HR_MEMORY_WRITE) {
+        hr__intervals_add(&f->memory->intervals, found, event);
+        note_call(f, event);
+    } else if (event->block == HR__NO_BLOCK) {
+        hr__segment_log_add(&f->segments, found, event);
     }
-    if (count)
-        qsort(all, count, sizeof *all, by_group);
-    for (size_t i = 0; i < count; i++) {
-        if (groups && same_group(&all[groups - 1], &all[i])) {
-            all[groups - 1].blocks++;
-            all[groups - 1].bytes += all[i].bytes;
-        } else {
-            all[groups++] = all[i];
-        }
-    }
-    if (groups)
-        qsort(all, groups, sizeof *all, by_bytes);
-    for (size_t i = 0; i < groups; i++) {
-        if (i < HR__GROUPS_MOST)
-            d->groups[d->group_count++] = all[i];
-        else
-            d->other_bytes += all[i].bytes;
-    }
-    hr__free(all);
-    return 0;
 }
 
-static int add_device(struct hr__memory *m, int device, size_t points, struct hr_error *error)
+/* ---- devices ---- */
+
+static int measure_device(struct hr__device_memory *d, const struct hr__blocks_found *found,
+                          struct hr__segment_log *log, size_t points, struct hr_error *error)
 {
-    struct hr__device_memory *d = &m->devices[m->device_count];
-    *d = (struct hr__device_memory){.device = device};
-    for (uint32_t i = 0; i < m->found.count; i++) {
-        const struct hr__block *b = &m->found.blocks[i];
-        d->blocks += b->device == device;
-        d->bytes_allocated += b->device == device ? b->bytes : 0;
-    }
-    if (!d->blocks)
-        return 0;
-    int code = hr__timeline_make(&d->timeline, &m->found, device, points, error);
+    int code = hr__timeline_make(&d->timeline, found, d->device, points, error);
     if (code)
         return code;
-    m->device_count++;
-    code = explain_peak(d, &m->found);
-    return code ? hr__fail(error, code, "out of memory for a peak's blocks") : 0;
+    code = hr__timeline_backward(&d->backward, found, d->device);
+    if (!code)
+        code = hr__memory_explain_peak(d, found);
+    if (!code)
+        code = hr__segments_make(&d->segments, log, found, d->device, points);
+    return code ? hr__fail(error, code, "out of memory for what lives at a peak") : 0;
+}
+
+/* Devices that have blocks, by their numbers. */
+static int add_devices(struct hr__memory *m, struct filler *f, size_t points,
+                       struct hr_error *error)
+{
+    const size_t libraries = HR__DEVICES_MOST - 1;
+    int code = 0;
+    for (uint32_t i = 0; i < m->found.count; i++) {
+        const struct hr__block *b = &m->found.blocks[i];
+        size_t at = b->device == HR_MEMORY_LIBRARIES ? libraries : b->device;
+        if (at > libraries || (at == libraries && b->device != HR_MEMORY_LIBRARIES))
+            continue;
+        m->devices[at].device = b->device;
+        m->devices[at].blocks++;
+        m->devices[at].bytes_allocated += b->bytes;
+    }
+    for (size_t at = 0; at < HR__DEVICES_MOST; at++)
+        if (m->devices[at].blocks)
+            m->devices[m->device_count++] = m->devices[at];
+    for (size_t i = m->device_count; i < HR__DEVICES_MOST; i++)
+        m->devices[i] = (struct hr__device_memory){.device = 0};
+    m->is_device_clock = 0;
+    for (size_t i = 0; i < m->device_count && !code; i++) {
+        struct hr__device_memory *d = &m->devices[i];
+        int is_accelerator = d->device && d->device != HR_MEMORY_LIBRARIES;
+        d->host_timed = hr__blocks_host_timed(&m->found, d->device);
+        m->no_swap_advice |= d->host_timed;
+        m->is_device_clock |= is_accelerator && m->found.of_device[d->device].accesses;
+        code = measure_device(d, &m->found, &f->segments, points, error);
+    }
+    m->is_device_clock = m->is_device_clock && !m->no_swap_advice;
+    return code;
 }
 
 /* ---- what is drawn ---- */
@@ -174,6 +148,8 @@ static void choose_time(struct hr__memory *m)
         return;
     size_t rounds = p->count < DRAWN_ROUNDS ? p->count : DRAWN_ROUNDS;
     size_t first = (p->count - rounds) / 2;
+    m->drawn_first = first;
+    m->drawn_rounds = rounds;
     m->drawn_begin_ns = p->iterations[first].begin_ns;
     m->drawn_end_ns = p->iterations[first + rounds - 1].end_ns;
 }
@@ -225,13 +201,18 @@ static size_t drawn_at(const struct hr__memory *m, uint32_t block)
     return low < m->drawn_count && m->drawn[low] == block ? low : m->drawn_count;
 }
 
-static void draw(void *arg, const struct hr__blocks_found *found,
-                 const struct hr__block_event *event)
+/* The second pass. */
+struct drawer {
+    struct hr__memory *m;
+    struct hr__device_memory *of_device[256]; /* NULL: it is not looked at */
+    struct hr__span *spans;
+    size_t count, room;
+    int code;
+};
+
+static void draw(struct hr__memory *m, const struct hr__block_event *event)
 {
-    struct hr__memory *m = arg;
     const struct hr_memory_event *e = event->event;
-    if (e->kind != HR_MEMORY_READ && e->kind != HR_MEMORY_WRITE)
-        return;
     if (e->time_ns < m->drawn_begin_ns || e->time_ns > m->drawn_end_ns ||
         m->access_count == HR__MARKS_MOST)
         return;
@@ -241,67 +222,73 @@ static void draw(void *arg, const struct hr__blocks_found *found,
             .time_ns = e->time_ns, .drawn = (uint32_t)at, .op = e->what, .kind = e->kind};
 }
 
-static int draw_all(struct hr__memory *m, struct hr__record *record, struct hr_error *error)
+/* The interval that its device's peak lies in, by the host's times: there is at most one of
+ * each block. */
+static void note_span(struct drawer *d, const struct hr__block_event *event)
 {
+    const struct hr_memory_event *e = event->event;
+    const struct hr__device_memory *device = d->of_device[e->device];
+    uint64_t ns;
+    if (!event->before || !device || event->before_event_ns > device->timeline.peak.time_ns ||
+        e->time_ns <= device->timeline.peak.time_ns ||
+        !hr__interval_ns(&d->m->intervals, event, &ns) || d->code)
+        return;
+    if (d->count == d->room) {
+        size_t room = d->room ? 2 * d->room : 256;
+        struct hr__span *more = hr__realloc(HR__TAG_MEMORY, d->spans, room, sizeof *more);
+        if (!more) {
+            d->code = -ENOMEM;
+            return;
+        }
+        d->spans = more;
+        d->room = room;
+    }
+    d->spans[d->count++] = (struct hr__span){event->block, event->before_call,
+                                             (uint32_t)(e->bytes >> 32), event->before_ns, ns};
+}
+
+static void look_again(void *arg, const struct hr__blocks_found *found,
+                       const struct hr__block_event *event)
+{
+    struct drawer *d = arg;
+    const struct hr_memory_event *e = event->event;
+    if (e->kind != HR_MEMORY_READ && e->kind != HR_MEMORY_WRITE)
+        return;
+    for (size_t i = 0; i < d->m->device_count; i++)
+        if (e->time_ns <= d->m->devices[i].timeline.peak.time_ns)
+            d->m->devices[i].running_call = (uint32_t)(e->bytes >> 32);
+    note_span(d, event);
+    draw(d->m, event);
+}
+
+static int second_pass(struct drawer *d, struct hr__record *record, struct hr_error *error)
+{
+    struct hr__memory *m = d->m;
     struct hr__blocks_found again;
     choose_time(m);
     m->accesses = hr__alloc(HR__TAG_MEMORY, HR__MARKS_MOST, sizeof *m->accesses);
     if (!m->accesses || choose_blocks(m))
         return hr__fail(error, -ENOMEM, "out of memory for a chart of lifetimes");
-    int code = hr__blocks_find(&again, record, draw, m, error);
-    if (!code)
-        hr__blocks_found_clear(&again);
-    return code;
-}
-
-/* ---- facts ---- */
-
-static double fact(const struct hr__record *record, const char *name)
-{
-    const char *text = hr__record_fact(record, name);
-    char *end;
-    if (!text)
-        return NAN;
-    double value = strtod(text, &end);
-    return end != text && !*end && value >= 0 && value < 1e18 ? value : NAN;
-}
-
-/* The batch size that would fit, of one record: what grows with it in proportion. */
-static void project(struct hr__memory *m, const struct hr__record *record)
-{
-    m->batch_size = fact(record, "batch size");
-    m->capacity_bytes = fact(record, "capacity bytes");
-    m->bytes_per_sample = m->batch_that_fits = m->fixed_bytes = NAN;
-    if (!m->device_count)
-        return;
-    const struct hr__timeline *t = &m->devices[m->device_count - 1].timeline;
-    const uint64_t *bytes = t->peak.bytes;
-    m->fixed_bytes = (double)(bytes[HR_MEMORY_PARAMETER] + bytes[HR_MEMORY_GRADIENT] +
-                              bytes[HR_MEMORY_OPTIMIZER_STATE] +
-                              /* of before the recording: frozen weights, buffers, data */
-                              bytes[HR_MEMORY_UNKNOWN]);
-    double varies = (double)t->peak_bytes - m->fixed_bytes;
-    if (m->batch_size > 0)
-        m->bytes_per_sample = varies / m->batch_size;
-    if (m->bytes_per_sample > 0 && m->capacity_bytes > m->fixed_bytes)
-        m->batch_that_fits = floor((m->capacity_bytes - m->fixed_bytes) / m->bytes_per_sample);
+    for (size_t i = 0; i < m->device_count; i++)
+        d->of_device[m->devices[i].device] = &m->devices[i];
+    int code = hr__blocks_find(&again, record, look_again, d, error);
+    if (code)
+        return code;
+    hr__blocks_found_clear(&again);
+    return d->code ? hr__fail(error, d->code, "out of memory for intervals at a peak") : 0;
 }
 
 /* ---- all of it ---- */
 
 static double bandwidth(const struct hr__record *record, double asked, const char *name)
 {
-    double said = fact(record, name);
+    double said = hr__memory_fact(record, name);
     return asked > 0 ? asked : said > 0 ? said : BANDWIDTH;
 }
 
-static int analyse(struct hr__memory *m, struct hr__record *record,
-                   const struct hr__memory_wish *wish, struct filler *f, struct hr_error *error)
+static int first_pass(struct hr__memory *m, struct hr__record *record, struct filler *f,
+                      size_t points, struct hr_error *error)
 {
-    double probe = fact(record, "probe ns per call");
-    hr__intervals_init(&m->intervals, bandwidth(record, wish->h2d_bytes_per_s, "h2d bytes per s"),
-                       bandwidth(record, wish->d2h_bytes_per_s, "d2h bytes per s"),
-                       probe > 0 ? probe : 0);
     int code = hr__blocks_find(&m->found, record, fill, f, error);
     if (!code && f->code)
         code = hr__fail(error, f->code, "out of memory while analysing a record");
@@ -310,21 +297,44 @@ static int analyse(struct hr__memory *m, struct hr__record *record,
     if (!code)
         code = hr__period_find(&m->period, &f->behaviours, error);
     hr__behaviours_clear(&f->behaviours);
-    for (int device = 0; device < HR__DEVICES_MOST && !code; device++)
-        code = add_device(m, device, wish->points ? wish->points : POINTS, error);
     if (!code)
-        code = draw_all(m, record, error);
-    if (code)
-        return code;
-    hr__intervals_sort(&m->intervals);
+        code = add_devices(m, f, points, error);
+    return code;
+}
+
+static int conclude(struct hr__memory *m, const struct hr__record *record, struct filler *f,
+                    const struct drawer *d)
+{
     for (uint32_t i = 0; i < f->ops; i++)
         f->op_ns[i] = f->op_calls[i] ? f->op_ns[i] / f->op_calls[i] : 0;
-    m->no_swap_advice = m->found.host_times;
-    hr__memory_advise(m, f->op_ns, f->ops);
-    project(m, record);
+    hr__intervals_sort(&m->intervals);
+    hr__memory_project(m, record);
+    hr__period_count(&m->period, &m->found);
+    if (m->device_count)
+        hr__timeline_iterations(&m->period, &m->found, m->devices[m->main_device].device);
     hr__record_about(record, &m->about);
     m->damage = *hr__record_damage(record);
-    return 0;
+    int code = hr__period_medians(&m->period, &m->iteration_ns, &m->iteration_blocks);
+    if (!code)
+        code = hr__memory_advise(m, d->spans, d->count, f->op_ns, f->ops);
+    return code ? code : hr__memory_note(m, record);
+}
+
+static int analyse(struct hr__memory *m, struct hr__record *record,
+                   const struct hr__memory_wish *wish, struct filler *f, struct hr_error *error)
+{
+    struct drawer d = {.m = m};
+    double probe = hr__memory_fact(record, "probe ns per call");
+    hr__intervals_init(&m->intervals, bandwidth(record, wish->h2d_bytes_per_s, "h2d bytes per s"),
+                       bandwidth(record, wish->d2h_bytes_per_s, "d2h bytes per s"),
+                       probe > 0 ? probe : 0);
+    int code = first_pass(m, record, f, wish->points ? wish->points : POINTS, error);
+    if (!code)
+        code = second_pass(&d, record, error);
+    if (!code && conclude(m, record, f, &d))
+        code = hr__fail(error, -ENOMEM, "out of memory while analysing a record");
+    hr__free(d.spans);
+    return code;
 }
 
 int hr__memory_analyse(struct hr__memory **out, struct hr__record *record,
@@ -337,6 +347,7 @@ int hr__memory_analyse(struct hr__memory **out, struct hr__record *record,
         return hr__fail(error, -ENOMEM, "out of memory while analysing a record");
     int code = analyse(m, record, wish, &f, error);
     hr__behaviours_clear(&f.behaviours);
+    hr__segment_log_clear(&f.segments);
     hr__free(f.op_ns);
     hr__free(f.op_calls);
     if (code)
@@ -353,11 +364,14 @@ void hr__memory_destroy(struct hr__memory **memory)
     *memory = NULL;
     for (size_t i = 0; i < HR__DEVICES_MOST; i++) {
         hr__timeline_clear(&m->devices[i].timeline);
+        hr__free(m->devices[i].living);
         hr__free(m->devices[i].parts);
         hr__segments_clear(&m->devices[i].segments);
     }
     hr__blocks_found_clear(&m->found);
     hr__period_clear(&m->period);
+    for (size_t i = 0; i < m->note_count; i++)
+        hr__free(m->notes[i]);
     hr__free(m->accesses);
     hr__free(m);
 }

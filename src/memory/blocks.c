@@ -9,19 +9,19 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "memory/categories.h"
 
 #include <errno.h>
 #include <string.h>
 
 #define NONE HR__NO_BLOCK
 
-/* A live block; block == NONE: empty. `at_ns`, `call` and `kind`: of its last
- * access. */
+/* A live block; block == NONE: empty. `end_ns` to `clock`: of its last access. */
 struct live {
     uint64_t address;
-    uint64_t at_ns;
+    uint64_t end_ns, event_ns;
     uint32_t block, call;
-    uint8_t device, kind;
+    uint8_t device, kind, clock;
 };
 
 struct finder {
@@ -31,6 +31,8 @@ struct finder {
     size_t capacity, used;
     uint32_t block_room, freed_room;
     uint32_t iteration_name; /* id of "iteration"; 0: not met yet */
+    uint64_t ran_of;         /* the call that was looked up last: device << 32 | call; 0: none */
+    const struct hr_memory_ran *ran;
     hr__block_fn fn;
     void *arg;
 };
@@ -137,7 +139,7 @@ static int begin_block(struct finder *f, const struct hr_memory_event *event, st
         .bytes = is_alloc || is_present ? event->bytes : 0,
         .alloc_ns = is_alloc ? event->time_ns : 0,
         .free_ns = HR__STILL_LIVE,
-        .stack = is_alloc ? event->what : 0,
+        .stack = is_alloc || is_present ? event->what : 0,
         .iteration = out->iterations,
         .device = event->device,
         .phase = event->phase,
@@ -197,6 +199,42 @@ static int on_free(struct finder *f, const struct hr_memory_event *event)
     return end_block(f, live, event->time_ns);
 }
 
+/* When the device did what an access's call asked for; NULL: it did not tell. One call's
+ * accesses stand together: the last answer is kept. */
+static const struct hr_memory_ran *ran_of(struct finder *f, const struct hr_memory_event *event)
+{
+    uint32_t call = (uint32_t)(event->bytes >> 32);
+    uint64_t wanted = (uint64_t)event->device << 32 | call;
+    if (!call || !event->device || event->device == HR_MEMORY_LIBRARIES)
+        return NULL;
+    if (wanted != f->ran_of) {
+        f->ran_of = wanted;
+        f->ran = hr__record_ran(f->record, event->device, call);
+    }
+    return f->ran;
+}
+
+static struct hr__block_event access_of(struct finder *f, const struct hr_memory_event *event,
+                                        const struct live *live)
+{
+    const struct hr_memory_ran *ran = ran_of(f, event);
+    struct hr__block_event one = {
+        .event = event,
+        .block = live->block,
+        .before = live->kind,
+        .before_clock = live->clock,
+        .before_call = live->call,
+        .before_ns = live->end_ns,
+        .before_event_ns = live->event_ns,
+        .at_ns = ran ? ran->begin_ns : event->time_ns,
+        .end_ns = ran ? ran->end_ns : event->time_ns,
+        .clock = ran                                                   ? HR__CLOCK_DEVICE
+                 : event->device && event->flags & HR_MEMORY_HOST_TIME ? HR__CLOCK_CALL
+                                                                       : HR__CLOCK_EVENT,
+    };
+    return one;
+}
+
 static int on_access(struct finder *f, const struct hr_memory_event *event)
 {
     struct live *live = f->capacity ? look(f, event->address, event->device) : NULL;
@@ -206,29 +244,26 @@ static int on_access(struct finder *f, const struct hr_memory_event *event)
             return code;
     }
     struct hr__block *block = &f->out->blocks[live->block];
-    struct hr__block_event one = {
-        .event = event,
-        .block = live->block,
-        .before = live->kind,
-        .at_ns = event->time_ns,
-        .before_ns = live->at_ns,
-        .before_call = live->call,
-    };
+    struct hr__block_event one = access_of(f, event, live);
     if (!block->reads && !block->writes) {
         block->first_ns = event->time_ns;
         block->first_op = event->what;
     }
     block->last_ns = event->time_ns;
+    block->last_call = (uint32_t)(event->bytes >> 32);
     block->phases |= (uint8_t)(1 << (event->phase & 3));
     if (event->kind == HR_MEMORY_READ)
         block->reads++;
     else
         block->writes++;
-    live->at_ns = event->time_ns;
-    live->call = (uint32_t)(event->bytes >> 32);
+    live->end_ns = one.end_ns;
+    live->event_ns = event->time_ns;
+    live->call = block->last_call;
     live->kind = event->kind;
+    live->clock = one.clock;
     f->out->accesses++;
-    f->out->host_times |= event->device && event->flags & HR_MEMORY_HOST_TIME;
+    f->out->of_device[event->device].accesses++;
+    f->out->of_device[event->device].host_timed += one.clock == HR__CLOCK_CALL;
     if (f->fn)
         f->fn(f->arg, f->out, &one);
     return 0;
@@ -258,8 +293,20 @@ static void on_mark(struct finder *f, const struct hr_memory_event *event)
     tell(f, event, NONE);
 }
 
+static void on_failed(struct hr__blocks_found *out, const struct hr_memory_event *event)
+{
+    if (!out->failed++) {
+        out->failed_ns = event->time_ns;
+        out->failed_phase = event->phase;
+    }
+    if (event->bytes > out->failed_bytes)
+        out->failed_bytes = event->bytes;
+}
+
 static int on_event(struct finder *f, const struct hr_memory_event *event)
 {
+    if (event->phase)
+        f->out->last_phase = event->phase;
     switch (event->kind) {
     case HR_MEMORY_ALLOC:
     case HR_MEMORY_PRESENT:
@@ -276,45 +323,20 @@ static int on_event(struct finder *f, const struct hr_memory_event *event)
         on_mark(f, event);
         return 0;
     case HR_MEMORY_FAILED:
-        f->out->failed++;
-        if (event->bytes > f->out->failed_bytes)
-            f->out->failed_bytes = event->bytes;
+        on_failed(f->out, event);
+        return 0;
+    case HR_MEMORY_SEGMENT:
+    case HR_MEMORY_SEGMENT_FREE:
+        tell(f, event, NONE);
         return 0;
     default: /* of a later version */
         return 0;
     }
 }
 
-/* What nobody described: by when it was made and when it is used. What the forward pass
- * makes and the backward pass uses is an activation; what the backward pass makes and the
- * optimizer uses a gradient; what the optimizer makes and keeps its state; what comes from
- * outside and is used in the forward pass an input. */
-static uint8_t category_of(const struct hr__block *block, uint64_t end_ns)
+int hr__blocks_host_timed(const struct hr__blocks_found *found, int device)
 {
-    const unsigned used = block->phases;
-    if (!block->reads && !block->writes)
-        return HR_MEMORY_WORKSPACE;
-    if (block->is_ghost || block->was_present)
-        return used & 1u << HR_MEMORY_OPTIMIZER ? HR_MEMORY_OPTIMIZER_STATE : HR_MEMORY_UNKNOWN;
-    switch (block->phase) {
-    case HR_MEMORY_FORWARD:
-        return used & 1u << HR_MEMORY_BACKWARD ? HR_MEMORY_ACTIVATION : HR_MEMORY_TEMPORARY;
-    case HR_MEMORY_BACKWARD:
-        return used & 1u << HR_MEMORY_OPTIMIZER ? HR_MEMORY_GRADIENT : HR_MEMORY_TEMPORARY;
-    case HR_MEMORY_OPTIMIZER:
-        return block->free_ns == HR__STILL_LIVE || block->free_ns >= end_ns
-                   ? HR_MEMORY_OPTIMIZER_STATE
-                   : HR_MEMORY_TEMPORARY;
-    default:
-        return used & 1u << HR_MEMORY_FORWARD ? HR_MEMORY_INPUT : HR_MEMORY_TEMPORARY;
-    }
-}
-
-static void classify(struct hr__blocks_found *out)
-{
-    for (uint32_t i = 0; i < out->count; i++)
-        if (!out->blocks[i].category)
-            out->blocks[i].category = category_of(&out->blocks[i], out->end_ns);
+    return found->of_device[device].host_timed * 100 > found->of_device[device].accesses;
 }
 
 int hr__blocks_find(struct hr__blocks_found *out, struct hr__record *record, hr__block_fn fn,
@@ -334,6 +356,8 @@ int hr__blocks_find(struct hr__blocks_found *out, struct hr__record *record, hr_
         out->end_ns = events[n - 1].time_ns;
     }
     hr__free(f.table);
+    if (!code && !n)
+        code = hr__blocks_classify(out);
     if (code)
         hr__fail(error, code, "while reading the record's blocks: %s", hr__errno_text(code));
     else
@@ -342,7 +366,6 @@ int hr__blocks_find(struct hr__blocks_found *out, struct hr__record *record, hr_
         hr__blocks_found_clear(out);
         return code;
     }
-    classify(out);
     return 0;
 }
 

@@ -28,6 +28,7 @@ struct hr__block {
     uint32_t first_op;  /* name of the operator that accessed it first; 0: none */
     uint32_t part;      /* name of the part of the model; 0: not known */
     uint32_t iteration; /* in which it was allocated; 0: before the first */
+    uint32_t last_call; /* the operator's call that accessed it last */
     uint8_t category;   /* enum hr_memory_category */
     uint8_t device;
     uint8_t phase;  /* of its allocation */
@@ -35,14 +36,27 @@ struct hr__block {
     uint8_t is_ghost : 1, was_present : 1;
 };
 
-/* One event, and what it happened to. */
+/* Whose clock the time of an access is. */
+enum hr__clock {
+    HR__CLOCK_EVENT,  /* the event's: the access took place then */
+    HR__CLOCK_CALL,   /* the event's, but that is the host's call: the accelerator works later */
+    HR__CLOCK_DEVICE, /* the accelerator's, as it told */
+};
+
+/*
+ * One event, and what it happened to. Blocks are joined in the order of the host's times, in
+ * which addresses are used again; intervals are made of at_ns and before_ns.
+ */
 struct hr__block_event {
     const struct hr_memory_event *event;
-    uint32_t block;       /* index; HR__NO_BLOCK: of none */
-    uint8_t before;       /* kind of the access before this one; 0: it is the first, or none */
-    uint64_t at_ns;       /* of an access: when the device did it, where that is known */
-    uint64_t before_ns;   /* its time, likewise */
-    uint32_t before_call; /* the operator's call that it was of */
+    uint32_t block;           /* index; HR__NO_BLOCK: of none */
+    uint8_t before;           /* kind of the access before this one; 0: it is the first, or none */
+    uint8_t clock;            /* enum hr__clock: of at_ns and end_ns */
+    uint8_t before_clock;     /* of before_ns */
+    uint32_t before_call;     /* the operator's call that it was of; 0: not counted */
+    uint64_t at_ns, end_ns;   /* of an access: when it began and when it was over */
+    uint64_t before_ns;       /* when the one before was over */
+    uint64_t before_event_ns; /* time of its event */
 };
 
 #define HR__NO_BLOCK UINT32_MAX
@@ -58,18 +72,27 @@ struct hr__blocks_found {
     uint64_t odd_allocs;   /* of addresses at which something lived: taken as freed then */
     uint64_t failed;       /* refused allocations */
     uint64_t failed_bytes; /* of the largest */
+    uint64_t failed_ns;    /* of the first */
+    uint8_t failed_phase;  /* of the first */
+    uint8_t last_phase;    /* of the last event that has one */
     uint32_t iterations;
-    int host_times; /* accesses on an accelerator whose times are the host's */
+    struct {
+        uint64_t accesses;
+        uint64_t host_timed; /* of them: on an accelerator, known by the host's call only */
+    } of_device[256];
 };
+
+/* Non-zero where intervals on a device are not to be believed: more than a hundredth of its
+ * accesses have the host's times only. */
+int hr__blocks_host_timed(const struct hr__blocks_found *found, int device);
 
 /* Called for each event in the order of time, after it was taken in; may be NULL. */
 typedef void (*hr__block_fn)(void *arg, const struct hr__blocks_found *found,
                              const struct hr__block_event *event);
 
 /* Reads the record from its beginning. On success *out is to be cleared. Blocks that nobody
- * described get their category from the phases in which they were allocated and accessed;
- * those of which no operator says anything are HR_MEMORY_WORKSPACE. Errors: -EOVERFLOW: more than
- * 2^32 blocks; -EIO, -ENOMEM. */
+ * described get their category (categories.h). Errors: -EOVERFLOW: more than 2^32 blocks; -EIO,
+ * -ENOMEM. */
 int hr__blocks_find(struct hr__blocks_found *out, struct hr__record *record, hr__block_fn fn,
                     void *arg, struct hr_error *error);
 void hr__blocks_found_clear(struct hr__blocks_found *found);

@@ -83,16 +83,34 @@ static void note_scatter(struct hr__intervals *i, const struct hr__interval_of *
     i->scatter[i->scatter_count++] = *one;
 }
 
+int hr__interval_ns(const struct hr__intervals *i, const struct hr__block_event *event,
+                    uint64_t *ns)
+{
+    uint32_t call = (uint32_t)(event->event->bytes >> 32);
+    if (!event->before || (call && call == event->before_call) ||
+        (event->clock == HR__CLOCK_DEVICE) != (event->before_clock == HR__CLOCK_DEVICE))
+        return 0;
+    *ns = event->at_ns > event->before_ns ? event->at_ns - event->before_ns : 0;
+    /* Calls of several threads may be out of order; a device works while the host records. */
+    int32_t calls = (int32_t)(call - event->before_call);
+    if (calls > 0 && event->clock != HR__CLOCK_DEVICE) {
+        double probe = calls * i->probe_ns;
+        *ns = probe < (double)*ns ? *ns - (uint64_t)probe : 0;
+    }
+    return 1;
+}
+
 void hr__intervals_add(void *arg, const struct hr__blocks_found *found,
                        const struct hr__block_event *event)
 {
     struct hr__intervals *i = arg;
+    uint64_t ns;
     if (!event->before)
         return;
-    uint32_t call = (uint32_t)(event->event->bytes >> 32);
-    uint64_t ns = event->event->time_ns - event->before_ns;
-    double probe = (double)(call - event->before_call) * i->probe_ns;
-    ns = probe < (double)ns ? ns - (uint64_t)probe : 0;
+    if (!hr__interval_ns(i, event, &ns)) {
+        i->left_out += event->clock != event->before_clock;
+        return;
+    }
     int behaviour =
         (event->before == HR_MEMORY_WRITE) << 1 | (event->event->kind == HR_MEMORY_WRITE);
     struct hr__interval_of one = {

@@ -33,7 +33,8 @@ struct hr__interval_of {
 
 struct hr__intervals {
     double h2d_bytes_per_s, d2h_bytes_per_s;
-    double probe_ns; /* of recording one operator call, taken off each interval */
+    double probe_ns; /* of recording one operator call: taken off intervals of the host's times for
+                        each call within them, as far as there is something left */
     struct {
         uint64_t count, sum_ns, longest_ns;
         uint64_t bins[HR__ATI_BINS]; /* of 2^(1/8) each, from 1 ns on */
@@ -44,11 +45,18 @@ struct hr__intervals {
     struct hr__interval_of scatter[HR__ATI_SCATTER]; /* every stride-th of all */
     size_t scatter_count;
     uint64_t stride, seen;
+    uint64_t left_out; /* between a device's time and a host's: not of one clock */
 };
 
 /* Bandwidths in bytes per second, > 0. */
 void hr__intervals_init(struct hr__intervals *intervals, double h2d_bytes_per_s,
                         double d2h_bytes_per_s, double probe_ns);
+
+/* The interval that an access ends: 1, or 0 where there is none: it is the first, or of the same
+ * operator call as the one before, or their times are of two clocks. Never below 0, whatever
+ * the order of the times. */
+int hr__interval_ns(const struct hr__intervals *intervals, const struct hr__block_event *event,
+                    uint64_t *ns);
 
 /* An hr__block_fn; arg: the struct. */
 void hr__intervals_add(void *arg, const struct hr__blocks_found *found,

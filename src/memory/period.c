@@ -5,7 +5,9 @@
 #include "base/memory.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #define ANCHORS       8                            /* where a stretch may begin */
 #define STRETCH_MOST  ((size_t)3 << 20)            /* behaviours that are looked at from each */
@@ -35,11 +37,29 @@ static int grow(struct hr__behaviours *b)
     return 0;
 }
 
+static int add_mark(struct hr__behaviours *b)
+{
+    if (b->mark_count == b->mark_room) {
+        size_t room = b->mark_room ? 2 * b->mark_room : 256;
+        size_t *marks = hr__realloc(HR__TAG_MEMORY, b->marks, room, sizeof *marks);
+        if (!marks)
+            return -ENOMEM;
+        b->marks = marks;
+        b->mark_room = room;
+    }
+    b->marks[b->mark_count++] = b->count;
+    return 0;
+}
+
 void hr__behaviours_add(void *arg, const struct hr__blocks_found *found,
                         const struct hr__block_event *event)
 {
     struct hr__behaviours *b = arg;
     uint8_t kind = event->event->kind;
+    if (found->iterations != b->iterations && !b->code) {
+        b->iterations = found->iterations;
+        b->code = add_mark(b);
+    }
     if (event->block == HR__NO_BLOCK || kind == HR_MEMORY_PRESENT || b->code)
         return;
     if (b->count == b->room && (b->code = grow(b)))
@@ -54,6 +74,7 @@ void hr__behaviours_clear(struct hr__behaviours *behaviours)
 {
     hr__free(behaviours->tokens);
     hr__free(behaviours->times_ns);
+    hr__free(behaviours->marks);
     *behaviours = (struct hr__behaviours){.tokens = NULL};
 }
 
@@ -200,23 +221,170 @@ static int follow(struct hr__period *out, const struct hr__behaviours *b, size_t
     return code;
 }
 
+/* ---- iterations that marks tell of ---- */
+
+/* A marked iteration, by what it does. */
+struct marked {
+    uint64_t hash;
+    size_t length, begin;
+};
+
+static int by_content(const void *a, const void *b)
+{
+    const struct marked *x = a, *y = b;
+    if (x->hash != y->hash)
+        return x->hash < y->hash ? -1 : 1;
+    if (x->length != y->length)
+        return x->length < y->length ? -1 : 1;
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+/* What most marked iterations are: how many are, where the first is, and its length. */
+static int find_marked(const struct hr__behaviours *b, struct marked *most, size_t *alike,
+                       size_t *of)
+{
+    struct marked *all = hr__alloc(HR__TAG_MEMORY, b->mark_count + 1, sizeof *all);
+    size_t count = 0, run = 0;
+    *alike = *of = 0;
+    if (!all)
+        return -ENOMEM;
+    for (size_t k = 0; k + 1 < b->mark_count; k++) {
+        size_t begin = b->marks[k], length = b->marks[k + 1] - begin;
+        if (length)
+            all[count++] = (struct marked){
+                XXH3_64bits(b->tokens + begin, length * sizeof *b->tokens), length, begin};
+    }
+    if (count)
+        qsort(all, count, sizeof *all, by_content);
+    for (size_t k = 0; k < count; k++) {
+        int goes_on = k && all[k].hash == all[k - 1].hash && all[k].length == all[k - 1].length;
+        run = goes_on ? run + 1 : 1;
+        if (run > *alike) {
+            *alike = run;
+            *most = all[k + 1 - run];
+        }
+    }
+    *of = count;
+    hr__free(all);
+    return 0;
+}
+
+/* What the last mark begins. It may be cut off, or be no iteration but the end of training. */
+static int add_last(struct hr__period *out, size_t *room, const struct hr__behaviours *b,
+                    const struct marked *most)
+{
+    size_t begin = b->marks[b->mark_count - 1], length = b->count - begin, same = 0;
+    while (same < length && same < most->length &&
+           b->tokens[begin + same] == b->tokens[most->begin + same])
+        same++;
+    if (same == most->length)
+        return add(out, room, b, begin, begin + same, 1);
+    if (same == length || (8 * same < most->length && 2 * length < most->length))
+        return 0;
+    int code = add(out, room, b, begin, b->count, 0);
+    if (!code)
+        out->iterations[out->count - 1].differs_at = begin + same;
+    return code;
+}
+
+static int follow_marks(struct hr__period *out, const struct hr__behaviours *b,
+                        const struct marked *most)
+{
+    size_t room = 0;
+    int code = 0;
+    out->behaviours = most->length;
+    out->by_marks = 1;
+    for (size_t k = 0; k + 1 < b->mark_count && !code; k++) {
+        size_t begin = b->marks[k], end = b->marks[k + 1];
+        if (begin == end)
+            continue;
+        int same =
+            end - begin == most->length &&
+            !memcmp(b->tokens + begin, b->tokens + most->begin, most->length * sizeof *b->tokens);
+        code = add(out, &room, b, begin, end, same);
+        if (!code && !same)
+            compare(&out->iterations[out->count - 1], b, most->begin, most->length);
+    }
+    return code ? code : add_last(out, &room, b, most);
+}
+
+/* Of a sequence without marks, or whose marked iterations are not alike. */
+static int find_unmarked(struct hr__period *out, const struct hr__behaviours *b)
+{
+    size_t count = b->count < STRETCH_MOST ? b->count : STRETCH_MOST, anchor = 0;
+    uint32_t *prefix = hr__alloc(HR__TAG_MEMORY, count + 1, sizeof *prefix);
+    if (!prefix)
+        return -ENOMEM;
+    out->behaviours = find_anchor(b, prefix, &anchor);
+    hr__free(prefix);
+    return out->behaviours ? follow(out, b, anchor) : 0;
+}
+
 int hr__period_find(struct hr__period *out, const struct hr__behaviours *behaviours,
                     struct hr_error *error)
 {
-    size_t count = behaviours->count < STRETCH_MOST ? behaviours->count : STRETCH_MOST, anchor = 0;
+    struct marked most = {.length = 0};
+    size_t alike, of;
     *out = (struct hr__period){.iterations = NULL};
     if (behaviours->code)
         return hr__fail(error, behaviours->code, "out of memory for the sequence of behaviours");
-    uint32_t *prefix = hr__alloc(HR__TAG_MEMORY, count + 1, sizeof *prefix);
-    if (!prefix)
-        return hr__fail(error, -ENOMEM, "out of memory for the period of behaviours");
-    out->behaviours = find_anchor(behaviours, prefix, &anchor);
-    hr__free(prefix);
-    int code = out->behaviours ? follow(out, behaviours, anchor) : 0;
+    int code = find_marked(behaviours, &most, &alike, &of);
+    if (!code && alike > 1 && 2 * alike > of)
+        code = follow_marks(out, behaviours, &most);
+    else if (!code)
+        code = find_unmarked(out, behaviours);
+    if (!code && !out->behaviours && alike > 1)
+        code = follow_marks(out, behaviours, &most);
     if (code) {
         hr__period_clear(out);
-        return hr__fail(error, code, "out of memory for the list of iterations");
+        return hr__fail(error, code, "out of memory for the pattern of behaviours");
     }
+    return 0;
+}
+
+/* ---- what iterations are like ---- */
+
+void hr__period_count(struct hr__period *period, const struct hr__blocks_found *found)
+{
+    size_t at = 0;
+    for (uint32_t i = 0; i < found->count; i++) {
+        uint64_t begin_ns = found->blocks[i].alloc_ns;
+        if (!begin_ns)
+            continue;
+        while (at < period->count && period->iterations[at].end_ns <= begin_ns)
+            at++;
+        if (at < period->count && period->iterations[at].begin_ns <= begin_ns)
+            period->iterations[at].blocks++;
+    }
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+int hr__period_medians(const struct hr__period *period, uint64_t *ns, uint64_t *blocks)
+{
+    size_t count = 0;
+    *ns = *blocks = 0;
+    if (!period->same)
+        return 0;
+    uint64_t *times = hr__alloc(HR__TAG_MEMORY, 2 * period->same, sizeof *times);
+    if (!times)
+        return -ENOMEM;
+    for (size_t i = 0; i < period->count; i++) {
+        const struct hr__iteration *one = &period->iterations[i];
+        if (!one->is_same)
+            continue;
+        times[count] = one->end_ns - one->begin_ns;
+        times[period->same + count++] = one->blocks;
+    }
+    qsort(times, count, sizeof *times, by_number);
+    qsort(times + count, count, sizeof *times, by_number);
+    *ns = times[count / 2];
+    *blocks = times[count + count / 2];
+    hr__free(times);
     return 0;
 }
 

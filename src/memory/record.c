@@ -698,3 +698,9 @@ const char *hr__record_fact(const struct hr__record *record, const char *name)
     }
     return NULL;
 }
+
+const char *hr__record_fact_at(const struct hr__record *record, uint32_t at)
+{
+    const struct text *text = text_of(&record->facts, at + 1);
+    return at < record->facts.count ? text ? text->bytes : "" : NULL;
+}

@@ -67,4 +67,8 @@ size_t hr__record_stack(const struct hr__record *record, uint32_t id,
 /* The last value of a fact; NULL: it was not said. */
 const char *hr__record_fact(const struct hr__record *record, const char *name);
 
+/* The at-th fact, from 0, as it was written: "name=value"; NULL: there are no more. Those that
+ * are damaged are "". */
+const char *hr__record_fact_at(const struct hr__record *record, uint32_t at);
+
 #endif
