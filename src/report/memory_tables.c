@@ -183,6 +183,7 @@ static void fill_parts(struct hr__table *t, const struct filler *f)
                                            HR_MEMORY_GRADIENT, HR_MEMORY_OPTIMIZER_STATE};
     const json_t *parts = json_object_get(f->view->device, "parts");
     size_t count = json_array_size(parts), shown = count;
+    const int told_categories = f->brief ? 1 : 4;
     if (f->brief && shown > BRIEF_ROWS)
         shown = BRIEF_ROWS;
     for (size_t i = 0; i < shown; i++) {
@@ -191,13 +192,13 @@ static void fill_parts(struct hr__table *t, const struct filler *f)
         double all = 0, told = 0, bytes[4];
         for (int c = 0; c < HR__VIEW_CATEGORIES; c++)
             all += fmax(hr__view_number(by, hr__view_categories[c]), 0);
-        for (int c = 0; c < 4; c++) {
+        for (int c = 0; c < told_categories; c++) {
             bytes[c] = fmax(hr__view_number(by, hr__view_categories[shown_categories[c]]), 0);
             told += bytes[c];
         }
         hr__table_cell(t, *name ? name : "no part of the model");
         hr__memory_cell_bytes(t, all);
-        for (int c = 0; c < 4; c++)
+        for (int c = 0; c < told_categories; c++)
             hr__memory_cell_bytes(t, bytes[c]);
         hr__memory_cell_bytes(t, all - told);
     }
@@ -445,7 +446,7 @@ static void fill_fragments(struct hr__table *t, const struct filler *f)
     char a[HR__FORMAT_BYTES], b[HR__FORMAT_BYTES];
     if (!(reserved > 0))
         return;
-    hr__table_cell(t, "the most taken from the device");
+    hr__table_cell(t, "taken from the device");
     hr__table_cell_print(t, "%s in %s segments", hr__format_bytes(a, reserved),
                          hr__format_fixed(b, hr__view_number(g, "segments"), 0, true));
     hr__table_cell(t, "of it in blocks");
@@ -453,7 +454,7 @@ static void fill_fragments(struct hr__table *t, const struct filler *f)
                          hr__format_share(b, allocated / reserved));
     hr__table_cell(t, "the largest free piece");
     hr__memory_cell_bytes(t, hr__view_number(g, "largest_free_bytes"));
-    hr__table_cell(t, "free, but not to be given back");
+    hr__table_cell(t, "free, but unusable");
     hr__memory_cell_bytes(t, hr__view_number(g, "unusable_bytes"));
 }
 
@@ -625,6 +626,7 @@ static void begin_tables(struct hr__table tables[HR__MEMORY_TABLES],
 {
     static const char *const brief_intervals[] = {">count", ">median",  ">90 %",
                                                   ">99 %",  ">longest", NULL};
+    static const char *const brief_parts[] = {">bytes", ">activations", ">else", NULL};
     const char *labels[HR__TABLE_COLUMNS] = {NULL}, *series[HR__TABLE_COLUMNS] = {">all"};
     for (int i = 0; i < HR__MEMORY_TABLES; i++) {
         hr__table_begin(&tables[i], heads[i].title, heads[i].columns);
@@ -640,9 +642,11 @@ static void begin_tables(struct hr__table tables[HR__MEMORY_TABLES],
     hr__table_begin(&tables[HR__MEMORY_TIMELINE], heads[HR__MEMORY_TIMELINE].title, series);
     for (int c = 1; c < tables[HR__MEMORY_TIMELINE].column_count; c++)
         tables[HR__MEMORY_TIMELINE].columns[c].right = true;
-    if (brief)
-        hr__table_begin(&tables[HR__MEMORY_INTERVALS], heads[HR__MEMORY_INTERVALS].title,
-                        brief_intervals);
+    if (!brief)
+        return;
+    hr__table_begin(&tables[HR__MEMORY_INTERVALS], heads[HR__MEMORY_INTERVALS].title,
+                    brief_intervals);
+    hr__table_begin(&tables[HR__MEMORY_PARTS], heads[HR__MEMORY_PARTS].title, brief_parts);
 }
 
 void hr__memory_tables_make(struct hr__table tables[HR__MEMORY_TABLES],
