@@ -1,0 +1,422 @@
+"""What PyTorch's CUDA allocator does, by its own memory history, in the record of a recording.
+
+The history is a ring of the allocator's; it is taken out and begun anew when an iteration ends,
+often enough that it does not wrap. Its times are microseconds since 1970, made from a counter
+of the processor by a line through two moments: allocations of our own before and after tell the
+recorder's clock for each piece, so that a wrong line, or a clock that is set, does no harm.
+Events are told up to 2 us late, never early: a block is freed after its last access, which the
+dispatch mode tells by the recorder's clock.
+
+A snapshot says at the same time which blocks live. What the trace did not tell, since it was
+overwritten or another thread allocated between the two, is put right by it, and counted.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from typing import Any
+
+import torch
+
+from ._cuda_blocks import Blocks, Settings
+
+MAX_ENTRIES = 200_000  # of the ring
+TAKE_NS = 1_000_000_000  # at the ends of iterations, so often at least
+MARKER_BYTES = 467  # that a program hardly asks for
+LATE_NS = 1000
+
+ALLOC, FREE, PRESENT, FAILED, SEGMENT, SEGMENT_FREE = 1, 2, 5, 8, 9, 10
+EVENT = struct.Struct("<QQQIBBBB")
+
+KINDS = {
+    "segment_alloc": SEGMENT,
+    "segment_map": SEGMENT,
+    "segment_free": SEGMENT_FREE,
+    "segment_unmap": SEGMENT_FREE,
+}
+
+
+class Marker:
+    """An allocation of our own, at a moment of the recorder's clock."""
+
+    def __init__(self, recording: Any) -> None:
+        allocate = torch._C._cuda_cudaCachingAllocator_raw_alloc
+        self.ns, self.best = 0, 0
+        stream = torch.cuda.current_stream().cuda_stream
+        self.pointers = []
+        least = 1 << 62
+        # The one that took least says it best.
+        for _ in range(3):
+            begin = recording.now_ns()
+            pointer = allocate(MARKER_BYTES, stream)
+            took = recording.now_ns() - begin
+            torch._C._cuda_cudaCachingAllocator_raw_delete(pointer)
+            self.pointers.append(pointer)
+            if took < least:
+                least, self.ns, self.best = took, begin + took // 2, len(self.pointers) - 1
+
+
+def mark(recording: Any) -> Marker | None:
+    """A marker on the current device; None where it is not in use yet, or full."""
+    try:
+        return Marker(recording) if _allocs(torch.cuda.current_device()) else None
+    except torch.OutOfMemoryError:
+        return None
+
+
+class Clock:
+    """The history's clock in the recorder's: a line through two moments."""
+
+    def __init__(self, moments: list[tuple[int, int]]) -> None:
+        (self._theirs, self._ours), last = moments[0], moments[-1]
+        self._rate = 1.0
+        if last[0] - self._theirs > 1_000_000:
+            rate = (last[1] - self._ours) / (last[0] - self._theirs)
+            # A clock that was set between the two is none to draw a line by.
+            if 0.99 < rate < 1.01:
+                self._rate = rate
+
+    def __call__(self, time_us: int) -> int:
+        since = (time_us * 1000 + 500 - self._theirs) * self._rate
+        return max(1, self._ours + int(since) + LATE_NS)
+
+
+class Device:
+    """What the record says of one device's memory so far."""
+
+    def __init__(self, index: int, settings: Settings) -> None:
+        self.number = 1 + index
+        self.blocks = Blocks(settings)
+        self.live: dict[int, int] = {}  # bytes, by address
+        self.segments: dict[int, int] = {}
+        self.last_ns = 0
+        self.allocs = 0  # that were seen
+
+
+class History:
+    """Follows the allocator between begin() and end()."""
+
+    def __init__(self, recording: Any, stacks: bool) -> None:
+        self._recording = recording
+        self._context = "alloc" if stacks else None
+        self._lock = threading.Lock()
+        self._devices: dict[int, Device] = {}
+        self._settings = Settings()
+        self._stacks: dict[Any, int] = {}
+        self._state = "waiting"  # then "following", then "ended"
+        self._marker: Marker | None = None
+        self._took_ns = 0
+        self._counted = 0  # allocations and frees by the last taking
+        self._lost = 0
+        self._buffer = bytearray()
+        # In most scripts CUDA is not in use yet: what nobody needs is not initialised.
+        torch.cuda._lazy_call(self._begin)
+
+    # -- for the mode --
+
+    def iteration(self) -> None:
+        """An iteration has ended: takes what there is, where it is time to."""
+        if self._state != "following":
+            return
+        is_due = self._recording.now_ns() - self._took_ns > TAKE_NS
+        if is_due or self._count() - self._counted > MAX_ENTRIES // 8:
+            self.take()
+
+    def take(self) -> None:
+        """Takes all that there is into the record."""
+        with self._lock:
+            if self._state == "following" and not torch.cuda.is_current_stream_capturing():
+                self._guarded(self._take)
+
+    def end(self) -> None:
+        """Takes the rest; the allocator's history is off again."""
+        self.take()
+        with self._lock:
+            if self._state == "following":
+                self._guarded(lambda: torch.cuda.memory._record_memory_history(None))
+                self._tell_lost()
+            self._state = "ended"
+
+    # -- beginning --
+
+    def _begin(self) -> None:
+        with self._lock:
+            if self._state == "waiting":
+                self._guarded(self._follow)
+
+    def _guarded(self, function: Any) -> None:
+        """Training goes on whatever this version of PyTorch thinks of it."""
+        try:
+            function()
+        except Exception as error:
+            self._state = "ended"
+            self._recording.fact(
+                "note CUDA history",
+                f"PyTorch's memory history could not be followed ({error}): blocks of CUDA "
+                "devices are missing from there on",
+            )
+
+    def _follow(self) -> None:
+        if torch._C._cuda_isHistoryEnabled():
+            self._state = "ended"
+            self._recording.fact(
+                "note CUDA history",
+                "the program follows PyTorch's memory history itself: blocks of CUDA devices are "
+                "not told",
+            )
+            return
+        self._enable()
+        snapshot = torch.cuda.memory._snapshot()
+        self._settings = Settings(snapshot.get("allocator_settings"))
+        now = self._recording.now_ns()
+        for index, segments in _by_device(snapshot).items():
+            device = self._device(index)
+            device.live = device.blocks.load(segments)
+            device.segments = {s["address"]: s["total_size"] for s in segments}
+            device.last_ns = now
+            for address, size in device.segments.items():
+                self._event(device, now, address, size, SEGMENT)
+            for address, size in device.live.items():
+                self._event(device, now, address, size, PRESENT)
+        self._flush()
+        self._state = "following"
+        self._recording.fact("allocations cuda", "memory history")
+        self._restart()
+
+    def _enable(self) -> None:
+        torch.cuda.memory._record_memory_history(
+            "all",
+            context=self._context,
+            stacks="python",
+            max_entries=MAX_ENTRIES,
+            clear_history=True,
+        )
+
+    def _restart(self) -> None:
+        """A new piece of history begins."""
+        self._enable()
+        for index, device in self._devices.items():
+            device.allocs = _allocs(index)
+        self._counted = self._count()
+        self._marker = mark(self._recording)
+        self._took_ns = self._recording.now_ns()
+
+    def _device(self, index: int) -> Device:
+        if index not in self._devices:
+            self._devices[index] = Device(index, self._settings)
+        return self._devices[index]
+
+    def _count(self) -> int:
+        """Allocations so far, of the devices that are in use."""
+        return sum(_allocs(index) for index in {*self._devices, torch.cuda.current_device()})
+
+    # -- taking --
+
+    def _take(self) -> None:
+        end = mark(self._recording)
+        expected = {index: _allocs(index) for index in self._devices}
+        snapshot = torch.cuda.memory._snapshot()
+        begin = self._marker
+        before = {index: device.allocs for index, device in self._devices.items()}
+        self._restart()
+        traces = snapshot["device_traces"]
+        clock = self._clock(traces, begin, end)
+        phases = self._phases()
+        hidden = {p for marker in (begin, end) if marker is not None for p in marker.pointers}
+        segments = _by_device(snapshot)
+        for index, trace in enumerate(traces):
+            if not trace and index not in segments and index not in self._devices:
+                continue
+            device = self._device(index)
+            seen = self._tell(device, trace, clock, phases, hidden)
+            self._lost += max(0, expected.get(index, 0) - before.get(index, 0) - seen)
+            self._put_right(device, segments.get(index, []))
+        self._flush()
+
+    def _clock(self, traces: list[list[dict[str, Any]]], *markers: Marker | None) -> Clock:
+        """By where the markers are in the traces; without them, by the clock of the day."""
+        moments = []
+        for marker, is_last in zip(markers, (False, True)):
+            if marker is None:
+                continue
+            for trace in traces:
+                allocs = [
+                    entry
+                    for entry in (trace[-64:] if is_last else trace[:64])
+                    if entry["action"] == "alloc"
+                    and entry["size"] == MARKER_BYTES
+                    and entry["addr"] in marker.pointers
+                ]
+                count = len(marker.pointers)
+                if len(allocs) >= count:
+                    best = allocs[marker.best - count if is_last else marker.best]
+                    moments.append((best["time_us"] * 1000 + 500, marker.ns))
+                    break
+        if not moments:
+            now = self._recording.now_ns()
+            moments.append((time.time_ns(), now))
+        return Clock(moments)
+
+    def _phases(self) -> list[tuple[int, int]]:
+        """When the phase changed since the last taking, where the recording keeps it."""
+        told = getattr(self._recording, "phase_changes", None)
+        return list(told()) if told is not None else []
+
+    def _tell(
+        self,
+        device: Device,
+        trace: list[dict[str, Any]],
+        clock: Clock,
+        phases: list[tuple[int, int]],
+        hidden: set[int],
+    ) -> int:
+        """A device's trace; how many allocations there were in it."""
+        seen = 0
+        at, phase = 0, phases[0][1] if phases else 0
+        ours: set[int] = set()  # markers that live
+        for entry in trace:
+            action, address = entry["action"], entry.get("addr", 0)
+            ns = max(clock(entry["time_us"]), device.last_ns + 1)
+            device.last_ns = ns
+            while at < len(phases) and phases[at][0] <= ns:
+                phase = phases[at][1]
+                at += 1
+            if action == "alloc":
+                seen += 1
+                size = device.blocks.alloc(address, entry["size"])
+                if address in hidden and entry["size"] == MARKER_BYTES:
+                    ours.add(address)
+                    continue
+                if address in device.live:  # its end was not told
+                    self._event(device, ns, address, device.live[address], FREE, phase=phase)
+                device.live[address] = size
+                self._event(device, ns, address, size, ALLOC, self._stack(entry), phase)
+            elif action == "free_requested":
+                if address in ours:
+                    ours.discard(address)
+                elif address in device.live:
+                    size = device.live.pop(address)
+                    self._event(device, ns, address, size, FREE, phase=phase)
+            elif action == "free_completed":
+                device.blocks.freed(address)
+            elif action == "oom":
+                self._event(device, ns, 0, entry["size"], FAILED, self._stack(entry), phase)
+            elif action in KINDS:
+                self._tell_segment(device, ns, action, address, entry["size"])
+        return seen
+
+    def _tell_segment(self, device: Device, ns: int, action: str, address: int, size: int) -> None:
+        if KINDS[action] == SEGMENT:
+            device.blocks.segment(address, size, action == "segment_map")
+            device.segments[address] = size
+            self._event(device, ns, address, size, SEGMENT)
+            return
+        device.blocks.segment_gone(address, size)
+        end = address + size
+        # What is unmapped may be a part of what was mapped at a time: the rest is told anew.
+        for begin, there in list(device.segments.items()):
+            if begin >= end or begin + there <= address:
+                continue
+            del device.segments[begin]
+            self._event(device, ns, begin, there, SEGMENT_FREE)
+            for rest, until in ((begin, address), (end, begin + there)):
+                if rest < until:
+                    device.segments[rest] = until - rest
+                    self._event(device, ns, rest, until - rest, SEGMENT)
+
+    def _put_right(self, device: Device, segments: list[dict[str, Any]]) -> None:
+        """By what a snapshot says of the moment at which the trace ended."""
+        said = dict(device.live)
+        live = device.blocks.load(segments)
+        ns = device.last_ns = max(self._took_ns, device.last_ns)
+        for address, size in said.items():
+            if address not in live:
+                self._event(device, ns, address, size, FREE)
+        for address, size in live.items():
+            if address not in said:
+                self._event(device, ns, address, size, ALLOC)
+        # A size that was told stays: the block is the same.
+        device.live = {address: said.get(address, size) for address, size in live.items()}
+        self._put_segments_right(device, segments, ns)
+
+    def _put_segments_right(self, device: Device, segments: list[dict[str, Any]], ns: int) -> None:
+        there = sum(segment["total_size"] for segment in segments)
+        if there == sum(device.segments.values()):
+            return
+        for address, size in device.segments.items():
+            self._event(device, ns, address, size, SEGMENT_FREE)
+        device.segments = {s["address"]: s["total_size"] for s in segments}
+        for address, size in device.segments.items():
+            self._event(device, ns, address, size, SEGMENT)
+
+    # -- events --
+
+    def _stack(self, entry: dict[str, Any]) -> int:
+        if self._context is None or not entry.get("frames"):
+            return 0
+        frames = tuple((f["filename"], f["name"], f["line"]) for f in entry["frames"][:64])
+        if frames not in self._stacks:
+            self._stacks[frames] = self._recording.stack(frames)
+        return self._stacks[frames]
+
+    def _event(
+        self,
+        device: Device,
+        ns: int,
+        address: int,
+        size: int,
+        kind: int,
+        what: int = 0,
+        phase: int = 0,
+    ) -> None:
+        self._buffer += EVENT.pack(ns, address, size, what, kind, phase, device.number, 0)
+
+    def _flush(self) -> None:
+        self._recording.events(bytes(self._buffer))
+        self._buffer.clear()
+
+    def _tell_lost(self) -> None:
+        if self._lost:
+            self._recording.fact(
+                "note CUDA history",
+                f"PyTorch's memory history lost {self._lost} allocations (it holds {MAX_ENTRIES} "
+                "entries, and is taken at the ends of iterations): such blocks are missing, or "
+                "begin and end late",
+            )
+
+
+def _by_device(snapshot: dict[str, Any]) -> dict[int, list[dict[str, Any]]]:
+    found: dict[int, list[dict[str, Any]]] = {}
+    for segment in snapshot["segments"]:
+        found.setdefault(segment["device"], []).append(segment)
+    return found
+
+
+def _allocs(index: int) -> int:
+    """Allocations of a device since its allocator was made."""
+    return int(torch._C._cuda_memoryStats(index)["allocation"]["all"]["allocated"])
+
+
+def begin(recording: Any, stacks: bool = False) -> History | None:
+    """Follows PyTorch's CUDA allocator from now on, or as soon as CUDA is initialised.
+
+    None where there is no CUDA, where the allocator is another one (the tap tells of its own),
+    or has no history.
+
+    Args:
+        recording: has now_ns(), events(buffer), stack(frames) and fact(name, value).
+        stacks: whether Python's stacks are recorded with allocations.
+    """
+    if not torch.cuda.is_available():
+        return None
+    backend = torch.cuda.memory.get_allocator_backend()
+    if backend == "native":
+        return History(recording, stacks)
+    if backend != "pluggable":
+        recording.fact(
+            "note CUDA history",
+            f"the CUDA allocator {backend} keeps no history: blocks are those of tensors",
+        )
+    return None
