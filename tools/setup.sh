@@ -23,8 +23,8 @@ TORCHVISION=${TORCHVISION:-torchvision==0.28.0}
 PIP_ARGS=${PIP_ARGS:-}
 
 packages="git gcc g++ make libc6-dev pkg-config binutils python3 python3-venv python3-dev
-ca-certificates libjpeg-dev libspng-dev libpng-dev liburing-dev libxxhash-dev libjansson-dev
-libarchive-dev libcmocka-dev libmicrohttpd-dev libmemcached-dev memcached
+ca-certificates zlib1g-dev libjpeg-dev libspng-dev libpng-dev liburing-dev libxxhash-dev
+libjansson-dev libarchive-dev libcmocka-dev libmicrohttpd-dev libmemcached-dev memcached
 libsasl2-modules iproute2 libjs-chart.js"
 packages_dev="clang clang-format libclang-rt-dev"
 python_packages="numpy pillow meson ninja meson-python pytest"
@@ -58,7 +58,7 @@ as_root() {
 other_system() {
     fail "this system has no apt-get and dpkg. Install by its own means: a C compiler (gcc or
 clang), make, pkg-config, Python 3.11 or later with its headers and venv, and the development
-files of libjpeg-turbo, libspng, libpng, liburing, xxHash, libarchive, libmicrohttpd, jansson and
+files of libjpeg-turbo, libspng, libpng, liburing, zlib, xxHash, libarchive, libmicrohttpd, jansson and
 cmocka; for tests and benchmarks of several hosts memcached, libmemcached's development files, the
 mechanism PLAIN of Cyrus SASL and
 iproute2; for charts in report pages Chart.js 3 (-Dchart_js=FILE for meson). Then run

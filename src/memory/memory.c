@@ -2,6 +2,7 @@
 #include "base/memory.h"
 #include "base/error.h"
 #include "base/versioned.h"
+#include "memory/import.h"
 #include "memory/opened.h"
 #include "memory/report_json.h"
 
@@ -45,7 +46,7 @@ int hr_memory_open(struct hr_memory **out, const char *path,
                                    .points = (size_t)o.points};
     const char *slash = strrchr(path, '/');
     m->name = hr__strdup(HR__TAG_MEMORY, slash ? slash + 1 : path);
-    code = m->name ? hr__record_open(&m->record, path, error)
+    code = m->name ? hr__import_open(&m->record, path, error)
                    : hr__fail(error, -ENOMEM, "out of memory while analysing a record");
     if (!code)
         code = hr__memory_analyse(&m->found, m->record, &wish, error);

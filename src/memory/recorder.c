@@ -395,6 +395,20 @@ static void write_header(struct hr_memory_recorder *r)
     r->header->checksum = XXH3_64bits(r->header, offsetof(struct hr__record_header, checksum));
 }
 
+void hr__recorder_set_origin(struct hr_memory_recorder *recorder, int64_t pid,
+                             uint64_t start_unix_ns)
+{
+    struct hr__record_header *header = recorder->header;
+    header->pid = pid;
+    header->start_unix_ns = start_unix_ns;
+    header->checksum = XXH3_64bits(header, offsetof(struct hr__record_header, checksum));
+}
+
+int hr__recorder_problem(const struct hr_memory_recorder *recorder)
+{
+    return (int)recorder->header->problem;
+}
+
 static int make_here(struct hr_memory_recorder *r, struct hr_error *error)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

@@ -10,4 +10,11 @@ uint64_t hr__recorder_start_ns(const struct hr_memory_recorder *recorder);
 /* 0 in a child that was forked while recording: the recording is its parent's. One load. */
 int hr__recorder_is_here(const struct hr_memory_recorder *recorder);
 
+/* Of whom the record is, where that is not this process, and of now; 0: not known. */
+void hr__recorder_set_origin(struct hr_memory_recorder *recorder, int64_t pid,
+                             uint64_t start_unix_ns);
+
+/* Negative errno of what ended the recording early; 0: nothing did. */
+int hr__recorder_problem(const struct hr_memory_recorder *recorder);
+
 #endif
