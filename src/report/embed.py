@@ -3,8 +3,9 @@
 each kind of page the content security policy that allows its own and nothing else: by
 their SHA-256, so that a page runs no script that is not of the build.
 
-Usage: embed.py OUT.c STYLE.css BASE.js STALLS.js MEMORY.js [LIBRARY.js LICENCE]
-A page's script is BASE.js with its own behind it.
+Usage: embed.py OUT.c STYLE.css BASE.js STALLS.js WORDS.js LIVES.js MEMORY.js
+[LIBRARY.js LICENCE]. A page's script is BASE.js with its own behind it: STALLS.js, or
+the three that follow.
 """
 import base64
 import hashlib
@@ -51,9 +52,9 @@ def policy(style, script, library):
 
 def main():
     out = sys.argv[1]
-    style, base, stalls, memory = map(read, sys.argv[2:6])
-    library, licence = (read(sys.argv[6]), read(sys.argv[7])) if len(sys.argv) > 7 else (b"", b"")
-    script, memory_script = base + stalls, base + memory
+    style, base, stalls, *memory = map(read, sys.argv[2:8])
+    library, licence = (read(sys.argv[8]), read(sys.argv[9])) if len(sys.argv) > 9 else (b"", b"")
+    script, memory_script = base + stalls, base + b"".join(memory)
     for name, text in (("style", style), ("script", script), ("memory script", memory_script),
                        ("library", library)):
         if b"</" + (b"style" if name == "style" else b"script") in text.lower():

@@ -31,9 +31,10 @@ static void put(struct page *p, const char *html)
     hr__draft_put(&p->draft, html);
 }
 
-static bool has_charts(void)
+/* Without a charting library, or of a record without blocks, pages have tables only. */
+static bool has_charts(const struct page *p)
 {
-    return *hr__page_library != 0;
+    return *hr__page_library && p->views->device;
 }
 
 static bool has(const struct page *p, enum hr__memory_table which)
@@ -60,16 +61,16 @@ static void figures(struct page *p, enum hr__memory_table which)
 {
     if (!has(p, which))
         return;
-    if (has_charts())
+    if (has_charts(p))
         put(p, "<details><summary>The figures of this chart</summary>\n");
     table(p, which);
-    if (has_charts())
+    if (has_charts(p))
         put(p, "</details>\n");
 }
 
 static void canvas(struct page *p, const char *id, const char *shape, const char *title)
 {
-    if (has_charts())
+    if (has_charts(p))
         hr__draft_print(&p->draft,
                         "<div class=\"plot%s\"><canvas id=\"%s\" role=\"img\" aria-label=\"Chart: "
                         "%s. The table that follows has its figures.\"></canvas></div>\n",
@@ -85,7 +86,7 @@ struct figure {
 
 static void figure(struct page *p, const struct figure *f)
 {
-    if (!has_charts() && (f->which == HR__MEMORY_TABLES || !has(p, f->which)))
+    if (!has_charts(p) && (f->which == HR__MEMORY_TABLES || !has(p, f->which)))
         return;
     hr__draft_print(&p->draft, "<figure>\n<h3>%s</h3>\n", f->title);
     canvas(p, f->id, f->shape, f->title);
@@ -164,7 +165,7 @@ static void head(struct page *p)
     put(p, "record <code>");
     hr__draft_html(&p->draft, p->views->name);
     put(p, "</code></p>\n</header>\n<main>\n<section>\n");
-    if (has_charts())
+    if (has_charts(p))
         put(p, "<noscript><p>The charts need scripts; the tables below them have the same "
                "figures.</p></noscript>\n");
     list(p, HR__MEMORY_DAMAGE);
@@ -195,7 +196,7 @@ static void sides(struct page *p)
 static void peak(struct page *p)
 {
     heading(p, "peak", "What memory holds at its peak", NULL);
-    if (has_charts())
+    if (has_charts(p))
         put(p, "<figure>\n<div class=\"plot thin\"><canvas id=\"chart-peak\" role=\"img\" "
                "aria-label=\"Chart: the peak by category. The table that follows has its figures."
                "\"></canvas></div>\n</figure>\n");
@@ -234,7 +235,7 @@ static void lives(struct page *p)
             "allocation to its free, with a tick for each access: writes in the upper half, reads "
             "in the lower. Of very many blocks the largest are drawn.");
     put(p, "<figure>\n<h3>Blocks and their accesses</h3>\n");
-    if (has_charts())
+    if (has_charts(p))
         put(p,
             "<div class=\"tools\" id=\"lives-tools\"></div>\n"
             "<div class=\"plot tall\"><canvas id=\"chart-lives\" tabindex=\"0\" role=\"img\" "
@@ -322,13 +323,13 @@ static void foot(struct page *p)
                     "</section>\n</main>\n<footer>\n<p>Made by headrace %s. This page holds all "
                     "that it shows and asks no server for anything.</p>\n",
                     hr_version());
-    if (has_charts()) {
+    if (has_charts(p)) {
         put(p, "<details><summary>The charts are drawn by Chart.js; its licence</summary>\n<pre>");
         hr__draft_lines_html(&p->draft, hr__page_licence);
         put(p, "</pre>\n</details>\n");
     }
     put(p, "</footer>\n");
-    if (has_charts()) {
+    if (has_charts(p)) {
         put(p, "<script type=\"application/json\" id=\"data\">");
         hr__memory_page_data(p->views, p->count, &p->draft);
         put(p, "</script>\n<script>");
@@ -353,6 +354,9 @@ int hr_memory_write_page(const struct hr_memory *const *memories, size_t count, 
     p.views = views;
     hr__memory_tables_make(p.tables, views, count, false);
     p.draft.failed = hr__memory_tables_failed(p.tables);
+    /* What the sections are called already. */
+    p.tables[HR__MEMORY_PATTERN].title = p.tables[HR__MEMORY_RUN].title = "";
+    p.tables[HR__MEMORY_ADVICE].title = "what to do with which blocks";
     head(&p);
     peak(&p);
     sides(&p);

@@ -228,6 +228,23 @@ static void put_sides(struct hr__draft *d, const struct hr__memory_view *views, 
     hr__draft_put(d, "]");
 }
 
+static void put_fit(struct hr__draft *d, const struct hr__memory_view *v)
+{
+    const struct {
+        const char *name;
+        double value;
+    } members[] = {{"fixed_bytes", v->fit.fixed_bytes},
+                   {"bytes_per_sample", v->fit.bytes_per_sample},
+                   {"that_fits", v->fit.batch_that_fits},
+                   {"capacity_bytes", v->capacity_bytes}};
+    hr__draft_put(d, ",\n\"fit\":{");
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        hr__draft_print(d, "%s\"%s\":", i ? "," : "", members[i].name);
+        put_number(d, members[i].value);
+    }
+    hr__draft_put(d, "}");
+}
+
 void hr__memory_page_data(const struct hr__memory_view *views, size_t count,
                           struct hr__draft *draft)
 {
@@ -242,5 +259,6 @@ void hr__memory_page_data(const struct hr__memory_view *views, size_t count,
     put_intervals(draft, json_object_get(views[0].root, "intervals"));
     put_iterations(draft, &views[0]);
     put_sides(draft, views, count);
+    put_fit(draft, views);
     hr__draft_put(draft, "}");
 }

@@ -11,6 +11,7 @@
 
 #define BRIEF_ROWS 12
 #define BRIEF_FEW  6
+#define PAGE_ROWS  20
 
 struct filler {
     const struct hr__memory_view *view;
@@ -51,12 +52,12 @@ static void cell_draft(struct hr__table *t, struct hr__draft *d)
     hr__draft_clear(d);
 }
 
-static const char *without_folders(const char *line)
+/* A line without the folders of its file, but for the last `kept`. */
+static const char *without_folders(const char *line, int kept)
 {
-    const char *name = line;
-    for (const char *c = line; *c && *c != ' '; c++)
-        if (*c == '/')
-            name = c + 1;
+    const char *name = line + strcspn(line, " ");
+    while (name > line && (name[-1] != '/' || kept-- > 0))
+        name--;
     return name;
 }
 
@@ -68,7 +69,7 @@ void hr__memory_cell_block(struct hr__table *t, const char *begin, const json_t 
     hr__view_describe(object, &d);
     if (*line) {
         hr__draft_put(&d, ", ");
-        hr__draft_put(&d, brief ? without_folders(line) : line);
+        hr__draft_put(&d, without_folders(line, brief ? 0 : 2));
     }
     cell_draft(t, &d);
 }
@@ -152,8 +153,8 @@ static void fill_groups(struct hr__table *t, const struct filler *f)
     double total = hr__view_number(f->view->device, "peak_bytes");
     double other = hr__view_number(f->view->device, "other_bytes");
     size_t count = json_array_size(groups), shown = count;
-    if (f->brief && shown > BRIEF_ROWS)
-        shown = BRIEF_ROWS;
+    if (shown > (f->brief ? BRIEF_ROWS : PAGE_ROWS))
+        shown = f->brief ? BRIEF_ROWS : PAGE_ROWS;
     for (size_t i = 0; i < count; i++) {
         const json_t *g = json_array_get(groups, i);
         double bytes = hr__view_number(g, "bytes");
@@ -279,23 +280,26 @@ static void fill_caveats(struct hr__table *t, const struct filler *f)
 
 static void fill_batch(struct hr__table *t, const struct filler *f)
 {
-    const json_t *b = json_object_get(f->view->root, "batch");
-    static const struct {
-        const char *name, *title;
-        void (*cell)(struct hr__table *t, double value);
-    } rows[] = {{"size", "batch size", hr__memory_cell_count},
-                {"fixed_bytes", "whatever its size", hr__memory_cell_bytes},
-                {"bytes_per_sample", "for each sample", hr__memory_cell_bytes},
-                {"capacity_bytes", "memory there is", hr__memory_cell_bytes},
-                {"that_fits", "batch size that would fit", hr__memory_cell_count}};
-    if (!(hr__view_number(b, "size") >= 1))
+    const struct hr__memory_view *v = f->view;
+    char text[HR__FORMAT_BYTES];
+    if (!v->fitted)
         return;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        double value = hr__view_number(b, rows[i].name);
-        if (isnan(value))
-            continue;
-        hr__table_cell(t, rows[i].title);
-        rows[i].cell(t, value);
+    hr__table_cell(t, v->fitted > 1 ? "a line through" : "batch size");
+    if (v->fitted > 1)
+        hr__table_cell_print(t, "%zu records", v->fitted);
+    else
+        hr__memory_cell_count(t, v->batch_size);
+    hr__table_cell(t, "whatever its size");
+    hr__memory_cell_bytes(t, v->fit.fixed_bytes);
+    hr__table_cell(t, "for each sample");
+    hr__memory_cell_bytes(t, v->fit.bytes_per_sample);
+    if (v->capacity_bytes > 0) {
+        hr__table_cell(t, "memory there is");
+        hr__memory_cell_bytes(t, v->capacity_bytes);
+    }
+    if (v->fit.batch_that_fits >= 0) {
+        hr__table_cell(t, "batch size that would fit");
+        hr__table_cell(t, hr__format_fixed(text, v->fit.batch_that_fits, 0, true));
     }
 }
 
@@ -447,8 +451,9 @@ static void fill_fragments(struct hr__table *t, const struct filler *f)
     if (!(reserved > 0))
         return;
     hr__table_cell(t, "taken from the device");
-    hr__table_cell_print(t, "%s in %s segments", hr__format_bytes(a, reserved),
-                         hr__format_fixed(b, hr__view_number(g, "segments"), 0, true));
+    hr__table_cell_print(t, "%s in %s segment%s", hr__format_bytes(a, reserved),
+                         hr__format_fixed(b, hr__view_number(g, "segments"), 0, true),
+                         s_of(hr__view_number(g, "segments")));
     hr__table_cell(t, "of it in blocks");
     hr__table_cell_print(t, "%s, %s", hr__format_bytes(a, allocated),
                          hr__format_share(b, allocated / reserved));

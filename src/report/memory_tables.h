@@ -46,8 +46,8 @@ void hr__memory_cell_bytes(struct hr__table *table, double bytes);
 void hr__memory_cell_ns(struct hr__table *table, double ns);
 void hr__memory_cell_count(struct hr__table *table, double count);
 
-/* "[64, 256] float32 of aten::relu, train.py:12 forward" after `begin`; brief: the line's file
- * without its folders. */
+/* "[64, 256] float32 of aten::relu, train.py:12 forward" after `begin`; of the line's file with
+ * its last two folders; brief: without. */
 void hr__memory_cell_block(struct hr__table *table, const char *begin, const json_t *object,
                            bool brief);
 

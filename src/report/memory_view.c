@@ -65,46 +65,18 @@ const char *hr__view_line(const json_t *object)
     return line ? line : "";
 }
 
-/* The accelerator that holds most; without one the host's memory. */
-static json_t *main_device(const json_t *root)
-{
-    const json_t *devices = json_object_get(root, "devices");
-    json_t *best = NULL, *device;
-    size_t i;
-    json_array_foreach(devices, i, device)
-    {
-        const char *name = hr__view_text(device, "device");
-        bool on_host = !strcmp(name, "cpu");
-        bool best_on_host = best && !strcmp(hr__view_text(best, "device"), "cpu");
-        if (!strcmp(name, "libraries"))
-            continue;
-        if (!best || (best_on_host && !on_host) ||
-            (best_on_host == on_host &&
-             hr__view_number(device, "peak_bytes") > hr__view_number(best, "peak_bytes")))
-            best = device;
-    }
-    return best ? best : json_array_get(devices, 0);
-}
-
 /* A peak is reached when a block begins: that one knows the phase. */
 static void find_peak(struct hr__memory_view *v)
 {
-    const struct hr__blocks_found *found = &v->memory->found->found;
-    double peak_ns = hr__view_number(v->device, "peak_ns");
-    for (size_t d = 0; d < v->memory->found->device_count; d++) {
-        const struct hr__device_memory *device = &v->memory->found->devices[d];
-        if ((double)device->timeline.peak.time_ns != peak_ns ||
-            (double)device->timeline.peak_bytes != hr__view_number(v->device, "peak_bytes"))
-            continue;
-        for (uint32_t i = 0; i < found->count; i++) {
-            const struct hr__block *b = &found->blocks[i];
-            if (b->device == device->device && b->alloc_ns == device->timeline.peak.time_ns &&
-                b->alloc_ns) {
-                v->phase = b->phase;
-                v->iteration = b->iteration;
-            }
+    const struct hr__memory *m = v->memory->found;
+    const struct hr__device_memory *d = &m->devices[m->main_device];
+    uint64_t peak_ns = d->timeline.peak.time_ns;
+    for (uint32_t i = 0; i < m->found.count && peak_ns; i++) {
+        const struct hr__block *b = &m->found.blocks[i];
+        if (b->device == d->device && b->alloc_ns == peak_ns) {
+            v->phase = b->phase;
+            v->iteration = b->iteration;
         }
-        return;
     }
 }
 
@@ -177,13 +149,36 @@ static int open_view(struct hr__memory_view *v, const struct hr_memory *memory,
     v->root = json_loads(hr_memory_json(memory), 0, &problem);
     if (!v->root)
         return hr__fail(error, -ENOMEM, "%s: out of memory for its report", memory->name);
-    v->device = main_device(v->root);
+    v->device = json_array_get(json_object_get(v->root, "devices"), memory->found->main_device);
     v->device_name = hr__view_text(v->device, "device");
     v->batch_size = hr__view_number(json_object_get(v->root, "batch"), "size");
     find_peak(v);
     return find_iterations(v) || find_median(v)
                ? hr__fail(error, -ENOMEM, "out of memory for a report")
                : 0;
+}
+
+/* What grows with the batch: of one record in proportion, of several of different sizes by a
+ * line through them. */
+static int fit(struct hr__memory_view *views, size_t count)
+{
+    struct hr__fit_point *points = hr__alloc(HR__TAG_REPORT, count, sizeof *points);
+    double capacity = hr__view_number(json_object_get(views->root, "batch"), "capacity_bytes");
+    size_t sized = 0;
+    if (!points)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        const struct hr__memory *m = views[i].memory->found;
+        if (!m->device_count || strcmp(views[i].device_name, views->device_name) != 0)
+            continue;
+        points[sized] = m->devices[m->main_device].point;
+        sized += points[sized].batch > 0;
+    }
+    hr__memory_fit(&views->fit, points, sized, capacity);
+    views->fitted = sized;
+    views->capacity_bytes = capacity;
+    hr__free(points);
+    return 0;
 }
 
 /* Batch sizes where they tell the records apart, else the names of the files. */
@@ -212,6 +207,8 @@ int hr__memory_views_open(struct hr__memory_view **out, const struct hr_memory *
     *out = NULL;
     for (size_t i = 0; i < count && !code; i++)
         code = open_view(&views[i], memories[i], error);
+    if (!code && fit(views, count))
+        code = hr__fail(error, -ENOMEM, "out of memory for a report");
     if (code) {
         hr__memory_views_close(&views, count);
         return code;

@@ -6,6 +6,7 @@
 #ifndef HR_REPORT_MEMORY_VIEW_H
 #define HR_REPORT_MEMORY_VIEW_H
 
+#include "memory/fit.h"
 #include "report/draft.h"
 
 #include <headrace/memory.h>
@@ -35,6 +36,9 @@ struct hr__memory_view {
     size_t iteration_count;
     double median_ns;                 /* of those that are the same; NaN: there are none */
     double batch_size;                /* NaN: not said */
+    struct hr__fit fit;               /* of the first view: over the batch sizes of all */
+    size_t fitted;                    /* so many records; 0: none says its batch size */
+    double capacity_bytes;            /* of the first view's device; NaN: not said */
     char label[HR__VIEW_LABEL_BYTES]; /* "batch 64", or the file's name: printable */
 };
 

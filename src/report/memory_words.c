@@ -133,16 +133,16 @@ static void say_advice(const struct hr__memory_view *v, struct hr__draft *d)
 
 static void say_batch(const struct hr__memory_view *v, struct hr__draft *d)
 {
-    const json_t *batch = json_object_get(v->root, "batch");
-    double fits = hr__view_number(batch, "that_fits"), size = hr__view_number(batch, "size");
     char text[HR__FORMAT_BYTES], capacity[HR__FORMAT_BYTES];
-    if (!(fits >= 1))
+    if (!(v->fit.batch_that_fits >= 1))
         return;
     hr__draft_print(d, " Batches of up to %s would fit into %s",
-                    hr__format_fixed(text, fits, 0, true),
-                    hr__format_bytes(capacity, hr__view_number(batch, "capacity_bytes")));
-    if (size >= 1)
-        hr__draft_print(d, " (now %s)", hr__format_fixed(text, size, 0, true));
+                    hr__format_fixed(text, v->fit.batch_that_fits, 0, true),
+                    hr__format_bytes(capacity, v->capacity_bytes));
+    if (v->fitted == 1)
+        hr__draft_print(d, " (now %s)", hr__format_fixed(text, v->batch_size, 0, true));
+    else
+        hr__draft_print(d, " (by a line through %zu records)", v->fitted);
     hr__draft_put(d, ".");
 }
 

@@ -41,32 +41,8 @@
     },
   };
 
-  /* The share written into each part of a bar that has room for it. */
-  const labels = {
-    id: "labels",
-    afterDatasetsDraw(chart) {
-      if (!chart.options.labelled) return;
-      const c = chart.ctx;
-      chart.data.datasets.forEach((set, i) => {
-        if (!chart.isDatasetVisible(i)) return;
-        chart.getDatasetMeta(i).data.forEach((bar, k) => {
-          const text = percent(set.data[k]);
-          c.save();
-          c.font = "600 13px system-ui, sans-serif";
-          c.textAlign = "center";
-          c.textBaseline = "middle";
-          if (bar.width > c.measureText(text).width + 8) {
-            c.fillStyle = set.on;
-            c.fillText(text, bar.x - bar.width / 2, bar.y);
-          }
-          c.restore();
-        });
-      });
-    },
-  };
-
   function chart(id, configuration) {
-    report.chart(id, configuration, [whiskers, labels]);
+    report.chart(id, configuration, [whiskers, report.labels]);
   }
 
   /* ---- what a batch's time goes to ---- */
@@ -77,12 +53,12 @@
       labels: data.split.rows.map((row) => row.name),
       datasets: parts.map((part, i) => ({
         label: part.name, data: data.split.rows.map((row) => row.values[i]),
-        backgroundColor: part.colour, on: part.on, borderColor: theme.ground, borderWidth: 1,
+        backgroundColor: part.colour, on: part.on, labelled: percent, borderColor: theme.ground, borderWidth: 1,
         pointStyle: "rect", quiet: i === 1 && !data.split.copy,
       })).filter((set) => set.data.some((share) => share > 0)),
     },
     options: options({
-      indexAxis: "y", labelled: true,
+      indexAxis: "y",
       scales: {
         x: axis("share of the time", {
           stacked: true, max: 1, ticks: { color: theme.soft, callback: (v) => Math.round(100 * v) + " %" },

@@ -55,6 +55,29 @@ const report = (function () {
     }, more);
   }
 
+  /* The text that a bar's set makes of its value, written into bars that have room for it. */
+  const labels = {
+    id: "labels",
+    afterDatasetsDraw(chart) {
+      const c = chart.ctx;
+      chart.data.datasets.forEach((set, i) => {
+        if (!set.labelled || !chart.isDatasetVisible(i)) return;
+        chart.getDatasetMeta(i).data.forEach((bar, k) => {
+          const text = set.labelled(set.data[k]);
+          c.save();
+          c.font = "600 13px system-ui, sans-serif";
+          c.textAlign = "center";
+          c.textBaseline = "middle";
+          if (bar.width > c.measureText(text).width + 8) {
+            c.fillStyle = set.on;
+            c.fillText(text, bar.x - bar.width / 2, bar.y);
+          }
+          c.restore();
+        });
+      });
+    },
+  };
+
   /* Makes the chart of a canvas, if the page has it, now and whenever colours change. */
   function chart(id, configuration, plugins) {
     const canvas = document.getElementById(id);
@@ -85,5 +108,5 @@ const report = (function () {
     draw(current());
   }
 
-  return { data, colours, theme, number, percent, axis, options, legend, chart, painted, start };
+  return { data, colours, theme, number, percent, axis, options, legend, labels, chart, painted, start };
 })();

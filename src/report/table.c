@@ -269,13 +269,17 @@ void hr__table_html(const struct hr__table *t, struct hr__draft *d)
     size_t rows = hr__table_rows(t);
     if (!rows)
         return;
-    hr__draft_put(d, "<div class=\"scroll\"><table>\n<thead><tr>");
-    if (t->flexible) /* names and texts have one title */
-        hr__draft_print(d, "<th scope=\"colgroup\" colspan=\"%d\">%s</th>", t->column_count,
-                        t->title);
-    for (int c = 0; c < t->column_count && !t->flexible; c++)
-        html_cell(t, c, "th", head_of(t, c), d);
-    hr__draft_put(d, "</tr></thead>\n<tbody>\n");
+    hr__draft_put(d, "<div class=\"scroll\"><table>\n");
+    if (!t->flexible || *t->title) {
+        hr__draft_put(d, "<thead><tr>");
+        if (t->flexible) /* names and texts have one title */
+            hr__draft_print(d, "<th scope=\"colgroup\" colspan=\"%d\">%s</th>", t->column_count,
+                            t->title);
+        for (int c = 0; c < t->column_count && !t->flexible; c++)
+            html_cell(t, c, "th", head_of(t, c), d);
+        hr__draft_put(d, "</tr></thead>\n");
+    }
+    hr__draft_put(d, "<tbody>\n");
     for (size_t i = 0; i < rows; i++) {
         hr__draft_put(d, "<tr>");
         for (int c = 0; c < t->column_count; c++)

@@ -17,7 +17,8 @@ struct hr__column {
 };
 
 struct hr__table {
-    const char *title;                            /* stands in the head, over the first column */
+    const char *title; /* stands in the head, over the first column; of a table of names
+                          and texts in a page "": there is no head */
     struct hr__column columns[HR__TABLE_COLUMNS]; /* the first one's name is not shown */
     int column_count;
     int flexible; /* the column whose text wraps where there is not room for all; not the

@@ -2,8 +2,45 @@
 #include "../test.h"
 
 #include "fixture.h"
+#include "memory_fixture.h"
 
 #include <stdio.h>
+
+static int write_memory(const char *folder, const char *name, const struct memory_fixture *fixtures,
+                        size_t count)
+{
+    struct hr_memory *memories[2] = {NULL, NULL};
+    struct hr_error error = {0};
+    char path[4096];
+    for (size_t i = 0; i < count; i++)
+        memories[i] = memory_fixture_open(&fixtures[i]);
+    snprintf(path, sizeof path, "%s/%s.html", folder, name);
+    int code = hr_memory_write_page((const struct hr_memory *const *)memories, count, path, &error);
+    if (code)
+        fprintf(stderr, "%s\n", error.message);
+    for (size_t i = 0; i < count; i++)
+        hr_memory_destroy(&memories[i]);
+    return code;
+}
+
+static int write_memories(const char *folder)
+{
+    static const struct memory_fixture sides[] = {
+        {.name = "a.hrm", .batch = 64, .iterations = 12, .odd = 7, .with_relu_kept = 1},
+        {.name = "b.hrm", .batch = 16, .iterations = 12, .odd = -1}};
+    static const struct memory_fixture gpu = {
+        .name = "c.hrm", .batch = 64, .iterations = 12, .odd = -1, .device = 1, .refuses = 1};
+    static const struct memory_fixture hostile = {
+        .name = "d.hrm", .batch = 64, .iterations = 12, .odd = 7, .is_hostile = 1};
+    static const struct memory_fixture little = {
+        .name = "e.hrm", .batch = 64, .iterations = 1, .odd = -1};
+    int code = write_memory(folder, "memory-sides", sides, 2) ||
+               write_memory(folder, "memory-gpu", &gpu, 1) ||
+               write_memory(folder, "memory-hostile", &hostile, 1) ||
+               write_memory(folder, "memory-little", &little, 1);
+    memory_fixture_clean();
+    return code;
+}
 
 int main(int argc, char **argv)
 {
@@ -25,5 +62,5 @@ int main(int argc, char **argv)
             return 1;
         }
     }
-    return argc != 2;
+    return argc != 2 || write_memories(argv[1]);
 }

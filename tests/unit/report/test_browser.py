@@ -86,9 +86,11 @@ class Pages(unittest.TestCase):
             self.assertEqual(parts.addresses, ["data:,"])
 
     def test_outside_text_is_text(self):
-        parts = parse(Path(self.folder.name) / "hostile.html")
-        self.assertLessEqual(len(parts.scripts), 2)
-        self.assertFalse([s for s in parts.scripts if s.startswith("alert")])
+        for name in ("hostile.html", "memory-hostile.html"):
+            with self.subTest(page=name):
+                parts = parse(Path(self.folder.name) / name)
+                self.assertLessEqual(len(parts.scripts), 2)
+                self.assertFalse([s for s in parts.scripts if s.startswith("alert")])
 
     def browse(self, page, *arguments):
         """The document after its scripts ran, and what the browser said."""
@@ -112,17 +114,19 @@ class Pages(unittest.TestCase):
                 drawn = {m.group(1): m.group(0) for m in DRAWN.finditer(document)}
                 self.assertEqual(sorted(drawn), sorted(parse(page).canvases))
                 for canvas in drawn.values():
-                    # Chart.js gives a canvas the size of its place.
+                    # A chart has the size of its place.
                     width = re.search(r' width="(\d+)"', canvas)
                     self.assertTrue(width and int(width.group(1)) > 200, canvas)
 
     @unittest.skipUnless(BROWSER, "no browser: install chromium, or name one by CHROMIUM")
     def test_on_a_phone_in_the_dark(self):
-        page = Path(self.folder.name) / "gpu.html"
-        document, said = self.browse(page, "--window-size=390,800", "--force-dark-mode",
-                                     "--blink-settings=preferredColorScheme=0")
-        self.assertEqual(said, [])
-        self.assertEqual(len(DRAWN.findall(document)), len(parse(page).canvases))
+        for name in ("gpu.html", "memory-sides.html"):
+            page = Path(self.folder.name) / name
+            with self.subTest(page=name):
+                document, said = self.browse(page, "--window-size=390,800", "--force-dark-mode",
+                                             "--blink-settings=preferredColorScheme=0")
+                self.assertEqual(said, [])
+                self.assertEqual(len(DRAWN.findall(document)), len(parse(page).canvases))
 
 
 if __name__ == "__main__":
