@@ -144,6 +144,14 @@ static PyMethodDef module_methods[] = {
     {"memory_analyse", core_memory_analyse, METH_VARARGS,
      PyDoc_STR("memory_analyse(path, h2d_bytes_per_s, d2h_bytes_per_s)\n--\n\n"
                "A record's analysis as JSON; bandwidths of 0: what the record says.")},
+    {"memory_write_text", core_memory_write_text, METH_VARARGS,
+     PyDoc_STR("memory_write_text(paths, out, columns, h2d_bytes_per_s, d2h_bytes_per_s)\n--\n\n"
+               "What records tell, as text.")},
+    {"memory_write_page", core_memory_write_page, METH_VARARGS,
+     PyDoc_STR("memory_write_page(paths, out, h2d_bytes_per_s, d2h_bytes_per_s)\n--\n\n"
+               "What records tell, as an HTML page.")},
+    {"memory_compare", core_memory_compare, METH_O,
+     PyDoc_STR("memory_compare([before, after])\n--\n\nWhat is different, as JSON.")},
     {"storage_check", core_storage_check, METH_O,
      PyDoc_STR("storage_check(paths)\n--\n\nHow much of these files lies in memory.")},
     {"storage_drop", core_storage_drop, METH_O,

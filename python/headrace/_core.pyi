@@ -146,6 +146,18 @@ class MemoryRecorder:
     def counts(self) -> tuple[int, int]: ...
 
 def memory_analyse(path: _Path, h2d_bytes_per_s: float, d2h_bytes_per_s: float, /) -> str: ...
+def memory_write_text(
+    paths: Sequence[_Path],
+    out: _Path,
+    columns: int,
+    h2d_bytes_per_s: float,
+    d2h_bytes_per_s: float,
+    /,
+) -> None: ...
+def memory_write_page(
+    paths: Sequence[_Path], out: _Path, h2d_bytes_per_s: float, d2h_bytes_per_s: float, /
+) -> None: ...
+def memory_compare(before_and_after: Sequence[_Path], /) -> str: ...
 
 @final
 class Array:

@@ -1,0 +1,83 @@
+"""The command line of ``python -m headrace.memory``, that of ``headrace memory record``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from typing import NoReturn
+
+USAGE = 2
+VERB = "headrace memory record"
+
+
+class Parser(argparse.ArgumentParser):
+    """Complaints in the form of the headrace command."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{VERB}: {message}; see {VERB} --help\n")
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def _count_or_none(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError
+    return number
+
+
+def _size(text: str) -> int:
+    """Bytes of "4GiB", "500 MB", "100000"."""
+    match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(?:([KMGTP]?)(i?)B)?", text, re.IGNORECASE)
+    if match is None or (match[3] and not match[2]):
+        raise ValueError
+    power = " KMGTP".index(match[2].upper()) if match[2] else 0
+    size = float(match[1]) * (1024 if match[3] else 1000) ** power
+    if not size < 1e18:
+        raise ValueError
+    return int(size)
+
+
+# How argparse calls them in its complaints.
+_count.__name__, _count_or_none.__name__ = "number, 1 or more", "number, 0 or more"
+_size.__name__ = "size (4GiB)"
+
+
+def parser() -> Parser:
+    found = Parser(
+        prog=VERB,
+        usage="%(prog)s [options] -- COMMAND [arguments]",
+        description="Records what every block of memory of a training script does. The script "
+        "is not changed, nor what it trains.",
+        allow_abbrev=False,
+    )
+    add = found.add_argument
+    add("--out", default="headrace-memory.hrm", metavar="FILE", help="where the record goes")
+    add("--iterations", type=_count_or_none, default=20, metavar="N", help="0: all")
+    add("--stacks", action="store_true", help="record the lines of code, too")
+    add("--batch-size", type=_count, metavar="N", help="samples in a batch of one process")
+    add("--limit", type=_size, default=0, metavar="SIZE", help="of the file of each process")
+    add("--least", type=_size, metavar="BYTES", help="of blocks of other libraries that are told")
+    add("--no-tap", action="store_true", help="do not follow the allocators themselves")
+    add("--json", action="store_true", help="print the analysis as JSON")
+    add("--no-progress", action="store_true", help="say nothing meanwhile")
+    add("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return found
+
+
+def parse(words: list[str]) -> argparse.Namespace:
+    """Exits with status 2 and a complaint where something is wrong."""
+    found = parser()
+    options = found.parse_args(words)
+    if options.command[:1] == ["--"]:
+        del options.command[0]
+    if not options.command:
+        found.error(f"a command to record is missing: {VERB} -- python train.py")
+    options.out = os.path.abspath(options.out)
+    return options

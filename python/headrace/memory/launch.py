@@ -1,0 +1,291 @@
+"""Runs a command with a recording in each of its Pythons that has torch, follows it, and tells
+what was recorded.
+
+The script is not changed: its output, its exit status and its end are its own. Everything that
+can go wrong on our side is said in one line that begins with ``headrace memory:``.
+
+Contract with the hook in the script's processes (:mod:`.hook`, :mod:`.watched`), in a folder
+of the run: ``settings.json`` is ours; ``hello-PID``, ``record-*.json`` and ``iterations-*`` are
+theirs. The
+records themselves are where the result will be, so that they stay whatever happens to us.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from .. import _core
+from .._launch import process
+from .._launch.bar import Bar
+from .._launch.folders import RunFolder, remove_left_over
+from .._launch.why import why_no_python
+from . import arguments, records
+from ._tap import tap_path
+from .hook import VARIABLE
+
+OK, PROBLEM, FAILED = 0, 1, 3
+PREFIX = "headrace-memory-"
+USUAL_COLUMNS, LEAST_COLUMNS, MOST_COLUMNS = 80, 60, 120
+
+
+def say(text: str) -> None:
+    """One line on standard error."""
+    print(f"headrace memory: {text}", file=sys.stderr, flush=True)
+
+
+def main(words: list[str]) -> int:
+    """The whole of the command; returns its exit status."""
+    options = arguments.parse(words)
+    remove_left_over(PREFIX, VARIABLE)
+    try:
+        records.check_place(options.out)
+        for path, pid in records.left_over(options.out):
+            if pid:
+                say(f"process {pid} of an earlier run still records into {short(path)}")
+            else:
+                say(f"{short(path)} is of an earlier run that was killed: it can be read as any")
+    except OSError as error:
+        say(f"no record can be written to {options.out}: {error.strerror}; choose with --out")
+        return FAILED
+    return Launch(options).run()
+
+
+def short(path: str) -> str:
+    """A path as short as it can be."""
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
+
+
+class Launch:
+    """One run of the command."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self._signals = process.Signals(say)
+        self._folder = ""
+
+    def run(self) -> int:
+        """The exit status."""
+        folder = RunFolder(PREFIX)
+        self._folder = folder.path
+        kept: list[dict[str, Any]] = []
+        try:
+            with self._signals.blocked():
+                status = self._follow()
+                if status is None:
+                    return FAILED
+                kept, failed = self._gather()
+        finally:
+            folder.close()
+        if not kept:
+            return status or PROBLEM
+        # What is left is telling: Ctrl-C may end that.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        untold = self._tell(kept)
+        return status or failed or untold
+
+    def _follow(self) -> int | None:
+        """Runs the script; its exit status as shells count it. None: it could not be started."""
+        options = self.options
+        settings = {
+            "out": options.out,
+            "iterations": options.iterations,
+            "stacks": options.stacks,
+            "batch_size": options.batch_size,
+            "limit_bytes": options.limit,
+        }
+        with open(os.path.join(self._folder, "settings.json"), "w", encoding="utf-8") as file:
+            json.dump(settings, file)
+        command = process.Command(options.command, None, self._environment())
+        # What the script prints must not stand between the lines of --json.
+        stdout = sys.stderr.fileno() if options.json else None
+        try:
+            started = process.start(command, stdout)
+        except OSError as error:
+            say(process.why_not(command, error))
+            return None
+        status = self._signals.follow(started, Bar("memory", self._progress, options.no_progress))
+        process.name_left_over(f"{VARIABLE}={self._folder}", say)
+        return status
+
+    def _environment(self) -> dict[str, str]:
+        environment = process.environment_with(VARIABLE, self._folder)
+        tap = None if self.options.no_tap else tap_path()
+        if tap is not None:
+            others = environment.get("LD_PRELOAD")
+            environment["LD_PRELOAD"] = f"{tap}:{others}" if others else tap
+            if self.options.least is not None:
+                environment["HEADRACE_TAP_LEAST"] = str(self.options.least)
+        return environment
+
+    def _progress(self) -> tuple[float | None, str]:
+        most = self.options.iterations
+        training = [one["iterations"] for one in self._states() if one["trained"]]
+        if not training:
+            return 0.0 if most else None, "until training begins"
+        done = min(training)
+        if not most:
+            return None, f"{done} iterations recorded"
+        then = "; training goes on" if done == most else ""
+        return done / most, f"{done} of {most} iterations recorded{then}"
+
+    def _states(self) -> list[dict[str, Any]]:
+        """What the processes told of their records, by rank, else by when they began."""
+        found = []
+        for name in os.listdir(self._folder):
+            if name.startswith("record-") and name.endswith(".json"):
+                try:
+                    with open(os.path.join(self._folder, name), encoding="utf-8") as file:
+                        one = json.load(file)
+                    one["iterations"] = self._iterations(one["name"])
+                except (OSError, ValueError):
+                    continue
+                found.append(one)
+        return sorted(found, key=lambda one: (_number(one["rank"]), one["began_s"]))
+
+    def _iterations(self, name: str) -> int:
+        with open(os.path.join(self._folder, f"iterations-{name}"), "rb") as file:
+            return int.from_bytes(file.read(8), "little")
+
+    def _told(self) -> list[dict[str, str]]:
+        """Lines of all hello files."""
+        found = []
+        for name in sorted(os.listdir(self._folder)):
+            if name.startswith("hello-"):
+                with open(os.path.join(self._folder, name), encoding="utf-8") as file:
+                    for line in file:
+                        if line.endswith("\n"):  # whole: its process was not killed meanwhile
+                            found.append({"pid": name.removeprefix("hello-"), **json.loads(line)})
+        return found
+
+    # What came out
+
+    def _gather(self) -> tuple[list[dict[str, Any]], int]:
+        """The records that are kept, at their places, and whether something failed."""
+        told = self._told()
+        self._say_forked(told)
+        kept = self._choose()
+        if not kept:
+            say(self._why_nothing(told))
+            return [], PROBLEM
+        try:
+            names = records.name_all(
+                self.options.out, [one["path"] for one in kept], [one["rank"] for one in kept]
+            )
+        except OSError as error:
+            say(f"{error.filename}: {error.strerror}: records keep the number of their process")
+            return [one for one in kept if os.path.exists(one["path"])], FAILED
+        return [{**one, "path": name} for one, name in zip(kept, names)], OK
+
+    def _tell(self, kept: list[dict[str, Any]]) -> int:
+        try:
+            self._results(kept)
+        except OSError as error:
+            say(f"the report cannot be printed ({error.strerror}): see {short(kept[0]['path'])}")
+            # Nor can what is left in the buffer be written when Python ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return FAILED
+        except ValueError as error:
+            say(f"no report: {error}")
+            return FAILED
+        return OK
+
+    def _choose(self) -> list[dict[str, Any]]:
+        """The records that are kept, with their ``about``; the others are removed."""
+        found = []
+        for one in self._states():
+            try:
+                one["about"] = records.about(one["path"])
+            except OSError:
+                continue
+            if one["about"] is not None:
+                found.append(one)
+        with_events = [one for one in found if one["about"].events]
+        kept = [one for one in with_events if one["trained"]]
+        if not kept and with_events:
+            kept = [max(with_events, key=lambda one: one["about"].events)]
+            say(
+                "no process trained (no backward pass ran, no optimizer stepped): kept is what "
+                f"process {kept[0]['about'].pid} recorded, which is the most"
+            )
+        for one in found:
+            if one not in kept:
+                os.unlink(one["path"])
+        return kept
+
+    def _why_nothing(self, told: list[dict[str, str]]) -> str:
+        for line in told:
+            if "failed" in line:
+                return f"the recording does not work with this script: {line['failed']}"
+        hello = [line["hello"] for line in told if "hello" in line]
+        if not hello:
+            return f"no Python of the command loaded it: {why_no_python(self.options.command)}"
+        if not self._states():
+            return "nothing was recorded: the script never imported torch"
+        return "nothing was recorded: no operator of torch ran in the thread that imported it"
+
+    def _say_forked(self, told: list[dict[str, str]]) -> None:
+        forked = sorted({line["pid"] for line in told if "forked" in line})
+        if forked:
+            say(
+                f"process {', '.join(forked)} trained and was forked from one that is recorded: "
+                "what it did is in no record; start it with multiprocessing's method spawn"
+            )
+
+    def _results(self, kept: list[dict[str, Any]]) -> None:
+        paths = [one["path"] for one in kept]
+        if self.options.json:
+            texts = [_core.memory_analyse(path, 0.0, 0.0).strip() for path in paths]
+            print(texts[0] if len(texts) == 1 else f"[{','.join(texts)}]", flush=True)
+        else:
+            _core.memory_write_text(paths, "-", columns(), 0.0, 0.0)
+            print()
+        for one in kept:
+            if self.options.json:
+                say(self._line(one))
+            else:
+                print(self._line(one), flush=True)
+
+    def _line(self, one: dict[str, Any]) -> str:
+        about = one["about"]
+        line = (
+            f"{short(one['path'])}: {one['iterations']} iterations, {about.events:,} events, "
+            f"{bytes_text(about.bytes)}"
+        )
+        if about.problem:
+            why = {errno.ENOSPC: "the disk was full", errno.EFBIG: "--limit was reached"}
+            line += f"; {why.get(about.problem, os.strerror(about.problem))}, and no more was recorded"
+        if about.lost:
+            line += f": {about.lost:,} events were lost"
+        if not about.ended:
+            line += f"; process {about.pid} was killed (or left by os._exit): the record ends there"
+        return line
+
+
+def _number(rank: str | None) -> int:
+    return int(rank) if rank is not None and rank.isdigit() else 1 << 30
+
+
+def columns() -> int:
+    """Of the report: as the headrace command has them."""
+    try:
+        width = int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size(1).columns
+    except (OSError, ValueError):
+        width = USUAL_COLUMNS
+    return min(max(width, LEAST_COLUMNS), MOST_COLUMNS)
+
+
+def bytes_text(count: int) -> str:
+    """As "512 B", "1.50 KiB", "120 MiB", as the headrace command writes sizes."""
+    value, unit = float(count), 0
+    while value >= 999.5 and unit < 6:
+        value /= 1024
+        unit += 1
+    decimals = 0 if unit == 0 or value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{value:.{decimals}f} {('B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB')[unit]}"

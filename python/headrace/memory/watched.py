@@ -1,0 +1,132 @@
+"""The recording of one process of a script that ``headrace memory record`` started.
+
+It begins when torch has been imported and ends with the process, or after so many iterations.
+What the launcher needs to know is in the run's folder: ``record-NAME.json``, replaced at each
+change, tells where the record is, of which rank, and whether the process trained (a backward
+pass ran, or an optimizer stepped); ``iterations-NAME`` is how many it has done, 8 bytes that are
+mapped. Hooks of our own follow that, so it is known however the process ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import mmap
+import os
+import struct
+import time
+from typing import Any
+
+import torch
+from torch.optim import optimizer as optimizers
+
+from . import hook
+from ._mode import Recording
+
+_watched: Watched | None = None
+
+
+def begin(folder: str) -> None:
+    """Once in a process."""
+    global _watched
+    if _watched is None:
+        with open(os.path.join(folder, "settings.json"), encoding="utf-8") as file:
+            _watched = Watched(folder, json.load(file))
+        _watched.begin()
+
+
+def place_of(out: str) -> str:
+    """Where this process records: a process that became another one records twice."""
+    path, number = f"{out}.{os.getpid()}", 1
+    while os.path.lexists(path):
+        number += 1
+        path = f"{out}.{os.getpid()}-{number}"
+    return path
+
+
+class Watched:
+    """This process: its recording, and what is told of it."""
+
+    def __init__(self, folder: str, settings: dict[str, Any]) -> None:
+        self._folder = folder
+        self._pid = os.getpid()
+        self._most: int = settings["iterations"]
+        self._iterations = 0
+        path = place_of(settings["out"])
+        self._state: dict[str, Any] = {
+            "path": path,
+            "name": os.path.basename(path),
+            "began_s": time.time(),
+            "rank": os.environ.get("RANK"),
+            "trained": False,
+        }
+        self._file = os.path.join(folder, f"record-{self._state['name']}.json")
+        self._count = _mapped(os.path.join(folder, f"iterations-{self._state['name']}"))
+        self._told_fork = False
+        self._recording = Recording(
+            path,
+            settings["limit_bytes"],
+            iterations=self._most,
+            stacks=settings["stacks"],
+            batch_size=settings["batch_size"],
+        )
+
+    def begin(self) -> None:
+        self._tell()
+        for name in ("backward", "grad"):
+            setattr(torch.autograd, name, self._wrapped(getattr(torch.autograd, name)))
+        optimizers.register_optimizer_step_post_hook(self._stepped)
+        atexit.register(self._end)
+        self._recording.__enter__()
+
+    def _wrapped(self, function: Any) -> Any:
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if not self._state["trained"]:
+                self._trains()
+            return function(*args, **kwargs)
+
+        return wrapped
+
+    def _trains(self) -> None:
+        if not self._is_child():
+            self._state["trained"] = True
+            self._tell()
+
+    def _stepped(self, *_: Any) -> None:
+        if self._is_child() or (self._most and self._iterations >= self._most):
+            return
+        if not self._state["trained"]:
+            self._trains()
+        self._iterations += 1
+        struct.pack_into("<Q", self._count, 0, self._iterations)
+
+    def _end(self) -> None:
+        if not self._is_child():
+            self._recording.close()
+
+    def _tell(self) -> None:
+        try:
+            with open(f"{self._file}~", "w", encoding="utf-8") as file:
+                json.dump(self._state, file)
+            os.replace(f"{self._file}~", self._file)
+        except OSError:  # the run is over and its folder gone, or the disk is full
+            pass
+
+    def _is_child(self) -> bool:
+        """Forked: the recording is the parent's, which has ended it here."""
+        if os.getpid() == self._pid:
+            return False
+        if not self._told_fork:
+            self._told_fork = True
+            hook.tell(self._folder, "forked", str(self._pid))
+        return True
+
+
+def _mapped(path: str) -> mmap.mmap:
+    """A new file of 8 bytes."""
+    with open(path, "w+b") as file:
+        file.write(bytes(8))
+        file.flush()
+        return mmap.mmap(file.fileno(), 8)

@@ -1,0 +1,472 @@
+"""``python -m headrace.memory``, which ``headrace memory record`` becomes: real scripts under
+recording. That what they do is recorded rightly is tested in test_memory_behaviour.py; this is
+about processes, files and messages."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from headrace import _core
+from headrace.memory import arguments, records
+
+pytest.importorskip("torch")
+
+COMMON = """
+import os, signal, sys, time, torch
+torch.set_num_threads(1)
+torch.manual_seed(0)
+
+
+class Training:
+    def __init__(self):
+        self.model = torch.nn.Sequential(
+            torch.nn.Linear(20, 30), torch.nn.ReLU(), torch.nn.Linear(30, 4))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+
+    def step(self, x=None):
+        x = torch.randn(8, 20) if x is None else x
+        loss = torch.nn.functional.cross_entropy(self.model(x), torch.arange(8) % 4)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+
+
+if __name__ == "__main__":
+    training = Training()
+"""
+
+
+class Place:
+    """A working directory with a script, and the launcher in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.work = folder / "work"
+        self.work.mkdir(parents=True)
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+        package = str(Path(_core.__file__).parents[1])
+        paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+        self.environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(paths),
+            "TMPDIR": str(self.temporary),
+        }
+
+    def script(self, text: str, name: str = "train.py", common: str = COMMON) -> None:
+        (self.work / name).write_text(common + textwrap.dedent(text))
+
+    def start(self, *words: str, command: list[str] | None = None) -> subprocess.Popen:
+        command = command or [sys.executable, "train.py"]
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "headrace.memory", *words, "--", *command],
+            cwd=self.work,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *words: str, command: list[str] | None = None) -> tuple[int, str, str]:
+        """(status, standard output, standard error)."""
+        process = self.start(*words, command=command)
+        out, err = process.communicate(timeout=120)
+        assert list(self.temporary.glob("headrace-*")) == []
+        return process.returncode, out, err
+
+    def records(self) -> list[str]:
+        return sorted(name for name in os.listdir(self.work) if ".hrm" in name)
+
+    def analyse(self, name: str = "headrace-memory.hrm") -> dict:
+        return json.loads(_core.memory_analyse(str(self.work / name), 0.0, 0.0))
+
+
+@pytest.fixture
+def place(tmp_path) -> Place:
+    return Place(tmp_path)
+
+
+def wait_for(condition, seconds=60.0):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+# What a run leaves
+
+
+def test_a_training(place):
+    """So many iterations are recorded, training goes on, and trains what it trains without."""
+    place.script(
+        """
+        losses = [training.step() for _ in range(12)]
+        print(losses, [p.double().sum().item() for p in training.model.parameters()])
+        """
+    )
+    plain = subprocess.run(
+        [sys.executable, "train.py"], cwd=place.work, env=place.environment, capture_output=True,
+        text=True, timeout=120,
+    )
+    status, out, err = place.run("--iterations", "5", "--batch-size", "8", "--no-progress")
+    assert (status, err) == (0, "")
+    assert out.startswith(plain.stdout) and plain.stdout
+    last = out.splitlines()[-1]
+    found = re.fullmatch(r"headrace-memory\.hrm: 5 iterations, ([\d,]+) events, [\d.]+ KiB", last)
+    assert found, last
+    assert place.records() == ["headrace-memory.hrm"]
+    analysis = place.analyse()
+    assert analysis["run"]["ended"] and analysis["run"]["problem"] is None
+    assert analysis["run"]["events"] == int(found[1].replace(",", ""))
+    assert 5 <= analysis["pattern"]["marked"] <= 6
+    assert analysis["run"]["facts"]["command"] == "train.py"
+    assert analysis["run"]["facts"]["batch size"] == "8"
+    # Weights, gradients and momentum of 20 x 30 + 30 + 30 x 4 + 4 numbers.
+    peak = analysis["devices"][0]["peak"]
+    weights = 4 * (20 * 30 + 30 + 30 * 4 + 4)
+    assert peak["parameter"] == peak["gradient"] == peak["optimizer state"] == weights
+
+
+def test_two_ranks(place):
+    """torchrun itself is not recorded; an earlier run's record goes with the new ones."""
+    (place.work / "out").mkdir()
+    for name in ("run.hrm", "run.rank7.hrm"):
+        (place.work / "out" / name).write_bytes(b"HRMEMORY" + bytes(100))
+    (place.work / "out/run.rank8.hrm").write_bytes(b"mine")
+    place.script(
+        """
+        import torch.distributed
+        torch.distributed.init_process_group("gloo")
+        training.model = torch.nn.parallel.DistributedDataParallel(training.model)
+        for _ in range(3):
+            training.step()
+        torch.distributed.destroy_process_group()
+        """
+    )
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [sys.executable, *torchrun, "train.py"]
+    status, out, err = place.run("--out", "out/run.hrm", "--no-progress", command=command)
+    assert status == 0, err
+    assert sorted(os.listdir(place.work / "out")) == [
+        "run.rank0.hrm", "run.rank1.hrm", "run.rank8.hrm",
+    ]
+    lines = out.splitlines()[-2:]
+    for rank, line in enumerate(lines):
+        assert re.fullmatch(rf"out/run\.rank{rank}\.hrm: 3 iterations, [\d,]+ events, .*", line)
+        assert place.analyse(f"out/run.rank{rank}.hrm")["pattern"]["marked"] >= 3
+
+
+SAMPLES = """
+import torch
+
+
+class Samples(torch.utils.data.Dataset):
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, index):
+        return torch.full((20,), float(index)) * 0.01
+"""
+
+
+def test_loaders_with_workers(place):
+    """Forked and spawned workers leave nothing."""
+    place.script("", "samples.py", SAMPLES)
+    place.script(
+        """
+        def main():
+            from samples import Samples
+
+            for method in ("fork", "spawn"):
+                loader = torch.utils.data.DataLoader(
+                    Samples(), 8, num_workers=2, multiprocessing_context=method)
+                for x in loader:
+                    training.step(x)
+            print("trained")
+
+
+        if __name__ == "__main__":
+            main()
+        """
+    )
+    status, out, err = place.run("--no-progress")
+    assert (status, err) == (0, "")
+    assert out.startswith("trained\n")
+    assert place.records() == ["headrace-memory.hrm"]
+    assert out.splitlines()[-1].startswith("headrace-memory.hrm: 8 iterations, ")
+    # A worker's batch is an input: nobody allocated it here.
+    inputs = [b for b in place.analyse()["lifetimes"]["blocks"] if b["bytes"] == 8 * 20 * 4]
+    assert "input" in {b["category"] for b in inputs}
+
+
+def test_several_processes_that_train(place):
+    """Without ranks: numbered as they began. What a forked child does is not recorded."""
+    place.script(
+        """
+        for _ in range(2):
+            training.step()
+        child = os.fork()
+        if child == 0:
+            for _ in range(3):
+                training.step()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        if len(sys.argv) == 1:
+            import subprocess
+            sys.exit(subprocess.call([sys.executable, "train.py", "again"]))
+        """
+    )
+    status, out, err = place.run("--no-progress", "--out", "run.hrm")
+    assert status == 0, err
+    assert re.fullmatch(
+        r"headrace memory: process \d+, \d+ trained and was forked from one that is recorded: "
+        r"what it did is in no record; start it with multiprocessing's method spawn\n", err)
+    assert place.records() == ["run.process1.hrm", "run.process2.hrm"]
+    commands = [place.analyse(name)["run"]["facts"]["command"] for name in place.records()]
+    assert commands == ["train.py", "train.py again"]
+    assert [line[:31] for line in out.splitlines()[-2:]] == [
+        "run.process1.hrm: 2 iterations,", "run.process2.hrm: 2 iterations,",
+    ]
+
+
+def test_without_training(place):
+    place.script("print(float(training.model(torch.ones(8, 20)).sum()) != 0)")
+    status, out, err = place.run("--no-progress")
+    assert status == 0
+    assert "no process trained (no backward pass ran, no optimizer stepped): kept is what" in err
+    assert out.startswith("True\n") and ": 0 iterations, " in out.splitlines()[-1]
+
+
+def test_the_limit(place):
+    place.script("print(all(training.step() < 9 for _ in range(150)))")
+    status, out, err = place.run("--no-progress", "--iterations", "0", "--limit", "800KiB")
+    assert (status, err) == (0, "")
+    assert out.startswith("True\n")
+    assert "; --limit was reached, and no more was recorded: " in out.splitlines()[-1]
+    run = place.analyse()["run"]
+    assert run["lost"] > 0 and run["bytes"] <= 800 << 10
+
+
+def test_json_stands_alone(place):
+    place.script("training.step()\nprint('mine', flush=True)")
+    status, out, err = place.run("--json", "--no-progress")
+    assert status == 0
+    assert json.loads(out) == place.analyse()
+    assert err.startswith("mine\nheadrace memory: headrace-memory.hrm: 1 iterations, ")
+
+
+# How scripts end
+
+
+def test_its_own_exception(place):
+    place.script("training.step()\nraise KeyError('mine')")
+    status, out, err = place.run("--no-progress")
+    assert status == 1
+    assert err.count("Traceback") == 1 and "KeyError: 'mine'" in err
+    assert place.analyse()["run"]["ended"]
+
+
+def test_its_own_exit_status(place):
+    place.script("training.step()\nsys.exit(3)")
+    status, out, err = place.run("--no-progress")
+    assert (status, err) == (3, "")
+    assert out.splitlines()[-1].startswith("headrace-memory.hrm: 1 iterations, ")
+
+
+def test_it_is_killed(place):
+    place.script("for _ in range(4): training.step()\nos.kill(os.getpid(), signal.SIGKILL)")
+    status, out, err = place.run("--no-progress")
+    assert status == 128 + 9
+    assert re.search(r"4 iterations, .*; process \d+ was killed \(or left by os._exit\): the record "
+                     r"ends there$", out)
+    run = place.analyse()["run"]
+    assert not run["ended"] and run["damage"] is None
+    assert place.analyse()["pattern"]["marked"] >= 4
+
+
+def test_interrupts(place):
+    """The first is the script's; the second ends a script that does not mind."""
+    place.script(
+        """
+        signal.signal(signal.SIGINT, lambda *_: open("asked", "w").close())
+        training.step()
+        open("begun", "w").close()
+        while True:
+            time.sleep(0.01)
+        """
+    )
+    process = place.start("--no-progress")
+    wait_for((place.work / "begun").exists)
+    process.send_signal(signal.SIGINT)
+    wait_for((place.work / "asked").exists)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "interrupted; waiting for the script to end (once more ends it)" in err
+    assert "1 iterations" in out.splitlines()[-1]
+    place.script(
+        """
+        try:
+            training.step()
+            open("begun2", "w").close()
+            time.sleep(60)
+        except KeyboardInterrupt:
+            training.step()
+            print("tidied up", flush=True)
+            raise
+        """
+    )
+    process = place.start("--no-progress")
+    wait_for((place.work / "begun2").exists)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT
+    assert out.startswith("tidied up\n") and "KeyboardInterrupt" in err
+    assert "2 iterations" in out.splitlines()[-1]
+    assert place.analyse()["run"]["ended"]
+
+
+def test_the_launcher_is_killed(place):
+    """What was recorded stays where it is, can be read, and is named by the next start."""
+    place.script(
+        """
+        for _ in range(3):
+            training.step()
+        open("begun", "w").close()
+        while not os.path.exists("end"):
+            time.sleep(0.01)
+        """
+    )
+    process = place.start("--no-progress")
+    wait_for((place.work / "begun").exists)
+    process.kill()
+    process.wait(60)  # its pipes are the script's, too, which lives
+    [name] = place.records()
+    pid = int(re.fullmatch(r"headrace-memory\.hrm\.(\d+)", name)[1])
+    assert place.analyse(name)["pattern"]["marked"] >= 3
+    second = place.start("--no-progress", command=["true"])
+    said = second.communicate(timeout=60)[1]
+    assert f"process {pid} of an earlier run still records into {name}\n" in said
+    (place.work / "end").touch()
+    process.communicate(timeout=60)
+    wait_for(lambda: not Path(f"/proc/{pid}/maps").exists())
+    _, _, said = place.run("--no-progress", command=["true"])
+    assert f"{name} is of an earlier run that was killed: it can be read as any\n" in said
+    assert place.analyse(name)["run"]["ended"]
+
+
+# Nothing to record
+
+
+def test_nothing_to_record(place):
+    place.script("print('done')", common="")
+    status, out, err = place.run("--no-progress")
+    said = "headrace memory: nothing was recorded: the script never imported torch\n"
+    assert (status, out, err) == (1, "done\n", said)
+    assert place.run("--no-progress", command=["sh", "-c", "exit 7"])[0] == 7
+    status, _, err = place.run("--no-progress", command=["echo"])
+    assert status == 1 and "no Python of the command loaded it: it has to be started" in err
+    status, _, err = place.run("--no-progress", command=[sys.executable, "-I", "train.py"])
+    assert status == 1 and "Python's option -I keeps it out; leave out -I" in err
+    said = "headrace memory: there is no command no-such-command on PATH\n"
+    assert place.run(command=["no-such-command"]) == (3, "", said)
+    assert place.records() == []
+
+
+def test_a_place_that_cannot_take_it(place):
+    place.script("print('never')", common="")
+    (place.work / "letter").write_text("dear reader")
+    (place.work / "folder").mkdir()
+    for out, why in (
+        ("letter", "is there and is no memory record: it is left as it is"),
+        ("folder", "is a directory"),
+        ("none/run.hrm", "No such file or directory"),
+    ):
+        said = f"headrace memory: no record can be written to {place.work / out}: {why}; "
+        assert place.run("--out", out) == (3, "", said + "choose with --out\n")
+    assert (place.work / "letter").read_text() == "dear reader"
+
+
+@pytest.mark.parametrize(
+    "words, text",
+    [
+        (["--iterations", "-1", "--", "true"], "--iterations"),
+        (["--limit", "4 apples", "--", "true"], "--limit: invalid size (4GiB) value"),
+        (["--batch-size", "0", "--", "true"], "--batch-size"),
+        (["--iteratoins", "1", "--", "true"], "--iteratoins"),
+        ([], "a command to record is missing: headrace memory record -- python train.py"),
+    ],
+)
+def test_wrong_options(words, text, capsys):
+    with pytest.raises(SystemExit) as ended:
+        arguments.parse(words)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("headrace memory record: ") and text in said
+
+
+def test_sizes():
+    parsed = [arguments.parse(["--limit", text, "x"]).limit for text in
+              ("4GiB", "1.5kB", "500 MB", "12", "7B")]
+    assert parsed == [4 << 30, 1500, 500_000_000, 12, 7]
+
+
+# Records as files
+
+
+def a_record(path: Path, pid: int = 1, extents: tuple[tuple[int, int], ...] = ()) -> str:
+    """A record's heads: extents are (kind, bytes in use)."""
+    head = struct.pack("<8sIIIIQQqQQQq", b"HRMEMORY", 1, 0x01020304, 4096, 262144, 0, 0, pid, 0, 5, 1, -28)
+    with open(path, "wb") as file:
+        file.write(head.ljust(4096, b"\0"))
+        for kind, used in extents:
+            extent = struct.pack("<8sIIQQQQ", b"HREXTENT", kind, 0, 0, used, 1, 0)
+            file.write(extent.ljust(262144, b"\0"))
+    return str(path)
+
+
+def test_heads(tmp_path):
+    path = a_record(tmp_path / "a", 77, ((1, 3200), (2, 640), (1, 32)))
+    assert records.about(path) == records.About(77, 101, 4096 + 3 * 262144, 5, True, 28)
+    os.truncate(path, 4096 + 262144 + 10)
+    assert records.about(path).events == 100
+    (tmp_path / "b").write_bytes(b"HRMEMORY")
+    assert records.about(str(tmp_path / "b")) is None
+
+
+def test_names(tmp_path):
+    out = str(tmp_path / "run.hrm")
+
+    def name(ranks):
+        paths = [a_record(tmp_path / f"run.hrm.{at}", at) for at in range(len(ranks))]
+        found = records.name_all(out, paths, ranks)
+        assert [records.about(path).pid for path in found] == list(range(len(ranks)))
+        return sorted(os.listdir(tmp_path))
+
+    assert name(["0", "1"]) == ["run.rank0.hrm", "run.rank1.hrm"]
+    assert name(["3"]) == ["run.hrm"]
+    assert name([None, None]) == ["run.process1.hrm", "run.process2.hrm"]
+    assert name(["0", "0"]) == ["run.process1.hrm", "run.process2.hrm"]
+    (tmp_path / "run.process1.hrm").write_text("mine")
+    with pytest.raises(FileExistsError, match="no memory record"):
+        name([None, None])
+    assert (tmp_path / "run.process1.hrm").read_text() == "mine"
+
+
+def test_left_over(tmp_path):
+    out = str(tmp_path / "run.hrm")
+    for name in ("run.hrm.12", "run.hrm.12-2", "run.hrm.12.txt", "other.hrm.12"):
+        a_record(tmp_path / name)
+    (tmp_path / "run.hrm.13").write_text("a letter")
+    found = sorted(records.left_over(out))
+    assert found == [(f"{out}.12", 0), (f"{out}.12-2", 0)]
