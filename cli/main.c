@@ -10,6 +10,7 @@
 static const struct cli_verb verbs[] = {
     {"agent", "prepare batches for all jobs of this host", cmd_agent},
     {"cache", "samples kept in memory: what is there, fill, drop", cmd_cache},
+    {"memory", "what every block of memory of a training script does", cmd_memory},
     {"pack", "a dataset into one file that decodes several times faster", cmd_pack},
     {"predict", "what a change would bring to a measured training run", cmd_predict},
     {"scan", "what a dataset holds: classes, sizes, damaged files", cmd_scan},

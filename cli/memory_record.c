@@ -1,0 +1,109 @@
+/* headrace memory record: the options, which the Python side takes. */
+#include "cli.h"
+#include "memory_verbs.h"
+#include "options.h"
+#include "predict_values.h"
+#include "run_python.h"
+
+#include <string.h>
+
+#define VERB "memory record"
+
+/* Looked at here only for complaints. */
+struct record_command {
+    int iterations, stacks, batch_size, no_tap, json, no_progress;
+    int rest; /* position of the command to record */
+    const char *out, *limit, *least;
+};
+
+static int parse(struct record_command *c, int argc, char **argv)
+{
+    const int most = 1 << 30;
+    const struct cli_option options[] = {
+        {.name = "out",
+         .kind = CLI_TEXT,
+         .text = &c->out,
+         .value = "FILE",
+         .help = "the record (default: headrace-memory.hrm); of several\nranks FILE with .rankN "
+                 "before its suffix"},
+        {.name = "iterations",
+         .kind = CLI_NUMBER,
+         .target = &c->iterations,
+         .value = "N",
+         .most = most,
+         .help = "record N iterations (default: 20; 0: all); the script\ngoes on to its end"},
+        {.name = "stacks",
+         .target = &c->stacks,
+         .help = "also which lines of the script made a block"},
+        {.name = "batch-size",
+         .kind = CLI_NUMBER,
+         .target = &c->batch_size,
+         .value = "N",
+         .least = 1,
+         .most = most,
+         .help = "samples in a batch of one process, where that is not\nthe inputs' first "
+                 "dimension"},
+        {.name = "limit",
+         .kind = CLI_TEXT,
+         .text = &c->limit,
+         .value = "SIZE",
+         .help = "of the record of each process (4GiB); the script goes\non without"},
+        {.name = "least",
+         .kind = CLI_TEXT,
+         .text = &c->least,
+         .value = "BYTES",
+         .help = "blocks of other libraries from this size on (default:\n65536)"},
+        {.name = "no-tap", .target = &c->no_tap, .help = "preload nothing: blocks of tensors only"},
+        {.name = "json",
+         .target = &c->json,
+         .help = "print the analysis as JSON; what the script prints\ngoes to standard error"},
+        {.name = "no-progress", .target = &c->no_progress, .help = "say nothing meanwhile"},
+    };
+    const struct cli_syntax syntax = {
+        .verb = VERB,
+        .arguments = "[options] -- COMMAND [arguments]",
+        .text = "Runs a PyTorch training script, unchanged, and records what each block of its\n"
+                "memory does. The script trains as ever, to its end; its results and its exit\n"
+                "status are its own.",
+        .options = options,
+        .option_count = (int)(sizeof options / sizeof *options),
+        .rest = &c->rest,
+        .example = "  headrace memory record -- python train.py --epochs 1 /data/imagenet\n"
+                   "  headrace memory record --out run.hrm -- torchrun --nproc-per-node 8 train.py",
+    };
+    return cli_parse(&syntax, argc, argv, NULL);
+}
+
+static int check_size(const char *option, const char *text)
+{
+    struct predict_values values;
+    const char *problem;
+    if (!text || !text[strspn(text, "0123456789")])
+        return -1;
+    if (!predict_values_parse(&values, PREDICT_SIZE, text, &problem) && values.count == 1)
+        return -1;
+    cli_complain(VERB, "--%s %s: it must be a size (4GiB, 500MB) or bytes", option, text);
+    return CLI_USAGE;
+}
+
+int memory_record(int argc, char **argv)
+{
+    struct record_command c = {.rest = argc};
+    int r = parse(&c, argc, argv);
+    if (r < 0)
+        r = check_size("limit", c.limit);
+    if (r < 0)
+        r = check_size("least", c.least);
+    if (r >= 0)
+        return r;
+    if (c.rest >= argc) {
+        cli_complain(VERB, "a command to record is missing: headrace memory record -- python "
+                           "train.py");
+        return CLI_USAGE;
+    }
+    const struct run_python run = {.verb = VERB,
+                                   .module = "headrace.memory",
+                                   .tried = "headrace.memory.launch",
+                                   .rest = c.rest};
+    return run_python(&run, argc, argv);
+}
