@@ -29,6 +29,7 @@ libdir=$(dirname "$(dirname "$pc")")
 export PKG_CONFIG_PATH="$(dirname "$pc")" PKG_CONFIG_SYSROOT_DIR="$stage/root"
 [ -e "$libdir/libheadrace.so.0" ] || fail "no libheadrace.so.0 in $libdir"
 [ -e "$libdir/libheadrace.a" ] || fail "no libheadrace.a in $libdir"
+[ -e "$libdir/libheadrace-tap.so" ] || fail "no libheadrace-tap.so in $libdir"
 version=$(pkg-config --modversion headrace)
 
 # An image folder of two classes, out of the decoder tests' files.
@@ -40,24 +41,28 @@ done
 
 warnings="-std=gnu11 -Wall -Wextra -Werror"
 for source in "$root/tests/checks/installed.c" "$root/examples/read_batches.c" \
-    "$root/examples/stalls.c"; do
+    "$root/examples/stalls.c" "$root/examples/memory.c"; do
     name=$(basename "$source" .c)
-    [ "$name" = stalls ] && seconds=2 || seconds=
+    arguments=images tap=
+    case $name in
+    stalls) arguments="images 2" ;;
+    memory) arguments=memory.hrm tap="-L$libdir -lheadrace-tap" ;;
+    esac
     # Flags are lists: they are split on purpose.
     # shellcheck disable=SC2046,SC2086
-    $CC $warnings "$source" -o "$stage/$name-shared" $(pkg-config --cflags --libs headrace) -lm ||
+    $CC $warnings "$source" -o "$stage/$name-shared" $(pkg-config --cflags --libs headrace) $tap -lm ||
         fail "$name does not build against the shared library"
     # The system's own libraries are not below the staging folder.
     libraries=$(PKG_CONFIG_SYSROOT_DIR= pkg-config --static --libs headrace |
         tr ' ' '\n' | grep -v -e '^-L' -e '^-lheadrace$' | tr '\n' ' ')
     # shellcheck disable=SC2046,SC2086
     $CC $warnings $(pkg-config --cflags headrace) "$source" -o "$stage/$name-static" \
-        "$libdir/libheadrace.a" $libraries -lm ||
+        "$libdir/libheadrace.a" $libraries $tap -lm ||
         fail "$name does not build against the static library"
     for kind in shared static; do
-        # A number of seconds or nothing, on purpose without quotes.
+        # A list, on purpose without quotes.
         # shellcheck disable=SC2086
-        if ! (cd "$stage" && LD_LIBRARY_PATH="$libdir" "./$name-$kind" images $seconds) \
+        if ! (cd "$stage" && LD_LIBRARY_PATH="$libdir" "./$name-$kind" $arguments) \
             >"$stage/out" 2>&1; then
             cat "$stage/out" >&2
             fail "$name ($kind) failed"
@@ -68,4 +73,5 @@ done
 [ -s "$stage/stalls.json" ] || fail "examples/stalls.c wrote no stalls.json"
 "$stage/installed-static" "$stage/images" | grep -q "^headrace $version, 8 samples in 2 classes$" ||
     fail "the installed library is not version $version, or does not read a folder"
-echo "install: three programs built and run against headrace $version, shared and static"
+[ "$(head -c 8 "$stage/memory.hrm")" = HRMEMORY ] || fail "examples/memory.c wrote no record"
+echo "install: four programs built and run against headrace $version, shared and static"

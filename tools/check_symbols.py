@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Checks that the shared library exports exactly the public functions.
+"""Checks that a shared library exports exactly its public functions.
 
-Public is what a header in include/ declares with HR_API. A function that is
-declared but not exported is a link error for somebody; one that is exported but
-not declared is an interface that nobody promised.
+Public is what a header in include/ declares with MARK (HR_API). A function that
+is declared but not exported is a link error for somebody; one that is exported
+but not declared is an interface that nobody promised. NAMEs are those of other
+interfaces that the library has, too.
 
-Usage: check_symbols.py LIBRARY INCLUDE_FOLDER. Exit status 1 if they differ.
+Usage: check_symbols.py LIBRARY INCLUDE_FOLDER [MARK [NAME...]]. Exit status 1 if
+they differ.
 """
 
 import re
@@ -14,17 +16,18 @@ import sys
 from pathlib import Path
 
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-# From HR_API to the bracket of the arguments: the name is the last word before.
-DECLARATION = re.compile(r"^\s*HR_API\b([^;{}()]*?)(\w+)\s*\(", re.MULTILINE)
+# From the mark to the bracket of the arguments: the name is the last word before.
+DECLARATION = r"^\s*%s\b([^;{}()]*?)(\w+)\s*\("
 
 
-def declared(include):
+def declared(include, mark):
     names = set()
+    declaration = re.compile(DECLARATION % re.escape(mark), re.MULTILINE)
     for header in sorted(include.glob("**/*.h")):
         text = COMMENT.sub(" ", header.read_text(encoding="utf-8"))
         # Attributes with arguments would end the search at their bracket.
         text = re.sub(r"__attribute__\s*\(\(.*?\)\)", " ", text)
-        names.update(match.group(2) for match in DECLARATION.finditer(text))
+        names.update(match.group(2) for match in declaration.finditer(text))
     return names
 
 
@@ -37,18 +40,20 @@ def exported(library):
 
 
 def main():
-    if len(sys.argv) != 3:
+    if len(sys.argv) < 3:
         print(__doc__, file=sys.stderr)
         return 2
     library, include = Path(sys.argv[1]), Path(sys.argv[2])
-    promised, there = declared(include), exported(library)
+    mark = sys.argv[3] if len(sys.argv) > 3 else "HR_API"
+    promised, there = declared(include, mark), exported(library)
     if not promised:
-        print(f"{include} declares no function with HR_API", file=sys.stderr)
+        print(f"{include} declares no function with {mark}", file=sys.stderr)
         return 2
+    promised.update(sys.argv[4:])
     for name in sorted(promised - there):
         print(f"{name}: declared in {include.name}/ and not exported by {library.name}")
     for name in sorted(there - promised):
-        print(f"{name}: exported by {library.name} and not declared with HR_API")
+        print(f"{name}: exported by {library.name} and not declared with {mark}")
     if promised == there:
         print(f"symbols: {len(there)}, all declared")
     return 0 if promised == there else 1

@@ -196,7 +196,7 @@ static int begin(struct timeline *t)
 static int read_rows(struct timeline *t, struct hr__json_stream *stream)
 {
     struct row row = {0};
-    int code = hr__json_enter(stream, '[', t->im->error), found = 0;
+    int code = hr__json_begin(stream, '[', t->im->error), found = 0;
     while (!code && (found = hr__json_next(stream, t->im->error)) > 0) {
         code = parse(t, stream, &row);
         if (!code && !t->rows++)

@@ -48,7 +48,7 @@ int hr__json_peek(struct hr__json_stream *stream)
     return byte;
 }
 
-int hr__json_enter(struct hr__json_stream *stream, char bracket, struct hr_error *error)
+int hr__json_begin(struct hr__json_stream *stream, char bracket, struct hr_error *error)
 {
     int byte = hr__json_peek(stream);
     if (byte < 0)

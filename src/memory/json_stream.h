@@ -23,7 +23,7 @@ void hr__json_stream_clear(struct hr__json_stream *stream);
 int hr__json_peek(struct hr__json_stream *stream);
 
 /* Goes into an array or object: '[' or '{' is what comes next. */
-int hr__json_enter(struct hr__json_stream *stream, char bracket, struct hr_error *error);
+int hr__json_begin(struct hr__json_stream *stream, char bracket, struct hr_error *error);
 
 /* Its next element: 1; 0: it has ended; negative: -EBADMSG with the place, -ENOMEM. */
 int hr__json_next(struct hr__json_stream *stream, struct hr_error *error);

@@ -192,7 +192,7 @@ static int take_element(struct hr__kineto *k, const struct hr__json_stream *stre
 
 static int take_events(struct hr__kineto *k, struct hr__json_stream *stream, struct hr_error *error)
 {
-    int code = hr__json_enter(stream, '[', error), found = 0;
+    int code = hr__json_begin(stream, '[', error), found = 0;
     while (!code && (found = hr__json_next(stream, error)) > 0)
         if (take_element(k, stream))
             code = no_memory(stream->in, error);
@@ -246,7 +246,7 @@ static int read_all(struct hr__kineto *k, struct hr__json_stream *stream, struct
     int found, code = 0, is_trace = 0;
     if (hr__json_peek(stream) == '[')
         return take_events(k, stream, error);
-    code = hr__json_enter(stream, '{', error);
+    code = hr__json_begin(stream, '{', error);
     while (!code && (found = hr__json_key(stream, error)) != 0) {
         if (found < 0)
             return found;

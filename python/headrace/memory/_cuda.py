@@ -116,6 +116,11 @@ class History:
 
     # -- for the mode --
 
+    @property
+    def follows(self) -> bool:
+        """Whether it tells of blocks, or will."""
+        return self._state != "ended"
+
     def iteration(self) -> None:
         """An iteration has ended: takes what there is, where it is time to."""
         if self._state != "following":
