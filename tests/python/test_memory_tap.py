@@ -16,7 +16,7 @@ import textwrap
 from itertools import islice
 
 import pytest
-from headrace.memory._tap import tap_path
+from headrace.memory import cuda_allocator, tap_path
 
 pytest.importorskip("torch")
 
@@ -216,3 +216,28 @@ def test_path(monkeypatch, tmp_path):
     assert tap_path() is None
     other.touch()
     assert tap_path() == str(other)
+
+
+ALLOCATOR = """
+    import ctypes, json, torch
+    import headrace.memory
+
+    class Allocator:
+        def __init__(self, *arguments):
+            self.arguments = arguments
+
+    torch.cuda.memory.CUDAPluggableAllocator = Allocator  # of PyTorch for CPUs it cannot be made
+    path, *names = headrace.memory.cuda_allocator().arguments
+    functions = [ctypes.CDLL(path)[name] for name in names]
+    ctypes.CDLL(None).hr_tap_begin  # recordings find it
+    print(json.dumps([path, names]))
+"""
+
+
+def test_cuda_allocator(tmp_path, monkeypatch):
+    (path, names), _ = run(ALLOCATOR, tmp_path, record=False, LD_PRELOAD="")
+    assert path == tap_path()
+    assert names == ["hr_tap_cuda_malloc", "hr_tap_cuda_free"]
+    monkeypatch.setenv("HEADRACE_TAP_LIBRARY", str(tmp_path / "missing.so"))
+    with pytest.raises(FileNotFoundError, match="HEADRACE_TAP_LIBRARY"):
+        cuda_allocator()

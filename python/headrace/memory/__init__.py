@@ -23,11 +23,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from .. import _core
+from ._tap import cuda_allocator, tap_path
 
 if TYPE_CHECKING:
     from ._mode import Recording
 
-__all__ = ["Recording", "analyse", "record"]
+__all__ = ["Recording", "analyse", "cuda_allocator", "record", "tap_path"]
 
 
 def __getattr__(name: str) -> Any:
