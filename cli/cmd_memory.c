@@ -16,6 +16,7 @@ static const struct {
     {"record", "-- COMMAND", "run a training script and record it", memory_record},
     {"report", "FILE...", "what records tell: text, a page, JSON", memory_report},
     {"diff", "BEFORE AFTER", "what is different between two records", memory_diff},
+    {"import", "FROM TO", "a record of what other tools wrote", memory_import},
 };
 
 #define VERBS (int)(sizeof verbs / sizeof *verbs)

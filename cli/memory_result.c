@@ -1,6 +1,6 @@
 /*
- * headrace memory report and diff: what records tell. A damaged record is read as far as that
- * goes, and what is missing is said.
+ * headrace memory report, diff and import: what records tell, and records of what other tools
+ * wrote. A damaged record is read as far as that goes, and what is missing is said.
  */
 #include "cli.h"
 #include "memory_verbs.h"
@@ -18,6 +18,7 @@
 
 #define REPORT "memory report"
 #define DIFF   "memory diff"
+#define IMPORT "memory import"
 
 enum { FILES_MOST = 64 };
 
@@ -265,4 +266,32 @@ int memory_diff(int argc, char **argv)
     r = write_diff(&c, memories[0], memories[1]);
     close_all(memories, 2);
     return r;
+}
+
+/* ---- import ---- */
+
+int memory_import(int argc, char **argv)
+{
+    const char *paths[2];
+    struct hr_error error = {0};
+    const struct cli_syntax syntax = {
+        .verb = IMPORT,
+        .arguments = "FROM TO",
+        .text = "Makes a record of what other tools wrote: a memory snapshot of PyTorch (of which\n"
+                "nothing is executed), a trace of its profiler with memory events, or its raw\n"
+                "memory timeline; these may be gzipped. They tell of allocations, not of\n"
+                "accesses.",
+        .positional = 2,
+        .example = "  headrace memory import snapshot.pickle snapshot.hrm",
+    };
+    int r = cli_parse(&syntax, argc, argv, paths);
+    if (r >= 0)
+        return r;
+    r = hr_memory_import(paths[0], paths[1], &error);
+    if (r)
+        return failed(IMPORT, r, &error);
+    char *name = text_escape(paths[1]);
+    printf("%s: headrace memory report tells what is in it\n", name ? name : paths[1]);
+    free(name);
+    return cli_finish(IMPORT, CLI_OK);
 }

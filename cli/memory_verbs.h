@@ -5,5 +5,6 @@
 int memory_record(int argc, char **argv);
 int memory_report(int argc, char **argv);
 int memory_diff(int argc, char **argv);
+int memory_import(int argc, char **argv);
 
 #endif

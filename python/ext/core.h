@@ -171,10 +171,12 @@ extern PyType_Spec core_memory_recorder_spec;
 PyObject *core_memory_analyse(PyObject *module, PyObject *args);
 
 /* memory_report.c: memory_write_text(paths, out, columns, h2d, d2h),
- * memory_write_page(paths, out, h2d, d2h), memory_compare([before, after]). */
+ * memory_write_page(paths, out, h2d, d2h), memory_compare([before, after]),
+ * memory_import(from, to). */
 PyObject *core_memory_write_text(PyObject *module, PyObject *args);
 PyObject *core_memory_write_page(PyObject *module, PyObject *args);
 PyObject *core_memory_compare(PyObject *module, PyObject *sequence);
+PyObject *core_memory_import(PyObject *module, PyObject *args);
 
 extern PyType_Spec core_storage_hold_spec;
 extern PyType_Spec core_stalls_spec;

@@ -133,3 +133,20 @@ PyObject *core_memory_compare(PyObject *module, PyObject *sequence)
     core_paths_clear(&paths);
     return text;
 }
+
+PyObject *core_memory_import(PyObject *module, PyObject *args)
+{
+    PyObject *from, *to;
+    struct hr_error error = {0};
+    int r;
+    if (!PyArg_ParseTuple(args, "O&O&", PyUnicode_FSConverter, &from, PyUnicode_FSConverter, &to))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+        r = hr_memory_import(PyBytes_AsString(from), PyBytes_AsString(to), &error);
+    Py_END_ALLOW_THREADS
+    if (r)
+        core_raise(PyModule_GetState(module), r, &error, from);
+    Py_DECREF(from);
+    Py_DECREF(to);
+    return r ? NULL : Py_NewRef(Py_None);
+}

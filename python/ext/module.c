@@ -152,6 +152,8 @@ static PyMethodDef module_methods[] = {
                "What records tell, as an HTML page.")},
     {"memory_compare", core_memory_compare, METH_O,
      PyDoc_STR("memory_compare([before, after])\n--\n\nWhat is different, as JSON.")},
+    {"memory_import", core_memory_import, METH_VARARGS,
+     PyDoc_STR("memory_import(from, to)\n--\n\nA record of what another tool wrote.")},
     {"storage_check", core_storage_check, METH_O,
      PyDoc_STR("storage_check(paths)\n--\n\nHow much of these files lies in memory.")},
     {"storage_drop", core_storage_drop, METH_O,

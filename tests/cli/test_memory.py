@@ -66,7 +66,7 @@ class Record(CliCase):
                     "1073741824\n")
 
     def test_help(self):
-        for verb in ("record", "report", "diff"):
+        for verb in ("record", "report", "diff", "import"):
             status, out, err = self.run_it("memory", verb, "--help")
             self.assertEqual((status, err), (0, ""))
             self.assertTrue(out.startswith(f"Usage: headrace memory {verb} "))
@@ -218,6 +218,30 @@ class Results(CliCase):
                 self.assertTrue(err.startswith(f"headrace memory {words[0]}: "), err)
                 self.assertIn(said, err)
                 self.assertEqual(err.count("\n"), 1)
+
+    def test_import(self):
+        """A raw timeline: a block from before, two that come, one of which goes."""
+        rows = [[-1, 1, 1000, 0], [10, 2, 400, 4], [20, 2, 600, 5], [30, 4, -400, 4]]
+        self.write("raw.json", json.dumps(rows).encode())
+        self.expect(["memory", "import", "raw.json", "raw.hrm"], 0,
+                    "raw.hrm: headrace memory report tells what is in it\n")
+        for name in ("raw.hrm", "raw.json"):
+            status, out, err = self.run_it("memory", "report", name, "--json")
+            self.assertEqual((status, err), (0, ""))
+            found = json.loads(out)
+            self.assertEqual(found["devices"][0]["peak_bytes"], 2000)
+            self.assertEqual(found["devices"][0]["end_bytes"], 1600)
+        self.write("letter", b"dear reader")
+        for words, said in (
+            (["letter", "a.hrm"], "letter"),
+            (["nowhere", "a.hrm"], "nowhere: No such file or directory"),
+            (["raw.json", "letter"], "letter is there and is no memory record: it is left as it is"),
+            (["raw.json", "none/a.hrm"], "none/a.hrm"),
+        ):
+            status, out, err = self.run_it("memory", "import", *words)
+            self.assertEqual((status, out), (3, ""), words)
+            self.assertIn(said, err)
+        self.assertFalse(os.path.exists(os.path.join(self.root, "a.hrm")))
 
     def test_wrong_words(self):
         self.expect(["memory", "report"], 2, "",

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
-from headrace import _core
+from headrace import _core, memory
 from headrace.memory import arguments, records
 
 pytest.importorskip("torch")
@@ -470,3 +470,32 @@ def test_left_over(tmp_path):
     (tmp_path / "run.hrm.13").write_text("a letter")
     found = sorted(records.left_over(out))
     assert found == [(f"{out}.12", 0), (f"{out}.12-2", 0)]
+
+
+# What is done with records in Python
+
+
+def test_the_python_face(tmp_path):
+    """Two raw timelines: converted, compared, written."""
+    paths = []
+    for number, size in enumerate((400, 900)):
+        rows = [[-1, 1, 1000, 0], [10, 2, size, 4], [20, 2, 600, 5], [30, 4, -size, 4]]
+        (tmp_path / f"{number}.json").write_text(json.dumps(rows))
+        paths.append(tmp_path / f"{number}.hrm")
+        memory.convert(tmp_path / f"{number}.json", paths[-1])
+        assert memory.analyse(paths[-1])["devices"][0]["peak_bytes"] == 1600 + size
+    assert memory.compare(*paths)["devices"][0]["peak_bytes"] == [2000, 2500]
+    memory.write_text(paths, tmp_path / "text", columns=70)
+    lines = (tmp_path / "text").read_text().splitlines()
+    assert lines and max(map(len, lines)) <= 70
+    memory.write_page(paths, tmp_path / "page.html")
+    assert "<html" in (tmp_path / "page.html").read_text()
+    (tmp_path / "letter").write_text("dear reader")
+    with pytest.raises(ValueError, match="letter"):
+        memory.convert(tmp_path / "letter", tmp_path / "a.hrm")
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        memory.write_text([paths[0], tmp_path / "nowhere"], tmp_path / "text")
+    with pytest.raises(FileNotFoundError, match="none"):
+        memory.write_page(paths, tmp_path / "none/page.html")
+    with pytest.raises(TypeError, match="sequence of paths"):
+        memory.write_text(str(paths[0]))

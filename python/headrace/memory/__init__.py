@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,7 +28,12 @@ from ._tap import cuda_allocator, tap_path
 if TYPE_CHECKING:
     from ._mode import Recording
 
-__all__ = ["Recording", "analyse", "cuda_allocator", "record", "tap_path"]
+__all__ = [
+    "Recording", "analyse", "compare", "convert", "cuda_allocator", "record", "tap_path",
+    "write_page", "write_text",
+]  # fmt: skip
+
+_Path = str | os.PathLike[str]
 
 
 def __getattr__(name: str) -> Any:
@@ -95,3 +100,39 @@ def analyse(
     """
     text = _core.memory_analyse(os.fspath(path), h2d_bytes_per_s, d2h_bytes_per_s)
     return cast("dict[str, Any]", json.loads(text))
+
+
+def write_text(
+    paths: Sequence[_Path],
+    out: _Path = "-",
+    *,
+    columns: int = 80,
+    h2d_bytes_per_s: float = 0.0,
+    d2h_bytes_per_s: float = 0.0,
+) -> None:
+    """What records tell, as text of so many columns (40 to 160): of several side by side, the
+    first one in full. ``out``: a file, or "-": standard output."""
+    _core.memory_write_text(paths, os.fspath(out), columns, h2d_bytes_per_s, d2h_bytes_per_s)
+
+
+def write_page(
+    paths: Sequence[_Path],
+    out: _Path,
+    *,
+    h2d_bytes_per_s: float = 0.0,
+    d2h_bytes_per_s: float = 0.0,
+) -> None:
+    """The same as one HTML page that needs no network."""
+    _core.memory_write_page(paths, os.fspath(out), h2d_bytes_per_s, d2h_bytes_per_s)
+
+
+def compare(before: _Path, after: _Path) -> dict[str, Any]:
+    """What is different between two records: docs/memory-format.md has the names."""
+    return cast("dict[str, Any]", json.loads(_core.memory_compare([before, after])))
+
+
+def convert(source: _Path, to: _Path) -> None:
+    """Makes a record of what other tools wrote: a snapshot of PyTorch's allocator (a pickle, of
+    which nothing is executed), a Kineto trace with memory events, or PyTorch's raw memory
+    timeline; these may be gzipped. Raises ValueError where it is none of these."""
+    _core.memory_import(source, to)
