@@ -4,8 +4,9 @@ The history is a ring of the allocator's; it is taken out and begun anew when an
 often enough that it does not wrap. Its times are microseconds since 1970, made from a counter
 of the processor by a line through two moments: allocations of our own before and after tell the
 recorder's clock for each piece, so that a wrong line, or a clock that is set, does no harm.
-Events are told up to 2 us late, never early: a block is freed after its last access, which the
-dispatch mode tells by the recorder's clock.
+What is left is 1 or 2 us, and events are told early by that: a block is there before the
+operator that made it has ended, and freed several microseconds after the last one that uses it,
+which the dispatch mode tells by the recorder's clock.
 
 A snapshot says at the same time which blocks live. What the trace did not tell, since it was
 overwritten or another thread allocated between the two, is put right by it, and counted.
@@ -25,7 +26,7 @@ from ._cuda_blocks import Blocks, Settings
 MAX_ENTRIES = 200_000  # of the ring
 TAKE_NS = 1_000_000_000  # at the ends of iterations, so often at least
 MARKER_BYTES = 467  # that a program hardly asks for
-LATE_NS = 1000
+EARLY_NS = 1500
 
 ALLOC, FREE, PRESENT, FAILED, SEGMENT, SEGMENT_FREE = 1, 2, 5, 8, 9, 10
 EVENT = struct.Struct("<QQQIBBBB")
@@ -80,7 +81,7 @@ class Clock:
 
     def __call__(self, time_us: int) -> int:
         since = (time_us * 1000 + 500 - self._theirs) * self._rate
-        return max(1, self._ours + int(since) + LATE_NS)
+        return max(1, self._ours + int(since) - EARLY_NS)
 
 
 class Device:
