@@ -262,7 +262,7 @@ def install(monkeypatch, allocator):
         allocator.peak = peak
         return address
 
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: True)
     monkeypatch.setattr(torch.cuda, "_lazy_call", queued.append)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: Stream)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
@@ -502,15 +502,22 @@ def test_training_goes_on_where_the_history_cannot_be_followed(fake, monkeypatch
     history.end()
 
 
-def test_other_allocators(fake, monkeypatch):
-    fake()
+@pytest.mark.parametrize("backend", ["pluggable", "cudaMallocAsync"])
+def test_other_allocators(fake, monkeypatch, backend):
+    allocator = fake()
+    monkeypatch.setattr(torch.cuda.memory, "get_allocator_backend", lambda: backend)
     recorder = Recorder()
-    monkeypatch.setattr(torch.cuda.memory, "get_allocator_backend", lambda: "pluggable")
-    assert _cuda.begin(recorder) is None and not recorder.facts
-    monkeypatch.setattr(torch.cuda.memory, "get_allocator_backend", lambda: "cudaMallocAsync")
-    assert _cuda.begin(recorder) is None
-    assert "cudaMallocAsync" in recorder.facts["note CUDA history"]
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    history = _cuda.begin(recorder)
+    assert history.follows
+    allocator.initialise()
+    assert not history.follows and allocator.history is None
+    assert (backend in recorder.facts.get("note CUDA history", "")) == (backend != "pluggable")
+    history.iteration()
+    history.end()
+
+
+def test_a_pytorch_without_cuda(monkeypatch):
+    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
     assert _cuda.begin(Recorder()) is None
 
 

@@ -165,13 +165,11 @@ class History:
             )
 
     def _follow(self) -> None:
-        if torch._C._cuda_isHistoryEnabled():
+        problem = self._problem()
+        if problem is not None:
             self._state = "ended"
-            self._recording.fact(
-                "note CUDA history",
-                "the program follows PyTorch's memory history itself: blocks of CUDA devices are "
-                "not told",
-            )
+            if problem:
+                self._recording.fact("note CUDA history", problem)
             return
         self._enable()
         snapshot = torch.cuda.memory._snapshot()
@@ -190,6 +188,19 @@ class History:
         self._state = "following"
         self._recording.fact("allocations cuda", "memory history")
         self._restart()
+
+    @staticmethod
+    def _problem() -> str | None:
+        """Why there is nothing to follow; "": somebody else tells. None: there is."""
+        backend = torch.cuda.memory.get_allocator_backend()
+        if backend == "pluggable":
+            return ""
+        if backend != "native":
+            return f"the CUDA allocator {backend} keeps no history: blocks are those of tensors"
+        if torch._C._cuda_isHistoryEnabled():
+            return ("the program follows PyTorch's memory history itself: blocks of CUDA devices "
+                    "are those of tensors")
+        return None
 
     def _enable(self) -> None:
         torch.cuda.memory._record_memory_history(
@@ -408,21 +419,12 @@ def _allocs(index: int) -> int:
 def begin(recording: Any, stacks: bool = False) -> History | None:
     """Follows PyTorch's CUDA allocator from now on, or as soon as CUDA is initialised.
 
-    None where there is no CUDA, where the allocator is another one (the tap tells of its own),
-    or has no history.
+    None where this PyTorch has no CUDA. Where the allocator is another one (the tap tells of its
+    own) or cannot be followed, ``follows`` says so from then on.
 
     Args:
         recording: has now_ns(), events(buffer), stack(frames) and fact(name, value).
         stacks: whether Python's stacks are recorded with allocations.
     """
-    if not torch.cuda.is_available():
-        return None
-    backend = torch.cuda.memory.get_allocator_backend()
-    if backend == "native":
-        return History(recording, stacks)
-    if backend != "pluggable":
-        recording.fact(
-            "note CUDA history",
-            f"the CUDA allocator {backend} keeps no history: blocks are those of tensors",
-        )
-    return None
+    # Asking whether there is a device would initialise CUDA: what forks later could not use it.
+    return History(recording, stacks) if torch.backends.cuda.is_built() else None
