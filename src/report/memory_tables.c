@@ -185,6 +185,8 @@ static void fill_parts(struct hr__table *t, const struct filler *f)
     const json_t *parts = json_object_get(f->view->device, "parts");
     size_t count = json_array_size(parts), shown = count;
     const int told_categories = f->brief ? 1 : 4;
+    if (count == 1 && !*hr__view_text(json_array_get(parts, 0), "part"))
+        return; /* nothing is known of parts */
     if (f->brief && shown > BRIEF_ROWS)
         shown = BRIEF_ROWS;
     for (size_t i = 0; i < shown; i++) {

@@ -30,15 +30,16 @@
     }, more));
   }
 
-  /* Powers of ten have labels, and no others. */
-  function logAxis(title, format, more) {
-    return axis(title, Object.assign({
+  /* Ticks at powers of `base`. */
+  function logAxis(title, format, base) {
+    return axis(title, {
       type: "logarithmic", beginAtZero: false,
-      ticks: {
-        color: theme.soft, maxRotation: 0, autoSkip: false,
-        callback: (v) => (Math.abs(Math.log10(v) - Math.round(Math.log10(v))) < 1e-9 ? format(v) : null),
+      ticks: { color: theme.soft, maxRotation: 0, callback: format },
+      afterBuildTicks: (scale) => {
+        scale.ticks = [];
+        for (let v = 1; v <= scale.max; v *= base) if (v >= scale.min) scale.ticks.push({ value: v });
       },
-    }, more));
+    });
   }
 
   const short = (ns) => words.time(ns).replace(/\.0+(?= )/, "");
@@ -202,7 +203,7 @@
     }) },
     options: options({
       scales: {
-        x: logAxis("no longer than", short),
+        x: logAxis("no longer than", short, 10),
         y: axis("", { max: 1, ticks: { color: theme.soft, callback: (v) => Math.round(100 * v) + " %" } }),
       },
       plugins: {
@@ -316,16 +317,7 @@
       ...swapLine(),
     ] },
     options: options({
-      scales: { x: logAxis("interval", short), y: logAxis("bytes of the block", words.bytes, {
-        ticks: {
-          color: theme.soft, autoSkip: false,
-          callback: (v) => (Math.abs(Math.log2(v) / 5 - Math.round(Math.log2(v) / 5)) < 1e-9 ? words.bytes(v) : null),
-        },
-        afterBuildTicks: (scale) => {
-          scale.ticks = [];
-          for (let v = 1; v <= scale.max; v *= 32) if (v >= scale.min) scale.ticks.push({ value: v });
-        },
-      }) },
+      scales: { x: logAxis("interval", short, 10), y: logAxis("bytes of the block", words.bytes, 32) },
       plugins: {
         legend: legend(),
         tooltip: { callbacks: { label: (at) => {

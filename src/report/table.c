@@ -10,6 +10,7 @@
 
 #define GAP          2  /* blanks between columns, and before the first */
 #define NARROWEST    12 /* what wrapping leaves a column */
+#define SHORT        16 /* of a page: a cell of so few columns stays in one line */
 #define BAR_SHORTEST 10
 #define BAR_LONGEST  32
 
@@ -253,7 +254,12 @@ static void html_cell(const struct hr__table *t, int column, const char *tag, co
                       struct hr__draft *d)
 {
     size_t indent = strspn(text, " ");
-    const char *kind = t->columns[column].right ? "number" : indent ? "indented" : NULL;
+    bool is_short =
+        column && *tag == 't' && tag[1] == 'd' && hr__text_columns(text, strlen(text)) <= SHORT;
+    const char *kind = t->columns[column].right ? "number"
+                       : indent                 ? "indented"
+                       : is_short               ? "short"
+                                                : NULL;
     hr__draft_print(d, "<%s", tag);
     if (kind)
         hr__draft_print(d, " class=\"%s\"", kind);

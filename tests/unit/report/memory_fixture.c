@@ -139,7 +139,7 @@ static void names(struct writer *w)
                                          "[64, 8192] float32", "[512, 512] float32"};
     static const char *const parts[] = {"features.0", "features.3", "classifier"};
     const char *const *op = w->f->is_hostile ? hostile_ops : ops;
-    const char *file = w->f->is_hostile ? "/tmp/<b>&amp;\"\033[2J.py" : "/home/user/mlp/train.py";
+    const char *file = w->f->is_hostile ? "/tmp/<b>&amp;\"\033[2J.py" : "/path/to/mlp/train.py";
     for (int i = 0; i < 4; i++) {
         w->op[i] = hr_memory_name(w->recorder, op[i]);
         w->shape[i] = hr_memory_name(w->recorder, w->f->is_hostile ? op[3 - i] : shapes[i]);

@@ -128,6 +128,82 @@ class Pages(unittest.TestCase):
                 self.assertEqual(said, [])
                 self.assertEqual(len(DRAWN.findall(document)), len(parse(page).canvases))
 
+    @unittest.skipUnless(BROWSER, "no browser: install chromium, or name one by CHROMIUM")
+    def test_lives_answer_keys_wheel_and_pointer(self):
+        outer = Path(self.folder.name) / "outer.htm"
+        outer.write_text(HANDS)
+        document, said = self.browse(outer, "--allow-file-access-from-files",
+                                     "--window-size=1200,8000")
+        self.assertEqual(said, [])
+        steps = dict(re.findall(r'<li id="(\w+)">([^<]*)</li>', document))
+        self.assertIn("activations [64, 4096] float32", steps["walked"])
+        self.assertIn("in features.0", steps["walked"])
+        self.assertRegex(steps["hovered"], r"\d+ reads?, \d+ writes?")
+        for step in ("zoomed", "wheeled", "moved", "rows", "hidden"):
+            self.assertEqual(steps[step], "changed", step)
+        self.assertEqual(steps["scrolled"], "same")  # the page's, while the chart is not chosen
+        self.assertEqual(steps["all"], "same")  # as it was at first
+
+
+# Does with a page's chart of lives what hands do, and lists what comes of it.
+HANDS = """<!DOCTYPE html><meta charset="utf-8"><ul></ul>
+<iframe src="memory-sides.html" width="1100" height="8000"></iframe><script>
+const frame = document.querySelector("iframe");
+frame.addEventListener("load", async () => {
+  const page = frame.contentDocument, inside = frame.contentWindow;
+  const canvas = page.getElementById("chart-lives"), box = canvas.getBoundingClientRect();
+  const note = (id, text) => {
+    const item = document.createElement("li");
+    item.id = id;
+    item.textContent = text;
+    document.querySelector("ul").append(item);
+  };
+  const drawn = async () => {
+    await new Promise((done) => setTimeout(done, 50));
+    return canvas.toDataURL();
+  };
+  const usual = { bubbles: true, cancelable: true, pointerId: 1 };
+  const key = (name) =>
+    canvas.dispatchEvent(new inside.KeyboardEvent("keydown", { key: name, ...usual }));
+  const at = (x, y) =>
+    ({ clientX: box.left + x * box.width, clientY: box.top + y * box.height, ...usual });
+  const step = async (id, before, act) => {
+    act();
+    const after = await drawn();
+    note(id, before === after ? "same" : "changed");
+    return after;
+  };
+  canvas.setPointerCapture = () => {};
+  /* Where nobody looks, frames are few. */
+  inside.requestAnimationFrame = (draw) => inside.setTimeout(draw, 0);
+  const first = await drawn();
+  const turn = (more) =>
+    canvas.dispatchEvent(new inside.WheelEvent("wheel", { ...at(0.4, 0.5), deltaY: -100, ...more }));
+  let now = await step("scrolled", first, () => turn({}));
+  now = await step("zoomed", now, () => { key("+"); key("+"); });
+  now = await step("wheeled", now, () => turn({ ctrlKey: true }));
+  now = await step("rows", now, () => turn({ ctrlKey: true, shiftKey: true }));
+  now = await step("moved", now, () => {
+    canvas.dispatchEvent(new inside.PointerEvent("pointerdown", at(0.5, 0.5)));
+    canvas.dispatchEvent(new inside.PointerEvent("pointermove", at(0.3, 0.5)));
+    canvas.dispatchEvent(new inside.PointerEvent("pointerup", at(0.3, 0.5)));
+  });
+  const leave = () => canvas.dispatchEvent(new inside.PointerEvent("pointerleave", at(0, 0)));
+  await step("all", first, () => { leave(); key("0"); });
+  canvas.dispatchEvent(new inside.PointerEvent("pointermove", at(0.5, 0.9)));
+  note("hovered", page.getElementById("lives-tip").textContent);
+  leave();
+  let told = "";
+  for (let i = 0; i < 40 && !told.includes("activations [64, 4096]"); i++) {
+    key("n");
+    told = page.getElementById("lives-status").textContent;
+  }
+  note("walked", told);
+  key("Escape");
+  await step("hidden", await drawn(), () => page.querySelector("#lives-tools input").click());
+});
+</script>"""
+
 
 if __name__ == "__main__":
     unittest.main()
