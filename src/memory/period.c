@@ -48,6 +48,8 @@ static int add_mark(struct hr__behaviours *b)
         b->mark_room = room;
     }
     b->marks[b->mark_count++] = b->count;
+    b->last_busy = 0;
+    b->last_has_steps = 0;
     return 0;
 }
 
@@ -64,6 +66,9 @@ void hr__behaviours_add(void *arg, const struct hr__blocks_found *found,
         return;
     if (b->count == b->room && (b->code = grow(b)))
         return;
+    b->last_busy += kind != HR_MEMORY_FREE;
+    b->last_has_steps |= event->event->phase == HR_MEMORY_OPTIMIZER;
+    b->has_steps |= b->last_has_steps;
     int is_access = kind == HR_MEMORY_READ || kind == HR_MEMORY_WRITE;
     b->tokens[b->count] =
         token_of(kind, found->blocks[event->block].bytes, is_access ? event->event->what : 0);
@@ -269,7 +274,9 @@ static int find_marked(const struct hr__behaviours *b, struct marked *most, size
     return 0;
 }
 
-/* What the last mark begins. It may be cut off, or be no iteration but the end of training. */
+/* What the last mark begins. It may be cut off, or be no iteration but the end of training: one
+ * has an optimizer's step where others have, and begins as they do or is not only the freeing
+ * of what there was. */
 static int add_last(struct hr__period *out, size_t *room, const struct hr__behaviours *b,
                     const struct marked *most)
 {
@@ -279,7 +286,8 @@ static int add_last(struct hr__period *out, size_t *room, const struct hr__behav
         same++;
     if (same == most->length)
         return add(out, room, b, begin, begin + same, 1);
-    if (same == length || (8 * same < most->length && 2 * length < most->length))
+    if (same == length || (b->has_steps && !b->last_has_steps) ||
+        (8 * same < most->length && 2 * b->last_busy < most->length))
         return 0;
     int code = add(out, room, b, begin, b->count, 0);
     if (!code)

@@ -23,6 +23,9 @@ struct hr__behaviours {
     size_t *marks; /* where iterations begin, by marks */
     size_t mark_count, mark_room;
     uint32_t iterations; /* marks so far */
+    size_t last_busy;    /* behaviours since the last mark, but for frees */
+    int has_steps;       /* some are of an optimizer's step */
+    int last_has_steps;  /* since the last mark */
     int code;            /* -ENOMEM, sticky: the sequence ends there */
 };
 

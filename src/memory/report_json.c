@@ -82,7 +82,7 @@ static json_t *name(const struct hr__record *record, uint32_t id)
 /* A frame of the framework's own, or of an interpreter's. */
 static int is_of_framework(const char *file)
 {
-    static const char *const folders[] = {"/torch/", "/headrace/", "/site-packages/torch"};
+    static const char *const folders[] = {"/torch/", "/headrace/"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
         if (strstr(file, folders[i]))
             return 1;

@@ -1,0 +1,387 @@
+/* Advice, intervals and iterations of records whose answers are known. */
+#include "written.h"
+
+#include <math.h>
+#include <string.h>
+
+#define MB UINT64_C(1000000)
+
+static const struct hr__advice *advice_of(const struct hr__memory *m, enum hr__advice_kind kind,
+                                          uint64_t bytes)
+{
+    for (size_t i = 0; i < m->advice_count; i++)
+        if (m->advice[i].kind == kind && m->advice[i].bytes == bytes)
+            return &m->advice[i];
+    return NULL;
+}
+
+static size_t count_of(const struct hr__memory *m, enum hr__advice_kind kind)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < m->advice_count; i++)
+        count += m->advice[i].kind == kind;
+    return count;
+}
+
+/* The next call reads a block, or writes it. */
+static void call(struct written *w, enum hr_memory_kind kind, uint64_t ns, uint64_t address,
+                 uint32_t op)
+{
+    w->call++;
+    written_access(w, kind, ns, address, op);
+}
+
+/* Three blocks of 6 MB wait for 5 ms over the peak: at 12 GB/s both ways a block of 6 MB needs
+ * 1 ms. One of 60 MB does not fit into its 8 ms. One is accessed by the call that runs then. */
+static void test_swap(void **state)
+{
+    struct written *w = *state;
+    struct hr__record *record;
+    uint32_t op = written_name(w, "op"), shape = written_name(w, "[3] float32");
+    w->phase = HR_MEMORY_FORWARD;
+    /* Before: many long intervals of larger blocks, that have nothing to do with the peak. */
+    written_put(w, HR_MEMORY_ALLOC, 10, 64, 30 * MB, 0);
+    for (uint64_t k = 0; k < 600; k++)
+        call(w, k ? HR_MEMORY_READ : HR_MEMORY_WRITE, 1000 + k * 100000000, 64, op);
+    written_put(w, HR_MEMORY_FREE, 60000000000, 64, 0, 0);
+    uint64_t t = 100000000000;
+    for (uint64_t k = 0; k < 3; k++) {
+        written_put(w, HR_MEMORY_ALLOC, t + k, 1024 + 64 * k, 6 * MB, 0);
+        written_put(w, HR_MEMORY_DESCRIBE, t + k, 1024 + 64 * k, 0, shape);
+        call(w, HR_MEMORY_WRITE, t + 10 + k, 1024 + 64 * k, op);
+    }
+    written_put(w, HR_MEMORY_ALLOC, t + 20, 4096, 60 * MB, 0);
+    call(w, HR_MEMORY_WRITE, t + 30, 4096, op);
+    /* The call that runs at the peak reads this one before, and it is read again. */
+    written_put(w, HR_MEMORY_ALLOC, t + 40, 8192, 7 * MB, 0);
+    call(w, HR_MEMORY_WRITE, t + 50, 8192, op);
+    call(w, HR_MEMORY_READ, t + 60, 8192, op);
+    written_put(w, HR_MEMORY_ALLOC, t + 100, 16384, 1 * MB, 0); /* the peak */
+    call(w, HR_MEMORY_WRITE, t + 200, 16384, op);
+    written_put(w, HR_MEMORY_FREE, t + 300, 16384, 0, 0);
+    w->phase = HR_MEMORY_BACKWARD;
+    for (uint64_t k = 0; k < 3; k++)
+        call(w, HR_MEMORY_READ, t + 5000000 + 10 + k, 1024 + 64 * k, op);
+    call(w, HR_MEMORY_READ, t + 8000000, 4096, op);
+    call(w, HR_MEMORY_READ, t + 9000000, 8192, op);
+    struct hr__memory *m = written_analyse(w, &record);
+    assert_int_equal(m->devices[0].timeline.peak.time_ns, t + 100);
+    assert_int_equal(m->devices[0].timeline.peak_bytes, (18 + 60 + 7 + 1) * MB);
+    assert_int_equal(count_of(m, HR__ADVICE_SWAP), 1);
+    const struct hr__advice *swap = advice_of(m, HR__ADVICE_SWAP, 18 * MB);
+    assert_non_null(swap);
+    assert_int_equal(swap->blocks, 3);
+    assert_int_equal(swap->ns, 5000000);
+    assert_true(fabs(swap->cost_ns - 3 * 1e6) < 1);
+    assert_int_equal(m->found.blocks[swap->block].bytes, 6 * MB);
+    hr__memory_destroy(&m);
+    hr__record_close(&record);
+}
+
+/* Small blocks that are alike count together; a hundred kinds of them: the 40 best are told. */
+static void test_best(void **state)
+{
+    struct written *w = *state;
+    struct hr__record *record;
+    uint32_t op = written_name(w, "op");
+    uint64_t sum = 0;
+    for (uint64_t k = 0; k < 1000; k++) {
+        uint64_t kind = k % 100;
+        written_put(w, HR_MEMORY_ALLOC, 10 + k, 64 + 64 * k, 10000 + 100 * kind, 0);
+        call(w, HR_MEMORY_WRITE, 2000 + k, 64 + 64 * k, op);
+        sum += 10000 + 100 * kind;
+    }
+    /* Not by the call that runs at the peak. */
+    written_put(w, HR_MEMORY_ALLOC, 8000, 1 << 21, 5, 0);
+    call(w, HR_MEMORY_WRITE, 9000, 1 << 21, op);
+    written_put(w, HR_MEMORY_ALLOC, 10000, 1 << 20, 5, 0);
+    call(w, HR_MEMORY_WRITE, 10001, 1 << 20, op);
+    written_put(w, HR_MEMORY_FREE, 10002, 1 << 20, 0, 0);
+    for (uint64_t k = 0; k < 1000; k++)
+        call(w, HR_MEMORY_READ, 100000000 + k, 64 + 64 * k, op);
+    struct hr__memory *m = written_analyse(w, &record);
+    assert_int_equal(m->devices[0].timeline.peak_bytes, sum + 10);
+    assert_int_equal(m->advice_count, HR__ADVICE_MOST);
+    for (uint64_t k = 0; k < HR__ADVICE_MOST; k++) {
+        assert_int_equal(m->advice[k].kind, HR__ADVICE_SWAP);
+        assert_int_equal(m->advice[k].blocks, 10);
+        assert_int_equal(m->advice[k].bytes, 10 * (10000 + 100 * (99 - k)));
+    }
+    hr__memory_destroy(&m);
+    hr__record_close(&record);
+}
+
+static void test_late_free(void **state)
+{
+    struct written *w = *state;
+    struct hr__record *record;
+    uint32_t op = written_name(w, "op"), shape = written_name(w, "[1] float32");
+    w->phase = HR_MEMORY_FORWARD;
+    for (uint64_t k = 0; k < 5; k++)
+        written_put(w, HR_MEMORY_ALLOC, 10 + k, 64 + 64 * k, (10 + k) * MB, 0);
+    written_put(w, HR_MEMORY_DESCRIBE, 15, 64 + 64 * 4, 0, shape); /* a tensor */
+    call(w, HR_MEMORY_WRITE, 100, 64, op);       /* its last access; freed after the peak */
+    call(w, HR_MEMORY_WRITE, 110, 64 + 64, op);  /* used again after the peak */
+    call(w, HR_MEMORY_WRITE, 120, 64 + 128, op); /* operand of the call at the peak */
+    call(w, HR_MEMORY_READ, 200, 64 + 128, op);
+    written_put(w, HR_MEMORY_ALLOC, 300, 1024, 1 * MB, 0); /* the peak, within that call */
+    written_access(w, HR_MEMORY_WRITE, 310, 1024, op);
+    call(w, HR_MEMORY_READ, 400, 64 + 64, op);
+    for (uint64_t k = 0; k < 5; k++)
+        written_put(w, HR_MEMORY_FREE, 500 + k, 64 + 64 * k, 0, 0);
+    struct hr__memory *m = written_analyse(w, &record);
+    assert_int_equal(m->devices[0].timeline.peak.time_ns, 300);
+    assert_int_equal(m->devices[0].running_call, w->call - 1);
+    assert_int_equal(count_of(m, HR__ADVICE_LATE_FREE), 1);
+    const struct hr__advice *late = advice_of(m, HR__ADVICE_LATE_FREE, 10 * MB);
+    assert_non_null(late);
+    assert_int_equal(late->begin_ns, 100);
+    assert_int_equal(late->ns, 400);
+    /* Of two that nobody touches one is known as a tensor; the other is workspace. */
+    assert_int_equal(count_of(m, HR__ADVICE_UNTOUCHED), 1);
+    assert_non_null(advice_of(m, HR__ADVICE_UNTOUCHED, 14 * MB));
+    assert_int_equal(m->found.blocks[3].category, HR_MEMORY_WORKSPACE);
+    assert_int_equal(m->found.blocks[4].category, HR_MEMORY_TEMPORARY);
+    hr__memory_destroy(&m);
+    hr__record_close(&record);
+}
+
+/* Made within 10 us, needed 10 ms later: cheap. Made within 5 ms: not. */
+static void test_recompute(void **state)
+{
+    struct written *w = *state;
+    struct hr__record *record;
+    uint32_t cheap = written_name(w, "cheap"), dear = written_name(w, "dear");
+    hr_memory_fact(w->recorder, "probe ns per call", "2000");
+    w->phase = HR_MEMORY_FORWARD;
+    written_put(w, HR_MEMORY_ALLOC, 10, 64, 900 * MB, 0);
+    call(w, HR_MEMORY_WRITE, 1000, 64, cheap);
+    written_put(w, HR_MEMORY_ALLOC, 12000, 128, 800 * MB, 0);
+    call(w, HR_MEMORY_WRITE, 13000, 128, dear);
+    written_put(w, HR_MEMORY_ALLOC, 5012000, 256, 1, 0);
+    call(w, HR_MEMORY_WRITE, 5013000, 256, dear);
+    call(w, HR_MEMORY_READ, 10013000, 256, dear);
+    w->phase = HR_MEMORY_BACKWARD;
+    call(w, HR_MEMORY_READ, 20000000, 64, dear);
+    call(w, HR_MEMORY_READ, 20010000, 128, dear);
+    struct hr__memory *m = written_analyse(w, &record);
+    assert_int_equal(count_of(m, HR__ADVICE_RECOMPUTE), 1);
+    const struct hr__advice *again = advice_of(m, HR__ADVICE_RECOMPUTE, 900 * MB);
+    assert_non_null(again);
+    /* From 1000 to 13000, less what recording takes. */
+    assert_true(fabs(again->cost_ns - 10000) < 1e-6);
+    assert_int_equal(again->ns, 19999000 - 4 * 2000);
+    hr__memory_destroy(&m);
+    hr__record_close(&record);
+}
+
+/* ---- intervals ---- */
+
+static void test_within_call(void **state)
+{
+    struct written *w = *state;
+    struct hr__record *record;
+    uint32_t op = written_name(w, "add");
+    written_put(w, HR_MEMORY_ALLOC, 10, 64, 100, 0);
+    call(w, HR_MEMORY_WRITE, 100, 64, op);
+    call(w, HR_MEMORY_READ, 500, 64, op); /* add(a, a) */
+    written_access(w, HR_MEMORY_READ, 500, 64, op);
+    call(w, HR_MEMORY_WRITE, 900, 64, op);
+    struct hr__memory *m = written_analyse(w, &record);
+    assert_int_equal(m->intervals.seen, 2);
+    assert_int_equal(m->intervals.of[HR__WRITE_READ].sum_ns, 400);
+    assert_int_equal(m->intervals.of[HR__READ_WRITE].sum_ns, 400);
+    assert_int_equal(m->intervals.of[HR__READ_READ].count, 0);
+    hr__memory_destroy(&m);
+    hr__record_close(&record);
+}
+
+/* Numbers of calls go down where threads take turns: nothing is taken off then, and what is
+ * taken off leaves nothing below nothing. */
+static void test_order_of_calls(void **state)
+{
+    struct written *w = *state;
+    struct hr__record *record;
+    uint32_t op = written_name(w, "op");
+    hr_memory_fact(w->recorder, "probe ns per call", "300");
+    written_put(w, HR_MEMORY_ALLOC, 10, 64, 100, 0);
+    w->call = 10;
+    written_access(w, HR_MEMORY_WRITE, 1000, 64, op);
+    w->call = 12;
+    written_access(w, HR_MEMORY_READ, 2000, 64, op); /* 1000 less 600 */
+    w->call = 11;
+    written_access(w, HR_MEMORY_READ, 2500, 64, op); /* 500 */
+    w->call = 19;
+    written_access(w, HR_MEMORY_READ, 3000, 64, op); /* 500 less 2400 */
+    w->call = UINT32_MAX;
+    written_access(w, HR_MEMORY_WRITE, 4000, 64, op); /* of another thread: far back */
+    w->call = 1;
+    written_access(w, HR_MEMORY_WRITE, 5000, 64, op); /* the number came round: two calls */
+    struct hr__memory *m = written_analyse(w, &record);
+    assert_int_equal(m->intervals.of[HR__WRITE_READ].sum_ns, 400);
+    assert_int_equal(m->intervals.of[HR__READ_READ].sum_ns, 500);
+    assert_int_equal(m->intervals.of[HR__READ_WRITE].sum_ns, 1000);
+    assert_int_equal(m->intervals.of[HR__WRITE_WRITE].sum_ns, 400);
+    hr__memory_destroy(&m);
+    hr__record_close(&record);
+}
+
+/* ---- clocks ---- */
+
+static void ran(struct written *w, uint32_t number, uint64_t begin_ns, uint64_t end_ns)
+{
+    struct hr_memory_ran one = {begin_ns, end_ns, number, w->device};
+    hr_memory_record_ran(w->recorder, &one, 1);
+}
+
+static void test_device_times(void **state)
+{
+    struct written *w = *state;
+    struct hr__record *record;
+    uint32_t op = written_name(w, "op");
+    hr_memory_fact(w->recorder, "probe ns per call", "100");
+    w->flags = HR_MEMORY_HOST_TIME;
+    w->device = 2; /* its times are known, all of them */
+    written_put(w, HR_MEMORY_ALLOC, 10, 64, 100, 0);
+    written_put(w, HR_MEMORY_ALLOC, 11, 128, 90, 0);
+    call(w, HR_MEMORY_WRITE, 20, 64, op);
+    ran(w, w->call, 1000, 6000);
+    call(w, HR_MEMORY_WRITE, 30, 128, op);
+    ran(w, w->call, 6000, 7000);
+    written_put(w, HR_MEMORY_ALLOC, 40, 256, 1, 0); /* the peak, long before any of it */
+    call(w, HR_MEMORY_READ, 50, 64, op);
+    ran(w, w->call, 26000, 27000);
+    call(w, HR_MEMORY_READ, 60, 128, op);
+    ran(w, w->call, 6500, 26500); /* of another stream: before the end of the other */
+    w->device = 1;                /* not known */
+    written_put(w, HR_MEMORY_ALLOC, 70, 64, 1000, 0);
+    call(w, HR_MEMORY_WRITE, 80, 64, op);
+    written_put(w, HR_MEMORY_ALLOC, 90, 128, 10, 0);
+    call(w, HR_MEMORY_READ, 100000000, 64, op);
+    struct hr__memory *m = written_analyse(w, &record);
+    assert_int_equal(m->intervals.seen, 3);
+    /* 20,000 from end to beginning, nothing taken off; 0; the host's 99,999,920 less 100. */
+    assert_int_equal(m->intervals.of[HR__WRITE_READ].sum_ns, 20000 + 99999920 - 100);
+    assert_int_equal(m->device_count, 2);
+    assert_true(m->devices[0].host_timed && !m->devices[1].host_timed);
+    assert_true(m->no_swap_advice && !m->is_device_clock);
+    /* 100 bytes can leave and return in 20 us. On the other device nobody can say. */
+    assert_int_equal(count_of(m, HR__ADVICE_SWAP), 1);
+    const struct hr__advice *swap = advice_of(m, HR__ADVICE_SWAP, 100);
+    assert_non_null(swap);
+    assert_int_equal(swap->begin_ns, 6000);
+    assert_int_equal(swap->ns, 20000);
+    assert_int_equal(m->main_device, 0);
+    hr__memory_destroy(&m);
+    hr__record_close(&record);
+}
+
+/* One call in 300 whose times were lost: intervals of two clocks are left out, all else stays. */
+static void test_lost_times(void **state)
+{
+    struct written *w = *state;
+    struct hr__record *record;
+    uint32_t op = written_name(w, "op");
+    w->flags = HR_MEMORY_HOST_TIME;
+    w->device = 1;
+    written_put(w, HR_MEMORY_ALLOC, 10, 64, 100, 0);
+    for (uint64_t k = 0; k < 300; k++) {
+        call(w, k ? HR_MEMORY_READ : HR_MEMORY_WRITE, 20 + k, 64, op);
+        if (k != 150)
+            ran(w, w->call, 1000 * k + 1, 1000 * k + 501);
+    }
+    struct hr__memory *m = written_analyse(w, &record);
+    assert_int_equal(m->intervals.left_out, 2);
+    assert_int_equal(m->intervals.seen, 297);
+    assert_int_equal(m->intervals.of[HR__READ_READ].sum_ns, 296 * 500);
+    assert_true(!m->devices[0].host_timed && m->is_device_clock);
+    hr__memory_destroy(&m);
+    hr__record_close(&record);
+}
+
+/* ---- iterations ---- */
+
+/* Iterations of 40 behaviours; a bit of `odd` set: one more access in it. `at_end`: how many
+ * accesses come after the last mark, of another iteration; -1: blocks are freed. */
+static void put_iterations(struct written *w, int count, uint64_t odd, int at_end)
+{
+    uint32_t op = written_name(w, "op"), other = written_name(w, "other");
+    uint32_t mark = written_name(w, "iteration");
+    uint64_t now = 1;
+    for (int k = 0; k < 33; k++)
+        written_put(w, HR_MEMORY_ALLOC, now++, 1 << 20 | (uint64_t)k * 64, 1000, 0);
+    for (int n = 0; n < count + (at_end >= 0); n++) {
+        int left = n == count ? at_end : 1000;
+        written_put(w, HR_MEMORY_MARK, now++, 0, (uint64_t)n, mark);
+        for (int k = 0; k < 10 && left-- > 0; k++) {
+            written_put(w, HR_MEMORY_ALLOC, now++, 64 + (uint64_t)k * 64, 100, 0);
+            written_access(w, HR_MEMORY_WRITE, now++, 64 + (uint64_t)k * 64, op);
+        }
+        for (int k = 0; k < 10 && left-- > 0; k++)
+            written_access(w, HR_MEMORY_READ, now++, 64, op);
+        if (odd >> n & 1)
+            written_access(w, HR_MEMORY_READ, now++, 64, other);
+        for (int k = 0; k < 10 && left-- > 0; k++)
+            written_put(w, HR_MEMORY_FREE, now++, 64 + (uint64_t)k * 64, 0, 0);
+    }
+    if (at_end < 0) {
+        written_put(w, HR_MEMORY_MARK, now++, 0, (uint64_t)count, mark);
+        for (int k = 0; k < 33; k++)
+            written_put(w, HR_MEMORY_FREE, now++, 1 << 20 | (uint64_t)k * 64, 0, 0);
+    }
+}
+
+static void check_iterations(void **state, int count, uint64_t odd, int at_end, int told)
+{
+    struct written *w = *state;
+    struct hr__record *record;
+    put_iterations(w, count, odd, at_end);
+    struct hr__memory *m = written_analyse(w, &record);
+    const struct hr__period *p = &m->period;
+    assert_int_equal(p->behaviours, 40);
+    assert_true(p->by_marks);
+    assert_int_equal(p->count, told);
+    assert_int_equal(p->same, told - __builtin_popcountll(odd));
+    for (int n = 0; n < told; n++) {
+        const struct hr__iteration *one = &p->iterations[n];
+        int is_odd = odd >> n & 1,
+            odd_before = __builtin_popcountll(odd & ((UINT64_C(1) << n) - 1));
+        assert_int_equal(one->is_same, !is_odd);
+        assert_int_equal(one->begin, 33 + 40 * n + odd_before);
+        assert_int_equal(one->end - one->begin, 40 + is_odd);
+        assert_int_equal(one->blocks, 10);
+        assert_int_equal(one->peak_bytes, 33 * 1000 + 10 * 100);
+        if (is_odd)
+            assert_int_equal(one->differs_at, one->begin + 30);
+    }
+    assert_int_equal(m->iteration_blocks, 10);
+    assert_int_equal(m->iteration_ns, 41);
+    hr__memory_destroy(&m);
+    hr__record_close(&record);
+    written_tear_down(state);
+    assert_int_equal(written_set_up(state), 0);
+}
+
+static void test_marked(void **state)
+{
+    check_iterations(state, 50, 0, -1, 50);
+    check_iterations(state, 50, 1, -1, 50);                   /* the first */
+    check_iterations(state, 50, UINT64_C(1) << 23, -1, 50);   /* one in the middle */
+    check_iterations(state, 50, UINT64_C(1) << 49, -1, 50);   /* the last */
+    check_iterations(state, 50, UINT64_C(3) << 40, -1, 50);   /* two together */
+    check_iterations(state, 3, 1, -1, 3);                     /* few */
+    check_iterations(state, 20, 0, 1000, 21);                 /* without a mark at its end */
+    check_iterations(state, 20, UINT64_C(1) << 20, 1000, 21); /* nor that, and odd */
+    check_iterations(state, 20, 0, 13, 20);                   /* cut off */
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, written_set_up, written_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(test_swap),         TEST(test_best),        TEST(test_late_free),
+        TEST(test_recompute),    TEST(test_within_call), TEST(test_order_of_calls),
+        TEST(test_device_times), TEST(test_lost_times),  TEST(test_marked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
