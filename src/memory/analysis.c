@@ -293,7 +293,7 @@ static int first_pass(struct hr__memory *m, struct hr__record *record, struct fi
     if (!code && f->code)
         code = hr__fail(error, f->code, "out of memory while analysing a record");
     if (!code && !m->found.events)
-        code = hr__fail(error, -ENODATA, "the record has no events: nothing ran in it");
+        code = hr__fail(error, -ENODATA, "a record without events");
     if (!code)
         code = hr__period_find(&m->period, &f->behaviours, error);
     hr__behaviours_clear(&f->behaviours);

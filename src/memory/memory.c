@@ -48,8 +48,11 @@ int hr_memory_open(struct hr_memory **out, const char *path,
     m->name = hr__strdup(HR__TAG_MEMORY, slash ? slash + 1 : path);
     code = m->name ? hr__import_open(&m->record, path, error)
                    : hr__fail(error, -ENOMEM, "out of memory while analysing a record");
-    if (!code)
+    if (!code) {
         code = hr__memory_analyse(&m->found, m->record, &wish, error);
+        if (code == -ENODATA)
+            hr__fail(error, code, "%s has no events: nothing ran while it was recorded", path);
+    }
     if (!code)
         code = hr__memory_to_json(m->found, m->record, &m->json, error);
     if (code)
