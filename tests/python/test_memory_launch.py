@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import signal
 import struct
@@ -255,6 +256,45 @@ def test_the_limit(place):
     assert "; --limit was reached, and no more was recorded: " in out.splitlines()[-1]
     run = place.analyse()["run"]
     assert run["lost"] > 0 and run["bytes"] <= 800 << 10
+    status, out, err = place.run("--no-progress", "--out", "none.hrm", "--limit", "100KiB")
+    said = "headrace memory: nothing was recorded: --limit was reached\n"
+    assert (status, out, err) == (1, "True\n", said)
+    assert place.records() == ["headrace-memory.hrm"]
+
+
+def test_on_a_terminal(place):
+    """The bar tells how many iterations are recorded, and goes."""
+    place.script(
+        """
+        for _ in range(4):
+            training.step()
+        while not os.path.exists("end"):
+            time.sleep(0.01)
+        print("trained", flush=True)
+        """
+    )
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(place.work)
+        words = [sys.executable, "-P", "-m", "headrace.memory", "--iterations", "3"]
+        command = [*words, "--", sys.executable, "train.py"]
+        os.execve(sys.executable, command, {**place.environment, "COLUMNS": "100"})
+    seen = b""
+    while True:
+        try:
+            piece = os.read(terminal, 65536)
+        except OSError:
+            break
+        seen += piece
+        if b"3 of 3 iterations recorded; training goes on" in seen:
+            (place.work / "end").touch()
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    text = seen.decode()
+    assert "memory [------------------------------]   0%  until training begins" in text
+    assert f"memory [{'#' * 30}] 100%  3 of 3 iterations recorded; training goes on" in text
+    after = text.split("trained")[-1]
+    assert after.splitlines()[-1].startswith("headrace-memory.hrm: 3 iterations, ")
 
 
 def test_json_stands_alone(place):

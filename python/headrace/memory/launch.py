@@ -69,6 +69,7 @@ class Launch:
         self.options = options
         self._signals = process.Signals(say)
         self._folder = ""
+        self._problem = 0  # errno of what kept records from being written
 
     def run(self) -> int:
         """The exit status."""
@@ -206,6 +207,7 @@ class Launch:
                 continue
             if one["about"] is not None:
                 found.append(one)
+                self._problem = self._problem or one["about"].problem
         with_events = [one for one in found if one["about"].events]
         kept = [one for one in with_events if one["trained"]]
         if not kept and with_events:
@@ -228,6 +230,8 @@ class Launch:
             return f"no Python of the command loaded it: {why_no_python(self.options.command)}"
         if not self._states():
             return "nothing was recorded: the script never imported torch"
+        if self._problem:
+            return f"nothing was recorded: {problem_text(self._problem)}"
         return "nothing was recorded: no operator of torch ran in the thread that imported it"
 
     def _say_forked(self, told: list[dict[str, str]]) -> None:
@@ -259,8 +263,7 @@ class Launch:
             f"{bytes_text(about.bytes)}"
         )
         if about.problem:
-            why = {errno.ENOSPC: "the disk was full", errno.EFBIG: "--limit was reached"}
-            line += f"; {why.get(about.problem, os.strerror(about.problem))}, and no more was recorded"
+            line += f"; {problem_text(about.problem)}, and no more was recorded"
         if about.lost:
             line += f": {about.lost:,} events were lost"
         if not about.ended:
@@ -270,6 +273,12 @@ class Launch:
 
 def _number(rank: str | None) -> int:
     return int(rank) if rank is not None and rank.isdigit() else 1 << 30
+
+
+def problem_text(code: int) -> str:
+    """Why a recording ended early."""
+    known = {errno.ENOSPC: "the disk was full", errno.EFBIG: "--limit was reached"}
+    return known.get(code, os.strerror(code))
 
 
 def columns() -> int:
