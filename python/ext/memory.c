@@ -104,7 +104,8 @@ static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     m->ops = PyDict_New();
     m->names = PyDict_New();
     m->types = PyDict_New();
-    if (!m->ops || !m->names || !m->types || make_words(m) < 0)
+    m->changes = PyList_New(0);
+    if (!m->ops || !m->names || !m->types || !m->changes || make_words(m) < 0)
         Py_CLEAR(m);
     return (PyObject *)m;
 }
@@ -122,6 +123,7 @@ static int memory_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(m->types);
     Py_VISIT(m->plain);
     Py_VISIT(m->on_freed);
+    Py_VISIT(m->changes);
     Py_VISIT(m->stacks.classify);
     Py_VISIT(m->stacks.sequence_of);
     Py_VISIT(m->stacks.current_node);
@@ -134,7 +136,7 @@ static int memory_clear(PyObject *object)
     PyObject **objects[] = {
         &m->describe, &m->failed, &m->address_of, &m->tensor_type,     &m->ops,      &m->names,
         &m->types,    &m->plain,  &m->on_freed,   &m->untyped_storage, &m->data_ptr, &m->nbytes,
-        &m->is_cpu,   &m->shape,  &m->dtype,      &m->f_back,
+        &m->is_cpu,   &m->shape,  &m->dtype,      &m->f_back,          &m->changes,
     };
     for (size_t i = 0; i < sizeof objects / sizeof *objects; i++)
         Py_CLEAR(*objects[i]);
@@ -143,15 +145,21 @@ static int memory_clear(PyObject *object)
     return 0;
 }
 
-/* Ends the recording; the tap tells no more. */
+/* Ends the recording; the tap tells no more, and devices have told all. */
 static void end_recording(struct memory *m)
 {
     struct hr_memory_recorder *recorder = m->recorder;
+    struct hr_memory_kernels *kernels = m->kernels;
     if (!recorder)
         return;
     memory_tap_end(m);
+    /* From here on no other thread finds them, while this one waits. */
     m->recorder = NULL;
-    hr_memory_recorder_destroy(&recorder);
+    m->kernels = NULL;
+    Py_BEGIN_ALLOW_THREADS
+        hr_memory_kernels_close(&kernels);
+        hr_memory_recorder_destroy(&recorder);
+    Py_END_ALLOW_THREADS
 }
 
 static void memory_dealloc(PyObject *object)
@@ -220,10 +228,29 @@ static PyObject *memory_tap(PyObject *object, PyObject *none)
     return r < 0 ? NULL : PyBool_FromLong(r);
 }
 
+static PyObject *memory_follow_kernels(PyObject *object, PyObject *none)
+{
+    struct memory *m = self_of(object);
+    struct hr_error error = {0};
+    if (!m->recorder || m->kernels) {
+        PyErr_SetString(PyExc_ValueError,
+                        "follow_kernels() is called once, while the recording goes on");
+        return NULL;
+    }
+    struct hr_memory_kernels *kernels = NULL;
+    int r = hr_memory_kernels_open(&kernels, m->recorder, &error);
+    m->kernels = kernels;
+    if (r == -ENOMEM)
+        return PyErr_NoMemory();
+    if (r)
+        return core_text(error.message);
+    Py_RETURN_NONE;
+}
+
 static PyObject *memory_close(PyObject *object, PyObject *none)
 {
+    /* Storages are followed on, silently: an operator may be at work on them right now. */
     end_recording(self_of(object));
-    memory_storages_clear(self_of(object));
     Py_RETURN_NONE;
 }
 
@@ -233,7 +260,7 @@ static PyObject *memory_abandon(PyObject *object, PyObject *none)
     struct memory *m = self_of(object);
     m->recorder = NULL;
     m->tap = NULL;
-    memory_storages_clear(m);
+    m->kernels = NULL;
     Py_RETURN_NONE;
 }
 
@@ -275,7 +302,7 @@ static PyObject *memory_mark(PyObject *object, PyObject *args)
     if (!recorder || !PyArg_ParseTuple(args, "IK", &name, &number))
         return NULL;
     memory_record(self_of(object),
-           (struct hr_memory_event){.bytes = number, .what = name, .kind = HR_MEMORY_MARK});
+                  (struct hr_memory_event){.bytes = number, .what = name, .kind = HR_MEMORY_MARK});
     Py_RETURN_NONE;
 }
 
@@ -285,7 +312,8 @@ static PyObject *memory_refused(PyObject *object, PyObject *arg)
     unsigned long long bytes = recorder ? PyLong_AsUnsignedLongLong(arg) : 0;
     if (!recorder || PyErr_Occurred())
         return NULL;
-    memory_record(self_of(object), (struct hr_memory_event){.bytes = bytes, .kind = HR_MEMORY_FAILED});
+    memory_record(self_of(object),
+                  (struct hr_memory_event){.bytes = bytes, .kind = HR_MEMORY_FAILED});
     Py_RETURN_NONE;
 }
 
@@ -357,6 +385,16 @@ static PyObject *memory_moved_storage(PyObject *object, PyObject *storage)
     Py_RETURN_NONE;
 }
 
+static PyObject *memory_phase_changes(PyObject *object, PyObject *none)
+{
+    struct memory *m = self_of(object);
+    PyObject *changes = m->changes, *empty = PyList_New(0);
+    if (!empty)
+        return NULL;
+    m->changes = empty;
+    return changes;
+}
+
 static PyObject *memory_now(PyObject *object, PyObject *none)
 {
     struct hr_memory_recorder *recorder = open_of(object);
@@ -426,6 +464,19 @@ static PyObject *get_phase(PyObject *object, void *closure)
     return PyLong_FromLong(atomic_load(&self_of(object)->phase));
 }
 
+static int change_phase(struct memory *m, uint8_t phase)
+{
+    int r = 0;
+    if (m->history_tells && m->recorder && phase != atomic_load(&m->phase)) {
+        PyObject *change =
+            Py_BuildValue("Ki", (unsigned long long)hr_memory_now_ns(m->recorder), (int)phase);
+        r = change ? PyList_Append(m->changes, change) : -1;
+        Py_XDECREF(change);
+    }
+    atomic_store(&m->phase, phase);
+    return r;
+}
+
 static int set_phase(PyObject *object, PyObject *value, void *closure)
 {
     long phase = value ? PyLong_AsLong(value) : -1;
@@ -434,8 +485,7 @@ static int set_phase(PyObject *object, PyObject *value, void *closure)
             PyErr_SetString(PyExc_ValueError, "a phase is 0 to 3");
         return -1;
     }
-    atomic_store(&self_of(object)->phase, (uint8_t)phase);
-    return 0;
+    return change_phase(self_of(object), (uint8_t)phase);
 }
 
 static PyObject *get_part(PyObject *object, void *closure)
@@ -492,6 +542,10 @@ static PyMethodDef memory_methods[] = {
                "Records the lines that call operators.")},
     {"tap", memory_tap, METH_NOARGS,
      PyDoc_STR("tap()\n--\n\nAllocations are told by the tap: whether it sees the host's.")},
+    {"follow_kernels", memory_follow_kernels, METH_NOARGS,
+     PyDoc_STR(
+         "follow_kernels()\n--\n\n"
+         "Joins what CUDA devices run to operators' calls; why that is not possible, or None.")},
     {"close", memory_close, METH_NOARGS, PyDoc_STR("close()\n--\n\nEnds the recording.")},
     {"abandon", memory_abandon, METH_NOARGS,
      PyDoc_STR("abandon()\n--\n\nIn a forked child: it is the parent's.")},
@@ -514,6 +568,9 @@ static PyMethodDef memory_methods[] = {
     {"moved", memory_moved_storage, METH_O,
      PyDoc_STR("moved(storage)\n--\n\nIts memory may be another now.")},
     {"now_ns", memory_now, METH_NOARGS, PyDoc_STR("now_ns()\n--\n\nThe clock of events.")},
+    {"phase_changes", memory_phase_changes, METH_NOARGS,
+     PyDoc_STR("phase_changes()\n--\n\n"
+               "(ns, phase) since it was asked last, while a history tells.")},
     {"counts", memory_counts, METH_NOARGS, PyDoc_STR("counts()\n--\n\nEvents recorded, and lost.")},
     {NULL, NULL, 0, NULL},
 };

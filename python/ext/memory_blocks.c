@@ -321,6 +321,8 @@ uint32_t memory_storage_of(struct memory *m, PyObject *tensor, const struct memo
 {
     if (PyErr_Occurred()) /* a signal's: what is left is not looked at */
         return MEMORY_NONE;
+    if (memory_kind_of(m, (PyObject *)Py_TYPE(tensor)))
+        return MEMORY_NONE;
     PyObject *address = PyObject_CallFunctionObjArgs(m->address_of, tensor, NULL);
     uint64_t impl = address ? PyLong_AsUnsignedLongLong(address) : 0;
     Py_XDECREF(address);

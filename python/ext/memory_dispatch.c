@@ -120,15 +120,21 @@ static void tell_failure(struct memory *m, uint64_t failures_before)
     }
 }
 
-/* Calls the operator; what it allocates is of these lines. */
-static PyObject *call_operator(struct memory *m, uint32_t stack, PyObject *func, PyObject *args,
-                               PyObject *kwargs)
+/* Calls the operator; what it allocates is of these lines, what a device does of this call. */
+static PyObject *call_operator(struct memory *m, const struct memory_access *access, PyObject *func,
+                               PyObject *args, PyObject *kwargs)
 {
-    if (!m->stacks.classify)
+    if (!m->stacks.classify && !m->kernels)
         return PyObject_Call(func, args, kwargs);
-    uint32_t outer_stack = atomic_exchange(&m->alloc_stack, stack);
+    /* They are closed when the recording ends, which may be meanwhile: then not even called. */
+    struct hr_memory_kernels *kernels = m->kernels;
+    uint32_t outer_stack = atomic_exchange(&m->alloc_stack, access->stack);
     uintptr_t outer_thread = atomic_exchange(&m->op_thread, (uintptr_t)pthread_self());
+    if (kernels)
+        hr_memory_kernels_call(kernels, access->call);
     PyObject *result = PyObject_Call(func, args, kwargs);
+    if (kernels && m->kernels == kernels)
+        hr_memory_kernels_called(kernels);
     atomic_store(&m->alloc_stack, outer_stack);
     atomic_store(&m->op_thread, outer_thread);
     return result;
@@ -174,7 +180,7 @@ static PyObject *run(struct memory *m, const struct op *op, PyObject *func, PyOb
     if (!(op->flags & (OP_NO_READ | OP_MAYBE | OP_IGNORED)))
         touch_arguments(m, op, args, kwargs, 0, &access);
     uint64_t failures = memory_tap_failures(m);
-    PyObject *result = PyErr_Occurred() ? NULL : call_operator(m, access.stack, func, args, kwargs);
+    PyObject *result = PyErr_Occurred() ? NULL : call_operator(m, &access, func, args, kwargs);
     if (!result) {
         tell_failure(m, failures);
         return NULL;
@@ -189,28 +195,49 @@ static PyObject *run(struct memory *m, const struct op *op, PyObject *func, PyOb
     return result;
 }
 
-/* Whether a type has a dispatch of its own: tensors that are made of others. */
-static int is_subclass(struct memory *m, PyObject *type)
+/* What a type of tensors is, met for the first time. */
+static enum memory_kind look_at_type(struct memory *m, PyObject *type)
 {
-    PyObject *known = PyDict_GetItemWithError(m->types, type);
-    if (!known && !PyErr_Occurred()) {
-        PyObject *its = PyObject_GetAttrString(type, "__torch_dispatch__");
-        known = its && its != m->plain ? Py_True : Py_False;
-        Py_XDECREF(its);
-        memory_forget();
-        PyDict_SetItem(m->types, type, known);
-    }
+    PyObject *its = PyObject_GetAttrString(type, "__torch_dispatch__");
+    enum memory_kind kind = its && its != m->plain ? MEMORY_SUBCLASS : MEMORY_PLAIN;
+    Py_XDECREF(its);
+    PyObject *module = kind ? PyObject_GetAttrString(type, "__module__") : NULL;
+    PyObject *start = module ? PyUnicode_FromString("torch._subclasses") : NULL;
+    if (start && PyUnicode_Check(module) &&
+        PyUnicode_Tailmatch(module, start, 0, PY_SSIZE_T_MAX, -1) > 0)
+        kind = MEMORY_UNREAL;
+    Py_XDECREF(start);
+    Py_XDECREF(module);
     memory_forget();
-    return known == Py_True;
+    return kind;
 }
 
-static int has_subclass(struct memory *m, PyObject *types)
+enum memory_kind memory_kind_of(struct memory *m, PyObject *type)
 {
-    int has = 0;
-    for (Py_ssize_t i = 0, n = PyTuple_Check(types) ? PyTuple_Size(types) : 0; i < n && !has; i++)
-        if (PyTuple_GetItem(types, i) != m->tensor_type)
-            has = is_subclass(m, PyTuple_GetItem(types, i));
-    return has;
+    if (type == m->tensor_type)
+        return MEMORY_PLAIN;
+    PyObject *known = PyDict_GetItemWithError(m->types, type);
+    if (known)
+        return (enum memory_kind)PyLong_AsLong(known);
+    memory_forget();
+    enum memory_kind kind = look_at_type(m, type);
+    PyObject *number = PyLong_FromLong(kind);
+    if (number)
+        PyDict_SetItem(m->types, type, number);
+    Py_XDECREF(number);
+    memory_forget();
+    return kind;
+}
+
+/* The strangest of some types. */
+static enum memory_kind kind_of_all(struct memory *m, PyObject *types)
+{
+    enum memory_kind kind = MEMORY_PLAIN;
+    for (Py_ssize_t i = 0, n = PyTuple_Check(types) ? PyTuple_Size(types) : 0; i < n; i++) {
+        enum memory_kind its = memory_kind_of(m, PyTuple_GetItem(types, i));
+        kind = its > kind ? its : kind;
+    }
+    return kind;
 }
 
 PyObject *memory_dispatch(PyObject *object, PyObject *arguments)
@@ -219,8 +246,9 @@ PyObject *memory_dispatch(PyObject *object, PyObject *arguments)
     PyObject *func, *types, *args = NULL, *kwargs = NULL;
     if (!PyArg_UnpackTuple(arguments, "__torch_dispatch__", 2, 4, &func, &types, &args, &kwargs))
         return NULL;
+    enum memory_kind kind = m->recorder && m->describe ? kind_of_all(m, types) : MEMORY_PLAIN;
     /* A subclass's own operator comes back here, of the tensors that it is made of. */
-    if (m->recorder && m->tensor_type && has_subclass(m, types))
+    if (kind == MEMORY_SUBCLASS)
         return Py_NewRef(Py_NotImplemented);
     PyObject *empty = NULL;
     if (!args && !(args = empty = PyTuple_New(0)))
@@ -229,7 +257,7 @@ PyObject *memory_dispatch(PyObject *object, PyObject *arguments)
         kwargs = NULL;
     struct op op = {.flags = OP_IGNORED};
     PyObject *result = NULL;
-    if (!m->recorder || !m->describe || !op_of(m, func, &op))
+    if (kind == MEMORY_UNREAL || !m->recorder || !m->describe || !op_of(m, func, &op))
         result = m->recorder && (op.flags & (OP_IGNORED | OP_MOVES)) != OP_IGNORED
                      ? run(m, &op, func, args, kwargs)
                      : PyObject_Call(func, args, kwargs);

@@ -71,7 +71,8 @@ struct memory_stacks {
 
 struct memory {
     PyObject_HEAD struct hr_memory_recorder *recorder;
-    struct memory_tap *tap; /* NULL: none */
+    struct memory_tap *tap;            /* NULL: none */
+    struct hr_memory_kernels *kernels; /* NULL: accelerators' times are not followed */
 
     PyObject *describe;    /* describe(func) -> bytes of a struct op */
     PyObject *failed;      /* failed(exception): an operator raised it */
@@ -82,6 +83,7 @@ struct memory {
     PyObject *types;       /* of tensors: whether they have a dispatch of their own */
     PyObject *plain;       /* torch.Tensor.__torch_dispatch__ */
     PyObject *on_freed;    /* our own method */
+    PyObject *changes;     /* of the phase, while history tells: list of (ns, phase) */
     PyObject *untyped_storage, *data_ptr, *nbytes, *is_cpu, *shape, *dtype, *f_back; /* str */
 
     struct memory_storages storages;
@@ -103,8 +105,19 @@ void memory_record(struct memory *m, struct hr_memory_event event);
 /* Drops what a call raised, but for what ends programs (KeyboardInterrupt, ...), which stays. */
 void memory_forget(void);
 
-/* memory_dispatch.c: a method, __torch_dispatch__. */
+/* ---- memory_dispatch.c ---- */
+
+/* A method, __torch_dispatch__. */
 PyObject *memory_dispatch(PyObject *object, PyObject *arguments);
+
+/* What a type of tensors is. */
+enum memory_kind {
+    MEMORY_PLAIN,
+    MEMORY_SUBCLASS, /* made of other tensors, by a dispatch of its own */
+    MEMORY_UNREAL,   /* of PyTorch's tracing: only shapes, or a graph; has a mode of its own */
+};
+
+enum memory_kind memory_kind_of(struct memory *m, PyObject *type);
 
 /* ---- memory_blocks.c ---- */
 

@@ -39,10 +39,9 @@ static void on_freed(void *arg, uint64_t address, uint64_t bytes, uint8_t device
 /* What lives already when the telling begins. */
 static void on_present(void *arg, uint64_t address, uint64_t bytes, uint8_t device)
 {
-    memory_record(arg, (struct hr_memory_event){.address = address,
-                                                .bytes = bytes,
-                                                .kind = HR_MEMORY_PRESENT,
-                                                .device = device});
+    memory_record(
+        arg, (struct hr_memory_event){
+                 .address = address, .bytes = bytes, .kind = HR_MEMORY_PRESENT, .device = device});
 }
 
 static void on_failed(void *arg, uint64_t bytes, uint8_t device)

@@ -266,6 +266,10 @@ static uint32_t intern(struct hr_memory_recorder *r, enum hr__text_kind kind, co
     struct hr__ids *names = kind == HR__TEXT_NAME ? &r->names : &r->stacks;
     if (!atomic_load_explicit(r->here, memory_order_relaxed))
         return 0;
+    /* What is allocated under the lock may be recorded by this thread (a tapped malloc): it has
+     * its place by then. */
+    if (!pthread_getspecific(r->key))
+        become_writer(r);
     pthread_mutex_lock(&r->lock);
     uint32_t id = hr__ids_find(names, bytes, length);
     if (!id && write_text_locked(r, kind, names->count + 1, bytes, length))

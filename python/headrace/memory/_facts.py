@@ -43,12 +43,19 @@ def _time_calls(a: Any, b: Any) -> float:
     return statistics.median(times[CALLS // 10 :])
 
 
-def capacity_bytes() -> int:
-    """Of the accelerator in use, else the memory that this process may have; 0: not known."""
-    if torch.cuda.is_initialized():
-        return int(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)
+def capacities() -> dict[str, int]:
+    """Facts: bytes that this process may have, of the host and of CUDA devices in use; and of
+    the accelerator, else the host."""
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *_group_limits()]
-    return min(limit for limit in limits if limit > 0)
+    main = min(limit for limit in limits if limit > 0)
+    facts = {"capacity bytes cpu": main}
+    if torch.cuda.is_initialized():
+        for index in range(torch.cuda.device_count()):
+            total = int(torch.cuda.get_device_properties(index).total_memory)
+            facts[f"capacity bytes cuda:{index}"] = total
+            if index == torch.cuda.current_device():
+                main = total
+    return {**facts, "capacity bytes": main}
 
 
 def _group_limits() -> list[int]:

@@ -18,7 +18,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from .. import _core
-from . import _facts
+from . import _cuda, _facts
 from ._phases import Phases
 from ._schema import pack
 
@@ -58,7 +58,7 @@ class _Mode(_core.MemoryRecorder, TorchDispatchMode):
 
     def _classify(self, code: types.CodeType) -> tuple[int, int] | None:
         file = code.co_filename
-        if file.startswith("<") or os.path.abspath(file).startswith(self._folders):
+        if file.startswith(("<frozen", "<eval_with_key")) or os.path.abspath(file).startswith(self._folders):
             return None
         return self.name(file), self.name(code.co_qualname)
 
@@ -128,10 +128,24 @@ class Recording(_Mode):
         except BaseException:
             self._phases.end()
             raise
+        if torch.backends.cuda.is_built():
+            self._history = _cuda.begin(self, self._stacks)
+            self.history_tells = self._history is not None and self._history.follows
+            # At once, or when the training initializes CUDA: not before, since then it could
+            # not fork any more.
+            torch.cuda._lazy_call(self._follow_kernels)
         self._phases.survey()
         TorchDispatchMode.__enter__(self)
         self._thread = threading.get_ident()
         return self
+
+    def _follow_kernels(self) -> None:
+        """CUDA is there: when its devices do what they are asked for is recorded."""
+        if not self.is_open:
+            return
+        problem = self.follow_kernels()
+        if problem:
+            self.fact("note kernels", problem)
 
     def __exit__(self, *exception: Any) -> None:
         if self._thread:
@@ -167,6 +181,7 @@ class Recording(_Mode):
             self._see_threads()
         if self._history is not None:
             self._history.iteration()
+            self.history_tells = self._history.follows
         if self._iterations and count >= self._iterations:
             self.close()
 
@@ -174,7 +189,9 @@ class Recording(_Mode):
         """An operator raised: where memory was short, that is worth a word."""
         text = str(error)
         is_short = isinstance(error, torch.OutOfMemoryError)
-        if not is_told and (is_short or "allocate memory" in text):
+        if is_short and self._history is not None:
+            self._history.take()
+        elif not is_told and (is_short or "allocate memory" in text):
             self.refused(_facts.bytes_asked(text))
 
     # -- what is said at the end --
@@ -186,6 +203,9 @@ class Recording(_Mode):
                 self._others.add(thread.name)
 
     def _say_last(self) -> None:
+        if self._history is not None:
+            self._history.end()
+            self._history = None
         self._see_threads()
         names = sorted(self._others - {threading.main_thread().name})
         if names:
@@ -205,9 +225,8 @@ class Recording(_Mode):
                 "(sparse ones, those of other systems): they are not seen")
         for name, note in _notes_of_code().items():
             self.fact(name, note)
-        capacity = _facts.capacity_bytes()
-        if capacity:
-            self.fact("capacity bytes", str(capacity))
+        for name, capacity in _facts.capacities().items():
+            self.fact(name, str(capacity))
         rates = _facts.copy_rates()
         if rates is not None:
             self.fact("h2d bytes per s", f"{rates[0]:.0f}")
@@ -225,7 +244,7 @@ def _notes_of_code() -> dict[str, str]:
     for thing in gc.get_objects():
         kind = type(thing)
         if (compiled and issubclass(kind, compiled)) or (
-            kind is types.FunctionType and "_torchdynamo_orig_callable" in thing.__dict__
+            kind is types.FunctionType and "get_compiler_config" in thing.__dict__
         ):
             notes["note compiled"] = (
                 "there is compiled code (torch.compile): while this is recorded PyTorch runs it "

@@ -110,6 +110,7 @@ class Parts:
         prefix = self._prefixes[id(model)]
         described: set[int] = set()
         for path, module in model.named_modules():
+            path = f"{path}.".replace("_orig_mod.", "").rstrip(".")  # torch.compile's
             full = f"{prefix}.{path}" if prefix and path else prefix or path
             part = self._note(module, full or type(model).__name__)[1]
             own = (*module._parameters.values(), *module._buffers.values())
