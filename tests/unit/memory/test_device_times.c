@@ -63,6 +63,11 @@ static void record(int with_times)
         tell(host, HR_MEMORY_MARK, 0, i, "iteration");
         tell(host + 10, HR_MEMORY_ALLOC, 1 * MIB, 64 * MIB, NULL);
         tell_access(host + 20, HR_MEMORY_WRITE, 1 * MIB, call++, with_times ? device : 0);
+        /* Another call, so that the first one does not run at the peak. */
+        tell(host + 3000, HR_MEMORY_ALLOC, 500 * MIB, MIB, NULL);
+        tell_access(host + 4000, HR_MEMORY_WRITE, 500 * MIB, call++,
+                    with_times ? device + 50 * MS : 0);
+        tell(host + 4500, HR_MEMORY_FREE, 500 * MIB, 0, NULL);
         tell(host + 5000, HR_MEMORY_ALLOC, 1000 * MIB, 256 * MIB, NULL);
         tell_access(host + 6000, HR_MEMORY_WRITE, 1000 * MIB, call++,
                     with_times ? device + 100 * MS : 0);
