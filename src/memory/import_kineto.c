@@ -393,14 +393,15 @@ static void tell_facts(struct importer *it)
         snprintf(number, sizeof number, "%" PRId64, it->k.rank);
         hr_memory_fact(it->im->recorder, "rank", number);
     }
-    if (it->k.capacity_bytes) {
-        snprintf(number, sizeof number, "%" PRIu64, it->k.capacity_bytes);
-        hr_memory_fact(it->im->recorder, "capacity bytes", number);
-    }
     for (size_t i = 0; i < HR__IMPORT_DEVICES_MOST; i++) {
         const struct totals *t = &it->totals[i];
-        char device[16];
+        char device[16], fact[40];
         hr__memory_device_name((int)i, device, sizeof device);
+        if (t->is_begun && it->k.capacity_bytes[i]) {
+            snprintf(fact, sizeof fact, "capacity bytes %s", device);
+            snprintf(number, sizeof number, "%" PRIu64, it->k.capacity_bytes[i]);
+            hr_memory_fact(it->im->recorder, fact, number);
+        }
         if (t->wrong)
             hr__import_note(it->im,
                             "%s: at %" PRIu64 " of %" PRIu64

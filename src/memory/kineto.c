@@ -214,8 +214,13 @@ static void take_distributed(struct hr__kineto *k, const json_t *value)
 
 static void take_devices(struct hr__kineto *k, const json_t *value)
 {
-    int64_t bytes = integer(json_array_get(value, 0), "totalGlobalMem", 0);
-    k->capacity_bytes = bytes > 0 ? (uint64_t)bytes : 0;
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *device = json_array_get(value, i);
+        int64_t bytes = integer(device, "totalGlobalMem", 0),
+                id = integer(device, "id", (int64_t)i);
+        if (bytes > 0 && id >= 0 && id < HR__IMPORT_DEVICES_MOST - 1)
+            k->capacity_bytes[id + 1] = (uint64_t)bytes;
+    }
 }
 
 static int read_member(struct hr__kineto *k, struct hr__json_stream *stream, struct hr_error *error)

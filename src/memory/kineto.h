@@ -7,6 +7,7 @@
 #define HR_MEMORY_KINETO_H
 
 #include "memory/ids.h"
+#include "memory/import.h"
 #include "memory/input.h"
 
 #include <stddef.h>
@@ -45,11 +46,11 @@ struct hr__kineto {
     char **names; /* by id - 1 */
     uint32_t name_room;
     struct hr__ids name_ids;
-    uint64_t unreadable;     /* elements that are no JSON */
-    int64_t base_ns;         /* that times count from, since 1970 */
-    int64_t rank;            /* -1: not said */
-    int64_t pid;             /* of the first memory event; 0: not said */
-    uint64_t capacity_bytes; /* of the first accelerator; 0: not said */
+    uint64_t unreadable;                              /* elements that are no JSON */
+    int64_t base_ns;                                  /* that times count from, since 1970 */
+    int64_t rank;                                     /* -1: not said */
+    int64_t pid;                                      /* of the first memory event; 0: not said */
+    uint64_t capacity_bytes[HR__IMPORT_DEVICES_MOST]; /* by device; 0: not said */
 };
 
 /* On success *out is to be cleared. Errors: -EBADMSG: damaged, with the place, or no trace;

@@ -18,7 +18,7 @@
 #define BYTES_MOST  (UINT64_C(8) << 30) /* of all that is read */
 #define TEXT_MOST   (16u << 20)         /* of one text */
 #define LINE_MOST   (1u << 20)          /* of a text of protocol 0, as it is written */
-#define CHUNK_BYTES (1u << 20)
+#define CHUNK_BYTES (128u << 10)
 
 struct chunk {
     struct chunk *next;
@@ -43,7 +43,8 @@ struct reader {
     struct values stack, memo;
     size_t *marks; /* heights of the stack */
     size_t mark_count, mark_room;
-    char *line;  /* of LINE_MOST */
+    char *line; /* what is read of one, and a zero */
+    size_t line_room;
     uint64_t at; /* offset of the opcode */
     uint8_t opcode;
     int is_done;
@@ -216,8 +217,12 @@ static int read_line(struct reader *r, size_t *length)
             return ended(r);
         if (n + 1 == LINE_MOST)
             return bad(r, "its line is too long");
+        if (!grow((void **)&r->line, &r->line_room, n + 1, 1))
+            return no_memory(r);
         r->line[n++] = (char)byte;
     }
+    if (!grow((void **)&r->line, &r->line_room, n, 1))
+        return no_memory(r);
     r->line[n] = 0;
     *length = n;
     return 0;
@@ -457,7 +462,7 @@ static int gather(struct reader *r, enum hr__pickle_kind kind, size_t count)
     struct hr__pickle_many *many = make_many(r, count);
     if (!many)
         return no_memory(r);
-    int code = add(r, many, r->stack.items + r->stack.count - count, count);
+    int code = count ? add(r, many, r->stack.items + r->stack.count - count, count) : 0;
     r->stack.count -= count;
     return code ? code : push(r, (struct hr__pickle_value){.kind = kind, .as.many = many});
 }
@@ -705,8 +710,7 @@ int hr__pickle_read(struct hr__pickle **out, struct hr__input *in, struct hr_err
 {
     struct reader r = {.in = in, .error = error};
     r.out = hr__alloc(HR__TAG_MEMORY, 1, sizeof *r.out);
-    r.line = hr__alloc(HR__TAG_MEMORY, 1, LINE_MOST);
-    int code = r.out && r.line ? read_all(&r) : no_memory(&r);
+    int code = r.out ? read_all(&r) : no_memory(&r);
     hr__free(r.stack.items);
     hr__free(r.memo.items);
     hr__free(r.marks);

@@ -121,9 +121,9 @@ static void print_event(const struct hr__record *record, const struct hr_memory_
 
 static int print_record(const char *path)
 {
-    static const char *const facts[] = {"allocations",    "imported from", "rank",
-                                        "capacity bytes", "note import 0", "note import 1",
-                                        "note import 2",  "note import 3", "note import 4"};
+    static const char *const facts[] = {"allocations",           "imported from", "rank",
+                                        "capacity bytes cuda:2", "note import 0", "note import 1",
+                                        "note import 2",         "note import 3", "note import 4"};
     struct hr__record *record;
     struct hr__record_about about;
     struct hr_error error = {0};

@@ -427,12 +427,12 @@ class Kineto(Case):
         events = [self.memory(10, 100, 64, 1064, gpu), self.memory(20, 200, -300, 764, gpu),
                   self.memory(30, 100, -64, 700, gpu), self.memory(15, 100, 5, 5)]
         facts, got = self.imported(json.dumps({"traceEvents": events, "distributedInfo": {"rank": 3},
-                                               "deviceProperties": [{"totalGlobalMem": 1 << 34}]}).encode())
+                                               "deviceProperties": [{"id": 2, "totalGlobalMem": 1 << 34}]}).encode())
         self.assertEqual([(e["kind"], e["device"], e["address"], e["bytes"]) for e in got], [
             ("present", 3, 200, 300), ("present", 3, 1, 700), ("describe", 3, 1, 0),
             ("alloc", 3, 100, 64), ("alloc", 0, 100, 5), ("free", 3, 200, 300), ("free", 3, 100, 64)])
         self.assertEqual(facts["rank"], "3")
-        self.assertEqual(facts["capacity bytes"], str(1 << 34))
+        self.assertEqual(facts["capacity bytes cuda:2"], str(1 << 34))
         self.assertEqual(live(got, 3)[-1], 700)
         events.append(self.memory(40, 101, 64, 9999, gpu))
         facts, got = self.imported(json.dumps({"traceEvents": events}).encode())
