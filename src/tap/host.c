@@ -177,14 +177,13 @@ static void *seen(void *block, size_t bytes)
     return block;
 }
 
-/* An aligned one. */
-static void *seen_aligned(void *block, size_t bytes, const void *caller)
+/* An aligned one. An alignment that cannot be is no refusal, and does not come here. */
+static void seen_aligned(void *block, size_t bytes, const void *caller)
 {
     if (is_torch(caller))
         tell(block, bytes, 0);
     else
         seen(block, bytes);
-    return block;
 }
 
 static void seen_free(void *block)
@@ -279,14 +278,20 @@ EXPORT void *aligned_alloc(size_t alignment, size_t bytes)
 {
     if (!KNOWN(aligned_alloc))
         return NULL;
-    return seen_aligned(NEXT(aligned_alloc)(alignment, bytes), bytes, __builtin_return_address(0));
+    void *block = NEXT(aligned_alloc)(alignment, bytes);
+    if (block || errno != EINVAL)
+        seen_aligned(block, bytes, __builtin_return_address(0));
+    return block;
 }
 
 EXPORT void *memalign(size_t alignment, size_t bytes)
 {
     if (!KNOWN(memalign))
         return NULL;
-    return seen_aligned(NEXT(memalign)(alignment, bytes), bytes, __builtin_return_address(0));
+    void *block = NEXT(memalign)(alignment, bytes);
+    if (block || errno != EINVAL)
+        seen_aligned(block, bytes, __builtin_return_address(0));
+    return block;
 }
 
 EXPORT void *valloc(size_t bytes)
