@@ -461,6 +461,17 @@ def test_sizes():
     assert parsed == [4 << 30, 1500, 500_000_000, 12, 7]
 
 
+def test_one_of_several_tasks(place):
+    """srun starts several of us with the same words."""
+    place.script("print('never')", common="")
+    place.environment |= {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}
+    (place.work / "run.task1.hrm").write_text("mine")
+    status, _, err = place.run("--out", "run.hrm")
+    assert status == 3 and f"no record can be written to {place.work}/run.task1.hrm: " in err
+    place.environment["SLURM_STEP_NUM_TASKS"] = "1"
+    assert "never imported torch" in place.run("--out", "run.hrm")[2]
+
+
 # Records as files
 
 
@@ -493,10 +504,10 @@ def test_names(tmp_path):
         assert [records.about(path).pid for path in found] == list(range(len(ranks)))
         return sorted(os.listdir(tmp_path))
 
-    assert name(["0", "1"]) == ["run.rank0.hrm", "run.rank1.hrm"]
-    assert name(["3"]) == ["run.hrm"]
+    assert name([0, 1]) == ["run.rank0.hrm", "run.rank1.hrm"]
+    assert name([3]) == ["run.hrm"]
     assert name([None, None]) == ["run.process1.hrm", "run.process2.hrm"]
-    assert name(["0", "0"]) == ["run.process1.hrm", "run.process2.hrm"]
+    assert name([0, 0]) == ["run.process1.hrm", "run.process2.hrm"]
     (tmp_path / "run.process1.hrm").write_text("mine")
     with pytest.raises(FileExistsError, match="no memory record"):
         name([None, None])

@@ -5,7 +5,7 @@ import pytest
 from headrace.torch import _surroundings
 from headrace.torch._arguments import ranks
 
-NAMES = {name for launcher in _surroundings._LAUNCHERS for name in launcher[1:] if name}
+NAMES = {name for launcher in _surroundings.LAUNCHERS for name in launcher[1:] if name}
 NAMES |= {"SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID", "SLURM_NTASKS"}
 
 

@@ -21,7 +21,7 @@ import sys
 from typing import Any
 
 from .. import _core
-from .._launch import process
+from .._launch import process, ranks
 from .._launch.bar import Bar
 from .._launch.folders import RunFolder, remove_left_over
 from .._launch.why import why_no_python
@@ -42,6 +42,9 @@ def say(text: str) -> None:
 def main(words: list[str]) -> int:
     """The whole of the command; returns its exit status."""
     options = arguments.parse(words)
+    task = ranks.rank()
+    if task is not None:  # srun or mpirun started several of us
+        options.out = records.with_part(options.out, f"task{task}")
     remove_left_over(PREFIX, VARIABLE)
     try:
         records.check_place(options.out)
@@ -148,7 +151,7 @@ class Launch:
                 except (OSError, ValueError):
                     continue
                 found.append(one)
-        return sorted(found, key=lambda one: (_number(one["rank"]), one["began_s"]))
+        return sorted(found, key=lambda one: (one["rank"] is None, one["rank"] or 0, one["began_s"]))
 
     def _iterations(self, name: str) -> int:
         with open(os.path.join(self._folder, f"iterations-{name}"), "rb") as file:
@@ -269,10 +272,6 @@ class Launch:
         if not about.ended:
             line += f"; process {about.pid} was killed (or left by os._exit): the record ends there"
         return line
-
-
-def _number(rank: str | None) -> int:
-    return int(rank) if rank is not None and rank.isdigit() else 1 << 30
 
 
 def problem_text(code: int) -> str:

@@ -93,7 +93,7 @@ def with_part(out: str, part: str) -> str:
     return f"{stem}.{part}{suffix}"
 
 
-def name_all(out: str, paths: list[str], ranks: list[str | None]) -> list[str]:
+def name_all(out: str, paths: list[str], ranks: list[int | None]) -> list[str]:
     """Gives the processes' records their names: ``out`` for one; for several that with
     ".rankN", or, where ranks do not tell them apart, ".process1", ".process2". Those of an
     earlier run that have no place among these are removed. OSError where that fails."""

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch.optim import optimizer as optimizers
 
+from .._launch import ranks
 from . import hook
 from ._mode import Recording
 
@@ -58,7 +59,7 @@ class Watched:
             "path": path,
             "name": os.path.basename(path),
             "began_s": time.time(),
-            "rank": os.environ.get("RANK"),
+            "rank": ranks.rank(),
             "trained": False,
         }
         self._file = os.path.join(folder, f"record-{self._state['name']}.json")
@@ -71,6 +72,8 @@ class Watched:
             stacks=settings["stacks"],
             batch_size=settings["batch_size"],
         )
+        if self._state["rank"] is not None:
+            self._recording.fact("rank", str(self._state["rank"]))
 
     def begin(self) -> None:
         self._tell()

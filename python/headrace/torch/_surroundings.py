@@ -14,22 +14,16 @@ import os
 import torch
 import torch.distributed
 
-_logger = logging.getLogger("headrace")
+from .._launch.ranks import LAUNCHERS
 
-# (who, rank, ranks, ranks of this machine)
-_LAUNCHERS = (
-    ("torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
-    ("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
-    ("MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
-    ("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ""),
-)
+_logger = logging.getLogger("headrace")
 
 
 def ranks() -> tuple[int, int]:
     """(rank, ranks) of this process; 0 of 1 where nobody says anything."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
-    for who, rank, size, _ in _LAUNCHERS:
+    for who, rank, size, _ in LAUNCHERS:
         if rank not in os.environ or size not in os.environ:
             continue
         found = _number(rank), _number(size)
@@ -41,7 +35,7 @@ def ranks() -> tuple[int, int]:
 
 def local_ranks() -> int:
     """Ranks on this machine, this one included."""
-    for who, rank, _, local in _LAUNCHERS:
+    for who, rank, _, local in LAUNCHERS:
         if local and local in os.environ:
             return max(1, _number(local))
         if who == "Slurm" and "SLURM_STEP_TASKS_PER_NODE" in os.environ and rank in os.environ:

@@ -1,0 +1,22 @@
+"""What those who start ranks say in the environment."""
+
+from __future__ import annotations
+
+import os
+
+# (who, rank, ranks, ranks of this machine)
+LAUNCHERS = (
+    ("torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+    ("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
+    ("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ""),
+)
+
+
+def rank() -> int | None:
+    """Of this process; None: it is the only one, as far as anybody says."""
+    for _, own, size, _ in LAUNCHERS:
+        found, of = os.environ.get(own, ""), os.environ.get(size, "")
+        if found.isdigit() and of.isdigit():
+            return int(found) if int(of) > 1 else None
+    return None
