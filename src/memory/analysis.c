@@ -178,7 +178,10 @@ static int choose_blocks(struct hr__memory *m)
             sizes[count++] = m->found.blocks[i].bytes;
     if (count > HR__DRAWN_MOST) {
         qsort(sizes, count, sizeof *sizes, by_size);
+        /* Of those of one size all or none: else the last iterations would lack what the first
+         * have. */
         least = sizes[HR__DRAWN_MOST - 1];
+        least += sizes[HR__DRAWN_MOST] == least && sizes[0] > least;
     }
     hr__free(sizes);
     for (uint32_t i = 0; i < m->found.count && m->drawn_count < HR__DRAWN_MOST; i++)
