@@ -309,8 +309,10 @@ static void advice(struct page *p)
             "to say.");
     if (has(p, HR__MEMORY_ADVICE))
         table(p, HR__MEMORY_ADVICE);
-    else
+    else if (hr__view_number(json_object_get(p->views->root, "run"), "accesses") > 0)
         put(p, "<p>Nothing was found: no large block lies idle over the peak.</p>\n");
+    else
+        put(p, "<p>Nothing is known: this record does not tell when blocks are used.</p>\n");
     list(p, HR__MEMORY_CAVEATS);
 }
 

@@ -201,13 +201,31 @@ static void put_intervals(struct hr__draft *d, const json_t *intervals)
 
 static void put_device(struct hr__draft *d, const struct hr__memory_view *v)
 {
-    static const char *const as_they_are[] = {"device",   "peak_bytes", "peak_ns",
-                                              "timeline", "peak",       "fragmentation"};
+    static const char *const as_they_are[] = {"device", "peak_bytes", "peak_ns", "peak",
+                                              "fragmentation"};
     hr__draft_put(d, ",\n\"device\":{\"parts\":");
     put_head(d, json_object_get(v->device, "parts"), PARTS_MOST);
     for (size_t i = 0; i < sizeof as_they_are / sizeof *as_they_are; i++)
         put_member(d, as_they_are[i], v->device);
     hr__draft_put(d, "}");
+}
+
+/* Bytes over time of all devices of the first record. */
+static void put_devices(struct hr__draft *d, const struct hr__memory_view *v)
+{
+    static const char *const as_they_are[] = {"peak_bytes", "peak_ns", "timeline"};
+    const json_t *devices = json_object_get(v->root, "devices"), *one;
+    size_t i;
+    hr__draft_put(d, ",\n\"devices\":[");
+    json_array_foreach(devices, i, one)
+    {
+        hr__draft_put(d, i ? ",\n{\"device\":" : "{\"device\":");
+        put_json(d, json_object_get(one, "device"));
+        for (size_t k = 0; k < sizeof as_they_are / sizeof *as_they_are; k++)
+            put_member(d, as_they_are[k], one);
+        hr__draft_put(d, "}");
+    }
+    hr__draft_put(d, "]");
 }
 
 /* What is drawn beside the first record. */
@@ -255,6 +273,7 @@ void hr__memory_page_data(const struct hr__memory_view *views, size_t count,
     }
     hr__draft_put(draft, "]");
     put_device(draft, &views[0]);
+    put_devices(draft, &views[0]);
     put_lives(draft, views[0].root);
     put_intervals(draft, json_object_get(views[0].root, "intervals"));
     put_iterations(draft, &views[0]);

@@ -100,6 +100,19 @@ const report = (function () {
     for (const paint of painters) paint();
   }
 
+  /* A choice between [key, name] pairs, with its label. */
+  function choice(text, pairs, value, changed) {
+    const select = document.createElement("select"), label = document.createElement("label");
+    for (const [key, name] of pairs) select.add(new Option(name, key, key === value, key === value));
+    select.addEventListener("change", () => changed(select.value));
+    label.append(text + " ", select);
+    return label;
+  }
+
+  function redraw() {
+    draw(Object.assign({}, theme));
+  }
+
   function start() {
     const current = () => (wantsDark.matches ? dark : light);
     wantsDark.addEventListener("change", () => draw(current()));
@@ -108,5 +121,8 @@ const report = (function () {
     draw(current());
   }
 
-  return { data, colours, theme, number, percent, axis, options, legend, labels, chart, painted, start };
+  return {
+    data, colours, theme, number, percent, axis, options, legend, labels, chart, painted, choice, redraw,
+    start,
+  };
 })();

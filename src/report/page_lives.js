@@ -366,19 +366,6 @@ report.lives = (function () {
 
   /* ---- tools ---- */
 
-  function labelled(text, element) {
-    const label = document.createElement("label");
-    label.append(text, element);
-    return label;
-  }
-
-  function choice(text, options, value, changed) {
-    const select = document.createElement("select");
-    for (const [key, name] of options) select.add(new Option(name, key, key === value, key === value));
-    select.addEventListener("change", () => changed(select.value));
-    return labelled(text + " ", select);
-  }
-
   function button(text, name, pressed) {
     const made = document.createElement("button");
     made.type = "button";
@@ -401,8 +388,8 @@ report.lives = (function () {
       arrange();
       redraw();
     });
-    const label = labelled("", check);
-    label.append(swatch, words.categories[c]);
+    const label = document.createElement("label");
+    label.append(check, swatch, words.categories[c]);
     return label;
   }
 
@@ -412,14 +399,15 @@ report.lives = (function () {
     tools.append(
       button("+", "zoom in", () => zoom(1 / 1.6)), button("\u2212", "zoom out", () => zoom(1.6)),
       button("all", "show all of it", all),
-      choice("bars:", Object.entries(layouts).map(([k, v]) => [k, v[0]]), state.layout, changed("layout")));
+      report.choice("bars:", Object.entries(layouts).map(([k, v]) => [k, v[0]]), state.layout, changed("layout")));
     if (devices.length > 1)
-      tools.append(choice("device:", devices.map((d) => [d, d]), state.device, changed("device")));
+      tools.append(report.choice("device:", devices.map((d) => [d, words.device(d)]), state.device, changed("device")));
     for (const c of present) tools.append(categoryBox(c));
   }
 
   makeTools();
   arrange();
+  if (lives.cut) status.textContent = "Of the accesses only the first " + lives.accesses.length / 4 + " are drawn.";
   report.painted(draw);
   new ResizeObserver(redraw).observe(canvas.parentElement);
 

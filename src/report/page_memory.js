@@ -73,6 +73,18 @@
 
   /* ---- over time ---- */
 
+  let shown = data.devices.find((d) => d.device === device.device);
+  const bytesCanvas = document.getElementById("chart-bytes");
+  if (bytesCanvas && data.devices.length > 1) {
+    const tools = document.createElement("div");
+    tools.className = "tools";
+    tools.append(report.choice("device:", data.devices.map((d) => [d.device, words.device(d.device)]), device.device, (name) => {
+      shown = data.devices.find((d) => d.device === name);
+      report.redraw();
+    }));
+    bytesCanvas.parentElement.before(tools);
+  }
+
   /* The peak, and which part of the time the lives are of. */
   const moments = {
     id: "moments",
@@ -86,8 +98,8 @@
       c.restore();
     },
     afterDatasetsDraw(chart) {
-      const { x, y } = chart.scales, c = chart.ctx, at = x.getPixelForValue(device.peak_ns);
-      const text = "peak: " + words.bytes(device.peak_bytes);
+      const { x, y } = chart.scales, c = chart.ctx, at = x.getPixelForValue(shown.peak_ns);
+      const text = "peak: " + words.bytes(shown.peak_bytes);
       c.save();
       c.strokeStyle = c.fillStyle = theme.text;
       c.lineWidth = 1.5;
@@ -114,9 +126,9 @@
   }
 
   function stacked() {
-    const ns = device.timeline.ns, sum = ns.map(() => 0), sets = [];
+    const ns = shown.timeline.ns, sum = ns.map(() => 0), sets = [];
     for (const c of categories) {
-      const own = device.timeline.bytes[c.name];
+      const own = shown.timeline.bytes[c.name];
       if (!own) continue;
       own.forEach((v, i) => { sum[i] += v; });
       sets.push({
@@ -137,7 +149,7 @@
       interaction: { mode: "index", intersect: false },
       onClick: (event, _, chart) => lives.show(chart.scales.x.getValueForPixel(event.x)),
       scales: {
-        x: timeAxis(device.timeline.ns[0], device.timeline.ns[device.timeline.ns.length - 1]),
+        x: timeAxis(shown.timeline.ns[0], shown.timeline.ns[shown.timeline.ns.length - 1]),
         y: bytesAxis(""),
       },
       plugins: {

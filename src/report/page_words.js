@@ -27,8 +27,10 @@ report.words = (function () {
     return (ns / scale).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }) + name;
   }
 
+  const device = (name) => (name === "libraries" ? "host memory of libraries" : name);
+
   return {
-    bytes, time, moment,
+    bytes, time, moment, device,
     categories: ["unknown use", "parameters", "gradients", "optimizer state", "inputs", "activations", "temporaries", "workspaces"],
     fills: [colours.grey, colours.blue, colours.sky, colours.green, colours.yellow, colours.red, colours.orange, colours.pink],
     on: ["#000", "#fff", "#000", "#000", "#000", "#000", "#000", "#000"], /* text on them */
