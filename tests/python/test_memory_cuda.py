@@ -440,7 +440,7 @@ def test_out_of_memory(fake):
     allocator.initialise()
     with pytest.raises(torch.OutOfMemoryError):
         allocator.alloc(50 * MIB)
-    history.take()
+    assert history.take()
     failed = [e for e in recorder.told if e[4] == FAILED]
     assert [e[2] for e in failed] == [50 * MIB]
     history.end()
@@ -496,7 +496,7 @@ def test_training_goes_on_where_the_history_cannot_be_followed(fake, monkeypatch
     history = _cuda.begin(recorder)
     allocator.initialise()
     monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: {"segments": []})
-    history.take()
+    assert not history.take()
     assert "could not be followed" in recorder.facts["note CUDA history"]
     history.iteration()
     history.end()

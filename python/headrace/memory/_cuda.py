@@ -130,11 +130,13 @@ class History:
         if is_due or self._count() - self._counted > MAX_ENTRIES // 8:
             self.take()
 
-    def take(self) -> None:
-        """Takes all that there is into the record."""
+    def take(self) -> bool:
+        """Takes all that there is into the record; False: that is not possible now."""
         with self._lock:
-            if self._state == "following" and not torch.cuda.is_current_stream_capturing():
-                self._guarded(self._take)
+            if self._state != "following" or torch.cuda.is_current_stream_capturing():
+                return False
+            self._guarded(self._take)
+            return self._state == "following"
 
     def end(self) -> None:
         """Takes the rest; the allocator's history is off again."""

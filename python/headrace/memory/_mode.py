@@ -143,6 +143,8 @@ class Recording(_Mode):
         """CUDA is there: when its devices do what they are asked for is recorded."""
         if not self.is_open:
             return
+        if self._history is not None:
+            self.history_tells = self._history.follows  # known by now: it was asked first
         problem = self.follow_kernels()
         if problem:
             self.fact("note kernels", problem)
@@ -189,9 +191,9 @@ class Recording(_Mode):
         """An operator raised: where memory was short, that is worth a word."""
         text = str(error)
         is_short = isinstance(error, torch.OutOfMemoryError)
-        if is_short and self._history is not None:
-            self._history.take()
-        elif not is_told and (is_short or "allocate memory" in text):
+        if is_short and self._history is not None and self._history.take():
+            return  # the allocator itself has told it
+        if not is_told and (is_short or "allocate memory" in text):
             self.refused(_facts.bytes_asked(text))
 
     # -- what is said at the end --
