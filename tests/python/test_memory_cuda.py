@@ -502,6 +502,40 @@ def test_training_goes_on_where_the_history_cannot_be_followed(fake, monkeypatch
     history.end()
 
 
+def test_a_whole_recording(fake, tmp_path, monkeypatch):
+    """Beside operators on the CPU: both devices are in the record, with the phases of training."""
+    import headrace.memory
+
+    allocator = fake()
+    monkeypatch.setattr(_cuda, "TAKE_NS", 0)
+    monkeypatch.setenv("HEADRACE_CUPTI_LIBRARY", str(tmp_path / "no such library"))
+    live = train(allocator, 1, 60)
+    model = torch.nn.Linear(64, 64)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    path = tmp_path / "run.hrm"
+    with headrace.memory.record(path):
+        allocator.initialise()
+        allocator.peak = allocator.live_bytes
+        for step in range(6):
+            train(allocator, step, 60, live)
+            loss = model(torch.ones(8, 64)).sum()
+            live.append(allocator.alloc(40 * MIB))  # in the forward pass
+            loss.backward()
+            optimizer.step()
+        peak = allocator.peak
+        end = allocator.live_bytes
+    assert allocator.history is None
+    found = headrace.memory.analyse(path)
+    assert found["run"]["facts"]["allocations cuda"] == "memory history"
+    assert any("CUPTI" in note for note in found["run"]["notes"])
+    assert found["check"]["live_negative"] == 0
+    devices = {device["device"]: device for device in found["devices"]}
+    assert devices["cuda:0"]["peak_bytes"] == peak
+    assert devices["cuda:0"]["end_bytes"] == end
+    assert devices["cuda:0"]["fragmentation"]["reserved_bytes"] >= allocator.reserved()
+    assert devices["cpu"]["blocks"] > 6
+
+
 @pytest.mark.parametrize("backend", ["pluggable", "cudaMallocAsync"])
 def test_other_allocators(fake, monkeypatch, backend):
     allocator = fake()
