@@ -385,9 +385,12 @@ static void forget_blocking(struct hr_loader *l)
 /* Makes what a real segment reads cold or warm. 1: it cannot be, and was left out. */
 static int make_cold_or_warm(struct hr_stalls_watch *w, struct hr_error *error)
 {
-    /* A loader with a cache leaves nothing in the page cache that it reads cold. */
+    /* A loader with a cache leaves nothing in the page cache that it reads cold. Files are
+     * held there, whether they were just read or not. */
     if (w->chosen.phase == HR_STALLS_WARM)
-        return w->chosen.preread || w->loader->caching.cache ? hr__watch_set_preread(w, error) : 0;
+        return w->chosen.preread || w->loader->caching.cache || !w->set.containers
+                   ? hr__watch_set_preread(w, error)
+                   : 0;
     struct hr_error why = {0};
     int r = hr__watch_set_drop(w, &why);
     if (!r)

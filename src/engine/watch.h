@@ -88,8 +88,9 @@ struct hr__watch_set {
     size_t unique_count;
     char **names; /* the files that the samples are in, without repeats */
     size_t name_count;
-    char *text;      /* what names of files point into; NULL for containers */
-    bool containers; /* the names are of files with many samples */
+    char *text;                   /* what names of files point into; NULL for containers */
+    bool containers;              /* the names are of files with many samples */
+    struct hr_storage_hold *hold; /* of its files, while they are to be in memory */
 };
 
 struct hr_stalls_watch {
@@ -207,7 +208,8 @@ int hr__watch_set_push(struct hr_stalls_watch *w, struct hr_error *error);
  * -EINTR, -ENOSYS, -ENOMEM. */
 int hr__watch_set_drop(struct hr_stalls_watch *w, struct hr_error *error);
 
-/* Reads the set's samples into memory. Errors: -EINTR, -ENOMEM. */
+/* Reads the set's samples into memory; files are held there until the set is dropped or another.
+ * Errors: -EINTR, -ENOMEM. */
 int hr__watch_set_preread(struct hr_stalls_watch *w, struct hr_error *error);
 
 /* Bytes of a sample's file or piece; < 0: it cannot be told. May look at the file. */

@@ -3,8 +3,9 @@
  *
  * A set is a piece of one seeded shuffle of the dataset, so that each segment reads
  * samples as an epoch does. Its files are dropped from the page cache before a cold
- * segment, one by one; of samples in containers (packs, tar files) the container is
- * dropped as a whole, and read again only where the set's samples lie.
+ * segment, one by one, and held in memory from a warm one on, until another set or a drop;
+ * of samples in containers (packs, tar files) the container is dropped as a whole, and read
+ * again only where the set's samples lie.
  *
  * The proof is what the kernel counts as read from storage for this process, from the
  * push of a segment's batches to the coming of the last: as much as its files have, or
@@ -13,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "cache/capacity.h"
 #include "dataset/dataset.h"
 #include "engine/sample.h"
 #include "engine/watch.h"
@@ -44,6 +46,7 @@ void hr__watch_set_clear(struct hr__watch_set *set)
     hr__free(set->unique);
     hr__free(set->names);
     hr__free(set->text);
+    hr_storage_release(&set->hold);
     *set = (struct hr__watch_set){.count = 0};
 }
 
@@ -150,6 +153,7 @@ int hr__watch_set_push(struct hr_stalls_watch *w, struct hr_error *error)
 int hr__watch_set_drop(struct hr_stalls_watch *w, struct hr_error *error)
 {
     w->residency = (struct hr_storage_residency){.size = sizeof w->residency};
+    hr_storage_release(&w->set.hold);
     return hr_storage_drop((const char *const *)w->set.names, w->set.name_count, &w->residency,
                            error);
 }
@@ -168,15 +172,26 @@ static int preread_samples(struct hr_stalls_watch *w)
     return r == -ENOMEM ? r : 0;
 }
 
+/* Of what is available a quarter; of a control group's limit, of which most may be in use
+ * already, an eighth. */
+static uint64_t most_held(void)
+{
+    struct hr__capacity capacity;
+    hr__capacity_read(&capacity, -1);
+    uint64_t of_host = capacity.available == UINT64_MAX ? 0 : capacity.available / 4;
+    uint64_t of_group = capacity.group_limit / 8;
+    return of_host < of_group ? of_host : of_group;
+}
+
 int hr__watch_set_preread(struct hr_stalls_watch *w, struct hr_error *error)
 {
     if (w->set.containers) {
         int r = preread_samples(w);
         return r ? hr__fail(error, r, "out of memory for reading a sample") : 0;
     }
-    struct hr_storage_residency residency = {.size = sizeof residency};
-    return hr_storage_preread((const char *const *)w->set.names, w->set.name_count, &residency,
-                              error);
+    hr_storage_release(&w->set.hold);
+    return hr_storage_hold((const char *const *)w->set.names, w->set.name_count, most_held(),
+                           &w->set.hold, error);
 }
 
 int64_t hr__watch_sample_bytes(const struct hr_stalls_watch *w, uint64_t index)

