@@ -42,6 +42,12 @@ static int open_all(struct opened *opened, const struct core_paths *paths,
     return r;
 }
 
+/* Raises; a record without events is no missing file, whatever the path. */
+static void raise_of(PyObject *module, int code, const struct hr_error *error, PyObject *path)
+{
+    core_raise(PyModule_GetState(module), code, error, code == -ENODATA ? NULL : path);
+}
+
 /* Where it is written, as text or, with columns < 0, as a page. */
 static PyObject *write_of(PyObject *module, PyObject *sequence, PyObject *out, int columns,
                           const struct hr_memory_options *options)
@@ -65,8 +71,8 @@ static PyObject *write_of(PyObject *module, PyObject *sequence, PyObject *out, i
         }
     Py_END_ALLOW_THREADS
     if (r)
-        core_raise(PyModule_GetState(module), r, &error,
-                   is_open || at >= paths.count ? out : PyList_GetItem(paths.owners, at));
+        raise_of(module, r, &error,
+                 is_open || at >= paths.count ? out : PyList_GetItem(paths.owners, at));
     core_paths_clear(&paths);
     return r ? NULL : Py_NewRef(Py_None);
 }
@@ -123,8 +129,7 @@ PyObject *core_memory_compare(PyObject *module, PyObject *sequence)
         }
     Py_END_ALLOW_THREADS
     if (r) {
-        core_raise(PyModule_GetState(module), r, &error,
-                   at < 2 ? PyList_GetItem(paths.owners, at) : NULL);
+        raise_of(module, r, &error, at < 2 ? PyList_GetItem(paths.owners, at) : NULL);
     } else {
         text = PyUnicode_FromString(hr_memory_comparison_json(comparison));
         hr_memory_comparison_destroy(&comparison);
@@ -145,7 +150,7 @@ PyObject *core_memory_import(PyObject *module, PyObject *args)
         r = hr_memory_import(PyBytes_AsString(from), PyBytes_AsString(to), &error);
     Py_END_ALLOW_THREADS
     if (r)
-        core_raise(PyModule_GetState(module), r, &error, from);
+        raise_of(module, r, &error, from);
     Py_DECREF(from);
     Py_DECREF(to);
     return r ? NULL : Py_NewRef(Py_None);

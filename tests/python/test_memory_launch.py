@@ -544,6 +544,9 @@ def test_the_python_face(tmp_path):
     (tmp_path / "letter").write_text("dear reader")
     with pytest.raises(ValueError, match="letter"):
         memory.convert(tmp_path / "letter", tmp_path / "a.hrm")
+    (tmp_path / "trace.json").write_text('{"traceEvents": []}')
+    with pytest.raises(ValueError, match="trace"):
+        memory.convert(tmp_path / "trace.json", tmp_path / "a.hrm")
     with pytest.raises(FileNotFoundError, match="nowhere"):
         memory.write_text([paths[0], tmp_path / "nowhere"], tmp_path / "text")
     with pytest.raises(FileNotFoundError, match="none"):
