@@ -207,7 +207,7 @@ class Results(CliCase):
             ("nowhere.hrm", "nowhere.hrm: No such file or directory"),
             ("letter", "letter"),
             ("empty", "empty"),
-            ("none.hrm", "has no events"),
+            ("none.hrm", "none.hrm has no events"),
             ("later.hrm", "later.hrm is a record of version 2; this library reads version 1: use the "
                           "one that recorded it"),
             ("folder", "folder"),

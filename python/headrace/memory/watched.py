@@ -106,8 +106,23 @@ class Watched:
         struct.pack_into("<Q", self._count, 0, self._iterations)
 
     def _end(self) -> None:
-        if not self._is_child():
-            self._recording.close()
+        if self._is_child():
+            return
+        self._recording.close()
+        # Loaders start workers epoch after epoch: their records would pile up.
+        if not self._state["trained"] and self._others_train():
+            for path in (self._state["path"], self._file):
+                try:
+                    os.unlink(path)
+                except OSError:
+                    pass
+
+    def _others_train(self) -> bool:
+        try:
+            names = [name for name in os.listdir(self._folder) if name.startswith("record-")]
+        except OSError:  # the run is over: nobody will look at this
+            return False
+        return any(_says_trained(os.path.join(self._folder, name)) for name in names)
 
     def _tell(self) -> None:
         try:
@@ -125,6 +140,14 @@ class Watched:
             self._told_fork = True
             hook.tell(self._folder, "forked", str(self._pid))
         return True
+
+
+def _says_trained(path: str) -> bool:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return bool(json.load(file)["trained"])
+    except (OSError, ValueError):  # it is being written
+        return False
 
 
 def _mapped(path: str) -> mmap.mmap:
