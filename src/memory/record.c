@@ -630,8 +630,8 @@ static int begin_due(struct hr__record *r, struct hr_error *error)
             (first && r->extents[r->extent_next].first_ns > time_of(first)))
             return 0;
         int code = begin_stream(r, &r->extents[r->extent_next++], &begun);
-        if (!code && begun.count)
-            code = add_stream(r, &begun);
+        if (!code && begun.count && (code = add_stream(r, &begun)))
+            hr__free(begun.events);
         if (code)
             return hr__fail(error, code, "%s: %s", r->path, hr__errno_text(code));
     }

@@ -1,10 +1,11 @@
 /* Categories, parts of the model, fragmentation, batch sizes, notes, and the JSON of it all. */
 #include "written.h"
 
+#include "base/memory.h"
+#include "memory/format.h"
 #include "memory/report_json.h"
 
-#include "base/memory.h"
-
+#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
@@ -410,13 +411,55 @@ static void test_lifetimes(void **state)
     json_decref(root);
 }
 
+/* Whichever allocation fails, it is told, and nothing is left behind. */
+static void test_out_of_memory(void **state)
+{
+    struct written *w = *state;
+    struct hr__record *record;
+    uint32_t mark = written_name(w, "iteration"), part = written_name(w, "layer");
+    uint64_t now = 1000, failures = 0, n = 1;
+    hr_memory_fact(w->recorder, "note x", "A note.");
+    put_segments(w);
+    w->device = 0;
+    for (uint64_t k = 0; k < 4; k++) {
+        written_put(w, HR_MEMORY_MARK, now, 0, k, mark);
+        now = iterate(w, now, k == 3);
+    }
+    written_put(w, HR_MEMORY_DESCRIBE, now, 64, hr_memory_about(HR_MEMORY_UNKNOWN, part), 0);
+    record = written_done(w);
+    uint64_t before = hr__allocated(HR__TAG_MEMORY);
+    for (int code = -ENOMEM; code; n++) {
+        struct hr__memory *m = NULL;
+        struct hr_error error = {0};
+        char *text = NULL;
+        hr__alloc_fail_at(n, 0);
+        code = hr__memory_analyse(&m, record, &(struct hr__memory_wish){.points = 9}, &error);
+        if (!code)
+            code = hr__memory_to_json(m, record, &text, &error);
+        hr__alloc_fail_at(0, 0);
+        if (code) {
+            assert_int_equal(code, -ENOMEM);
+            assert_true(*error.message);
+            failures++;
+        }
+        hr__free(text);
+        hr__memory_destroy(&m);
+        hr__record_rewind(record);
+        assert_true(hr__allocated(HR__TAG_MEMORY) <= before + HR__EXTENT_ROOM + 4096);
+    }
+    assert_true(failures > 30);
+    hr__record_close(&record);
+    assert_int_equal(hr__allocated(HR__TAG_MEMORY), 0);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, written_set_up, written_tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_cut),       TEST(test_refused),  TEST(test_told_late), TEST(test_parts),
-        TEST(test_fragments), TEST(test_crossing), TEST(test_fit),       TEST(test_batch),
-        TEST(test_notes),     TEST(test_imported), TEST(test_unended),   TEST(test_lifetimes),
+        TEST(test_cut),           TEST(test_refused),  TEST(test_told_late), TEST(test_parts),
+        TEST(test_fragments),     TEST(test_crossing), TEST(test_fit),       TEST(test_batch),
+        TEST(test_notes),         TEST(test_imported), TEST(test_unended),   TEST(test_lifetimes),
+        TEST(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
