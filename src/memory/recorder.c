@@ -25,6 +25,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,6 +36,7 @@
 #include <xxhash.h>
 
 #define THREADS_MOST 1024
+#define LOCK_TRIES   10000
 #define FRAMES_MOST  64
 #define TEXT_MOST    4096 /* bytes of a name or fact; longer ones are cut */
 
@@ -49,6 +51,7 @@ struct writer {
 };
 
 struct hr_memory_recorder {
+    struct hr_memory_recorder *next_living; /* guarded by `living` */
     int fd;
     uint64_t limit_bytes;
     uint64_t start_ns;
@@ -140,17 +143,70 @@ static struct hr__extent_header *claim_extent(struct hr_memory_recorder *r,
 
 /* ---- events ---- */
 
+/* The recorders that there are: a thread that ends while its recorder is destroyed must not look
+ * into it, and deleting a key does not wait for its destructors. Lock order: before a
+ * recorder's own. */
+static struct {
+    pthread_mutex_t lock; /* guards the list */
+    struct hr_memory_recorder *first;
+} living = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* 0: the lock cannot be had, since this is a child of a process in which another thread had it.
+ * Nobody but the child's threads would look then, and they cannot either. */
+static int lock_living(void)
+{
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        if (!pthread_mutex_trylock(&living.lock))
+            return 1;
+        sched_yield();
+    }
+    return 0;
+}
+
+static void begin_living(struct hr_memory_recorder *r)
+{
+    pthread_mutex_lock(&living.lock);
+    r->next_living = living.first;
+    living.first = r;
+    pthread_mutex_unlock(&living.lock);
+}
+
+static void end_living(struct hr_memory_recorder *r, int is_mine)
+{
+    if (is_mine)
+        pthread_mutex_lock(&living.lock);
+    else if (!lock_living())
+        return;
+    struct hr_memory_recorder **place = &living.first;
+    while (*place && *place != r)
+        place = &(*place)->next_living;
+    if (*place)
+        *place = r->next_living;
+    pthread_mutex_unlock(&living.lock);
+}
+
+static int is_of(const struct hr_memory_recorder *r, const struct writer *w)
+{
+    return (uintptr_t)w >= (uintptr_t)r->writers &&
+           (uintptr_t)w < (uintptr_t)(r->writers + THREADS_MOST);
+}
+
 /* A thread has ended: its place is another's. */
 static void give_back(void *arg)
 {
     struct writer *w = arg;
-    struct hr_memory_recorder *r = w->recorder;
-    if (!atomic_load_explicit(r->here, memory_order_relaxed))
+    if (!lock_living())
         return;
-    pthread_mutex_lock(&r->lock);
-    w->next_free = r->free_writers;
-    r->free_writers = w;
-    pthread_mutex_unlock(&r->lock);
+    struct hr_memory_recorder *r = living.first;
+    while (r && !is_of(r, w))
+        r = r->next_living;
+    if (r && atomic_load_explicit(r->here, memory_order_relaxed)) {
+        pthread_mutex_lock(&r->lock);
+        w->next_free = r->free_writers;
+        r->free_writers = w;
+        pthread_mutex_unlock(&r->lock);
+    }
+    pthread_mutex_unlock(&living.lock);
 }
 
 static struct writer *become_writer(struct hr_memory_recorder *r)
@@ -460,6 +516,7 @@ int hr_memory_recorder_create(struct hr_memory_recorder **out, const char *path,
         return code;
     }
     write_header(r);
+    begin_living(r);
     *out = r;
     return 0;
 }
@@ -485,6 +542,7 @@ void hr_memory_recorder_destroy(struct hr_memory_recorder **recorder)
     /* A child leaves what is mapped: its pages are the parent's. */
     int is_mine = r->here && atomic_load(r->here);
     pthread_key_delete(r->key);
+    end_living(r, is_mine);
     if (r->header && is_mine)
         end_file(r);
     if (r->header)

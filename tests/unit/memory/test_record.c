@@ -160,6 +160,44 @@ static void test_places_are_given_back(void **state)
     hr__record_close(&r);
 }
 
+struct ending {
+    struct hr_memory_recorder *recorder;
+    pthread_barrier_t *recorded;
+};
+
+static void *record_and_end(void *arg)
+{
+    struct ending *ending = arg;
+    struct hr_memory_event event = event_of(0, 0);
+    hr_memory_record(ending->recorder, &event);
+    pthread_barrier_wait(ending->recorded);
+    return NULL; /* gives its place back, while the recorder is destroyed */
+}
+
+/* Threads that do not record any more may end at any time. */
+static void test_threads_end_with_it(void **state)
+{
+    enum { THREADS = 8, ROUNDS = 60 };
+    for (int round = 0; round < ROUNDS; round++) {
+        pthread_t ids[THREADS];
+        pthread_barrier_t recorded;
+        struct ending ending = {make_recorder(), &recorded};
+        pthread_barrier_init(&recorded, NULL, THREADS + 1);
+        for (int i = 0; i < THREADS; i++)
+            pthread_create(&ids[i], NULL, record_and_end, &ending);
+        pthread_barrier_wait(&recorded);
+        hr_memory_recorder_destroy(&ending.recorder);
+        for (int i = 0; i < THREADS; i++)
+            pthread_join(ids[i], NULL);
+        pthread_barrier_destroy(&recorded);
+        struct hr__record *r = open_record();
+        struct hr__record_about about;
+        hr__record_about(r, &about);
+        assert_int_equal(about.events, THREADS);
+        hr__record_close(&r);
+    }
+}
+
 static void test_names(void **state)
 {
     struct hr_memory_recorder *recorder = make_recorder();
@@ -612,12 +650,19 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_threads),    TEST(test_places_are_given_back),
-        TEST(test_names),      TEST(test_order),
-        TEST(test_killed),     TEST(test_fork),
-        TEST(test_limit),      TEST(test_refused),
-        TEST(test_cut),        TEST(test_damage),
-        TEST(test_ran),        TEST(test_ran_lost),
+        TEST(test_threads),
+        TEST(test_places_are_given_back),
+        TEST(test_threads_end_with_it),
+        TEST(test_names),
+        TEST(test_order),
+        TEST(test_killed),
+        TEST(test_fork),
+        TEST(test_limit),
+        TEST(test_refused),
+        TEST(test_cut),
+        TEST(test_damage),
+        TEST(test_ran),
+        TEST(test_ran_lost),
         TEST(test_ran_damage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
