@@ -147,7 +147,7 @@ static void names(struct writer *w)
     for (int i = 0; i < LAYERS; i++) {
         struct hr_memory_frame frame = {.file = hr_memory_name(w->recorder, file),
                                         .function = hr_memory_name(w->recorder, "forward"),
-                                        .line = 20 + (uint32_t)i};
+                                        .line = w->f->first_line + 20 + (uint32_t)i};
         w->part[i] = hr_memory_name(w->recorder, w->f->is_hostile ? op[i] : parts[i]);
         w->stack[i] = hr_memory_stack(w->recorder, &frame, 1);
     }

@@ -334,6 +334,25 @@ static void test_compare(void **state)
     hr_memory_destroy(&after);
 }
 
+/* An edit above them moves lines: their blocks are the same all the same. */
+static void test_compare_moved(void **state)
+{
+    static const struct memory_fixture moved = {.name = "moved.hrm",
+                                                .batch = 64,
+                                                .iterations = 12,
+                                                .odd = -1,
+                                                .with_relu_kept = 1,
+                                                .first_line = 100};
+    struct hr_memory *before = memory_fixture_open(&host), *after = memory_fixture_open(&moved);
+    struct hr_memory_comparison *c;
+    assert_int_equal(hr_memory_compare(&c, before, after, NULL), 0);
+    assert_non_null(strstr(hr_memory_comparison_json(c), "\"groups\":[],\"more_groups\":0"));
+    assert_true(hr_memory_comparison_growth(c) == 0);
+    hr_memory_comparison_destroy(&c);
+    hr_memory_destroy(&before);
+    hr_memory_destroy(&after);
+}
+
 /* A device that was not there before grows beyond measure. */
 static void test_compare_devices(void **state)
 {
@@ -398,15 +417,11 @@ static int clean(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),
-        cmocka_unit_test(test_width),
-        cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_page),
-        cmocka_unit_test(test_page_data),
-        cmocka_unit_test(test_page_same),
-        cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_compare),
-        cmocka_unit_test(test_compare_devices),
+        cmocka_unit_test(test_text),          cmocka_unit_test(test_width),
+        cmocka_unit_test(test_damaged),       cmocka_unit_test(test_page),
+        cmocka_unit_test(test_page_data),     cmocka_unit_test(test_page_same),
+        cmocka_unit_test(test_hostile),       cmocka_unit_test(test_compare),
+        cmocka_unit_test(test_compare_moved), cmocka_unit_test(test_compare_devices),
         cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, clean);
