@@ -1,6 +1,7 @@
 /*
  * Kineto traces as records: [memory] events are allocations and frees; the operators and Python
- * functions around one, on its thread, are its stack, modules its part of the model.
+ * functions around one, on its thread, are its stack, modules its part of the model; what a block
+ * is follows from the phases in which it is allocated and freed.
  *
  * Each event also says what was allocated in all: what the first one says beyond its own bytes
  * was there before the trace began. Blocks of that which the trace frees are known by address, the
@@ -31,10 +32,11 @@ struct meaning {
     uint8_t is_known, has_frame, is_operator, is_backward, is_optimizer, is_loading;
 };
 
-/* Around an allocation. */
+/* Around a memory event. */
 struct context {
     uint32_t stack, part;
-    uint8_t phase;
+    uint8_t phase, is_loading;
+    uint8_t category; /* of the block that it allocates */
 };
 
 struct mark {
@@ -158,6 +160,7 @@ static struct context context_of(struct importer *it, int64_t time_ns)
                  : backward              ? HR_MEMORY_BACKWARD
                  : operators && !loading ? HR_MEMORY_FORWARD
                                          : HR_MEMORY_OUTSIDE,
+        .is_loading = loading != 0,
     };
 }
 
@@ -211,6 +214,68 @@ static int find_contexts(struct importer *it)
     }
     hr__free(events);
     return 0;
+}
+
+/* ---- what blocks are ---- */
+
+/* By the phases in which a block is allocated and freed (freed: NULL: never). What the forward
+ * pass makes and the backward pass frees is an activation; what the backward pass makes and
+ * outlives it a gradient; what the optimizer makes and keeps its state. is_same_pass: no other
+ * backward pass began in between. */
+static uint8_t category_of(const struct context *made, const struct context *freed,
+                           int is_same_pass)
+{
+    if (made->is_loading)
+        return HR_MEMORY_INPUT;
+    switch (made->phase) {
+    case HR_MEMORY_FORWARD:
+        if (freed && freed->phase == HR_MEMORY_BACKWARD)
+            return HR_MEMORY_ACTIVATION;
+        return freed && is_same_pass ? HR_MEMORY_TEMPORARY : HR_MEMORY_UNKNOWN;
+    case HR_MEMORY_BACKWARD:
+        return freed && freed->phase == HR_MEMORY_BACKWARD && is_same_pass ? HR_MEMORY_TEMPORARY
+                                                                           : HR_MEMORY_GRADIENT;
+    case HR_MEMORY_OPTIMIZER:
+        return freed ? HR_MEMORY_TEMPORARY : HR_MEMORY_OPTIMIZER_STATE;
+    default:
+        return HR_MEMORY_UNKNOWN;
+    }
+}
+
+/* Of all blocks that the trace allocates. `mark` of a place: its block was allocated here, by
+ * the event `bytes`. */
+static int find_categories(struct importer *it)
+{
+    const struct hr__kineto *k = &it->k;
+    struct hr__places places = {.table = NULL};
+    uint32_t *passes = hr__alloc(HR__TAG_MEMORY, k->memory_count, sizeof *passes), pass = 0;
+    int code = passes ? 0 : -ENOMEM, was_backward = 0;
+    for (size_t i = 0; i < k->memory_count && !code; i++) {
+        const struct hr__kineto_memory *event = &k->memory[i];
+        struct context *context = &it->contexts[i];
+        int is_backward = context->phase == HR_MEMORY_BACKWARD;
+        pass += is_backward && !was_backward;
+        /* Between two operators of a pass nothing is said of where it is. */
+        was_backward = context->phase == HR_MEMORY_OUTSIDE ? was_backward : is_backward;
+        passes[i] = pass;
+        if (event->is_refused || event->device >= HR__IMPORT_DEVICES_MOST)
+            continue;
+        struct hr__place *place = hr__places_find(&places, event->device, event->address);
+        if (!place) {
+            code = -ENOMEM;
+        } else if (event->bytes > 0) {
+            place->mark = 1;
+            place->bytes = i;
+            context->category = category_of(context, NULL, 0);
+        } else if (place->mark) {
+            struct context *made = &it->contexts[place->bytes];
+            place->mark = 0;
+            made->category = category_of(made, context, passes[place->bytes] == pass);
+        }
+    }
+    hr__places_clear(&places);
+    hr__free(passes);
+    return code;
 }
 
 /* ---- iterations ---- */
@@ -358,11 +423,11 @@ static void tell_memory(struct importer *it, size_t i)
     if (memory->device >= HR__IMPORT_DEVICES_MOST)
         return;
     hr__import_tell(it->im, event);
-    if (!is_alloc || !context->part)
+    if (!is_alloc || (!context->part && !context->category))
         return;
     event.kind = HR_MEMORY_DESCRIBE;
     event.what = 0;
-    event.bytes = hr_memory_about(HR_MEMORY_UNKNOWN, context->part);
+    event.bytes = hr_memory_about(context->category, context->part);
     hr__import_tell(it->im, event);
 }
 
@@ -411,6 +476,8 @@ static void tell_facts(struct importer *it)
                             device, t->wrong, t->events, ns_of(it, t->wrong_ns), t->wrong_total,
                             t->wrong_live);
     }
+    hr__import_note(it->im, "What blocks are follows from when they were allocated and freed: by "
+                            "the forward pass, the backward pass, the optimizer.");
     if (it->k.unreadable)
         hr__import_note(it->im, "%" PRIu64 " elements of the trace could not be read.",
                         it->k.unreadable);
@@ -433,7 +500,7 @@ static int tell(struct importer *it)
     int code = hr__import_begin(it->im, "Kineto trace", start, k->pid);
     if (code)
         return code;
-    if (find_contexts(it))
+    if (find_contexts(it) || find_categories(it))
         return hr__import_no_memory(it->im);
     tell_events(it);
     tell_facts(it);

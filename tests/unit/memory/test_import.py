@@ -407,6 +407,18 @@ class Kineto(Case):
         self.assertEqual({e["phase"] for e in backward}, {2})
         # The weights' momentum is made in the first step.
         self.assertIn(3, {e["phase"] for e in allocs})
+        # Linear(32, 64), ReLU, Linear(64, 8), SGD with momentum; three steps of 16 samples.
+        made, found = {}, {}
+        for e in events:
+            if e["kind"] == "alloc":
+                made[e["address"]] = e["bytes"]
+            elif e["kind"] == "describe":
+                found.setdefault(e["bytes"] & 0xFF, Counter())[made[e["address"]]] += 1
+        weights = [32 * 64 * 4, 64 * 4, 64 * 8 * 4, 8 * 4]
+        self.assertEqual(found[2], {n: 3 for n in weights})
+        self.assertEqual(found[3], {n: 1 for n in weights})
+        # What ReLU and the loss keep for the backward pass.
+        self.assertEqual(found[5], {16 * 64 * 4: 3, 16 * 8 * 4: 3, 4: 3})
         first = min(m["ts"] for m in self.moments(trace))
         self.assertLess(abs(int(facts["start"].split()[0]) -
                             (trace["baseTimeNanoseconds"] + int(first * 1000))), 3)
@@ -458,7 +470,8 @@ class Kineto(Case):
             ("mark", 0, "iteration"),
             ("alloc", 1, ":0:aten::addmm;:0:aten::linear;my net.py:12:forward"),
             ("describe", 1, "Net_0.Linear_1 -"),
-            ("alloc", 0, ":0:aten::stack"), ("alloc", 0, ""), ("failed", 0, "")])
+            ("alloc", 0, ":0:aten::stack"), ("describe", 0, "? -"), ("alloc", 0, ""), ("failed", 0, "")])
+        self.assertEqual(got[4]["bytes"], 4)
         self.assertEqual(got[0]["bytes"], 5)
 
     def test_refused(self):
