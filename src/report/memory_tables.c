@@ -9,9 +9,10 @@
 #include <string.h>
 #include <time.h>
 
-#define BRIEF_ROWS 12
-#define BRIEF_FEW  6
-#define PAGE_ROWS  20
+#define BRIEF_ROWS  12
+#define BRIEF_FEW   6
+#define PAGE_ROWS   20
+#define GROUPS_MOST 64
 
 struct filler {
     const struct hr__memory_view *view;
@@ -147,33 +148,69 @@ static void fill_peak(struct hr__table *t, const struct filler *f)
     }
 }
 
+/* A row of groups that read the same: they differ further up their stacks only. */
+struct group_row {
+    const json_t *group; /* the first of them */
+    double blocks, bytes;
+};
+
+static bool reads_same(const json_t *a, const json_t *b)
+{
+    static const char *const same[] = {"category", "what", "operator"};
+    bool alike = !strcmp(hr__view_line(a), hr__view_line(b));
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        alike &= json_equal(json_object_get(a, same[i]), json_object_get(b, same[i]));
+    return alike;
+}
+
+/* How many rows. */
+static size_t merge_groups(struct group_row rows[GROUPS_MOST], const json_t *groups)
+{
+    size_t count = 0, i;
+    const json_t *g;
+    json_array_foreach(groups, i, g)
+    {
+        size_t at = 0;
+        while (at < count && !reads_same(rows[at].group, g))
+            at++;
+        if (at == GROUPS_MOST)
+            break;
+        if (at == count)
+            rows[count++] = (struct group_row){.group = g};
+        rows[at].blocks += hr__view_number(g, "blocks");
+        rows[at].bytes += hr__view_number(g, "bytes");
+    }
+    /* Stable: an insertion sort, of what is nearly in order. */
+    for (size_t k = 1; k < count; k++) {
+        struct group_row one = rows[k];
+        size_t at = k;
+        for (; at && rows[at - 1].bytes < one.bytes; at--)
+            rows[at] = rows[at - 1];
+        rows[at] = one;
+    }
+    return count;
+}
+
 static void fill_groups(struct hr__table *t, const struct filler *f)
 {
-    const json_t *groups = json_object_get(f->view->device, "peak_blocks");
-    double total = hr__view_number(f->view->device, "peak_bytes");
-    double other = hr__view_number(f->view->device, "other_bytes");
-    size_t count = json_array_size(groups), shown = count;
-    if (shown > (f->brief ? BRIEF_ROWS : PAGE_ROWS))
-        shown = f->brief ? BRIEF_ROWS : PAGE_ROWS;
-    for (size_t i = 0; i < count; i++) {
-        const json_t *g = json_array_get(groups, i);
-        double bytes = hr__view_number(g, "bytes");
-        if (i >= shown) {
-            other = (other > 0 ? other : 0) + bytes;
-            continue;
-        }
-        hr__memory_cell_block(t, "", g, f->brief);
-        hr__table_cell(t, hr__view_text(g, "category"));
-        hr__memory_cell_count(t, hr__view_number(g, "blocks"));
-        hr__memory_cell_bytes(t, bytes);
-        cell_share(t, bytes / total);
+    double total = hr__view_number(f->view->device, "peak_bytes"), told = 0;
+    struct group_row rows[GROUPS_MOST];
+    size_t count = merge_groups(rows, json_object_get(f->view->device, "peak_blocks"));
+    size_t most = f->brief ? BRIEF_ROWS : PAGE_ROWS;
+    for (size_t i = 0; i < count && i < most; i++) {
+        hr__memory_cell_block(t, "", rows[i].group, f->brief);
+        hr__table_cell(t, hr__view_text(rows[i].group, "category"));
+        hr__memory_cell_count(t, rows[i].blocks);
+        hr__memory_cell_bytes(t, rows[i].bytes);
+        cell_share(t, rows[i].bytes / total);
+        told += rows[i].bytes;
     }
-    if (other > 0) {
+    if (total > told) {
         hr__table_cell(t, "all else");
         hr__table_cell(t, "");
         hr__table_cell(t, "");
-        hr__memory_cell_bytes(t, other);
-        cell_share(t, other / total);
+        hr__memory_cell_bytes(t, total - told);
+        cell_share(t, (total - told) / total);
     }
 }
 

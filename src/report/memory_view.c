@@ -80,26 +80,10 @@ static void find_peak(struct hr__memory_view *v)
     }
 }
 
-/* Sum of all categories at a point of a timeline. */
-static double bytes_at(const json_t *timeline, size_t point)
-{
-    const char *name;
-    json_t *series;
-    double sum = 0;
-    json_object_foreach(json_object_get(timeline, "bytes"), name, series)
-    {
-        double bytes = hr__view_at(series, point);
-        sum += bytes > 0 ? bytes : 0;
-    }
-    return sum;
-}
-
 static int find_iterations(struct hr__memory_view *v)
 {
     const struct hr__period *p = &v->memory->found->period;
-    const json_t *timeline = json_object_get(v->device, "timeline");
-    const json_t *times = json_object_get(timeline, "ns");
-    size_t point = 0, points = json_array_size(times);
+    const json_t *most = json_object_get(json_object_get(v->root, "pattern"), "peak_bytes_each");
     if (!p->count)
         return 0;
     v->iterations = hr__alloc(HR__TAG_REPORT, p->count, sizeof *v->iterations);
@@ -107,12 +91,8 @@ static int find_iterations(struct hr__memory_view *v)
         return -ENOMEM;
     for (size_t i = 0; i < p->count; i++) {
         const struct hr__iteration *one = &p->iterations[i];
-        struct hr__view_iteration *out = &v->iterations[v->iteration_count++];
-        *out = (struct hr__view_iteration){one->begin_ns, one->end_ns, NAN, one->is_same != 0};
-        while (point < points && hr__view_at(times, point) < (double)one->begin_ns)
-            point++;
-        for (; point < points && hr__view_at(times, point) < (double)one->end_ns; point++)
-            out->most_bytes = fmax(out->most_bytes, bytes_at(timeline, point));
+        v->iterations[v->iteration_count++] = (struct hr__view_iteration){
+            one->begin_ns, one->end_ns, hr__view_at(most, i), one->is_same != 0};
     }
     return 0;
 }

@@ -19,7 +19,7 @@
 /* An iteration of the pattern, and the most that the main device held in it. */
 struct hr__view_iteration {
     uint64_t begin_ns, end_ns;
-    double most_bytes; /* NaN: no point of the timeline lies in it */
+    double most_bytes; /* NaN: not told */
     bool is_same;
 };
 
