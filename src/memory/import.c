@@ -59,6 +59,23 @@ uint32_t hr__import_name(struct hr__import *im, const char *text)
     return hr_memory_name(im->recorder, safe);
 }
 
+enum hr_memory_category hr__import_category(int made, int freed, int is_same_pass)
+{
+    switch (made) {
+    case HR_MEMORY_FORWARD:
+        if (freed == HR_MEMORY_BACKWARD)
+            return HR_MEMORY_ACTIVATION;
+        return freed != HR__IMPORT_NEVER && is_same_pass ? HR_MEMORY_TEMPORARY : HR_MEMORY_UNKNOWN;
+    case HR_MEMORY_BACKWARD:
+        return freed == HR_MEMORY_BACKWARD && is_same_pass ? HR_MEMORY_TEMPORARY
+                                                           : HR_MEMORY_GRADIENT;
+    case HR_MEMORY_OPTIMIZER:
+        return freed == HR__IMPORT_NEVER ? HR_MEMORY_OPTIMIZER_STATE : HR_MEMORY_TEMPORARY;
+    default:
+        return HR_MEMORY_UNKNOWN;
+    }
+}
+
 void hr__import_note(struct hr__import *im, const char *format, ...)
 {
     char name[32], text[NAME_BYTES], safe[NAME_BYTES];

@@ -36,6 +36,13 @@ void hr__import_tell(struct hr__import *im, struct hr_memory_event event);
 /* The id of a name that may be any bytes, cut where it is long; 0: `text` is NULL or empty. */
 uint32_t hr__import_name(struct hr__import *im, const char *text);
 
+/* What a block is, by the phases in which it is allocated and freed: what the forward pass makes
+ * and the backward pass frees is an activation; what the backward pass makes and outlives it a
+ * gradient; what the optimizer makes and keeps its state. is_same_pass: no other backward pass
+ * began in between. */
+#define HR__IMPORT_NEVER (-1)
+enum hr_memory_category hr__import_category(int made, int freed, int is_same_pass);
+
 /* A sentence that the report is to show (a fact "note ..."). */
 void hr__import_note(struct hr__import *im, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

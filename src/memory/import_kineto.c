@@ -218,30 +218,6 @@ static int find_contexts(struct importer *it)
 
 /* ---- what blocks are ---- */
 
-/* By the phases in which a block is allocated and freed (freed: NULL: never). What the forward
- * pass makes and the backward pass frees is an activation; what the backward pass makes and
- * outlives it a gradient; what the optimizer makes and keeps its state. is_same_pass: no other
- * backward pass began in between. */
-static uint8_t category_of(const struct context *made, const struct context *freed,
-                           int is_same_pass)
-{
-    if (made->is_loading)
-        return HR_MEMORY_INPUT;
-    switch (made->phase) {
-    case HR_MEMORY_FORWARD:
-        if (freed && freed->phase == HR_MEMORY_BACKWARD)
-            return HR_MEMORY_ACTIVATION;
-        return freed && is_same_pass ? HR_MEMORY_TEMPORARY : HR_MEMORY_UNKNOWN;
-    case HR_MEMORY_BACKWARD:
-        return freed && freed->phase == HR_MEMORY_BACKWARD && is_same_pass ? HR_MEMORY_TEMPORARY
-                                                                           : HR_MEMORY_GRADIENT;
-    case HR_MEMORY_OPTIMIZER:
-        return freed ? HR_MEMORY_TEMPORARY : HR_MEMORY_OPTIMIZER_STATE;
-    default:
-        return HR_MEMORY_UNKNOWN;
-    }
-}
-
 /* Of all blocks that the trace allocates. `mark` of a place: its block was allocated here, by
  * the event `bytes`. */
 static int find_categories(struct importer *it)
@@ -266,11 +242,15 @@ static int find_categories(struct importer *it)
         } else if (event->bytes > 0) {
             place->mark = 1;
             place->bytes = i;
-            context->category = category_of(context, NULL, 0);
+            context->category = context->is_loading
+                                    ? HR_MEMORY_INPUT
+                                    : hr__import_category(context->phase, HR__IMPORT_NEVER, 0);
         } else if (place->mark) {
             struct context *made = &it->contexts[place->bytes];
             place->mark = 0;
-            made->category = category_of(made, context, passes[place->bytes] == pass);
+            if (!made->is_loading)
+                made->category =
+                    hr__import_category(made->phase, context->phase, passes[place->bytes] == pass);
         }
     }
     hr__places_clear(&places);

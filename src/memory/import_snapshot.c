@@ -24,6 +24,10 @@
 
 #define ACCELERATORS (HR__IMPORT_DEVICES_MOST - 1)
 
+/* What a list of frames remembers: the id of its stack, and its phase. */
+#define PHASE_AT   30
+#define STACK_MASK ((UINT32_C(1) << PHASE_AT) - 1)
+
 enum action {
     UNKNOWN,
     ALLOC,
@@ -77,7 +81,8 @@ struct snapshot {
     const struct hr__pickle_value *segments, *annotations;
     struct trace traces[ACCELERATORS];
     uint32_t trace_count;
-    struct hr__places places;
+    struct hr__places places; /* what the survey met */
+    struct hr__places lives;  /* of blocks, as they are told; bytes: stack and pass, mark: phase */
     struct before *before, *late; /* late: allocated after the trace ended */
     size_t before_count, before_room, late_count, late_room;
     uint64_t first_us, last_us, entries;
@@ -88,7 +93,9 @@ struct snapshot {
     uint32_t device;                   /* whose segments are being told */
     uint32_t annotation, annotator;    /* the next one; whose are told */
     uint32_t optimizing, iterations;   /* ranges of the optimizer that are open */
-    int has_steps;                     /* the profiler's steps tell the iterations */
+    uint32_t pass;                     /* of backward passes, the last that began */
+    unsigned phase; /* of what was allocated or freed last, where that is known */
+    int has_steps;  /* the profiler's steps tell the iterations */
 };
 
 /* ---- values ---- */
@@ -138,19 +145,36 @@ static int is_python(const struct hr__pickle_value *frame)
     return file && (*file == '<' || ends_with(file, ".py"));
 }
 
-/* The id of a stack; of one with frames of Python and of C++ only those of Python. Most entries
- * share their stacks: a list remembers its id. */
-static uint32_t stack_of(struct snapshot *s, const struct hr__pickle_value *frames)
+/* In which phase a frame lies: functions of the optimizer and of the backward pass are known by
+ * name, and what modules do outside of these is the forward pass. */
+static enum hr_memory_phase phase_of(const struct hr__pickle_value *frame)
+{
+    const char *file = hr__pickle_text(hr__pickle_get(frame, "filename"));
+    const char *name = hr__pickle_text(hr__pickle_get(frame, "name"));
+    if (file && strstr(file, "torch/optim/"))
+        return HR_MEMORY_OPTIMIZER;
+    if (name && (strstr(name, "autograd::Engine") || strstr(name, "_engine_run_backward")))
+        return HR_MEMORY_BACKWARD;
+    return file && strstr(file, "torch/nn/modules/") ? HR_MEMORY_FORWARD : HR_MEMORY_OUTSIDE;
+}
+
+/* What is remembered: the id of a stack, and its phase; of one with frames of Python and of C++
+ * only those of Python. Most entries share their stacks: a list remembers its id. */
+static uint32_t note_of(struct snapshot *s, const struct hr__pickle_value *frames)
 {
     struct hr_memory_frame out[HR__IMPORT_FRAMES_MOST];
-    uint32_t count = hr__pickle_count(frames), python = 0;
+    uint32_t count = hr__pickle_count(frames), python = 0, phase = HR_MEMORY_OUTSIDE;
     size_t n = 0;
     if (!count)
         return 0;
     if (frames->as.many->note)
         return frames->as.many->note;
-    for (uint32_t i = 0; i < count && !python; i++)
-        python = is_python(hr__pickle_at(frames, i));
+    for (uint32_t i = 0; i < count; i++) {
+        const struct hr__pickle_value *frame = hr__pickle_at(frames, i);
+        uint32_t one = phase_of(frame);
+        python |= (uint32_t)is_python(frame);
+        phase = one > phase ? one : phase;
+    }
     for (uint32_t i = 0; i < count && n < HR__IMPORT_FRAMES_MOST; i++) {
         const struct hr__pickle_value *frame = hr__pickle_at(frames, i);
         if (python && !is_python(frame))
@@ -161,7 +185,13 @@ static uint32_t stack_of(struct snapshot *s, const struct hr__pickle_value *fram
             .line = (uint32_t)number(frame, "line", 0),
         };
     }
-    return frames->as.many->note = hr_memory_stack(s->im->recorder, out, n);
+    uint32_t id = hr_memory_stack(s->im->recorder, out, n) & STACK_MASK;
+    return frames->as.many->note = id | phase << PHASE_AT;
+}
+
+static uint32_t stack_of(struct snapshot *s, const struct hr__pickle_value *frames)
+{
+    return note_of(s, frames) & STACK_MASK;
 }
 
 /* ---- what was there before ---- */
@@ -349,26 +379,73 @@ static int tell_piece(void *arg, enum hr__piece_change change, struct hr__piece 
     return 0;
 }
 
+static void describe(struct snapshot *s, const struct hr__place *life, uint64_t time_ns, int freed)
+{
+    enum hr_memory_category category =
+        hr__import_category(life->mark, freed, (uint32_t)life->bytes == s->pass);
+    if (category)
+        hr__import_tell(s->im, (struct hr_memory_event){
+                                   .time_ns = time_ns,
+                                   .address = life->address,
+                                   .bytes = hr_memory_about(category, 0),
+                                   .kind = HR_MEMORY_DESCRIBE,
+                                   .device = life->device,
+                               });
+}
+
+/* Follows a block's life; what it was is known when it ends. What is freed has the stack of
+ * its allocation where none was taken then: the phase is that of what is allocated around it. */
+static int follow(struct snapshot *s, const struct hr_memory_event *event)
+{
+    struct hr__place *life = hr__places_find(&s->lives, event->device, event->address);
+    if (!life)
+        return -ENOMEM;
+    int is_alloc = event->kind == HR_MEMORY_ALLOC;
+    uint32_t stack = (uint32_t)(life->bytes >> 32);
+    if (event->phase && (is_alloc || event->what != stack)) {
+        s->pass += event->phase == HR_MEMORY_BACKWARD && s->phase != HR_MEMORY_BACKWARD;
+        s->phase = event->phase;
+    }
+    if (!is_alloc && life->lives)
+        describe(s, life, event->time_ns, s->phase);
+    life->lives = (uint8_t)is_alloc;
+    life->mark = event->phase;
+    life->bytes = (uint64_t)event->what << 32 | s->pass;
+    return 0;
+}
+
+static int tell_block(struct snapshot *s, enum hr_memory_kind kind, const struct entry *e)
+{
+    uint32_t note = note_of(s, e->frames);
+    struct hr_memory_event event = {
+        .time_ns = ns_of(s, e->time_us),
+        .address = e->address,
+        .bytes = e->bytes,
+        .what = note & STACK_MASK,
+        .kind = (uint8_t)kind,
+        .phase = (uint8_t)(s->optimizing ? HR_MEMORY_OPTIMIZER : note >> PHASE_AT),
+        .device = (uint8_t)(s->device + 1),
+    };
+    int code = kind == HR_MEMORY_FAILED ? 0 : follow(s, &event);
+    if (kind == HR_MEMORY_FREE) {
+        event.what = 0;
+        event.phase = (uint8_t)s->phase;
+    }
+    hr__import_tell(s->im, event);
+    return code;
+}
+
 static int tell_entry(struct snapshot *s, struct trace *t)
 {
-    static const uint8_t kinds[] = {
-        [ALLOC] = HR_MEMORY_ALLOC, [FREE_COMPLETED] = HR_MEMORY_FREE, [OOM] = HR_MEMORY_FAILED};
     const struct entry *e = &t->entry;
     struct hr__piece piece = piece_of(e->address, e->bytes);
     switch (e->action) {
     case ALLOC:
+        return tell_block(s, HR_MEMORY_ALLOC, e);
     case FREE_COMPLETED:
+        return tell_block(s, HR_MEMORY_FREE, e);
     case OOM:
-        hr__import_tell(s->im, (struct hr_memory_event){
-                                   .time_ns = ns_of(s, e->time_us),
-                                   .address = e->address,
-                                   .bytes = e->bytes,
-                                   .what = e->action == FREE_COMPLETED ? 0 : stack_of(s, e->frames),
-                                   .kind = kinds[e->action],
-                                   .phase = s->optimizing ? HR_MEMORY_OPTIMIZER : 0,
-                                   .device = (uint8_t)(s->device + 1),
-                               });
-        return 0;
+        return tell_block(s, HR_MEMORY_FAILED, e);
     case SEGMENT_ALLOC:
         return hr__pieces_add(&t->pieces, piece, tell_piece, s);
     case SEGMENT_FREE:
@@ -468,6 +545,9 @@ static int tell_traces(struct snapshot *s)
         step(first);
     }
     tell_annotations(s, UINT64_MAX);
+    for (size_t i = 0; i < s->lives.capacity && !code; i++)
+        if (s->lives.table[i].lives)
+            describe(s, &s->lives.table[i], ns_of(s, s->last_us), HR__IMPORT_NEVER);
     for (size_t i = 0; i < s->late_count; i++) {
         struct hr_memory_event event = s->late[i].event;
         event.time_ns = ns_of(s, s->last_us);
@@ -501,6 +581,11 @@ static void tell_notes(struct snapshot *s)
                         " were active in the snapshot; %" PRIu64
                         " blocks of the trace are not there.",
                         s->live_bytes, s->active_bytes, s->gone_blocks);
+    if (s->pass)
+        hr__import_note(s->im,
+                        "What blocks are follows from when they were allocated and freed: by "
+                        "the forward pass, the backward pass, the optimizer, as far as "
+                        "stacks tell.");
     if (s->unknown)
         hr__import_note(s->im,
                         "%" PRIu64 " entries say what this version does not know: they "
@@ -574,6 +659,7 @@ int hr__import_snapshot(struct hr__import *im)
     for (size_t i = 0; i < ACCELERATORS; i++)
         hr__pieces_clear(&s->traces[i].pieces);
     hr__places_clear(&s->places);
+    hr__places_clear(&s->lives);
     hr__free(s->before);
     hr__free(s->late);
     hr__free(s);

@@ -302,6 +302,7 @@ class Snapshots(Case):
                 ("segment_free", 1, 2 * m, 4 * m, 0, ""),
                 ("segment", 1, 2 * m, m, 0, ""),
                 ("failed", 1, 0, 1 << 40, 0, python),
+                ("describe", 1, 2048, 3, 0, "? -"),
             ])
             times = {(e["kind"], e["address"]): e["ns"] for e in events}
             self.assertEqual(times["alloc", BASE + 512], 2001)
@@ -344,6 +345,51 @@ class Snapshots(Case):
             first = next(i for i, e in enumerate(events) if e["kind"] not in ("present", "segment"))
             self.assertEqual(totals[first - 1], sum(before.values()))
             self.assertNotIn("do not agree", str(facts))
+
+    def test_phases_from_stacks(self):
+        """Two steps of a training: what the stacks tell gives the blocks' categories, with stacks of
+        frees and without."""
+        module = [frame(5, "x/torch/nn/modules/linear.py", "forward"), frame(9)]
+        engine = [frame(0, "??", "torch::autograd::Engine::evaluate_function(x)"), frame(0, "??", "clone")]
+        optimizer, other = [frame(7, "x/torch/optim/adam.py", "step"), frame(10)], [frame(11)]
+        for with_frees in (True, False):
+            trace, where = [], {}
+
+            def alloc(address, size, frames):
+                where[address] = frames, size
+                trace.append(entry("alloc", address, size, len(trace), frames))
+
+            def free(address, frames):
+                made, size = where.pop(address)
+                for action in ("free_requested", "free_completed"):
+                    trace.append(entry(action, address, size, len(trace), frames if with_frees else made))
+
+            for step in range(2):
+                alloc(1000, 1, other)
+                alloc(2000, 20, module)
+                alloc(3000, 3, module)
+                free(3000, module)
+                alloc(4000, 40, engine)
+                alloc(5000, 5, engine)
+                free(2000, engine)
+                free(5000, engine)
+                if not step:
+                    alloc(6000, 60, optimizer)
+                alloc(7000, 7, optimizer)
+                free(7000, optimizer)
+                free(4000, optimizer)
+                free(1000, other)
+            facts, events = self.imported(pickle.dumps({"device_traces": [trace]}))
+            made, got = {}, Counter()
+            for e in events:
+                if e["kind"] == "alloc":
+                    made[e["address"]] = e["bytes"]
+                elif e["kind"] == "describe":
+                    got[made[e["address"]], e["bytes"]] += 1
+            self.assertEqual(got, {(20, 5): 2, (3, 6): 2, (40, 2): 2, (5, 6): 2, (60, 3): 1, (7, 6): 2},
+                             with_frees)
+            self.assertEqual({e["phase"] for e in events if e["bytes"] == 40 and e["kind"] == "alloc"}, {2})
+            self.assertIn("as far as stacks tell", str(facts))
 
     def test_missing_and_odd(self):
         never = {"segments": [], "device_traces": [[], []], "external_annotations": []}
