@@ -307,13 +307,18 @@ static void advice(struct page *p)
     heading(p, "advice", "What would lower the peak",
             "Arithmetic on what was recorded; whether the program can do without is for its author "
             "to say.");
-    if (has(p, HR__MEMORY_ADVICE))
+    if (has(p, HR__MEMORY_ADVICE)) {
+        table(p, HR__MEMORY_REMEDIES);
+        list(p, HR__MEMORY_CAVEATS);
+        put(p, "<details><summary>Block by block</summary>\n");
         table(p, HR__MEMORY_ADVICE);
-    else if (hr__view_number(json_object_get(p->views->root, "run"), "accesses") > 0)
+        put(p, "</details>\n");
+    } else if (hr__view_number(json_object_get(p->views->root, "run"), "accesses") > 0)
         put(p, "<p>Nothing was found: no large block lies idle over the peak.</p>\n");
     else
         put(p, "<p>Nothing is known: this record does not tell when blocks are used.</p>\n");
-    list(p, HR__MEMORY_CAVEATS);
+    if (!has(p, HR__MEMORY_ADVICE))
+        list(p, HR__MEMORY_CAVEATS);
 }
 
 static void foot(struct page *p)
@@ -358,7 +363,7 @@ int hr_memory_write_page(const struct hr_memory *const *memories, size_t count, 
     p.draft.failed = hr__memory_tables_failed(p.tables);
     /* What the sections are called already. */
     p.tables[HR__MEMORY_PATTERN].title = p.tables[HR__MEMORY_RUN].title = "";
-    p.tables[HR__MEMORY_ADVICE].title = "what to do with which blocks";
+    p.tables[HR__MEMORY_REMEDIES].title = "what to do with blocks";
     head(&p);
     peak(&p);
     sides(&p);

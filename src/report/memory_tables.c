@@ -294,9 +294,38 @@ static void fill_advice(struct hr__table *t, const struct filler *f)
     }
 }
 
+static const char *const kinds[] = {"late free", "untouched", "recompute", "swap"};
+
+/* Of the main device; within a kind no block counts twice. */
+static void fill_remedies(struct hr__table *t, const struct filler *f)
+{
+    const json_t *list = json_object_get(f->view->root, "advice"), *one;
+    double total = hr__view_number(f->view->device, "peak_bytes");
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        double bytes = 0, blocks = 0, cost = 0;
+        size_t i;
+        json_array_foreach(list, i, one)
+        {
+            if (strcmp(hr__view_text(one, "kind"), kinds[k]) != 0 ||
+                strcmp(hr__view_text(one, "device"), f->view->device_name) != 0)
+                continue;
+            bytes += hr__view_number(one, "bytes");
+            blocks += hr__view_number(one, "blocks");
+            cost += fmax(hr__view_number(one, "cost_ns"), 0);
+        }
+        if (!(bytes > 0))
+            continue;
+        hr__table_cell(t, hr__memory_remedy(kinds[k]));
+        hr__memory_cell_bytes(t, bytes);
+        cell_share(t, bytes / total);
+        hr__memory_cell_count(t, blocks);
+        hr__memory_cell_ns(t, cost > 0 ? cost : NAN);
+        hr__table_bar(t, bytes / total);
+    }
+}
+
 static void fill_caveats(struct hr__table *t, const struct filler *f)
 {
-    static const char *const kinds[] = {"swap", "untouched", "late free", "recompute"};
     const json_t *list = json_object_get(f->view->root, "advice"), *one;
     size_t i;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
@@ -309,8 +338,8 @@ static void fill_caveats(struct hr__table *t, const struct filler *f)
         hr__table_cell(t, "This record is of host memory: swapping is told as if it were an "
                           "accelerator's, behind a link of the bandwidths below.");
     if (json_array_size(list) > 1)
-        hr__table_cell(t, "What is saved does not add up: a block may stand in several rows, and "
-                          "another moment becomes the peak.");
+        hr__table_cell(t, "What different means save does not add up: a block may be in several "
+                          "rows, and another moment becomes the peak.");
     if (json_is_true(json_object_get(f->view->root, "no_swap_advice")))
         hr__table_cell(t,
                        "No advice on swapping: when the accelerator really touched its blocks is "
@@ -639,7 +668,10 @@ static const struct {
                            ">else", NULL},
                           false},
     [HR__MEMORY_DEVICES] = {"Device", {">peak", ">at", ">at the end", ">blocks", NULL}, false},
-    [HR__MEMORY_ADVICE] = {"What would lower the peak",
+    [HR__MEMORY_REMEDIES] = {"What would lower the peak",
+                             {">saves", ">of it", ">blocks", ">costs", NULL},
+                             false},
+    [HR__MEMORY_ADVICE] = {"Block by block",
                            {">saves", ">blocks", ">idle for", ">costs", NULL},
                            false},
     [HR__MEMORY_CAVEATS] = {"What to know before", {NULL}, false},
@@ -698,13 +730,21 @@ void hr__memory_tables_make(struct hr__table tables[HR__MEMORY_TABLES],
 {
     const struct filler f = {.view = views, .brief = brief};
     static void (*const fill[HR__MEMORY_TABLES])(struct hr__table *, const struct filler *) = {
-        [HR__MEMORY_PEAK] = fill_peak,           [HR__MEMORY_GROUPS] = fill_groups,
-        [HR__MEMORY_PARTS] = fill_parts,         [HR__MEMORY_DEVICES] = fill_devices,
-        [HR__MEMORY_ADVICE] = fill_advice,       [HR__MEMORY_CAVEATS] = fill_caveats,
-        [HR__MEMORY_BATCH] = fill_batch,         [HR__MEMORY_INTERVALS] = fill_intervals,
-        [HR__MEMORY_OUTLIERS] = fill_outliers,   [HR__MEMORY_PATTERN] = fill_pattern,
-        [HR__MEMORY_FRAGMENTS] = fill_fragments, [HR__MEMORY_RUN] = fill_run,
-        [HR__MEMORY_NOTES] = fill_notes,         [HR__MEMORY_DAMAGE] = fill_damage,
+        [HR__MEMORY_PEAK] = fill_peak,
+        [HR__MEMORY_GROUPS] = fill_groups,
+        [HR__MEMORY_PARTS] = fill_parts,
+        [HR__MEMORY_DEVICES] = fill_devices,
+        [HR__MEMORY_REMEDIES] = fill_remedies,
+        [HR__MEMORY_ADVICE] = fill_advice,
+        [HR__MEMORY_CAVEATS] = fill_caveats,
+        [HR__MEMORY_BATCH] = fill_batch,
+        [HR__MEMORY_INTERVALS] = fill_intervals,
+        [HR__MEMORY_OUTLIERS] = fill_outliers,
+        [HR__MEMORY_PATTERN] = fill_pattern,
+        [HR__MEMORY_FRAGMENTS] = fill_fragments,
+        [HR__MEMORY_RUN] = fill_run,
+        [HR__MEMORY_NOTES] = fill_notes,
+        [HR__MEMORY_DAMAGE] = fill_damage,
     };
     begin_tables(tables, views, count, brief);
     for (int i = 0; i < HR__MEMORY_TABLES; i++)

@@ -13,7 +13,8 @@ enum hr__memory_table {
     HR__MEMORY_GROUPS,    /* the largest groups of blocks at the peak */
     HR__MEMORY_PARTS,     /* of the model, at the peak */
     HR__MEMORY_DEVICES,   /* where there are several */
-    HR__MEMORY_ADVICE,    /* what would lower the peak */
+    HR__MEMORY_REMEDIES,  /* what would lower the peak, in all */
+    HR__MEMORY_ADVICE,    /* the same, block by block */
     HR__MEMORY_CAVEATS,   /* of that */
     HR__MEMORY_BATCH,     /* what grows with it, and what would fit */
     HR__MEMORY_INTERVALS, /* by behaviour */
