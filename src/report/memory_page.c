@@ -238,7 +238,8 @@ static void lives(struct page *p)
     if (has_charts(p))
         put(p,
             "<div class=\"tools\" id=\"lives-tools\"></div>\n"
-            "<div class=\"plot tall\"><canvas id=\"chart-lives\" tabindex=\"0\" role=\"img\" "
+            "<div class=\"plot tall\"><canvas id=\"chart-lives\" tabindex=\"0\" "
+            "role=\"application\" "
             "aria-label=\"Chart: the lives of blocks. Arrow keys move, plus and minus zoom, n and "
             "p "
             "go from block to block, 0 shows all. The table that follows has the largest blocks.\">"

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LABEL_COLUMNS 22 /* of names in tables and charts */
+
 const char *const hr__view_categories[HR__VIEW_CATEGORIES] = {
     "unknown", "parameter",  "gradient",  "optimizer state",
     "input",   "activation", "temporary", "workspace",
@@ -161,6 +163,18 @@ static int fit(struct hr__memory_view *views, size_t count)
     return 0;
 }
 
+/* A name's end tells ranks and runs apart. */
+static void shorten(char *name)
+{
+    size_t length = strlen(name), columns = hr__text_columns(name, length), at = 0;
+    if (columns <= LABEL_COLUMNS)
+        return;
+    for (size_t left = columns - (LABEL_COLUMNS - 3); left; at++)
+        left -= ((unsigned char)name[at + 1] & 0xC0) != 0x80; /* a code point ends here */
+    memmove(name + 3, name + at, length - at + 1);
+    memcpy(name, "...", 3);
+}
+
 /* Batch sizes where they tell the records apart, else the names of the files. */
 static void label(struct hr__memory_view *views, size_t count)
 {
@@ -172,10 +186,12 @@ static void label(struct hr__memory_view *views, size_t count)
     }
     for (size_t i = 0; i < count; i++) {
         char *out = views[i].label;
-        if (by_batch)
+        if (by_batch) {
             snprintf(out, HR__VIEW_LABEL_BYTES, "batch %.0f", views[i].batch_size);
-        else
+        } else {
             hr__printable(out, HR__VIEW_LABEL_BYTES, views[i].name);
+            shorten(out);
+        }
     }
 }
 

@@ -13,7 +13,7 @@
 
 #include <jansson.h>
 
-#define HR__VIEW_LABEL_BYTES 64
+#define HR__VIEW_LABEL_BYTES 512
 #define HR__VIEW_CATEGORIES  8
 
 /* An iteration of the pattern, and the most that the main device held in it. */

@@ -166,6 +166,28 @@ static void test_width(void **state)
     }
 }
 
+/* Records of one batch size are told apart by their files' names, of which the end is kept. */
+static void test_labels(void **state)
+{
+    static const struct memory_fixture ranks[] = {
+        {.name = "an-experiment-with-a-long-name.rank0.hrm",
+         .batch = 64,
+         .iterations = 4,
+         .odd = -1},
+        {.name = "\xC3\xA4\xC3\xB6\xC3\xBC\xC3\xA4\xC3\xB6\xC3\xBC\xC3\xA4\xC3\xB6\xC3\xBC\xC3\xA4"
+                 "\xC3\xB6\xC3\xBC\xC3\xA4\xC3\xB6\xC3\xBC.rank1.hrm",
+         .batch = 64,
+         .iterations = 4,
+         .odd = -1}};
+    struct hr_memory *m[2] = {memory_fixture_open(&ranks[0]), memory_fixture_open(&ranks[1])};
+    const char *text = text_of(m, 2, 80);
+    assert_non_null(strstr(text, "  ...long-name.rank0.hrm  "));
+    assert_non_null(strstr(text, "  ...\xC3\xA4\xC3\xB6\xC3\xBC\xC3\xA4"));
+    assert_in_range(widest(text), 60, 80);
+    hr_memory_destroy(&m[0]);
+    hr_memory_destroy(&m[1]);
+}
+
 /* Damage and what the recorder said is told in words. */
 static void test_damaged(void **state)
 {
@@ -417,11 +439,17 @@ static int clean(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),          cmocka_unit_test(test_width),
-        cmocka_unit_test(test_damaged),       cmocka_unit_test(test_page),
-        cmocka_unit_test(test_page_data),     cmocka_unit_test(test_page_same),
-        cmocka_unit_test(test_hostile),       cmocka_unit_test(test_compare),
-        cmocka_unit_test(test_compare_moved), cmocka_unit_test(test_compare_devices),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_width),
+        cmocka_unit_test(test_labels),
+        cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_page),
+        cmocka_unit_test(test_page_data),
+        cmocka_unit_test(test_page_same),
+        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_compare),
+        cmocka_unit_test(test_compare_moved),
+        cmocka_unit_test(test_compare_devices),
         cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, clean);
