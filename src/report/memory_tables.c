@@ -546,9 +546,13 @@ static void cell_date(struct hr__table *t, double unix_ns)
 
 static void fill_facts(struct hr__table *t, const json_t *facts)
 {
-    static const char *const told[][2] = {{"command", "command"},   {"torch", "torch"},
-                                          {"model", "model"},       {"batch size", "batch size"},
-                                          {"recorded", "recorded"}, {"rank", "rank"}};
+    static const char *const told[][2] = {{"command", "command"},
+                                          {"torch", "torch"},
+                                          {"model", "model"},
+                                          {"batch size", "batch size"},
+                                          {"recorded", "recorded"},
+                                          {"rank", "rank"},
+                                          {"imported from", "imported from"}};
     for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
         const char *value = hr__view_text(facts, told[i][0]);
         if (!*value)
@@ -590,8 +594,11 @@ static void fill_run(struct hr__table *t, const struct filler *f)
     fill_facts(t, json_object_get(run, "facts"));
     hr__table_cell(t, "record");
     hr__table_cell(t, f->view->name);
-    hr__table_cell(t, "begun");
-    cell_date(t, hr__view_number(run, "start_unix_ns"));
+    /* Imported files may not say when they were made. */
+    if (hr__view_number(run, "start_unix_ns") > 0) {
+        hr__table_cell(t, "begun");
+        cell_date(t, hr__view_number(run, "start_unix_ns"));
+    }
     hr__table_cell(t, "holds");
     hr__table_cell_print(t, "%s events, %s of them accesses, in %s of %.0f thread%s, %s",
                          hr__format_fixed(a, hr__view_number(run, "events"), 0, true),
