@@ -76,4 +76,5 @@ def test_stubs_name_what_the_extension_has():
     assert functions | set(classes) | {"version"} == public(dir(headrace._core))
     for name, node in classes.items():
         members = {n.name for n in node.body if isinstance(n, ast.FunctionDef)}
+        members |= {n.target.id for n in node.body if isinstance(n, ast.AnnAssign)}
         assert public(members) == public(dir(getattr(headrace._core, name))), name
