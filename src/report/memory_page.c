@@ -206,7 +206,6 @@ static void peak(struct page *p)
     table(p, HR__MEMORY_BATCH);
     table(p, HR__MEMORY_DEVICES);
     put(p, "</div>\n</div>\n");
-    table(p, HR__MEMORY_GROUPS);
 }
 
 static void timeline(struct page *p)
@@ -277,15 +276,18 @@ static void intervals(struct page *p)
     figure(p, &scatter);
 }
 
-static void parts(struct page *p)
+static void blocks(struct page *p)
 {
-    static const struct figure f = {"chart-parts", "Bytes at the peak, by part and category", "",
+    static const struct figure f = {"chart-parts", "By part of the model and category",
+                                    "The part in which a block was made, or to which it belongs.",
                                     "", HR__MEMORY_PARTS};
-    if (!has(p, HR__MEMORY_PARTS))
-        return;
-    heading(p, "parts", "Parts of the model",
-            "The part in which a block was made, or to which it belongs.");
-    figure(p, &f);
+    heading(
+        p, "blocks", "The blocks of the peak",
+        "Those that read the same are one row: what they are, the operator and the line of code "
+        "that made them, as far as that was recorded.");
+    table(p, HR__MEMORY_GROUPS);
+    if (has(p, HR__MEMORY_PARTS))
+        figure(p, &f);
 }
 
 static void iterations(struct page *p)
@@ -370,8 +372,8 @@ int hr_memory_write_page(const struct hr_memory *const *memories, size_t count, 
     sides(&p);
     timeline(&p);
     lives(&p);
+    blocks(&p);
     advice(&p);
-    parts(&p);
     intervals(&p);
     iterations(&p);
     foot(&p);
