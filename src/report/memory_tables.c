@@ -503,9 +503,9 @@ static void fill_pattern(struct hr__table *t, const struct filler *f)
         hr__table_cell(t, "takes");
         hr__table_cell_print(t, "%s (median)", hr__format_time(a, median * 1e-9));
     }
-    if (marked > 0) {
+    if (marked > 1) { /* the first begins with the recording */
         hr__table_cell(t, "steps");
-        hr__table_cell_print(t, "%s of optimizers", hr__format_fixed(a, marked, 0, true));
+        hr__table_cell_print(t, "%s of optimizers", hr__format_fixed(a, marked - 1, 0, true));
     }
     fill_different(t, f);
 }

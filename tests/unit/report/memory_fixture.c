@@ -177,11 +177,12 @@ static void write_events(struct writer *w)
         put(w, HR_MEMORY_PRESENT, parameter(layer), w->layer_bytes, 0);
         describe(w, parameter(layer), HR_MEMORY_PARAMETER, layer, 3);
     }
+    put(w, HR_MEMORY_MARK, 0, 0, w->mark);
     for (int i = 0; i < w->f->iterations; i++) {
-        put(w, HR_MEMORY_MARK, 0, (uint64_t)i, w->mark);
         forward(w);
         backward(w, i == w->f->odd);
         step(w);
+        put(w, HR_MEMORY_MARK, 0, (uint64_t)i + 1, w->mark);
     }
     if (w->f->refuses)
         put(w, HR_MEMORY_FAILED, 0, UINT64_C(3) << 30, 0);
