@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #define LEAST_SHARE 0.005 /* of the peak, of what is worth a word */
-#define CHEAP       0.02  /* of the time that a block waits: making it again may cost so much */
+#define CHEAP       0.02  /* of an iteration: making blocks that are alike again may cost so much */
 
 /* What could be done about one block. */
 struct chance {
@@ -67,6 +67,14 @@ static void look_at_span(struct advisor *a, const struct hr__span *span)
     if (b->category == HR_MEMORY_ACTIVATION && made_ns > 0 && made_ns < CHEAP * (double)span->ns)
         note(a,
              (struct chance){HR__ADVICE_RECOMPUTE, span->block, span->begin_ns, span->ns, made_ns});
+}
+
+/* Where iterations are not known, what is cheap for the time that a block waits is. */
+static int is_worth_it(const struct advisor *a, const struct hr__advice *one)
+{
+    double iteration_ns = (double)a->m->iteration_ns;
+    return one->kind != HR__ADVICE_RECOMPUTE || !(iteration_ns > 0) ||
+           one->cost_ns <= CHEAP * iteration_ns;
 }
 
 /* A block that lives at the peak without need. What the call that runs then works on it needs,
@@ -157,7 +165,7 @@ static void sum_up(struct advisor *a)
             one.bytes += blocks[c->block].bytes;
             one.cost_ns += c->cost_ns;
         }
-        if (one.bytes >= least)
+        if (one.bytes >= least && is_worth_it(a, &one))
             offer(a->m, &one);
     }
 }

@@ -175,6 +175,41 @@ static void test_recompute(void **state)
     hr__record_close(&record);
 }
 
+/* In iterations of 2 ms: four blocks at 30 us each are too dear, one at 5 us is not. */
+static void test_recompute_of_iterations(void **state)
+{
+    struct written *w = *state;
+    struct hr__record *record;
+    uint32_t cheap = written_name(w, "cheap"), dear = written_name(w, "dear");
+    uint32_t mark = written_name(w, "iteration");
+    for (uint64_t n = 0; n < 4; n++) {
+        uint64_t t = 1000000 + 2000000 * n;
+        written_put(w, HR_MEMORY_MARK, t - 1, 0, n, mark);
+        w->phase = HR_MEMORY_FORWARD;
+        for (uint64_t k = 0; k < 5; k++) {
+            written_put(w, HR_MEMORY_ALLOC, t + 30000 * k, 64 + 64 * k, k < 4 ? 8 * MB : MB, 0);
+            call(w, HR_MEMORY_WRITE, t + 30000 * k, 64 + 64 * k, k < 4 ? dear : cheap);
+        }
+        written_put(w, HR_MEMORY_ALLOC, t + 125000, 1024, 1, 0);
+        call(w, HR_MEMORY_WRITE, t + 125000, 1024, written_name(w, "other"));
+        written_put(w, HR_MEMORY_FREE, t + 125100, 1024, 0, 0);
+        w->phase = HR_MEMORY_BACKWARD;
+        for (uint64_t k = 5; k--;) {
+            call(w, HR_MEMORY_READ, t + 1900000 - k, 64 + 64 * k, written_name(w, "back"));
+            written_put(w, HR_MEMORY_FREE, t + 1950000 - k, 64 + 64 * k, 0, 0);
+        }
+    }
+    struct hr__memory *m = written_analyse(w, &record);
+    assert_int_equal(m->iteration_ns, 2000000);
+    assert_int_equal(m->devices[0].timeline.peak_bytes, 33 * MB + 1);
+    assert_int_equal(count_of(m, HR__ADVICE_RECOMPUTE), 1);
+    const struct hr__advice *again = advice_of(m, HR__ADVICE_RECOMPUTE, MB);
+    assert_non_null(again);
+    assert_true(fabs(again->cost_ns - 5000) < 1e-6);
+    hr__memory_destroy(&m);
+    hr__record_close(&record);
+}
+
 /* ---- intervals ---- */
 
 static void test_within_call(void **state)
@@ -379,9 +414,16 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, written_set_up, written_tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_swap),         TEST(test_best),        TEST(test_late_free),
-        TEST(test_recompute),    TEST(test_within_call), TEST(test_order_of_calls),
-        TEST(test_device_times), TEST(test_lost_times),  TEST(test_marked),
+        TEST(test_swap),
+        TEST(test_best),
+        TEST(test_late_free),
+        TEST(test_recompute),
+        TEST(test_recompute_of_iterations),
+        TEST(test_within_call),
+        TEST(test_order_of_calls),
+        TEST(test_device_times),
+        TEST(test_lost_times),
+        TEST(test_marked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
