@@ -90,7 +90,7 @@ static void figure(struct page *p, const struct figure *f)
         return;
     hr__draft_print(&p->draft, "<figure>\n<h3>%s</h3>\n", f->title);
     canvas(p, f->id, f->shape, f->title);
-    if (*f->about)
+    if (*f->about && has_charts(p))
         hr__draft_print(&p->draft, "<figcaption>%s</figcaption>\n", f->about);
     if (f->which != HR__MEMORY_TABLES)
         figures(p, f->which);

@@ -40,12 +40,17 @@ void hr__memory_fill_iterations(struct hr__table *t, const struct hr__memory_vie
     }
 }
 
-static double sum_at(const json_t *bytes, size_t point)
+const json_t *hr__memory_series(const struct hr__memory_view *v, int category)
+{
+    const json_t *timeline = json_object_get(v->device, "timeline");
+    return json_object_get(json_object_get(timeline, "bytes"), hr__view_categories[category]);
+}
+
+static double sum_at(const struct hr__memory_view *v, size_t point)
 {
     double sum = 0;
     for (int c = 0; c < HR__VIEW_CATEGORIES; c++) {
-        const json_t *series = json_object_get(bytes, hr__view_categories[c]);
-        double one = hr__view_at(series, point);
+        double one = hr__view_at(hr__memory_series(v, c), point);
         sum += one > 0 ? one : 0;
     }
     return sum;
@@ -53,21 +58,18 @@ static double sum_at(const json_t *bytes, size_t point)
 
 void hr__memory_fill_timeline(struct hr__table *t, const struct hr__memory_view *v)
 {
-    const json_t *timeline = json_object_get(v->device, "timeline");
-    const json_t *times = json_object_get(timeline, "ns");
-    const json_t *bytes = json_object_get(timeline, "bytes");
+    const json_t *times = json_object_get(json_object_get(v->device, "timeline"), "ns");
     size_t points = json_array_size(times);
     size_t rows = points < MOMENTS_SHOWN ? points : MOMENTS_SHOWN;
     for (size_t row = 0; row < rows; row++) {
         size_t best = row * points / rows;
         for (size_t i = best; i < (row + 1) * points / rows; i++)
-            best = sum_at(bytes, i) > sum_at(bytes, best) ? i : best;
+            best = sum_at(v, i) > sum_at(v, best) ? i : best;
         hr__memory_cell_ns(t, hr__view_at(times, best));
-        hr__memory_cell_bytes(t, sum_at(bytes, best));
-        for (int c = 0; c < HR__VIEW_CATEGORIES; c++) {
-            double one = hr__view_at(json_object_get(bytes, hr__view_categories[c]), best);
-            hr__memory_cell_bytes(t, one > 0 ? one : 0);
-        }
+        hr__memory_cell_bytes(t, sum_at(v, best));
+        for (int c = 0; c < HR__VIEW_CATEGORIES; c++)
+            if (hr__memory_series(v, c))
+                hr__memory_cell_bytes(t, hr__view_at(hr__memory_series(v, c), best));
     }
 }
 

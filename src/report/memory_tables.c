@@ -720,8 +720,9 @@ static void begin_tables(struct hr__table tables[HR__MEMORY_TABLES],
     hr__table_begin(&tables[HR__MEMORY_SIDES], heads[HR__MEMORY_SIDES].title, labels);
     for (int c = 1; c < tables[HR__MEMORY_SIDES].column_count; c++)
         tables[HR__MEMORY_SIDES].columns[c] = (struct hr__column){views[c - 1].label, true};
-    for (int c = 0; c < HR__VIEW_CATEGORIES; c++)
-        series[c + 1] = hr__memory_plural(c);
+    for (int c = 0, at = 1; c < HR__VIEW_CATEGORIES; c++)
+        if (hr__memory_series(views, c))
+            series[at++] = hr__memory_plural(c);
     hr__table_begin(&tables[HR__MEMORY_TIMELINE], heads[HR__MEMORY_TIMELINE].title, series);
     for (int c = 1; c < tables[HR__MEMORY_TIMELINE].column_count; c++)
         tables[HR__MEMORY_TIMELINE].columns[c].right = true;

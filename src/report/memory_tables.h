@@ -37,6 +37,9 @@ void hr__memory_tables_make(struct hr__table tables[HR__MEMORY_TABLES],
 void hr__memory_tables_clear(struct hr__table tables[HR__MEMORY_TABLES]);
 bool hr__memory_tables_failed(const struct hr__table tables[HR__MEMORY_TABLES]);
 
+/* memory_series.c: bytes of a category over time, on the main device; NULL: there never are any. */
+const json_t *hr__memory_series(const struct hr__memory_view *view, int category);
+
 /* memory_series.c: the tables of what a page draws. */
 void hr__memory_fill_iterations(struct hr__table *table, const struct hr__memory_view *view);
 void hr__memory_fill_timeline(struct hr__table *table, const struct hr__memory_view *view);

@@ -130,6 +130,8 @@ class Pages(unittest.TestCase):
 
     @unittest.skipUnless(BROWSER, "no browser: install chromium, or name one by CHROMIUM")
     def test_lives_answer_keys_wheel_and_pointer(self):
+        if not parse(Path(self.folder.name) / "memory-sides.html").canvases:
+            self.skipTest("pages are built without charts")
         outer = Path(self.folder.name) / "outer.htm"
         outer.write_text(HANDS)
         document, said = self.browse(outer, "--allow-file-access-from-files",
