@@ -375,6 +375,24 @@ static void test_compare_moved(void **state)
     hr_memory_destroy(&after);
 }
 
+/* Names that would steer a terminal do not; what came and what went is told. */
+static void test_compare_hostile(void **state)
+{
+    struct hr_memory *before = memory_fixture_open(&host), *after = memory_fixture_open(&hostile);
+    struct hr_memory_comparison *c;
+    assert_int_equal(hr_memory_compare(&c, before, after, NULL), 0);
+    for (int width = 40; width <= 160; width += 30)
+        assert_in_range(widest(difference_of(c, width)), 38, width);
+    const char *text = difference_of(c, 120);
+    assert_non_null(strstr(text, "  went\n"));
+    assert_non_null(strstr(text, "  came\n"));
+    assert_non_null(strstr(text, "is the same, 9.75 MiB"));
+    json_decref(json_loads(hr_memory_comparison_json(c), 0, NULL));
+    hr_memory_comparison_destroy(&c);
+    hr_memory_destroy(&before);
+    hr_memory_destroy(&after);
+}
+
 /* A device that was not there before grows beyond measure. */
 static void test_compare_devices(void **state)
 {
@@ -449,6 +467,7 @@ int main(void)
         cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_compare),
         cmocka_unit_test(test_compare_moved),
+        cmocka_unit_test(test_compare_hostile),
         cmocka_unit_test(test_compare_devices),
         cmocka_unit_test(test_errors),
     };
