@@ -58,8 +58,8 @@ static void say_device(const json_t *device, struct hr__draft *d)
 {
     double was = before(device, "peak_bytes"), is = after(device, "peak_bytes");
     char a[HR__FORMAT_BYTES], b[HR__FORMAT_BYTES], share[HR__FORMAT_BYTES];
-    hr__draft_put(d, d->length ? " The peak on " : "The peak on ");
-    hr__draft_plain(d, hr__view_text(device, "device"));
+    hr__draft_put(d, d->length ? " The peak of " : "The peak of ");
+    hr__draft_plain(d, hr__memory_device(hr__view_text(device, "device")));
     hr__format_bytes(a, was);
     hr__format_bytes(b, is);
     if (!(was > 0)) {
@@ -84,7 +84,7 @@ static void peak_table(const json_t *device, int columns, struct hr__draft *d)
     struct hr__draft title = {.text = NULL};
     struct hr__table t;
     hr__draft_put(&title, "At the peak of ");
-    hr__draft_plain(&title, hr__view_text(device, "device"));
+    hr__draft_plain(&title, hr__memory_device(hr__view_text(device, "device")));
     d->failed |= title.failed;
     hr__table_begin(&t, title.failed ? "At the peak" : title.text, heads);
     for (int c = 0; c < HR__VIEW_CATEGORIES; c++)

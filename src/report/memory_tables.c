@@ -258,8 +258,7 @@ static void fill_devices(struct hr__table *t, const struct filler *f)
         return;
     json_array_foreach(devices, i, d)
     {
-        const char *name = hr__view_text(d, "device");
-        hr__table_cell(t, strcmp(name, "libraries") ? name : "host memory of libraries");
+        hr__table_cell(t, hr__memory_device(hr__view_text(d, "device")));
         hr__memory_cell_bytes(t, hr__view_number(d, "peak_bytes"));
         hr__memory_cell_ns(t, hr__view_number(d, "peak_ns"));
         hr__memory_cell_bytes(t, hr__view_number(d, "end_bytes"));

@@ -6,7 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-#define NAMED 3 /* categories in a sentence */
+#define NAMED 3    /* categories in a sentence */
+#define WORTH 0.01 /* of the peak: less is not worth a sentence */
 
 static const struct {
     const char *kind, *remedy, *verb, *one, *many, *caveat;
@@ -37,6 +38,11 @@ static const char *const plurals[HR__VIEW_CATEGORIES] = {
 const char *hr__memory_plural(int category)
 {
     return plurals[category];
+}
+
+const char *hr__memory_device(const char *name)
+{
+    return strcmp(name, "libraries") ? name : "host memory of libraries";
 }
 
 static int find_kind(const char *kind)
@@ -122,7 +128,7 @@ static void say_advice(const struct hr__memory_view *v, struct hr__draft *d)
     }
     for (int k = 1; k < (int)(sizeof advice / sizeof *advice); k++)
         best = bytes[k] > bytes[best] ? k : best;
-    if (!(bytes[best] > 0))
+    if (!(bytes[best] >= WORTH * hr__view_number(v->device, "peak_bytes")))
         return;
     if (blocks[best] == 1)
         hr__draft_print(d, " %s %s", advice[best].verb, advice[best].one);
@@ -161,7 +167,7 @@ void hr__memory_say_peak(const struct hr__memory_view *v, struct hr__draft *d)
     }
     say_when(v, d);
     hr__draft_print(d, "%s on ", hr__format_bytes(text, total));
-    hr__draft_plain(d, v->device_name);
+    hr__draft_plain(d, hr__memory_device(v->device_name));
     say_categories(json_object_get(v->device, "peak"), total, d);
     hr__draft_put(d, ".");
     say_advice(v, d);
