@@ -615,7 +615,7 @@ PyObject *core_memory_analyse(PyObject *module, PyObject *args)
         r = hr_memory_open(&memory, PyBytes_AsString(path), &options, &error);
     Py_END_ALLOW_THREADS
     if (r)
-        core_raise(PyModule_GetState(module), r, &error, path);
+        core_raise(PyModule_GetState(module), r, &error, r == -ENODATA ? NULL : path);
     else
         text = PyUnicode_FromString(hr_memory_json(memory));
     if (!r)

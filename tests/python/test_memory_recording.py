@@ -60,8 +60,8 @@ def test_memory_that_moves(tmp_path):
         kept.extend([a, b, c])
 
     record = recorded(tmp_path / "moves.hrm", run)
-    assert record.sizes(ALLOC) == [4000, 12000, 2000, 2000, 2800, 2800]
-    assert record.sizes(FREE) == [4000, 2000, 2800]  # the torch.ones(500) between
+    assert record.sizes(ALLOC, device=0) == [4000, 12000, 2000, 2000, 2800, 2800]
+    assert record.sizes(FREE, device=0) == [4000, 2000, 2800]  # the torch.ones(500) between
     last = record.blocks()[-1]
     assert last["bytes"] == 2800 and last["free"] is None
     assert [record.operator(e) for e in last["accesses"]] == ["aten.fill_.Scalar"]
