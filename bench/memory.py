@@ -82,21 +82,21 @@ def resnet():
     return run
 
 
-def take_turns(run, folder, rounds, clock):
-    """Seconds of one unit of `run` in each round: under the empty mode, and recorded; and what
-    the last record says."""
-    times = {"empty": [], "recorded": []}
+def take_turns(run, folder, rounds, clock, stacks=False):
+    """Seconds of one unit of `run` in each round: under the empty mode, recorded, and with
+    stacks; and where the last record is."""
+    times = {"empty": [], "recorded": [], **({"stacks": []} if stacks else {})}
     path = os.path.join(folder, "turns.hrm")
     for number in range(rounds + 1):
-        order = ("empty", "recorded") if number % 2 else ("recorded", "empty")
-        for name in order:
-            mode = Empty() if name == "empty" else headrace.memory.Recording(path)
+        for name in list(times) if number % 2 else reversed(times):
+            mode = (Empty() if name == "empty"
+                    else headrace.memory.Recording(path, stacks=name == "stacks"))
             with mode:
                 run()  # what is new is met
                 begin = clock()
                 count = run()
                 took = (clock() - begin) / count
-            if name == "recorded":
+            if name != "empty":
                 counts = mode.counts()
                 mode.close()
             if number:
@@ -107,11 +107,14 @@ def take_turns(run, folder, rounds, clock):
 
 
 def measure_operators(folder, figures):
-    times, _ = take_turns(operators(), folder, ROUNDS, time.process_time)
+    times, _ = take_turns(operators(), folder, ROUNDS, time.process_time, stacks=True)
     more = [1e6 * (r - e) for e, r in zip(times["empty"], times["recorded"])]
     figures["us_per_operator_over_empty_mode"] = statistics.median(more)
     log(f"operator  {1e6 * statistics.median(times['empty']):.2f} us with the empty mode, "
         f"{statistics.median(more):+.2f} us recorded ({min(more):+.2f} to {max(more):+.2f})")
+    lines = [1e6 * (s - r) for s, r in zip(times["stacks"], times["recorded"])]
+    log(f"stacks    {statistics.median(lines):+.2f} us an operator more, with the lines that "
+        f"called it ({min(lines):+.2f} to {max(lines):+.2f})")
 
 
 def measure_step(folder, figures):

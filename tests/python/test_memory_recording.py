@@ -435,6 +435,20 @@ def test_other_threads(tmp_path):
     assert "augmenting" in record.facts["note threads"]
 
 
+def test_in_a_thread(tmp_path):
+    """A recording may be another thread's than the main one's; that is the one it is of."""
+    path = tmp_path / "inside.hrm"
+    worker = threading.Thread(
+        target=recorded, args=(path, lambda _: torch.ones(555).add_(1)), name="training")
+    worker.start()
+    while worker.is_alive():
+        torch.ones(444).add_(1)
+    worker.join()
+    record = Record(path)
+    assert 555 * FLOAT in record.sizes(ALLOC) and 444 * FLOAT not in record.sizes(ALLOC)
+    assert "training" not in record.facts.get("note threads", "")
+
+
 def test_forked_children(tmp_path):
     """Children record nothing, leave the file alone, and run without the mode."""
     path = tmp_path / "fork.hrm"

@@ -106,7 +106,8 @@ class Recording(_Mode):
         self._stacks = stacks
         self._phases = Phases(self, batch_size)
         self._history: Any = None
-        self._thread = 0  # in which the mode was entered; 0: in none
+        self._thread = 0  # in which the mode is entered; 0: in none
+        self._followed = 0  # the same, kept when it was left
         self._others: set[str] = set()  # names of other threads
         self._children = 0
         _holder.append(weakref.ref(self))
@@ -136,7 +137,7 @@ class Recording(_Mode):
             torch.cuda._lazy_call(self._follow_kernels)
         self._phases.survey()
         TorchDispatchMode.__enter__(self)
-        self._thread = threading.get_ident()
+        self._thread = self._followed = threading.get_ident()
         return self
 
     def _follow_kernels(self) -> None:
@@ -201,7 +202,7 @@ class Recording(_Mode):
     def _see_threads(self) -> None:
         for thread in threading.enumerate():
             # Those that Python did not start call no operators of their own: autograd's.
-            if thread.ident != self._thread and not isinstance(thread, threading._DummyThread):
+            if thread.ident != self._followed and not isinstance(thread, threading._DummyThread):
                 self._others.add(thread.name)
 
     def _say_last(self) -> None:
