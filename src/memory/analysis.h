@@ -106,7 +106,7 @@ struct hr__memory {
     size_t access_count;
     struct hr__advice advice[HR__ADVICE_MOST]; /* the most bytes first */
     size_t advice_count;
-    uint64_t iteration_ns, iteration_blocks; /* medians of those that are the same; 0: none */
+    uint64_t iteration_ns, iteration_blocks; /* medians, hr__period_medians */
     int no_swap_advice;                      /* times on an accelerator are not known */
     int is_device_clock;                     /* they are, of all accelerators that there are */
     size_t main_device; /* of `devices`: the accelerator of the highest peak, else host memory */

@@ -313,7 +313,7 @@ static int follow_marks(struct hr__period *out, const struct hr__behaviours *b,
         if (!code && !same)
             compare(&out->iterations[out->count - 1], b, most->begin, most->length);
     }
-    return code ? code : add_last(out, &room, b, most);
+    return code || !most->length ? code : add_last(out, &room, b, most);
 }
 
 /* Of a sequence without marks, or whose marked iterations are not alike. */
@@ -341,8 +341,12 @@ int hr__period_find(struct hr__period *out, const struct hr__behaviours *behavio
         code = follow_marks(out, behaviours, &most);
     else if (!code)
         code = find_unmarked(out, behaviours);
-    if (!code && !out->behaviours && alike > 1)
+    if (!code && !out->behaviours && of > 1) {
+        /* Each is another where sizes change with the input. */
+        if (alike < 2)
+            most = (struct marked){.length = 0};
         code = follow_marks(out, behaviours, &most);
+    }
     if (code) {
         hr__period_clear(out);
         return hr__fail(error, code, "out of memory for the pattern of behaviours");
@@ -374,19 +378,19 @@ static int by_number(const void *a, const void *b)
 
 int hr__period_medians(const struct hr__period *period, uint64_t *ns, uint64_t *blocks)
 {
-    size_t count = 0;
+    size_t count = 0, of = period->same ? period->same : period->count;
     *ns = *blocks = 0;
-    if (!period->same)
+    if (!of)
         return 0;
-    uint64_t *times = hr__alloc(HR__TAG_MEMORY, 2 * period->same, sizeof *times);
+    uint64_t *times = hr__alloc(HR__TAG_MEMORY, 2 * of, sizeof *times);
     if (!times)
         return -ENOMEM;
     for (size_t i = 0; i < period->count; i++) {
         const struct hr__iteration *one = &period->iterations[i];
-        if (!one->is_same)
+        if (period->same && !one->is_same)
             continue;
         times[count] = one->end_ns - one->begin_ns;
-        times[period->same + count++] = one->blocks;
+        times[of + count++] = one->blocks;
     }
     qsort(times, count, sizeof *times, by_number);
     qsort(times + count, count, sizeof *times, by_number);

@@ -44,7 +44,7 @@ struct hr__iteration {
 };
 
 struct hr__period {
-    size_t behaviours; /* of an iteration; 0: nothing repeats */
+    size_t behaviours; /* of an iteration; 0: nothing repeats, there may be marked ones */
     int by_marks;      /* iterations are those that marks tell of */
     struct hr__iteration *iterations;
     size_t count, same;
@@ -56,7 +56,8 @@ int hr__period_find(struct hr__period *out, const struct hr__behaviours *behavio
 /* Fills `blocks` of the iterations. */
 void hr__period_count(struct hr__period *period, const struct hr__blocks_found *found);
 
-/* The medians of the iterations that are the same; 0: there are none. On success 0, or -ENOMEM. */
+/* The medians of the iterations that are the same, or of all where none is; 0: there are none.
+ * On success 0, or -ENOMEM. */
 int hr__period_medians(const struct hr__period *period, uint64_t *ns, uint64_t *blocks);
 
 void hr__period_clear(struct hr__period *period);

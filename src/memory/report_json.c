@@ -321,7 +321,7 @@ static json_t *pattern(const struct hr__memory *m)
             json_array_append_new(blocks, integer(one->blocks));
             json_array_append_new(peaks, integer(one->peak_bytes));
         }
-        if (!one->is_same && json_array_size(odd) < DIFFERENT_MOST)
+        if (p->behaviours && !one->is_same && json_array_size(odd) < DIFFERENT_MOST)
             json_array_append_new(odd, json_pack("{s:o, s:o, s:o, s:o}", "iteration", integer(k),
                                                  "begin_ns", integer(one->begin_ns), "behaviours",
                                                  integer(one->end - one->begin), "differs_at",
@@ -330,8 +330,8 @@ static json_t *pattern(const struct hr__memory *m)
     return json_pack("{s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "behaviours",
                      integer(p->behaviours), "iterations", integer(p->count), "same",
                      integer(p->same), "marked", integer(m->found.iterations), "by_marks",
-                     p->by_marks, "iteration_ns", p->same ? integer(m->iteration_ns) : json_null(),
-                     "blocks", p->same ? integer(m->iteration_blocks) : json_null(), "begins_ns",
+                     p->by_marks, "iteration_ns", p->count ? integer(m->iteration_ns) : json_null(),
+                     "blocks", p->count ? integer(m->iteration_blocks) : json_null(), "begins_ns",
                      begins, "lengths_ns", lengths, "blocks_each", blocks, "peak_bytes_each", peaks,
                      "different", odd);
 }

@@ -410,6 +410,30 @@ static void test_marked(void **state)
     check_iterations(state, 20, 0, 13, 20);                   /* cut off */
 }
 
+/* Sizes change from iteration to iteration: none is the same, but there they are. */
+static void test_none_alike(void **state)
+{
+    struct written *w = *state;
+    struct hr__record *record;
+    uint32_t op = written_name(w, "op"), mark = written_name(w, "iteration");
+    for (uint64_t n = 0; n <= 9; n++) {
+        written_put(w, HR_MEMORY_MARK, 10 + 1000 * n, 0, n, mark);
+        for (uint64_t k = 0; k < 9 && n < 9; k++) {
+            written_put(w, HR_MEMORY_ALLOC, 20 + 1000 * n + k, 64, 1000 + n * 16 + k, 0);
+            call(w, HR_MEMORY_WRITE, 20 + 1000 * n + k, 64, op);
+            written_put(w, HR_MEMORY_FREE, 20 + 1000 * n + k, 64, 0, 0);
+        }
+    }
+    struct hr__memory *m = written_analyse(w, &record);
+    assert_true(m->period.behaviours == 0 && m->period.same == 0 && m->period.by_marks);
+    assert_int_equal(m->period.count, 9);
+    assert_int_equal(m->period.iterations[4].peak_bytes, 1000 + 4 * 16 + 8);
+    assert_int_equal(m->iteration_ns, 1000);
+    assert_int_equal(m->iteration_blocks, 9);
+    hr__memory_destroy(&m);
+    hr__record_close(&record);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, written_set_up, written_tear_down)
@@ -424,6 +448,7 @@ int main(void)
         TEST(test_device_times),
         TEST(test_lost_times),
         TEST(test_marked),
+        TEST(test_none_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
