@@ -275,8 +275,10 @@ static struct hr_memory_recorder *open_of(PyObject *object)
 
 static PyObject *memory_name(PyObject *object, PyObject *arg)
 {
-    struct hr_memory_recorder *recorder = open_of(object);
-    PyObject *text = recorder ? PyUnicode_AsEncodedString(arg, "utf-8", "backslashreplace") : NULL;
+    struct hr_memory_recorder *recorder = self_of(object)->recorder;
+    if (!recorder) /* ended by another thread while a hook of ours runs */
+        return PyLong_FromLong(0);
+    PyObject *text = PyUnicode_AsEncodedString(arg, "utf-8", "backslashreplace");
     if (!text)
         return NULL;
     uint32_t id = hr_memory_name(recorder, PyBytes_AsString(text));
@@ -296,10 +298,9 @@ static PyObject *memory_fact(PyObject *object, PyObject *args)
 
 static PyObject *memory_mark(PyObject *object, PyObject *args)
 {
-    struct hr_memory_recorder *recorder = open_of(object);
     unsigned int name;
     unsigned long long number;
-    if (!recorder || !PyArg_ParseTuple(args, "IK", &name, &number))
+    if (!PyArg_ParseTuple(args, "IK", &name, &number))
         return NULL;
     memory_record(self_of(object),
                   (struct hr_memory_event){.bytes = number, .what = name, .kind = HR_MEMORY_MARK});
@@ -308,9 +309,8 @@ static PyObject *memory_mark(PyObject *object, PyObject *args)
 
 static PyObject *memory_refused(PyObject *object, PyObject *arg)
 {
-    struct hr_memory_recorder *recorder = open_of(object);
-    unsigned long long bytes = recorder ? PyLong_AsUnsignedLongLong(arg) : 0;
-    if (!recorder || PyErr_Occurred())
+    unsigned long long bytes = PyLong_AsUnsignedLongLong(arg);
+    if (PyErr_Occurred())
         return NULL;
     memory_record(self_of(object),
                   (struct hr_memory_event){.bytes = bytes, .kind = HR_MEMORY_FAILED});

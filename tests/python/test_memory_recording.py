@@ -603,18 +603,44 @@ def test_training_is_the_same(tmp_path, steps):
     assert found["run"]["accesses"] > 50
 
 
+@pytest.mark.filterwarnings("ignore:Using `torch.compile")
 def test_compiled(tmp_path):
-    """A compiled model runs, its results are the same, and the record says what it is."""
+    """A compiled model runs as it is written, its results are the same, and the record says
+    so; afterwards it is what was compiled before, and so is what is compiled meanwhile."""
+    runs = []
+
+    def backend(graph, inputs):
+        def run(*args):
+            runs.append(graph)
+            return graph.forward(*args)
+
+        return run
+
     torch.manual_seed(0)
     net = Net()
-    compiled = torch.compile(net, backend="eager")
+    compile_before = torch.compile
+    compiled, late = torch.compile(net, backend=backend), []
     x = torch.randn(4, 31)
     expected = compiled(x)
+    count = len(runs)
+    assert count
     results = []
-    record = recorded(tmp_path / "compiled.hrm", lambda _: results.append(compiled(x)))
+
+    def run(recording):
+        results.append(compiled(x))
+        late.append(torch.compile(net.layers, backend=backend))
+        results.append(late[0](x))
+
+    record = recorded(tmp_path / "compiled.hrm", run)
+    assert len(runs) == count
     assert torch.equal(results[0], expected)
     assert "torch.compile" in record.facts["note compiled"]
-    assert torch.equal(compiled(x), expected)
+    assert {"aten.addmm.default", "aten.relu.default"} <= {
+        record.operator(e) for e in record.of(WRITE)}
+    assert {"head", "layers.1.inner"} <= {b["part"] for b in record.blocks()}
+    assert torch.compile is compile_before
+    assert torch.equal(compiled(x), expected) and len(runs) == 2 * count
+    assert torch.equal(late[0](x), results[1]) and len(runs) > 2 * count
 
 
 # ---- the allocator's own word ----

@@ -17,6 +17,7 @@ from __future__ import annotations
 import struct
 import threading
 import time
+import weakref
 from typing import Any
 
 import torch
@@ -113,7 +114,9 @@ class History:
         self._lost = 0
         self._buffer = bytearray()
         # In most scripts CUDA is not in use yet: what nobody needs is not initialised.
-        torch.cuda._lazy_call(self._begin)
+        # PyTorch keeps what it is given: not this.
+        begin = weakref.WeakMethod(self._begin)
+        torch.cuda._lazy_call(lambda: (method := begin()) and method())
 
     # -- for the mode --
 

@@ -134,7 +134,8 @@ class Recording(_Mode):
             self.history_tells = self._history is not None and self._history.follows
             # At once, or when the training initializes CUDA: not before, since then it could
             # not fork any more.
-            torch.cuda._lazy_call(self._follow_kernels)
+            follow = weakref.WeakMethod(self._follow_kernels)
+            torch.cuda._lazy_call(lambda: (method := follow()) and method())
         self._phases.survey()
         TorchDispatchMode.__enter__(self)
         self._thread = self._followed = threading.get_ident()

@@ -12,6 +12,7 @@ import torch
 from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
+from ._compiled import Uncompiled
 from ._parts import Parts
 
 OUTSIDE, FORWARD, BACKWARD, OPTIMIZER = range(4)
@@ -34,6 +35,7 @@ class Phases:
         self._name = 0
         self._thread = 0
         self._parts = Parts(recorder)
+        self._uncompiled = Uncompiled()
         self._batch_is_known = batch_size is not None
 
     def begin(self) -> None:
@@ -51,6 +53,7 @@ class Phases:
             self._wrap(torch.autograd, name, self._backward_of)
         for name in ("resize_", "share_memory_"):
             self._wrap(torch.UntypedStorage, name, self._moving_of)
+        self._uncompiled.begin()
 
     def survey(self) -> None:
         """Tells of the tensors that there are."""
@@ -59,6 +62,9 @@ class Phases:
                 continue
             try:
                 self._recorder.present(thing)
+                # Of subclasses to ask is to call code that is not ours.
+                if type(thing) not in (torch.Tensor, torch.nn.Parameter):
+                    continue
                 if thing.is_leaf and thing.requires_grad and thing.grad is not None:
                     self._recorder.present(thing.grad)
                     self._recorder.describe(thing.grad, GRADIENT)
@@ -76,6 +82,7 @@ class Phases:
             if owner.__dict__.get(name) is wrapped:
                 setattr(owner, name, function)
         self._before = []
+        self._uncompiled.end()
         self._recorder.phase = OUTSIDE
         self._recorder.part = 0
 
