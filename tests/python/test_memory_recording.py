@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -19,7 +18,6 @@ from memory_record import (  # noqa: E402
     FORWARD,
     FREE,
     MARK,
-    OPTIMIZER,
     PRESENT,
     READ,
     WRITE,
@@ -274,6 +272,19 @@ def test_probe(tmp_path):
     assert int(record.facts["capacity bytes"]) > 1 << 28
     assert record.facts["allocations"] in ("storages", "allocator")
     assert "note compiled" not in record.facts and "note threads" not in record.facts
+
+
+def test_probe_without_room(tmp_path, monkeypatch):
+    """What cannot be measured is no reason not to record; and no other device is used for it."""
+    def refuse(*_, **__):
+        raise OSError(28, "no space left on device")
+
+    with torch.device("meta"):
+        record = recorded(tmp_path / "meta.hrm", lambda _: torch.ones(3, device="cpu").add_(1))
+    assert float(record.facts["probe ns per call"]) > 200
+    monkeypatch.setattr(_facts.tempfile, "mkdtemp", refuse)
+    record = recorded(tmp_path / "full.hrm", lambda _: torch.ones(3).add_(1))
+    assert "probe ns per call" not in record.facts and record.of(WRITE)
 
 
 def test_one_at_a_time(tmp_path):

@@ -17,18 +17,24 @@ CALLS = 300  # of a small operator, to measure the probe
 COPY_BYTES = 64 << 20
 
 
-def probe_ns(make: Callable[[str], Any]) -> float:
+def probe_ns(make: Callable[[str], Any]) -> float | None:
     """What recording adds to an operator's call: the median of a few hundred with the mode that
-    `make` makes for a file, less that of as many without."""
-    folder = tempfile.mkdtemp(prefix="headrace-")
+    `make` makes for a file, less that of as many without. None: there is no room for a file."""
+    try:
+        folder = tempfile.mkdtemp(prefix="headrace-")
+    except OSError:
+        return None
     try:
         mode = make(os.path.join(folder, "probe.hrm"))
         with torch.no_grad():
-            a, b = torch.ones(64), torch.ones(64)
+            # Whatever the default device is: an accelerator is not used before training does.
+            a, b = torch.ones(64, device="cpu"), torch.ones(64, device="cpu")
             plain = _time_calls(a, b)
             with mode:
                 seen = _time_calls(a, b)
         mode.close()
+    except OSError:
+        return None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return max(0.0, seen - plain)
@@ -89,7 +95,7 @@ def copy_rates() -> tuple[float, float] | None:
     if not torch.cuda.is_initialized():
         return None
     try:
-        host = torch.empty(COPY_BYTES, dtype=torch.uint8, pin_memory=True)
+        host = torch.empty(COPY_BYTES, dtype=torch.uint8, device="cpu", pin_memory=True)
         device = torch.empty(COPY_BYTES, dtype=torch.uint8, device="cuda")
         rates = []
         for to, source in ((device, host), (host, device)):

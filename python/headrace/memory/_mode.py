@@ -122,7 +122,8 @@ class Recording(_Mode):
 
     def __enter__(self) -> Recording:
         probe = _facts.probe_ns(lambda path: _Probe(path, stacks=self._stacks))
-        self.fact("probe ns per call", f"{probe:.1f}")
+        if probe is not None:
+            self.fact("probe ns per call", f"{probe:.1f}")
         self._phases.begin()
         try:
             self.fact("allocations", "allocator" if self.tap() else "storages")
