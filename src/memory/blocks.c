@@ -124,6 +124,13 @@ static int end_block(struct finder *f, struct live *live, uint64_t time_ns)
     return 0;
 }
 
+/* No address space holds more: a damaged size must not make sums wrap. */
+static uint64_t size_in(const struct hr_memory_event *event)
+{
+    const uint64_t most = UINT64_C(1) << 47;
+    return event->bytes < most ? event->bytes : most;
+}
+
 /* A block begins at the event's address, where nothing lives. */
 static int begin_block(struct finder *f, const struct hr_memory_event *event, struct live **live)
 {
@@ -136,7 +143,7 @@ static int begin_block(struct finder *f, const struct hr_memory_event *event, st
     int is_alloc = event->kind == HR_MEMORY_ALLOC, is_present = event->kind == HR_MEMORY_PRESENT;
     out->blocks[out->count] = (struct hr__block){
         .address = event->address,
-        .bytes = is_alloc || is_present ? event->bytes : 0,
+        .bytes = is_alloc || is_present ? size_in(event) : 0,
         .alloc_ns = is_alloc ? event->time_ns : 0,
         .free_ns = HR__STILL_LIVE,
         .stack = is_alloc || is_present ? event->what : 0,
@@ -170,7 +177,7 @@ static int on_alloc(struct finder *f, const struct hr_memory_event *event)
         struct hr__block *block = &f->out->blocks[live->block];
         /* Told twice: by who saw it first and by a survey. */
         if (event->kind == HR_MEMORY_PRESENT) {
-            block->bytes = block->bytes ? block->bytes : event->bytes;
+            block->bytes = block->bytes ? block->bytes : size_in(event);
             block->is_ghost = 0;
             block->was_present |= !block->alloc_ns;
             return 0;
@@ -194,7 +201,7 @@ static int on_free(struct finder *f, const struct hr_memory_event *event)
     }
     struct hr__block *block = &f->out->blocks[live->block];
     if (!block->bytes)
-        block->bytes = event->bytes;
+        block->bytes = size_in(event);
     tell(f, event, live->block);
     return end_block(f, live, event->time_ns);
 }
