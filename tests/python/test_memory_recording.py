@@ -318,6 +318,34 @@ def test_iterations(tmp_path):
     optimizer.step()
 
 
+def test_nothing_stays_behind(tmp_path):
+    """Whatever happened in it, a recording leaves PyTorch as it was."""
+    from torch.nn.modules import module as modules
+    from torch.optim import optimizer as optimizers
+
+    def state():
+        hooks = (modules._global_forward_pre_hooks, modules._global_forward_hooks,
+                 optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks)
+        return [len(h) for h in hooks] + [
+            torch.autograd.backward, torch.autograd.grad, torch.compile,
+            torch.UntypedStorage.__dict__.get("resize_"),
+            torch.UntypedStorage.__dict__.get("share_memory_"),
+            torch.utils._python_dispatch._get_current_dispatch_mode()]
+
+    class Failing(torch.optim.SGD):
+        def step(self, closure=None):
+            raise ArithmeticError
+
+    layer = torch.nn.Linear(3, 3)
+    before = state()
+    with pytest.raises(ArithmeticError), memory.record(tmp_path / "failing.hrm"):
+        Failing(layer.parameters(), lr=0.1).step()
+    assert state() == before
+    recorded(tmp_path / "one.hrm", lambda _: torch.optim.SGD(layer.parameters(), lr=0.1).step(),
+             iterations=1)
+    assert state() == before
+
+
 def test_out_of_memory_in_training(tmp_path):
     """The record of a run that needs too much is whole, and tells of what."""
     def run(recording):

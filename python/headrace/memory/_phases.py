@@ -28,9 +28,11 @@ class Phases:
     def __init__(self, recorder: Any, batch_size: int | None) -> None:
         self._recorder = recorder
         self._hooks: list[Any] = []
-        self._before: list[tuple[Any, str, Callable[..., Any], Callable[..., Any]]] = []
+        # Owner, name, what was there, whether it was the owner's own, what is there now.
+        self._before: list[tuple[Any, str, Callable[..., Any], bool, Callable[..., Any]]] = []
         self._iteration = 0
         self._is_stepping = False
+        self._is_in_hook = False
         self._is_over = True
         self._name = 0
         self._thread = 0
@@ -75,12 +77,16 @@ class Phases:
         """No more; may be called by a hook of ours, and twice."""
         self._is_over = True
         # PyTorch goes through the hooks of the step right now: those stay, and do nothing.
-        hooks, self._hooks = self._hooks, self._hooks[2:] if self._is_stepping else []
-        for hook in hooks[:2] if self._is_stepping else hooks:
+        hooks, self._hooks = self._hooks, self._hooks[2:] if self._is_in_hook else []
+        for hook in hooks[:2] if self._is_in_hook else hooks:
             hook.remove()
-        for owner, name, function, wrapped in reversed(self._before):
-            if owner.__dict__.get(name) is wrapped:
+        for owner, name, function, was_own, wrapped in reversed(self._before):
+            if owner.__dict__.get(name) is not wrapped:
+                continue
+            if was_own:
                 setattr(owner, name, function)
+            else:
+                delattr(owner, name)
         self._before = []
         self._uncompiled.end()
         self._recorder.phase = OUTSIDE
@@ -145,16 +151,20 @@ class Phases:
             for value in state.values() if isinstance(state, dict) else (state,):
                 if isinstance(value, torch.Tensor):
                     self._recorder.describe(value, OPTIMIZER_STATE, like)
-        self._mark()
-        self._recorder.iterated(self._iteration - 1)
         self._is_stepping = False
+        self._mark()
+        self._is_in_hook = True
+        try:
+            self._recorder.iterated(self._iteration - 1)
+        finally:
+            self._is_in_hook = False
 
     # -- what is wrapped --
 
     def _wrap(self, owner: Any, name: str, wrapping: Callable[..., Any]) -> None:
         before = getattr(owner, name)
         wrapped = wrapping(before, name)
-        self._before.append((owner, name, before, wrapped))
+        self._before.append((owner, name, before, name in owner.__dict__, wrapped))
         setattr(owner, name, wrapped)
 
     def _backward_of(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
