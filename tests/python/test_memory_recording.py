@@ -217,6 +217,36 @@ def test_two_models(tmp_path):
     assert record.facts["batch size"] == "5"
 
 
+def test_parts_of_distributed_parameters(tmp_path):
+    """What a parameter is made of (fully_shard's distributed tensors) is the parameter's."""
+    dist = pytest.importorskip("torch.distributed")
+    fsdp = pytest.importorskip("torch.distributed.fsdp")
+    if not dist.is_gloo_available() or not hasattr(fsdp, "fully_shard"):
+        pytest.skip("this PyTorch has no gloo, or no fully_shard")
+    from torch.distributed.device_mesh import DeviceMesh
+
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    try:
+        net = Block(29)
+        fsdp.fully_shard(net, mesh=DeviceMesh("cpu", [0]))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+        def run(recording):
+            for _ in range(2):
+                net(torch.ones(3, 29)).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+
+        record = recorded(tmp_path / "sharded.hrm", run)
+    finally:
+        dist.destroy_process_group()
+    said = {(b["part"], b["category"], b["bytes"]) for b in record.blocks() if b["category"]}
+    weight = 29 * 29 * FLOAT
+    assert {("inner", 1, weight), ("inner", OPTIMIZER_STATE, weight)} <= said
+    # The gradients of weight and bias lie in one block.
+    assert ("inner", GRADIENT, weight + 29 * FLOAT) in said
+
+
 # ---- lines of code ----
 
 

@@ -15,6 +15,17 @@ PARAMETER = 1  # category
 WALKS_MOST = 8  # for parameters that came later (lazy modules)
 
 
+def plain(tensor: Any) -> tuple[Any, ...]:
+    """The tensors that one is made of: itself, or those of a distributed one, a pair, ..."""
+    kind = type(tensor)
+    if kind is torch.nn.Parameter or kind is torch.Tensor:
+        return (tensor,)
+    flatten = getattr(kind, "__tensor_flatten__", None)
+    if flatten is None:
+        return (tensor,) if isinstance(tensor, torch.Tensor) else ()
+    return tuple(part for name in flatten(tensor)[0] for part in plain(getattr(tensor, name)))
+
+
 class Parts:
     """Keeps ``recorder.part`` at the id of the path of the module that runs."""
 
@@ -115,6 +126,8 @@ class Parts:
             part = self._note(module, full or type(model).__name__)[1]
             own = (*module._parameters.values(), *module._buffers.values())
             for tensor in own:
-                if isinstance(tensor, torch.Tensor) and id(tensor) not in described:
-                    described.add(id(tensor))
-                    self._recorder.describe(tensor, PARAMETER, None, part)
+                if id(tensor) in described:
+                    continue
+                described.add(id(tensor))
+                for inner in plain(tensor):
+                    self._recorder.describe(inner, PARAMETER, None, part)

@@ -13,7 +13,7 @@ from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
 from ._compiled import Uncompiled
-from ._parts import Parts
+from ._parts import Parts, plain
 
 OUTSIDE, FORWARD, BACKWARD, OPTIMIZER = range(4)
 PARAMETER, GRADIENT, OPTIMIZER_STATE = 1, 2, 3  # categories
@@ -126,6 +126,15 @@ class Phases:
         self._recorder.mark(self._name, self._iteration)
         self._iteration += 1
 
+    def _describe(self, tensor: Any, category: int, parameter: Any) -> None:
+        """Of the part of the model that a parameter is of, if it is one."""
+        likes = plain(parameter)
+        like = likes[0] if likes else None
+        if like is not None and not self._recorder.part_of(like):
+            self._parts.of_missing()
+        for inner in plain(tensor):
+            self._recorder.describe(inner, category, like)
+
     def _step(self, optimizer: Any, *_: Any) -> None:
         if self._is_over:
             return
@@ -133,11 +142,9 @@ class Phases:
         self._parts.outside()
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                if not recorder.part_of(parameter):
-                    self._parts.of_missing()
-                recorder.describe(parameter, PARAMETER)
+                self._describe(parameter, PARAMETER, parameter)
                 if parameter.grad is not None:
-                    recorder.describe(parameter.grad, GRADIENT, parameter)
+                    self._describe(parameter.grad, GRADIENT, parameter)
         recorder.phase = OPTIMIZER
         self._is_stepping = True
 
@@ -147,10 +154,9 @@ class Phases:
         self._recorder.phase = OUTSIDE
         for parameter, state in optimizer.state.items():
             # Some keep what is of no parameter there, too.
-            like = parameter if isinstance(parameter, torch.Tensor) else None
             for value in state.values() if isinstance(state, dict) else (state,):
                 if isinstance(value, torch.Tensor):
-                    self._recorder.describe(value, OPTIMIZER_STATE, like)
+                    self._describe(value, OPTIMIZER_STATE, parameter)
         self._is_stepping = False
         self._mark()
         self._is_in_hook = True
