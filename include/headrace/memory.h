@@ -122,8 +122,8 @@ HR_API void hr_memory_recorder_destroy(struct hr_memory_recorder **recorder);
 
 /*
  * Records an event. Any thread; no lock and no allocation but at a thread's first event and
- * once every 8,000. Never fails: where the disk is full, the limit is reached, or in a forked
- * child, events are counted as lost and nothing else happens.
+ * once every 8,000. Never fails: where the disk is full or the limit is reached events are counted
+ * as lost and nothing else happens; in a forked child nothing does.
  */
 HR_API void hr_memory_record(struct hr_memory_recorder *recorder,
                              const struct hr_memory_event *event);

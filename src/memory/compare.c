@@ -117,23 +117,19 @@ static int find_groups(struct groups *g, const struct hr_memory *m,
                        const struct hr__device_memory *d)
 {
     const struct hr__blocks_found *found = &m->found->found;
-    size_t count = 0;
+    size_t count = d ? d->living_count : 0;
     *g = (struct groups){.all = NULL};
-    for (uint32_t i = 0; d && i < found->count; i++)
-        count += found->blocks[i].device == d->device &&
-                 hr__block_lives(&found->blocks[i], d->timeline.peak.time_ns);
     g->all = hr__alloc(HR__TAG_MEMORY, count + 1, sizeof *g->all);
     if (!g->all)
         return -ENOMEM;
-    for (uint32_t i = 0; d && i < found->count; i++) {
-        const struct hr__block *b = &found->blocks[i];
-        if (b->device == d->device && hr__block_lives(b, d->timeline.peak.time_ns))
-            g->all[g->count++] = (struct group){.category = hr__memory_category_name(b->category),
-                                                .op_id = b->first_op,
-                                                .name_id = b->name,
-                                                .stack = b->stack,
-                                                .blocks = 1,
-                                                .bytes = b->bytes};
+    for (size_t i = 0; i < count; i++) {
+        const struct hr__block *b = &found->blocks[d->living[i]];
+        g->all[g->count++] = (struct group){.category = hr__memory_category_name(b->category),
+                                            .op_id = b->first_op,
+                                            .name_id = b->name,
+                                            .stack = b->stack,
+                                            .blocks = 1,
+                                            .bytes = b->bytes};
     }
     merge(g, by_ids);
     for (size_t i = 0; i < g->count; i++) {
@@ -319,50 +315,6 @@ static int add_device(json_t *list, double *growth, const struct hr_memory *cons
     return 0;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-static double median(uint64_t *values, size_t count)
-{
-    if (!count)
-        return NAN;
-    qsort(values, count, sizeof *values, by_value);
-    return ((double)values[(count - 1) / 2] + (double)values[count / 2]) / 2;
-}
-
-/* Of the iterations that are the same: their time, and how many blocks begin in them. */
-static int measure_iterations(const struct hr__memory *m, double *ns, double *blocks)
-{
-    const struct hr__period *p = &m->period;
-    uint64_t *times = hr__alloc(HR__TAG_MEMORY, p->count + 1, sizeof *times);
-    uint64_t *counts = hr__alloc(HR__TAG_MEMORY, p->count + 1, sizeof *counts);
-    size_t same = 0;
-    uint32_t at = 0;
-    int code = times && counts ? 0 : -ENOMEM;
-    for (size_t i = 0; !code && i < p->count; i++) {
-        const struct hr__iteration *one = &p->iterations[i];
-        uint64_t count = 0;
-        while (at < m->found.count && m->found.blocks[at].alloc_ns < one->begin_ns)
-            at++;
-        for (; at < m->found.count && m->found.blocks[at].alloc_ns < one->end_ns; at++)
-            count++;
-        if (one->is_same) {
-            times[same] = one->end_ns - one->begin_ns;
-            counts[same++] = count;
-        }
-    }
-    if (!code) {
-        *ns = median(times, same);
-        *blocks = median(counts, same);
-    }
-    hr__free(times);
-    hr__free(counts);
-    return code;
-}
-
 static uint64_t interval_count(const struct hr__intervals *i)
 {
     uint64_t count = 0;
@@ -407,8 +359,11 @@ static int compare(struct hr_memory_comparison *c, const struct hr_memory *const
     double ns[2] = {NAN, NAN}, blocks[2] = {NAN, NAN};
     int code = 0;
     c->growth = -INFINITY;
-    for (int side = 0; side < 2 && !code; side++)
-        code = measure_iterations(m[side]->found, &ns[side], &blocks[side]);
+    for (int side = 0; side < 2; side++)
+        if (m[side]->found->period.count) {
+            ns[side] = (double)m[side]->found->iteration_ns;
+            blocks[side] = (double)m[side]->found->iteration_blocks;
+        }
     json_t *devices = json_array();
     for (int device = 0; device < 256 && !code; device++)
         if (device_of(m[0], device) || device_of(m[1], device))

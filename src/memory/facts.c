@@ -3,6 +3,7 @@
 
 #include "memory/report_json.h"
 
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +12,12 @@ double hr__memory_fact(const struct hr__record *record, const char *name)
 {
     const char *text = hr__record_fact(record, name);
     char *end;
-    if (!text)
+    /* Whatever the program's own decimal point is. */
+    locale_t plain = text ? newlocale(LC_ALL_MASK, "C", (locale_t)0) : (locale_t)0;
+    if (!plain)
         return NAN;
-    double value = strtod(text, &end);
+    double value = strtod_l(text, &end, plain);
+    freelocale(plain);
     return end != text && !*end && value >= 0 && value < 1e18 ? value : NAN;
 }
 

@@ -68,6 +68,10 @@ struct hr__text_header {
     uint32_t check;  /* low half of their xxh3, of an extent that was never ended */
 };
 
+/* What is longer is cut when it is recorded. */
+#define HR__TEXT_MOST         4096u /* bytes of a name or fact */
+#define HR__STACK_FRAMES_MOST 64u
+
 enum hr__text_kind {
     HR__TEXT_NAME = 1,  /* UTF-8: of an operator, a shape, a phase, a file */
     HR__TEXT_STACK = 2, /* struct hr_memory_frame, the innermost first */

@@ -357,9 +357,11 @@ void hr_memory_kernels_call(struct hr_memory_kernels *k, uint32_t call)
 void hr_memory_kernels_called(struct hr_memory_kernels *k)
 {
     uint64_t id = 0;
-    if (!hr__recorder_is_here(k->recorder) || k->cupti.pop(HR__CUPTI_CORRELATION, &id))
+    if (!hr__recorder_is_here(k->recorder))
         return;
-    uint32_t call = (uint32_t)id;
+    /* It fails where the push did: the thread has left the call all the same. */
+    k->cupti.pop(HR__CUPTI_CORRELATION, &id);
+    uint32_t call = (uint32_t)(uintptr_t)pthread_getspecific(k->calling);
     uint64_t outer = atomic_load_explicit(&k->outer[call % CALLS], memory_order_relaxed);
     if (outer >> 32 != call)
         outer = 0; /* forgotten: more than a table of calls began since */

@@ -143,12 +143,16 @@ static void clear_texts(struct texts *texts)
 /* One text: 0, -ENOMEM, or 1: it is damaged. Each fact is a new one. */
 static int take_text(struct hr__record *r, const struct hr__text_header *head, const char *bytes)
 {
-    int is_right = (uint32_t)XXH3_64bits(bytes, head->length) == head->check;
+    /* The longest stack is shorter than the longest name. */
+    int is_right =
+        head->length <= HR__TEXT_MOST && (uint32_t)XXH3_64bits(bytes, head->length) == head->check;
     switch (head->kind) {
     case HR__TEXT_NAME:
     case HR__TEXT_STACK:
         if (!is_right || !head->id || head->id > TEXTS_MOST ||
-            (head->kind == HR__TEXT_STACK && head->length % sizeof(struct hr_memory_frame)))
+            (head->kind == HR__TEXT_STACK &&
+             (head->length % sizeof(struct hr_memory_frame) ||
+              head->length > HR__STACK_FRAMES_MOST * sizeof(struct hr_memory_frame))))
             return 1;
         return add_text(head->kind == HR__TEXT_NAME ? &r->names : &r->stacks, head->id, bytes,
                         head->length);

@@ -7,7 +7,8 @@
  * mapped: a full disk is an error code, never a SIGBUS.
  *
  * Names and stacks are rare: they share one extent and a lock; accelerators' times, which come
- * in batches, another extent and that lock.
+ * in batches, another extent and that lock. Under it memory is allocated, which a tapped malloc
+ * records: so what recording itself takes, a thread's place, has a lock of its own.
  *
  * The page `here` is wiped in a forked child, which so knows at the cost of one load that
  * the recording is not its own: both would write to the same pages.
@@ -30,6 +31,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,8 +39,7 @@
 
 #define THREADS_MOST 1024
 #define LOCK_TRIES   10000
-#define FRAMES_MOST  64
-#define TEXT_MOST    4096 /* bytes of a name or fact; longer ones are cut */
+#define FD_LEAST     100 /* programs take lower numbers by name: `exec 3>file` of a shell */
 
 /* A thread's place in the file. Another thread has it when this one has ended. */
 struct writer {
@@ -53,6 +54,8 @@ struct writer {
 struct hr_memory_recorder {
     struct hr_memory_recorder *next_living; /* guarded by `living` */
     int fd;
+    dev_t file_device; /* and inode: which file `fd` was when it was opened */
+    ino_t file_inode;
     uint64_t limit_bytes;
     uint64_t start_ns;
     struct hr__record_header *header; /* mapped */
@@ -62,9 +65,13 @@ struct hr_memory_recorder {
     atomic_int stopped;               /* nothing more can be written */
     _Atomic uint64_t lost;            /* of no writer: threads without one, accelerators' times */
 
-    pthread_mutex_t lock; /* guards what follows */
+    /* Guards free_writers and writer_count. Taken within allocators: who holds it allocates
+     * nothing and waits for nobody. Lock order: behind all others. */
+    pthread_mutex_t places;
     struct writer *free_writers;
     uint32_t writer_count;
+
+    pthread_mutex_t lock; /* guards what follows */
     struct hr__extent_header *texts, *ran;
     struct hr__ids names;  /* of HR__TEXT_NAME */
     struct hr__ids stacks; /* of HR__TEXT_STACK */
@@ -106,11 +113,25 @@ static void end_extent(struct hr__extent_header **pointer)
 /* A positive errno. tmpfs breaks off where a signal waits. */
 static int allocate(int fd, off_t at, off_t bytes)
 {
+    struct rlimit limit;
     int failed;
+    /* Beyond it the kernel would send SIGXFSZ, which ends the program. */
+    if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
+        (uint64_t)at + (uint64_t)bytes > limit.rlim_cur)
+        return EFBIG;
     do {
         failed = posix_fallocate(fd, at, bytes);
     } while (failed == EINTR);
     return failed;
+}
+
+/* 0: the program has closed our descriptor (daemons close all), and the number may be that of a
+ * file of its own by now, which must not be written to. */
+static int has_file(const struct hr_memory_recorder *r)
+{
+    struct stat status;
+    return r->fd >= 0 && !fstat(r->fd, &status) && status.st_dev == r->file_device &&
+           status.st_ino == r->file_inode;
 }
 
 /* The next piece of the file; NULL: there is none, and the recording has stopped. */
@@ -124,7 +145,7 @@ static struct hr__extent_header *claim_extent(struct hr_memory_recorder *r,
         stop(r, -EFBIG);
         return NULL;
     }
-    int failed = allocate(r->fd, (off_t)at, HR__EXTENT_BYTES);
+    int failed = has_file(r) ? allocate(r->fd, (off_t)at, HR__EXTENT_BYTES) : EBADF;
     void *memory = MAP_FAILED;
     if (!failed) {
         memory = mmap(NULL, HR__EXTENT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, (off_t)at);
@@ -201,17 +222,17 @@ static void give_back(void *arg)
     while (r && !is_of(r, w))
         r = r->next_living;
     if (r && atomic_load_explicit(r->here, memory_order_relaxed)) {
-        pthread_mutex_lock(&r->lock);
+        pthread_mutex_lock(&r->places);
         w->next_free = r->free_writers;
         r->free_writers = w;
-        pthread_mutex_unlock(&r->lock);
+        pthread_mutex_unlock(&r->places);
     }
     pthread_mutex_unlock(&living.lock);
 }
 
 static struct writer *become_writer(struct hr_memory_recorder *r)
 {
-    pthread_mutex_lock(&r->lock);
+    pthread_mutex_lock(&r->places);
     struct writer *w = r->free_writers;
     if (w) {
         r->free_writers = w->next_free;
@@ -220,7 +241,7 @@ static struct writer *become_writer(struct hr_memory_recorder *r)
         w->number = r->writer_count++;
         w->recorder = r;
     }
-    pthread_mutex_unlock(&r->lock);
+    pthread_mutex_unlock(&r->places);
     if (w && !pthread_setspecific(r->key, w))
         return w;
     if (w)
@@ -261,7 +282,10 @@ void hr_memory_record(struct hr_memory_recorder *r, const struct hr_memory_event
         atomic_fetch_add_explicit(&r->lost, 1, memory_order_relaxed);
         return;
     }
-    if ((!w->extent || w->used + sizeof *event > HR__EXTENT_ROOM) && !make_room(r, w)) {
+    /* Where one thread has no room left none records: the others would tell of blocks whose
+     * beginnings and ends are lost. */
+    if (atomic_load_explicit(&r->stopped, memory_order_relaxed) ||
+        ((!w->extent || w->used + sizeof *event > HR__EXTENT_ROOM) && !make_room(r, w))) {
         atomic_fetch_add_explicit(&w->lost, 1, memory_order_relaxed);
         return;
     }
@@ -322,10 +346,8 @@ static uint32_t intern(struct hr_memory_recorder *r, enum hr__text_kind kind, co
     struct hr__ids *names = kind == HR__TEXT_NAME ? &r->names : &r->stacks;
     if (!atomic_load_explicit(r->here, memory_order_relaxed))
         return 0;
-    /* What is allocated under the lock may be recorded by this thread (a tapped malloc): it has
-     * its place by then. */
-    if (!pthread_getspecific(r->key))
-        become_writer(r);
+    /* What is allocated under the lock may be recorded (a tapped malloc), which does not need
+     * it. */
     pthread_mutex_lock(&r->lock);
     uint32_t id = hr__ids_find(names, bytes, length);
     if (!id && write_text_locked(r, kind, names->count + 1, bytes, length))
@@ -336,7 +358,7 @@ static uint32_t intern(struct hr_memory_recorder *r, enum hr__text_kind kind, co
 
 uint32_t hr_memory_name(struct hr_memory_recorder *recorder, const char *text)
 {
-    size_t length = strnlen(text, TEXT_MOST);
+    size_t length = strnlen(text, HR__TEXT_MOST);
     return intern(recorder, HR__TEXT_NAME, text, length);
 }
 
@@ -345,17 +367,17 @@ uint32_t hr_memory_stack(struct hr_memory_recorder *recorder, const struct hr_me
 {
     if (!count)
         return 0;
-    count = count < FRAMES_MOST ? count : FRAMES_MOST;
+    count = count < HR__STACK_FRAMES_MOST ? count : HR__STACK_FRAMES_MOST;
     return intern(recorder, HR__TEXT_STACK, frames, count * sizeof *frames);
 }
 
 void hr_memory_fact(struct hr_memory_recorder *recorder, const char *name, const char *value)
 {
-    char text[TEXT_MOST];
+    char text[HR__TEXT_MOST];
     int length = snprintf(text, sizeof text, "%s=%s", name, value);
     if (length < 0 || !atomic_load_explicit(recorder->here, memory_order_relaxed))
         return;
-    length = length < TEXT_MOST ? length : TEXT_MOST - 1;
+    length = length < (int)HR__TEXT_MOST ? length : (int)HR__TEXT_MOST - 1;
     pthread_mutex_lock(&recorder->lock);
     write_text_locked(recorder, HR__TEXT_FACT, 1, text, (size_t)length);
     pthread_mutex_unlock(&recorder->lock);
@@ -427,6 +449,16 @@ static int make_file(struct hr_memory_recorder *r, const char *path, struct hr_e
     r->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (r->fd < 0)
         return hr__fail(error, -errno, "%s: cannot be made: %s", path, hr__errno_text(errno));
+    int higher = fcntl(r->fd, F_DUPFD_CLOEXEC, FD_LEAST);
+    if (higher >= 0) {
+        close(r->fd);
+        r->fd = higher;
+    }
+    struct stat status;
+    if (fstat(r->fd, &status))
+        return hr__fail(error, -errno, "%s: %s", path, hr__errno_text(errno));
+    r->file_device = status.st_dev;
+    r->file_inode = status.st_ino;
     int failed = allocate(r->fd, 0, HR__RECORD_HEADER);
     if (failed)
         return hr__fail(error, -failed, "%s: %s", path, hr__errno_text(failed));
@@ -502,9 +534,11 @@ int hr_memory_recorder_create(struct hr_memory_recorder **out, const char *path,
     r->limit_bytes = o.limit_bytes;
     atomic_store(&r->end, HR__RECORD_HEADER);
     pthread_mutex_init(&r->lock, NULL);
+    pthread_mutex_init(&r->places, NULL);
     code = pthread_key_create(&r->key, give_back);
     if (code) {
         pthread_mutex_destroy(&r->lock);
+        pthread_mutex_destroy(&r->places);
         hr__free(r);
         return hr__fail(error, -code, "no thread-specific key is left for a recorder");
     }
@@ -547,13 +581,16 @@ void hr_memory_recorder_destroy(struct hr_memory_recorder **recorder)
         end_file(r);
     if (r->header)
         munmap(r->header, HR__RECORD_HEADER);
-    if (r->fd >= 0)
+    if (has_file(r))
         close(r->fd);
     if (r->here)
         munmap(r->here, (size_t)sysconf(_SC_PAGESIZE));
-    hr__ids_clear(&r->names);
-    hr__ids_clear(&r->stacks);
-    if (is_mine)
+    /* In a child they may be as another thread of the parent had them in its hands. */
+    if (is_mine) {
+        hr__ids_clear(&r->names);
+        hr__ids_clear(&r->stacks);
         pthread_mutex_destroy(&r->lock);
+        pthread_mutex_destroy(&r->places);
+    }
     hr__free(r);
 }

@@ -147,7 +147,9 @@ __attribute__((constructor)) static void begin_alone(void)
 
 __attribute__((destructor)) static void end_alone(void)
 {
-    if (!recorder)
+    /* Within a telling: exit() was called by a signal's handler in its midst, and to wait for it
+     * would be for ever. What was told is in the file. */
+    if (!recorder || hr__tap_inside)
         return;
     hr_tap_end();
     hr_memory_recorder_destroy(&recorder);

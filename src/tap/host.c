@@ -75,7 +75,8 @@ static void *arena_alloc(size_t bytes)
 
 static int is_arena(const void *block)
 {
-    return (uintptr_t)block - (uintptr_t)arena < ARENA_BYTES;
+    /* One of no bytes may lie at its very end. */
+    return (uintptr_t)block - (uintptr_t)arena <= ARENA_BYTES;
 }
 
 static void *arena_move(void *block, size_t bytes, void *to)
