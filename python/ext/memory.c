@@ -289,10 +289,16 @@ static PyObject *memory_name(PyObject *object, PyObject *arg)
 static PyObject *memory_fact(PyObject *object, PyObject *args)
 {
     struct hr_memory_recorder *recorder = open_of(object);
-    const char *name, *value;
-    if (!recorder || !PyArg_ParseTuple(args, "ss", &name, &value))
+    const char *name;
+    PyObject *value;
+    if (!recorder || !PyArg_ParseTuple(args, "sU", &name, &value))
         return NULL;
-    hr_memory_fact(recorder, name, value);
+    /* What the command line or an error says need not be Unicode. */
+    PyObject *text = PyUnicode_AsEncodedString(value, "utf-8", "backslashreplace");
+    if (!text)
+        return NULL;
+    hr_memory_fact(recorder, name, PyBytes_AsString(text));
+    Py_DECREF(text);
     Py_RETURN_NONE;
 }
 

@@ -69,7 +69,10 @@ static int walk(struct memory *m, struct hr_memory_frame frames[FRAMES_MOST])
                 .function = known->function,
                 .line = (uint32_t)PyFrame_GetLineNumber((PyFrameObject *)frame),
             };
-        PyObject *outer = known ? PyObject_GetAttr(frame, m->f_back) : NULL;
+        /* What cannot be classified (no working directory) is left out. */
+        if (!known)
+            memory_forget();
+        PyObject *outer = PyErr_Occurred() ? NULL : PyObject_GetAttr(frame, m->f_back);
         Py_DECREF(frame);
         frame = outer;
         if (!outer)

@@ -287,10 +287,11 @@ static int find_marks(struct importer *it)
         const char *name = k->names[range->name - 1];
         if (range->kind == HR__KINETO_PYTHON || !starts(name, steps ? step : optimizer))
             continue;
-        it->marks[it->mark_count++] = (struct mark){
+        it->marks[it->mark_count] = (struct mark){
             .time_ns = steps ? range->begin_ns : range->end_ns,
-            .number = steps ? strtoull(name + sizeof step - 1, NULL, 10) : it->mark_count,
+            .number = steps ? strtoull(name + sizeof step - 1, NULL, 10) : it->mark_count + 1,
         };
+        it->mark_count++;
     }
     if (it->mark_count)
         qsort(it->marks, it->mark_count, sizeof *it->marks, compare_marks);

@@ -547,6 +547,8 @@ static int put(struct reader *r, uint64_t index)
     /* Writers count from 0 or 1: there are never more than bytes before it. */
     if (index > r->at)
         return bad(r, "its index cannot be");
+    if (index > BYTES_MOST / 4 / sizeof *value)
+        return no_memory(r);
     while (memo->count <= index) {
         if (!grow((void **)&memo->items, &memo->room, memo->count, sizeof *memo->items))
             return no_memory(r);

@@ -14,6 +14,7 @@ overwritten or another thread allocated between the two, is put right by it, and
 
 from __future__ import annotations
 
+import functools
 import struct
 import threading
 import time
@@ -113,6 +114,8 @@ class History:
         self._counted = 0  # allocations and frees by the last taking
         self._lost = 0
         self._buffer = bytearray()
+        self._record: Any = None  # torch.cuda.memory's own function, while it is wrapped
+        self._wrapped: Any = None
         # In most scripts CUDA is not in use yet: what nobody needs is not initialised.
         # PyTorch keeps what it is given: not this.
         begin = weakref.WeakMethod(self._begin)
@@ -125,6 +128,12 @@ class History:
         """Whether it tells of blocks, or will."""
         return self._state != "ended"
 
+    def abandon(self) -> None:
+        """In a forked child, where another thread of the parent's may have held the lock: the
+        allocator's history is not begun there."""
+        self._lock = threading.Lock()
+        self._state = "ended"
+
     def iteration(self) -> None:
         """An iteration has ended: takes what there is, where it is time to."""
         if self._state != "following":
@@ -136,7 +145,7 @@ class History:
     def take(self) -> bool:
         """Takes all that there is into the record; False: that is not possible now."""
         with self._lock:
-            if self._state != "following" or torch.cuda.is_current_stream_capturing():
+            if self._state != "following" or is_capturing():
                 return False
             self._guarded(self._take)
             return self._state == "following"
@@ -146,9 +155,36 @@ class History:
         self.take()
         with self._lock:
             if self._state == "following":
-                self._guarded(lambda: torch.cuda.memory._record_memory_history(None))
+                self._guarded(lambda: self._record(None))
                 self._tell_lost()
             self._state = "ended"
+            self._unwrap()
+
+    def _leave_it(self) -> None:
+        """The program follows the history itself from now on: it is the program's."""
+        if self._state == "following":
+            self.end()
+            self._recording.fact(
+                "note CUDA history",
+                "the program began to follow PyTorch's memory history itself: from there on "
+                "blocks of CUDA devices are those of tensors")
+
+    def _wrap(self) -> None:
+        function, leave = self._record, weakref.WeakMethod(self._leave_it)
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            method = leave()
+            if method is not None:
+                method()
+            return function(*args, **kwargs)
+
+        self._wrapped = torch.cuda.memory._record_memory_history = wrapped
+
+    def _unwrap(self) -> None:
+        if self._wrapped and torch.cuda.memory._record_memory_history is self._wrapped:
+            torch.cuda.memory._record_memory_history = self._record
+        self._wrapped = None
 
     # -- beginning --
 
@@ -176,6 +212,7 @@ class History:
             if problem:
                 self._recording.fact("note CUDA history", problem)
             return
+        self._record = torch.cuda.memory._record_memory_history
         self._enable()
         snapshot = torch.cuda.memory._snapshot()
         self._settings = Settings(snapshot.get("allocator_settings"))
@@ -193,6 +230,7 @@ class History:
         self._state = "following"
         self._recording.fact("allocations cuda", "memory history")
         self._restart()
+        self._wrap()
 
     @staticmethod
     def _problem() -> str | None:
@@ -208,7 +246,7 @@ class History:
         return None
 
     def _enable(self) -> None:
-        torch.cuda.memory._record_memory_history(
+        self._record(
             "all",
             context=self._context,
             stacks="python",
@@ -407,6 +445,15 @@ class History:
                 "entries, and is taken at the ends of iterations): such blocks are missing, or "
                 "begin and end late",
             )
+
+
+def is_capturing() -> bool:
+    """Whether a CUDA graph is captured. Where the device is broken nothing is, nor is training
+    told so by us."""
+    try:
+        return bool(torch.cuda.is_current_stream_capturing())
+    except RuntimeError:
+        return False
 
 
 def _by_device(snapshot: dict[str, Any]) -> dict[int, list[dict[str, Any]]]:

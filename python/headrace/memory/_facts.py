@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from .._launch import ranks
+
 CALLS = 300  # of a small operator, to measure the probe
 COPY_BYTES = 64 << 20
 
@@ -95,6 +97,8 @@ def copy_rates() -> tuple[float, float] | None:
     if not torch.cuda.is_initialized():
         return None
     try:
+        if torch.cuda.is_current_stream_capturing():  # to synchronize would end the capture
+            return None
         host = torch.empty(COPY_BYTES, dtype=torch.uint8, device="cpu", pin_memory=True)
         device = torch.empty(COPY_BYTES, dtype=torch.uint8, device="cuda")
         rates = []
@@ -114,10 +118,8 @@ def copy_rates() -> tuple[float, float] | None:
 
 def default_path() -> str:
     """headrace-memory.hrm, of a rank of several with its number."""
-    rank, world = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
-    if rank.isdigit() and world.isdigit() and int(world) > 1:
-        return f"headrace-memory.rank{int(rank)}.hrm"
-    return "headrace-memory.hrm"
+    rank = ranks.rank()
+    return "headrace-memory.hrm" if rank is None else f"headrace-memory.rank{rank}.hrm"
 
 
 def recorded_by(path: str) -> int:

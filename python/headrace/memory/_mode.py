@@ -163,7 +163,10 @@ class Recording(_Mode):
         self._leave()
         self._phases.end()
         if self.is_open:
-            self._say_last()
+            try:
+                self._say_last()
+            except Exception as error:  # a broken device, say: the record is ended all the same
+                self.fact("note end", f"what is asked at the end is not complete ({error})")
         super().close()
 
     def _leave(self) -> None:
@@ -175,6 +178,8 @@ class Recording(_Mode):
     def _forked(self) -> None:
         """In a child: nothing is recorded of it."""
         self.abandon()
+        if self._history is not None:
+            self._history.abandon()
         self._leave()
         self._phases.end()
 

@@ -23,7 +23,10 @@ def plain(tensor: Any) -> tuple[Any, ...]:
     flatten = getattr(kind, "__tensor_flatten__", None)
     if flatten is None:
         return (tensor,) if isinstance(tensor, torch.Tensor) else ()
-    return tuple(part for name in flatten(tensor)[0] for part in plain(getattr(tensor, name)))
+    try:
+        return tuple(part for name in flatten(tensor)[0] for part in plain(getattr(tensor, name)))
+    except Exception:  # code that is not ours
+        return ()
 
 
 class Parts:

@@ -18,6 +18,7 @@ import json
 import os
 import signal
 import sys
+import time
 from typing import Any
 
 from .. import _core
@@ -72,6 +73,7 @@ class Launch:
         self.options = options
         self._signals = process.Signals(say)
         self._folder = ""
+        self._began_s = time.time()
         self._problem = 0  # errno of what kept records from being written
 
     def run(self) -> int:
@@ -121,7 +123,12 @@ class Launch:
     def _environment(self) -> dict[str, str]:
         environment = process.environment_with(VARIABLE, self._folder)
         tap = None if self.options.no_tap else tap_path()
-        if tap is not None:
+        if tap is not None and set(tap) & set(" :"):  # LD_PRELOAD's separators
+            say(
+                f"{tap} cannot be preloaded, since there is a space or a colon in its path: "
+                "blocks are those of tensors"
+            )
+        elif tap is not None:
             others = environment.get("LD_PRELOAD")
             environment["LD_PRELOAD"] = f"{tap}:{others}" if others else tap
             if self.options.least is not None:
@@ -180,7 +187,10 @@ class Launch:
             return [], PROBLEM
         try:
             names = records.name_all(
-                self.options.out, [one["path"] for one in kept], [one["rank"] for one in kept]
+                self.options.out,
+                [one["path"] for one in kept],
+                [one["rank"] for one in kept],
+                self._began_s,
             )
         except OSError as error:
             say(f"{error.filename}: {error.strerror}: records keep the number of their process")
@@ -221,7 +231,10 @@ class Launch:
             )
         for one in found:
             if one not in kept:
-                os.unlink(one["path"])
+                try:
+                    os.unlink(one["path"])
+                except OSError:  # it has gone by itself: a worker's, at its end
+                    pass
         return kept
 
     def _why_nothing(self, told: list[dict[str, str]]) -> str:

@@ -3,6 +3,7 @@ how they come to their names. Their events are the library's business."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import struct
@@ -93,25 +94,32 @@ def with_part(out: str, part: str) -> str:
     return f"{stem}.{part}{suffix}"
 
 
-def name_all(out: str, paths: list[str], ranks: list[int | None]) -> list[str]:
+def name_all(
+    out: str, paths: list[str], ranks: list[int | None], began_s: float = math.inf
+) -> list[str]:
     """Gives the processes' records their names: ``out`` for one; for several that with
     ".rankN", or, where ranks do not tell them apart, ".process1", ".process2". Those of an
-    earlier run that have no place among these are removed. OSError where that fails."""
+    earlier run that have no place among these are removed, but none that was written since
+    ``began_s``: it is of another host's ranks, in the same folder. OSError where that fails."""
     numbers = [f"rank{rank}" for rank in ranks if rank is not None]
-    if len(paths) == 1:
+    if len(paths) == 1 and not (numbers and _is_since(out, began_s)):
         names = [out]
     elif len(set(numbers)) == len(paths):
         names = [with_part(out, number) for number in numbers]
     else:
         names = [with_part(out, f"process{at}") for at in range(1, len(paths) + 1)]
     for old in _earlier(out):
-        if old not in names:
+        if old not in names and not _is_since(old, began_s):
             os.unlink(old)
     for path, name in zip(paths, names):
         if os.path.lexists(name) and not is_record(name):
             raise FileExistsError(0, "is there and is no memory record", name)
         os.replace(path, name)
     return names
+
+
+def _is_since(path: str, began_s: float) -> bool:
+    return os.path.exists(path) and os.stat(path).st_mtime >= began_s
 
 
 def _earlier(out: str) -> list[str]:

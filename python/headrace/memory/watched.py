@@ -106,7 +106,7 @@ class Watched:
         struct.pack_into("<Q", self._count, 0, self._iterations)
 
     def _end(self) -> None:
-        if self._is_child():
+        if os.getpid() != self._pid:  # forked, and need not have trained
             return
         self._recording.close()
         # Loaders start workers epoch after epoch: their records would pile up.
