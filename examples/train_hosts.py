@@ -177,6 +177,7 @@ def main():
     device = start_ranks()
     try:
         train(args, device)
+        dist.barrier()  # nobody takes its connections away from ranks that still use them
     except KeyboardInterrupt:
         return 130
     finally:

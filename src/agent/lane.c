@@ -173,6 +173,7 @@ static void start_done(struct hr__errand *errand)
         return;
     }
     lane->state = HR__LANE_READY;
+    hr__places_set_waiting(lane->places, lane->stream->is_waiting);
     if (!lane->failed)
         hr__places_begin(lane->places, lane->epoch, lane->position, lane->first, lane->samples);
     hr__stream_settle(lane->stream);

@@ -97,7 +97,7 @@ static void count_waiting(struct hr__stream *s)
     for (struct hr__job *job = s->agent->jobs; job; job = job->next)
         s->is_waiting |= job->stream == s && job->attach.lag == HR_LAG_WAIT;
     for (struct hr__agent_lane *lane = s->lanes; lane; lane = lane->next)
-        if (lane->places && !lane->is_out)
+        if (!lane->is_out && lane->places) /* else its errand makes them, or tells it when done */
             hr__places_set_waiting(lane->places, s->is_waiting);
 }
 

@@ -37,17 +37,28 @@ class Mlp:
         return loss
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
-    path = tmp_path_factory.mktemp("memory") / "mlp.hrm"
+def record_mlp(path):
+    """Prints how many events were recorded, and lost."""
     mlp = Mlp()
     with memory.record(path, batch_size=BATCH) as recording:
         for _ in range(12):
             mlp.step()
-        recording_counts = recording.counts()
+        print(*recording.counts())
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """In a process of its own: parameters that other tests have left alive are parameters."""
+    path = tmp_path_factory.mktemp("memory") / "mlp.hrm"
+    code = "import sys, test_memory_behaviour as t; t.record_mlp(sys.argv[1])"
+    done = subprocess.run([sys.executable, "-c", code, path], cwd=os.path.dirname(__file__),
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     found = memory.analyse(path)
-    assert found["run"]["events"] == recording_counts[0]
-    assert recording_counts[1] == 0
+    events, lost = map(int, done.stdout.split())
+    assert found["run"]["events"] == events
+    assert lost == 0
     return found
 
 
@@ -81,6 +92,7 @@ def test_bytes_by_hand(recorded):
     assert live["activation", "[32, 10] float32"] == {1280}
     gradients = {what: sizes for (category, what), sizes in live.items() if category == "gradient"}
     assert {80000} in gradients.values() and {8000} in gradients.values()
+    assert sum(size for sizes in gradients.values() for size in sizes) == WEIGHTS
 
 
 def test_pattern(recorded):

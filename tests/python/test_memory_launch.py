@@ -262,6 +262,28 @@ def test_the_limit(place):
     assert place.records() == ["headrace-memory.hrm"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
+def test_a_full_disk(place):
+    """Training goes on, and its record has what there was room for."""
+    small = place.work / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=800k", "tmpfs", str(small)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        place.script("print(all(training.step() < 9 for _ in range(150)))")
+        out_file = str(small / "run.hrm")
+        status, out, err = place.run("--no-progress", "--iterations", "0", "--out", out_file)
+        assert (status, err) == (0, "")
+        assert out.startswith("True\n")
+        assert "; the disk was full, and no more was recorded: " in out.splitlines()[-1]
+        run = place.analyse("small/run.hrm")["run"]
+        assert run["lost"] > 0 and run["accesses"] > 0
+        assert os.listdir(small) == ["run.hrm"]
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
 def test_on_a_terminal(place):
     """The bar tells how many iterations are recorded, and goes."""
     place.script(
