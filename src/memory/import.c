@@ -10,6 +10,7 @@
 #include "memory/recorder.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,12 @@ int hr__import_begin(struct hr__import *im, const char *what, uint64_t start_uni
     int code = hr_memory_recorder_create(&im->recorder, im->to, NULL, im->error);
     if (code)
         return code;
+    /* However this process ends, it leaves nothing there. */
+    if (im->folder) {
+        im->fd = open(im->to, O_RDONLY | O_CLOEXEC);
+        unlink(im->to);
+        rmdir(im->folder);
+    }
     hr__recorder_set_origin(im->recorder, pid, start_unix_ns);
     hr_memory_fact(im->recorder, "allocations", "imported");
     hr_memory_fact(im->recorder, "imported from", what);
@@ -167,30 +174,47 @@ static int read_kind(struct hr__import *im)
     }
 }
 
-int hr__import_read(struct hr__input *in, const char *to, struct hr_error *error)
+/* Reads im->in by what it is. Where it fails there is no record. */
+static int read_in(struct hr__import *im)
 {
-    struct hr__import im = {.in = in, .to = to, .error = error};
-    int code = read_kind(&im);
-    if (!im.recorder)
+    int code = read_kind(im);
+    if (!im->recorder)
         return code;
     uint64_t recorded, lost;
-    hr_memory_counts(im.recorder, &recorded, &lost);
-    int problem = hr__recorder_problem(im.recorder);
-    hr_memory_recorder_destroy(&im.recorder);
+    hr_memory_counts(im->recorder, &recorded, &lost);
+    int problem = hr__recorder_problem(im->recorder);
+    hr_memory_recorder_destroy(&im->recorder);
     if (!code && (lost || problem))
-        code = hr__fail(error, problem ? problem : -EIO, "%s: cannot be written: %s", to,
+        code = hr__fail(im->error, problem ? problem : -EIO, "%s: cannot be written: %s", im->to,
                         hr__errno_text(problem ? problem : -EIO));
     if (code)
-        unlink(to);
+        unlink(im->to);
     return code;
+}
+
+int hr__import_read(struct hr__input *in, const char *to, struct hr_error *error)
+{
+    struct hr__import im = {.in = in, .to = to, .fd = -1, .error = error};
+    return read_in(&im);
 }
 
 int hr_memory_import(const char *from, const char *to, struct hr_error *error)
 {
     struct hr__input in = {.name = from};
-    int code = hr__input_open(&in, from, error);
+    char path[4096];
+    /* What is there stays until the whole of it is imported. */
+    int n = snprintf(path, sizeof path, "%s.importing", to);
+    if (n < 0 || (size_t)n >= sizeof path)
+        return hr__fail(error, -ENAMETOOLONG, "%s: its name is too long", to);
+    int code = hr__recorder_may_replace(to, error);
     if (!code)
-        code = hr__import_read(&in, to, error);
+        code = hr__input_open(&in, from, error);
+    if (!code)
+        code = hr__import_read(&in, path, error);
+    if (!code && rename(path, to)) {
+        code = hr__fail(error, -errno, "%s: cannot be replaced: %s", to, hr__errno_text(errno));
+        unlink(path);
+    }
     hr__input_close(&in);
     return code;
 }
@@ -199,22 +223,26 @@ int hr_memory_import(const char *from, const char *to, struct hr_error *error)
 static int open_imported(struct hr__record **out, struct hr__input *in, struct hr_error *error)
 {
     const char *folder = getenv("TMPDIR");
-    char path[4096];
-    int n = snprintf(path, sizeof path - 16, "%s/headrace-import-XXXXXX",
+    char path[4096], to[sizeof path + 8];
+    int n = snprintf(path, sizeof path, "%s/headrace-import-XXXXXX",
                      folder && *folder ? folder : "/tmp");
-    if (n < 0 || (size_t)n >= sizeof path - 16)
+    if (n < 0 || (size_t)n >= sizeof path)
         return hr__fail(error, -ENAMETOOLONG, "TMPDIR names a folder with too long a name");
     if (!mkdtemp(path))
         return hr__fail(error, -errno, "%s: no folder can be made there to import %s into: %s",
                         path, in->name, hr__errno_text(errno));
-    strcpy(path + n, "/record");
-    int code = hr__import_read(in, path, error);
+    snprintf(to, sizeof to, "%s/record", path);
+    struct hr__import im = {.in = in, .to = to, .folder = path, .fd = -1, .error = error};
+    int code = read_in(&im);
+    if (!code && im.fd < 0)
+        code = hr__fail(error, -EIO, "%s: the record that was made there cannot be read", path);
     if (!code) {
-        code = hr__record_open(out, path, error);
-        unlink(path);
+        snprintf(to, sizeof to, "/proc/self/fd/%d", im.fd);
+        code = hr__record_open(out, to, error);
     }
-    path[n] = 0;
-    rmdir(path);
+    if (im.fd >= 0)
+        close(im.fd);
+    rmdir(path); /* where it was not begun */
     return code;
 }
 

@@ -19,6 +19,8 @@ struct hr__import {
     struct hr__input *in;
     const char *to;
     struct hr_error *error;
+    const char *folder; /* of `to`, where nobody is to find it: both lose their names at once */
+    int fd;             /* then: of the record; -1: not made */
     struct hr_memory_recorder *recorder; /* NULL: not begun */
     uint64_t last_ns;                    /* of what was told */
     unsigned notes;

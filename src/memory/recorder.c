@@ -417,8 +417,7 @@ void hr_memory_record_ran(struct hr_memory_recorder *recorder, const struct hr_m
 
 /* ---- life ---- */
 
-/* 0 where `path` may be written: it is not there, or is a record. */
-static int check_old(const char *path, struct hr_error *error)
+int hr__recorder_may_replace(const char *path, struct hr_error *error)
 {
     char magic[8] = {0};
     struct stat status;
@@ -440,7 +439,7 @@ static int check_old(const char *path, struct hr_error *error)
 
 static int make_file(struct hr_memory_recorder *r, const char *path, struct hr_error *error)
 {
-    int code = check_old(path, error);
+    int code = hr__recorder_may_replace(path, error);
     if (code)
         return code;
     /* A process that still records into an old file goes on with that one. */

@@ -14,6 +14,10 @@ int hr__recorder_is_here(const struct hr_memory_recorder *recorder);
 void hr__recorder_set_origin(struct hr_memory_recorder *recorder, int64_t pid,
                              uint64_t start_unix_ns);
 
+/* 0 where a record may be made at `path`: nothing is there, or a record. Errors: -EEXIST; of the
+ * file. */
+int hr__recorder_may_replace(const char *path, struct hr_error *error);
+
 /* Negative errno of what ended the recording early; 0: nothing did. */
 int hr__recorder_problem(const struct hr_memory_recorder *recorder);
 

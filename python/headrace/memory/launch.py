@@ -81,18 +81,18 @@ class Launch:
         folder = RunFolder(PREFIX)
         self._folder = folder.path
         kept: list[dict[str, Any]] = []
-        try:
-            with self._signals.blocked():
+        with self._signals.blocked():
+            try:
                 status = self._follow()
                 if status is None:
                     return FAILED
                 kept, failed = self._gather()
-        finally:
-            folder.close()
+            finally:
+                folder.close()
+            # What is left is telling: Ctrl-C may end that, from now on.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
         if not kept:
             return status or PROBLEM
-        # What is left is telling: Ctrl-C may end that.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
         untold = self._tell(kept)
         return status or failed or untold
 

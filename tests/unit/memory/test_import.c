@@ -314,9 +314,18 @@ static void test_where_it_cannot_be_written(void **state)
     assert_non_null(strstr(error.message, "/nowhere/at/all"));
     /* Onto itself: it is left as it is. */
     assert_int_equal(hr_memory_import(file, file, &error), -EEXIST);
-    struct stat status;
+    struct stat status, after;
     assert_int_equal(stat(file, &status), 0);
     assert_int_equal(status.st_size, sizeof kineto - 1);
+    /* What is there stays until the whole of another is imported. */
+    assert_int_equal(hr_memory_import(file, to, &error), 0);
+    assert_int_equal(stat(to, &status), 0);
+    write_file(file, kineto, sizeof kineto / 2);
+    assert_int_equal(hr_memory_import(file, to, &error), -EBADMSG);
+    assert_int_equal(stat(to, &after), 0);
+    assert_int_equal(after.st_ino, status.st_ino);
+    assert_int_equal(count_files(), 2);
+    assert_int_equal(unlink(to), 0);
 }
 
 int main(void)
