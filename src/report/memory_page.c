@@ -191,6 +191,7 @@ static void sides(struct page *p)
     if (sized > 1)
         figure(p, &fits);
     put(p, "</div>\n");
+    table(p, HR__MEMORY_SIDE_PARTS);
 }
 
 static void peak(struct page *p)

@@ -86,41 +86,6 @@ static const char *s_of(double count)
     return count == 1 ? "" : "s";
 }
 
-/* ---- several records ---- */
-
-static void fill_sides(struct hr__table *t, const struct hr__memory_view *views, size_t count)
-{
-    for (int c = 0; c < HR__VIEW_CATEGORIES; c++) {
-        bool any = false;
-        for (size_t i = 0; i < count; i++)
-            any |= hr__view_number(json_object_get(views[i].device, "peak"),
-                                   hr__view_categories[c]) > 0;
-        if (!any)
-            continue;
-        hr__table_cell(t, hr__memory_plural(c));
-        for (size_t i = 0; i < count; i++) {
-            double bytes =
-                hr__view_number(json_object_get(views[i].device, "peak"), hr__view_categories[c]);
-            hr__memory_cell_bytes(t, bytes > 0 ? bytes : 0);
-        }
-    }
-    static const char *const rows[] = {"all", "batch size", "a sample takes", "iteration"};
-    for (int row = 0; row < 4; row++) {
-        hr__table_cell(t, rows[row]);
-        for (size_t i = 0; i < count; i++) {
-            const json_t *batch = json_object_get(views[i].root, "batch");
-            if (row == 0)
-                hr__memory_cell_bytes(t, hr__view_number(views[i].device, "peak_bytes"));
-            else if (row == 1)
-                hr__memory_cell_count(t, views[i].batch_size);
-            else if (row == 2)
-                hr__memory_cell_bytes(t, hr__view_number(batch, "bytes_per_sample"));
-            else
-                hr__memory_cell_ns(t, views[i].median_ns);
-        }
-    }
-}
-
 /* ---- the peak ---- */
 
 static void fill_peak(struct hr__table *t, const struct filler *f)
@@ -665,6 +630,7 @@ static const struct {
     bool names; /* names and texts */
 } heads[HR__MEMORY_TABLES] = {
     [HR__MEMORY_SIDES] = {"At the peak", {NULL}, false},
+    [HR__MEMORY_SIDE_PARTS] = {"Part of the model", {NULL}, false},
     [HR__MEMORY_PEAK] = {"At the peak", {">bytes", ">share", NULL}, false},
     [HR__MEMORY_GROUPS] = {"The largest blocks then",
                            {"category", ">blocks", ">bytes", ">share", NULL},
@@ -716,9 +682,11 @@ static void begin_tables(struct hr__table tables[HR__MEMORY_TABLES],
     }
     for (size_t i = 0; i < count && i + 1 < HR__TABLE_COLUMNS; i++)
         labels[i] = views[i].label;
-    hr__table_begin(&tables[HR__MEMORY_SIDES], heads[HR__MEMORY_SIDES].title, labels);
-    for (int c = 1; c < tables[HR__MEMORY_SIDES].column_count; c++)
-        tables[HR__MEMORY_SIDES].columns[c] = (struct hr__column){views[c - 1].label, true};
+    for (int i = HR__MEMORY_SIDES; i <= HR__MEMORY_SIDE_PARTS; i++) {
+        hr__table_begin(&tables[i], heads[i].title, labels);
+        for (int c = 1; c < tables[i].column_count; c++)
+            tables[i].columns[c] = (struct hr__column){views[c - 1].label, true};
+    }
     for (int c = 0, at = 1; c < HR__VIEW_CATEGORIES; c++)
         if (hr__memory_series(views, c))
             series[at++] = hr__memory_plural(c);
@@ -759,7 +727,10 @@ void hr__memory_tables_make(struct hr__table tables[HR__MEMORY_TABLES],
             fill[i](&tables[i], &f);
     if (count > 1) {
         size_t room = HR__TABLE_COLUMNS - 1;
-        fill_sides(&tables[HR__MEMORY_SIDES], views, count < room ? count : room);
+        count = count < room ? count : room;
+        hr__memory_fill_sides(&tables[HR__MEMORY_SIDES], views, count);
+        hr__memory_fill_side_parts(&tables[HR__MEMORY_SIDE_PARTS], views, count,
+                                   brief ? BRIEF_ROWS : PAGE_ROWS);
     }
     if (!brief) {
         hr__memory_fill_iterations(&tables[HR__MEMORY_ITERATIONS], views);

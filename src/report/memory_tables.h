@@ -8,19 +8,20 @@
 #include "report/table.h"
 
 enum hr__memory_table {
-    HR__MEMORY_SIDES,     /* several records beside each other */
-    HR__MEMORY_PEAK,      /* by category; this and what follows: of the first record */
-    HR__MEMORY_GROUPS,    /* the largest groups of blocks at the peak */
-    HR__MEMORY_PARTS,     /* of the model, at the peak */
-    HR__MEMORY_DEVICES,   /* where there are several */
-    HR__MEMORY_REMEDIES,  /* what would lower the peak, in all */
-    HR__MEMORY_ADVICE,    /* the same, block by block */
-    HR__MEMORY_CAVEATS,   /* of that */
-    HR__MEMORY_BATCH,     /* what grows with it, and what would fit */
-    HR__MEMORY_INTERVALS, /* by behaviour */
-    HR__MEMORY_OUTLIERS,  /* intervals in which most could be elsewhere */
-    HR__MEMORY_PATTERN,   /* what repeats */
-    HR__MEMORY_FRAGMENTS, /* of the allocator's segments */
+    HR__MEMORY_SIDES,      /* several records beside each other */
+    HR__MEMORY_SIDE_PARTS, /* the same by part of the model: the largest */
+    HR__MEMORY_PEAK,       /* by category; this and what follows: of the first record */
+    HR__MEMORY_GROUPS,     /* the largest groups of blocks at the peak */
+    HR__MEMORY_PARTS,      /* of the model, at the peak */
+    HR__MEMORY_DEVICES,    /* where there are several */
+    HR__MEMORY_REMEDIES,   /* what would lower the peak, in all */
+    HR__MEMORY_ADVICE,     /* the same, block by block */
+    HR__MEMORY_CAVEATS,    /* of that */
+    HR__MEMORY_BATCH,      /* what grows with it, and what would fit */
+    HR__MEMORY_INTERVALS,  /* by behaviour */
+    HR__MEMORY_OUTLIERS,   /* intervals in which most could be elsewhere */
+    HR__MEMORY_PATTERN,    /* what repeats */
+    HR__MEMORY_FRAGMENTS,  /* of the allocator's segments */
     HR__MEMORY_RUN,
     HR__MEMORY_NOTES,      /* what cannot be seen */
     HR__MEMORY_DAMAGE,     /* what is damaged or odd */
@@ -44,6 +45,12 @@ const json_t *hr__memory_series(const struct hr__memory_view *view, int category
 void hr__memory_fill_iterations(struct hr__table *table, const struct hr__memory_view *view);
 void hr__memory_fill_timeline(struct hr__table *table, const struct hr__memory_view *view);
 void hr__memory_fill_lives(struct hr__table *table, const struct hr__memory_view *view);
+
+/* memory_sides.c: the tables of several records; most: rows of parts. */
+void hr__memory_fill_sides(struct hr__table *table, const struct hr__memory_view *views,
+                           size_t count);
+void hr__memory_fill_side_parts(struct hr__table *table, const struct hr__memory_view *views,
+                                size_t count, size_t most);
 
 /* Cells: a number by its format; a time of nanoseconds. */
 void hr__memory_cell_bytes(struct hr__table *table, double bytes);
