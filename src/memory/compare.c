@@ -325,16 +325,13 @@ static uint64_t interval_count(const struct hr__intervals *i)
 
 static json_t *quantiles(const struct hr__intervals *a, const struct hr__intervals *b)
 {
-    static const struct {
-        const char *name;
-        double share;
-    } wanted[] = {{"p10", 0.1},  {"p25", 0.25}, {"p50", 0.5},
-                  {"p75", 0.75}, {"p90", 0.9},  {"p99", 0.99}};
     json_t *object = json_object();
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
-        json_object_set_new(object, wanted[i].name,
-                            reals(hr__intervals_quantile(a, -1, wanted[i].share),
-                                  hr__intervals_quantile(b, -1, wanted[i].share)));
+    for (size_t i = 0; i < HR__MEMORY_QUANTILES; i++) {
+        double share = hr__memory_quantiles[i].share;
+        json_object_set_new(
+            object, hr__memory_quantiles[i].name,
+            reals(hr__intervals_quantile(a, -1, share), hr__intervals_quantile(b, -1, share)));
+    }
     return object;
 }
 

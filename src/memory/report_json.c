@@ -252,17 +252,17 @@ static json_t *device(const struct hr__device_memory *d, const struct hr__record
                      fragmentation(&d->segments));
 }
 
+const struct hr__memory_quantile hr__memory_quantiles[HR__MEMORY_QUANTILES] = {
+    {"p10", 0.1}, {"p25", 0.25}, {"p50", 0.5}, {"p75", 0.75}, {"p90", 0.9}, {"p99", 0.99},
+};
+
 static json_t *quantiles(const struct hr__intervals *i, int behaviour)
 {
-    static const struct {
-        const char *name;
-        double share;
-    } wanted[] = {{"p10", 0.1},  {"p25", 0.25}, {"p50", 0.5},
-                  {"p75", 0.75}, {"p90", 0.9},  {"p99", 0.99}};
     json_t *object = json_object();
-    for (size_t k = 0; k < sizeof wanted / sizeof *wanted; k++)
-        json_object_set_new(object, wanted[k].name,
-                            real(hr__intervals_quantile(i, behaviour, wanted[k].share)));
+    for (size_t k = 0; k < HR__MEMORY_QUANTILES; k++)
+        json_object_set_new(
+            object, hr__memory_quantiles[k].name,
+            real(hr__intervals_quantile(i, behaviour, hr__memory_quantiles[k].share)));
     return object;
 }
 

@@ -9,6 +9,14 @@ const char *hr__memory_category_name(unsigned category);
 const char *hr__memory_behaviour_name(unsigned behaviour);
 const char *hr__memory_advice_name(enum hr__advice_kind kind);
 
+/* Those that are told of intervals: by the names that they have in JSON. */
+#define HR__MEMORY_QUANTILES 6
+struct hr__memory_quantile {
+    const char *name;
+    double share;
+};
+extern const struct hr__memory_quantile hr__memory_quantiles[HR__MEMORY_QUANTILES];
+
 /* "cpu", "cuda:0". */
 void hr__memory_device_name(int device, char *out, size_t room);
 

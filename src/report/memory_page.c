@@ -13,6 +13,7 @@
 #include "report/memory_tables.h"
 #include "report/memory_words.h"
 #include "report/page_assets.h"
+#include "report/page_parts.h"
 
 #include <errno.h>
 #include <string.h>
@@ -42,15 +43,6 @@ static bool has(const struct page *p, enum hr__memory_table which)
     return hr__table_rows(&p->tables[which]) > 0;
 }
 
-static void heading(struct page *p, const char *anchor, const char *title, const char *about)
-{
-    hr__draft_print(&p->draft,
-                    "</section>\n<section aria-labelledby=\"%s\">\n<h2 id=\"%s\">%s</h2>\n", anchor,
-                    anchor, title);
-    if (about)
-        hr__draft_print(&p->draft, "<p class=\"about\">%s</p>\n", about);
-}
-
 static void table(struct page *p, enum hr__memory_table which)
 {
     hr__table_html(&p->tables[which], &p->draft);
@@ -61,20 +53,13 @@ static void figures(struct page *p, enum hr__memory_table which)
 {
     if (!has(p, which))
         return;
-    if (has_charts(p))
-        put(p, "<details><summary>The figures of this chart</summary>\n");
-    table(p, which);
-    if (has_charts(p))
-        put(p, "</details>\n");
+    hr__page_figures(&p->draft, &p->tables[which], has_charts(p));
 }
 
 static void canvas(struct page *p, const char *id, const char *shape, const char *title)
 {
     if (has_charts(p))
-        hr__draft_print(&p->draft,
-                        "<div class=\"plot%s\"><canvas id=\"%s\" role=\"img\" aria-label=\"Chart: "
-                        "%s. The table that follows has its figures.\"></canvas></div>\n",
-                        shape, id, title);
+        hr__page_canvas(&p->draft, id, shape, title);
 }
 
 /* A chart with what it shows; `which`: the table of its figures, folded; HR__MEMORY_TABLES: it
@@ -182,8 +167,8 @@ static void sides(struct page *p)
     size_t sized = 0;
     if (p->count < 2)
         return;
-    heading(p, "sides", "The records side by side",
-            "Each at its own peak. All that follows is about the first.");
+    hr__page_heading(&p->draft, "sides", "The records side by side",
+                     "Each at its own peak. All that follows is about the first.");
     for (size_t i = 0; i < p->count; i++)
         sized += p->views[i].batch_size >= 1;
     put(p, "<div class=\"pair\">\n");
@@ -196,7 +181,7 @@ static void sides(struct page *p)
 
 static void peak(struct page *p)
 {
-    heading(p, "peak", "What memory holds at its peak", NULL);
+    hr__page_heading(&p->draft, "peak", "What memory holds at its peak", NULL);
     if (has_charts(p))
         put(p, "<figure>\n<div class=\"plot thin\"><canvas id=\"chart-peak\" role=\"img\" "
                "aria-label=\"Chart: the peak by category. The table that follows has its figures."
@@ -220,7 +205,7 @@ static void timeline(struct page *p)
         "What lies between the lines is free in the allocator's segments: of use only where a "
         "request fits into one piece.",
         " low", HR__MEMORY_FRAGMENTS};
-    heading(p, "time", "Over time", NULL);
+    hr__page_heading(&p->draft, "time", "Over time", NULL);
     figure(p, &bytes);
     if (has(p, HR__MEMORY_FRAGMENTS))
         figure(p, &fragments);
@@ -230,10 +215,11 @@ static void lives(struct page *p)
 {
     if (!has(p, HR__MEMORY_LIVES))
         return;
-    heading(p, "lives", "The lives of blocks",
-            "Some iterations from the middle of the record: a bar for each block from its "
-            "allocation to its free, with a tick for each access: writes in the upper half, reads "
-            "in the lower. Of very many blocks the largest are drawn.");
+    hr__page_heading(
+        &p->draft, "lives", "The lives of blocks",
+        "Some iterations from the middle of the record: a bar for each block from its "
+        "allocation to its free, with a tick for each access: writes in the upper half, reads "
+        "in the lower. Of very many blocks the largest are drawn.");
     put(p, "<figure>\n<h3>Blocks and their accesses</h3>\n");
     if (has_charts(p))
         put(p,
@@ -267,8 +253,8 @@ static void intervals(struct page *p)
         "", HR__MEMORY_OUTLIERS};
     if (!has(p, HR__MEMORY_INTERVALS))
         return;
-    heading(p, "intervals", "Time between two accesses to a block",
-            "By behaviour: what the two accesses were.");
+    hr__page_heading(&p->draft, "intervals", "Time between two accesses to a block",
+                     "By behaviour: what the two accesses were.");
     paragraph(p, hr__memory_say_intervals);
     put(p, "<div class=\"pair\">\n");
     figure(p, &distribution);
@@ -282,8 +268,8 @@ static void blocks(struct page *p)
     static const struct figure f = {"chart-parts", "By part of the model and category",
                                     "The part in which a block was made, or to which it belongs.",
                                     "", HR__MEMORY_PARTS};
-    heading(
-        p, "blocks", "The blocks of the peak",
+    hr__page_heading(
+        &p->draft, "blocks", "The blocks of the peak",
         "Those that read the same are one row: what they are, the operator and the line of code "
         "that made them, as far as that was recorded.");
     table(p, HR__MEMORY_GROUPS);
@@ -298,9 +284,10 @@ static void iterations(struct page *p)
         "Bars: how long each takes; striped in red: one whose behaviours differ. Line: the most it "
         "holds.",
         "", HR__MEMORY_ITERATIONS};
-    heading(p, "iterations", "What repeats",
-            "The pattern is found in the sequence of allocations, frees, reads and writes, with "
-            "their sizes and operators.");
+    hr__page_heading(
+        &p->draft, "iterations", "What repeats",
+        "The pattern is found in the sequence of allocations, frees, reads and writes, with "
+        "their sizes and operators.");
     table(p, HR__MEMORY_PATTERN);
     if (has(p, HR__MEMORY_ITERATIONS))
         figure(p, &f);
@@ -308,9 +295,10 @@ static void iterations(struct page *p)
 
 static void advice(struct page *p)
 {
-    heading(p, "advice", "What would lower the peak",
-            "Arithmetic on what was recorded; whether the program can do without is for its author "
-            "to say.");
+    hr__page_heading(
+        &p->draft, "advice", "What would lower the peak",
+        "Arithmetic on what was recorded; whether the program can do without is for its author "
+        "to say.");
     if (has(p, HR__MEMORY_ADVICE)) {
         table(p, HR__MEMORY_REMEDIES);
         list(p, HR__MEMORY_CAVEATS);
@@ -327,7 +315,7 @@ static void advice(struct page *p)
 
 static void foot(struct page *p)
 {
-    heading(p, "how", "The record", NULL);
+    hr__page_heading(&p->draft, "how", "The record", NULL);
     table(p, HR__MEMORY_RUN);
     list(p, HR__MEMORY_NOTES);
     hr__draft_print(&p->draft,

@@ -11,6 +11,7 @@
 #include "report/format.h"
 #include "report/page_assets.h"
 #include "report/page_data.h"
+#include "report/page_parts.h"
 #include "report/tables.h"
 
 #include <errno.h>
@@ -36,15 +37,6 @@ static bool has_charts(void)
     return *hr__page_library != 0;
 }
 
-static void heading(struct page *p, const char *anchor, const char *title, const char *about)
-{
-    hr__draft_print(&p->draft,
-                    "</section>\n<section aria-labelledby=\"%s\">\n<h2 id=\"%s\">%s</h2>\n", anchor,
-                    anchor, title);
-    if (about)
-        hr__draft_print(&p->draft, "<p class=\"about\">%s</p>\n", about);
-}
-
 static void table(struct page *p, enum hr__report_table which)
 {
     hr__table_html(&p->tables[which], &p->draft);
@@ -67,27 +59,15 @@ struct figure {
     const struct hr__table *table;
 };
 
-static void figures(struct page *p, const struct hr__table *t)
-{
-    if (has_charts())
-        put(p, "<details><summary>The figures of this chart</summary>\n");
-    hr__table_html(t, &p->draft);
-    if (has_charts())
-        put(p, "</details>\n");
-}
-
 static void figure(struct page *p, const struct figure *f)
 {
     hr__draft_print(&p->draft, "<figure>\n<h3>%s</h3>\n", f->title);
     if (has_charts())
-        hr__draft_print(&p->draft,
-                        "<div class=\"plot%s\"><canvas id=\"%s\" role=\"img\" aria-label=\"Chart: "
-                        "%s. The table that follows has its figures.\"></canvas></div>\n",
-                        f->shape, f->id, f->title);
+        hr__page_canvas(&p->draft, f->id, f->shape, f->title);
     if (*f->about)
         hr__draft_print(&p->draft, "<figcaption>%s</figcaption>\n", f->about);
     if (f->table)
-        figures(p, f->table);
+        hr__page_figures(&p->draft, f->table, has_charts());
     put(p, "</figure>\n");
 }
 
@@ -133,9 +113,10 @@ static void split(struct page *p)
     const struct hr__table *cold = &p->tables[HR__TABLE_COLD], *warm = &p->tables[HR__TABLE_WARM];
     if (!hr__table_rows(cold) && !hr__table_rows(warm))
         return;
-    heading(p, "time", "Where the time goes",
-            "Measured by difference: the same training on batches that are there already, on "
-            "batches prepared from files in memory, and from files on storage.");
+    hr__page_heading(
+        &p->draft, "time", "Where the time goes",
+        "Measured by difference: the same training on batches that are there already, on "
+        "batches prepared from files in memory, and from files on storage.");
     if (has_charts())
         put(p, "<figure>\n<div class=\"plot low\"><canvas id=\"chart-split\" role=\"img\" "
                "aria-label=\"Chart: shares of the time. The tables that follow have its figures.\">"
@@ -150,10 +131,11 @@ static void ranks(struct page *p)
 {
     if (!hr__table_rows(&p->tables[HR__TABLE_RANKS]))
         return;
-    heading(p, "ranks", "Ranks",
-            "A rank that waits makes the others wait for it when gradients are summed: that part "
-            "is within their step. What its loading costs everybody was measured by letting only "
-            "this rank load.");
+    hr__page_heading(
+        &p->draft, "ranks", "Ranks",
+        "A rank that waits makes the others wait for it when gradients are summed: that part "
+        "is within their step. What its loading costs everybody was measured by letting only "
+        "this rank load.");
     const struct figure f = {"chart-ranks", "Time blocked in next(), by rank",
                              "Share of the time of each rank; at most 32 of them are drawn.",
                              " low", &p->tables[HR__TABLE_RANKS]};
@@ -162,9 +144,10 @@ static void ranks(struct page *p)
 
 static void changes(struct page *p)
 {
-    heading(p, "changes", "What would change it",
-            "Predicted by a simulation of the loader's queue, the cores and the storage from what "
-            "was measured. <code>headrace predict</code> answers other questions.");
+    hr__page_heading(
+        &p->draft, "changes", "What would change it",
+        "Predicted by a simulation of the loader's queue, the cores and the storage from what "
+        "was measured. <code>headrace predict</code> answers other questions.");
     struct hr_stalls_prediction now = {.size = sizeof now};
     struct hr_stalls_change none;
     struct hr_error error = {0};
@@ -223,9 +206,10 @@ static void curves(struct page *p)
                                  "", NULL};
     if (!is_curve(&p->data.cache) && !is_curve(&p->data.cores))
         return;
-    heading(p, "curves", "Throughput over memory and cores",
-            "Lines are predicted, with the interval that what was measured allows; long dashes are "
-            "beyond what this machine could measure. Marks with whiskers were measured.");
+    hr__page_heading(
+        &p->draft, "curves", "Throughput over memory and cores",
+        "Lines are predicted, with the interval that what was measured allows; long dashes are "
+        "beyond what this machine could measure. Marks with whiskers were measured.");
     put(p, "<div class=\"pair\">\n");
     curve(p, &p->data.cache, cache);
     curve(p, &p->data.cores, cores);
@@ -240,26 +224,28 @@ static void timeline(struct page *p)
     hr__page_data_batches(&p->data, &batches);
     p->draft.failed |= batches.failed;
     if (hr__table_rows(&batches)) {
-        heading(p, "batches", "Batch by batch",
-                "A segment of the first rank from storage and one with its files in memory, both "
-                "on the same scale: how long each batch is waited for, and the rest of its time. "
-                "Where workers take cores from training, that rest grows too.");
+        hr__page_heading(
+            &p->draft, "batches", "Batch by batch",
+            "A segment of the first rank from storage and one with its files in memory, both "
+            "on the same scale: how long each batch is waited for, and the rest of its time. "
+            "Where workers take cores from training, that rest grows too.");
         put(p, "<div class=\"pair\">\n");
         if (p->data.cold && has_charts())
             figure(p, &cold);
         if (p->data.warm && has_charts())
             figure(p, &warm);
         put(p, "</div>\n");
-        figures(p, &batches);
+        hr__page_figures(&p->draft, &batches, has_charts());
     }
     hr__table_clear(&batches);
 }
 
 static void rates(struct page *p)
 {
-    heading(p, "rates", "Rates",
-            "Samples per second of all ranks. Training is never faster than the slowest of G, P "
-            "and F, and slower where they share cores.");
+    hr__page_heading(
+        &p->draft, "rates", "Rates",
+        "Samples per second of all ranks. Training is never faster than the slowest of G, P "
+        "and F, and slower where they share cores.");
     table(p, HR__TABLE_RATES);
     put(p, "<div class=\"pair\">\n");
     half(p, HR__TABLE_PREPARE);
@@ -298,12 +284,13 @@ static void list(struct page *p, enum hr__report_table which)
 
 static void how(struct page *p)
 {
-    heading(p, "how", "How it was measured",
-            "Equal segments of one run: on batches replayed from the device, from the host, "
-            "prepared with their files in memory, and with their files on storage only. The order "
-            "turns around from round to round, so that drift cancels; from storage and from memory "
-            "it is the same files. An interval holds its figure with 95 % confidence. That files "
-            "were or were not in memory is verified by the bytes the kernel read.");
+    hr__page_heading(
+        &p->draft, "how", "How it was measured",
+        "Equal segments of one run: on batches replayed from the device, from the host, "
+        "prepared with their files in memory, and with their files on storage only. The order "
+        "turns around from round to round, so that drift cancels; from storage and from memory "
+        "it is the same files. An interval holds its figure with 95 % confidence. That files "
+        "were or were not in memory is verified by the bytes the kernel read.");
     table(p, HR__TABLE_RUN);
     table(p, HR__TABLE_UNVERIFIED);
     list(p, HR__TABLE_NOTES);

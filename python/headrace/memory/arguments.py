@@ -5,24 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from typing import NoReturn
 
-USAGE = 2
+from .._launch.arguments import Parser, count
+
 VERB = "headrace memory record"
-
-
-class Parser(argparse.ArgumentParser):
-    """Complaints in the form of the headrace command."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(USAGE, f"{VERB}: {message}; see {VERB} --help\n")
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
 
 
 def _count_or_none(text: str) -> int:
@@ -45,7 +31,7 @@ def _size(text: str) -> int:
 
 
 # How argparse calls them in its complaints.
-_count.__name__, _count_or_none.__name__ = "number, 1 or more", "number, 0 or more"
+_count_or_none.__name__ = "number, 0 or more"
 _size.__name__ = "size (4GiB)"
 
 
@@ -61,7 +47,7 @@ def parser() -> Parser:
     add("--out", default="headrace-memory.hrm", metavar="FILE", help="where the record goes")
     add("--iterations", type=_count_or_none, default=20, metavar="N", help="0: all")
     add("--stacks", action="store_true", help="record the lines of code, too")
-    add("--batch-size", type=_count, metavar="N", help="samples in a batch of one process")
+    add("--batch-size", type=count, metavar="N", help="samples in a batch of one process")
     add("--limit", type=_size, default=0, metavar="SIZE", help="of the file of each process")
     add("--least", type=_size, metavar="BYTES", help="of blocks of other libraries that are told")
     add("--no-tap", action="store_true", help="do not follow the allocators themselves")

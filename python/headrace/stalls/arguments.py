@@ -4,23 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import NoReturn
 
-USAGE = 2
-
-
-class Parser(argparse.ArgumentParser):
-    """Complaints in the form of the headrace command."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(USAGE, f"headrace stalls: {message}; see headrace stalls --help\n")
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+from .._launch.arguments import Parser, count
 
 
 def _positive(text: str) -> float:
@@ -45,7 +30,7 @@ def _address(text: str) -> str:
 
 
 # How argparse calls them in its complaints.
-_count.__name__, _positive.__name__ = "number, 1 or more", "number above 0"
+_positive.__name__ = "number above 0"
 _share.__name__, _address.__name__ = "number between 0 and 1", "HOST:PORT"
 
 
@@ -59,12 +44,12 @@ def parser() -> Parser:
     )
     add = found.add_argument
     add("--data", metavar="DIR", help="where the dataset's files are, if that cannot be found out")
-    add("--batches", type=_count, metavar="N", help="measure at most N batches")
+    add("--batches", type=count, metavar="N", help="measure at most N batches")
     add("--time", type=_positive, default=150.0, metavar="S", help="measure at most S seconds")
     add("--precision", type=_share, default=0.02, metavar="P", help="narrow enough: shares +- P")
     add("--out", default="headrace-stalls", metavar="DIR", help="where the results go")
-    add("--loader", type=_count, metavar="N", help="measure the script's N-th loader")
-    add("--warm-up", type=_count, metavar="N", help="batches before anything is measured")
+    add("--loader", type=count, metavar="N", help="measure the script's N-th loader")
+    add("--warm-up", type=count, metavar="N", help="batches before anything is measured")
     add("--no-device", action="store_true", help="replay no batches from the device's memory")
     add("--scratch", action="store_true", help="run in a temporary working directory")
     add("--then-run", action="store_true", help="afterwards run the command without measuring")

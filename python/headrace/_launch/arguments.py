@@ -1,0 +1,27 @@
+"""What the command lines of launchers share: complaints in the form of the headrace command,
+and kinds of arguments."""
+
+from __future__ import annotations
+
+import argparse
+from typing import NoReturn
+
+USAGE = 2
+
+
+class Parser(argparse.ArgumentParser):
+    """``prog``: the verb, "headrace stalls"."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+# How argparse calls it in its complaints.
+count.__name__ = "number, 1 or more"
