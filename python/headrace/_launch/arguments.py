@@ -15,6 +15,16 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
 
+    def parse_command(self, words: list[str], purpose: str) -> argparse.Namespace:
+        """The options, and behind them the command that is to be run: ``options.command``.
+        Exits with status 2 and a complaint where something is wrong."""
+        options = self.parse_args(words)
+        if options.command[:1] == ["--"]:
+            del options.command[0]
+        if not options.command:
+            self.error(f"a command to {purpose} is missing: {self.prog} -- python train.py")
+        return options
+
 
 def count(text: str) -> int:
     number = int(text)

@@ -60,10 +60,6 @@ def parser() -> Parser:
 def parse(words: list[str]) -> argparse.Namespace:
     """Exits with status 2 and a complaint where something is wrong."""
     found = parser()
-    options = found.parse_args(words)
-    if options.command[:1] == ["--"]:
-        del options.command[0]
-    if not options.command:
-        found.error(f"a command to record is missing: {VERB} -- python train.py")
+    options = found.parse_command(words, "record")
     options.out = os.path.abspath(options.out)
     return options

@@ -63,11 +63,7 @@ def parser() -> Parser:
 def parse(words: list[str]) -> argparse.Namespace:
     """Exits with status 2 and a complaint where something is wrong."""
     found = parser()
-    options = found.parse_args(words)
-    if options.command[:1] == ["--"]:
-        del options.command[0]
-    if not options.command:
-        found.error("a command to measure is missing: headrace stalls -- python train.py")
+    options = found.parse_command(words, "measure")
     if options.data is not None:
         options.data = os.path.abspath(options.data)
         if not os.path.isdir(options.data):

@@ -2,12 +2,10 @@
 #include "../test.h"
 
 #include "fixture.h"
+#include "shown.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define ROUNDS   4
 #define SEGMENTS (ROUNDS * 4)
@@ -280,21 +278,10 @@ void fixture_hostile(struct hr_stalls *s)
 
 const char *fixture_written(fixture_writer writer, const struct hr_stalls *stalls)
 {
-    static char text[4 << 20];
-    char path[] = "/tmp/headrace-report-XXXXXX";
+    char path[64];
     struct hr_error error = {0};
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
+    shown_make_path(path);
     if (writer(stalls, path, &error))
         fail_msg("%s", error.message);
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    size_t n = fread(text, 1, sizeof text - 1, f);
-    assert_true(feof(f));
-    text[n] = 0;
-    assert_int_equal(strlen(text), n);
-    fclose(f);
-    unlink(path);
-    return text;
+    return shown_read(path);
 }

@@ -7,8 +7,8 @@
 
 #include "base/memory.h"
 #include "memory_fixture.h"
-#include "report/draft.h"
 #include "report/page_assets.h"
+#include "shown.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const struct memory_fixture host = {
     .name = "mlp.hrm", .batch = 64, .iterations = 12, .odd = 7, .with_relu_kept = 1};
@@ -39,48 +38,25 @@ static const struct memory_fixture hostile = {.name = "<b>\"&\x1b[1m.hrm",
 static const struct memory_fixture lean = {
     .name = "lean.hrm", .batch = 64, .iterations = 12, .odd = -1};
 
-static char written[8 << 20];
-
-static const char *read_back(const char *path)
-{
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    size_t n = fread(written, 1, sizeof written - 1, f);
-    assert_true(feof(f));
-    written[n] = 0;
-    assert_int_equal(strlen(written), n);
-    fclose(f);
-    unlink(path);
-    return written;
-}
-
-static void make_path(char path[64])
-{
-    strcpy(path, "/tmp/headrace-report-XXXXXX");
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-}
-
 static const char *text_of(struct hr_memory **memories, size_t count, int columns)
 {
     char path[64];
     struct hr_error error = {0};
-    make_path(path);
+    shown_make_path(path);
     if (hr_memory_write_text((const struct hr_memory *const *)memories, count, path, columns,
                              &error))
         fail_msg("%s", error.message);
-    return read_back(path);
+    return shown_read(path);
 }
 
 static const char *page_of(struct hr_memory **memories, size_t count)
 {
     char path[64];
     struct hr_error error = {0};
-    make_path(path);
+    shown_make_path(path);
     if (hr_memory_write_page((const struct hr_memory *const *)memories, count, path, &error))
         fail_msg("%s", error.message);
-    return read_back(path);
+    return shown_read(path);
 }
 
 /* When a record began is the one thing that differs from run to run. */
@@ -96,24 +72,10 @@ static void forget_dates(char *text)
 
 static void assert_is_file(const char *text, const char *name)
 {
-    static char path[4096], expected[65536], mine[65536];
-    const char *root = getenv("HEADRACE_SOURCE_ROOT");
-    assert_non_null(root);
-    snprintf(path, sizeof path, "%s/tests/unit/report/%s", root, name);
+    static char mine[65536];
     snprintf(mine, sizeof mine, "%s", text);
     forget_dates(mine);
-    if (getenv("HEADRACE_REWRITE")) {
-        FILE *out = fopen(path, "w");
-        assert_non_null(out);
-        fputs(mine, out);
-        fclose(out);
-    }
-    FILE *f = fopen(path, "r");
-    if (!f)
-        fail_msg("%s: %s", path, strerror(errno));
-    expected[fread(expected, 1, sizeof expected - 1, f)] = 0;
-    fclose(f);
-    assert_string_equal(mine, expected);
+    shown_is_file(mine, name);
 }
 
 static int count(const char *text, const char *what)
@@ -138,30 +100,15 @@ static void test_text(void **state)
     hr_memory_destroy(&g);
 }
 
-/* Columns of the longest line; no line may end in a blank or steer the terminal. */
-static size_t widest(const char *text)
-{
-    size_t most = 0;
-    while (*text) {
-        size_t n = strcspn(text, "\n"), width = hr__text_columns(text, n);
-        most = width > most ? width : most;
-        assert_true(!n || text[n - 1] != ' ');
-        for (size_t i = 0; i < n; i++)
-            assert_true((unsigned char)text[i] >= 0x20 && text[i] != 0x7F);
-        text += n + (text[n] == '\n');
-    }
-    return most;
-}
-
 static void test_width(void **state)
 {
     const struct memory_fixture *const all[] = {&host, &gpu, &hostile};
     for (size_t i = 0; i < 3; i++) {
         struct hr_memory *m = memory_fixture_open(all[i]);
         for (int width = 40; width <= 160; width += 30)
-            assert_in_range(widest(text_of(&m, 1, width)), 30, width);
-        assert_in_range(widest(text_of(&m, 1, 0)), 30, 40);
-        assert_in_range(widest(text_of(&m, 1, 10000)), 80, 160);
+            assert_in_range(shown_widest(text_of(&m, 1, width)), 30, width);
+        assert_in_range(shown_widest(text_of(&m, 1, 0)), 30, 40);
+        assert_in_range(shown_widest(text_of(&m, 1, 10000)), 80, 160);
         hr_memory_destroy(&m);
     }
 }
@@ -183,7 +130,7 @@ static void test_labels(void **state)
     const char *text = text_of(m, 2, 80);
     assert_non_null(strstr(text, "  ...long-name.rank0.hrm  "));
     assert_non_null(strstr(text, "  ...\xC3\xA4\xC3\xB6\xC3\xBC\xC3\xA4"));
-    assert_in_range(widest(text), 60, 80);
+    assert_in_range(shown_widest(text), 60, 80);
     hr_memory_destroy(&m[0]);
     hr_memory_destroy(&m[1]);
 }
@@ -283,7 +230,7 @@ static void test_page_data(void **state)
 
 static void test_page_same(void **state)
 {
-    static char first[sizeof written];
+    static char first[8 << 20];
     struct hr_memory *m = memory_fixture_open(&gpu);
     strcpy(first, page_of(&m, 1));
     assert_string_equal(first, page_of(&m, 1));
@@ -314,10 +261,10 @@ static const char *difference_of(const struct hr_memory_comparison *c, int colum
 {
     char path[64];
     struct hr_error error = {0};
-    make_path(path);
+    shown_make_path(path);
     if (hr_memory_write_comparison_text(c, path, columns, &error))
         fail_msg("%s", error.message);
-    return read_back(path);
+    return shown_read(path);
 }
 
 static void test_compare(void **state)
@@ -382,7 +329,7 @@ static void test_compare_hostile(void **state)
     struct hr_memory_comparison *c;
     assert_int_equal(hr_memory_compare(&c, before, after, NULL), 0);
     for (int width = 40; width <= 160; width += 30)
-        assert_in_range(widest(difference_of(c, width)), 38, width);
+        assert_in_range(shown_widest(difference_of(c, width)), 38, width);
     const char *text = difference_of(c, 120);
     assert_non_null(strstr(text, "  went\n"));
     assert_non_null(strstr(text, "  came\n"));
@@ -401,7 +348,7 @@ static void test_compare_devices(void **state)
     assert_int_equal(hr_memory_compare(&c, before, after, NULL), 0);
     assert_true(isinf(hr_memory_comparison_growth(c)) && hr_memory_comparison_growth(c) > 0);
     const char *text = difference_of(c, 60);
-    assert_in_range(widest(text), 40, 60);
+    assert_in_range(shown_widest(text), 40, 60);
     assert_non_null(strstr(text, "nothing was held there"));
     hr_memory_comparison_destroy(&c);
     assert_null(c);

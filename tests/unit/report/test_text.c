@@ -6,11 +6,10 @@
 #include "fixture.h"
 #include "report/format.h"
 #include "report/table.h"
+#include "shown.h"
 
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static int columns;
@@ -26,49 +25,14 @@ static const char *text_of(const struct hr_stalls *stalls, int width)
     return fixture_written(write_text, stalls);
 }
 
-static void assert_is_file(const char *text, const char *name)
-{
-    static char path[4096], expected[65536];
-    const char *root = getenv("HEADRACE_SOURCE_ROOT");
-    assert_non_null(root);
-    snprintf(path, sizeof path, "%s/tests/unit/report/%s", root, name);
-    if (getenv("HEADRACE_REWRITE")) {
-        FILE *out = fopen(path, "w");
-        assert_non_null(out);
-        fputs(text, out);
-        fclose(out);
-    }
-    FILE *f = fopen(path, "r");
-    if (!f)
-        fail_msg("%s: %s", path, strerror(errno));
-    expected[fread(expected, 1, sizeof expected - 1, f)] = 0;
-    fclose(f);
-    assert_string_equal(text, expected);
-}
-
 static void test_exact(void **state)
 {
     struct hr_stalls s;
     fixture_gpu(&s);
-    assert_is_file(text_of(&s, 80), "gpu-80.txt");
-    assert_is_file(text_of(&s, 120), "gpu-120.txt");
+    shown_is_file(text_of(&s, 80), "gpu-80.txt");
+    shown_is_file(text_of(&s, 120), "gpu-120.txt");
     fixture_cpu(&s);
-    assert_is_file(text_of(&s, 80), "cpu-80.txt");
-}
-
-/* Columns of the longest line; no line may end in a blank or steer the terminal. */
-static size_t widest(const char *text)
-{
-    size_t most = 0;
-    while (*text) {
-        size_t n = strcspn(text, "\n"), width = hr__text_columns(text, n);
-        most = width > most ? width : most;
-        assert_true(!n || text[n - 1] != ' ');
-        for (size_t i = 0; i < n; i++)
-            assert_true((unsigned char)text[i] >= 0x20 && text[i] != 0x7F);
-        text += n + (text[n] == '\n');
-    }
-    return most;
+    shown_is_file(text_of(&s, 80), "cpu-80.txt");
 }
 
 static void test_width(void **state)
@@ -78,10 +42,10 @@ static void test_width(void **state)
         for (int width = 40; width <= 160; width += 7) {
             void (*const make[])(struct hr_stalls *) = {fixture_gpu, fixture_cpu, fixture_hostile};
             make[kind](&s);
-            assert_in_range(widest(text_of(&s, width)), 30, width);
+            assert_in_range(shown_widest(text_of(&s, width)), 30, width);
         }
-    assert_in_range(widest(text_of(&s, 0)), 30, 40);
-    assert_in_range(widest(text_of(&s, 10000)), 100, 160);
+    assert_in_range(shown_widest(text_of(&s, 0)), 30, 40);
+    assert_in_range(shown_widest(text_of(&s, 10000)), 100, 160);
 }
 
 static void test_many_ranks(void **state)
