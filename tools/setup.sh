@@ -12,7 +12,7 @@
 #   PIP_ARGS      more arguments for pip (an --index-url with smaller CPU wheels, ...)
 #
 # Arguments: --system or --python does only that half; --dev adds the packages
-# of the full set of checks (sanitizers, fuzzing, formatting).
+# of the full set of checks (sanitizers, fuzzing, formatting, frameworks).
 set -eu
 
 root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
@@ -28,6 +28,11 @@ libjansson-dev libarchive-dev libcmocka-dev libmicrohttpd-dev libmemcached-dev m
 libsasl2-modules iproute2 libjs-chart.js"
 packages_dev="clang clang-format libclang-rt-dev"
 python_packages="numpy pillow meson ninja meson-python pytest"
+# The frameworks that tests and bench-scripts run; where they are absent those tests skip.
+frameworks="accelerate==1.15.0 lightning==2.6.6 transformers==5.23.0 webdataset==1.0.2
+datasets==5.2.0 lmdb==3.0.0 nvidia-dali-cuda130==2.4.0 huggingface-hub==2.4.0 safetensors==0.8.0"
+# Without its dependencies: it would bring a torch for its torchvision.
+frameworks_alone="timm==1.0.31"
 
 say() { printf 'setup: %s\n' "$*"; }
 
@@ -102,9 +107,22 @@ python_environment() {
     "$VENV/bin/python" -m pip install --disable-pip-version-check --no-deps $PIP_ARGS \
         $TORCHVISION || pip_failed
     "$VENV/bin/python" -W ignore "$root/tools/torchvision_shim.py" --report
-    rm -f "$VENV"/.headrace-*
+    rm -f "$VENV"/.headrace-[0-9]*
     : >"$VENV/.headrace-$wanted"
     say "Python environment: ready at $VENV"
+}
+
+# Beside the torch that is there, which none of them may replace.
+python_frameworks() {
+    stamp=$VENV/.headrace-frameworks-$(printf '%s\n' "$TORCH" $frameworks $frameworks_alone | cksum | tr ' ' -)
+    [ ! -e "$stamp" ] || return 0
+    say "installing the frameworks that tests run"
+    # shellcheck disable=SC2086
+    "$VENV/bin/python" -m pip install --disable-pip-version-check -q $PIP_ARGS $TORCH $frameworks || pip_failed
+    # shellcheck disable=SC2086
+    "$VENV/bin/python" -m pip install --disable-pip-version-check -q --no-deps $PIP_ARGS \
+        $frameworks_alone || pip_failed
+    : >"$stamp"
 }
 
 pip_failed() {
@@ -114,12 +132,14 @@ pip_failed() {
 
 what=all
 list=$packages
+dev=no
 for argument in "$@"; do
     case $argument in
     --system | --python) what=${argument#--} ;;
-    --dev) list="$packages $packages_dev" ;;
+    --dev) list="$packages $packages_dev" dev=yes ;;
     *) fail "unknown argument $argument (known: --system, --python, --dev)" ;;
     esac
 done
 if [ $what != python ]; then system_packages "$list"; fi
 if [ $what != system ]; then python_environment; fi
+if [ $what != system ] && [ $dev = yes ]; then python_frameworks; fi
