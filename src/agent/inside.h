@@ -171,6 +171,7 @@ struct hr__job {
     struct hr__job_seat *seat; /* where it takes; NULL: nowhere */
     uint32_t next_seat;
     uint64_t epochs_ahead; /* of the stream's epochs before the job's own */
+    uint64_t asked_ns;     /* when it connected, or asked last for what it waits for */
     bool is_seeking;       /* `seek` is not answered */
     bool was_told;         /* WAITING was sent for it */
     struct hr__wire_seek seek;

@@ -9,6 +9,7 @@
 
 #include "agent/launch.h"
 #include "agent/recording.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "cache/run.h"
@@ -247,6 +248,7 @@ static void attach(struct hr__job *job, struct hr__wire_message *message)
         return;
     }
     job->state = HR__JOB_OPENING;
+    job->asked_ns = hr__now_ns();
     job->attach = message->attach;
     job->text_file = message->files[0];
     message->file_count = 0;
@@ -393,6 +395,7 @@ void hr__job_create(struct hr_agent *agent, int socket)
     socklen_t length = sizeof peer;
     getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length);
     job->agent = agent;
+    job->asked_ns = hr__now_ns();
     job->socket = socket;
     job->pid = peer.pid;
     job->party_key = party_of(peer.pid);

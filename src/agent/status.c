@@ -115,6 +115,35 @@ static json_t *stream_json(const struct hr__stream *stream)
                      integer(hr_dataset_count(stream->source->dataset)), "lanes", lanes);
 }
 
+/* What a job waits for that takes nothing; NULL: it does not wait. */
+static const char *awaited_by(const struct hr__job *job)
+{
+    if (job->state == HR__JOB_OPENING)
+        return "dataset";
+    if (!job->is_seeking)
+        return NULL;
+    return job->was_told ? "epoch" : "start";
+}
+
+/* Jobs that are with no lane: they open their dataset, or have asked for a place. */
+static json_t *waiting_jobs(const struct hr_agent *agent)
+{
+    json_t *list = json_array();
+    uint64_t now = hr__now_ns();
+    for (const struct hr__job *job = agent->jobs; list && job; job = job->next) {
+        const char *what = awaited_by(job);
+        if (!what)
+            continue;
+        const char *stream = job->attach.stream[0] ? job->attach.stream : NULL;
+        json_array_insert_new(list, 0,
+                              json_pack("{s:i, s:s, s:i, s:s?, s:s, s:f}", "pid", (int)job->pid,
+                                        "program", job->program, "rank", (int)job->attach.rank,
+                                        "stream", stream, "waits_for", what, "wait_s",
+                                        seconds(now - job->asked_ns)));
+    }
+    return list;
+}
+
 int hr__status_write(struct hr_agent *agent, char **out, struct hr_error *error)
 {
     json_t *streams = json_array();
@@ -124,12 +153,12 @@ int hr__status_write(struct hr_agent *agent, char **out, struct hr_error *error)
     for (const struct hr__stream *s = agent->streams; streams && s; s = s->next)
         json_array_insert_new(streams, 0, stream_json(s));
     json_t *json =
-        json_pack("{s:i, s:i, s:s, s:f, s:i, s:f, s:i, s:s?, s:i, s:o, s:o, s:o}", "version", 1,
-                  "pid", (int)getpid(), "socket", agent->socket_path, "uptime_s",
+        json_pack("{s:i, s:i, s:s, s:f, s:i, s:f, s:i, s:s?, s:i, s:o, s:o, s:o, s:o}", "version",
+                  1, "pid", (int)getpid(), "socket", agent->socket_path, "uptime_s",
                   seconds(hr__now_ns() - agent->started_ns), "threads", agent->threads, "cpu_s",
                   cpu_seconds(), "idle_ms", agent->options.idle_ms, "cache", agent->cache, "jobs",
-                  jobs, "streams", streams, "expelled", integer(agent->expelled), "refused",
-                  integer(agent->refused));
+                  jobs, "streams", streams, "waiting", waiting_jobs(agent), "expelled",
+                  integer(agent->expelled), "refused", integer(agent->refused));
     char *text = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     *out = text ? hr__strdup(HR__TAG_AGENT, text) : NULL;
     free(text);
