@@ -142,6 +142,26 @@ static double memory_of(const json_t *status)
     return sum;
 }
 
+/* What whoever started it left it with, and no job of its can change. */
+static void put_surroundings(FILE *out, const json_t *under, size_t columns)
+{
+    char a[TEXT_NUMBER];
+    double nice = number(under, "nice"), limit = number(under, "memory_limit_bytes");
+    int filtered = number(under, "seccomp_filters") > 0;
+    if (!(nice > 0) && !isfinite(limit) && !filtered)
+        return;
+    fputs("runs under:", out);
+    if (nice > 0)
+        fprintf(out, "   nice %.0f", nice);
+    if (filtered)
+        fputs("   a filter of system calls", out);
+    if (isfinite(limit)) {
+        fprintf(out, "   %s of memory, ", bytes(a, limit));
+        put_text(out, string(under, "memory_limit_file", "?"), columns / 2);
+    }
+    fputc('\n', out);
+}
+
 static void put_head(FILE *out, const json_t *status, size_t columns)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER];
@@ -161,6 +181,7 @@ static void put_head(FILE *out, const json_t *status, size_t columns)
         put_text(out, string(status, "cache", ""), columns - 6);
         fputc('\n', out);
     }
+    put_surroundings(out, json_object_get(status, "runs_under"), columns);
     if (expelled > 0 || refused > 0)
         fprintf(out, "so far: jobs left behind by the others %s, requests refused %s\n",
                 whole(a, expelled), whole(b, refused));

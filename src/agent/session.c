@@ -124,6 +124,8 @@ static int take_attached(struct hr__attached *a, const struct hr__wire_attached 
     if (m->spec.dtype != s->dtype || m->spec.layout != s->layout || m->spec.bytes != s->bytes ||
         m->spec.channels != s->channels || m->spec.height != s->height || m->spec.width != s->width)
         return unexpected(error, "samples of another shape");
+    if (*m->notice)
+        hr__log(HR_LOG_WARNING, "%s", m->notice);
     a->state = HR__ATTACHED;
     if (a->is_started && !a->over)
         hr__session_seek(a);
