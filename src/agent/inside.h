@@ -200,6 +200,7 @@ struct hr_agent {
     char *socket_path, *cache;
     uint64_t socket_device, socket_inode; /* of the path, to remove only our own */
     int epoll, listener, wake;            /* wake: eventfd */
+    int spare;                            /* given up for a moment to refuse one too many; -1 */
     struct hr__watched listener_ready, wake_ready;
     struct hr__errands errands;
     struct hr__crew *crew;

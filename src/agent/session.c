@@ -314,7 +314,8 @@ static int connect_agent(struct hr__attached *a, struct hr_error *error)
     a->state = HR__GREETING;
     struct hr__wire_message m = {.type = HR__WIRE_HELLO, .hello = {.pid = getpid()}};
     describe_program(m.hello.program, sizeof m.hello.program);
-    send_message(a, &m);
+    /* Where it cannot be sent, what is received says why. */
+    (void)hr__wire_send(a->socket, &m);
     return 0;
 }
 

@@ -165,8 +165,8 @@ int hr__status_write(struct hr_agent *agent, char **out, struct hr_error *error)
     for (const struct hr__stream *s = agent->streams; streams && s; s = s->next)
         json_array_insert_new(streams, 0, stream_json(s));
     json_t *json = json_pack(
-        "{s:i, s:i, s:s, s:f, s:i, s:f, s:i, s:s?, s:i, s:o, s:o, s:o, s:o}", "version", 1, "pid",
-        (int)getpid(), "socket", agent->socket_path, "uptime_s",
+        "{s:i, s:i, s:s, s:f, s:i, s:f, s:i, s:s?, s:i, s:o, s:o, s:o, s:o, s:o}", "version", 1,
+        "pid", (int)getpid(), "socket", agent->socket_path, "uptime_s",
         seconds(hr__now_ns() - agent->started_ns), "threads", agent->threads, "cpu_s",
         cpu_seconds(), "idle_ms", agent->options.idle_ms, "cache", agent->cache, "jobs", jobs,
         "streams", streams, "waiting", waiting_jobs(agent), "runs_under", surroundings(),
