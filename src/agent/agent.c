@@ -326,13 +326,19 @@ static void stop_listening(struct hr_agent *a)
     a->accept_again_ns = 0;
 }
 
+/* Whether jobs still find this agent: its directory may be gone (a logout), or the socket there
+ * another agent's. */
+static bool has_socket(const struct hr_agent *a)
+{
+    struct stat st;
+    return a->listener >= 0 && !stat(a->socket_path, &st) && st.st_dev == a->socket_device &&
+           st.st_ino == a->socket_inode;
+}
+
 /* Takes the socket away, if it is still ours. The lock is held. */
 static void unbind(struct hr_agent *a)
 {
-    struct stat st;
-    if (a->listener < 0)
-        return;
-    if (!stat(a->socket_path, &st) && st.st_dev == a->socket_device && st.st_ino == a->socket_inode)
+    if (has_socket(a))
         hr__launch_clean(a->socket_path);
     stop_listening(a);
 }
@@ -340,14 +346,15 @@ static void unbind(struct hr_agent *a)
 /* True where nobody has connected meanwhile: then nobody can any more. */
 static bool end_idle(struct hr_agent *a)
 {
-    int lock;
-    if (hr__launch_lock(&lock, a->socket_path, NULL)) {
-        a->idle_since_ns = hr__now_ns();
-        return false;
-    }
-    bool is_over = !accept_some(a) && !has_jobs(a, true);
+    int lock = -1;
+    int r = has_socket(a) ? hr__launch_lock(&lock, a->socket_path, NULL) : 0;
+    /* Whoever holds the lock so long may be about to connect. Where there cannot be a lock, a job
+     * that connects just now is hung up on, and starts another agent. */
+    bool is_over = r != -ETIMEDOUT && !accept_some(a) && !has_jobs(a, true);
     if (is_over)
         unbind(a);
+    else
+        a->idle_since_ns = hr__now_ns();
     hr__launch_unlock(&lock);
     return is_over;
 }
@@ -356,7 +363,7 @@ static bool end_idle(struct hr_agent *a)
 static void end_all(struct hr_agent *a)
 {
     int lock;
-    if (a->listener >= 0 && !hr__launch_lock(&lock, a->socket_path, NULL)) {
+    if (has_socket(a) && !hr__launch_lock(&lock, a->socket_path, NULL)) {
         unbind(a);
         hr__launch_unlock(&lock);
     }
