@@ -116,6 +116,7 @@ static void read_storage(struct hr__json *reader, const json_t *object,
     size_t mark = hr__json_enter(reader, "storage", -1);
     json_t *depths = hr__json_array(reader, o, "depths", HR__STALLS_MAX_POINTS);
     host->memory_bytes_per_s = hr__json_number(reader, o, "memory_bytes_per_s", amount_or_not);
+    host->paused_bytes_per_s = hr__json_number(reader, o, "paused_bytes_per_s", amount_or_not);
     host->depths = array_for(reader, depths, sizeof *host->depths, &host->depth_count);
     for (size_t i = 0; i < host->depth_count && !reader->code; i++) {
         struct hr__depth_record *d = &host->depths[i];
@@ -201,6 +202,7 @@ static void read_segment(struct hr__json *reader, const json_t *e, void *out)
     g->next_cpu_s = hr__json_number(reader, e, "next_cpu_s", seconds_or_not);
     g->read_bytes = hr__json_number(reader, e, "read_bytes", amount_or_not);
     g->expected_bytes = hr__json_number(reader, e, "expected_bytes", amount_or_not);
+    g->expected_samples = hr__json_number(reader, e, "expected_samples", amount_or_not);
     g->verified = hr__json_bool(reader, e, "verified", -1);
     hr__json_text(reader, e, "reason", g->reason, sizeof g->reason);
     hr__json_numbers(reader, e, "wait_s", g->batches, HR__MAX_BATCHES, &g->wait_s);
