@@ -140,10 +140,10 @@ static int set_storage(const struct hr__model *model, const struct hr_stalls_cha
                         "not name its files");
     int each = s->fetches_ahead > 0 ? s->fetches_ahead : s->workers > 0 ? s->workers : 1;
     int depth = each * s->ranks, last = curve->count - 1;
-    hr__model_storage(model, depth, factor, &s->storage_bytes_per_s, &s->storage_request_s);
+    hr__model_storage(model, depth, factor, s);
     if (change->storage_bytes_per_s > 0) {
         factor = change->storage_bytes_per_s / s->storage_bytes_per_s;
-        hr__model_storage(model, depth, factor, &s->storage_bytes_per_s, &s->storage_request_s);
+        hr__model_storage(model, depth, factor, s);
     }
     if (last < 0) {
         assume(changed, "storage is as fast as the cold epoch shows, at least");

@@ -84,7 +84,8 @@ static void stretch(struct hr__changed *changed, int kind, double factor)
         s->batch_cpu_s *= factor;
         s->missing_cpu_s *= factor;
     } else {
-        s->storage_request_s *= factor;
+        s->storage_latency_s *= factor;
+        s->storage_saved_s *= factor;
         s->storage_bytes_per_s /= factor;
     }
 }

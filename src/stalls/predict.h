@@ -17,8 +17,9 @@ struct hr__storage_curve {
     struct hr__depth_record depths[HR__STALLS_MAX_POINTS];
     int count;
     double factor;         /* times as slow as the depths say, by the calibration */
-    double request_factor; /* besides, times as long that a read takes alone */
+    double latency_factor; /* besides, times the latency */
     double required;       /* bytes/s that were really read: storage is no slower */
+    double saved_s;        /* of a byte's transfer, that a pause as long as a read saves */
 };
 
 struct hr__model {
@@ -40,9 +41,10 @@ HR_NODISCARD int hr__model_open(struct hr__model *model, const struct hr_stalls 
                                 struct hr_error *error);
 void hr__model_clear(struct hr__model *model);
 
-/* Rate and time of one read of `file_bytes` at so many reads in flight. */
-void hr__model_storage(const struct hr__model *model, int depth, double factor, double *bytes_per_s,
-                       double *request_s);
+/* Sets the storage of a system: `factor` times as fast as measured, for so many reads in
+ * flight. */
+void hr__model_storage(const struct hr__model *model, int depth, double factor,
+                       struct hr__system *system);
 
 /* A changed system; owns what its values point to. */
 struct hr__changed {

@@ -18,7 +18,7 @@ void measured_begin(struct measured *m, int cores, int workers, const double *st
     m->truth = (struct hr__system){
         .cores = cores,
         .storage_bytes_per_s = bytes_per_s,
-        .storage_request_s = 0.001,
+        .storage_latency_s = 0.001,
         .ranks = 1,
         .step_s = {step_s, 1},
         .step_threads = 1,
@@ -75,7 +75,8 @@ static void add_drain(struct measured *m, int cores, bool cold)
 static void take_machine(struct measured *m)
 {
     struct hr_stalls *s = &m->stalls;
-    double each = m->truth.storage_request_s, most = m->truth.storage_bytes_per_s / MEASURED_BYTES;
+    double most = m->truth.storage_bytes_per_s / MEASURED_BYTES;
+    double each = m->truth.storage_latency_s + 1 / most;
     struct hr__host_record *host = s->hosts = calloc(1, sizeof *host);
     s->host_count = 1;
     strcpy(host->name, "host");
@@ -90,6 +91,8 @@ static void take_machine(struct measured *m)
         host->depths[host->depth_count++] = (struct hr__depth_record){
             .depth = depth, .bytes_per_s = reads * MEASURED_BYTES, .reads_per_s = reads};
     }
+    double waited_s = fmax(0, each - m->truth.storage_saved_s);
+    host->paused_bytes_per_s = waited_s > 0 ? MEASURED_BYTES / waited_s : 1e18;
     host->forms = calloc(3, sizeof *host->forms);
     host->form_count = 3;
     host->forms[0] = (struct hr__form_record){HR_FORM_ENCODED, 0.002, MEASURED_BYTES};
