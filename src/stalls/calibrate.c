@@ -202,8 +202,7 @@ void hr__model_storage(const struct hr__model *model, int depth, double factor,
     system->storage_saved_s = fmin(transfer_s, curve->saved_s * mean_bytes * slower);
 }
 
-/* How many reads the loader has in flight at most. */
-static int reads_in_flight(const struct hr__system *s)
+int hr__reads_in_flight(const struct hr__system *s)
 {
     int each = s->fetches_ahead > 0 ? s->fetches_ahead : s->workers > 0 ? s->workers : 1;
     return each * s->ranks;
@@ -294,7 +293,7 @@ static int try_storage(const struct hr__model *model, double value, double *batc
 {
     struct hr__system s = model->system;
     s.missing = model->cold_missing;
-    hr__model_storage(model, reads_in_flight(&s), 1 / value, &s);
+    hr__model_storage(model, hr__reads_in_flight(&s), 1 / value, &s);
     return simulate(&s, batch_s, error);
 }
 
@@ -375,8 +374,10 @@ static int fit_warm(struct hr__model *model, double wanted_s, struct hr_error *e
         r = fit_sharing(model, wanted_s, &now_s, error);
     if (!r && !is_met(now_s, wanted_s))
         r = fit_loading(model, wanted_s, &now_s, error);
-    if (!r && wanted_s > now_s && !is_met(now_s, wanted_s))
+    if (!r && wanted_s > now_s && !is_met(now_s, wanted_s)) {
         model->system.batch_cpu_s += wanted_s - now_s;
+        model->unexplained_s = wanted_s - now_s;
+    }
     return r;
 }
 
@@ -410,10 +411,10 @@ static int fit_storage(struct hr__model *model, double wanted_s, double now_s,
     int r = hr__calibrate_solve(model, try_storage, wanted_s, (double[]){1, 10}, &value, error);
     if (!r)
         r = try_storage(model, value, &found_s, error);
-    hr__model_storage(model, reads_in_flight(s), 1, s);
+    hr__model_storage(model, hr__reads_in_flight(s), 1, s);
     double samples = (double)s->batch_size * s->ranks * model->cold_missing;
     double transfer_s = hr__values_mean(model->sizes, s->bytes.count) / s->storage_bytes_per_s;
-    double each_s = (transfer_s + s->storage_latency_s) / reads_in_flight(s);
+    double each_s = (transfer_s + s->storage_latency_s) / hr__reads_in_flight(s);
     double reading_s = samples * fmax(transfer_s, each_s);
     if (!r && hr__calibrate_explains(now_s, found_s, wanted_s, (value - 1) * reading_s))
         model->storage.factor = value;
@@ -429,9 +430,9 @@ static int fit_latency(struct hr__model *model, double wanted_s, double now_s,
     int r = hr__calibrate_solve(model, try_latency, wanted_s, (double[]){0.1, 1}, &value, error);
     if (!r)
         r = try_latency(model, value, &found_s, error);
-    hr__model_storage(model, reads_in_flight(s), 1, s);
+    hr__model_storage(model, hr__reads_in_flight(s), 1, s);
     double samples = (double)s->batch_size * s->ranks * model->cold_missing;
-    double waiting_s = samples * s->storage_latency_s / reads_in_flight(s);
+    double waiting_s = samples * s->storage_latency_s / hr__reads_in_flight(s);
     if (!r && value > 0.1 &&
         hr__calibrate_explains(now_s, found_s, wanted_s, (1 - value) * waiting_s))
         model->storage.latency_factor = value;
@@ -459,6 +460,20 @@ static int fit_cold(struct hr__model *model, double cold_s, struct hr_error *err
         return r;
     return now_s < wanted_s ? fit_storage(model, wanted_s, now_s, error)
                             : fit_latency(model, wanted_s, now_s, error);
+}
+
+/* How well the phases are met in the end. */
+static int meet(struct hr__model *model, const double measured_s[2], struct hr_error *error)
+{
+    int r = 0;
+    for (int i = 0; i < 2 && !r; i++) {
+        model->met[i] = (struct hr__met){measured_s[i], NAN};
+        if (!hr__known(measured_s[i]) || (i == HR__MET_COLD && !model->has_storage))
+            continue;
+        r = i == HR__MET_COLD ? try_storage(model, 1, &model->met[i].found_s, error)
+                              : try_loader(model, 1, &model->met[i].found_s, error);
+    }
+    return r;
 }
 
 /* ---- all of it ---- */
@@ -490,13 +505,15 @@ int hr__model_open(struct hr__model *model, const struct hr_stalls *stalls, stru
         goto fail;
     take_storage(model);
     hr__beside_fit(model);
-    double warm_s = hr__phase_s(stalls, HR_STALLS_WARM),
-           cold_s = hr__phase_s(stalls, HR_STALLS_COLD);
+    const double measured_s[] = {[HR__MET_WARM] = hr__phase_s(stalls, HR_STALLS_WARM),
+                                 [HR__MET_COLD] = hr__phase_s(stalls, HR_STALLS_COLD)};
     model->cold_missing = share_read(stalls);
-    if (hr__known(warm_s))
-        r = fit_warm(model, warm_s, error);
+    if (hr__known(measured_s[HR__MET_WARM]))
+        r = fit_warm(model, measured_s[HR__MET_WARM], error);
     if (!r)
-        r = fit_cold(model, cold_s, error);
+        r = fit_cold(model, measured_s[HR__MET_COLD], error);
+    if (!r)
+        r = meet(model, measured_s, error);
     if (!r)
         return 0;
 fail:

@@ -272,6 +272,7 @@ int hr__loader_fit(struct hr__model *model, const struct hr__drain *drains, int 
     const struct hr_stalls *stalls = model->stalls;
     if (!hr__known(cpu_s))
         cpu_s = stalls->prepare_cpu_s >= 0 ? stalls->prepare_cpu_s : mean_prepare(stalls, false);
+    model->has_prepare = count > 0 || cpu_s >= 0;
     int r = prepare_values(model, cpu_s >= 0 ? cpu_s : 0);
     model->system.missing_cpu_s = missing_cpu(model, drains, count);
     model->prepare_spread = hypot(hr__spread(&stalls->summary.prepare_rate),

@@ -163,8 +163,14 @@ void measured_take(struct measured *m)
     for (int cores = m->truth.cores; cores >= 1; cores /= 2)
         add_drain(m, cores, false);
     add_drain(m, m->truth.cores, true);
-    s->summary.prepare_rate = about(1000);
-    s->summary.fetch_rate = about(1000);
+    struct hr__system alone = m->truth;
+    alone.step_s.count = 0;
+    alone.step_cpu_s = 0;
+    s->summary.prepare_rate = about(measured_rate(&alone));
+    alone.prepare_s.count = 0;
+    alone.delay_s = alone.missing_cpu_s = 0;
+    alone.missing = 1;
+    s->summary.fetch_rate = about(measured_rate(&alone));
     take_machine(m);
     take_steps(m);
 }
