@@ -215,9 +215,11 @@ static int set_headrace(const struct hr__model *model, const struct hr_stalls_ch
     const struct hr__form_record *item = form_of(model->host, form);
     if (!encoded || !item)
         return hr__fail(error, -ENODATA,
-                        "what Headrace's loader costs on these files%s%s was not measured: it "
-                        "prepares JPEG and PNG images; measure again with headrace stalls",
-                        encoded ? " as " : "", encoded ? hr_form_name((enum hr_form)form) : "");
+                        model->host->no_forms[0]
+                            ? "Headrace's loader cannot take the place of this one: %s%s%s"
+                            : "what Headrace's loader costs on these files was not measured%s%s%s",
+                        model->host->no_forms, encoded ? " as " : "",
+                        encoded ? hr_form_name((enum hr_form)form) : "");
     double read_s = read_cpu(model);
     set_prepare(changed, item->cpu_s + (change->page_cache ? read_s : 0));
     *growth = encoded->bytes > 0 && item->bytes > 0 ? item->bytes / encoded->bytes : 1;
@@ -227,9 +229,6 @@ static int set_headrace(const struct hr__model *model, const struct hr_stalls_ch
     s->fetches_ahead = HR__STALLS_FETCHES;
     s->delay_s = s->batch_cpu_s = 0;
     s->missing_cpu_s = fmax(0, encoded->cpu_s - item->cpu_s) + (change->page_cache ? 0 : read_s);
-    if (model->host->forms_assumed)
-        assume(changed, "Headrace's cost is that of %.60s, not of the script's transform",
-               model->host->recipe[0] ? model->host->recipe : "an assumed recipe");
     return 0;
 }
 

@@ -125,7 +125,7 @@ static void add_host(struct hr_stalls *s, struct hr__host_record *from)
     if (!host->form_count && from->form_count) {
         MOVE(host->forms, from->forms);
         host->form_count = from->form_count;
-        host->forms_assumed = from->forms_assumed;
+        memcpy(host->no_forms, from->no_forms, sizeof host->no_forms);
         memcpy(host->recipe, from->recipe, sizeof host->recipe);
     }
 }

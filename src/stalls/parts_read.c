@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 const char *const hr__phase_names[HR_STALLS_PHASES + 1] = {"device", "host",  "warm",
@@ -144,7 +145,12 @@ static void read_headrace(struct hr__json *reader, const json_t *object,
     size_t mark = hr__json_enter(reader, "headrace", -1);
     json_t *forms = hr__json_array(reader, o, "forms", 3);
     hr__json_text(reader, o, "recipe", host->recipe, sizeof host->recipe);
-    host->forms_assumed = hr__json_bool(reader, o, "assumed", 0);
+    hr__json_text(reader, o, "reason", host->no_forms, sizeof host->no_forms);
+    /* Older records have the cost of a recipe that is not the script's. */
+    if (hr__json_bool(reader, o, "assumed", 0)) {
+        snprintf(host->no_forms, sizeof host->no_forms, "its transform could not be translated");
+        forms = NULL;
+    }
     host->forms = array_for(reader, forms, sizeof *host->forms, &host->form_count);
     for (size_t i = 0; i < host->form_count && !reader->code; i++) {
         struct hr__form_record *f = &host->forms[i];

@@ -146,7 +146,7 @@ bool hr__write_host(json_t *object, const struct hr__host_record *host)
               set_real(storage, "memory_bytes_per_s", host->memory_bytes_per_s) &&
               set_real(storage, "paused_bytes_per_s", host->paused_bytes_per_s) &&
               set_text_or_null(headrace, "recipe", host->recipe) &&
-              hr__json_set(headrace, "assumed", json_boolean(host->forms_assumed)) &&
+              set_text_or_null(headrace, "reason", host->no_forms) &&
               hr__json_set(headrace, "forms", forms_of(host));
     ok &= hr__json_set(object, "machine", machine);
     ok &= hr__json_set(object, "storage", storage);

@@ -100,8 +100,8 @@ struct hr__host_record { /* by the host's first rank */
                                   over the time of reading; NaN: not known */
     struct hr__form_record *forms;
     size_t form_count;
-    bool forms_assumed; /* the recipe was assumed, not the script's */
     char recipe[256];
+    char no_forms[256]; /* why Headrace's loader cannot take the place of the script's; "" */
 };
 
 struct hr_stalls {
@@ -135,6 +135,9 @@ struct hr_stalls {
     size_t file_count;
     char remedy[320]; /* what the model said would remove the stall: "12 cores per GPU or
                          Headrace's loader"; "" nothing, or it could not tell */
+    double now_cached, now_waits;  /* what it said of epochs with as many files in memory as there
+                                      is room for: their share, and the share of the time that is
+                                      waiting; NaN: not partly cached, or it could not tell */
     struct hr__rank_record *ranks; /* by rank */
     int rank_count;                /* present; fewer than world_size where a host is missing */
     struct hr__host_record *hosts;

@@ -131,6 +131,25 @@ static void take_steps(struct measured *m)
     s->ranks[0].segment_count = m->truth.disturbance > 0 ? 2 : 1;
 }
 
+/* What the phases say: rates, and shares of the time. */
+void measured_shares(struct measured *m)
+{
+    struct hr_stalls *s = &m->stalls;
+    struct hr_stalls_summary *found = &s->summary;
+    double step_s = s->step_s[HR_STALLS_HOST].value, warm_s = s->step_s[HR_STALLS_WARM].value,
+           cold_s = s->step_s[HR_STALLS_COLD].value;
+    for (int i = HR_STALLS_HOST; i <= HR_STALLS_COLD; i++) {
+        found->measured[i] = 1;
+        found->rate[i] = about((double)s->batch_size * s->rank_count / s->step_s[i].value);
+    }
+    found->device_rate = found->rate[HR_STALLS_HOST];
+    found->warm_share[0] = about(step_s / warm_s);
+    found->warm_share[2] = about(1 - step_s / warm_s);
+    found->share[0] = about(step_s / cold_s);
+    found->share[2] = about((warm_s - step_s) / cold_s);
+    found->share[3] = about(1 - warm_s / cold_s);
+}
+
 void measured_take(struct measured *m)
 {
     struct hr_stalls *s = &m->stalls;

@@ -445,6 +445,47 @@ static void test_middle_round(void **state)
     measured_clear(&m);
 }
 
+/* A change of nothing is no prediction: rates and shares are those that were measured, whatever
+ * the model makes of them. */
+static void test_nothing_changes(void **state)
+{
+    struct measured m;
+    struct hr_stalls_change change = no_change();
+    measured_begin(&m, 2, 2, step_10ms, cpu_1ms, 20e6);
+    measured_take(&m);
+    measured_shares(&m);
+    struct hr_stalls_summary *s = &m.stalls.summary;
+    s->rate[HR_STALLS_WARM] = (struct hr_interval){1777, 1700, 1800};
+    s->prepare_rate = (struct hr_interval){1888, 1850, 1900};
+    s->fetch_rate = (struct hr_interval){222, 220, 224};
+    s->device_rate.value = 3333;
+    change.page_cache = 1;
+    change.cache_share = 1;
+    struct hr_stalls_prediction p = predicted(&m, &change);
+    assert_int_equal(p.measured, 1);
+    assert_true(p.rate == 1777 && p.low == 1700 && p.high == 1800);
+    assert_close(p.share[0], s->warm_share[0].value, 0);
+    assert_close(p.prepare_rate, 1888, 1e-6);
+    assert_close(p.device_rate, 3333, 1e-6);
+    change.page_cache = 0;
+    change.cache_share = 0;
+    p = predicted(&m, &change);
+    assert_true(p.measured && p.rate == s->rate[HR_STALLS_COLD].value);
+    assert_close(p.share[3], s->share[3].value, 0);
+    assert_close(p.fetch_rate, 222, 1e-6);
+    change.storage_factor = 2;
+    p = predicted(&m, &change);
+    assert_int_equal(p.measured, 0);
+    assert_close(p.fetch_rate, 444, 10);
+    change.storage_factor = 0;
+    change.cache_share = 0.5;
+    assert_int_equal(predicted(&m, &change).measured, 0);
+    s->measured[HR_STALLS_COLD] = 0;
+    change.cache_share = 0;
+    assert_int_equal(predicted(&m, &change).measured, 0);
+    measured_clear(&m);
+}
+
 static void test_ranks(void **state)
 {
     struct measured m;
@@ -596,6 +637,7 @@ int main(void)
         cmocka_unit_test(test_crowded_cores),
         cmocka_unit_test(test_disturbed_step),
         cmocka_unit_test(test_middle_round),
+        cmocka_unit_test(test_nothing_changes),
         cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_no_workers),
