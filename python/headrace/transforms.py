@@ -7,7 +7,7 @@ list of transforms, or a torchvision ``Compose`` to a dataset, a DataLoader or a
 :class:`headrace.Preparer`.
 
 Random parameters depend on seed, epoch, sample index and the position of the
-transform only. Images are RGB; the result must have one fixed size.
+transform only; outside a DataLoader the seed is drawn anew for each image. Images are RGB; the result must have one fixed size.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ _LAYOUTS = {"NCHW": 0, "NHWC": 1}
 class Transform:
     """Base of all transforms: compared, printed and pickled by their arguments."""
 
+    _is_random = False  # whether two draws of one image may differ
+
     def _operations(self) -> list[_Operation]:
         """The C library's operations that this transform stands for."""
         raise NotImplementedError
@@ -92,6 +94,10 @@ class Compose(Transform):
             made = _make(name, arguments)
             self.transforms += made.transforms if isinstance(made, Compose) else [made]
 
+    @property
+    def _is_random(self) -> bool:  # type: ignore[override]
+        return any(t._is_random for t in self.transforms)
+
     def _operations(self) -> list[_Operation]:
         return [operation for t in self.transforms for operation in t._operations()]
 
@@ -111,6 +117,8 @@ class RandomResizedCrop(Transform):
         antialias: ``True`` as Pillow always does it; ``False`` as torch's
             interpolate without it.
     """
+
+    _is_random = True
 
     def __init__(
         self,
@@ -224,6 +232,8 @@ class RandomCrop(Transform):
         padding_mode: "constant", "edge", "reflect" or "symmetric".
     """
 
+    _is_random = True
+
     def __init__(
         self,
         size: int | Sequence[int],
@@ -260,6 +270,8 @@ class RandomCrop(Transform):
 
 
 class _Flip(Transform):
+    _is_random = True
+
     def __init__(self, p: float = 0.5) -> None:
         self.p = _probability(type(self).__name__, p)
 
@@ -278,6 +290,8 @@ class RandomVerticalFlip(_Flip):
 class RandomGrayscale(Transform):
     """All three channels become the luma, with probability ``p``."""
 
+    _is_random = True
+
     def __init__(self, p: float = 0.1) -> None:
         self.p = _probability("RandomGrayscale", p)
 
@@ -293,6 +307,8 @@ class ColorJitter(Transform):
             or (min, max).
         hue: x for shifts in [-x, x], or (min, max), within [-0.5, 0.5].
     """
+
+    _is_random = True
 
     def __init__(
         self,
@@ -434,6 +450,11 @@ def make_recipe(
     )
 
 
+def is_random(transform: Any) -> bool:
+    """Whether two draws of one image may differ."""
+    return as_transform(transform)._is_random
+
+
 def dtype_name(dtype: Any, who: str) -> str:
     """'uint8', 'float16', 'bfloat16' or 'float32' of a torch or NumPy dtype or a name."""
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
@@ -552,7 +573,7 @@ def __getattr__(name: str) -> Any:
     """Says of torchvision's other transforms where they can run instead."""
     if name[:1].isupper():
         raise AttributeError(
-            f"headrace.transforms has no {name}: it has {', '.join(__all__)}. Other transforms of "
-            "torchvision can be applied to the batches, which are torch tensors, after the loader"
+            f"headrace.transforms has no {name}: it has {', '.join(__all__)}. Another transform of "
+            "torchvision, and all that follows it, can be applied to each image of the batches"
         )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

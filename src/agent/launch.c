@@ -118,8 +118,8 @@ static int check_directory(const struct place *place, struct hr_error *error)
     }
     if (!S_ISDIR(st.st_mode))
         return hr__fail(error, -EACCES,
-                        "%s, where the agent's socket is to be, is %s: take it away, or name "
-                        "another path by HEADRACE_AGENT",
+                        "%s, where the agent's socket is to be, is %s: name another path by "
+                        "HEADRACE_AGENT",
                         dir, S_ISLNK(st.st_mode) ? "a link" : "no directory");
     if (st.st_uid != geteuid())
         return hr__fail(error, -EACCES,
@@ -129,7 +129,8 @@ static int check_directory(const struct place *place, struct hr_error *error)
     if (st.st_mode & 077)
         return hr__fail(error, -EACCES,
                         "%s, the directory of the agent's socket, is open to other users (mode "
-                        "%03o): chmod 700 it, or name a path in another",
+                        "%03o): name a path in a directory that is yours alone (mode 700), by "
+                        "HEADRACE_AGENT or in agent=",
                         dir, (unsigned)st.st_mode & 0777);
     return 0;
 }
@@ -165,7 +166,7 @@ static int check_socket(const struct place *place, struct hr_error *error)
                         path, hr__errno_text(r));
     }
     if (!S_ISSOCK(st.st_mode))
-        return hr__fail(error, -ENOTSOCK, "%s is no socket: take it away, or name another path",
+        return hr__fail(error, -ENOTSOCK, "%s is no socket: name another path for the agent's",
                         path);
     if (st.st_uid != geteuid() && st.st_uid != 0)
         return hr__fail(error, -EACCES, "the agent's socket %s belongs to user %u and not to you",

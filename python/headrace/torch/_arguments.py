@@ -138,8 +138,9 @@ def refuse_functions(collate_fn: Any, worker_init_fn: Any, timeout: float) -> No
     if collate_fn is not None and collate_fn is not torch.utils.data.default_collate:
         raise ValueError(
             f"collate_fn {collate_fn!r} is not supported, because batches are put together "
-            "natively. Leave it out and apply it to the batches that come out (MixUp and CutMix "
-            "work there), or keep torch.utils.data.DataLoader."
+            "natively, as default_collate does. Leave it out and do what it does beyond that to the "
+            "batches that come out (MixUp and CutMix take those), or keep "
+            "torch.utils.data.DataLoader."
         )
     if worker_init_fn is not None:
         raise ValueError(
