@@ -66,7 +66,8 @@ const char *cli_nearest(const char *word, const char *const *names, int count)
     int least = 3; /* further off it is another word */
     for (int i = 0; i < count; i++) {
         int d = distance(word, names[i]);
-        if (d < least && d < (int)strlen(names[i])) {
+        /* At least half of a short word is right. */
+        if (d < least && 2 * d <= (int)strlen(word)) {
             least = d;
             nearest = names[i];
         }

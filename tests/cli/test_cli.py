@@ -40,6 +40,7 @@ class Cli(CliCase):
         self.assertEqual((status, err), (0, ""))
         self.assertIn("headrace scan /data/train --verify", out)
         self.expect(["--version"], 0, "headrace 0.1.0\n")
+        self.expect(["foo"], 2, "", "headrace: unknown verb foo; see headrace --help\n")
         self.expect(["scna"], 2, "", "headrace: unknown verb scna; did you mean scan; see headrace --help\n")
         self.expect(["frobnicate"], 2, "", "headrace: unknown verb frobnicate; see headrace --help\n")
 
