@@ -211,18 +211,32 @@ static void put_lane(FILE *out, const json_t *lane, double samples, size_t bar)
     fputs(json_is_true(json_object_get(lane, "alone")) ? "  alone\n" : "\n", out);
 }
 
+/* Whether some job waited for batches in the interval, or may have. */
+static int jobs_wait(const json_t *lane)
+{
+    const json_t *subscribers = json_object_get(lane, "subscribers");
+    size_t i;
+    json_t *s;
+    int waits = !json_array_size(subscribers);
+    json_array_foreach(subscribers, i, s)
+    {
+        waits |= !(number(s, "wait_share") < 0.02);
+    }
+    return waits;
+}
+
 /* Who holds the others up, as people say it. */
 static const char *slow_side(const json_t *lane)
 {
     static const char *const says[][2] = {
-        {"room", "the jobs are the slow side: the queue is full"},
-        {"fetch", "storage is the slow side: threads wait for bytes"},
-        {"prepare", "preparation is the slow side: the threads are busy"},
+        {"room", "the jobs are the slow side: the threads wait for room"},
+        {"fetch", "storage is the slow side: the threads wait for bytes"},
+        {"prepare", "preparation is the slow side: the jobs wait for it"},
     };
     const char *reason = string(lane, "waits_for", "");
     for (size_t i = 0; i < sizeof says / sizeof *says; i++)
         if (!strcmp(reason, says[i][0]))
-            return says[i][1];
+            return i && !jobs_wait(lane) ? NULL : says[i][1];
     return NULL;
 }
 

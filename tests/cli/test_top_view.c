@@ -78,6 +78,21 @@ static void test_lines(void **state)
 }
 
 /* Whatever the width, no line is longer. */
+/* Where no job waits, nothing is the slow side. */
+static void test_nobody_waits(void **state)
+{
+    static const double shares[] = {0.001, 0.4};
+    for (int i = 0; i < 2; i++) {
+        json_t *root = json_pack("{s:[{s:[{s:s, s:[{s:f}]}]}]}", "streams", "lanes", "waits_for",
+                                 "prepare", "subscribers", "wait_share", shares[i]);
+        assert_non_null(root);
+        char *text = drawn(root, 80);
+        assert_int_equal(strstr(text, "slow side") != NULL, i);
+        free(text);
+        json_decref(root);
+    }
+}
+
 static void test_widths(void **state)
 {
     json_t *before = status("before.json"), *after = status("after.json");
@@ -192,9 +207,9 @@ static void test_odd(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines), cmocka_unit_test(test_widths),
-        cmocka_unit_test(test_rates), cmocka_unit_test(test_one_process),
-        cmocka_unit_test(test_odd),
+        cmocka_unit_test(test_lines),        cmocka_unit_test(test_widths),
+        cmocka_unit_test(test_nobody_waits), cmocka_unit_test(test_rates),
+        cmocka_unit_test(test_one_process),  cmocka_unit_test(test_odd),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
