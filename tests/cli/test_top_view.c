@@ -77,7 +77,6 @@ static void test_lines(void **state)
     json_decref(after);
 }
 
-/* Whatever the width, no line is longer. */
 /* Where no job waits, nothing is the slow side. */
 static void test_nobody_waits(void **state)
 {
@@ -93,6 +92,7 @@ static void test_nobody_waits(void **state)
     }
 }
 
+/* Whatever the width, no line is longer. */
 static void test_widths(void **state)
 {
     json_t *before = status("before.json"), *after = status("after.json");
