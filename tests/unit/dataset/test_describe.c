@@ -79,21 +79,28 @@ static struct hr_dataset *subset_of(struct hr_dataset *dataset, int64_t first, i
 
 static void test_digests_of_names(void **state)
 {
-    struct hr_dataset *list = list_of("/d/a/1.jpg", "/d/a/2.jpg", "/d/b/1.jpg", 0);
-    assert_false(is_named_otherwise(list, list_of("/d/a/1.jpg", "/d/a/2.jpg", "/d/b/1.jpg", 0)));
+    struct hr_dataset *list =
+        list_of("/data/one/a/1.jpg", "/data/one/a/2.jpg", "/data/one/b/1.jpg", 0);
+    assert_false(is_named_otherwise(
+        list, list_of("/data/one/a/1.jpg", "/data/one/a/2.jpg", "/data/one/b/1.jpg", 0)));
     /* elsewhere they are the same samples */
     assert_false(
-        is_named_otherwise(list, list_of("/e/f/a/1.jpg", "/e/f/a/2.jpg", "/e/f/b/1.jpg", 0)));
+        is_named_otherwise(list, list_of("/data/two/more/a/1.jpg", "/data/two/more/a/2.jpg",
+                                         "/data/two/more/b/1.jpg", 0)));
     assert_false(is_named_otherwise(list, list_of("a/1.jpg", "a/2.jpg", "b/1.jpg", 0)));
-    assert_true(is_named_otherwise(list, list_of("/d/a/1.jpg", "/d/a/2.jpg", "/d/b/1.jpg", 1)));
-    assert_true(is_named_otherwise(list, list_of("/d/a/2.jpg", "/d/a/1.jpg", "/d/b/1.jpg", 0)));
-    assert_true(is_named_otherwise(list, list_of("/d/a/1.jpg", "/d/a/2.jpg", "/d/b/2.jpg", 0)));
+    assert_true(is_named_otherwise(
+        list, list_of("/data/one/a/1.jpg", "/data/one/a/2.jpg", "/data/one/b/1.jpg", 1)));
+    assert_true(is_named_otherwise(
+        list, list_of("/data/one/a/2.jpg", "/data/one/a/1.jpg", "/data/one/b/1.jpg", 0)));
+    assert_true(is_named_otherwise(
+        list, list_of("/data/one/a/1.jpg", "/data/one/a/2.jpg", "/data/one/b/2.jpg", 0)));
     /* a subset's are its own */
     assert_true(is_named_otherwise(list, subset_of(list, 0, 1)));
     struct hr_dataset *some = subset_of(list, 2, 0);
     assert_false(is_named_otherwise(some, subset_of(list, 2, 0)));
     assert_true(is_named_otherwise(some, subset_of(list, 0, 2)));
-    struct hr_dataset *copy = list_of("/e/a/1.jpg", "/e/a/2.jpg", "/e/b/1.jpg", 0);
+    struct hr_dataset *copy =
+        list_of("/data/two/a/1.jpg", "/data/two/a/2.jpg", "/data/two/b/1.jpg", 0);
     assert_false(is_named_otherwise(some, subset_of(copy, 2, 0)));
     hr_dataset_unref(&copy);
     hr_dataset_unref(&some);
