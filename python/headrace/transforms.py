@@ -573,7 +573,7 @@ def __getattr__(name: str) -> Any:
     """Says of torchvision's other transforms where they can run instead."""
     if name[:1].isupper():
         raise AttributeError(
-            f"headrace.transforms has no {name}: it has {', '.join(__all__)}. Other transforms of "
-            "torchvision can be applied to the batches, which are torch tensors, after the loader"
+            f"headrace.transforms has no {name}: it has {', '.join(__all__)}. Another transform of "
+            "torchvision, and all that follows it, can be applied to each image of the batches"
         )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -246,7 +246,7 @@ def test_arguments_accepted_without_effect(dataset):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"collate_fn": list}, "collate_fn.*apply it to the batches"),
+        ({"collate_fn": list}, "collate_fn.*beyond that to the batches"),
         ({"worker_init_fn": print}, "worker_init_fn"),
         ({"timeout": 3}, "timeout"),
         ({"timeout": -1}, "timeout"),

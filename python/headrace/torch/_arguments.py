@@ -53,7 +53,17 @@ def cache(value: Any) -> str | None:
 SHARED = frozenset(("agent", "agent_command", "stream", "join", "lag", "window"))
 
 _WINDOW = 8  # the library's default
-_AGENT_COMMAND = "\x1f".join((sys.executable, "-m", "headrace.agent"))
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def _agent_command() -> dict[str, str]:
+    """What "auto" starts: this package's agent in this Python, unless HEADRACE_AGENT_COMMAND
+    names another command. Nothing is imported from the working directory (-P), and the package
+    is found where this one lies, however that came to be on the path."""
+    if os.environ.get("HEADRACE_AGENT_COMMAND") or not sys.executable:
+        return {}
+    start = os.path.join(_PACKAGE, "_start.py")
+    return {"agent_command": "\x1f".join((sys.executable, "-P", start, "headrace.agent"))}
 
 
 def shared(
@@ -94,7 +104,7 @@ def shared(
         return {}
     options = {
         "agent": os.path.join(".", path) if path == "auto" and path is not agent else path,
-        "agent_command": _AGENT_COMMAND,
+        **_agent_command(),
         "join": join,
         "lag": lag,
         "window": max(_WINDOW, batches_ahead + 2) if window is None else window,
@@ -139,8 +149,9 @@ def refuse_functions(collate_fn: Any, worker_init_fn: Any, timeout: float) -> No
     if collate_fn is not None and collate_fn is not torch.utils.data.default_collate:
         raise ValueError(
             f"collate_fn {collate_fn!r} is not supported, because batches are put together "
-            "natively. Leave it out and apply it to the batches that come out (MixUp and CutMix "
-            "work there), or keep torch.utils.data.DataLoader."
+            "natively, as default_collate does. Leave it out and do what it does beyond that to the "
+            "batches that come out (MixUp and CutMix take those), or keep "
+            "torch.utils.data.DataLoader."
         )
     if worker_init_fn is not None:
         raise ValueError(

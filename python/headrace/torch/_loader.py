@@ -53,8 +53,9 @@ class DataLoader:
     Iterating gives ``(images, labels)``: ``images`` of shape (samples, 3, height,
     width) with the transform's element type, ``labels`` int64; then ``index``
     (int64, positions in ``dataset``) with ``return_index`` and a list of paths with
-    ``return_path``. The tensors are the loader's own memory, yours to keep and to
-    change; it is used again when the last of them is gone.
+    ``return_path``. The tensors are yours to keep and to change. Images are the loader's own
+    memory, which it uses again when the last view of them is gone; labels and indices
+    are copies, so that keeping those of every batch keeps no images.
 
     Batches depend on dataset, transform, ``seed``, epoch, batch size and ranks;
     never on threads or timing. Epochs count from 0 and advance by themselves with
