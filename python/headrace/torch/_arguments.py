@@ -21,13 +21,15 @@ from ._hosts import is_hosts
 _SEEDS = 1 << 64
 
 
-def count(what: str, value: Any, least: int) -> int:
+def count(what: str, value: Any, least: int, most: int = (1 << 31) - 1) -> int:
     try:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{what} must be a whole number, got {value!r}") from None
     if number < least:
         raise ValueError(f"{what} must be at least {least}, got {value!r}")
+    if number > most:
+        raise ValueError(f"{what} must be at most {most}, got {value!r}")
     return number
 
 
@@ -37,7 +39,7 @@ def cache(value: Any) -> str | None:
         if value == "":
             raise ValueError("cache is an empty text: write a size such as '64GiB', or leave it out")
         return value
-    number = count("cache", value, 0)
+    number = count("cache", value, 0, _SEEDS - 1)
     return str(number) if number else None
 
 

@@ -41,7 +41,7 @@ _FIXED = frozenset(
 
 @dataclass(frozen=True)
 class SkippedSample:
-    """A sample that was replaced because it could not be used."""
+    """A sample that could not be used, or a damaged one that was taken, and why."""
 
     epoch: int
     index: int
@@ -150,6 +150,9 @@ class DataLoader:
         apply_exif_orientation: turn images as their EXIF tag says; torchvision
             ignores it.
         max_pixels: larger images are bad samples; Pillow's limit if ``None``.
+        damaged: ``"refuse"``: damaged images are bad samples. ``"accept"`` takes those that
+            Pillow decodes by default, with pixels that the decoder guesses; they are
+            counted and listed, see :meth:`damaged`.
 
     Raises:
         TypeError, ValueError: an argument that is not supported, by name, and what to
@@ -205,6 +208,7 @@ class DataLoader:
         gather: Gather = None,
         apply_exif_orientation: bool = False,
         max_pixels: int | None = None,
+        damaged: Literal["refuse", "accept"] = "refuse",
     ) -> None:
         arguments.refuse_functions(collate_fn, worker_init_fn, timeout)
         arguments.check_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
@@ -271,7 +275,9 @@ class DataLoader:
             world_size=self.world_size,
         )
         if staging_bytes is not None:
-            self._options["staging_bytes"] = arguments.count("staging_bytes", staging_bytes, 1)
+            self._options["staging_bytes"] = arguments.count(
+                "staging_bytes", staging_bytes, 1, (1 << 64) - 1
+            )
 
         self._source, own_transform = resolve(dataset)
         self._transform_seen = own_transform
@@ -281,6 +287,7 @@ class DataLoader:
             layout=layout,
             apply_exif_orientation=apply_exif_orientation,
             max_pixels=max_pixels,
+            damaged=damaged,
         )
 
         self._next_epoch = 0
@@ -291,6 +298,7 @@ class DataLoader:
         self._closed = False
         self._past_stats: dict[str, Any] | None = None  # of native loaders that were replaced
         self._past_skipped: list[SkippedSample] = []
+        self._past_damaged: list[SkippedSample] = []
         self._later_hosts: tuple[int, str] | None = None  # an epoch, and its cache from then on
         self._begun = False  # whether an epoch was begun, so that there are rates to tell
         self._core = self._make_core()
@@ -328,7 +336,7 @@ class DataLoader:
         ``set_epoch`` too. Not needed for epochs to differ. A loader whose first epoch was a
         later one of its stream goes on counting its own here; :meth:`state_dict` has the
         stream's."""
-        number = arguments.count("epoch", epoch, 0) + self._ahead
+        number = arguments.count("epoch", epoch, 0, (1 << 64) - 1) + self._ahead
         if number < 0:
             raise ValueError(
                 f"epoch {epoch} of this loader was over before its stream began: it joined "
@@ -422,7 +430,7 @@ class DataLoader:
 
     def stats(self) -> dict[str, Any]:
         """Counters since the loader was made: ``samples``, ``batches``, ``bad_samples``,
-        ``padded_samples``, ``bytes_read``, ``wait_ns`` (training waited in ``next``),
+        ``damaged_samples``, ``padded_samples``, ``bytes_read``, ``wait_ns`` (training waited in ``next``),
         ``grown_slots``, ``cache_hits`` (samples whose bytes were cached), ``converted``
         (items) and ``conversion_ns`` (of all threads); the state of now: ``slots``, ``slot_bytes``, ``staged_bytes``,
         ``ready_batches``, ``threads``, ``workers_now`` (of them, as the machine's other ranks
@@ -450,6 +458,11 @@ class DataLoader:
         now = [SkippedSample(*s) for s in self._native().skipped()]
         return self._past_skipped + now
 
+    def damaged(self) -> list[SkippedSample]:
+        """The damaged samples that ``damaged="accept"`` took so far (the newest 10,000)."""
+        now = [SkippedSample(*s) for s in self._native().damaged()]
+        return self._past_damaged + now
+
     # Several hosts
 
     def hosts(self) -> list[dict[str, Any]]:
@@ -473,7 +486,7 @@ class DataLoader:
         """From ``epoch`` on (``None``: the next one) the plan goes by these rates of all ranks,
         in their order. Every rank has to be given the same. For those who gather by
         themselves, with ``gather=False``; see ``gather``."""
-        number = self._next_epoch if epoch is None else arguments.count("epoch", epoch, 0)
+        number = self._next_epoch if epoch is None else arguments.count("epoch", epoch, 0, (1 << 64) - 1)
         self._native().set_rates(number, [figures(rates) for rates in ranks])
 
     def set_hosts(self, cache: str, epoch: int | None = None) -> None:
@@ -481,7 +494,7 @@ class DataLoader:
         ``"memcached:..."``. Every rank has to be given the same for the same epoch, before it
         begins that; they compare before its first batch. Items whose owner stays are
         found again. ValueError for a text that makes no sense, or without hosts."""
-        number = self._next_epoch if epoch is None else arguments.count("epoch", epoch, 0)
+        number = self._next_epoch if epoch is None else arguments.count("epoch", epoch, 0, (1 << 64) - 1)
         self._native().set_hosts(number, cache)
         self._later_hosts = (number, cache)
 
@@ -568,7 +581,7 @@ class DataLoader:
         own = {k: v for k, v in self._options.items() if k not in arguments.SHARED}
         members["_options"] = {**own, "cache": None, "assignment": "auto"}
         members.update(_resume=None, _live=None, _closed=False, _later_hosts=None)
-        members.update(_past_stats=None, _past_skipped=[])
+        members.update(_past_stats=None, _past_skipped=[], _past_damaged=[])
         vars(other).update(members)
         vars(other)["_core"] = other._make_core()
         _open_loaders.add(other)
@@ -628,6 +641,7 @@ class DataLoader:
             return
         self._past_stats = add_stats(old.stats(), self._past_stats)
         self._past_skipped += [SkippedSample(*s) for s in old.skipped()]
+        self._past_damaged += [SkippedSample(*s) for s in old.damaged()]
         old.close()
 
     def _grow(self, batch: int) -> None:
