@@ -113,7 +113,8 @@ struct hr_loader_options {
                              speed; at least batches_ahead + 2; default 8. The first loader's
                              counts */
     const char *agent_command; /* "auto": the command that is started, words apart by one
-                                  '\x1f', to which "--listener FD --idle SECONDS" is added; NULL
+                                  '\x1f', to which "--listener FD --idle SECONDS" is added; it
+                                  runs in "/". NULL
                                   (default): HEADRACE_AGENT_COMMAND, else "headrace\x1f" "agent" */
     /* Of samples to ranks; LOCAL needs a cache of hosts. */
     enum hr_assignment assignment;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _core, transforms as _transforms
@@ -10,6 +12,20 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = ["Preparer"]
+
+
+def drawn_seed() -> int:
+    """A seed for the random parameters of one image that no loader prepares.
+
+    It comes from torch's global generator where torch is there, else from Python's, as the
+    random numbers of torchvision's transforms do: torch.manual_seed makes a run
+    reproducible, and worker processes, which torch seeds one by one and anew in each
+    epoch, draw different ones.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return random.getrandbits(63)
+    return int(torch.empty((), dtype=torch.int64).random_())
 
 
 class Preparer:
@@ -38,6 +54,7 @@ class Preparer:
         damaged: Literal["refuse", "accept"] = "refuse",
     ) -> None:
         self._preparer = _core.Preparer()
+        self._is_random = transform is not None and _transforms.is_random(transform)
         self._recipe = (
             None
             if transform is None
@@ -51,16 +68,29 @@ class Preparer:
         )
 
     def __call__(
-        self, data: Buffer, *, seed: int = 0, epoch: int = 0, index: int = 0
+        self,
+        data: Buffer,
+        *,
+        seed: int | None = None,
+        epoch: int | None = None,
+        index: int | None = None,
     ) -> _core.Array:
-        """One sample's tensor; random parameters depend on the three numbers only.
+        """One sample's tensor.
+
+        Random parameters differ from call to call: torch's generator, or Python's where
+        torch is not imported, gives each call a seed. Where one of ``seed``, ``epoch``
+        and ``index`` is given, they depend on these three numbers only, and those
+        that are left out are 0: the row that a DataLoader with this seed has for this sample
+        in this epoch.
 
         Raises ValueError for damaged images and NotImplementedError for formats
         that are not JPEG or PNG.
         """
         if self._recipe is None:
             raise ValueError("this Preparer has no transform: pass one, or use decode()")
-        return self._preparer.run(self._recipe, data, seed, epoch, index)
+        if self._is_random and seed is None and epoch is None and index is None:
+            seed = drawn_seed()
+        return self._preparer.run(self._recipe, data, seed or 0, epoch or 0, index or 0)
 
     @property
     def damage(self) -> str | None:

@@ -7,7 +7,7 @@ list of transforms, or a torchvision ``Compose`` to a dataset, a DataLoader or a
 :class:`headrace.Preparer`.
 
 Random parameters depend on seed, epoch, sample index and the position of the
-transform only. Images are RGB; the result must have one fixed size.
+transform only; outside a DataLoader the seed is drawn anew for each image. Images are RGB; the result must have one fixed size.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ _DAMAGED = {"refuse": 0, "accept": 1}
 class Transform:
     """Base of all transforms: compared, printed and pickled by their arguments."""
 
+    _is_random = False  # whether two draws of one image may differ
+
     def _operations(self) -> list[_Operation]:
         """The C library's operations that this transform stands for."""
         raise NotImplementedError
@@ -93,6 +95,10 @@ class Compose(Transform):
             made = _make(name, arguments)
             self.transforms += made.transforms if isinstance(made, Compose) else [made]
 
+    @property
+    def _is_random(self) -> bool:  # type: ignore[override]
+        return any(t._is_random for t in self.transforms)
+
     def _operations(self) -> list[_Operation]:
         return [operation for t in self.transforms for operation in t._operations()]
 
@@ -112,6 +118,8 @@ class RandomResizedCrop(Transform):
         antialias: ``True`` as Pillow always does it; ``False`` as torch's
             interpolate without it.
     """
+
+    _is_random = True
 
     def __init__(
         self,
@@ -225,6 +233,8 @@ class RandomCrop(Transform):
         padding_mode: "constant", "edge", "reflect" or "symmetric".
     """
 
+    _is_random = True
+
     def __init__(
         self,
         size: int | Sequence[int],
@@ -261,6 +271,8 @@ class RandomCrop(Transform):
 
 
 class _Flip(Transform):
+    _is_random = True
+
     def __init__(self, p: float = 0.5) -> None:
         self.p = _probability(type(self).__name__, p)
 
@@ -279,6 +291,8 @@ class RandomVerticalFlip(_Flip):
 class RandomGrayscale(Transform):
     """All three channels become the luma, with probability ``p``."""
 
+    _is_random = True
+
     def __init__(self, p: float = 0.1) -> None:
         self.p = _probability("RandomGrayscale", p)
 
@@ -294,6 +308,8 @@ class ColorJitter(Transform):
             or (min, max).
         hue: x for shifts in [-x, x], or (min, max), within [-0.5, 0.5].
     """
+
+    _is_random = True
 
     def __init__(
         self,
@@ -438,6 +454,11 @@ def make_recipe(
         apply_exif_orientation=apply_exif_orientation,
         **options,
     )
+
+
+def is_random(transform: Any) -> bool:
+    """Whether two draws of one image may differ."""
+    return as_transform(transform)._is_random
 
 
 def dtype_name(dtype: Any, who: str) -> str:

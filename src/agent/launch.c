@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -220,7 +221,11 @@ static int connect_place(int *out, const struct place *place, struct hr_error *e
                         "use agent=\"auto\"",
                         path);
     if (r == -ETIMEDOUT)
-        return hr__fail(error, r, "the agent at %s takes no jobs: is it stopped?", path);
+        return hr__fail(
+            error, r,
+            "the agent at %s has accepted no connection for %d seconds: is it stopped (SIGSTOP, a "
+            "debugger)?",
+            path, CONNECT_WAIT_S);
     if (r)
         return hr__fail(error, r, "connecting to the agent at %s: %s", path, hr__errno_text(r));
     if (hr__launch_is_ours(*out))
@@ -433,13 +438,27 @@ static int is_absent(int r)
     return r == -ENOENT || r == -ECONNREFUSED;
 }
 
+/* The default place by a path from "/", which an agent of another working directory knows too. */
+static int find_default_place(struct place *out, struct hr_error *error)
+{
+    char here[PATH_MAX], whole[2 * PATH_MAX];
+    int r = find_place(out, NULL, error);
+    if (r || *out->address.sun_path == '/')
+        return r;
+    if (!getcwd(here, sizeof here))
+        return hr__fail(error, -errno, "HEADRACE_AGENT=%s begins at the working directory: %s",
+                        out->address.sun_path, hr__errno_text(errno));
+    snprintf(whole, sizeof whole, "%s/%s", here, out->address.sun_path);
+    return find_place(out, whole, error);
+}
+
 int hr__launch_auto(int *out, const char *command, struct hr_error *error)
 {
     struct place place;
     struct hr_error why = {0};
     int lock;
     *out = -1;
-    int r = find_place(&place, NULL, error);
+    int r = find_default_place(&place, error);
     if (r)
         return r;
     r = connect_place(out, &place, &why);

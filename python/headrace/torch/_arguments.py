@@ -47,7 +47,17 @@ def cache(value: Any) -> str | None:
 SHARED = frozenset(("agent", "agent_command", "stream", "join", "lag", "window"))
 
 _WINDOW = 8  # the library's default
-_AGENT_COMMAND = "\x1f".join((sys.executable, "-m", "headrace.agent"))
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def _agent_command() -> dict[str, str]:
+    """What "auto" starts: this package's agent in this Python, unless HEADRACE_AGENT_COMMAND
+    names another command. Nothing is imported from the working directory (-P), and the package
+    is found where this one lies, however that came to be on the path."""
+    if os.environ.get("HEADRACE_AGENT_COMMAND") or not sys.executable:
+        return {}
+    start = os.path.join(_PACKAGE, "_start.py")
+    return {"agent_command": "\x1f".join((sys.executable, "-P", start, "headrace.agent"))}
 
 
 def shared(
@@ -93,7 +103,7 @@ def shared(
         )
     options = {
         "agent": os.path.join(".", path) if path == "auto" and path is not agent else path,
-        "agent_command": _AGENT_COMMAND,
+        **_agent_command(),
         "join": join,
         "lag": lag,
         "window": max(_WINDOW, batches_ahead + 2) if window is None else window,
