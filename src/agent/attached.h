@@ -60,9 +60,11 @@ struct hr__attached {
     uint64_t asked;           /* index at which we asked for a place in `main` again */
 
     uint32_t seek_number; /* of the last request */
-    int is_placed;        /* our epochs are the stream's: we have joined it, or were restored */
-    uint64_t own_epoch;   /* that was asked for, while it is not */
-    uint64_t ahead;       /* the stream's epochs less our own */
+    uint64_t epoch_ns;    /* when its answer was that the others' next epoch is waited for; 0 */
+    struct hr__wire_waiting others; /* where they were then */
+    int is_placed;      /* our epochs are the stream's: we have joined it, or were restored */
+    uint64_t own_epoch; /* that was asked for, while it is not */
+    uint64_t ahead;     /* the stream's epochs less our own */
 
     int is_started;        /* an epoch was */
     int is_known;          /* where in the stream we are: epoch, cut and what follows them */
@@ -131,6 +133,9 @@ int hr__session_recover(struct hr__attached *a, struct hr_error *error);
 
 /* Leaves the places that are not needed any more. */
 void hr__session_sweep(struct hr__attached *a);
+
+/* Says what is waited for, once, where it has lasted for seconds. */
+void hr__session_explain(struct hr__attached *a);
 
 /* Sleeps until the agent has sent something, `until_ns` at most: 0, -EINTR, -ETIMEDOUT. */
 int hr__session_wait(struct hr__attached *a, uint64_t until_ns);

@@ -221,7 +221,11 @@ static int connect_place(int *out, const struct place *place, struct hr_error *e
                         "use agent=\"auto\"",
                         path);
     if (r == -ETIMEDOUT)
-        return hr__fail(error, r, "the agent at %s takes no jobs: is it stopped?", path);
+        return hr__fail(
+            error, r,
+            "the agent at %s has accepted no connection for %d seconds: is it stopped (SIGSTOP, a "
+            "debugger)?",
+            path, CONNECT_WAIT_S);
     if (r)
         return hr__fail(error, r, "connecting to the agent at %s: %s", path, hr__errno_text(r));
     if (hr__launch_is_ours(*out))

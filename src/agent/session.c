@@ -28,6 +28,8 @@
 #define ATTACH_PATIENCE_NS UINT64_C(600000000000)
 /* Between two questions whether to go on waiting. */
 #define ATTACH_SLICE_NS UINT64_C(100000000)
+/* A wait that is worth a message. */
+#define EXPLAIN_NS UINT64_C(2000000000)
 
 static int is_auto(const struct hr__attached *a)
 {
@@ -97,6 +99,7 @@ void hr__session_seek(struct hr__attached *a)
                                      .number = ++a->seek_number,
                                  }};
     a->state = HR__SEEKING;
+    a->epoch_ns = 0;
     send_message(a, &m);
 }
 
@@ -121,6 +124,8 @@ static int take_attached(struct hr__attached *a, const struct hr__wire_attached 
     if (m->spec.dtype != s->dtype || m->spec.layout != s->layout || m->spec.bytes != s->bytes ||
         m->spec.channels != s->channels || m->spec.height != s->height || m->spec.width != s->width)
         return unexpected(error, "samples of another shape");
+    if (*m->notice)
+        hr__log(HR_LOG_WARNING, "%s", m->notice);
     a->state = HR__ATTACHED;
     if (a->is_started && !a->over)
         hr__session_seek(a);
@@ -246,10 +251,8 @@ static int handle(struct hr__attached *a, struct hr__wire_message *m, struct hr_
     case HR__WIRE_REFUSED:
         return hr__fail(error, m->refused.code, "%s", m->refused.message);
     case HR__WIRE_WAITING:
-        hr__log(HR_LOG_INFO,
-                "stream \"%s\" is in epoch %" PRIu64 ", at sample %" PRIu64
-                ": this loader joins it at its next one",
-                a->attach.stream, m->waiting.epoch, m->waiting.position);
+        a->epoch_ns = hr__now_ns();
+        a->others = m->waiting;
         return 0;
     case HR__WIRE_SEATED:
         return take_seated(a, m, error);
@@ -311,7 +314,8 @@ static int connect_agent(struct hr__attached *a, struct hr_error *error)
     a->state = HR__GREETING;
     struct hr__wire_message m = {.type = HR__WIRE_HELLO, .hello = {.pid = getpid()}};
     describe_program(m.hello.program, sizeof m.hello.program);
-    send_message(a, &m);
+    /* Where it cannot be sent, what is received says why. */
+    (void)hr__wire_send(a->socket, &m);
     return 0;
 }
 
@@ -334,6 +338,26 @@ int hr__session_recover(struct hr__attached *a, struct hr_error *error)
     if (!r)
         hr__count(&a->reattached, 1);
     return r;
+}
+
+void hr__session_explain(struct hr__attached *a)
+{
+    const struct hr__wire_waiting *others = &a->others;
+    if (a->state != HR__SEEKING || !a->epoch_ns || hr__now_ns() - a->epoch_ns < EXPLAIN_NS)
+        return;
+    a->epoch_ns = 0;
+    uint64_t samples = hr_dataset_count(a->loader->dataset);
+    char where[96];
+    if (others->position < samples)
+        snprintf(where, sizeof where, "are in epoch %" PRIu64 ", at sample %" PRIu64, others->epoch,
+                 others->position);
+    else
+        snprintf(where, sizeof where, "have ended epoch %" PRIu64, others->epoch);
+    hr__log(HR_LOG_WARNING,
+            "waiting to join stream \"%s\" at its next epoch: the other jobs %s. Where they stop, "
+            "it begins after a minute at most, but not with lag=\"wait\". join=\"now\" begins at "
+            "once; headrace top shows who is waited for",
+            a->attach.stream, where);
 }
 
 int hr__session_wait(struct hr__attached *a, uint64_t until_ns)

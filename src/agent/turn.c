@@ -362,10 +362,12 @@ static int rest(struct hr__attached *a, uint64_t until_ns, struct hr_error *erro
             r = -ETIMEDOUT;
         return r;
     }
-    if (a->state != HR__SEATED)
+    if (a->state != HR__SEATED) {
+        hr__session_explain(a);
         r = hr__session_wait(a, slice_ns);
-    else
+    } else {
         r = hr__seat_wait(a->seat, a->bell, a->wants, slice_ns);
+    }
     if (r != -ETIMEDOUT)
         return r;
     r = hr__session_receive(a, error);

@@ -212,6 +212,7 @@ static const struct kind kinds[HR__WIRE_TYPES] = {
     [HR__WIRE_ATTACHED] = {.name = "ATTACHED",
                            .bytes = sizeof(struct hr__wire_attached),
                            .check = check_attached,
+                           .text = {PART(hr__wire_attached, notice)},
                            .gap = GAP(hr__wire_attached, spec.width,
                                       offsetof(struct hr__wire_attached, spec.bytes))},
     [HR__WIRE_SEEK] = {.name = "SEEK", .bytes = sizeof(struct hr__wire_seek), .check = check_seek},

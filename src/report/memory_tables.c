@@ -515,6 +515,7 @@ static void fill_facts(struct hr__table *t, const json_t *facts)
                                           {"model", "model"},
                                           {"batch size", "batch size"},
                                           {"recorded", "recorded"},
+                                          {"operators", "operators seen by"},
                                           {"rank", "rank"},
                                           {"imported from", "imported from"}};
     for (size_t i = 0; i < sizeof told / sizeof *told; i++) {

@@ -358,8 +358,8 @@ static void add_dataset(struct hr__table *t, const struct hr_stalls *s)
     if (s->samples)
         hr__draft_print(&d, "%s%s samples", d.length ? ", " : "",
                         hr__format_fixed(samples, (double)s->samples, 0, true));
-    if (s->bytes > 0)
-        hr__draft_print(&d, ", %s", hr__format_bytes(bytes, s->bytes));
+    if (!isnan(hr__dataset_bytes(s)))
+        hr__draft_print(&d, ", %s", hr__format_bytes(bytes, hr__dataset_bytes(s)));
     if (!isnan(hr__mean_bytes(s)))
         hr__draft_print(&d, ", %s each", hr__format_bytes(mean, hr__mean_bytes(s)));
     if (*s->filesystem)

@@ -64,8 +64,9 @@ HR_NODISCARD int hr__derive_sentence(struct hr_stalls *stalls, struct hr_error *
  * result just analysed. May take seconds. Errors: -ENOMEM. */
 HR_NODISCARD int hr__stalls_advise(struct hr_stalls *stalls, struct hr_error *error);
 
-/* Bytes of a sample's file, on average; NaN: not known. */
+/* Bytes of a sample's file, on average; and of all samples' files; NaN: not known. */
 double hr__mean_bytes(const struct hr_stalls *stalls);
+double hr__dataset_bytes(const struct hr_stalls *stalls);
 
 /* Reads in flight of the loader on a host (of its ranks that are here). */
 int hr__loader_depth(const struct hr_stalls *stalls, const struct hr__host_record *host);

@@ -173,13 +173,14 @@ static int fits(const struct hr_stalls *s, double *available)
     for (int i = 0; i < s->host_count; i++)
         if (s->hosts[i].available_bytes)
             *available = fmin(*available, (double)s->hosts[i].available_bytes);
-    if (!(s->bytes > 0))
+    double bytes = hr__dataset_bytes(s);
+    if (isnan(bytes))
         return -1;
-    if (s->loader_cache_bytes >= s->bytes)
+    if (s->loader_cache_bytes >= bytes)
         return 1;
     if (isinf(*available))
         return -1;
-    return *available >= s->bytes;
+    return *available >= bytes;
 }
 
 static const char *subject(const struct hr_stalls *s, bool first)
@@ -205,7 +206,7 @@ static void say_both(struct words *w, const struct hr_stalls *s)
         say(w, "In the first epoch, whose files come from storage, %s ", subject(s, false));
         say_waiting(w, s, true);
         say(w, "; in later ones their ");
-        say_bytes(w, s->bytes);
+        say_bytes(w, hr__dataset_bytes(s));
         say(w, " are in memory, and %s ", pronoun(s));
         say_waiting(w, s, false);
         say(w, ".");
@@ -215,7 +216,7 @@ static void say_both(struct words *w, const struct hr_stalls *s)
         say(w, "%s ", subject(s, true));
         say_waiting(w, s, true);
         say(w, ". That is with files from storage: of the dataset's ");
-        say_bytes(w, s->bytes);
+        say_bytes(w, hr__dataset_bytes(s));
         say(w, ", ");
         say_bytes(w, available);
         say(w, " fit in memory; with all files there %s ", pronoun(s));

@@ -395,6 +395,20 @@ sys.stdin.read()
         job.stdin.close()
 
 
+def test_an_agent_that_runs_under_less_is_told_of(dataset, default_socket, monkeypatch, caplog):
+    start = Path(headrace.__file__).with_name("_start.py")
+    words = ["nice", "-n", "7", sys.executable, "-P", str(start), "headrace.agent"]
+    monkeypatch.setenv("HEADRACE_AGENT_COMMAND", "\x1f".join(words))
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    loader = DataLoader(dataset, 4, agent="auto")
+    under = headrace.agent_status()["runs_under"]
+    assert under["cores"] == len(os.sched_getaffinity(0))
+    if under["nice"] > own:  # where its priority could be raised first, it is 7
+        (said,) = [m for m in caplog.messages if "runs under" in m]
+        assert f"nice {under['nice']} (here {own})" in said and "--stop" in said
+    loader.close()
+
+
 # Strangers
 
 
