@@ -30,6 +30,7 @@ export PKG_CONFIG_PATH="$(dirname "$pc")" PKG_CONFIG_SYSROOT_DIR="$stage/root"
 [ -e "$libdir/libheadrace.so.0" ] || fail "no libheadrace.so.0 in $libdir"
 [ -e "$libdir/libheadrace.a" ] || fail "no libheadrace.a in $libdir"
 [ -e "$libdir/libheadrace-tap.so" ] || fail "no libheadrace-tap.so in $libdir"
+[ -e "$libdir/libheadrace-guard.so" ] || fail "no libheadrace-guard.so in $libdir"
 version=$(pkg-config --modversion headrace)
 
 # An image folder of two classes, out of the decoder tests' files.
