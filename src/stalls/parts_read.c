@@ -71,6 +71,7 @@ static void read_dataset(struct hr__json *reader, const json_t *object, struct h
     s->size_count = hr__json_numbers(reader, o, "sizes", SIZE_MAX, HR__MAX_SIZES, &s->sizes);
     hr__json_text(reader, o, "filesystem", s->filesystem, sizeof s->filesystem);
     s->reads_no_files = !hr__json_bool(reader, o, "reads_files", 1);
+    s->network = hr__json_bool(reader, o, "network", 0);
     hr__json_leave(reader, mark);
 }
 

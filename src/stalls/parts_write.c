@@ -82,7 +82,8 @@ bool hr__write_run(json_t *object, const struct hr_stalls *s)
          set_real(dataset, "bytes", s->bytes) &&
          hr__json_set(dataset, "sizes", numbers(s->sizes, s->size_count)) &&
          set_text_or_null(dataset, "filesystem", s->filesystem) &&
-         hr__json_set(dataset, "reads_files", json_boolean(!s->reads_no_files));
+         hr__json_set(dataset, "reads_files", json_boolean(!s->reads_no_files)) &&
+         hr__json_set(dataset, "network", json_boolean(s->network));
     ok = ok && set_count(epoch, "batches", s->epoch_batches) &&
          set_real(epoch, "start_s", s->epoch_start_s) &&
          hr__json_set(epoch, "each", json_boolean(s->epoch_start_each)) &&

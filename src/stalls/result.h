@@ -138,6 +138,7 @@ struct hr_stalls {
     size_t size_count;
     char filesystem[32];
     bool reads_no_files;    /* the samples are in memory: nothing is ever fetched */
+    bool network;           /* they come over the network: no files are read */
     uint64_t epoch_batches; /* 0: not known */
     double epoch_start_s;   /* from iter() to the first batch; NaN: not known */
     bool epoch_start_each;  /* it comes with each epoch, not with the first alone */

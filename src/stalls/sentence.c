@@ -46,9 +46,13 @@ static void say_reason(struct words *w, const char *reason)
     size_t length = strlen(reason);
     while (length && (reason[length - 1] == '.' || reason[length - 1] == ' '))
         length--;
-    if (length)
-        say(w, ": %.*s", (int)length, reason);
-    say(w, ".");
+    say(w, "%.*s.", (int)length, reason);
+}
+
+static void say_why(struct words *w, const char *reason)
+{
+    say(w, *reason ? ": " : "");
+    say_reason(w, reason);
 }
 
 static void say_bytes(struct words *w, double bytes)
@@ -157,8 +161,9 @@ static int parts_of(const struct hr_stalls *s, const struct epoch *e, struct par
     bool measured = s->summary.measured[e->cold ? HR_STALLS_COLD : HR_STALLS_WARM];
     bool apart = e->cold ? isfinite(e->share[3].value) : measured;
     int n = 0;
-    parts[n++] = (struct part){apart ? "preparing samples on the CPU"
-                                     : "its loader, which reads and prepares samples",
+    parts[n++] = (struct part){s->network ? "its loader, which fetches and prepares samples"
+                               : apart    ? "preparing samples on the CPU"
+                                          : "its loader, which reads and prepares samples",
                                e->share[2], 0};
     if (e->cold && apart)
         parts[n++] = (struct part){storage_word(s), e->share[3], 0};
@@ -309,8 +314,25 @@ static void say_lead(struct words *w, const struct hr_stalls *s, const struct ep
     if (lead->known == NOTHING || lead->known == PERHAPS)
         say(w, " A longer run (--time) or a quieter machine would tell.");
     bool cold = m->measured[HR_STALLS_COLD], warm = m->measured[HR_STALLS_WARM];
-    if (cold != warm)
+    if (cold != warm && !s->reads_no_files && !s->network)
         say(w, " That is with files %s.", cold ? "from storage" : "in memory");
+}
+
+/* What short epochs lose besides: their first batch. */
+static void say_start(struct words *w, const struct hr_stalls *s, const struct epoch *lead)
+{
+    double start_s = s->epoch_start_s;
+    double batch_s = s->step_s[lead->cold ? HR_STALLS_COLD : HR_STALLS_WARM].value;
+    double epoch_s = start_s + (double)s->epoch_batches * batch_s;
+    if (!s->epoch_start_each || !s->epoch_batches || !(start_s >= HARDLY * epoch_s))
+        return;
+    say(w, " Besides, each epoch of %llu batches begins with %.2g s of waiting for its first one: ",
+        (unsigned long long)s->epoch_batches, start_s);
+    if (lead->known == NOTHING)
+        say(w, "%d %% of its time.", percent(start_s / epoch_s));
+    else
+        say(w, "in all %d %% of its time is waiting.",
+            percent(1 - (1 - lead->wait.value) * (epoch_s - start_s) / epoch_s));
 }
 
 static void say_main(struct words *w, const struct hr_stalls *s)
@@ -318,7 +340,16 @@ static void say_main(struct words *w, const struct hr_stalls *s)
     struct epoch other;
     bool both;
     struct epoch lead = find_lead(s, &other, &both);
+    if (*s->cannot_tell) {
+        say(w, "How much of the time %s for data cannot be told, because ",
+            s->on_cpu           ? "training waits"
+            : s->world_size > 1 ? "the GPUs wait"
+                                : "the GPU waits");
+        say_reason(w, s->cannot_tell);
+        return;
+    }
     say_lead(w, s, &lead);
+    say_start(w, s, &lead);
     if (both)
         say_other(w, s, &other);
 }
@@ -332,26 +363,30 @@ static bool ran(const struct hr_stalls *s, int p)
 static void say_missing(struct words *w, const struct hr_stalls *s)
 {
     const struct hr_stalls_summary *m = &s->summary;
-    if (!m->measured[HR_STALLS_WARM]) {
+    if (s->network)
+        say(w,
+            " The samples come over the network: what fetching them takes is not told apart from "
+            "preparing them.");
+    if (!s->network && !m->measured[HR_STALLS_WARM]) {
         say(w, ran(s, HR_STALLS_WARM) ? " Whether files were in memory could not be verified"
                                       : " Preparation with files in memory was not measured");
-        say_reason(w, s->phase_reason[HR_STALLS_WARM]);
+        say_why(w, s->phase_reason[HR_STALLS_WARM]);
     }
-    if (!m->measured[HR_STALLS_COLD]) {
+    if (!m->measured[HR_STALLS_COLD] && !s->reads_no_files && !s->network) {
         say(w,
             ran(s, HR_STALLS_COLD) ? " What %s adds could not be verified"
                                    : " What %s adds was not measured",
             storage_word(s));
-        say_reason(w, s->phase_reason[HR_STALLS_COLD]);
+        say_why(w, s->phase_reason[HR_STALLS_COLD]);
     }
     if (s->on_cpu)
         return;
     if (!ran(s, HR_STALLS_DEVICE)) {
         say(w, " The copy to the GPU counts as computing");
-        say_reason(w, s->phase_reason[HR_STALLS_DEVICE]);
+        say_why(w, s->phase_reason[HR_STALLS_DEVICE]);
     } else if (!ran(s, HR_STALLS_HOST)) {
         say(w, " The copy to the GPU counts as preparing");
-        say_reason(w, s->phase_reason[HR_STALLS_HOST]);
+        say_why(w, s->phase_reason[HR_STALLS_HOST]);
     }
 }
 
@@ -381,7 +416,8 @@ int hr__derive_sentence(struct hr_stalls *s, struct hr_error *error)
 {
     struct words w = {.length = 0};
     say_main(&w, s);
-    say_missing(&w, s);
+    if (!*s->cannot_tell)
+        say_missing(&w, s);
     say_ranks(&w, s);
     /* Reasons come from outside. */
     size_t capacity = 4 * w.length + 1;
