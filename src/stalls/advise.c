@@ -26,14 +26,14 @@ static bool small_enough(const struct hr_stalls *s)
     return ranks * workers * s->batch_size <= MOST_AT_ONCE;
 }
 
-/* "A", "A or B". */
+/* "A", "A or B"; "A and B, or C". */
 static void join(char *out, size_t capacity, const struct hr_stalls_suggestion *found, int count)
 {
     size_t used = 0;
     *out = 0;
     for (int i = 0; i < count && used < capacity; i++)
-        used +=
-            (size_t)snprintf(out + used, capacity - used, "%s%s", i ? " or " : "", found[i].text);
+        used += (size_t)snprintf(out + used, capacity - used, "%s%s",
+                                 i ? (strstr(out, " and ") ? ", or " : " or ") : "", found[i].text);
 }
 
 /* How it is now, where that is neither of the epochs that were measured. */

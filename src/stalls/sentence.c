@@ -14,11 +14,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Less waiting than this is none worth a word; half intervals wider than that are said; those
- * wider than that are no knowledge. */
-#define HARDLY    0.02
-#define WIDE      0.05
-#define NOT_KNOWN 0.20
+/* Less waiting than this is none worth a word; half intervals wider than that are said. */
+#define HARDLY 0.02
+#define WIDE   0.05
 /* Epochs from storage and from memory that differ by less are the same. */
 #define SAME 0.01
 /* Ranks that are named. */
@@ -91,8 +89,7 @@ enum knowledge {
 
 static enum knowledge known(struct hr_interval share)
 {
-    double half = (share.high - share.low) / 2;
-    if (!(half <= NOT_KNOWN))
+    if (!hr__share_is_known(share))
         return NOTHING;
     if (share.value < HARDLY)
         return NONE;
