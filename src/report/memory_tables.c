@@ -441,6 +441,23 @@ static void fill_different(struct hr__table *t, const struct filler *f)
     cell_draft(t, &d);
 }
 
+/* What marks are of. */
+static void fill_steps(struct hr__table *t, const struct filler *f, double marked)
+{
+    const json_t *facts = json_object_get(json_object_get(f->view->root, "run"), "facts");
+    const char *marks = hr__view_text(facts, "marks");
+    char text[HR__FORMAT_BYTES];
+    bool imported = *hr__view_text(facts, "imported from");
+    double steps = imported ? marked : marked - 1; /* a recording begins with one */
+    if (!(steps > 0))
+        return;
+    hr__table_cell(t, "steps");
+    hr__table_cell_print(t, "%s of %s", hr__format_fixed(text, steps, 0, true),
+                         imported ? "the profiler"
+                         : *marks ? marks
+                                  : "optimizers");
+}
+
 static void fill_pattern(struct hr__table *t, const struct filler *f)
 {
     const json_t *p = json_object_get(f->view->root, "pattern");
@@ -449,7 +466,9 @@ static void fill_pattern(struct hr__table *t, const struct filler *f)
     double median = f->view->median_ns;
     char a[HR__FORMAT_BYTES], b[HR__FORMAT_BYTES];
     hr__table_cell(t, "iterations");
-    if (!(behaviours > 0) || !(count > 0)) {
+    if (!(behaviours > 0) && count > 0) {
+        hr__table_cell_print(t, "%s, no two of them the same", hr__format_fixed(b, count, 0, true));
+    } else if (!(behaviours > 0)) {
         hr__table_cell(t, "nothing repeats: the record is too short, or no two iterations are the "
                           "same");
     } else {
@@ -467,10 +486,7 @@ static void fill_pattern(struct hr__table *t, const struct filler *f)
         hr__table_cell(t, "takes");
         hr__table_cell_print(t, "%s (median)", hr__format_time(a, median * 1e-9));
     }
-    if (marked > 1) { /* the first begins with the recording */
-        hr__table_cell(t, "steps");
-        hr__table_cell_print(t, "%s of optimizers", hr__format_fixed(a, marked - 1, 0, true));
-    }
+    fill_steps(t, f, marked);
     fill_different(t, f);
 }
 
@@ -510,14 +526,11 @@ static void cell_date(struct hr__table *t, double unix_ns)
 
 static void fill_facts(struct hr__table *t, const json_t *facts)
 {
-    static const char *const told[][2] = {{"command", "command"},
-                                          {"torch", "torch"},
-                                          {"model", "model"},
-                                          {"batch size", "batch size"},
-                                          {"recorded", "recorded"},
-                                          {"operators", "operators seen by"},
-                                          {"rank", "rank"},
-                                          {"imported from", "imported from"}};
+    static const char *const told[][2] = {
+        {"command", "command"},   {"torch", "torch"},
+        {"model", "model"},       {"batch size", "batch size"},
+        {"recorded", "recorded"}, {"operators", "operators seen by"},
+        {"rank", "rank"},         {"imported from", "imported from"}};
     for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
         const char *value = hr__view_text(facts, told[i][0]);
         if (!*value)
