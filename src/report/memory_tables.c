@@ -310,27 +310,51 @@ static void fill_caveats(struct hr__table *t, const struct filler *f)
                        "not known in this record, only when it was asked to.");
 }
 
+/* What the batch size is, and how it is known. */
+static void fill_batch_size(struct hr__table *t, const struct hr__memory_view *v)
+{
+    const char *from =
+        hr__view_text(json_object_get(json_object_get(v->root, "run"), "facts"), "batch size from");
+    char text[HR__FORMAT_BYTES];
+    if (v->fitted > 1) {
+        hr__table_cell(t, "a line through");
+        hr__table_cell_print(t, "%zu records", v->fitted);
+        return;
+    }
+    hr__table_cell(t, "batch size");
+    if (!v->fitted)
+        hr__table_cell_print(t, "not known: %s", from);
+    else
+        hr__table_cell_print(t, *from ? "%s: %s" : "%s",
+                             hr__format_fixed(text, v->batch_size, 0, true), from);
+}
+
 static void fill_batch(struct hr__table *t, const struct filler *f)
 {
     const struct hr__memory_view *v = f->view;
+    const json_t *facts = json_object_get(json_object_get(v->root, "run"), "facts");
     char text[HR__FORMAT_BYTES];
+    if (!v->fitted && !*hr__view_text(facts, "batch size from"))
+        return;
+    fill_batch_size(t, v);
     if (!v->fitted)
         return;
-    hr__table_cell(t, v->fitted > 1 ? "a line through" : "batch size");
-    if (v->fitted > 1)
-        hr__table_cell_print(t, "%zu records", v->fitted);
-    else
-        hr__memory_cell_count(t, v->batch_size);
     hr__table_cell(t, "whatever its size");
     hr__memory_cell_bytes(t, v->fit.fixed_bytes);
     hr__table_cell(t, "for each sample");
     hr__memory_cell_bytes(t, v->fit.bytes_per_sample);
+    if (v->fitted == 1) {
+        hr__table_cell(t, "assumed");
+        hr__table_cell(t, "all but parameters, gradients, optimizer state and what was there "
+                          "before grows with the batch; records of other batch sizes beside this "
+                          "one would tell");
+    }
     if (v->capacity_bytes > 0) {
         hr__table_cell(t, "memory there is");
         hr__memory_cell_bytes(t, v->capacity_bytes);
     }
     if (v->fit.batch_that_fits >= 0) {
-        hr__table_cell(t, "batch size that would fit");
+        hr__table_cell(t, "batch that would fit");
         hr__table_cell(t, hr__format_fixed(text, v->fit.batch_that_fits, 0, true));
     }
 }
