@@ -33,7 +33,7 @@
 #include <stdint.h>
 
 #define HR__SEGMENT_MAGIC   "HRCACHE"
-#define HR__SEGMENT_VERSION 1u
+#define HR__SEGMENT_VERSION 2u
 #define HR__SEGMENT_USERS   256
 #define HR__SEGMENT_ALIGN   64u
 
