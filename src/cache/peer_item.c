@@ -5,8 +5,8 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define VERSION  1
-#define CHECKSUM 24
+#define VERSION  2
+#define CHECKSUM 40
 
 static void put64(uint8_t *at, uint64_t value)
 {
@@ -42,6 +42,8 @@ void hr__peer_item_seal(uint8_t out[HR__PEER_TRAILER], const struct hr__peer_tra
     out[6] = out[7] = 0;
     put64(out + 8, trailer->length);
     put64(out + 16, trailer->source_bytes);
+    put64(out + 24, trailer->change);
+    put64(out + 32, trailer->content);
     put64(out + CHECKSUM, checksum(out, key, bytes, trailer->length));
 }
 
@@ -56,6 +58,11 @@ int hr__peer_item_check(struct hr__peer_trailer *out, const uint64_t key[2], con
         get64(t + 8) != item || get64(t + CHECKSUM) != checksum(t, key, bytes, item))
         return -EBADMSG;
     *out = (struct hr__peer_trailer){
-        .length = item, .form = (enum hr_form)t[5], .source_bytes = get64(t + 16)};
+        .length = item,
+        .form = (enum hr_form)t[5],
+        .source_bytes = get64(t + 16),
+        .change = get64(t + 24),
+        .content = get64(t + 32),
+    };
     return 0;
 }

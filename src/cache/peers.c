@@ -333,6 +333,8 @@ static int accept_value(struct hr__peer_item *item, struct hr__peer_value *value
     item->length = trailer.length;
     item->form = trailer.form;
     item->source_bytes = trailer.source_bytes;
+    item->change = trailer.change;
+    item->content = trailer.content;
     return 0;
 }
 
@@ -496,7 +498,8 @@ static int store_bulk(struct call *call, struct hr__peer_item *items, size_t cou
         return r;
     for (size_t i = 0; i < count; i++) {
         const struct hr__peer_trailer trailer = {items[i].length, items[i].form,
-                                                 items[i].source_bytes};
+                                                 items[i].source_bytes, items[i].change,
+                                                 items[i].content};
         hr__peer_item_seal(trailers[i], &trailer, items[i].key, items[i].bytes);
         stores[i] = (struct hr__peer_store){.bytes = items[i].bytes,
                                             .length = items[i].length,

@@ -42,7 +42,8 @@ struct hr__peer_item {
     enum hr_form form;
     uint64_t source_bytes; /* that the sample has on storage. Fetched: what it is expected to have,
                               0: unknown; another length is a miss. Then what it had */
-    int result;            /* stored: as in struct hr__peer_store */
+    uint64_t change, content; /* of the file that it was made of; see peer_item.h */
+    int result;               /* stored: as in struct hr__peer_store */
 };
 
 /* Fetches from one host's server, in one bulk request (or a few, bounded in bytes), and

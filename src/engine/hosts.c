@@ -92,6 +92,7 @@ void hr__cluster_unref(struct hr__cluster **pointer)
     hr__free(c->queues);
     hr__free(c->abouts);
     hr__free(c->known);
+    hr__free(c->contents);
     hr__free(c);
 }
 
@@ -133,7 +134,8 @@ int hr__cluster_create(struct hr__cluster **out, const struct hr_loader *l, cons
     c->queues = hr__alloc(HR__TAG_ENGINE, count, sizeof *c->queues);
     c->abouts = hr__alloc(HR__TAG_ENGINE, count, sizeof *c->abouts);
     c->known = hr__alloc(HR__TAG_ENGINE, c->samples, 1);
-    if (!c->queues || !c->abouts || !c->known) {
+    c->contents = hr__alloc(HR__TAG_ENGINE, c->samples, sizeof *c->contents);
+    if (!c->queues || !c->abouts || !c->known || !c->contents) {
         r = hr__fail(error, -ENOMEM, "out of memory for the items of %d hosts", c->hosts.count);
         goto fail;
     }

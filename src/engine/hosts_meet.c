@@ -16,7 +16,7 @@
 #include <time.h>
 
 /* Another plan or placement of the same inputs is another version. */
-#define PLAN_VERSION 1
+#define PLAN_VERSION 2
 
 /* Cost of a sample whose size nobody knows. */
 #define TYPICAL_BYTES (128u << 10)
@@ -61,7 +61,8 @@ static void add_dataset(struct inputs *in, const struct hr__cluster *cluster)
     add(in, "the names or labels of the samples",
         "give all ranks the same dataset, in the same order", "digest %016" PRIx64 "%016" PRIx64,
         d->names[0], d->names[1]);
-    add(in, "the sizes of the samples", "copy the dataset again where it is not whole",
+    add(in, "the sizes of the samples",
+        "copy the dataset again where it is not whole, or open it with index=none",
         "digest %016" PRIx64 "%016" PRIx64, d->sizes[0], d->sizes[1]);
     if (cluster->hosts.with_mtime)
         add(in, "the modification times of the samples",
@@ -157,6 +158,7 @@ static int learn_sizes(const struct hr_loader *l, struct hr__cluster *cluster,
         return hr__fail(error, r, "the sizes of the dataset's files are not known: %s",
                         hr__errno_text(r));
     r = hr__host_digest(&cluster->digest, l->dataset, error);
+    cluster->digest.with_mtime = cluster->hosts.with_mtime;
     if (r)
         return r;
     uint32_t *sizes = hr__alloc(HR__TAG_ENGINE, cluster->samples, sizeof *sizes);

@@ -19,12 +19,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     if (size < 4 || size > 65536)
         return 0;
-    trailer = (struct hr__peer_trailer){
-        .length = size, .form = (enum hr_form)(data[0] % 3), .source_bytes = data[1]};
+    trailer = (struct hr__peer_trailer){.length = size,
+                                        .form = (enum hr_form)(data[0] % 3),
+                                        .source_bytes = data[1],
+                                        .change = data[2],
+                                        .content = data[3]};
     memcpy(whole, data, size);
     hr__peer_item_seal(whole + size, &trailer, key, whole);
     if (hr__peer_item_check(&found, key, whole, size + HR__PEER_TRAILER) || found.length != size ||
         found.form != trailer.form || found.source_bytes != trailer.source_bytes ||
+        found.change != trailer.change || found.content != trailer.content ||
         !hr__peer_item_check(&found, other, whole, size + HR__PEER_TRAILER) ||
         !hr__peer_item_check(&found, key, whole, size + HR__PEER_TRAILER - 1))
         abort();
