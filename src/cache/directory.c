@@ -391,7 +391,13 @@ static int check_capacity(struct hr__directory *d, const struct hr__segment_wish
         .freed_bytes = freed,
         .place = d->path,
     };
-    return hr__capacity_check(&capacity, &want, error);
+    r = hr__capacity_check(&capacity, &want, error);
+    char why[HR__CAPACITY_WHY];
+    if (!r && want.bytes > freed && !hr__capacity_grants(&capacity, want.bytes - freed, why))
+        hr__directory_note(d, HR_LOG_WARNING,
+                           "a cache of %" PRIu64 " bytes may stay smaller, as things are now: %s",
+                           spec->share_bytes, why);
+    return r;
 }
 
 static int create(struct hr__segment **out, struct hr__directory *d,

@@ -17,20 +17,26 @@
  * The lock guards space and lists. Bytes are copied outside it; the page faults
  * of that are then the writer's own, on its own NUMA node.
  */
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/round.h"
 #include "cache/backend.h"
+#include "cache/capacity.h"
 #include "dataset/stamp.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #define ALIGNMENT 64u
+
+/* Where memory was refused it is asked for again after so long. */
+#define RETRY_NS UINT64_C(5000000000)
 
 /* The arena becomes usable in such steps, and staging comes in such chunks. */
 #define ARENA_STEP  (UINT64_C(32) << 20)
@@ -85,7 +91,9 @@ struct private
     pthread_mutex_t lock;                   /* guards everything below */
     uint64_t arena_used;                    /* bytes given to final items */
     uint64_t arena_committed;               /* bytes that may be touched */
-    int arena_refused;                      /* the system refused more; it has been logged */
+    int is_refused;                         /* more memory; it has been logged */
+    uint64_t refused_ns;                    /* when it was refused last; 0: never */
+    char why[HR__CAPACITY_WHY];             /* it was */
     struct chunk *chunks;                   /* all; the first is the one that is being filled */
     struct hr__cache_staged *first, **last; /* waiting for a conversion */
     struct hr__cache_staged *leaving;       /* final now, but their staged bytes were pinned */
@@ -288,6 +296,24 @@ static void unpin(struct hr__cache *cache, const struct hr__cache_item *item)
         atomic_fetch_sub(&of(cache)->entries[item->index].pins, 1);
 }
 
+static void refuse_locked(struct private *c)
+{
+    c->refused_ns = hr__now_ns();
+    snprintf(c->why, sizeof c->why,
+             "the system refuses it; make the cache smaller, or give the process more memory");
+}
+
+/* There is memory for `bytes` more. Where there was none it is asked for again after a while. */
+static int is_allowed_locked(struct private *c, uint64_t bytes)
+{
+    uint64_t now_ns = hr__now_ns();
+    if (c->refused_ns && now_ns - c->refused_ns < RETRY_NS)
+        return 0;
+    int allowed = hr__capacity_allows(-1, bytes, c->why);
+    c->refused_ns = allowed ? 0 : now_ns;
+    return allowed;
+}
+
 /* Space for `padded` bytes in the arena, or NULL. */
 static uint8_t *arena_take_locked(struct private *c, uint64_t padded)
 {
@@ -297,9 +323,13 @@ static uint8_t *arena_take_locked(struct private *c, uint64_t padded)
     if (end > c->arena_committed) {
         /* Under strict overcommit this is where memory is granted or refused. */
         uint64_t to = hr__round_up(end, ARENA_STEP);
-        if (mprotect(c->arena + c->arena_committed, to - c->arena_committed,
-                     PROT_READ | PROT_WRITE))
+        if (!is_allowed_locked(c, to - c->arena_committed))
             return NULL;
+        if (mprotect(c->arena + c->arena_committed, to - c->arena_committed,
+                     PROT_READ | PROT_WRITE)) {
+            refuse_locked(c);
+            return NULL;
+        }
         c->arena_committed = to;
     }
     uint8_t *space = c->arena + c->arena_used;
@@ -313,12 +343,16 @@ static struct chunk *chunk_with_room_locked(struct private *c, uint64_t padded)
     struct chunk *chunk = c->chunks;
     if (chunk && chunk->size - chunk->used >= padded)
         return chunk;
+    uint64_t size = padded > CHUNK_BYTES ? hr__round_up(padded, HUGE_BYTES) : CHUNK_BYTES;
+    if (!is_allowed_locked(c, size))
+        return NULL;
     chunk = hr__alloc(HR__TAG_CACHE, 1, sizeof *chunk);
     if (!chunk)
         return NULL;
-    chunk->size = padded > CHUNK_BYTES ? hr__round_up(padded, HUGE_BYTES) : CHUNK_BYTES;
+    chunk->size = size;
     chunk->memory = map(chunk->size, PROT_READ | PROT_WRITE);
     if (!chunk->memory) {
+        refuse_locked(c);
         hr__free(chunk);
         return NULL;
     }
@@ -375,14 +409,15 @@ static void reclaim_locked(struct private *c)
 static void tell_refused(struct private *c)
 {
     struct hr__cache_counts now;
+    char why[sizeof c->why];
     pthread_mutex_lock(&c->lock);
     now = c->counts;
+    memcpy(why, c->why, sizeof why);
     pthread_mutex_unlock(&c->lock);
     hr__log(HR_LOG_WARNING,
-            "the system refuses more memory for the cache of %" PRIu64
-            " bytes: it stays at %" PRIu64
-            " bytes; make the cache smaller, or give the process more memory",
-            c->cache.budget_bytes, now.bytes);
+            "the cache stays at %" PRIu64 " of %" PRIu64
+            " bytes: %s; the rest is read from storage",
+            now.bytes, c->cache.budget_bytes, why);
 }
 
 /* Space for an offer, within the budget; NULL: refused. */
@@ -395,8 +430,8 @@ static uint8_t *admit(struct private *c, const struct hr__cache_offer *offer,
     reclaim_locked(c);
     if (padded + reserve <= c->cache.budget_bytes - c->counts.reserved) {
         space = staged ? stage_locked(c, staged) : arena_take_locked(c, padded);
-        tell = !space && !c->arena_refused;
-        c->arena_refused |= tell;
+        tell = !space && c->refused_ns && !c->is_refused;
+        c->is_refused |= tell;
     }
     if (space) {
         c->counts.reserved += padded + reserve;

@@ -173,6 +173,8 @@ int hr__segment_populate(struct hr__segment *s, uint64_t from, uint64_t bytes)
 {
     uint64_t begin = from / PAGE * PAGE, end = hr__round_up(from + bytes, PAGE);
     int r;
+    if (!hr__capacity_allows(s->directory.fd, end - begin, s->refusal))
+        return -ENOSPC;
     do {
         r = madvise((char *)s->header + begin, end - begin, MADV_POPULATE_WRITE) ? errno : 0;
     } while (r == EINTR || r == EAGAIN);
@@ -184,6 +186,8 @@ int hr__segment_populate(struct hr__segment *s, uint64_t from, uint64_t bytes)
     uint64_t whole = hr__round_up(from, PAGE);
     if (end > whole)
         depopulate(s, whole, end - whole);
+    snprintf(s->refusal, sizeof s->refusal, "%s",
+             r == ENOMEM ? "the system refuses more memory" : "shared memory is used up");
     return r == ENOMEM ? -ENOMEM : -ENOSPC;
 }
 
@@ -248,9 +252,8 @@ static int set_up(struct hr__segment *s, const struct hr__segment_shape *shape,
     r = hr__segment_populate(s, 0, s->layout.ring_offset);
     if (r)
         return hr__fail(error, r,
-                        "no shared memory for a cache's index of %" PRIu64
-                        " bytes: enlarge the file system of %s, or make room in it",
-                        s->layout.ring_offset, s->path);
+                        "no shared memory for the index of the cache %s, %" PRIu64 " bytes: %.300s",
+                        s->path, s->layout.ring_offset, s->refusal);
     fill_header(s->header, shape, &s->layout);
     hr__segment_step(HR__STEP_FILLED);
     r = hr__segment_lock_byte(s->own.fd, F_OFD_SETLK, F_WRLCK, HR__SEGMENT_USER_LOCK, 1, NULL);

@@ -507,6 +507,7 @@ int hr__store_grow(struct hr__store *store, uint64_t bytes)
     pthread_mutex_lock(&store->growing);
     now = hr__segment_books(s);
     if (need > now.arena_allocated && !atomic_load(&s->full) && hr__segment_is_sound(s)) {
+        *s->refusal = 0;
         int r = grow_to(s, at_most(need + GROWTH, limit), 0);
         if (r == -ENOSPC || r == -ENOMEM)
             r = grow_to(s, need, 1);
@@ -514,9 +515,8 @@ int hr__store_grow(struct hr__store *store, uint64_t bytes)
             hr__log(HR_LOG_WARNING,
                     "the cache of %s stays at %" PRIu64 " of %" PRIu64
                     " bytes: %s; the rest is read from storage",
-                    s->header->dataset, now.arena_allocated, limit,
-                    r == -ENOSPC ? "its name's size, or shared memory, is used up"
-                                 : "the system refuses more memory");
+                    s->header->dataset, hr__segment_books(s).arena_allocated, limit,
+                    *s->refusal ? s->refusal : "its name's size is used up");
     }
     pthread_mutex_unlock(&store->growing);
     now = hr__segment_books(s);
