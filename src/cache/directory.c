@@ -400,10 +400,26 @@ static int check_capacity(struct hr__directory *d, const struct hr__segment_wish
     return r;
 }
 
+/* Segments of a kept name that another version of Headrace made would never be found again:
+ * those that nobody uses make way. */
+static void drop_other_versions(struct hr__directory *d, const char *name)
+{
+    struct hr__directory_file *files;
+    size_t count;
+    if (!*name || hr__directory_files(d, name, &files, &count))
+        return;
+    for (size_t i = 0; i < count; i++)
+        if (files[i].code == -EPROTO && !files[i].users)
+            hr__directory_remove(d, &files[i],
+                                 "another version of Headrace made it; it is made anew");
+    hr__free(files);
+}
+
 static int create(struct hr__segment **out, struct hr__directory *d,
                   const struct hr__segment_wish *wish, const char *file, struct hr_error *error)
 {
     const struct hr__cache_spec *spec = wish->spec;
+    drop_other_versions(d, spec->name);
     int r = check_capacity(d, wish, file, error);
     if (r)
         return r;
