@@ -27,14 +27,16 @@
 
 /* ---- names ---- */
 
-static void name_file(char out[128], const struct hr__segment_wish *wish)
+static void name_file(char out[128], const struct hr__segment_wish *wish,
+                      const struct hr__secret *secret)
 {
     struct {
         uint8_t identity[16];
         uint32_t version;
     } what = {.version = HR__SEGMENT_VERSION};
     memcpy(what.identity, wish->identity, sizeof what.identity);
-    XXH128_hash_t digest = XXH3_128bits(&what, sizeof what);
+    /* Who has another secret, or none, could use nothing of it. */
+    XXH128_hash_t digest = XXH3_128bits_withSeed(&what, sizeof what, hr__secret_mark(secret));
     const char *name = wish->spec->name;
     snprintf(out, 128, "%s%s.%016" PRIx64 "%016" PRIx64, *name ? "" : RUN_PREFIX,
              *name ? name : wish->run, (uint64_t)digest.high64, (uint64_t)digest.low64);
@@ -476,22 +478,28 @@ int hr__directory_open(struct hr__segment **out, const struct hr__segment_wish *
     struct hr__directory d;
     struct hr__segment *s = NULL;
     char file[128];
+    struct hr__secret secret;
     int64_t group;
-    int r = hr__directory_group(wish->spec->group, &group, error);
+    int r = hr__secret_read(&secret, wish->spec->key_file, error);
+    if (!r)
+        r = hr__directory_group(wish->spec->group, &group, error);
     if (!r)
         r = hr__directory_lock(&d, group, 1, error);
     if (r)
         return r;
     hr__directory_sweep_locked(&d);
-    name_file(file, wish);
+    name_file(file, wish, &secret);
     r = attach(&s, &d, file, error);
     if (!r && *wish->spec->name)
         tell_difference(&d, s, wish->spec);
     if (r == -ENOENT)
         r = create(&s, &d, wish, file, error);
-    if (!r)
+    if (!r) {
+        s->secret = secret;
         number_use(&d, s);
+    }
     hr__directory_unlock(&d);
+    explicit_bzero(&secret, sizeof secret);
     *out = s;
     return r;
 }

@@ -16,10 +16,13 @@
  *   24 what struct hr__stamp calls change, 8 bytes; 0: not known
  *   32 hr__content_digest of the sample as it is on storage, 8 bytes
  *   40 checksum, 8 bytes: XXH3_64bits of the trailer before it, the key (two numbers of 8
- *      bytes) and XXH3_64bits of the item
+ *      bytes) and XXH3_64bits of the item; with a secret the tag of the trailer before it, the
+ *      key and the item
  */
 #ifndef HR_CACHE_PEER_ITEM_H
 #define HR_CACHE_PEER_ITEM_H
+
+#include "cache/secret.h"
 
 #include <headrace/form.h>
 
@@ -36,11 +39,11 @@ struct hr__peer_trailer {
 };
 
 void hr__peer_item_seal(uint8_t out[HR__PEER_TRAILER], const struct hr__peer_trailer *trailer,
-                        const uint64_t key[2], const void *bytes);
+                        const uint64_t key[2], const void *bytes, const struct hr__secret *secret);
 
 /* Of `length` bytes as they came from a server, with the trailer: 0, or -EBADMSG where they
  * are no item of this key. */
 int hr__peer_item_check(struct hr__peer_trailer *out, const uint64_t key[2], const void *bytes,
-                        size_t length);
+                        size_t length, const struct hr__secret *secret);
 
 #endif

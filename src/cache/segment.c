@@ -445,6 +445,7 @@ void hr__segment_detach(struct hr__segment **segment)
     }
     if (s->header)
         munmap(s->header, s->layout.file_bytes);
+    explicit_bzero(&s->secret, sizeof s->secret);
     if (mine) {
         hr__own_fd_close(&s->own);
         hr__own_fd_close(&s->directory);
@@ -507,4 +508,16 @@ void hr__segment_condemn(struct hr__segment *s, const char *what)
     struct stat st;
     if (!fstat(s->own.fd, &st) && st.st_size >= (off_t)s->layout.file_bytes)
         atomic_store(&s->header->damaged, 1);
+}
+
+void hr__segment_reject(struct hr__segment *s)
+{
+    if (!s->secret.is_set)
+        hr__segment_condemn(s, "an item is not what was put there");
+    else if (!atomic_fetch_add(&s->foreign, 1))
+        hr__log(HR_LOG_WARNING,
+                "the cache's segment %s has an item that nobody with this key file put there: it "
+                "is read from storage. Does somebody else write to it? `headrace cache drop` "
+                "makes it anew",
+                s->path);
 }

@@ -25,6 +25,7 @@
 
 #include "base/own_fd.h"
 #include "cache/capacity.h"
+#include "cache/secret.h"
 
 #include <headrace/base.h>
 
@@ -165,12 +166,14 @@ struct hr__segment {
     uint8_t *ring, *arena;
     struct hr__segment_layout layout; /* checked, so the file cannot change it any more */
     struct hr__segment_user *user;    /* ours */
+    struct hr__secret secret;         /* of items; set by who opens it */
 
     _Atomic int broken;             /* this process found it damaged: nothing is found any more */
     _Atomic int stuck;              /* the lock could not be had for long: do not wait again */
     _Atomic int waited;             /* the same of its directory's lock */
     _Atomic int full;               /* no more memory was granted; it has been logged */
     _Atomic int no_ring;            /* the same of the ring; nothing is staged here */
+    _Atomic uint64_t foreign;       /* items with a wrong tag; the first was logged */
     pthread_mutex_t lock;           /* this process's threads, before the file's lock */
     char refusal[HR__CAPACITY_WHY]; /* why memory was refused last; under the directory's lock */
 };
@@ -228,6 +231,10 @@ int hr__segment_is_alive(const struct hr__segment *segment, unsigned slot);
 /* Non-zero unless the segment cannot be used any more: found damaged, by whomever, or
  * cut short. A system call. */
 int hr__segment_is_sound(struct hr__segment *segment);
+
+/* An item is not what was put there. With a secret somebody else may have put it there: it is
+ * counted, and logged once; else the segment is condemned. */
+void hr__segment_reject(struct hr__segment *segment);
 
 /* Marks it as damaged, for all users, and logs `what` once. */
 void hr__segment_condemn(struct hr__segment *segment, const char *what);

@@ -85,6 +85,8 @@ static void fill_inputs(struct inputs *in, const struct hr_loader *l,
     add(in, "the use of modification times", NULL, "mtime=%s",
         cluster->hosts.with_mtime ? "yes" : "no");
     add_dataset(in, cluster);
+    add(in, "the key file", "give all ranks a copy of the same file, or none", "digest %016" PRIx64,
+        hr__secret_mark(hr__peers_secret(cluster->peers)));
     add(in, "the world size", NULL, "%d", o->world_size);
     add(in, "the batch size", NULL, "%d", o->batch_size);
     add(in, "the seed", NULL, "%" PRIu64, plan->seed);
@@ -159,6 +161,8 @@ static int learn_sizes(const struct hr_loader *l, struct hr__cluster *cluster,
                         hr__errno_text(r));
     r = hr__host_digest(&cluster->digest, l->dataset, error);
     cluster->digest.with_mtime = cluster->hosts.with_mtime;
+    /* Items of runs with another secret, or none, are other items. */
+    cluster->digest.dataset[0] ^= hr__secret_mark(hr__peers_secret(cluster->peers));
     if (r)
         return r;
     uint32_t *sizes = hr__alloc(HR__TAG_ENGINE, cluster->samples, sizeof *sizes);
