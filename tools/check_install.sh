@@ -31,6 +31,7 @@ export PKG_CONFIG_PATH="$(dirname "$pc")" PKG_CONFIG_SYSROOT_DIR="$stage/root"
 [ -e "$libdir/libheadrace.so.0" ] || fail "no libheadrace.so.0 in $libdir"
 [ -e "$libdir/libheadrace.a" ] || fail "no libheadrace.a in $libdir"
 [ -e "$libdir/libheadrace-tap.so" ] || fail "no libheadrace-tap.so in $libdir"
+[ -e "$libdir/libheadrace-guard.so" ] || fail "no libheadrace-guard.so in $libdir"
 # Libraries that are preloaded into programs of others have nothing of ours beside them.
 for library in "$libdir"/libheadrace-*.so; do
     [ "$(LD_PRELOAD=$library sh -c 'echo runs' 2>&1)" = runs ] || fail "$library cannot be preloaded"
