@@ -42,7 +42,7 @@ static int reserve_reading(struct hr__source *source, uint64_t bytes)
 {
     struct hr__capacity now;
     hr__capacity_read(&now, -1);
-    uint64_t most = now.available < now.group_limit ? now.available : now.group_limit;
+    uint64_t most = now.available < now.group_left ? now.available : now.group_left;
     uint64_t others = atomic_fetch_add(&source->agent->reading_bytes, bytes);
     if (others + bytes <= most)
         return 0;
