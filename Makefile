@@ -36,7 +36,7 @@ help:
 	@echo 'make test         every test of the library, the command and the Python package'
 	@echo 'make install      the library, the headers and the command, to PREFIX ($(PREFIX))'
 	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader, bench-pack, bench-cache,'
-	@echo '                  bench-stalls, bench-share, bench-hosts, bench-memory'
+	@echo '                  bench-stalls, bench-scripts, bench-share, bench-hosts, bench-memory'
 	@echo 'make soak-NAME    one long run with faults: soak-cache, soak-share, soak-hosts'
 	@echo 'make clean        remove what was built (not VENV, not data/)'
 	@echo
