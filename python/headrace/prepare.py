@@ -40,6 +40,8 @@ class Preparer:
             a list of them. ``None``: only :meth:`decode` and :meth:`info`.
         dtype: the element type of the result, as of the DataLoader.
         layout: ``"NCHW"`` gives (3, height, width), ``"NHWC"`` (height, width, 3).
+        damaged: ``"accept"`` takes damaged images as far as Pillow decodes them by default;
+            :attr:`damage` then says what was wrong.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Preparer:
         dtype: Any = None,
         layout: Literal["NCHW", "NHWC"] = "NCHW",
         apply_exif_orientation: bool = False,
+        damaged: Literal["refuse", "accept"] = "refuse",
     ) -> None:
         self._preparer = _core.Preparer()
         self._is_random = transform is not None and _transforms.is_random(transform)
@@ -60,6 +63,7 @@ class Preparer:
                 dtype=dtype,
                 layout=layout,
                 apply_exif_orientation=apply_exif_orientation,
+                damaged=damaged,
             )
         )
 
@@ -87,6 +91,11 @@ class Preparer:
         if self._is_random and seed is None and epoch is None and index is None:
             seed = drawn_seed()
         return self._preparer.run(self._recipe, data, seed or 0, epoch or 0, index or 0)
+
+    @property
+    def damage(self) -> str | None:
+        """What was wrong with the last image, which ``damaged="accept"`` took; else ``None``."""
+        return self._preparer.damage
 
     def decode(
         self, data: Buffer, region: tuple[int, int, int, int] | None = None

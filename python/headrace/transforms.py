@@ -49,6 +49,7 @@ _INTERPOLATIONS = {"bilinear": 0, "bicubic": 1, 2: 0, 3: 1}
 _PADDING_MODES = {"constant": 0, "edge": 1, "reflect": 2, "symmetric": 3}
 # enum hr_layout
 _LAYOUTS = {"NCHW": 0, "NHWC": 1}
+_DAMAGED = {"refuse": 0, "accept": 1}
 
 
 class Transform:
@@ -431,6 +432,7 @@ def make_recipe(
     layout: str = "NCHW",
     apply_exif_orientation: bool = False,
     max_pixels: int | None = None,
+    damaged: str = "refuse",
 ) -> _core.Recipe:
     """The checked recipe of a transform. Raises ValueError naming what is wrong.
 
@@ -441,7 +443,11 @@ def make_recipe(
         operations += ToDtype(dtype, scale=True)._operations()
     if layout not in _LAYOUTS:
         raise ValueError(f"layout must be 'NCHW' or 'NHWC', got {layout!r}")
-    options: dict[str, Any] = {} if max_pixels is None else {"max_pixels": max_pixels}
+    if damaged not in _DAMAGED:
+        raise ValueError(f"damaged must be 'refuse' or 'accept', got {damaged!r}")
+    options: dict[str, Any] = {"damaged": _DAMAGED[damaged]}
+    if max_pixels is not None:
+        options["max_pixels"] = _integer("max_pixels", max_pixels, 1, 2**64 - 1)
     return _core.Recipe(
         operations,
         layout=_LAYOUTS[layout],
@@ -472,13 +478,14 @@ def _name(value: Any) -> str:
     return type(value).__name__
 
 
-def _integer(what: str, value: Any, least: int) -> int:
+def _integer(what: str, value: Any, least: int, most: int = 2**31 - 1) -> int:
     try:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{what} must be a whole number, got {value!r}") from None
-    if isinstance(value, bool) or number < least:
-        raise ValueError(f"{what} must be a whole number of at least {least}, got {value!r}")
+    if isinstance(value, bool) or not least <= number <= most:
+        limits = f"at least {least}" if number < least else f"at most {most}"
+        raise ValueError(f"{what} must be a whole number of {limits}, got {value!r}")
     return number
 
 
@@ -490,7 +497,7 @@ def _numbers(what: str, values: Any) -> tuple[float, ...]:
 
 
 def _size(who: str, size: Any) -> tuple[int, int]:
-    if isinstance(size, Iterable):
+    if isinstance(size, Iterable) and not isinstance(size, (str, bytes)):
         values = tuple(_integer(f"{who}: size", v, 1) for v in size)
         if len(values) not in (1, 2):
             raise ValueError(f"{who}: size must be one number or (height, width), got {size!r}")

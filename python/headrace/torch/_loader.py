@@ -39,7 +39,7 @@ _FIXED = frozenset(
 
 @dataclass(frozen=True)
 class SkippedSample:
-    """A sample that was replaced because it could not be used."""
+    """A sample that could not be used, or a damaged one that was taken, and why."""
 
     epoch: int
     index: int
@@ -153,6 +153,9 @@ class DataLoader:
         apply_exif_orientation: turn images as their EXIF tag says; torchvision
             ignores it.
         max_pixels: larger images are bad samples; Pillow's limit if ``None``.
+        damaged: ``"refuse"``: damaged images are bad samples. ``"accept"`` takes those that
+            Pillow decodes by default, with pixels that the decoder guesses; they are
+            counted and listed, see :meth:`damaged`.
 
     Raises:
         TypeError, ValueError: an argument that is not supported, by name, and what to
@@ -209,6 +212,7 @@ class DataLoader:
         gather: Gather = None,
         apply_exif_orientation: bool = False,
         max_pixels: int | None = None,
+        damaged: Literal["refuse", "accept"] = "refuse",
     ) -> None:
         arguments.refuse_functions(collate_fn, worker_init_fn, timeout)
         arguments.check_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
@@ -298,6 +302,7 @@ class DataLoader:
             layout=layout,
             apply_exif_orientation=apply_exif_orientation,
             max_pixels=max_pixels,
+            damaged=damaged,
         )
 
         self._next_epoch = 0 if self._dealt is None else self._dealt.epoch
@@ -310,6 +315,7 @@ class DataLoader:
         self._closed = False
         self._past_stats: dict[str, Any] | None = None  # of native loaders that were replaced
         self._past_skipped: list[SkippedSample] = []
+        self._past_damaged: list[SkippedSample] = []
         self._later_hosts: tuple[int, str] | None = None  # an epoch, and its cache from then on
         self._begun = False  # whether an epoch was begun, so that there are rates to tell
         self._pid = os.getpid()
@@ -490,7 +496,7 @@ class DataLoader:
 
     def stats(self) -> dict[str, Any]:
         """Counters since the loader was made: ``samples``, ``batches``, ``bad_samples``,
-        ``padded_samples``, ``bytes_read``, ``wait_ns`` (training waited in ``next``),
+        ``damaged_samples``, ``padded_samples``, ``bytes_read``, ``wait_ns`` (training waited in ``next``),
         ``grown_slots``, ``cache_hits`` (samples whose bytes were cached), ``converted``
         (items) and ``conversion_ns`` (of all threads); the state of now: ``slots``, ``slot_bytes``, ``staged_bytes``,
         ``ready_batches``, ``threads``, ``workers_now`` (of them, as the machine's other ranks
@@ -517,6 +523,11 @@ class DataLoader:
         """The samples that were replaced so far (the newest 10,000), with reasons."""
         now = [SkippedSample(*s) for s in self._native().skipped()]
         return self._past_skipped + now
+
+    def damaged(self) -> list[SkippedSample]:
+        """The damaged samples that ``damaged="accept"`` took so far (the newest 10,000)."""
+        now = [SkippedSample(*s) for s in self._native().damaged()]
+        return self._past_damaged + now
 
     # Several hosts
 
@@ -643,7 +654,8 @@ class DataLoader:
         own = {k: v for k, v in self._options.items() if k not in arguments.SHARED}
         members["_options"] = {**own, "cache": None, "assignment": "auto"}
         members.update(_resume=None, _live=None, _closed=False, _later_hosts=None)
-        members.update(_past_stats=None, _past_skipped=[], _dealt=None, _reader=OneReader())
+        members.update(_past_stats=None, _past_skipped=[], _past_damaged=[])
+        members.update(_dealt=None, _reader=OneReader())
         vars(other).update(members)
         vars(other)["_core"] = other._make_core()
         _open_loaders.add(other)
@@ -713,6 +725,7 @@ class DataLoader:
             return
         self._past_stats = add_stats(old.stats(), self._past_stats)
         self._past_skipped += [SkippedSample(*s) for s in old.skipped()]
+        self._past_damaged += [SkippedSample(*s) for s in old.damaged()]
         old.close()
 
     def _grow(self, batch: int) -> _core.Loader:
