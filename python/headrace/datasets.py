@@ -9,6 +9,7 @@ Python object per sample: names and labels stay in the C library, and
 from __future__ import annotations
 
 import array
+import operator
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -454,7 +455,12 @@ def _checked_transform(transform: Any) -> Any:
     return transform
 
 
-def _position(index: int, count: int) -> int:
+def _position(index: Any, count: int) -> int:
+    """Of anything that stands for a whole number, NumPy's and torch's too."""
+    try:
+        index = operator.index(index)
+    except TypeError:
+        raise TypeError(f"a sample's index must be a whole number, got {index!r}") from None
     if not -count <= index < count:
         raise IndexError(f"sample {index} of {count}")
     return index + count if index < 0 else index
