@@ -189,7 +189,8 @@ HR_API HR_NODISCARD int hr_loader_push_end(struct hr_loader *loader, struct hr_e
 
 /*
  * Where the consumer stands: after the batches that next has returned. Small,
- * versioned, independent of ranks and batch size.
+ * versioned, independent of ranks and batch size. It is a place in one dataset's order: keep
+ * hr_dataset_names_digest beside it, for restore compares the number of samples only.
  */
 struct hr_loader_state {
     uint32_t version; /* 1 */

@@ -256,7 +256,6 @@ def test_arguments_accepted_without_effect(dataset):
         ({"batch_size": 2**31}, "batch_size must be at most 2147483647, got 2147483648"),
         ({"num_workers": 2**31}, "num_workers must be at most"),
         ({"prefetch_factor": 2**40}, "prefetch_factor must be at most"),
-        ({"epochs": 2**31}, "epochs must be at most"),
         ({"staging_bytes": 2**64}, "staging_bytes must be at most"),
         ({"max_pixels": -1}, "max_pixels must be a whole number of at least 1, got -1"),
         ({"max_pixels": 2**64}, "max_pixels must be a whole number of at most"),
@@ -374,6 +373,22 @@ def test_datasets_that_are_refused_by_name(dataset, folder, torchvision):
     class Renamed(torchvision.datasets.ImageFolder):
         """Only the name differs: read natively."""
 
+    class Shorter(torchvision.datasets.ImageFolder):
+        def __len__(self):
+            return 20
+
+    class Part(torch.utils.data.Subset):
+        def __len__(self):
+            return 3
+
+    class Ours(headrace.ImageFolder):
+        def __len__(self):
+            return 20
+
+    class Turned(headrace.ImageFolder):
+        def __iter__(self):
+            return reversed(list(super().__iter__()))
+
     class Stream(torch.utils.data.IterableDataset):
         def __iter__(self):
             return iter(())
@@ -382,6 +397,11 @@ def test_datasets_that_are_refused_by_name(dataset, folder, torchvision):
     refused = [
         (Noisy(folder, transform), "Noisy has its own __getitem__"),
         (Mine(folder, transform), "Mine has its own __getitem__"),
+        (Shorter(folder, transform), "Shorter has its own __len__"),
+        (torch.utils.data.Subset(Shorter(folder, transform), [1]), "Shorter has its own __len__"),
+        (Part(dataset, range(9)), "Part has its own __len__"),
+        (Ours(folder, transform), "Ours has its own __len__"),
+        (Turned(folder, transform), "Turned has its own __iter__"),
         (Stream(), "Stream"),
         ([1, 2, 3], "builtins.list"),
         (torch.utils.data.TensorDataset(torch.zeros(3)), "TensorDataset"),

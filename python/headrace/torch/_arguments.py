@@ -19,9 +19,11 @@ from . import _surroundings
 from ._hosts import is_hosts
 
 _SEEDS = 1 << 64
+LONG = _SEEDS - 1
+_LARGEST = (1 << 31) - 1  # of the library's int options
 
 
-def count(what: str, value: Any, least: int, most: int = (1 << 31) - 1) -> int:
+def count(what: str, value: Any, least: int, most: int = _LARGEST) -> int:
     try:
         number = operator.index(value)
     except TypeError:
@@ -33,13 +35,17 @@ def count(what: str, value: Any, least: int, most: int = (1 << 31) - 1) -> int:
     return number
 
 
+def epoch(value: Any) -> int:
+    return count("epoch", value, 0, LONG)
+
+
 def cache(value: Any) -> str | None:
     """The text that the library takes, of bytes or a text; None and 0 are no cache."""
     if value is None or isinstance(value, str):
         if value == "":
             raise ValueError("cache is an empty text: write a size such as '64GiB', or leave it out")
         return value
-    number = count("cache", value, 0, _SEEDS - 1)
+    number = count("cache", value, 0, LONG)
     return str(number) if number else None
 
 
@@ -69,7 +75,6 @@ def shared(
     *,
     batches_ahead: int,
     has_sampler: bool,
-    world_size: int,
 ) -> dict[str, Any]:
     """The native loader's options of an agent, none without one."""
     for what, value, words in (("join", join, ("epoch", "now")), ("lag", lag, ("alone", "wait"))):
@@ -92,15 +97,11 @@ def shared(
     if has_sampler:
         warnings.warn(
             "with a sampler, batches are prepared in this process and the agent is not used: only "
-            "the loader's own order (shuffle, rank and world_size) can be prepared elsewhere",
+            "the loader's own order (shuffle, rank and world_size), or that of a plain "
+            "torch.utils.data.DistributedSampler, can be prepared elsewhere",
             stacklevel=3,
         )
         return {}
-    if join == "now" and stream is not None and world_size > 1:
-        raise ValueError(
-            "join='now' is for one rank: of several, each would begin at another place and have "
-            "another number of batches. Use join='epoch'"
-        )
     options = {
         "agent": os.path.join(".", path) if path == "auto" and path is not agent else path,
         **_agent_command(),
@@ -109,6 +110,14 @@ def shared(
         "window": max(_WINDOW, batches_ahead + 2) if window is None else window,
     }
     return options if stream is None else {**options, "stream": stream}
+
+
+def check_join(join: Any, stream: Any, world_size: int) -> None:
+    if join == "now" and stream is not None and world_size > 1:
+        raise ValueError(
+            "join='now' is for one rank: of several, each would begin at another place and have "
+            "another number of batches. Use join='epoch'"
+        )
 
 
 def hosts(cache: str | None, assignment: Any, *, agent: Any, has_sampler: bool) -> None:
@@ -188,16 +197,17 @@ def seed(seed: Any, generator: torch.Generator | None) -> int:
     return generator.initial_seed() % _SEEDS
 
 
-def ranks(rank: int | None, world_size: int | None) -> tuple[int, int, int]:
-    """(rank, world size, local world size) from arguments or surroundings."""
+def part(rank: int | None, world_size: int | None, gather: Any) -> _surroundings.Part:
+    """Of rank= and world_size=, or of the surroundings. A function that gathers from all ranks
+    says that they work together."""
     if (rank is None) != (world_size is None):
         raise ValueError("give rank and world_size both, or neither")
     if rank is None or world_size is None:
-        rank, world_size = _surroundings.ranks()
-    rank, world_size = count("rank", rank, 0), count("world_size", world_size, 1)
-    if rank >= world_size:
+        return _surroundings.Part(None, callable(gather))
+    given = count("rank", rank, 0), count("world_size", world_size, 1)
+    if given[0] >= given[1]:
         raise ValueError(f"rank {rank} must be less than world_size {world_size}")
-    return rank, world_size, _surroundings.local_ranks()
+    return _surroundings.Part(given, True)
 
 
 def first_capacity(batch_sampler: Any) -> int:
