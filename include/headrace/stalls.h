@@ -202,8 +202,9 @@ HR_API HR_NODISCARD int hr_stalls_suggest(const struct hr_stalls *result, double
  * its cold and its warm segment. At least four are run; it stops after an even number of
  * them once every share's interval is narrow enough, or when a limit is reached. With
  * several ranks, two ALONE segments for each rank follow (of more than 16 ranks, for 16
- * spread over all; for fewer where they would not fit). A limit never ends it before two
- * rounds; from then on what would not fit, by what was so far, is not begun.
+ * spread over all; for fewer where they would not fit). A limit never ends it before four
+ * rounds, because fewer give no interval to rely on; from then on what would not fit, by what was
+ * so far, is not begun.
  */
 struct hr_stalls_schedule;
 

@@ -47,10 +47,12 @@ struct hr__attached {
     int socket;          /* -1: none */
     uint32_t connection; /* number of this one */
     enum hr__session_state state;
-    int is_hung_up;         /* the agent has closed the connection */
-    int is_expelled;        /* what `seat` has for us is gone */
-    int futile;             /* agents that ended since the last batch */
-    struct hr_error broken; /* what ended the session until the next start; code 0: nothing */
+    int is_hung_up;          /* the agent has closed the connection, or it is of no use any more */
+    struct hr_error garbled; /* a message that was none, since the last batch; code 0: none came */
+    int is_garbled;          /* this connection had it: the agent may live, and write */
+    int is_expelled;         /* what `seat` has for us is gone */
+    int futile;              /* agents that ended since the last batch */
+    struct hr_error broken;  /* what ended the session until the next start; code 0: nothing */
 
     pthread_mutex_t lock;     /* guards `seat` against hr_loader_get_stats */
     struct hr__seat *seat;    /* NULL: none in this epoch yet */

@@ -290,6 +290,12 @@ int hr__session_receive(struct hr__attached *a, struct hr_error *error)
         } else if (!why.code) {
             hr__fail(&why, r, "nothing can be received from the agent: %s", hr__errno_text(r));
         }
+        if ((r == -EPROTO || r == -EPROTONOSUPPORT) && is_auto(a)) {
+            hr__log(HR_LOG_WARNING, "%s; connecting to the agent again", why.message);
+            a->garbled = why;
+            a->is_garbled = a->is_hung_up = 1;
+            return 0;
+        }
         if (r) {
             hr__session_close(a);
             if (error)
@@ -329,6 +335,8 @@ int hr__session_recover(struct hr__attached *a, struct hr_error *error)
                         a->loader->options.agent);
     if (a->futile++ >= HR__FUTILE_MAX) {
         char log[256];
+        if (a->garbled.code)
+            return hr__fail(error, a->garbled.code, "%s", a->garbled.message);
         hr__launch_log(log, sizeof log);
         return hr__fail(error, -ECONNRESET,
                         "%d agents ended one after the other before a batch came: %s may say why",
@@ -431,7 +439,7 @@ static int own_leases(struct hr__attached *a)
 {
     struct hr_error error;
     int r = 0;
-    if (!a->is_hung_up)
+    if (!a->is_hung_up || a->is_garbled)
         for (struct hr__seat *seat = a->seats; seat && !r; seat = seat->next_seat)
             r = hr__lease_own_from(seat, 0, &error);
     if (r)
@@ -454,7 +462,7 @@ void hr__session_close(struct hr__attached *a)
     }
     a->socket = -1;
     a->state = HR__CLOSED;
-    a->is_hung_up = 0;
+    a->is_hung_up = a->is_garbled = 0;
     a->is_expelled = 0;
 }
 

@@ -106,6 +106,7 @@ static int judge(struct hr__attached *a, struct hr_batch *batch, struct hr_error
     a->delivered++;
     a->filled = 0;
     a->futile = 0;
+    a->garbled.code = 0;
     return 1;
 }
 

@@ -92,6 +92,8 @@ struct hr__job {
     unsigned flight;                /* where a fetcher keeps it while a reader has it */
     enum hr__tier tier;             /* with hosts: where its bytes came from */
     int is_item;                    /* charged as an item of a host, not as a read */
+    uint64_t seen;                  /* with hosts: digest of its file's stamp before it was read;
+                                       0: not looked at */
     uint64_t turn;                  /* with hosts: which of all claims it was */
     uint64_t ahead, ahead_bytes;    /* without a batch: the sample that is read ahead */
     uint64_t generation;            /* likewise, the list of hosts it is read for */

@@ -376,6 +376,7 @@ struct hr__job *hr__claim_locked(struct hr_loader *l, int may_wait)
     job->charged_bytes = 0;
     job->pause_ns = 0;
     job->tier = HR__TIER_STORAGE;
+    job->seen = 0;
     if (batch->claimed == batch->count)
         l->cursor = batch->next;
     return job;

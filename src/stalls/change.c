@@ -117,7 +117,8 @@ static int set_missing(const struct hr__model *model, const struct hr_stalls_cha
     }
     if (!asked && !model->has_storage) {
         x = 1;
-        assume(changed, "storage was not measured: all files are taken to be in memory");
+        if (!model->stalls->reads_no_files && !model->stalls->network)
+            assume(changed, "storage was not measured: all files are taken to be in memory");
     } else if (x < 0) {
         x = 0;
         assume(changed, "how much of the dataset fits into memory is not known: all of it is taken "
@@ -137,10 +138,12 @@ static int set_storage(const struct hr__model *model, const struct hr_stalls_cha
     if (!(s->missing > 0))
         return 0;
     if (!model->has_storage)
-        return hr__fail(error, -ENODATA,
-                        "how fast storage is was not measured: measure again where the files can "
-                        "be dropped from memory (not tmpfs), with --data DIR where the loader does "
-                        "not name its files");
+        return hr__fail(error, -ENODATA, "not known: how fast storage is was not measured%s",
+                        model->stalls->network ? ", and the samples come over the network"
+                        : model->stalls->reads_no_files
+                            ? ", and the samples read no files"
+                            : ": measure again where the files can be dropped from memory (not "
+                              "tmpfs), with --data DIR where the loader does not name its files");
     int depth = hr__reads_in_flight(s), last = curve->count - 1;
     hr__model_storage(model, depth, factor, s);
     if (change->storage_bytes_per_s > 0) {

@@ -161,6 +161,7 @@ static void fill_summary(struct hr_stalls *s, const struct hr__joined *j)
     memcpy(m->warm_share, warm, sizeof m->warm_share);
     m->device_rate = m->rate[ran(s, HR_STALLS_DEVICE) ? HR_STALLS_DEVICE : HR_STALLS_HOST];
     hr__derive_rates(s, j->scale);
+    hr__derive_checks(s);
 }
 
 static int derive(struct hr_stalls *s, const struct hr__joined *j, struct hr_error *error)

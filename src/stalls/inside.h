@@ -53,6 +53,9 @@ void hr__joined_destroy(struct hr__joined *joined);
 /* G is a phase's rate; P, F and CPU times (rates.c). */
 void hr__derive_rates(struct hr_stalls *stalls, double scale);
 
+/* Cross-checks of what was measured: phases that fail are not measured (checks.c). */
+void hr__derive_checks(struct hr_stalls *stalls);
+
 /* waiting, straggles and alone_s, whose arrays are there (ranks.c). Errors: -ENOMEM. */
 HR_NODISCARD int hr__derive_ranks(struct hr_stalls *stalls, const struct hr__joined *joined,
                                   struct hr_error *error);

@@ -97,6 +97,8 @@ static void add_run(struct hr_stalls *s, struct hr_stalls *from)
         hr__free(s->ended);
         MOVE(s->ended, from->ended);
     }
+    if (!*s->cannot_tell)
+        memcpy(s->cannot_tell, from->cannot_tell, sizeof s->cannot_tell);
     for (int p = 0; p < HR_STALLS_PHASES; p++)
         if (!*s->phase_reason[p])
             memcpy(s->phase_reason[p], from->phase_reason[p], sizeof s->phase_reason[p]);

@@ -38,10 +38,20 @@ struct hr__segment_record {
     double expected_bytes;   /* of the files that were to be read; NaN: not known */
     double expected_samples; /* that these two belong to: with those that settle or are read ahead,
                                 more than `samples`; NaN: not known */
+    double network_bytes;    /* that the machine received meanwhile; NaN: not known */
     int verified;            /* 1 cold was cold or warm was warm, 0 not, -1 does not apply */
     char reason[200];        /* of 0 */
-    double *wait_s;          /* `batches` values: blocked in next() */
-    double *batch_s;         /* `batches` values: from one next() to the following */
+    double others;           /* share of the cores' time that other processes and the hypervisor
+                                took; NaN: not known */
+    double run_delay_s;      /* that threads of the run were ready and waited for a core; NaN */
+    double throttled_s;      /* that a CPU quota held the run back; NaN */
+    bool disturbed;          /* by others, too much, however often it was tried */
+    int tries;               /* the record is of the least disturbed one */
+    int pauses;              /* of the script: set apart, in no other figure but these two */
+    double paused_s;
+    double queue_begin, queue_end; /* batches that the loader had ready; NaN: not known */
+    double *wait_s;                /* `batches` values: blocked in next() */
+    double *batch_s;               /* `batches` values: from one next() to the following */
 };
 
 /* The loader alone, without training. */
@@ -127,6 +137,12 @@ struct hr_stalls {
     double *sizes;    /* of some samples' files, for the distribution */
     size_t size_count;
     char filesystem[32];
+    bool reads_no_files;    /* the samples are in memory: nothing is ever fetched */
+    bool network;           /* they come over the network: no files are read */
+    uint64_t epoch_batches; /* 0: not known */
+    double epoch_start_s;   /* from iter() to the first batch; NaN: not known */
+    bool epoch_start_each;  /* it comes with each epoch, not with the first alone */
+    char cannot_tell[256];  /* why the shares mean nothing; "" where they do */
     char phase_reason[HR_STALLS_PHASES][256]; /* why a phase was not measured, or not
                                                  verified; "" else */
     char **notes;                             /* for the person: what was noticed */

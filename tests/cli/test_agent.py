@@ -147,7 +147,7 @@ class Agent(CliCase):
         self.assertEqual((code, err), (0, ""))
         self.assertRegex(out, rf"\Aheadrace agent   process {p.pid}   up 0:\d\d   2 threads   0 jobs\n"
                               r"0 samples/s   CPU 0\.\d\d cores   0\.0 MB/s from storage   0 B shared\n"
-                              r"cache 16MiB\n\nNo job is attached\.\n\Z")
+                              r"cache 16MiB\n(runs under: .*\n)?\nNo job is attached\.\n\Z")
 
     def test_metrics(self):
         with socket.socket() as free:

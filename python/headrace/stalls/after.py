@@ -258,21 +258,18 @@ def transform_of(dataset: Any) -> Any:
 
 
 def headrace_cost(measurement: Measurement) -> dict[str, Any] | None:
-    """See :mod:`headrace.stalls.cost`."""
-    files = measurement.findings.files
-    if not files:
-        return None
-    measurement.progress.say("what Headrace's preparation costs", None)
-    transform = transform_of(getattr(measurement.source.loader, "dataset", None))
-    try:
-        from . import cost
+    """See :mod:`headrace.stalls.cost`: forms, or the reason why there are none."""
+    from . import cost, replaceable
 
-        found = cost.headrace_cost(files, transform)
+    loader = measurement.source.loader
+    reason = replaceable.obstacle(loader)
+    files = measurement.findings.files
+    if reason:
+        return {"reason": reason}
+    if not files:
+        return {"reason": "which files it reads is not known"}
+    measurement.progress.say("what Headrace's preparation costs", None)
+    try:
+        return cost.headrace_cost(files, transform_of(loader.dataset))
     except Exception as error:  # a what-if less, not a failed run
-        measurement.findings.note(f"what Headrace's loader would cost was not measured: {error}")
-        return None
-    if found is None or "reason" in found:
-        reason = (found or {}).get("reason", "the files are no JPEG or PNG images")
-        measurement.findings.note(f"what Headrace's loader would cost was not measured: {reason}")
-        return None
-    return found
+        return {"reason": f"its cost could not be measured: {error}"}

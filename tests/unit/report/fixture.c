@@ -40,6 +40,7 @@ static void make_segment(int rank, int index, double *at_s)
         .worker_cpu_s = phase >= HR_STALLS_WARM ? 20 : 0,
         .read_bytes = phase == HR_STALLS_COLD ? 560e6 : 0,
         .expected_bytes = phase >= HR_STALLS_WARM ? 558e6 : NAN,
+        .others = NAN,
         .verified = phase >= HR_STALLS_WARM ? 1 : -1,
         .wait_s = waits[rank][index],
         .batch_s = batches[rank][index],

@@ -200,7 +200,8 @@ static void test_not_measured(void **state)
     m.stalls.hosts[0].depth_count = 0;
     m.stalls.step_s[HR_STALLS_COLD] = (struct hr_interval){NAN, NAN, NAN};
     refused(&m, &change, -ENODATA,
-            "how fast storage is was not measured: measure again where the files can be dropped "
+            "not known: how fast storage is was not measured: measure again where the files can be "
+            "dropped "
             "from memory (not tmpfs), with --data DIR where the loader does not name its files");
     change.cache_share = 1; /* needs none */
     assert_close(predicted(&m, &change).rate, 320, 1);
