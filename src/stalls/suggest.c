@@ -15,7 +15,7 @@
 
 #define MOST_CORES       256 /* of a host, */
 #define MOST_MORE        16  /* and times as many as it has: beyond, nobody would */
-#define MOST_WORKERS     4   /* for each core: those that wait take none */
+#define MOST_WORKERS     16  /* for each core: those that wait take none */
 #define MOST_STORAGE     64  /* times as fast */
 #define CACHE_STEPS      100 /* of the whole that a cache may hold */
 #define MOST_SUGGESTIONS 16
