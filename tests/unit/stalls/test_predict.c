@@ -310,6 +310,23 @@ static void test_storage_rate_is_known(void **state)
     measured_clear(&m);
 }
 
+/* A cold phase whose files were partly in memory says nothing of storage. */
+static void test_unverified_cold(void **state)
+{
+    struct measured m;
+    struct hr_stalls_change change = no_change();
+    measured_begin(&m, 4, 4, step_10ms, cpu_1ms, 20e6);
+    measured_take(&m);
+    struct hr__system truth = m.truth;
+    truth.missing = 1;
+    m.stalls.step_s[HR_STALLS_COLD].value = m.stalls.step_s[HR_STALLS_WARM].value;
+    m.stalls.ranks[0].drain_count--; /* the cold one */
+    strcpy(m.stalls.phase_reason[HR_STALLS_COLD], "only 0 bytes came from storage");
+    change.cache_share = 0;
+    check(&m, &change, &truth, 0.01);
+    measured_clear(&m);
+}
+
 static void test_storage_speed(void **state)
 {
     struct measured m;
@@ -652,6 +669,7 @@ int main(void)
         cmocka_unit_test(test_threads_of_workers),
         cmocka_unit_test(test_fetching_costs_cpu),
         cmocka_unit_test(test_storage_rate_is_known),
+        cmocka_unit_test(test_unverified_cold),
         cmocka_unit_test(test_storage_speed),
         cmocka_unit_test(test_fewer_workers),
         cmocka_unit_test(test_device_speed),
