@@ -599,7 +599,7 @@ static const struct {
     [HR__TABLE_RUN] = {"The run", {"", NULL}},
     [HR__TABLE_UNVERIFIED] = {"Not measured, or not verified", {"", NULL}},
     [HR__TABLE_NOTES] = {"Notes", {NULL}},
-    [HR__TABLE_WRITTEN] = {"Files that the script opened for writing", {NULL}},
+    [HR__TABLE_WRITTEN] = {"Files that the script would have left", {NULL}},
     [HR__TABLE_SEGMENTS] = {"Segment",
                             {">batches", ">a batch", ">read", ">of its files", ">others",
                              "verified"}},
