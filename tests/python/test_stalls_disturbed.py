@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 from stalls_scripts import measure
 
 from headrace.stalls import crosscheck, load
-from headrace.stalls.measurement import set_pauses_apart
+from headrace.stalls.timer import set_pauses_apart
 
 ZERO = load.Load(0.0, 2, 0.0, 0.0, 1, 0.0, 0.0, 0.0)
 

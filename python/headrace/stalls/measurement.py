@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,8 @@ from . import counters, load, work
 from .channel import Channel
 from .host import memory
 from .replay import NotReplayable, Replay, samples_in
-from .sources import AT_ONCE, MOST_AHEAD, IndexSet, Other, Source
+from .sources import MOST_AHEAD, IndexSet, Other, Source
+from .timer import Timer
 
 SEGMENT_S = 3.0  # of a segment of replay, at most, where the step is not longer than that
 ROUNDS_WANTED = 6
@@ -39,9 +40,6 @@ CALM_SHARE = 0.25  # of the time, for trying again
 LEAST_ROUNDS = 4  # that the schedule always runs
 LEAST_BATCHES = 8  # of a segment
 OUTLAST = 3  # a segment takes so many times what the loader has ahead
-PAUSE = 5.0  # times the usual step: no step, but something that the script does now and then
-LEAST_PAUSE_S = 0.05
-SELDOM = 0.25  # of the batches, at most, are pauses
 
 
 class SourceFailed(Exception):
@@ -111,7 +109,7 @@ class Measurement:
         self._step_s, self._steps_each = step_s, steps_each
         self._given = 0  # number of the next replayed batch
         self._sets: dict[int, IndexSet] = {}
-        self._begin: float | None = None
+        self.begun_s: float | None = None
         self.phase = ""  # under way
         self.restart = False  # the script left the loop and came back
         self._tries = 0  # of the segment under way
@@ -124,7 +122,8 @@ class Measurement:
         self._cold_bytes = 0  # most that a cold segment read
         self._plan: dict[str, int] = {}  # batches of a segment
         self._usable: list[str] = []  # phases that all ranks can have
-        self.read_elsewhere = False  # by a thread of the script's that reads ahead
+        # Of the training, where a thread of the script's reads the loader for it.
+        self.steps_done: Callable[[], int] | None = None
         self._queued = 0  # batches that it has ahead
         self._is_longer = False  # segments were made longer
         self._trying_again_s = 0.0  # spent on segments that others disturbed
@@ -325,29 +324,32 @@ class Measurement:
             times.append(time.perf_counter() - begin)
         self.synchronize()
         self._host_step_s = sorted(times)[len(times) // 2]
-        begin = time.perf_counter()
-        yield self._replayed(False)
-        self.synchronize()
-        self.single_step_s = max(time.perf_counter() - begin, self._host_step_s)
-        if self.read_elsewhere:
+        singles = []
+        for _ in range(3):
+            begin = time.perf_counter()
+            yield self._replayed(False)
+            self.synchronize()
+            singles.append(time.perf_counter() - begin)
+        self.single_step_s = max(sorted(singles)[1], self._host_step_s)
+        if self.steps_done is not None:
             yield from self._count_queued()
 
     def _count_queued(self) -> Iterator[Any]:
-        """How many batches a thread of the script's reads ahead: so many are asked for at once
-        when training has used up what it had."""
+        """How many batches a thread of the script's reads ahead: so many more than training
+        steps are asked for when training has used up what it had."""
         time.sleep(min(LONGEST_FILL_S, 2 * MOST_AHEAD * max(self._host_step_s, self._step_s)))
+        assert self.steps_done is not None
         took = []
-        last = time.perf_counter()
+        before, last = self.steps_done(), time.perf_counter()
         for _ in range(2 * MOST_AHEAD):
             yield self._replayed(False)
             now = time.perf_counter()
             took.append(now - last)
             last = now
-        usual = sorted(took[MOST_AHEAD:])[MOST_AHEAD // 2]
-        at_once = next((k for k, one in enumerate(took) if one > AT_ONCE * usual), len(took))
-        self._queued = at_once + 1
-        self._host_step_s = max(self._host_step_s, usual)
-        if at_once > MOST_AHEAD:
+        steps = (self.steps_done() - before) * self._steps_each
+        self._queued = max(0, len(took) - steps) + 1
+        self._host_step_s = max(self._host_step_s, sorted(took[MOST_AHEAD:])[MOST_AHEAD // 2])
+        if self._queued > MOST_AHEAD:
             raise CannotTell(
                 "cannot tell what training waits for, because a thread of the script reads its "
                 f"loader more than {MOST_AHEAD} batches ahead"
@@ -469,7 +471,7 @@ class Measurement:
             settle = segment["settle"]
         for _ in range(settle):
             yield self._replayed(device)
-        timer = _Timer(self, segment)
+        timer = Timer(self, segment)
         timer.begin()
         for _ in range(segment["batches"]):
             restored = self.replay.restoring_s
@@ -513,7 +515,7 @@ class Measurement:
         yield batch
         for _ in range(segment["settle"] - 1):
             yield self._next(iterator, chosen)
-        timer = _Timer(self, segment)
+        timer = Timer(self, segment)
         taken = segment["settle"]
         queue_begin = self.source.prepared(started_ns, taken)
         timer.begin()
@@ -736,123 +738,3 @@ def _title(segment: dict[str, Any]) -> str:
         "alone": "one rank loading",
     }
     return f"round {segment['round'] + 1}: {names[segment['phase']]}"
-
-
-class _Timer:
-    """The timed part of a segment. Synchronises at both ends, never in between."""
-
-    def __init__(self, measurement: Measurement, segment: dict[str, Any]) -> None:
-        self._measurement, self._segment = measurement, segment
-        self._asked: list[float] = []
-        self._got: list[float] = []
-        self._samples: list[int] = []
-        self._left_out = 0.0
-        # CPU of this process: at ask(); in what is left out; in next().
-        self._cpu = self._cpu_left_out = self._cpu_in_next = self._last_next_cpu = 0.0
-
-    def begin(self) -> None:
-        m = self._measurement
-        m.restart = False
-        m.synchronize()
-        if m._begin is None:
-            m._begin = time.perf_counter()
-        self._before = counters.read(m.source.pids())
-        self._load = load.read()
-        self._received = counters.received()
-        self._start = time.perf_counter()
-
-    def leave_out(self, seconds: float) -> None:
-        """What was just done is no part of training."""
-        self._left_out += seconds
-
-    def ask(self) -> None:
-        self._cpu = time.process_time()
-        self._asked.append(time.perf_counter() - self._left_out)
-
-    def got(self, samples: int) -> None:
-        self._got.append(time.perf_counter() - self._left_out)
-        self._last_next_cpu = time.process_time() - self._cpu
-        self._cpu_in_next += self._last_next_cpu
-        self._samples.append(samples)
-
-    def drop_last(self) -> None:
-        """The script left its loop after the last batch, and is back now: neither that batch
-        nor what followed counts."""
-        self._measurement.restart = False
-        self._left_out += time.perf_counter() - self._left_out - self._asked.pop()
-        self._cpu_left_out += time.process_time() - self._cpu
-        self._cpu_in_next -= self._last_next_cpu
-        self._got.pop()
-        self._samples.pop()
-
-    def end(self) -> dict[str, Any]:
-        m, segment = self._measurement, self._segment
-        m.synchronize()
-        end = time.perf_counter() - self._left_out
-        if m.source.wrapped:
-            m.findings.note(
-                "the loader's stream ends within a segment and is begun again: what that takes "
-                "counts as preparation"
-            )
-        used = counters.read(m.source.pids()).since(self._before)
-        others = load.read().since(self._load)
-        received = counters.received()
-        if not self._asked:
-            raise RuntimeError("too few batches between two times that the script leaves its loop")
-        asked = [*self._asked, end]
-        assert m._begin is not None
-        wait_s = [g - a for a, g in zip(self._asked, self._got)]
-        batch_s = [b - a for a, b in zip(asked, asked[1:])]
-        pauses = set_pauses_apart(wait_s, batch_s, m.single_step_s)
-        share = others.others(m.channel.of_host(others.root, others.own_s))
-        return {
-            "phase": segment["phase"],
-            "round": segment["round"],
-            "set": segment["set"],
-            "alone_rank": segment["rank"],
-            "batches": len(self._asked),
-            "samples": sum(self._samples),
-            "begin_s": self._start - m._begin,
-            "elapsed_s": end - self._asked[0] - sum(pauses),
-            "process_cpu_s": used.process_cpu_s - self._cpu_left_out,
-            "worker_cpu_s": used.worker_cpu_s,
-            "next_cpu_s": self._cpu_in_next,
-            "read_bytes": used.read_bytes,
-            "expected_bytes": None,
-            "verified": None,
-            "reason": "",
-            "others": share,
-            "disturbed": others.disturbs(share),
-            "run_delay_s": others.delay_s,
-            "throttled_s": others.throttled_s,
-            "network_bytes": None
-            if received is None or self._received is None
-            else received - self._received,
-            "pauses": len(pauses),
-            "paused_s": sum(pauses),
-            "wait_s": [round(s, 7) for s in wait_s],
-            "batch_s": [round(s, 7) for s in batch_s],
-        }
-
-
-def set_pauses_apart(wait_s: list[float], batch_s: list[float], step_s: float) -> list[float]:
-    """Takes out of ``batch_s`` what is no step but something that the script does now and then
-    (evaluation, logging, a checkpoint); its seconds, each. ``step_s``: a step with its work on
-    the device: a step that waits for those before it, which an accelerator still does, is no
-    pause."""
-    steps = [batch - wait for batch, wait in zip(batch_s, wait_s)]
-    usual = sorted(steps)[len(steps) // 2]
-    found: dict[int, float] = {}
-    since = 0  # batches whose work the device may still do
-    for k, step in enumerate(steps):
-        since += 1
-        if step <= max(PAUSE * usual, usual + LEAST_PAUSE_S):
-            continue
-        if step > 2 * (step_s + max(0.0, step_s - usual) * since):
-            found[k] = step - usual
-        since = 0
-    if len(found) > SELDOM * len(steps):
-        return []
-    for k, seconds in found.items():
-        batch_s[k] -= seconds
-    return list(found.values())

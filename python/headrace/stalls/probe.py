@@ -95,6 +95,10 @@ class LoaderState:
             self.steps_each = max(1, self.batches - self.stepped_at)
             self.stepped_at = self.batches
 
+    def note_steps(self, probe: Probe) -> None:
+        """Those of the process so far: what comes from here on is counted."""
+        self.steps_before, self.backwards_before = probe.optimizer_steps, probe.backwards
+
     def described(self) -> str:
         where = f", read at {self.where}" if self.where else ""
         steps = self.optimizer_steps or self.backwards
@@ -286,6 +290,10 @@ class Probe:
     def is_read_by_training(self, state: LoaderState) -> bool:
         """Not by a thread that reads ahead for the one that trains."""
         return not self.trainers or state.thread in self.trainers
+
+    def steps_done(self) -> int:
+        """Of an optimizer, or else of training without one."""
+        return self.optimizer_steps or self.backwards
 
     def _steps(self) -> str:
         return f"{self.optimizer_steps} optimizer steps, {self.backwards} backward passes"
@@ -544,6 +552,8 @@ class ProbedIterator:
                 probe.optimizer_steps - state.steps_before,
                 probe.backwards - state.backwards_before,
             )
+            if not probe.is_read_by_training(state):  # what it reads is trained with meanwhile
+                state.note_steps(probe)
             if state.batches >= probe.wanted and self._taken():
                 assert probe.run is not None
                 return probe.run.next(self)
@@ -556,7 +566,8 @@ class ProbedIterator:
             state.first_batch_s = given - self._start
             state.first_ns = time.perf_counter_ns()
         state.batches += 1
-        state.steps_before, state.backwards_before = probe.optimizer_steps, probe.backwards
+        if probe.is_read_by_training(state):
+            state.note_steps(probe)
         if probe.wanted - 2 <= state.batches <= probe.wanted + KEEP_FOR:
             self._keep(batch)
         return batch

@@ -82,7 +82,8 @@ class Run:
             steps_each=self.state.steps_each,
         )
         self.measurement.data = data
-        self.measurement.read_elsewhere = not probe.is_read_by_training(self.state)
+        if not probe.is_read_by_training(self.state):
+            self.measurement.steps_done = probe.steps_done
         self.measurement.local_size = self._ranks["local_world_size"]
         first = replay.give(0, False)
         self.measurement.batch_size = self.state.batch_size or samples_in(first)
