@@ -159,12 +159,16 @@ struct hr_stalls_prediction {
     double core_share;                            /* of all cores that is busy, 0..1 */
     int extrapolated; /* non-zero: beyond what this machine could measure */
     char why[256];    /* what is extrapolated or assumed; "" for nothing */
+    double cached;    /* share of the samples for which there is room in memory, 0..1 */
+    int measured;     /* non-zero: nothing changes, and rate and shares are what was measured */
 };
 
 /*
  * Predicts training under a change. Pure: the same for the same result and change.
  * Errors: -EINVAL, a change makes no sense (the message says which and what would);
- * -ENODATA: it needs what was not measured (the message says what, and how to get it).
+ * -ENODATA: it needs what was not measured, or is known too badly: an interval is wider than
+ * half its figure either way, or the model does not explain what was measured (the message
+ * says what, and how to get it).
  */
 HR_API HR_NODISCARD int hr_stalls_predict(const struct hr_stalls *result,
                                           const struct hr_stalls_change *change,

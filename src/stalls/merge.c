@@ -122,11 +122,12 @@ static void add_host(struct hr_stalls *s, struct hr__host_record *from)
         MOVE(host->depths, from->depths);
         host->depth_count = from->depth_count;
         host->memory_bytes_per_s = from->memory_bytes_per_s;
+        host->paused_bytes_per_s = from->paused_bytes_per_s;
     }
     if (!host->form_count && from->form_count) {
         MOVE(host->forms, from->forms);
         host->form_count = from->form_count;
-        host->forms_assumed = from->forms_assumed;
+        memcpy(host->no_forms, from->no_forms, sizeof host->no_forms);
         memcpy(host->recipe, from->recipe, sizeof host->recipe);
     }
 }

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 const char *const hr__phase_names[HR_STALLS_PHASES + 1] = {"device", "host",  "warm",
@@ -70,6 +71,7 @@ static void read_dataset(struct hr__json *reader, const json_t *object, struct h
     s->size_count = hr__json_numbers(reader, o, "sizes", SIZE_MAX, HR__MAX_SIZES, &s->sizes);
     hr__json_text(reader, o, "filesystem", s->filesystem, sizeof s->filesystem);
     s->reads_no_files = !hr__json_bool(reader, o, "reads_files", 1);
+    s->network = hr__json_bool(reader, o, "network", 0);
     hr__json_leave(reader, mark);
 }
 
@@ -129,6 +131,7 @@ static void read_storage(struct hr__json *reader, const json_t *object,
     size_t mark = hr__json_enter(reader, "storage", -1);
     json_t *depths = hr__json_array(reader, o, "depths", HR__STALLS_MAX_POINTS);
     host->memory_bytes_per_s = hr__json_number(reader, o, "memory_bytes_per_s", amount_or_not);
+    host->paused_bytes_per_s = hr__json_number(reader, o, "paused_bytes_per_s", amount_or_not);
     host->depths = array_for(reader, depths, sizeof *host->depths, &host->depth_count);
     for (size_t i = 0; i < host->depth_count && !reader->code; i++) {
         struct hr__depth_record *d = &host->depths[i];
@@ -156,7 +159,12 @@ static void read_headrace(struct hr__json *reader, const json_t *object,
     size_t mark = hr__json_enter(reader, "headrace", -1);
     json_t *forms = hr__json_array(reader, o, "forms", 3);
     hr__json_text(reader, o, "recipe", host->recipe, sizeof host->recipe);
-    host->forms_assumed = hr__json_bool(reader, o, "assumed", 0);
+    hr__json_text(reader, o, "reason", host->no_forms, sizeof host->no_forms);
+    /* Older records have the cost of a recipe that is not the script's. */
+    if (hr__json_bool(reader, o, "assumed", 0)) {
+        snprintf(host->no_forms, sizeof host->no_forms, "its transform could not be translated");
+        forms = NULL;
+    }
     host->forms = array_for(reader, forms, sizeof *host->forms, &host->form_count);
     for (size_t i = 0; i < host->form_count && !reader->code; i++) {
         struct hr__form_record *f = &host->forms[i];
@@ -232,6 +240,7 @@ static void read_segment(struct hr__json *reader, const json_t *e, void *out)
     g->next_cpu_s = hr__json_number(reader, e, "next_cpu_s", seconds_or_not);
     g->read_bytes = hr__json_number(reader, e, "read_bytes", amount_or_not);
     g->expected_bytes = hr__json_number(reader, e, "expected_bytes", amount_or_not);
+    g->expected_samples = hr__json_number(reader, e, "expected_samples", amount_or_not);
     g->verified = hr__json_bool(reader, e, "verified", -1);
     hr__json_text(reader, e, "reason", g->reason, sizeof g->reason);
     read_circumstances(reader, e, g);

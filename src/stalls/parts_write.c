@@ -82,7 +82,8 @@ bool hr__write_run(json_t *object, const struct hr_stalls *s)
          set_real(dataset, "bytes", s->bytes) &&
          hr__json_set(dataset, "sizes", numbers(s->sizes, s->size_count)) &&
          set_text_or_null(dataset, "filesystem", s->filesystem) &&
-         hr__json_set(dataset, "reads_files", json_boolean(!s->reads_no_files));
+         hr__json_set(dataset, "reads_files", json_boolean(!s->reads_no_files)) &&
+         hr__json_set(dataset, "network", json_boolean(s->network));
     ok = ok && set_count(epoch, "batches", s->epoch_batches) &&
          set_real(epoch, "start_s", s->epoch_start_s) &&
          hr__json_set(epoch, "each", json_boolean(s->epoch_start_each)) &&
@@ -150,8 +151,9 @@ bool hr__write_host(json_t *object, const struct hr__host_record *host)
               set_text_or_null(machine, "device", host->device) &&
               hr__json_set(storage, "depths", depths_of(host)) &&
               set_real(storage, "memory_bytes_per_s", host->memory_bytes_per_s) &&
+              set_real(storage, "paused_bytes_per_s", host->paused_bytes_per_s) &&
               set_text_or_null(headrace, "recipe", host->recipe) &&
-              hr__json_set(headrace, "assumed", json_boolean(host->forms_assumed)) &&
+              set_text_or_null(headrace, "reason", host->no_forms) &&
               hr__json_set(headrace, "forms", forms_of(host));
     ok &= hr__json_set(object, "machine", machine);
     ok &= hr__json_set(object, "storage", storage);
@@ -185,6 +187,7 @@ static bool write_segment(json_t *array, const struct hr__segment_record *g)
             set_real(o, "worker_cpu_s", g->worker_cpu_s) &&
             set_real(o, "next_cpu_s", g->next_cpu_s) && set_real(o, "read_bytes", g->read_bytes) &&
             set_real(o, "expected_bytes", g->expected_bytes) &&
+            set_real(o, "expected_samples", g->expected_samples) &&
             hr__json_set(o, "verified",
                          g->verified < 0 ? json_null() : json_boolean(g->verified)) &&
             set_text(o, "reason", g->reason) && write_circumstances(o, g) &&

@@ -159,7 +159,7 @@ def test_the_device_phase(tmp_path, monkeypatch):
     assert {where for phase, where in loop.seen if phase == "device"} == {"meta"}
     assert {where for phase, where in loop.seen if phase != "device"} == {"cpu"}
     # While a step is measured; then at both ends of segments and nowhere else.
-    assert loop.synchronized == 3 + 2 * sum(one["tries"] for one in loop.findings.segments)
+    assert loop.synchronized == 5 + 2 * sum(one["tries"] for one in loop.findings.segments)
     assert loop.findings.ended in ("precise", "limit")
 
 

@@ -3,9 +3,11 @@ whether all of it fits together."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from . import after, crosscheck, record
+from .. import _core
+from . import after, record
 from .measurement import Measurement
 
 
@@ -19,12 +21,20 @@ def conclude(m: Measurement, ranks: dict[str, Any], started: str) -> dict[str, A
     document = record.of(m, ranks, started)
     if first_of_host:
         document["storage"] = after.storage(m)
-    if m.channel.size == 1:
-        findings.cannot_tell = crosscheck.why_not(document)
-    if findings.cannot_tell and m.can_be_longer():
+    if m.can_be_longer() and _contradicts_itself(document):
         return None
-    document["cannot_tell"] = findings.cannot_tell or None
     if first_of_host:
         document["headrace"] = after.headrace_cost(m)
         document["notes"] = findings.notes
     return document
+
+
+def _contradicts_itself(document: dict[str, Any]) -> bool:
+    """Whether a phase that was verified does not count, because the figures do not fit together:
+    training faster than its parts, or time lost that nobody waited."""
+    try:
+        summary = _core.Stalls.analyse([json.dumps(record.finite(document))]).summary()
+    except (ValueError, RuntimeError):  # too little for any figure
+        return False
+    verified = {one["phase"] for one in document["segments"] if one["verified"]}
+    return any(phase in verified and not summary["measured"][phase] for phase in ("warm", "cold"))

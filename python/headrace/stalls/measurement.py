@@ -77,7 +77,6 @@ class Findings:
     reads_files: bool = True  # False: the samples are in memory
     network: bool = False  # the samples come over the network
     epoch: dict[str, Any] = field(default_factory=dict)
-    cannot_tell: str = ""  # why the shares mean nothing
 
     def note(self, text: str) -> None:
         if text not in self.notes:

@@ -74,7 +74,6 @@ def of(measurement: Measurement, ranks: dict[str, Any], started: str) -> dict[st
             "network": findings.network,
         },
         "epoch": findings.epoch,
-        "cannot_tell": findings.cannot_tell or None,
         "phases": findings.phases,
         "segments": findings.segments,
         "drains": findings.drains,

@@ -5,14 +5,12 @@ the record in the end, however that comes about.
 
 from __future__ import annotations
 
-import functools
 import json
 import os
-import sys
 import weakref
 from typing import Any, NoReturn
 
-from . import hook, record
+from . import record
 from .conclude import conclude
 from .folders import files_below
 from .measurement import Findings, Measurement, Settings
@@ -90,7 +88,6 @@ class Run:
         self.measurement.batch_size_told = self.state.batch_size is not None
         source.batch_size = self.measurement.batch_size
         self._batches = self.measurement.batches()
-        _suppress_saves(self._findings)
         others = [s for s in probe.all_states if s is not self.state and not s.is_outside]
         if others:
             listed = ", ".join(f"{s.number} ({s.name}, {s.batches} batches)" for s in others)
@@ -150,14 +147,14 @@ class Run:
         document = conclude(m, self._ranks, self._started)
         if document is None:
             return
-        document["files_written"] = hook.files_written()
+        document["files_written"] = []  # the launcher knows
         self._write(document)
         m.channel.leave()
         self.probe.end(0)
 
     def _record(self) -> dict[str, Any]:
         document = record.of(self.measurement, self._ranks, self._started)
-        document["files_written"] = hook.files_written()
+        document["files_written"] = []  # the launcher knows
         return document
 
     def _write(self, document: dict[str, Any]) -> None:
@@ -191,34 +188,3 @@ class Run:
                 "the script ended before a segment was measured",
                 "let it run for more batches or epochs",
             )
-
-
-def _suppress_saves(findings: Any) -> None:
-    """The weights are those of a measuring run: none are saved to files from here on."""
-    import torch
-
-    def suppressed(original: Any, name: str, word: str) -> Any:
-        @functools.wraps(original)
-        def save(*args: Any, **kwargs: Any) -> Any:
-            target = kwargs[word] if word in kwargs else args[1] if len(args) > 1 else None
-            if not isinstance(target, (str, os.PathLike)):
-                if not _is_file(target):  # a copy by way of memory
-                    return original(*args, **kwargs)
-                target = getattr(target, "name", type(target).__name__)
-            findings.note(f"{name} to {target} was not carried out: a measuring run")
-            return None
-
-        return save
-
-    torch.save = torch.serialization.save = suppressed(torch.save, "torch.save", "f")
-    tensors = sys.modules.get("safetensors.torch")
-    for name in ("save_file", "save_model"):
-        if tensors is not None and hasattr(tensors, name):
-            setattr(tensors, name, suppressed(getattr(tensors, name), name, "filename"))
-
-
-def _is_file(stream: Any) -> bool:
-    try:
-        return isinstance(stream.fileno(), int)
-    except (AttributeError, OSError, ValueError):
-        return False
