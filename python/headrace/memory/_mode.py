@@ -287,6 +287,8 @@ class Recording(_Mode):
                 "(sparse ones, those of other systems): they are not seen")
         for name, note in _notes_of_code().items():
             self.fact(name, note)
+            if name == "note compiled":
+                self.fact("compiled code", "run as it is written")
         for name, capacity in _facts.capacities().items():
             self.fact(name, str(capacity))
         rates = _facts.copy_rates()
