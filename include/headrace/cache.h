@@ -14,6 +14,8 @@
  *       &share=0.9              at most this share of `size` for this dataset; default 1
  *       &group=NAME             readable and writable by a Unix group; default: the owner
  *       &form=auto              auto, encoded, coefficients, planes: how JPEGs are kept
+ *       &key_file=PATH          16 bytes or more that only the owner may read: items are
+ *                               authenticated by them
  *
  *   memcached:HOST,HOST,...?size=64GiB
  *                               several hosts: in memcached servers that run on them
@@ -33,6 +35,7 @@
  *                               times; default yes: a file that changed is another item
  *       &timeout=1s             of one request to a server, in all: 10ms to 60s
  *       &meet=300s              until all ranks are there: 1s to 86400s
+ *       &key_file=PATH          as above, the same contents on all hosts
  *
  * When a name is full, segments of it that no process uses are dropped whole, the one
  * whose last use lies furthest back first; that is the only eviction.
@@ -41,8 +44,8 @@
  * functions here are for those who look at caches from outside, and, hr_cache_open and below, for
  * those who keep something of their own in one.
  *
- * Who may write to a segment is trusted with what is in it: a checksum finds damage,
- * not malice.
+ * Who may write to a segment, or reaches a server, is trusted with what is in it: a checksum
+ * finds damage, not malice. With a key file it finds both.
  */
 #ifndef HEADRACE_CACHE_H
 #define HEADRACE_CACHE_H
@@ -54,6 +57,13 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/*
+ * Bytes of one dataset that a cache asked for with `text` may hold: of a name its share, of
+ * several hosts all of them together. Errors: -EINVAL says what is wrong with `text`, and what
+ * to write; -ENOTSUP; -ENOMEM.
+ */
+HR_API HR_NODISCARD int hr_cache_bytes(const char *text, uint64_t *bytes, struct hr_error *error);
 
 /* ---- looking at caches from outside ---- */
 

@@ -104,13 +104,13 @@ static int check_memory(const struct hr__places *p, struct hr_error *error)
                         " MiB, and the machine has %" PRIu64
                         " MiB to give: lower window or batch_size",
                         p->wish.window, p->wish.batch_samples, bytes >> 20, now.available >> 20);
-    if (bytes > now.group_limit)
+    if (bytes > now.group_left)
         return hr__fail(error, -ENOMEM,
                         "a ring of %" PRIu64 " batches of %" PRIu64 " samples takes %" PRIu64
-                        " MiB, and %s allows the agent %" PRIu64
+                        " MiB, and %s leaves the agent %" PRIu64
                         " MiB: raise it, or lower window or batch_size",
-                        p->wish.window, p->wish.batch_samples, bytes >> 20, now.group_file,
-                        now.group_limit >> 20);
+                        p->wish.window, p->wish.batch_samples, bytes >> 20, now.left_file,
+                        now.group_left >> 20);
     return 0;
 }
 

@@ -19,8 +19,8 @@
  * (shared.c) is a segment of shared memory (store.h), whose items have checksums and
  * whose other users may be reading what this process misses.
  *
- * Samples are told by their index in the dataset, which is immutable: a file that
- * changes while the cache lives is served as it was when it was first read.
+ * Samples are told by their index in the dataset. Each hit looks at the sample's file first
+ * (dataset/stamp.h): one that has changed since it was read is a miss, whoever changed it.
  */
 #ifndef HR_CACHE_CACHE_H
 #define HR_CACHE_CACHE_H
@@ -39,13 +39,14 @@ struct hr__cache_spec;
 struct hr__worth;
 
 struct hr__cache_options {
-    uint64_t samples;      /* of the dataset */
-    uint64_t budget_bytes; /* of items, each rounded up to 64 bytes; address space for as
-                              many is reserved, memory is taken as items come */
+    struct hr_dataset *dataset; /* whose files are looked at; NULL: nothing changes (tests) */
+    uint64_t samples;           /* of the dataset */
+    uint64_t budget_bytes;      /* of items, each rounded up to 64 bytes; address space for as
+                                   many is reserved, memory is taken as items come */
 };
 
-/* A private backing. On success *out is the caller's. Errors: -EINVAL: a budget of 0;
- * -ENOMEM names what was refused and the remedy. */
+/* A private backing, which takes its own reference to the dataset. On success *out is the caller's.
+ * Errors: -EINVAL: a budget of 0; -ENOMEM names what was refused and the remedy. */
 int hr__cache_create(struct hr__cache **out, const struct hr__cache_options *options,
                      struct hr_error *error);
 
@@ -77,7 +78,7 @@ struct hr__cache_item {
 };
 
 /* Looks a sample up and pins its item: 1, or 0 where it is not cached. Any
- * thread; takes no lock. A shared backing looks at the sample's file the first time. */
+ * thread; takes no lock. Blocks for a look at the sample's file. */
 int hr__cache_find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *item);
 
 /* Ends what find began; the bytes may go away. Any thread, no lock. */

@@ -2,6 +2,7 @@
 #include "cache/capacity.h"
 
 #include "base/error.h"
+#include "cache/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,15 +29,29 @@ static ssize_t read_text(const char *path, char *out, size_t capacity)
     return n < 0 ? -1 : (ssize_t)length;
 }
 
-uint64_t hr__capacity_meminfo(const char *text)
+/* The number of the line "NAME NUMBER"; `none` where there is no such line. */
+static uint64_t number_of(const char *text, const char *prefix, const char *name, uint64_t none)
 {
-    static const char key[] = "MemAvailable:";
+    size_t before = strlen(prefix), length = strlen(name);
     for (const char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
-        if (!strncmp(line, key, sizeof key - 1))
-            return strtoull(line + sizeof key - 1, NULL, 10) * 1024;
+        if (!strncmp(line, prefix, before) && !strncmp(line + before, name, length) &&
+            line[before + length] == ' ')
+            return strtoull(line + before + length, NULL, 10);
     }
-    return UNKNOWN;
+    return none;
+}
+
+uint64_t hr__capacity_meminfo(const char *text)
+{
+    uint64_t kib = number_of(text, "", "MemAvailable:", UNKNOWN);
+    return kib == UNKNOWN ? UNKNOWN : kib * 1024;
+}
+
+uint64_t hr__capacity_reclaimable(const char *text, const char *prefix)
+{
+    return number_of(text, prefix, "inactive_file", 0) +
+           number_of(text, prefix, "active_file", 0) / 2;
 }
 
 /* Non-zero where `word` is among the words of [list, list + length), divided by commas. */
@@ -84,26 +99,61 @@ uint64_t hr__capacity_limit(const char *text)
     return strtoull(text, NULL, 10);
 }
 
-/* The least limit of a group and those above it. Which of them are visible differs between
- * containers: what is not there limits nothing. */
-static void read_groups(struct hr__capacity *out, const char *mount, const char *file, char *path)
+/* The files of a version of control groups. */
+struct group_files {
+    const char *mount, *limit, *usage, *prefix;
+};
+
+/* Reads a file of a group's folder; 0 where it is not there. */
+static int read_group_file(const char *folder, const char *name, char *out, size_t capacity)
 {
+    char path[400];
+    return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path &&
+           read_text(path, out, capacity) > 0;
+}
+
+/* What one group limits, and leaves. */
+static void read_group(struct hr__capacity *out, const struct group_files *files,
+                       const char *folder)
+{
+    char text[8192];
+    if (!read_group_file(folder, files->limit, text, 64))
+        return;
+    uint64_t limit = hr__capacity_limit(text), used = 0;
+    if (limit < out->group_limit) {
+        out->group_limit = limit;
+        snprintf(out->group_file, sizeof out->group_file, "%.250s/%.40s", folder, files->limit);
+    }
+    /* Version 1 says "no limit" by a number that no machine has. */
+    if (limit > HR__SIZE_END || !read_group_file(folder, files->usage, text, 64))
+        return;
+    used = hr__capacity_limit(text);
+    uint64_t reclaimable = read_group_file(folder, "memory.stat", text, sizeof text)
+                               ? hr__capacity_reclaimable(text, files->prefix)
+                               : 0;
+    used = used > reclaimable ? used - reclaimable : 0;
+    uint64_t left = limit > used ? limit - used : 0;
+    if (left < out->group_left) {
+        out->group_left = left;
+        out->left_limit = limit;
+        snprintf(out->left_file, sizeof out->left_file, "%.250s/%.40s", folder, files->limit);
+    }
+}
+
+/* The least of a group and those above it. Which of them are visible differs between
+ * containers: what is not there limits nothing. */
+static void read_groups(struct hr__capacity *out, const struct group_files *files, char *path)
+{
+    char folder[251];
     /* "/.." is above what this process may see. */
     if (strstr(path, "/.."))
         *path = 0;
     for (;;) {
-        char name[sizeof out->group_file], text[64];
         size_t length = strlen(path);
         while (length && path[length - 1] == '/')
             path[--length] = 0;
-        if (snprintf(name, sizeof name, "%s%s/%s", mount, path, file) < (int)sizeof name &&
-            read_text(name, text, sizeof text) > 0) {
-            uint64_t limit = hr__capacity_limit(text);
-            if (limit < out->group_limit) {
-                out->group_limit = limit;
-                memcpy(out->group_file, name, sizeof name);
-            }
-        }
+        if (snprintf(folder, sizeof folder, "%s%s", files->mount, path) < (int)sizeof folder)
+            read_group(out, files, folder);
         char *slash = strrchr(path, '/');
         if (!slash)
             return;
@@ -118,24 +168,29 @@ void hr__capacity_read(struct hr__capacity *out, int directory)
     *out = (struct hr__capacity){.files_free = UNKNOWN,
                                  .files_total = UNKNOWN,
                                  .available = UNKNOWN,
-                                 .group_limit = UNKNOWN};
+                                 .total = UNKNOWN,
+                                 .group_limit = UNKNOWN,
+                                 .group_left = UNKNOWN};
     /* A tmpfs without a size has no blocks. */
-    if (!fstatvfs(directory, &files) && files.f_blocks) {
+    if (directory >= 0 && !fstatvfs(directory, &files) && files.f_blocks) {
         out->files_free = (uint64_t)files.f_bavail * files.f_frsize;
         out->files_total = (uint64_t)files.f_blocks * files.f_frsize;
     }
-    if (read_text("/proc/meminfo", text, sizeof text) > 0)
+    if (read_text("/proc/meminfo", text, sizeof text) > 0) {
+        uint64_t kib = number_of(text, "", "MemTotal:", UNKNOWN);
         out->available = hr__capacity_meminfo(text);
+        out->total = kib == UNKNOWN ? UNKNOWN : kib * 1024;
+    }
     if (read_text("/proc/self/cgroup", text, sizeof text) <= 0)
         return;
-    if (hr__capacity_group_path(text, NULL, path, sizeof path)) {
-        char again[sizeof path];
-        memcpy(again, path, sizeof path);
-        read_groups(out, "/sys/fs/cgroup", "memory.max", path);
-        read_groups(out, "/sys/fs/cgroup/unified", "memory.max", again);
-    }
-    if (hr__capacity_group_path(text, "memory", path, sizeof path))
-        read_groups(out, "/sys/fs/cgroup/memory", "memory.limit_in_bytes", path);
+    static const struct group_files versions[] = {
+        {"/sys/fs/cgroup", "memory.max", "memory.current", ""},
+        {"/sys/fs/cgroup/unified", "memory.max", "memory.current", ""},
+        {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"},
+    };
+    for (int i = 0; i < 3; i++)
+        if (hr__capacity_group_path(text, i < 2 ? NULL : "memory", path, sizeof path))
+            read_groups(out, &versions[i], path);
 }
 
 /* "23.5 GiB", "512 MiB"; rounded down, so that it can be written as a size. */
@@ -189,4 +244,48 @@ int hr__capacity_check(const struct hr__capacity *c, const struct hr__capacity_w
                         "cache list), or write a smaller size",
                         budget, takes, text_of(there, plus(c->available, wish->freed_bytes)));
     return 0;
+}
+
+/* What a cache leaves of so much memory for everything else. */
+static uint64_t reserve_of(uint64_t total)
+{
+    const uint64_t least = UINT64_C(32) << 20, most = UINT64_C(1) << 30;
+    uint64_t share = total / 16;
+    return share < least ? least : share > most ? most : share;
+}
+
+int hr__capacity_grants(const struct hr__capacity *c, uint64_t bytes, char why[HR__CAPACITY_WHY])
+{
+    char there[32], kept[32];
+    uint64_t reserve = reserve_of(c->left_limit);
+    if (bytes > c->files_free) {
+        snprintf(
+            why, HR__CAPACITY_WHY,
+            "%s are free in the file system of shared memory; enlarge it, or drop other caches",
+            text_of(there, c->files_free));
+        return 0;
+    }
+    if (c->group_left != UNKNOWN && plus(bytes, reserve) > c->group_left) {
+        snprintf(why, HR__CAPACITY_WHY,
+                 "the control group has %s left, of which %s are kept for the job itself; raise "
+                 "%.250s (Docker: --memory; Kubernetes: resources.limits.memory; Slurm: --mem)",
+                 text_of(there, c->group_left), text_of(kept, reserve), c->left_file);
+        return 0;
+    }
+    reserve = c->total == UNKNOWN ? 0 : reserve_of(c->total);
+    if (c->available != UNKNOWN && plus(bytes, reserve) > c->available) {
+        snprintf(why, HR__CAPACITY_WHY,
+                 "the machine has %s available, of which %s are kept for the job itself; end what "
+                 "else uses memory, or drop other caches (headrace cache list)",
+                 text_of(there, c->available), text_of(kept, reserve));
+        return 0;
+    }
+    return 1;
+}
+
+int hr__capacity_allows(int directory, uint64_t bytes, char why[HR__CAPACITY_WHY])
+{
+    struct hr__capacity c;
+    hr__capacity_read(&c, directory);
+    return hr__capacity_grants(&c, bytes, why);
 }

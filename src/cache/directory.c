@@ -27,14 +27,16 @@
 
 /* ---- names ---- */
 
-static void name_file(char out[128], const struct hr__segment_wish *wish)
+static void name_file(char out[128], const struct hr__segment_wish *wish,
+                      const struct hr__secret *secret)
 {
     struct {
         uint8_t identity[16];
         uint32_t version;
     } what = {.version = HR__SEGMENT_VERSION};
     memcpy(what.identity, wish->identity, sizeof what.identity);
-    XXH128_hash_t digest = XXH3_128bits(&what, sizeof what);
+    /* Who has another secret, or none, could use nothing of it. */
+    XXH128_hash_t digest = XXH3_128bits_withSeed(&what, sizeof what, hr__secret_mark(secret));
     const char *name = wish->spec->name;
     snprintf(out, 128, "%s%s.%016" PRIx64 "%016" PRIx64, *name ? "" : RUN_PREFIX,
              *name ? name : wish->run, (uint64_t)digest.high64, (uint64_t)digest.low64);
@@ -391,13 +393,35 @@ static int check_capacity(struct hr__directory *d, const struct hr__segment_wish
         .freed_bytes = freed,
         .place = d->path,
     };
-    return hr__capacity_check(&capacity, &want, error);
+    r = hr__capacity_check(&capacity, &want, error);
+    char why[HR__CAPACITY_WHY];
+    if (!r && want.bytes > freed && !hr__capacity_grants(&capacity, want.bytes - freed, why))
+        hr__directory_note(d, HR_LOG_WARNING,
+                           "a cache of %" PRIu64 " bytes may stay smaller, as things are now: %s",
+                           spec->share_bytes, why);
+    return r;
+}
+
+/* Segments of a kept name that another version of Headrace made would never be found again:
+ * those that nobody uses make way. */
+static void drop_other_versions(struct hr__directory *d, const char *name)
+{
+    struct hr__directory_file *files;
+    size_t count;
+    if (!*name || hr__directory_files(d, name, &files, &count))
+        return;
+    for (size_t i = 0; i < count; i++)
+        if (files[i].code == -EPROTO && !files[i].users)
+            hr__directory_remove(d, &files[i],
+                                 "another version of Headrace made it; it is made anew");
+    hr__free(files);
 }
 
 static int create(struct hr__segment **out, struct hr__directory *d,
                   const struct hr__segment_wish *wish, const char *file, struct hr_error *error)
 {
     const struct hr__cache_spec *spec = wish->spec;
+    drop_other_versions(d, spec->name);
     int r = check_capacity(d, wish, file, error);
     if (r)
         return r;
@@ -454,22 +478,28 @@ int hr__directory_open(struct hr__segment **out, const struct hr__segment_wish *
     struct hr__directory d;
     struct hr__segment *s = NULL;
     char file[128];
+    struct hr__secret secret;
     int64_t group;
-    int r = hr__directory_group(wish->spec->group, &group, error);
+    int r = hr__secret_read(&secret, wish->spec->key_file, error);
+    if (!r)
+        r = hr__directory_group(wish->spec->group, &group, error);
     if (!r)
         r = hr__directory_lock(&d, group, 1, error);
     if (r)
         return r;
     hr__directory_sweep_locked(&d);
-    name_file(file, wish);
+    name_file(file, wish, &secret);
     r = attach(&s, &d, file, error);
     if (!r && *wish->spec->name)
         tell_difference(&d, s, wish->spec);
     if (r == -ENOENT)
         r = create(&s, &d, wish, file, error);
-    if (!r)
+    if (!r) {
+        s->secret = secret;
         number_use(&d, s);
+    }
     hr__directory_unlock(&d);
+    explicit_bzero(&secret, sizeof secret);
     *out = s;
     return r;
 }

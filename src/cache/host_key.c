@@ -15,7 +15,7 @@
 #include <xxhash.h>
 
 /* A key begins with it; another version of its making knows none of the items. */
-#define KEY_VERSION 1
+#define KEY_VERSION 2
 
 /* What a sample is in its dataset, whatever the machine. Fields are little-endian. */
 struct place {
@@ -118,21 +118,35 @@ int hr__host_digest(struct hr__host_digest *out, const struct hr_dataset *datase
              : 0;
 }
 
+static const struct hr__catalog_range *range_of(const struct hr_dataset *dataset, uint64_t index)
+{
+    const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
+    uint64_t at = dataset->parent ? (uint64_t)dataset->indices[index] : index;
+    return origin->catalog->ranges ? &origin->catalog->ranges[at] : NULL;
+}
+
+int hr__host_key_is_exact(const struct hr_dataset *dataset, uint64_t index)
+{
+    const struct hr__catalog_range *range = range_of(dataset, index);
+    return range && range->flags & HR__RANGE_HAS_CHECKSUM;
+}
+
 int hr__host_key(uint64_t key[2], const struct hr__host_digest *digest,
-                 const struct hr_dataset *dataset, uint64_t index, int with_mtime)
+                 const struct hr_dataset *dataset, uint64_t index, const struct hr__stamp *stamp)
 {
     struct place place;
-    const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
+    const struct hr__catalog_range *range = range_of(dataset, index);
+    int is_exact = hr__host_key_is_exact(dataset, index);
     memset(&place, 0, offsetof(struct place, name));
     place.version = htole64(KEY_VERSION);
     place.dataset[0] = htole64(digest->dataset[0]);
     place.dataset[1] = htole64(digest->dataset[1]);
-    place.bytes = htole64((uint64_t)hr_dataset_sample_bytes(dataset, index));
-    if (with_mtime)
-        place.mtime_ns = htole64((uint64_t)hr__dataset_mtime_ns(dataset, index));
-    if (origin->catalog->ranges) {
-        uint64_t at = dataset->parent ? (uint64_t)dataset->indices[index] : index;
-        const struct hr__catalog_range *range = &origin->catalog->ranges[at];
+    place.bytes =
+        htole64((uint64_t)(range ? hr_dataset_sample_bytes(dataset, index) : stamp->bytes));
+    if (digest->with_mtime)
+        place.mtime_ns =
+            htole64((uint64_t)(is_exact ? hr__dataset_mtime_ns(dataset, index) : stamp->mtime_ns));
+    if (range) {
         place.container = htole64(range->container);
         place.offset = htole64(range->offset);
         place.checksum = htole64(range->checksum);

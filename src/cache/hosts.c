@@ -40,12 +40,14 @@ enum option {
     OPTION_MTIME,
     OPTION_TIMEOUT,
     OPTION_MEET,
+    OPTION_KEY_FILE,
     OPTION_TLS,
     OPTION_COUNT
 };
 
 static const char *const option_names[OPTION_COUNT] = {
-    "size", "self", "socket", "user", "password-file", "form", "mtime", "timeout", "meet", "tls"};
+    "size",    "self", "socket",   "user", "password-file", "form", "mtime",
+    "timeout", "meet", "key_file", "tls"};
 
 /* What is being read, for messages. */
 struct reader {
@@ -264,10 +266,12 @@ static int read_option(struct reader *r, struct hr__piece option)
             r->values[i] = hr__piece_trim(value);
             return hr__option_once(r->text, &r->seen[i], option_names[i], r->error);
         }
-    return hr__fail(r->error, -EINVAL,
-                    "cache \"%.*s\": option \"%.*s\" is unknown: there are size=, self=, socket=, "
-                    "user=, password-file=, form=, mtime=, timeout= and meet=, with & between them",
-                    TEXT(r), HR__PIECE(name));
+    return hr__fail(
+        r->error, -EINVAL,
+        "cache \"%.*s\": option \"%.*s\" is unknown: there are size=, self=, socket=, "
+        "user=, password-file=, form=, mtime=, timeout=, meet= and key_file=, with & between "
+        "them",
+        TEXT(r), HR__PIECE(name));
 }
 
 static int apply_size(struct reader *r)
@@ -366,6 +370,13 @@ static int apply_mtime(struct reader *r)
     return 0;
 }
 
+static int apply_key_file(struct reader *r)
+{
+    return r->seen[OPTION_KEY_FILE]
+               ? hr__key_file_read(r->out->key_file, r->text, r->values[OPTION_KEY_FILE], r->error)
+               : 0;
+}
+
 static int apply_times(struct reader *r)
 {
     const struct hr__asked timeout = {r->text, r->values[OPTION_TIMEOUT], "timeout"};
@@ -396,7 +407,7 @@ static int read_options(struct reader *r, struct hr__piece rest)
                         "here",
                         TEXT(r));
     int (*const apply[])(struct reader *) = {apply_size, apply_self,  apply_socket, apply_user,
-                                             apply_form, apply_mtime, apply_times};
+                                             apply_form, apply_mtime, apply_times,  apply_key_file};
     for (size_t i = 0; !failed && i < sizeof apply / sizeof *apply; i++)
         failed = apply[i](r);
     return failed;

@@ -6,6 +6,8 @@
 #ifndef HR_CACHE_HOSTS_H
 #define HR_CACHE_HOSTS_H
 
+#include "cache/secret.h"
+
 #include <headrace/base.h>
 
 #include <stddef.h>
@@ -28,10 +30,11 @@ struct hr__hosts {
     char socket[108]; /* how this machine's own server is reached; "": as in the list */
     char user[128];   /* SASL; "": none */
     char password_file[HR__HOST_NAME];
-    int form;            /* enum hr_form of what is kept; HR_FORM_ENCODED unless said */
-    int with_mtime;      /* modification times are part of an item's key */
-    uint32_t timeout_ms; /* of one bulk request, in all; default 1000 */
-    uint32_t meet_s;     /* until all ranks are there; default 300 */
+    char key_file[HR__KEY_FILE]; /* "": none */
+    int form;                    /* enum hr_form of what is kept; HR_FORM_ENCODED unless said */
+    int with_mtime;              /* modification times are part of an item's key */
+    uint32_t timeout_ms;         /* of one bulk request, in all; default 1000 */
+    uint32_t meet_s;             /* until all ranks are there; default 300 */
 };
 
 /* Non-zero where a cache's text is one of hosts: it begins with "memcached:". */

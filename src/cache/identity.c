@@ -15,8 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <xxhash.h>
 
 /* A digest that grows by one text after the other. */
@@ -162,46 +160,10 @@ int hr__identity_make(struct hr__identity *out, const struct hr_dataset *dataset
     return 0;
 }
 
-int hr__stamp_believed(struct hr__stamp *out, const struct hr_dataset *dataset, uint64_t index)
-{
-    const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
-    if (origin->catalog->ranges)
-        return 0;
-    out->bytes = hr_dataset_sample_bytes(dataset, index);
-    out->mtime_ns = hr__dataset_mtime_ns(dataset, index);
-    return out->bytes >= 0 && out->mtime_ns != HR_SIZE_UNKNOWN;
-}
-
-int hr__stamp_now(struct hr__stamp *out, const struct hr_dataset *dataset, uint64_t index)
-{
-    char path[PATH_MAX];
-    struct hr__range range;
-    struct stat st;
-    int r = hr__dataset_range(dataset, index, 0, &range, NULL);
-    if (r < 0)
-        return r;
-    if (r && range.fd >= 0) {
-        r = fstat(range.fd, &st) ? -errno : 0;
-    } else if (r) {
-        r = stat(range.path, &st) ? -errno : 0;
-    } else {
-        if (hr_dataset_path(dataset, index, path, sizeof path) >= sizeof path)
-            return -ENAMETOOLONG;
-        r = stat(path, &st) ? -errno : 0;
-    }
-    out->bytes = r ? 0 : (int64_t)st.st_size;
-    out->mtime_ns = r ? 0 : (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-    return r;
-}
-
-int hr__stamp_is_fresh(const struct hr__stamp *stamp)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    int64_t age_ns = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec - stamp->mtime_ns;
-    /* A time that is yet to come tells nothing, and would do so for ever. */
-    return age_ns >= 0 && age_ns < HR__STAMP_FRESH_NS;
-}
+/* What the piece of a container is, beside the container's stamp. */
+struct piece {
+    uint64_t container, offset, bytes, checksum;
+};
 
 int hr__identity_key(struct hr__key *out, const struct hr__identity *identity,
                      const struct hr_dataset *dataset, uint64_t index,
@@ -209,25 +171,31 @@ int hr__identity_key(struct hr__key *out, const struct hr__identity *identity,
 {
     struct {
         uint8_t digest[16];
-        struct hr__stamp stamp;
+        int64_t bytes, mtime_ns;
+        uint64_t change, content;
         char place[PATH_MAX];
     } what;
     const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
-    size_t length;
-    memcpy(what.digest, identity->digest, sizeof what.digest);
-    what.stamp = *stamp;
+    struct piece piece = {.checksum = 0};
+    size_t length = sizeof piece;
     if (origin->catalog->ranges) {
         uint64_t at = dataset->parent ? (uint64_t)dataset->indices[index] : index;
         const struct hr__catalog_range *range = &origin->catalog->ranges[at];
-        const uint64_t piece[3] = {range->container, range->offset,
-                                   (uint64_t)hr_dataset_sample_bytes(dataset, index)};
-        memcpy(what.place, piece, sizeof piece);
-        length = sizeof piece;
+        piece = (struct piece){range->container, range->offset,
+                               (uint64_t)hr_dataset_sample_bytes(dataset, index), range->checksum};
+        memcpy(what.place, &piece, sizeof piece);
     } else {
         length = hr_dataset_key(dataset, index, what.place, sizeof what.place);
         if (length >= sizeof what.place)
             return -ENAMETOOLONG;
     }
-    *out = hr__key_of(&what, offsetof(__typeof__(what), place) + length, 0);
-    return 0;
+    memcpy(what.digest, identity->digest, sizeof what.digest);
+    what.bytes = stamp->bytes;
+    what.mtime_ns = stamp->mtime_ns;
+    what.change = stamp->change;
+    what.content = piece.checksum;
+    int r = stamp->change || piece.checksum ? 0 : hr__content_look(&what.content, dataset, index);
+    if (!r)
+        *out = hr__key_of(&what, offsetof(__typeof__(what), place) + length, 0);
+    return r;
 }

@@ -10,13 +10,15 @@
  *   subset       its parent's
  *
  * The key of a sample is made of the identity, its place in the dataset (the path below
- * the root; the piece of a container), and the size and modification time that its file,
- * or the container, has: a file that changed is another item.
+ * the root; the piece of a container), and the stamp of its file or container: size,
+ * modification time, inode number and ctime (dataset/stamp.h). Where a file system keeps no
+ * time of changes it has a digest of the content instead. A file that changed is another item.
  */
 #ifndef HR_CACHE_IDENTITY_H
 #define HR_CACHE_IDENTITY_H
 
 #include "cache/segment.h"
+#include "dataset/stamp.h"
 
 #include <headrace/dataset.h>
 
@@ -32,31 +34,8 @@ struct hr__identity {
 int hr__identity_make(struct hr__identity *out, const struct hr_dataset *dataset,
                       struct hr_error *error);
 
-/* A file system's clock moves in such steps at most: 4 ms and 10 ms are usual. A file that
- * was written less than that ago may be written again without another time. */
-#define HR__STAMP_FRESH_NS INT64_C(20000000)
-
-/* What tells one state of a file from another. */
-struct hr__stamp {
-    int64_t bytes;
-    int64_t mtime_ns; /* since 1970 */
-};
-
-/* What the scan saw of sample `index`'s file: 1, or 0 where that is not known (yet), or it
- * is a piece of a container. Any thread, no I/O. */
-int hr__stamp_believed(struct hr__stamp *out, const struct hr_dataset *dataset, uint64_t index);
-
-/*
- * The same as it is now, of the file or the container. Any thread; does not allocate.
- * Blocks. Errors: those of stat and of opening a container; -ENAMETOOLONG.
- */
-int hr__stamp_now(struct hr__stamp *out, const struct hr_dataset *dataset, uint64_t index);
-
-/* Non-zero where the file was written so lately that a change after the stamp was taken
- * might not show in its time. Asks the clock. */
-int hr__stamp_is_fresh(const struct hr__stamp *stamp);
-
-/* The key. Any thread; does not allocate. 0, or -ENAMETOOLONG. */
+/* The key. Any thread; does not allocate, and does no I/O unless stamp->change is 0: then as
+ * hr__content_look. 0, -ENAMETOOLONG, or those. */
 int hr__identity_key(struct hr__key *out, const struct hr__identity *identity,
                      const struct hr_dataset *dataset, uint64_t index,
                      const struct hr__stamp *stamp);

@@ -70,6 +70,7 @@ struct hr__peers {
     uint64_t timeout_ns;
     struct hr__blocks *blocks;
     char user[128], password[256];
+    struct hr__secret secret; /* of items */
     int count;
     struct host hosts[];
 };
@@ -147,6 +148,8 @@ int hr__peers_create(struct hr__peers **out, const struct hr__hosts *hosts,
     snprintf(peers->user, sizeof peers->user, "%s", hosts->user);
     if (!r && peers->user[0])
         r = read_password(peers, hosts->password_file, error);
+    if (!r)
+        r = hr__secret_read(&peers->secret, hosts->key_file, error);
     for (int i = 0; i < hosts->count && !r; i++, peers->count++)
         fill_host(peers, i, hosts);
     if (r) {
@@ -155,6 +158,11 @@ int hr__peers_create(struct hr__peers **out, const struct hr__hosts *hosts,
     }
     *out = peers;
     return 0;
+}
+
+const struct hr__secret *hr__peers_secret(const struct hr__peers *peers)
+{
+    return &peers->secret;
 }
 
 void hr__peers_destroy(struct hr__peers **p)
@@ -175,6 +183,7 @@ void hr__peers_destroy(struct hr__peers **p)
     }
     hr__blocks_destroy(&peers->blocks);
     explicit_bzero(peers->password, sizeof peers->password);
+    explicit_bzero(&peers->secret, sizeof peers->secret);
     hr__free(peers);
     *p = NULL;
 }
@@ -320,10 +329,11 @@ static void name_key(char out[HR__PEER_KEY + 1], const uint64_t key[2])
 }
 
 /* What came under the item's key becomes the item, or is a miss. */
-static int accept_value(struct hr__peer_item *item, struct hr__peer_value *value)
+static int accept_value(const struct hr__secret *secret, struct hr__peer_item *item,
+                        struct hr__peer_value *value)
 {
     struct hr__peer_trailer trailer;
-    int r = hr__peer_item_check(&trailer, item->key, value->bytes, value->length);
+    int r = hr__peer_item_check(&trailer, item->key, value->bytes, value->length, secret);
     if (r || (item->source_bytes && trailer.source_bytes != item->source_bytes)) {
         hr__free(value->bytes);
         return -EBADMSG;
@@ -333,6 +343,8 @@ static int accept_value(struct hr__peer_item *item, struct hr__peer_value *value
     item->length = trailer.length;
     item->form = trailer.form;
     item->source_bytes = trailer.source_bytes;
+    item->change = trailer.change;
+    item->content = trailer.content;
     return 0;
 }
 
@@ -392,7 +404,7 @@ static size_t accept_all(struct call *call, struct hr__peer_item *items,
         if (!values[i].bytes)
             continue;
         end = i + 1;
-        if (accept_value(&items[i], &values[i])) {
+        if (accept_value(&call->peers->secret, &items[i], &values[i])) {
             damaged++;
             continue;
         }
@@ -402,8 +414,11 @@ static size_t accept_all(struct call *call, struct hr__peer_item *items,
     add(&call->host->counters.fetched_bytes, bytes);
     if (damaged)
         note(call->host, atomic_fetch_add(&call->host->counters.damaged, damaged),
-             "keeps items that are not what was stored (checksum): does something else write "
-             "there, or is its memory bad?");
+             call->peers->secret.is_set
+                 ? "keeps items that nobody with this key file stored: they are not used. Does "
+                   "somebody else write there?"
+                 : "keeps items that are not what was stored (checksum): does something else write "
+                   "there, or is its memory bad?");
     return end;
 }
 
@@ -496,8 +511,10 @@ static int store_bulk(struct call *call, struct hr__peer_item *items, size_t cou
         return r;
     for (size_t i = 0; i < count; i++) {
         const struct hr__peer_trailer trailer = {items[i].length, items[i].form,
-                                                 items[i].source_bytes};
-        hr__peer_item_seal(trailers[i], &trailer, items[i].key, items[i].bytes);
+                                                 items[i].source_bytes, items[i].change,
+                                                 items[i].content};
+        hr__peer_item_seal(trailers[i], &trailer, items[i].key, items[i].bytes,
+                           &call->peers->secret);
         stores[i] = (struct hr__peer_store){.bytes = items[i].bytes,
                                             .length = items[i].length,
                                             .tail = trailers[i],

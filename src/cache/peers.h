@@ -21,9 +21,12 @@
 
 struct hr__peers;
 
+/* The secret of the items; read by create. */
+const struct hr__secret *hr__peers_secret(const struct hr__peers *peers);
+
 /* Keeps a copy of what it needs of `hosts`. ops: &hr__peer_ops but for tests. Makes no
  * connection. On success *out is the caller's. Errors: -EINVAL, -EACCES, -ENOENT: the
- * password's file; -ENOMEM. */
+ * password's file, or the key's; -ENOMEM. */
 int hr__peers_create(struct hr__peers **out, const struct hr__hosts *hosts,
                      const struct hr__peer_ops *ops, struct hr_error *error);
 
@@ -42,7 +45,8 @@ struct hr__peer_item {
     enum hr_form form;
     uint64_t source_bytes; /* that the sample has on storage. Fetched: what it is expected to have,
                               0: unknown; another length is a miss. Then what it had */
-    int result;            /* stored: as in struct hr__peer_store */
+    uint64_t change, content; /* of the file that it was made of; see peer_item.h */
+    int result;               /* stored: as in struct hr__peer_store */
 };
 
 /* Fetches from one host's server, in one bulk request (or a few, bounded in bytes), and

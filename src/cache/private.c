@@ -6,28 +6,37 @@
  * Staged items lie in chunks that are given back to the system when the last of
  * their items has left; items leave in the order in which they came, nearly.
  *
- * One entry a sample (24 bytes) says where its item is. Readers take no lock: a
- * final item never moves, and a staged one is pinned by a count in its entry,
- * which is raised before the entry is looked at again; whoever moves the item
- * changes the entry before looking at the count. Both use sequentially consistent
- * operations, so at least one sees the other.
+ * One entry a sample (32 bytes) says where its item is, and what its file was like when it was
+ * read: a hit looks whether it still is. An item of a file that has changed is dropped; its
+ * place in the arena is not used again, so that whoever reads it there may go on. Readers take no
+ * lock: a final item never moves, and a staged one is pinned by a count in its entry, which is
+ * raised before the entry is looked at again; whoever moves the item changes the entry before
+ * looking at the count. Both use sequentially consistent operations, so at least one sees the
+ * other.
  *
  * The lock guards space and lists. Bytes are copied outside it; the page faults
  * of that are then the writer's own, on its own NUMA node.
  */
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/round.h"
 #include "cache/backend.h"
+#include "cache/capacity.h"
+#include "dataset/stamp.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #define ALIGNMENT 64u
+
+/* Where memory was refused it is asked for again after so long. */
+#define RETRY_NS UINT64_C(5000000000)
 
 /* The arena becomes usable in such steps, and staging comes in such chunks. */
 #define ARENA_STEP  (UINT64_C(32) << 20)
@@ -45,6 +54,8 @@ struct entry {
     uint32_t staged_length; /* written before the word says staged */
     uint32_t final_length;  /* written before the word says final */
     _Atomic uint32_t pins;  /* of the staged bytes */
+    _Atomic uint64_t of;    /* digest of the stamp of its file: of the item's, where there is one,
+                               else as last seen; 0: not yet */
 };
 
 /* Staged items, one behind the other. */
@@ -69,6 +80,7 @@ struct private
     struct hr__cache cache;
 
     /* Constant from create on. */
+    struct hr_dataset *dataset; /* a reference; NULL: files are not looked at */
     uint64_t samples;
     uint8_t *arena; /* address space for arena_size bytes */
     uint64_t arena_size;
@@ -79,7 +91,9 @@ struct private
     pthread_mutex_t lock;                   /* guards everything below */
     uint64_t arena_used;                    /* bytes given to final items */
     uint64_t arena_committed;               /* bytes that may be touched */
-    int arena_refused;                      /* the system refused more; it has been logged */
+    int is_refused;                         /* more memory; it has been logged */
+    uint64_t refused_ns;                    /* when it was refused last; 0: never */
+    char why[HR__CAPACITY_WHY];             /* it was */
     struct chunk *chunks;                   /* all; the first is the one that is being filled */
     struct hr__cache_staged *first, **last; /* waiting for a conversion */
     struct hr__cache_staged *leaving;       /* final now, but their staged bytes were pinned */
@@ -143,6 +157,7 @@ int hr__cache_create(struct hr__cache **out, const struct hr__cache_options *opt
     c->cache.backend = &backend;
     pthread_mutex_init(&c->lock, NULL);
     c->last = &c->first;
+    c->dataset = options->dataset ? hr_dataset_ref(options->dataset) : NULL;
     c->samples = options->samples;
     c->cache.budget_bytes = options->budget_bytes;
     c->entries = hr__alloc(HR__TAG_CACHE, options->samples, sizeof *c->entries);
@@ -198,6 +213,7 @@ static void destroy(struct hr__cache *cache)
         free_chunk(c, c->chunks);
     if (c->arena)
         munmap(c->arena, c->arena_size);
+    hr_dataset_unref(&c->dataset);
     hr__free(c->entries);
     pthread_mutex_destroy(&c->lock);
     hr__free(c);
@@ -207,6 +223,7 @@ static void abandon(struct hr__cache *cache)
 {
     struct private *c = of(cache);
     /* Where the items were, the child may have mapped something else. */
+    hr_dataset_unref(&c->dataset);
     hr__free(c->entries);
     hr__free(c);
 }
@@ -217,9 +234,43 @@ static int has(struct hr__cache *cache, uint64_t index)
     return (word & STATE_MASK) >= STATE_STAGED;
 }
 
+/* Digest of what the sample's file is like now; 0: it cannot be looked at. */
+static uint64_t look(const struct private *c, uint64_t index, struct hr__stamp *stamp)
+{
+    if (!c->dataset)
+        return 1;
+    return hr__stamp_now(stamp, c->dataset, index) ? 0 : hr__stamp_digest(stamp);
+}
+
+/* Drops the item of a file that has changed. One that is staged stays until it is final: it is
+ * a miss till then. */
+static void drop(struct private *c, uint64_t index, uint64_t word, uint64_t now)
+{
+    struct entry *e = &c->entries[index];
+    if ((word & STATE_MASK) != STATE_FINAL ||
+        !atomic_compare_exchange_strong(&e->word, &word, STATE_BUSY))
+        return;
+    atomic_store_explicit(&e->of, now, memory_order_relaxed);
+    atomic_store(&e->word, 0);
+    pthread_mutex_lock(&c->lock);
+    c->counts.items[word >> FORM_SHIFT & FORM_MASK]--;
+    pthread_mutex_unlock(&c->lock);
+}
+
 static int find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *item)
 {
-    struct entry *e = &of(cache)->entries[index];
+    struct private *c = of(cache);
+    struct entry *e = &c->entries[index];
+    struct hr__stamp stamp;
+    uint64_t first = atomic_load_explicit(&e->word, memory_order_acquire);
+    if ((first & STATE_MASK) < STATE_STAGED)
+        return 0;
+    uint64_t now = look(c, index, &stamp);
+    if (now != atomic_load_explicit(&e->of, memory_order_relaxed)) {
+        if (now)
+            drop(c, index, first, now);
+        return 0;
+    }
     uint64_t word = atomic_load_explicit(&e->word, memory_order_acquire);
     item->pinned = 0;
     if ((word & STATE_MASK) == STATE_STAGED) {
@@ -245,6 +296,24 @@ static void unpin(struct hr__cache *cache, const struct hr__cache_item *item)
         atomic_fetch_sub(&of(cache)->entries[item->index].pins, 1);
 }
 
+static void refuse_locked(struct private *c)
+{
+    c->refused_ns = hr__now_ns();
+    snprintf(c->why, sizeof c->why,
+             "the system refuses it; make the cache smaller, or give the process more memory");
+}
+
+/* There is memory for `bytes` more. Where there was none it is asked for again after a while. */
+static int is_allowed_locked(struct private *c, uint64_t bytes)
+{
+    uint64_t now_ns = hr__now_ns();
+    if (c->refused_ns && now_ns - c->refused_ns < RETRY_NS)
+        return 0;
+    int allowed = hr__capacity_allows(-1, bytes, c->why);
+    c->refused_ns = allowed ? 0 : now_ns;
+    return allowed;
+}
+
 /* Space for `padded` bytes in the arena, or NULL. */
 static uint8_t *arena_take_locked(struct private *c, uint64_t padded)
 {
@@ -254,9 +323,13 @@ static uint8_t *arena_take_locked(struct private *c, uint64_t padded)
     if (end > c->arena_committed) {
         /* Under strict overcommit this is where memory is granted or refused. */
         uint64_t to = hr__round_up(end, ARENA_STEP);
-        if (mprotect(c->arena + c->arena_committed, to - c->arena_committed,
-                     PROT_READ | PROT_WRITE))
+        if (!is_allowed_locked(c, to - c->arena_committed))
             return NULL;
+        if (mprotect(c->arena + c->arena_committed, to - c->arena_committed,
+                     PROT_READ | PROT_WRITE)) {
+            refuse_locked(c);
+            return NULL;
+        }
         c->arena_committed = to;
     }
     uint8_t *space = c->arena + c->arena_used;
@@ -270,12 +343,16 @@ static struct chunk *chunk_with_room_locked(struct private *c, uint64_t padded)
     struct chunk *chunk = c->chunks;
     if (chunk && chunk->size - chunk->used >= padded)
         return chunk;
+    uint64_t size = padded > CHUNK_BYTES ? hr__round_up(padded, HUGE_BYTES) : CHUNK_BYTES;
+    if (!is_allowed_locked(c, size))
+        return NULL;
     chunk = hr__alloc(HR__TAG_CACHE, 1, sizeof *chunk);
     if (!chunk)
         return NULL;
-    chunk->size = padded > CHUNK_BYTES ? hr__round_up(padded, HUGE_BYTES) : CHUNK_BYTES;
+    chunk->size = size;
     chunk->memory = map(chunk->size, PROT_READ | PROT_WRITE);
     if (!chunk->memory) {
+        refuse_locked(c);
         hr__free(chunk);
         return NULL;
     }
@@ -332,14 +409,15 @@ static void reclaim_locked(struct private *c)
 static void tell_refused(struct private *c)
 {
     struct hr__cache_counts now;
+    char why[sizeof c->why];
     pthread_mutex_lock(&c->lock);
     now = c->counts;
+    memcpy(why, c->why, sizeof why);
     pthread_mutex_unlock(&c->lock);
     hr__log(HR_LOG_WARNING,
-            "the system refuses more memory for the cache of %" PRIu64
-            " bytes: it stays at %" PRIu64
-            " bytes; make the cache smaller, or give the process more memory",
-            c->cache.budget_bytes, now.bytes);
+            "the cache stays at %" PRIu64 " of %" PRIu64
+            " bytes: %s; the rest is read from storage",
+            now.bytes, c->cache.budget_bytes, why);
 }
 
 /* Space for an offer, within the budget; NULL: refused. */
@@ -352,8 +430,8 @@ static uint8_t *admit(struct private *c, const struct hr__cache_offer *offer,
     reclaim_locked(c);
     if (padded + reserve <= c->cache.budget_bytes - c->counts.reserved) {
         space = staged ? stage_locked(c, staged) : arena_take_locked(c, padded);
-        tell = !space && !c->arena_refused;
-        c->arena_refused |= tell;
+        tell = !space && c->refused_ns && !c->is_refused;
+        c->is_refused |= tell;
     }
     if (space) {
         c->counts.reserved += padded + reserve;
@@ -380,13 +458,28 @@ static void wait_for_conversion(struct private *c, struct hr__cache_staged *stag
     pthread_mutex_unlock(&c->lock);
 }
 
+/* Makes an empty entry this thread's: non-zero where the file is as it was when its read
+ * began, and was not being written then. What it is like now is remembered. */
+static int take_entry(struct private *c, const struct hr__cache_offer *given)
+{
+    struct entry *e = &c->entries[given->index];
+    struct hr__stamp stamp = {.bytes = 0};
+    uint64_t none = 0, now = look(c, given->index, &stamp);
+    if (!atomic_compare_exchange_strong(&e->word, &none, STATE_BUSY))
+        return 0;
+    atomic_store_explicit(&e->of, now, memory_order_relaxed);
+    if (!c->dataset ||
+        (now && given->ticket && now == given->ticket->key[0] && !hr__stamp_is_fresh(&stamp)))
+        return 1;
+    atomic_store(&e->word, 0);
+    return 0;
+}
+
 static int offer(struct hr__cache *cache, const struct hr__cache_offer *given)
 {
     struct private *c = of(cache);
     struct entry *e = &c->entries[given->index];
-    uint64_t none = 0;
-    if (!given->length || given->length > UINT32_MAX ||
-        !atomic_compare_exchange_strong(&e->word, &none, STATE_BUSY))
+    if (!given->length || given->length > UINT32_MAX || !take_entry(c, given))
         return 0;
     uint64_t padded = hr__round_up(given->length, ALIGNMENT), reserve = 0;
     struct hr__cache_staged *staged = NULL;
@@ -563,7 +656,17 @@ static void get_counts(struct hr__cache *cache, struct hr__cache_counts *counts)
 static enum hr__claim claim(struct hr__cache *cache, uint64_t index,
                             struct hr__cache_ticket *ticket)
 {
-    return has(cache, index) ? HR__CLAIM_FOUND : HR__CLAIM_ALONE;
+    struct private *c = of(cache);
+    struct hr__stamp stamp;
+    *ticket = (struct hr__cache_ticket){.is_claimed = 0};
+    if (has(cache, index))
+        return HR__CLAIM_FOUND;
+    uint64_t seen = atomic_load_explicit(&c->entries[index].of, memory_order_relaxed);
+    if (!seen && c->dataset)
+        seen = hr__stamp_believed(&stamp, c->dataset, index) ? hr__stamp_digest(&stamp)
+                                                             : look(c, index, &stamp);
+    ticket->key[0] = seen;
+    return HR__CLAIM_ALONE;
 }
 
 static void unclaim(struct hr__cache *cache, struct hr__cache_ticket *ticket)

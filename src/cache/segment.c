@@ -173,6 +173,8 @@ int hr__segment_populate(struct hr__segment *s, uint64_t from, uint64_t bytes)
 {
     uint64_t begin = from / PAGE * PAGE, end = hr__round_up(from + bytes, PAGE);
     int r;
+    if (!hr__capacity_allows(s->directory.fd, end - begin, s->refusal))
+        return -ENOSPC;
     do {
         r = madvise((char *)s->header + begin, end - begin, MADV_POPULATE_WRITE) ? errno : 0;
     } while (r == EINTR || r == EAGAIN);
@@ -184,6 +186,8 @@ int hr__segment_populate(struct hr__segment *s, uint64_t from, uint64_t bytes)
     uint64_t whole = hr__round_up(from, PAGE);
     if (end > whole)
         depopulate(s, whole, end - whole);
+    snprintf(s->refusal, sizeof s->refusal, "%s",
+             r == ENOMEM ? "the system refuses more memory" : "shared memory is used up");
     return r == ENOMEM ? -ENOMEM : -ENOSPC;
 }
 
@@ -248,9 +252,8 @@ static int set_up(struct hr__segment *s, const struct hr__segment_shape *shape,
     r = hr__segment_populate(s, 0, s->layout.ring_offset);
     if (r)
         return hr__fail(error, r,
-                        "no shared memory for a cache's index of %" PRIu64
-                        " bytes: enlarge the file system of %s, or make room in it",
-                        s->layout.ring_offset, s->path);
+                        "no shared memory for the index of the cache %s, %" PRIu64 " bytes: %.300s",
+                        s->path, s->layout.ring_offset, s->refusal);
     fill_header(s->header, shape, &s->layout);
     hr__segment_step(HR__STEP_FILLED);
     r = hr__segment_lock_byte(s->own.fd, F_OFD_SETLK, F_WRLCK, HR__SEGMENT_USER_LOCK, 1, NULL);
@@ -442,6 +445,7 @@ void hr__segment_detach(struct hr__segment **segment)
     }
     if (s->header)
         munmap(s->header, s->layout.file_bytes);
+    explicit_bzero(&s->secret, sizeof s->secret);
     if (mine) {
         hr__own_fd_close(&s->own);
         hr__own_fd_close(&s->directory);
@@ -504,4 +508,16 @@ void hr__segment_condemn(struct hr__segment *s, const char *what)
     struct stat st;
     if (!fstat(s->own.fd, &st) && st.st_size >= (off_t)s->layout.file_bytes)
         atomic_store(&s->header->damaged, 1);
+}
+
+void hr__segment_reject(struct hr__segment *s)
+{
+    if (!s->secret.is_set)
+        hr__segment_condemn(s, "an item is not what was put there");
+    else if (!atomic_fetch_add(&s->foreign, 1))
+        hr__log(HR_LOG_WARNING,
+                "the cache's segment %s has an item that nobody with this key file put there: it "
+                "is read from storage. Does somebody else write to it? `headrace cache drop` "
+                "makes it anew",
+                s->path);
 }

@@ -24,6 +24,8 @@
 #define HR_CACHE_SEGMENT_H
 
 #include "base/own_fd.h"
+#include "cache/capacity.h"
+#include "cache/secret.h"
 
 #include <headrace/base.h>
 
@@ -33,7 +35,7 @@
 #include <stdint.h>
 
 #define HR__SEGMENT_MAGIC   "HRCACHE"
-#define HR__SEGMENT_VERSION 1u
+#define HR__SEGMENT_VERSION 2u
 #define HR__SEGMENT_USERS   256
 #define HR__SEGMENT_ALIGN   64u
 
@@ -164,13 +166,16 @@ struct hr__segment {
     uint8_t *ring, *arena;
     struct hr__segment_layout layout; /* checked, so the file cannot change it any more */
     struct hr__segment_user *user;    /* ours */
+    struct hr__secret secret;         /* of items; set by who opens it */
 
-    _Atomic int broken;   /* this process found it damaged: nothing is found any more */
-    _Atomic int stuck;    /* the lock could not be had for long: do not wait again */
-    _Atomic int waited;   /* the same of its directory's lock */
-    _Atomic int full;     /* no more memory was granted; it has been logged */
-    _Atomic int no_ring;  /* the same of the ring; nothing is staged here */
-    pthread_mutex_t lock; /* this process's threads, before the file's lock */
+    _Atomic int broken;             /* this process found it damaged: nothing is found any more */
+    _Atomic int stuck;              /* the lock could not be had for long: do not wait again */
+    _Atomic int waited;             /* the same of its directory's lock */
+    _Atomic int full;               /* no more memory was granted; it has been logged */
+    _Atomic int no_ring;            /* the same of the ring; nothing is staged here */
+    _Atomic uint64_t foreign;       /* items with a wrong tag; the first was logged */
+    pthread_mutex_t lock;           /* this process's threads, before the file's lock */
+    char refusal[HR__CAPACITY_WHY]; /* why memory was refused last; under the directory's lock */
 };
 
 /* Non-zero where nothing is found in it any more: it is damaged, or this is a child that
@@ -227,6 +232,10 @@ int hr__segment_is_alive(const struct hr__segment *segment, unsigned slot);
  * cut short. A system call. */
 int hr__segment_is_sound(struct hr__segment *segment);
 
+/* An item is not what was put there. With a secret somebody else may have put it there: it is
+ * counted, and logged once; else the segment is condemned. */
+void hr__segment_reject(struct hr__segment *segment);
+
 /* Marks it as damaged, for all users, and logs `what` once. */
 void hr__segment_condemn(struct hr__segment *segment, const char *what);
 
@@ -247,7 +256,8 @@ void hr__segment_abort(struct hr__segment *segment);
 /* The books as they are, each number by itself; a moment later they are others. */
 struct hr__books hr__segment_books(const struct hr__segment *segment);
 
-/* Makes [from, from + bytes) of the file real memory. Errors: -ENOSPC, -ENOMEM. */
+/* Makes [from, from + bytes) of the file real memory, if there is enough of it
+ * (hr__capacity_allows). Errors: -ENOSPC, -ENOMEM, with the reason in segment->refusal. */
 int hr__segment_populate(struct hr__segment *segment, uint64_t from, uint64_t bytes);
 
 uint64_t hr__word_pack(const struct hr__word *word);

@@ -2,19 +2,19 @@
  * The backing of a cache that processes share: the items of a segment (store.h), by
  * the keys of a dataset's samples (identity.h).
  *
- * A key holds what the sample's file was like, so it has to be known what the file is
- * like. The index of a dataset may be older than that. So this process looks at each
- * file once, when it first finds the sample in the cache or is about to read it, and
- * keeps the key; from then on a key costs two loads. What the scan saw is good enough for
- * a first question, whether somebody else reads the sample: a wrong answer costs one
- * read.
+ * A key holds what the sample's file was like. So a hit is believed only after a look at the
+ * file: each hit costs a statx, which is a miss where the file has changed. The key that
+ * belongs to a stamp is kept, so that making it costs nothing while the file stays as it is.
+ *
+ * The first question, whether somebody else reads the sample, does without a look: the key of
+ * the last one, or of what the scan saw, is good enough, because a wrong answer costs one read.
  *
  * A sample is offered under the key that its read began with, and only if the file is
  * still like that afterwards. A key that is not any more is replaced.
  *
  * Keys are written by several threads without order. Both halves of one that was read
  * while it was written are of some state of the file, and together of none: it is a miss,
- * and what is read for it is not admitted.
+ * and what is read for it is not admitted. `of` tells a key of this stamp from all others.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -30,9 +30,10 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* The key of a sample as this process saw its file last; both 0: not yet. */
+/* The key of a sample as this process saw its file last; both halves 0: not yet. */
 struct seen {
     _Atomic uint64_t high, low;
+    _Atomic uint64_t of; /* digest of the file's stamp ^ high ^ low */
 };
 
 struct shared {
@@ -144,12 +145,17 @@ static int is_usable(const struct shared *c)
     return !hr__segment_is_broken(hr__store_segment(c->store));
 }
 
-static void remember(struct shared *c, uint64_t index, const struct hr__key *key)
+static void remember(struct shared *c, uint64_t index, const struct hr__key *key,
+                     const struct hr__stamp *stamp)
 {
-    atomic_store_explicit(&c->seen[index].high, key->high, memory_order_relaxed);
-    atomic_store_explicit(&c->seen[index].low, key->low, memory_order_relaxed);
+    struct seen *seen = &c->seen[index];
+    atomic_store_explicit(&seen->high, key->high, memory_order_relaxed);
+    atomic_store_explicit(&seen->low, key->low, memory_order_relaxed);
+    atomic_store_explicit(&seen->of, hr__stamp_digest(stamp) ^ key->high ^ key->low,
+                          memory_order_relaxed);
 }
 
+/* The key of the last look, whatever the file is like now. */
 static int recall(const struct shared *c, uint64_t index, struct hr__key *key)
 {
     key->high = atomic_load_explicit(&c->seen[index].high, memory_order_relaxed);
@@ -157,31 +163,32 @@ static int recall(const struct shared *c, uint64_t index, struct hr__key *key)
     return key->high && key->low;
 }
 
-/* Looks at the file: its key as of now, which is remembered, and its state. 0 or -errno. */
+static int is_of(const struct shared *c, uint64_t index, const struct hr__key *key,
+                 const struct hr__stamp *stamp)
+{
+    uint64_t of = atomic_load_explicit(&c->seen[index].of, memory_order_relaxed);
+    return of == (hr__stamp_digest(stamp) ^ key->high ^ key->low);
+}
+
+/* Looks at the file: its key as of now, and its stamp. 0 or -errno. */
 static int look(struct shared *c, uint64_t index, struct hr__key *key, struct hr__stamp *stamp)
 {
     int r = hr__stamp_now(stamp, c->dataset, index);
+    if (r || (recall(c, index, key) && is_of(c, index, key, stamp)))
+        return r;
+    r = hr__identity_key(key, &c->identity, c->dataset, index, stamp);
     if (!r)
-        r = hr__identity_key(key, &c->identity, c->dataset, index, stamp);
-    if (!r)
-        remember(c, index, key);
+        remember(c, index, key, stamp);
     return r;
 }
 
-/* The key that this process has seen the file to have: 1, or 0 where there is none. */
-static int seen_key(struct shared *c, uint64_t index, struct hr__key *key)
-{
-    struct hr__stamp stamp;
-    return recall(c, index, key) || !look(c, index, key, &stamp);
-}
-
-/* The same without looking at the file, if there is another way to a guess. */
+/* A key without looking at the file, if there is another way to a guess: 1, or 0. */
 static int guessed_key(struct shared *c, uint64_t index, struct hr__key *key)
 {
     struct hr__stamp stamp;
     if (recall(c, index, key))
         return 1;
-    if (hr__stamp_believed(&stamp, c->dataset, index))
+    if (hr__stamp_believed(&stamp, c->dataset, index) && stamp.change)
         return !hr__identity_key(key, &c->identity, c->dataset, index, &stamp);
     return !look(c, index, key, &stamp);
 }
@@ -189,8 +196,9 @@ static int guessed_key(struct shared *c, uint64_t index, struct hr__key *key)
 static int find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *item)
 {
     struct shared *c = of(cache);
+    struct hr__stamp stamp;
     struct hr__key key;
-    if (!is_usable(c) || !seen_key(c, index, &key) || !hr__store_find(c->store, &key, item))
+    if (!is_usable(c) || look(c, index, &key, &stamp) || !hr__store_find(c->store, &key, item))
         return 0;
     item->index = index;
     return 1;

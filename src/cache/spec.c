@@ -18,7 +18,7 @@ struct reader {
     struct hr__piece text; /* all of it, without blanks around */
     struct hr__cache_spec *out;
     struct hr_error *error;
-    int seen_size, seen_share, seen_group, seen_form;
+    int seen_size, seen_share, seen_group, seen_form, seen_key;
     struct hr__piece share; /* applied when the size is known, wherever it stands */
 };
 
@@ -99,8 +99,8 @@ static int read_option(struct reader *r, struct hr__piece option)
     int failed;
     if (!has_value)
         return hr__fail(r->error, -EINVAL,
-                        "cache \"%.*s\": \"%.*s\" is no option: they are size=, share=, group= and "
-                        "form=, with & between them",
+                        "cache \"%.*s\": \"%.*s\" is no option: they are size=, share=, group=, "
+                        "form= and key_file=, with & between them",
                         TEXT(r), PIECE(name));
     if (hr__piece_equals(name, "size")) {
         failed = once(r, &r->seen_size, "size");
@@ -114,13 +114,19 @@ static int read_option(struct reader *r, struct hr__piece option)
         failed = once(r, &r->seen_group, "group");
         return failed ? failed : read_group(r, value);
     }
+    if (hr__piece_equals(name, "key_file")) {
+        failed = once(r, &r->seen_key, "key_file");
+        return failed
+                   ? failed
+                   : hr__key_file_read(r->out->key_file, r->text, hr__piece_trim(value), r->error);
+    }
     if (hr__piece_equals(name, "form")) {
         failed = once(r, &r->seen_form, "form");
         return failed ? failed : read_form(r, value);
     }
     return hr__fail(r->error, -EINVAL,
-                    "cache \"%.*s\": option \"%.*s\" is unknown: there are size, share, group and "
-                    "form",
+                    "cache \"%.*s\": option \"%.*s\" is unknown: there are size, share, group, "
+                    "form and key_file",
                     TEXT(r), PIECE(name));
 }
 

@@ -5,6 +5,8 @@
 #ifndef HR_CACHE_SPEC_H
 #define HR_CACHE_SPEC_H
 
+#include "cache/secret.h"
+
 #include <headrace/base.h>
 
 #include <stdint.h>
@@ -15,11 +17,12 @@
 #define HR__FORM_UNSAID (-2)
 
 struct hr__cache_spec {
-    char name[HR__CACHE_NAME];  /* letters, digits, '-' and '_'; "": private */
-    char group[HR__CACHE_NAME]; /* "": the owner alone */
-    uint64_t size_bytes;        /* of the name; of a private cache, of this dataset; > 0 */
-    uint64_t share_bytes;       /* of them, for this dataset */
-    int form;                   /* enum hr_form, HR_FORM_AUTO or HR__FORM_UNSAID */
+    char name[HR__CACHE_NAME];   /* letters, digits, '-' and '_'; "": private */
+    char group[HR__CACHE_NAME];  /* "": the owner alone */
+    uint64_t size_bytes;         /* of the name; of a private cache, of this dataset; > 0 */
+    uint64_t share_bytes;        /* of them, for this dataset */
+    char key_file[HR__KEY_FILE]; /* "": none */
+    int form;                    /* enum hr_form, HR_FORM_AUTO or HR__FORM_UNSAID */
 };
 
 /* Errors: -EINVAL says what is wrong with `text`, where, and what to write. */

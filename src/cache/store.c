@@ -51,9 +51,24 @@ static uint64_t checksum_seed(const struct hr__key *key, enum hr_form form)
     return key->low + (uint64_t)form;
 }
 
-uint64_t hr__store_checksum(const struct hr__key *key, enum hr_form form, const void *bytes,
-                            size_t length)
+/* The tag of an item, as far as it follows from its key, form and length. */
+static void begin_tag(struct hr__mac *tag, const struct hr__segment *s, const struct hr__key *key,
+                      const uint64_t about[2])
 {
+    const uint64_t head[4] = {key->high, key->low, about[0], about[1]};
+    hr__mac_begin(tag, &s->secret);
+    hr__mac_add(tag, head, sizeof head);
+}
+
+uint64_t hr__store_checksum(const struct hr__segment *s, const struct hr__key *key,
+                            enum hr_form form, const void *bytes, size_t length)
+{
+    if (s->secret.is_set) {
+        struct hr__mac tag;
+        begin_tag(&tag, s, key, (const uint64_t[]){form, length});
+        hr__mac_add(&tag, bytes, length);
+        return hr__mac_end(&tag);
+    }
     return XXH3_64bits_withSeed(bytes, length, checksum_seed(key, form));
 }
 
@@ -173,13 +188,15 @@ int hr__store_has(struct hr__store *store, const struct hr__key *key)
            is_hit(store->segment, &found);
 }
 
-static int is_right(const struct hr__found *found, const uint8_t *bytes)
+int hr__store_is_right(const struct hr__segment *s, const struct hr__found *found,
+                       const uint8_t *bytes)
 {
-    return hr__store_checksum(&found->key, (enum hr_form)found->word.form, bytes, found->length) ==
-           found->checksum;
+    return hr__store_checksum(s, &found->key, (enum hr_form)found->word.form, bytes,
+                              found->length) == found->checksum;
 }
 
-/* In the arena: in place. -EBADMSG: it cannot be what was put there. */
+/* In the arena: in place; with a secret copied out, so that nobody changes it after it was
+ * compared. 0: out of memory; -EBADMSG: it cannot be what was put there. */
 static int find_final(struct hr__segment *s, const struct hr__found *found,
                       struct hr__cache_item *item)
 {
@@ -189,7 +206,13 @@ static int find_final(struct hr__segment *s, const struct hr__found *found,
         found->offset + found->length > allocated)
         return -EBADMSG;
     item->bytes = s->arena + found->offset;
-    return is_right(found, item->bytes) ? 1 : -EBADMSG;
+    if (s->secret.is_set) {
+        item->copy = hr__alloc_aligned(HR__TAG_CACHE, hr__store_padded(found->length), 64);
+        if (!item->copy)
+            return 0;
+        item->bytes = memcpy(item->copy, item->bytes, found->length);
+    }
+    return hr__store_is_right(s, found, item->bytes) ? 1 : -EBADMSG;
 }
 
 /* In the ring: copied out. 0: it is gone by now. */
@@ -202,7 +225,7 @@ static int find_staged(struct hr__segment *s, const struct hr__found *found,
     if (!item->copy || !hr__ring_copy(s, found->offset, item->copy, found->length))
         return 0;
     item->bytes = item->copy;
-    return is_right(found, item->bytes) ? 1 : -EBADMSG;
+    return hr__store_is_right(s, found, item->bytes) ? 1 : -EBADMSG;
 }
 
 int hr__store_find(struct hr__store *store, const struct hr__key *key, struct hr__cache_item *item)
@@ -222,7 +245,7 @@ int hr__store_find(struct hr__store *store, const struct hr__key *key, struct hr
             hr__store_clear(item);
     }
     if (r < 0)
-        hr__segment_condemn(s, "an item is not what was put there");
+        hr__segment_reject(s);
     if (r != 1)
         return 0;
     item->length = found.length;
@@ -507,6 +530,7 @@ int hr__store_grow(struct hr__store *store, uint64_t bytes)
     pthread_mutex_lock(&store->growing);
     now = hr__segment_books(s);
     if (need > now.arena_allocated && !atomic_load(&s->full) && hr__segment_is_sound(s)) {
+        *s->refusal = 0;
         int r = grow_to(s, at_most(need + GROWTH, limit), 0);
         if (r == -ENOSPC || r == -ENOMEM)
             r = grow_to(s, need, 1);
@@ -514,9 +538,8 @@ int hr__store_grow(struct hr__store *store, uint64_t bytes)
             hr__log(HR_LOG_WARNING,
                     "the cache of %s stays at %" PRIu64 " of %" PRIu64
                     " bytes: %s; the rest is read from storage",
-                    s->header->dataset, now.arena_allocated, limit,
-                    r == -ENOSPC ? "its name's size, or shared memory, is used up"
-                                 : "the system refuses more memory");
+                    s->header->dataset, hr__segment_books(s).arena_allocated, limit,
+                    *s->refusal ? s->refusal : "its name's size is used up");
     }
     pthread_mutex_unlock(&store->growing);
     now = hr__segment_books(s);
@@ -538,10 +561,20 @@ uint64_t hr__store_write(struct hr__segment *s, struct hr__books *books,
 }
 
 /* 0, or -ENOMEM. */
-static int checksum_of(const struct hr__store_offer *offer, uint64_t *out)
+static int checksum_of(const struct hr__segment *s, const struct hr__store_offer *offer,
+                       uint64_t *out)
 {
+    if (s->secret.is_set) {
+        struct hr__mac tag;
+        begin_tag(&tag, s, &offer->key, (const uint64_t[]){offer->form, offer->length});
+        for (size_t i = 0; i < offer->piece_count; i++)
+            hr__mac_add(&tag, offer->pieces[i].bytes, offer->pieces[i].length);
+        *out = hr__mac_end(&tag);
+        return 0;
+    }
     if (offer->piece_count == 1) {
-        *out = hr__store_checksum(&offer->key, offer->form, offer->pieces[0].bytes, offer->length);
+        *out =
+            hr__store_checksum(s, &offer->key, offer->form, offer->pieces[0].bytes, offer->length);
         return 0;
     }
     XXH3_state_t *state = XXH3_createState();
@@ -679,7 +712,7 @@ static int make_offer(struct hr__store *store, struct offering *making, int othe
         hr__store_unclaim(store, &offer->key);
         return 0;
     }
-    if (!making->has_checksum && checksum_of(offer, &making->checksum)) {
+    if (!making->has_checksum && checksum_of(s, offer, &making->checksum)) {
         hr__store_unclaim(store, &offer->key);
         return 0;
     }

@@ -52,9 +52,13 @@ static inline uint64_t hr__store_free(const struct hr__segment *s, const struct 
 }
 
 /* XXH3-64 of an item's bytes, seeded by its key and form: bytes that came under another
- * key are as wrong as others. Pure. */
-uint64_t hr__store_checksum(const struct hr__key *key, enum hr_form form, const void *bytes,
-                            size_t length);
+ * key are as wrong as others. With a secret the tag of key, form, length and bytes. */
+uint64_t hr__store_checksum(const struct hr__segment *segment, const struct hr__key *key,
+                            enum hr_form form, const void *bytes, size_t length);
+
+/* Non-zero where those are an entry's bytes. */
+int hr__store_is_right(const struct hr__segment *segment, const struct hr__found *found,
+                       const uint8_t *bytes);
 
 /* Memory for `bytes` more than the arena's items and promises take, if it can be had: non-zero
  * where there was that much, which others may take before this thread does. */

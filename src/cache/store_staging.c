@@ -188,6 +188,12 @@ struct hr__store_staged *hr__store_take(struct hr__store *store, struct hr__cach
         free_staged(s, staged);
         return NULL;
     }
+    /* What it becomes gets a checksum of its own, so this is where damage is found. */
+    if (!hr__store_is_right(s, &found, staged->bytes)) {
+        hr__segment_reject(s);
+        free_staged(s, staged);
+        return NULL;
+    }
     *item = (struct hr__cache_item){
         .bytes = staged->bytes, .length = staged->length, .form = staged->form};
     return staged;
@@ -243,7 +249,8 @@ int hr__store_settle(struct hr__store *store, struct hr__store_staged *staged,
     uint64_t bytes = hr__store_padded(final->length);
     int converted = final->bytes && final->length && final->length <= UINT32_MAX;
     uint64_t checksum =
-        converted ? hr__store_checksum(&staged->key, final->form, final->bytes, final->length) : 0;
+        converted ? hr__store_checksum(s, &staged->key, final->form, final->bytes, final->length)
+                  : 0;
     if (converted && bytes > staged->reserve && hr__segment_is_sound(s))
         hr__store_grow(store, bytes - staged->reserve);
     struct hr__books *books = begin_with(s, staged, &found);

@@ -1,6 +1,8 @@
 /* See text.h. */
 #include "cache/text.h"
 
+#include "cache/secret.h"
+
 #include "base/error.h"
 
 #include <errno.h>
@@ -180,5 +182,19 @@ int hr__option_once(struct hr__piece text, int *seen, const char *name, struct h
     if ((*seen)++)
         return hr__fail(error, -EINVAL, "cache \"%.*s\": %s is there twice: write it once",
                         HR__PIECE(text), name);
+    return 0;
+}
+
+int hr__key_file_read(char *out, struct hr__piece text, struct hr__piece value,
+                      struct hr_error *error)
+{
+    if (!value.length || value.length >= HR__KEY_FILE)
+        return hr__fail(
+            error, -EINVAL,
+            "cache \"%.*s\": key_file \"%.*s\" must be the path of a file, of at most %d "
+            "bytes",
+            HR__PIECE(text), HR__PIECE(value), HR__KEY_FILE - 1);
+    memcpy(out, value.at, value.length);
+    out[value.length] = 0;
     return 0;
 }

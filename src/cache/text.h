@@ -61,6 +61,10 @@ int hr__size_read(uint64_t *out, const struct hr__asked *asked, struct hr_error 
 int hr__duration_read(uint64_t *out, const struct hr__asked *asked, uint64_t least_ms,
                       uint64_t most_ms, struct hr_error *error);
 
+/* The path of a key file, of `room` HR__KEY_FILE. Errors: -EINVAL. */
+int hr__key_file_read(char *out, struct hr__piece text, struct hr__piece value,
+                      struct hr_error *error);
+
 /* Counts that an option was seen. Errors: -EINVAL: before, too. */
 int hr__option_once(struct hr__piece text, int *seen, const char *name, struct hr_error *error);
 

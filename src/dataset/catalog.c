@@ -20,7 +20,8 @@
 
 /* Byte offsets of the sections for given counts. */
 struct layout {
-    uint64_t directories, class_names, names, sizes, mtimes_ns, labels, ranges, containers;
+    uint64_t directories, class_names, names, sizes, mtimes_ns, changes, labels;
+    uint64_t ranges, containers;
     uint64_t sample_directory, arena;
     uint64_t total;
 };
@@ -43,6 +44,7 @@ static int lay_out(struct layout *l, const struct hr__catalog_shape *shape)
     bad |= place(&at, &l->names, shape->samples, sizeof(uint64_t));
     bad |= place(&at, &l->sizes, shape->samples, sizeof(int64_t));
     bad |= place(&at, &l->mtimes_ns, shape->samples, sizeof(int64_t));
+    bad |= place(&at, &l->changes, shape->changes ? shape->samples : 0, sizeof(uint64_t));
     bad |= place(&at, &l->labels, shape->labels ? shape->samples : 0, sizeof(int64_t));
     bad |= place(&at, &l->ranges, shape->containers ? shape->samples : 0,
                  sizeof(struct hr__catalog_range));
@@ -65,6 +67,8 @@ static void point(struct hr__catalog *c, const struct layout *l)
     c->names = (uint64_t *)(base + l->names);
     c->sizes = (int64_t *)(base + l->sizes);
     c->mtimes_ns = (int64_t *)(base + l->mtimes_ns);
+    if (flags & HR__CATALOG_CHANGES)
+        c->changes = (uint64_t *)(base + l->changes);
     if (flags & HR__CATALOG_LABELS)
         c->labels = (int64_t *)(base + l->labels);
     if (flags & HR__CATALOG_RANGES) {
@@ -98,8 +102,9 @@ int hr__catalog_create(struct hr__catalog **out, const struct hr__catalog_shape 
     c->header->samples = shape->samples;
     c->header->arena_bytes = shape->arena_bytes;
     c->header->containers = shape->containers;
-    c->header->flags =
-        (shape->labels ? HR__CATALOG_LABELS : 0) | (shape->containers ? HR__CATALOG_RANGES : 0);
+    c->header->flags = (shape->labels ? HR__CATALOG_LABELS : 0) |
+                       (shape->containers ? HR__CATALOG_RANGES : 0) |
+                       (shape->changes ? HR__CATALOG_CHANGES : 0);
     point(c, &l);
     for (uint64_t i = 0; i < shape->samples; i++)
         c->sizes[i] = c->mtimes_ns[i] = HR_SIZE_UNKNOWN;
@@ -228,19 +233,23 @@ int hr__catalog_map(struct hr__catalog *out, void *block, size_t bytes)
 {
     struct layout l;
     const struct hr__catalog_header *h = block;
-    const uint32_t known = HR__CATALOG_SIZES | HR__CATALOG_LABELS | HR__CATALOG_RANGES;
+    const uint32_t known =
+        HR__CATALOG_SIZES | HR__CATALOG_LABELS | HR__CATALOG_RANGES | HR__CATALOG_CHANGES;
     memset(out, 0, sizeof *out);
     if (bytes < sizeof *h || memcmp(h->magic, HR__CATALOG_MAGIC, sizeof h->magic) ||
         h->version != HR__CATALOG_VERSION || h->byte_order != BYTE_ORDER_MARK ||
         h->bytes != bytes || h->flags & ~known ||
         !(h->flags & HR__CATALOG_RANGES) != !h->containers)
         return -EBADMSG;
-    struct hr__catalog_shape shape = {h->classes,
-                                      h->directories,
-                                      h->samples,
-                                      h->arena_bytes,
-                                      (h->flags & HR__CATALOG_LABELS) != 0,
-                                      h->containers};
+    struct hr__catalog_shape shape = {
+        .classes = h->classes,
+        .directories = h->directories,
+        .samples = h->samples,
+        .arena_bytes = h->arena_bytes,
+        .labels = (h->flags & HR__CATALOG_LABELS) != 0,
+        .changes = (h->flags & HR__CATALOG_CHANGES) != 0,
+        .containers = h->containers,
+    };
     if (lay_out(&l, &shape) || l.total != bytes)
         return -EBADMSG;
     out->header = block;

@@ -3,11 +3,12 @@
  *
  * Layout (native byte order, every section 8-byte aligned):
  *   header | directories | class names | names | sizes | mtimes
- *          | labels (where flagged) | ranges, containers (where flagged)
+ *          | changes (where flagged) | labels (where flagged)
+ *          | ranges, containers (where flagged)
  *          | directory of each sample | arena
  * Texts are 0-terminated in the arena, whose last byte is 0; sections hold
- * offsets into it. A sample costs 28 bytes, its name and a zero; a label 8 and a
- * range 32 bytes more.
+ * offsets into it. A sample costs 28 bytes, its name and a zero; a change 8, a label 8
+ * and a range 32 bytes more.
  *
  * Samples stand in dataset order, those of one directory side by side.
  * Directories stand in the order of their samples; all that were walked are
@@ -26,11 +27,12 @@
 #define HR__CATALOG_VERSION 2u
 
 enum hr__catalog_flags {
-    HR__CATALOG_SIZES = 1,  /* sizes and mtimes have been asked for, all of them */
-    HR__CATALOG_LABELS = 2, /* labels section present; otherwise a sample's label is
-                               its directory's */
-    HR__CATALOG_RANGES = 4, /* ranges and containers present: a sample's bytes are those of
-                               a piece of a container; otherwise of a file of its own */
+    HR__CATALOG_SIZES = 1,   /* sizes and mtimes have been asked for, all of them */
+    HR__CATALOG_LABELS = 2,  /* labels section present; otherwise a sample's label is
+                                its directory's */
+    HR__CATALOG_RANGES = 4,  /* ranges and containers present: a sample's bytes are those of
+                                a piece of a container; otherwise of a file of its own */
+    HR__CATALOG_CHANGES = 8, /* changes present: samples are files of their own */
 };
 
 struct hr__catalog_header {
@@ -92,6 +94,7 @@ struct hr__catalog_range {
 struct hr__catalog_shape {
     uint64_t classes, directories, samples, arena_bytes;
     int labels;          /* non-zero: with a labels section */
+    int changes;         /* non-zero: with a changes section */
     uint64_t containers; /* > 0: with ranges, and so many containers */
 };
 
@@ -103,6 +106,7 @@ struct hr__catalog {
     uint64_t *names;                  /* arena offsets */
     int64_t *sizes;                   /* bytes or HR_SIZE_UNKNOWN; atomic access while filling */
     int64_t *mtimes_ns;               /* the same */
+    uint64_t *changes;                /* struct hr__stamp, change; the same; or NULL */
     int64_t *labels;                  /* or NULL */
     struct hr__catalog_range *ranges; /* or NULL */
     struct hr__catalog_container *containers; /* or NULL */
@@ -110,6 +114,7 @@ struct hr__catalog {
     char *arena;
     uint64_t arena_used; /* while it is being built */
     int untrusted;       /* non-zero: must not become an index (see walk.h) */
+    uint64_t device;     /* that was looked at last, and about it: of stamp.c; atomic */
 };
 
 /* An empty catalog of that shape: everything 0, sizes and mtimes unknown. On

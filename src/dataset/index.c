@@ -28,6 +28,9 @@
 #define SPOT_CHECK_FILES    64
 #define DIRECTORIES_A_CHUNK 64
 
+/* Of an index: a folder's, complete. */
+#define FLAGS (HR__CATALOG_SIZES | HR__CATALOG_CHANGES)
+
 static int join(char **out, const char *format, const char *a, const char *b)
 {
     int n = snprintf(NULL, 0, format, a, b);
@@ -100,7 +103,7 @@ static int read_index(struct hr__catalog **out, const char *path)
     if (!r)
         r = read_all(fd, block, (size_t)st.st_size);
     if (!r)
-        r = ((struct hr__catalog_header *)block)->flags == HR__CATALOG_SIZES
+        r = ((struct hr__catalog_header *)block)->flags == FLAGS
                 ? hr__catalog_adopt(out, block, (size_t)st.st_size)
                 : -EBADMSG; /* no folder's */
     if (r)
@@ -137,8 +140,7 @@ static void validate_chunk(void *arg, size_t chunk)
     }
 }
 
-static int validate(const struct hr__catalog *c, const char *root,
-                    const struct hr__executor *executor)
+static int validate(struct hr__catalog *c, const char *root, const struct hr__executor *executor)
 {
     struct validation v = {.catalog = c};
     v.root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -256,7 +258,7 @@ int hr__index_save(struct hr__catalog *catalog, const char *path, enum hr_index_
 {
     struct hr__catalog_header *h = catalog->header;
     char *temporary = NULL;
-    if (catalog->untrusted || h->flags != HR__CATALOG_SIZES)
+    if (catalog->untrusted || h->flags != FLAGS)
         return -ESTALE;
     int r = policy == HR_INDEX_USER_CACHE ? make_parents(path) : 0;
     if (!r)

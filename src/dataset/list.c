@@ -109,8 +109,11 @@ static int cursor_next(struct cursor *c, struct line *line, const char **wrong)
 static int create(struct hr__catalog **out, uint64_t samples, uint64_t text_bytes,
                   struct hr_error *error)
 {
-    struct hr__catalog_shape shape = {
-        .directories = 1, .samples = samples, .arena_bytes = text_bytes + 1, .labels = 1};
+    struct hr__catalog_shape shape = {.directories = 1,
+                                      .samples = samples,
+                                      .arena_bytes = text_bytes + 1,
+                                      .labels = 1,
+                                      .changes = 1};
     int r = hr__catalog_create(out, &shape);
     if (r)
         return hr__fail(error, r, "out of memory for %" PRIu64 " paths", samples);

@@ -5,9 +5,12 @@
  */
 #include "dataset/sizes.h"
 
+#include "base/clock.h"
+#include "dataset/stamp.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/stat.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #define CHUNK_SAMPLES 256
@@ -43,20 +46,6 @@ static int open_base(const char *base)
     return *base ? open(base, O_PATH | O_DIRECTORY | O_CLOEXEC) : AT_FDCWD;
 }
 
-/* Size and time of a sample's file; 0 or a negative errno. */
-static int look_at(const struct fill *f, int fd, uint64_t sample, int64_t *bytes, int64_t *mtime_ns)
-{
-    struct statx st;
-    const char *name = hr__catalog_at(f->catalog, f->catalog->names[sample]);
-    if (statx(fd, name, 0, STATX_TYPE | STATX_SIZE | STATX_MTIME, &st))
-        return -errno;
-    if (S_ISDIR(st.stx_mode))
-        return -EISDIR;
-    *bytes = (int64_t)st.stx_size;
-    *mtime_ns = (int64_t)st.stx_mtime.tv_sec * 1000000000 + st.stx_mtime.tv_nsec;
-    return 0;
-}
-
 static void fill_chunk(void *arg, size_t chunk)
 {
     struct fill *f = arg;
@@ -70,20 +59,22 @@ static void fill_chunk(void *arg, size_t chunk)
         end = c->header->samples;
     uint64_t count = end - i;
     for (; i < end; i++) {
-        int64_t bytes, mtime_ns;
+        struct hr__stamp now;
         if (c->sample_directory[i] != open_now) {
             close_directory(f, fd);
             open_now = c->sample_directory[i];
             fd = open_directory(f, open_now);
             result = fd == -1 ? -errno : 0;
         }
-        int r = result ? result : look_at(f, fd, i, &bytes, &mtime_ns);
+        int r = result ? result : hr__stamp_look(&now, c, fd, hr__catalog_at(c, c->names[i]));
         if (is_lack(r))
             __atomic_store_n(&c->untrusted, 1, __ATOMIC_RELAXED);
         if (r)
             continue;
-        hr__catalog_store(&c->mtimes_ns[i], mtime_ns);
-        hr__catalog_store(&c->sizes[i], bytes);
+        hr__catalog_store(&c->mtimes_ns[i], now.mtime_ns);
+        if (c->changes)
+            __atomic_store_n(&c->changes[i], now.change, __ATOMIC_RELAXED);
+        hr__catalog_store(&c->sizes[i], now.bytes);
     }
     close_directory(f, fd);
     hr__progress_add(f->progress, count);
@@ -108,22 +99,43 @@ int hr__sizes_fill(struct hr__catalog *catalog, const char *base,
     return 0;
 }
 
-int hr__sizes_spot_check(const struct hr__catalog *catalog, const char *base, uint64_t count)
+/* A number below `end`. */
+static uint64_t draw(uint64_t end)
 {
-    /* the catalog is only read through `f` here */
-    struct fill f = {(struct hr__catalog *)catalog, open_base(base), NULL};
+    uint64_t bits;
+    if (getrandom(&bits, sizeof bits, GRND_NONBLOCK) != sizeof bits)
+        bits = hr__now_ns() * UINT64_C(0x9e3779b97f4a7c15);
+    return (uint64_t)((unsigned __int128)bits * end >> 64);
+}
+
+/* The file of sample `i` is as the catalog says, or cannot be looked at as before. */
+static int is_same(const struct fill *f, uint64_t i)
+{
+    struct hr__catalog *c = f->catalog;
+    struct hr__stamp now;
+    int fd = open_directory(f, c->sample_directory[i]);
+    if (fd == -1)
+        return 0;
+    int r = hr__stamp_look(&now, c, fd, hr__catalog_at(c, c->names[i]));
+    close_directory(f, fd);
+    if (r)
+        return c->sizes[i] == HR_SIZE_UNKNOWN && c->mtimes_ns[i] == HR_SIZE_UNKNOWN;
+    return now.bytes == c->sizes[i] && now.mtime_ns == c->mtimes_ns[i] &&
+           (!c->changes || now.change == c->changes[i]);
+}
+
+int hr__sizes_spot_check(struct hr__catalog *catalog, const char *base, uint64_t count)
+{
+    struct fill f = {catalog, open_base(base), NULL};
     uint64_t samples = catalog->header->samples;
     int same = f.base_fd >= 0 || f.base_fd == AT_FDCWD;
     if (count > samples)
         count = samples;
+    /* One of each of `count` stretches: all of a small dataset. */
     for (uint64_t k = 0; same && k < count; k++) {
-        uint64_t i = (uint64_t)((unsigned __int128)k * samples / count);
-        int64_t bytes = HR_SIZE_UNKNOWN, mtime_ns = HR_SIZE_UNKNOWN;
-        int fd = open_directory(&f, catalog->sample_directory[i]);
-        if (fd != -1 && look_at(&f, fd, i, &bytes, &mtime_ns))
-            bytes = mtime_ns = HR_SIZE_UNKNOWN;
-        same = fd != -1 && bytes == catalog->sizes[i] && mtime_ns == catalog->mtimes_ns[i];
-        close_directory(&f, fd);
+        uint64_t from = (uint64_t)((unsigned __int128)k * samples / count);
+        uint64_t end = (uint64_t)((unsigned __int128)(k + 1) * samples / count);
+        same = is_same(&f, from + draw(end - from));
     }
     if (f.base_fd >= 0)
         close(f.base_fd);

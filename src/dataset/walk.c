@@ -295,6 +295,7 @@ static int build(struct hr__catalog **out, struct walk *w, const char *canonical
     struct hr__catalog_shape shape = {
         .classes = root->directories.count,
         .directories = w->count - 1,
+        .changes = 1,
         .arena_bytes = strlen(canonical) + 1 + root->directories.bytes,
     };
     for (size_t i = 1; i < w->count; i++) {

@@ -41,6 +41,7 @@ static int open_cache(struct hr_loader *l, struct hr_error *error)
         /* It needs no segment; but memory that killed ranks left may be what it lacks. */
         hr__directory_sweep();
         struct hr__cache_options options = {
+            .dataset = l->dataset,
             .samples = hr_dataset_count(l->dataset),
             .budget_bytes = spec->share_bytes,
         };

@@ -92,6 +92,7 @@ void hr__cluster_unref(struct hr__cluster **pointer)
     hr__free(c->queues);
     hr__free(c->abouts);
     hr__free(c->known);
+    hr__free(c->contents);
     hr__free(c);
 }
 
@@ -106,6 +107,18 @@ static int check_form(const struct hr_loader *l, const struct hr__hosts *hosts,
                     "cache_form = %s, and the hosts keep %s: say form=%s in the text of the hosts",
                     hr_form_name((enum hr_form)form), hr_form_name((enum hr_form)hosts->form),
                     hr_form_name((enum hr_form)form));
+}
+
+/* Once in a process. */
+static void tell_without_mtime(const struct hr__hosts *hosts)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    if (hosts->with_mtime || atomic_flag_test_and_set(&told))
+        return;
+    hr__log(HR_LOG_WARNING,
+            "mtime=no: where hosts have copies of their own, a file that was rewritten is told by "
+            "its size and by samples of its content (all of it up to 64 KiB, else 4 KiB at its "
+            "beginning, middle and end); what differs elsewhere is not seen");
 }
 
 int hr__cluster_create(struct hr__cluster **out, const struct hr_loader *l, const char *text,
@@ -128,12 +141,14 @@ int hr__cluster_create(struct hr__cluster **out, const struct hr_loader *l, cons
         r = hr__peers_create(&c->peers, &c->hosts, &hr__peer_ops, error);
     if (r)
         goto fail;
+    tell_without_mtime(&c->hosts);
     c->charge_percent = charge_percents[c->hosts.form];
     size_t count = (size_t)c->hosts.count;
     c->queues = hr__alloc(HR__TAG_ENGINE, count, sizeof *c->queues);
     c->abouts = hr__alloc(HR__TAG_ENGINE, count, sizeof *c->abouts);
     c->known = hr__alloc(HR__TAG_ENGINE, c->samples, 1);
-    if (!c->queues || !c->abouts || !c->known) {
+    c->contents = hr__alloc(HR__TAG_ENGINE, c->samples, sizeof *c->contents);
+    if (!c->queues || !c->abouts || !c->known || !c->contents) {
         r = hr__fail(error, -ENOMEM, "out of memory for the items of %d hosts", c->hosts.count);
         goto fail;
     }

@@ -128,6 +128,7 @@ struct hr__job *hr__hosting_ahead_locked(struct hr_loader *l)
     job->generation = h->generation;
     job->unread = 1;
     job->tier = HR__TIER_STORAGE;
+    job->seen = 0;
     job->ahead_bytes = h->cluster->sizes[index];
     h->ahead_bytes += job->ahead_bytes;
     h->cluster->known[index] |= HR__ITEM_COMING;
@@ -143,6 +144,7 @@ static int store_locked(struct hr_loader *l, struct hr__job *job)
     if (!store)
         return 0;
     store->index = job->ahead;
+    store->seen = job->seen;
     store->bytes = read->bytes;
     store->length = read->length;
     hr__uncount(&l->counters.staged_bytes, read->length);
@@ -170,6 +172,7 @@ void hr__hosting_ahead_done_locked(struct hr_loader *l, struct hr__job *job)
             job->sample = sample;
             job->sample.read.bytes = NULL;
             held->sample.read.user = held;
+            held->seen = job->seen;
             *known &= (uint8_t)~HR__ITEM_COMING;
             hr__hosting_hand_over_locked(l, held);
         } else if (held || !is_read || !store_locked(l, job)) {

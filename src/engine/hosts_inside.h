@@ -27,6 +27,7 @@
 struct hr__store {
     struct hr__store *next;
     uint64_t index;
+    uint64_t seen;  /* struct hr__job, seen */
     uint8_t *bytes; /* owned */
     size_t length;
 };
@@ -45,6 +46,19 @@ struct hr__host_queue {
     int refused;            /* it has not taken all, since it was empty */
 };
 
+/* The digest of a file's content, as it was last looked at. */
+struct hr__content {
+    _Atomic uint64_t of; /* digest of the file's stamp ^ digest; both 0: not yet */
+    _Atomic uint64_t digest;
+};
+
+/* What is to be asked of an owner about an item of a group. */
+enum hr__asking {
+    HR__ASK_NEVER, /* it has no key */
+    HR__ASK_NOT,   /* its file cannot be looked at, or has changed: it is read from storage */
+    HR__ASK,
+};
+
 /* Items of one owner that are asked for at once. */
 struct hr__group {
     struct hr__cluster *cluster; /* a reference */
@@ -52,8 +66,8 @@ struct hr__group {
     size_t count;
     struct hr__job *jobs[HR__GROUP_ITEMS];
     struct hr__peer_item items[HR__GROUP_ITEMS];
-    uint64_t wanted_bytes[HR__GROUP_ITEMS]; /* of the sample; 0: not known */
-    uint8_t has_key[HR__GROUP_ITEMS];
+    struct hr__stamp stamps[HR__GROUP_ITEMS]; /* of files, just before they are asked for */
+    enum hr__asking asking[HR__GROUP_ITEMS];
 };
 
 /* A list of hosts, and what follows from it. */
@@ -78,6 +92,7 @@ struct hr__cluster {
     struct hr__host_queue *queues; /* hosts.count */
     struct hr__peer_about *abouts; /* hosts.count; limit_bytes 0: was not asked */
     uint8_t *known;                /* samples: HR__ITEM_... */
+    struct hr__content *contents;  /* samples; no lock */
 };
 
 /* The plan of an epoch, with what it borrows from. */
@@ -178,6 +193,25 @@ int hr__cluster_meet(struct hr_loader *l, struct hr__cluster *cluster, const str
 
 /* Asks some of the servers how much memory they use. */
 void hr__cluster_ask(struct hr_loader *l, struct hr__cluster *cluster);
+
+/* hosts_believe.c */
+
+/* What is to be asked for sample `index`: looks at its file, and fills in item->key and what the
+ * sample has on storage. Any thread, without the lock. Blocks. */
+enum hr__asking hr__hosting_look(const struct hr_loader *l, const struct hr__cluster *cluster,
+                                 uint64_t index, struct hr__stamp *stamp,
+                                 struct hr__peer_item *item);
+
+/* Non-zero where an item that was found was made of the file as it is. `stamp` is what it was
+ * looked up with. Without the lock; may read some of the file. */
+int hr__hosting_is_believed(const struct hr_loader *l, struct hr__cluster *cluster, uint64_t index,
+                            const struct hr__stamp *stamp, const struct hr__peer_item *item);
+
+/* Prepares an item to be stored of bytes that were just read: 0; -ESTALE where the file is not
+ * as it was when it was `seen` (0: by the scan), or was being written; -ENAMETOOLONG. Without
+ * the lock. Blocks. */
+int hr__hosting_seal(const struct hr_loader *l, const struct hr__cluster *cluster,
+                     const struct hr__store *store, struct hr__peer_item *item);
 
 /* hosts_threads.c: what a host thread runs. */
 void *hr__host_main(void *arg);

@@ -16,7 +16,7 @@
 #include <time.h>
 
 /* Another plan or placement of the same inputs is another version. */
-#define PLAN_VERSION 1
+#define PLAN_VERSION 2
 
 /* Cost of a sample whose size nobody knows. */
 #define TYPICAL_BYTES (128u << 10)
@@ -61,7 +61,8 @@ static void add_dataset(struct inputs *in, const struct hr__cluster *cluster)
     add(in, "the names or labels of the samples",
         "give all ranks the same dataset, in the same order", "digest %016" PRIx64 "%016" PRIx64,
         d->names[0], d->names[1]);
-    add(in, "the sizes of the samples", "copy the dataset again where it is not whole",
+    add(in, "the sizes of the samples",
+        "copy the dataset again where it is not whole, or open it with index=none",
         "digest %016" PRIx64 "%016" PRIx64, d->sizes[0], d->sizes[1]);
     if (cluster->hosts.with_mtime)
         add(in, "the modification times of the samples",
@@ -84,6 +85,8 @@ static void fill_inputs(struct inputs *in, const struct hr_loader *l,
     add(in, "the use of modification times", NULL, "mtime=%s",
         cluster->hosts.with_mtime ? "yes" : "no");
     add_dataset(in, cluster);
+    add(in, "the key file", "give all ranks a copy of the same file, or none", "digest %016" PRIx64,
+        hr__secret_mark(hr__peers_secret(cluster->peers)));
     add(in, "the world size", NULL, "%d", o->world_size);
     add(in, "the batch size", NULL, "%d", o->batch_size);
     add(in, "the seed", NULL, "%" PRIu64, plan->seed);
@@ -157,6 +160,9 @@ static int learn_sizes(const struct hr_loader *l, struct hr__cluster *cluster,
         return hr__fail(error, r, "the sizes of the dataset's files are not known: %s",
                         hr__errno_text(r));
     r = hr__host_digest(&cluster->digest, l->dataset, error);
+    cluster->digest.with_mtime = cluster->hosts.with_mtime;
+    /* Items of runs with another secret, or none, are other items. */
+    cluster->digest.dataset[0] ^= hr__secret_mark(hr__peers_secret(cluster->peers));
     if (r)
         return r;
     uint32_t *sizes = hr__alloc(HR__TAG_ENGINE, cluster->samples, sizeof *sizes);

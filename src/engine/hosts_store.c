@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* A worker waits for room at most so long. */
 #define OFFER_NS UINT64_C(1000000000)
@@ -125,25 +124,6 @@ int hr__hosting_is_storing_locked(struct hr_loader *l)
     return now_ns < h->drain_ns;
 }
 
-/* Non-zero where a sample's bytes are those that its key speaks of, as far as the file tells
- * now. */
-static int is_unchanged(const struct hr_loader *l, const struct hr__cluster *cluster,
-                        const struct hr__store *store)
-{
-    char path[4096];
-    struct stat s;
-    struct hr__range range;
-    int64_t bytes = hr_dataset_sample_bytes(l->dataset, store->index);
-    if (hr__dataset_range(l->dataset, store->index, 0, &range, NULL))
-        return 1;
-    if (bytes < 0 || (uint64_t)bytes != store->length ||
-        hr_dataset_path(l->dataset, store->index, path, sizeof path) >= sizeof path ||
-        stat(path, &s) || s.st_size != bytes)
-        return 0;
-    int64_t ns = (int64_t)s.st_mtim.tv_sec * 1000000000 + s.st_mtim.tv_nsec;
-    return !cluster->hosts.with_mtime || ns == hr__dataset_mtime_ns(l->dataset, store->index);
-}
-
 /* There is room for something more to be stored. A slow host may take half of it. */
 static int has_space_locked(const struct hr__hosting *h, int owner, uint64_t bytes)
 {
@@ -165,6 +145,7 @@ void hr__hosting_offer(struct hr_loader *l, struct hr__job *job, uint64_t index)
     if (!store)
         return;
     store->index = index;
+    store->seen = job->seen;
     uint64_t until_ns = hr__now_ns() + OFFER_NS;
     struct timespec until = hr__timespec(until_ns);
     pthread_mutex_lock(&l->lock);
@@ -265,18 +246,11 @@ static void send_group(struct hr__thread *self, struct stores *g)
     for (size_t i = 0; i < g->count; i++) {
         const struct hr__store *store = g->stores[i];
         struct hr__peer_item *item = &g->items[i];
-        *item = (struct hr__peer_item){
-            .bytes = store->bytes,
-            .length = store->length,
-            .form = hr_form_of(store->bytes, store->length),
-            .source_bytes = store->length,
-            .result = -ESTALE,
-        };
         g->converted[i] = NULL;
-        if (!is_unchanged(l, g->cluster, store) ||
-            hr__host_key(item->key, &g->cluster->digest, l->dataset, store->index,
-                         g->cluster->hosts.with_mtime))
+        if (hr__hosting_seal(l, g->cluster, store, item)) {
+            item->result = -ESTALE;
             continue;
+        }
         convert(self, g, i, item);
         at[n] = i;
         sent[n++] = *item;

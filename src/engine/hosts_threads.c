@@ -7,6 +7,7 @@
  * way the next group grows, so that few threads ask for much at once.
  */
 #include "base/clock.h"
+#include "base/memory.h"
 #include "engine/hosts_inside.h"
 
 #include <string.h>
@@ -85,25 +86,45 @@ static void take_group_locked(struct hr_loader *l, int host, struct hr__group *g
     }
 }
 
-/* Asks the server. Without the lock. */
-static void ask(const struct hr_loader *l, struct hr__group *g)
+/* Asks the server for the items of a group whose places are at[]. What was made of another
+ * state of its file is none. */
+static void fetch_items(const struct hr_loader *l, struct hr__group *g, const size_t *at,
+                        size_t count)
 {
     struct hr__peer_item asked[HR__GROUP_ITEMS];
-    size_t n = 0, at = 0;
-    for (size_t i = 0; i < g->count; i++) {
-        const struct hr__job *job = g->jobs[i];
+    for (size_t i = 0; i < count; i++)
+        asked[i] = g->items[at[i]];
+    if (count)
+        hr__peers_fetch(g->cluster->peers, g->owner, asked, count);
+    for (size_t i = 0; i < count; i++) {
+        const struct hr__job *job = g->jobs[at[i]];
         uint64_t index = (uint64_t)job->batch->indices[job->place];
-        int64_t bytes = hr_dataset_sample_bytes(l->dataset, index);
-        g->wanted_bytes[i] = bytes > 0 ? (uint64_t)bytes : 0;
-        asked[n] = (struct hr__peer_item){.source_bytes = g->wanted_bytes[i]};
-        g->has_key[i] = !hr__host_key(asked[n].key, &g->cluster->digest, l->dataset, index,
-                                      g->cluster->hosts.with_mtime);
-        n += g->has_key[i];
+        struct hr__peer_item *item = &g->items[at[i]];
+        if (!asked[i].bytes)
+            continue;
+        if (hr__hosting_is_believed(l, g->cluster, index, &g->stamps[at[i]], &asked[i])) {
+            *item = asked[i];
+        } else {
+            hr__free(asked[i].bytes);
+            g->asking[at[i]] = HR__ASK_NOT;
+        }
     }
-    if (n)
-        hr__peers_fetch(g->cluster->peers, g->owner, asked, n);
-    for (size_t i = 0; i < g->count; i++)
-        g->items[i] = g->has_key[i] ? asked[at++] : (struct hr__peer_item){.bytes = NULL};
+}
+
+/* Looks at the files, and asks the server. Without the lock. */
+static void ask(const struct hr_loader *l, struct hr__group *g)
+{
+    size_t n = 0, at[HR__GROUP_ITEMS];
+    for (size_t i = 0; i < g->count; i++) {
+        struct hr__job *job = g->jobs[i];
+        uint64_t index = (uint64_t)job->batch->indices[job->place];
+        struct hr__stamp *stamp = &g->stamps[i];
+        g->asking[i] = hr__hosting_look(l, g->cluster, index, stamp, &g->items[i]);
+        job->seen = g->asking[i] == HR__ASK ? hr__stamp_digest(stamp) : 0;
+        if (g->asking[i] == HR__ASK)
+            at[n++] = i;
+    }
+    fetch_items(l, g, at, n);
 }
 
 /* Non-zero while what others stored may be on its way still. */
@@ -119,29 +140,14 @@ static int is_early(struct hr_loader *l, const struct hr__group *g)
     return is_early;
 }
 
-static size_t missing_of(const struct hr__group *g)
+/* The places of items that were asked for and not found; returns how many. */
+static size_t find_missing(const struct hr__group *g, size_t at[HR__GROUP_ITEMS])
 {
-    size_t missing = 0;
+    size_t n = 0;
     for (size_t i = 0; i < g->count; i++)
-        missing += g->has_key[i] && !g->items[i].bytes;
-    return missing;
-}
-
-/* Asks for what was missing once more. */
-static void ask_again(struct hr__group *g)
-{
-    struct hr__peer_item asked[HR__GROUP_ITEMS];
-    size_t n = 0, at[HR__GROUP_ITEMS];
-    for (size_t i = 0; i < g->count; i++) {
-        if (!g->has_key[i] || g->items[i].bytes)
-            continue;
-        asked[n] = (struct hr__peer_item){.source_bytes = g->wanted_bytes[i]};
-        memcpy(asked[n].key, g->items[i].key, sizeof asked[n].key);
-        at[n++] = i;
-    }
-    hr__peers_fetch(g->cluster->peers, g->owner, asked, n);
-    for (size_t i = 0; i < n; i++)
-        g->items[at[i]] = asked[i];
+        if (g->asking[i] == HR__ASK && !g->items[i].bytes)
+            at[n++] = i;
+    return n;
 }
 
 /* An item that was found becomes a job's bytes. */
@@ -188,7 +194,7 @@ static struct hr_batch *hand_out_locked(struct hr_loader *l, struct hr__group *g
         uint64_t index = (uint64_t)job->batch->indices[job->place];
         int is_found = g->items[i].bytes != NULL;
         hr__hosting_note_locked(l, g->cluster, g->owner, index, is_found);
-        if (!g->has_key[i])
+        if (g->asking[i] == HR__ASK_NEVER)
             g->cluster->known[index] |= HR__ITEM_NEVER;
         if (is_found)
             *found_bytes += g->items[i].length;
@@ -243,11 +249,12 @@ static int fetch_locked(struct hr__thread *self, struct hr__group *g)
     ask(l, g);
     uint64_t end_ns = hr__now_ns(), found_bytes;
     for (size_t i = 0; i < sizeof pauses_ns / sizeof *pauses_ns; i++) {
-        if (!missing_of(g) || !is_early(l, g))
+        size_t at[HR__GROUP_ITEMS], missing = find_missing(g, at);
+        if (!missing || !is_early(l, g))
             break;
         struct timespec pause = hr__timespec(pauses_ns[i]);
         nanosleep(&pause, NULL);
-        ask_again(g);
+        fetch_items(l, g, at, missing);
     }
     for (size_t i = 0; i < g->count; i++)
         if (g->items[i].bytes)

@@ -376,6 +376,7 @@ struct hr__job *hr__claim_locked(struct hr_loader *l, int may_wait)
     job->charged_bytes = 0;
     job->pause_ns = 0;
     job->tier = HR__TIER_STORAGE;
+    job->seen = 0;
     if (batch->claimed == batch->count)
         l->cursor = batch->next;
     return job;
@@ -500,8 +501,8 @@ static void note_outcome_locked(struct hr_loader *l, struct hr_batch *batch, siz
 {
     if (outcome->skipped) {
         hr__bad_insert(&batch->skipped, outcome->skipped);
-        batch->bad++;
-        batch->replaced += !outcome->error.code;
+        batch->bad += !outcome->skipped->taken;
+        batch->replaced += !outcome->skipped->taken && !outcome->error.code;
         outcome->skipped = NULL;
     }
     if (!outcome->error.code)

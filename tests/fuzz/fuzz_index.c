@@ -26,6 +26,7 @@ static size_t use(const struct hr__catalog *c)
         if (c->ranges && (c->ranges[i].container >= c->header->containers || c->sizes[i] < 0))
             abort();
         sum += c->labels ? (size_t)c->labels[i] & 1 : 0;
+        sum += c->changes ? (size_t)c->changes[i] & 1 : 0;
         sum += strlen(name) + (size_t)(c->sizes[i] & 1) + (size_t)(c->mtimes_ns[i] & 1);
     }
     return sum;
@@ -49,7 +50,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         h->version = HR__CATALOG_VERSION;
         h->byte_order = 0x01020304;
         h->flags = HR__CATALOG_SIZES | (sections & 2 ? HR__CATALOG_LABELS : 0) |
-                   (sections & 4 ? HR__CATALOG_RANGES : 0);
+                   (sections & 4 ? HR__CATALOG_RANGES : 0) |
+                   (sections & 8 ? HR__CATALOG_CHANGES : 0);
         h->bytes = size;
         h->checksum = hr__catalog_checksum(h);
     }

@@ -9,6 +9,13 @@
 #include <unistd.h>
 
 #define GIB (UINT64_C(1) << 30)
+#define MIB (UINT64_C(1) << 20)
+
+#define HAVE(free, all, can_give, limit, file)                                                     \
+    {                                                                                              \
+        .files_free = free, .files_total = all, .available = can_give, .group_limit = limit,       \
+        .group_file = file                                                                         \
+    }
 
 static void test_meminfo(void **state)
 {
@@ -61,23 +68,18 @@ static void test_check(void **state)
         uint64_t bytes, freed;
         const char *said; /* NULL: there is enough */
     } cases[] = {
-        {{64 * GIB, 64 * GIB, 64 * GIB, 64 * GIB, "x"}, 64 * GIB, 0, NULL},
-        {{UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, ""}, 64 * GIB, GIB, NULL},
-        {{64 * GIB - 1, 96 * GIB, 99 * GIB, 99 * GIB, ""},
-         64 * GIB,
-         0,
+        {HAVE(64 * GIB, 64 * GIB, 64 * GIB, 64 * GIB, "x"), 64 * GIB, 0, NULL},
+        {HAVE(UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, ""), 64 * GIB, GIB, NULL},
+        {HAVE(64 * GIB - 1, 96 * GIB, 99 * GIB, 99 * GIB, ""), 64 * GIB, 0,
          "file system of /dev/shm/x: 63.9 GiB of its 96.0 GiB are free; enlarge it (mount -o "
          "remount,size=65G /dev/shm"},
-        {{60 * GIB, 96 * GIB, 99 * GIB, 99 * GIB, ""}, 64 * GIB, 4 * GIB, NULL},
-        {{60 * GIB, 96 * GIB, 60 * GIB, 99 * GIB, ""}, 64 * GIB, 4 * GIB, NULL},
-        {{99 * GIB, 99 * GIB, 63 * GIB, 99 * GIB, ""}, 64 * GIB, 0, "machine has available: 63.0"},
-        {{99 * GIB, 99 * GIB, 63 * GIB, 63 * GIB, "/sys/fs/cgroup/a/memory.max"},
-         64 * GIB,
-         9 * GIB,
-         "/sys/fs/cgroup/a/memory.max says 63.0 GiB; raise that limit (Docker: --memory"},
-        {{64 << 20, 64 << 20, 99 * GIB, 99 * GIB, ""},
-         65 << 20,
-         0,
+        {HAVE(60 * GIB, 96 * GIB, 99 * GIB, 99 * GIB, ""), 64 * GIB, 4 * GIB, NULL},
+        {HAVE(60 * GIB, 96 * GIB, 60 * GIB, 99 * GIB, ""), 64 * GIB, 4 * GIB, NULL},
+        {HAVE(99 * GIB, 99 * GIB, 63 * GIB, 99 * GIB, ""), 64 * GIB, 0,
+         "machine has available: 63.0"},
+        {HAVE(99 * GIB, 99 * GIB, 63 * GIB, 63 * GIB, "/sys/fs/cgroup/a/memory.max"), 64 * GIB,
+         9 * GIB, "/sys/fs/cgroup/a/memory.max says 63.0 GiB; raise that limit (Docker: --memory"},
+        {HAVE(64 << 20, 64 << 20, 99 * GIB, 99 * GIB, ""), 65 << 20, 0,
          "64 MiB of its 64 MiB are free; enlarge it (mount -o remount,size=1G"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -92,6 +94,43 @@ static void test_check(void **state)
         if (r && !strstr(error.message, cases[i].said))
             fail_msg("case %zu: %s", i, error.message);
     }
+}
+
+static void test_reclaimable(void **state)
+{
+    static const char one[] = "cache 70\ntotal_cache 99\ntotal_inactive_file 40\n"
+                              "total_active_file 21\nactive_file 1000\n";
+    assert_int_equal(hr__capacity_reclaimable(one, "total_"), 50);
+    assert_int_equal(hr__capacity_reclaimable("anon 5\ninactive_file 7\nactive_file 2", ""), 8);
+    assert_int_equal(hr__capacity_reclaimable("", ""), 0);
+}
+
+/* What may be taken now: something is left for the job itself. */
+static void test_grants(void **state)
+{
+    const struct hr__capacity free = {.files_free = UINT64_MAX,
+                                      .available = 20 * GIB,
+                                      .total = 24 * GIB,
+                                      .group_left = UINT64_MAX};
+    struct hr__capacity have = free;
+    char why[HR__CAPACITY_WHY] = "";
+    assert_int_equal(hr__capacity_grants(&have, 19 * GIB, why), 1);
+    assert_string_equal(why, "");
+    assert_int_equal(hr__capacity_grants(&have, 19 * GIB + 1, why), 0);
+    assert_non_null(strstr(why, "the machine has 20.0 GiB available, of which 1024 MiB"));
+    have.group_left = 700 * MIB;
+    have.left_limit = 800 * MIB;
+    strcpy(have.left_file, "/sys/fs/cgroup/a/memory.max");
+    assert_int_equal(hr__capacity_grants(&have, 650 * MIB, why), 1);
+    assert_int_equal(hr__capacity_grants(&have, 651 * MIB, why), 0);
+    assert_non_null(strstr(why, "has 700 MiB left, of which 50 MiB are kept for the job itself; "
+                                "raise /sys/fs/cgroup/a/memory.max (Docker"));
+    have.files_free = MIB;
+    assert_int_equal(hr__capacity_grants(&have, MIB + 1, why), 0);
+    assert_non_null(strstr(why, "1024 KiB are free in the file system of shared memory"));
+    have = (struct hr__capacity){UINT64_MAX, UINT64_MAX, UINT64_MAX, .total = UINT64_MAX,
+                                 .group_left = UINT64_MAX};
+    assert_int_equal(hr__capacity_grants(&have, UINT64_MAX, why), 1);
 }
 
 /* This machine has some memory, and not a million times as much. */
@@ -114,7 +153,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_meminfo), cmocka_unit_test(test_groups),
         cmocka_unit_test(test_limits),  cmocka_unit_test(test_check),
-        cmocka_unit_test(test_read),
+        cmocka_unit_test(test_read),    cmocka_unit_test(test_reclaimable),
+        cmocka_unit_test(test_grants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -370,6 +370,32 @@ static int never(struct hr__segment *s, void *arg)
     return 0;
 }
 
+/* What another version made under a name would never be found: it makes way, unless somebody
+ * uses it. */
+static void test_other_versions(void **state)
+{
+    struct hr__directory_file files[16];
+    char path[300];
+    struct hr__segment *old = open_one("shm:versions?size=1MiB", 1), *new;
+    assert_int_equal(files_of("versions", files), 1);
+    snprintf(path, sizeof path, "%s/%s", own, files[0].file);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    const uint32_t version = HR__SEGMENT_VERSION - 1;
+    assert_int_equal(
+        pwrite(fd, &version, sizeof version, offsetof(struct hr__segment_header, version)),
+        sizeof version);
+    close(fd);
+    new = open_one("shm:versions?size=1MiB", 2);
+    assert_int_equal(files_of("versions", files), 2);
+    hr__directory_close(&new);
+    hr__directory_close(&old);
+    new = open_one("shm:versions?size=1MiB", 3);
+    assert_int_equal(files_of("versions", files), 2); /* those of sets 2 and 3 */
+    assert_non_null(strstr(logged, "another version of Headrace made it; it is made anew"));
+    hr__directory_close(&new);
+    drop("versions");
+}
+
 static void test_room(void **state)
 {
     static const char spec[] = "shm:a?size=1MiB";
@@ -573,6 +599,7 @@ int main(void)
         cmocka_unit_test_setup(test_killed, forget_log),
         cmocka_unit_test_setup(test_creators, forget_log),
         cmocka_unit_test_setup(test_damaged, forget_log),
+        cmocka_unit_test_setup(test_other_versions, forget_log),
         cmocka_unit_test_setup(test_room, forget_log),
         cmocka_unit_test_setup(test_capacity, forget_log),
         cmocka_unit_test_setup(test_refused, forget_log),

@@ -78,8 +78,13 @@ static struct known know(struct hr_dataset *dataset)
     if (hr__host_digest(&k.digest, dataset, &error))
         fail_msg("%s", error.message);
     for (size_t i = 0; i < hr_dataset_count(dataset); i++) {
-        assert_int_equal(hr__host_key(k.with[i], &k.digest, dataset, i, 1), 0);
-        assert_int_equal(hr__host_key(k.without[i], &k.digest, dataset, i, 0), 0);
+        struct hr__stamp stamp;
+        assert_int_equal(hr__stamp_now(&stamp, dataset, i), 0);
+        for (int with = 0; with < 2; with++) {
+            k.digest.with_mtime = with;
+            assert_int_equal(
+                hr__host_key(with ? k.with[i] : k.without[i], &k.digest, dataset, i, &stamp), 0);
+        }
     }
     return k;
 }

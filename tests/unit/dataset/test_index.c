@@ -126,6 +126,13 @@ static void every_change_is_seen(void **state)
     /* a file rewritten in place moves no directory time */
     tree_file(&f->tree, "cat/1.jpg", 11);
     stale_after(f);
+    /* the same with the size and the time that it had */
+    struct stat was;
+    assert_int_equal(stat(tree_path(&f->tree, "cat/1.jpg"), &was), 0);
+    tree_file(&f->tree, "cat/1.jpg", 11);
+    const struct timespec again[2] = {was.st_atim, was.st_mtim};
+    assert_int_equal(utimensat(AT_FDCWD, tree_path(&f->tree, "cat/1.jpg"), again, 0), 0);
+    stale_after(f);
     /* a file directly under the root is nothing to us */
     tree_file(&f->tree, "notes.txt", 1);
     assert_int_equal(load(f), 0);
@@ -334,7 +341,7 @@ static void paths_out_of_the_root_are_refused(void **state)
         memcpy(block, h, h->bytes);
         strcpy(block + (f->catalog->arena + offset - (char *)h), bad[i]);
         ((struct hr__catalog_header *)block)->checksum = hr__catalog_checksum((void *)block);
-        ((struct hr__catalog_header *)block)->flags = HR__CATALOG_SIZES;
+        ((struct hr__catalog_header *)block)->flags = HR__CATALOG_SIZES | HR__CATALOG_CHANGES;
         assert_int_equal(hr__catalog_adopt(&c, block, h->bytes), -EBADMSG);
         hr__free(block);
     }

@@ -23,7 +23,11 @@ struct fixture {
     void *expected; /* one sample */
 };
 
-/* `count` files of different sizes and pictures, an hour old; label = index % 7. */
+/* Waits until no file counts as written just now: caches do not keep such files
+ * (HR__STAMP_FRESH_NS). */
+void fixture_settle(void);
+
+/* `count` files of different sizes and pictures, settled; label = index % 7. */
 void fixture_make(struct fixture *f, size_t count);
 void fixture_remove(struct fixture *f);
 

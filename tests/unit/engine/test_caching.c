@@ -13,9 +13,11 @@
 #include "storage/reader.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -389,34 +391,88 @@ static void test_bad_samples(void **state)
     }
 }
 
-/* Files are not looked at again once they are cached. */
+/* Writes the bytes of another picture into a file, in place or by a rename, and gives it the
+ * modification time that it had. */
+static void change_file(size_t index, size_t by, int in_place)
+{
+    struct stat before;
+    char command[600];
+    const char *path = fixture.paths[index];
+    assert_int_equal(stat(path, &before), 0);
+    if (in_place)
+        snprintf(command, sizeof command, "cat %s > %s", fixture.paths[by], path);
+    else
+        snprintf(command, sizeof command, "cp %s %s.new && mv %s.new %s", fixture.paths[by], path,
+                 path, path);
+    assert_int_equal(system(command), 0);
+    const struct timespec times[2] = {before.st_atim, before.st_mtim};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+/* The epoch's batches are those of a loader without a cache. */
+static void compare_epoch(struct hr_loader *cached, struct hr_loader *plain, uint64_t epoch)
+{
+    start(cached, epoch);
+    start(plain, epoch);
+    for (uint64_t b = 0; b < hr_loader_batches(plain); b++) {
+        struct hr_batch *batch = fixture_next(cached), *other = fixture_next(plain);
+        struct hr_batch_view view, expected;
+        hr_batch_get(batch, &view);
+        hr_batch_get(other, &expected);
+        assert_memory_equal(view.images, expected.images, view.count * view.spec.bytes);
+        hr_batch_release(&batch);
+        hr_batch_release(&other);
+    }
+}
+
+/* Files that change are read anew in the next epoch, and kept again; also between two reads of
+ * the directory's names, and whatever their times say. */
+static void test_files_that_change(void **state)
+{
+    static const int forms[] = {HR_FORM_ENCODED, HR_FORM_COEFFICIENTS};
+    for (int way = 0; way < 4; way++) {
+        struct hr_loader_options options;
+        cache_options(&options, PLENTY, forms[way / 2]);
+        struct hr_loader *cached = fixture_loader(&fixture, &options);
+        options.cache = NULL;
+        struct hr_loader *plain = fixture_loader(&fixture, &options);
+        compare_epoch(cached, plain, 0);
+        for (size_t i = 0; i < SAMPLES; i += 3)
+            change_file(i, (i + 1 + (size_t)way) % SAMPLES, way % 2);
+        fixture_settle();
+        /* Read, and known as it is now; kept; found. */
+        for (uint64_t epoch = 1; epoch < 4; epoch++)
+            compare_epoch(cached, plain, epoch);
+        struct hr_loader_stats before = stats_of(cached);
+        compare_epoch(cached, plain, 4);
+        struct hr_loader_stats after = stats_of(cached);
+        /* Those that waited for a conversion when they changed may be read for longer. */
+        if (forms[way / 2] == HR_FORM_ENCODED)
+            assert_int_equal(after.cache_hits - before.cache_hits, SAMPLES);
+        hr_loader_destroy(&cached);
+        hr_loader_destroy(&plain);
+    }
+}
+
+/* A file that has gone is an error that names it, cached or not. */
 static void test_files_that_go(void **state)
 {
     struct hr_loader_options options;
-    cache_options(&options, PLENTY, HR_FORM_COEFFICIENTS);
+    struct hr_error error = {0, ""};
+    cache_options(&options, PLENTY, HR_FORM_ENCODED);
     struct hr_loader *cached = fixture_loader(&fixture, &options);
-    options.cache = NULL;
-    struct hr_loader *plain = fixture_loader(&fixture, &options);
     run_epoch(cached, 0);
-    start(plain, 1);
-    struct hr_batch *kept[8];
-    assert_true(hr_loader_batches(plain) <= 8);
-    for (uint64_t b = 0; b < hr_loader_batches(plain); b++)
-        kept[b] = fixture_next(plain);
-    for (size_t i = 0; i < SAMPLES; i++)
-        fixture_spoil(&fixture, i, i % 2 ? "another file" : NULL);
+    fixture_spoil(&fixture, 7, NULL);
     start(cached, 1);
-    for (uint64_t b = 0; b < hr_loader_batches(plain); b++) {
-        struct hr_batch *batch = fixture_next(cached);
-        struct hr_batch_view view, expected;
-        hr_batch_get(batch, &view);
-        hr_batch_get(kept[b], &expected);
-        assert_memory_equal(view.images, expected.images, view.count * view.spec.bytes);
+    int r = 1;
+    while (r > 0) {
+        struct hr_batch *batch = NULL;
+        r = hr_loader_next(cached, &batch, &error);
         hr_batch_release(&batch);
-        hr_batch_release(&kept[b]);
     }
+    assert_int_equal(r, -ENOENT);
+    assert_non_null(strstr(error.message, fixture.paths[7]));
     hr_loader_destroy(&cached);
-    hr_loader_destroy(&plain);
 }
 
 /* An order of the caller's, with repeats, and one that begins anew midway. */
@@ -565,6 +621,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_slow_conversions, setup, teardown),
         cmocka_unit_test_setup_teardown(test_share_of_busy_workers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_samples, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_files_that_change, setup, teardown),
         cmocka_unit_test_setup_teardown(test_files_that_go, setup, teardown),
         cmocka_unit_test_setup_teardown(test_external_order, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fork, setup, teardown),

@@ -206,7 +206,10 @@ int __wrap_hr__cache_create(struct hr__cache **out, const struct hr__cache_optio
     s->cache.backend = &fake;
     s->cache.budget_bytes = options->budget_bytes;
     *out = &s->cache;
-    return __real_hr__cache_create(&s->inside, options, error);
+    /* Files do not change here, and offers come without a ticket of the private cache's. */
+    struct hr__cache_options inside = *options;
+    inside.dataset = NULL;
+    return __real_hr__cache_create(&s->inside, &inside, error);
 }
 
 static int setup(void **state)

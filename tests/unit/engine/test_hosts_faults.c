@@ -287,7 +287,11 @@ static void test_wrong_items(void **state)
         int64_t size = hr_dataset_sample_bytes(fixture.dataset, i);
         struct hr__peer_item item = {
             .bytes = (uint8_t *)text, .length = 300, .source_bytes = (uint64_t)size};
-        assert_int_equal(hr__host_key(item.key, &digest, fixture.dataset, i, hosts.with_mtime), 0);
+        struct hr__stamp stamp;
+        assert_int_equal(hr__stamp_now(&stamp, fixture.dataset, i), 0);
+        item.change = stamp.change;
+        digest.with_mtime = hosts.with_mtime;
+        assert_int_equal(hr__host_key(item.key, &digest, fixture.dataset, i, &stamp), 0);
         assert_int_equal(hr__peers_store(peers, 0, &item, 1), 1);
         wrong_bytes += (uint64_t)size;
     }

@@ -88,6 +88,7 @@ static int setup(void **state)
     fixture_make(&fixture, SAMPLES);
     for (size_t i = 0; i < SAMPLES; i++)
         set_time(i, 0);
+    fixture_settle();
     strcpy(shm, "/dev/shm/hr-test-XXXXXX");
     assert_non_null(mkdtemp(shm));
     setenv("HEADRACE_SHM", shm, 1);
@@ -354,6 +355,7 @@ static void replace_file(size_t index, size_t by, int seconds)
              fixture.paths[index], fixture.paths[index], fixture.paths[index]);
     assert_int_equal(system(command), 0);
     set_time(index, seconds);
+    fixture_settle();
 }
 
 /* A file that changes between two runs is a miss, once. */
@@ -364,6 +366,7 @@ static void test_changed_files(void **state)
         run_one(0);
         replace_file(7, 8, 5 + direct);
         set_time(9, 5 + direct);
+        fixture_settle();
         job_of(0, "shm:changes?size=64MiB")->direct = direct;
         run_one(0);
         assert_int_equal(read_of(1, 0), file_bytes(7) + file_bytes(9));

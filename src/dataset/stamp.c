@@ -1,0 +1,204 @@
+/* See stamp.h. */
+#include "dataset/stamp.h"
+
+#include "base/memory.h"
+#include "dataset/dataset.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+/* linux/magic.h, which does not have all of them: their clients make up inode numbers, and
+ * other ones when they have forgotten a file. */
+#define FUSE_MAGIC UINT64_C(0x65735546)
+#define CIFS_MAGIC UINT64_C(0xff534d42)
+#define SMB2_MAGIC UINT64_C(0xfe534d42)
+
+#define WHOLE_BYTES (UINT64_C(64) << 10)
+#define BLOCK_BYTES UINT64_C(4096)
+#define BLOCKS      3
+
+/* Non-zero where a file keeps its inode number while it is there. Asked once for each device
+ * that follows another: those of a dataset are mostly on one. */
+static int has_lasting_inode(struct hr__catalog *c, const struct statx *st, int fd,
+                             const char *name)
+{
+    uint64_t device = ((uint64_t)st->stx_dev_major << 32 | st->stx_dev_minor) + 1;
+    uint64_t known = __atomic_load_n(&c->device, __ATOMIC_RELAXED);
+    if (known >> 1 == device)
+        return known & 1;
+    struct statfs fs;
+    int file = *name ? openat(fd, name, O_PATH | O_CLOEXEC) : fd, lasting = 0;
+    if (file >= 0 && !fstatfs(file, &fs)) {
+        uint64_t type = (uint32_t)fs.f_type;
+        lasting = type != FUSE_MAGIC && type != CIFS_MAGIC && type != SMB2_MAGIC;
+    }
+    if (file >= 0 && file != fd)
+        close(file);
+    __atomic_store_n(&c->device, device << 1 | (uint64_t)lasting, __ATOMIC_RELAXED);
+    return lasting;
+}
+
+static uint64_t never_0(uint64_t digest)
+{
+    return digest ? digest : 1;
+}
+
+static int64_t ns_of(const struct statx_timestamp *t)
+{
+    return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
+}
+
+int hr__stamp_look(struct hr__stamp *out, struct hr__catalog *catalog, int fd, const char *name)
+{
+    const unsigned mask = STATX_TYPE | STATX_SIZE | STATX_MTIME | STATX_CTIME | STATX_INO;
+    struct statx st;
+    memset(out, 0, sizeof *out);
+    if (statx(fd, name, *name ? 0 : AT_EMPTY_PATH, mask, &st))
+        return -errno;
+    if (S_ISDIR(st.stx_mode))
+        return -EISDIR;
+    out->bytes = (int64_t)st.stx_size;
+    out->mtime_ns = ns_of(&st.stx_mtime);
+    out->ctime_ns = ns_of(&st.stx_ctime);
+    if (!st.stx_ctime.tv_nsec)
+        return 0;
+    const uint64_t what[2] = {(uint64_t)out->ctime_ns,
+                              has_lasting_inode(catalog, &st, fd, name) ? st.stx_ino : 0};
+    out->change = never_0(XXH3_64bits(what, sizeof what));
+    return 0;
+}
+
+int hr__stamp_now(struct hr__stamp *out, const struct hr_dataset *dataset, uint64_t index)
+{
+    char path[PATH_MAX];
+    struct hr__range range;
+    struct hr__catalog *c = dataset->parent ? dataset->parent->catalog : dataset->catalog;
+    int r = hr__dataset_range(dataset, index, 0, &range, NULL);
+    if (r < 0)
+        return r;
+    if (r)
+        return range.fd >= 0 ? hr__stamp_look(out, c, range.fd, "")
+                             : hr__stamp_look(out, c, AT_FDCWD, range.path);
+    if (hr_dataset_path(dataset, index, path, sizeof path) >= sizeof path)
+        return -ENAMETOOLONG;
+    return hr__stamp_look(out, c, AT_FDCWD, path);
+}
+
+int hr__stamp_believed(struct hr__stamp *out, const struct hr_dataset *dataset, uint64_t index)
+{
+    const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
+    const struct hr__catalog *c = origin->catalog;
+    uint64_t at = dataset->parent ? (uint64_t)dataset->indices[index] : index;
+    memset(out, 0, sizeof *out);
+    if (!c->changes)
+        return 0;
+    out->bytes = hr__catalog_load(&c->sizes[at]);
+    out->mtime_ns = hr__catalog_load(&c->mtimes_ns[at]);
+    out->change = __atomic_load_n(&c->changes[at], __ATOMIC_RELAXED);
+    return out->bytes >= 0 && out->mtime_ns != HR_SIZE_UNKNOWN;
+}
+
+int hr__stamp_is_fresh(const struct hr__stamp *stamp)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    int64_t now_ns = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    /* A modification time can be set to any; a time that is yet to come tells nothing, and
+     * would do so for ever. */
+    int64_t since = stamp->change ? stamp->ctime_ns : stamp->mtime_ns;
+    return now_ns >= since && now_ns - since < HR__STAMP_FRESH_NS;
+}
+
+uint64_t hr__stamp_digest(const struct hr__stamp *stamp)
+{
+    const uint64_t what[3] = {(uint64_t)stamp->bytes, (uint64_t)stamp->mtime_ns, stamp->change};
+    return never_0(XXH3_64bits(what, sizeof what));
+}
+
+/* Where the blocks of so many bytes begin, and how long each is; returns how many. */
+static int find_blocks(uint64_t length, uint64_t at[BLOCKS], uint64_t *bytes)
+{
+    at[0] = 0;
+    *bytes = length;
+    if (length <= WHOLE_BYTES)
+        return 1;
+    *bytes = BLOCK_BYTES;
+    at[1] = length / 2 / BLOCK_BYTES * BLOCK_BYTES;
+    at[2] = length - BLOCK_BYTES;
+    return BLOCKS;
+}
+
+static uint64_t add_block(uint64_t digest, const void *bytes, size_t length)
+{
+    return XXH3_64bits_withSeed(bytes, length, digest);
+}
+
+uint64_t hr__content_digest(const void *bytes, size_t length)
+{
+    uint64_t at[BLOCKS], size, digest = length;
+    int count = find_blocks(length, at, &size);
+    for (int i = 0; i < count; i++)
+        digest = add_block(digest, (const char *)bytes + at[i], size);
+    return never_0(digest);
+}
+
+static int read_block(int fd, uint8_t *out, uint64_t bytes, uint64_t from)
+{
+    for (uint64_t done = 0; done < bytes;) {
+        ssize_t got = pread(fd, out + done, bytes - done, (off_t)(from + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return got ? -errno : -ENODATA;
+        done += (uint64_t)got;
+    }
+    return 0;
+}
+
+static int digest_file(uint64_t *out, int fd, uint64_t from, uint64_t length)
+{
+    uint64_t at[BLOCKS], size, digest = length;
+    int count = find_blocks(length, at, &size), r = 0;
+    uint8_t *block = hr__alloc(HR__TAG_DATASET, size ? size : 1, 1);
+    if (!block)
+        return -ENOMEM;
+    for (int i = 0; !r && i < count; i++) {
+        r = read_block(fd, block, size, from + at[i]);
+        digest = add_block(digest, block, size);
+    }
+    hr__free(block);
+    *out = never_0(digest);
+    return r;
+}
+
+int hr__content_look(uint64_t *out, const struct hr_dataset *dataset, uint64_t index)
+{
+    char path[PATH_MAX];
+    struct hr__range range;
+    struct stat st;
+    *out = 0;
+    int r = hr__dataset_range(dataset, index, 0, &range, NULL);
+    if (r < 0)
+        return r;
+    if (r && range.fd >= 0)
+        return digest_file(out, range.fd, range.offset, range.bytes);
+    if (!r && hr_dataset_path(dataset, index, path, sizeof path) >= sizeof path)
+        return -ENAMETOOLONG;
+    /* O_NONBLOCK: a FIFO in its place must not hold us up */
+    int fd = open(r ? range.path : path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return -errno;
+    if (r)
+        r = digest_file(out, fd, range.offset, range.bytes);
+    else
+        r = fstat(fd, &st) ? -errno : digest_file(out, fd, 0, (uint64_t)st.st_size);
+    close(fd);
+    return r;
+}
