@@ -29,12 +29,13 @@ export DATA := $(data)
 export CACHE_FILES := $(if $(filter /%,$(CACHE_FILES)),$(CACHE_FILES),$(CURDIR)/$(CACHE_FILES))
 export HOST_FILES := $(if $(filter /%,$(HOST_FILES)),$(HOST_FILES),$(CURDIR)/$(HOST_FILES))
 
-.PHONY: help setup build package samples cache-files host-files demo test install clean
+.PHONY: help setup build package samples cache-files host-files demo test install uninstall clean
 
 help:
 	@echo 'make demo         train the same network with the stock PyTorch loader and with Headrace'
 	@echo 'make test         every test of the library, the command and the Python package'
-	@echo 'make install      the library, the headers and the command, to PREFIX ($(PREFIX))'
+	@echo 'make install      the library, the headers and the command, to PREFIX ($(PREFIX)); no PyTorch'
+	@echo 'make uninstall    takes away what make install put there'
 	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader, bench-pack, bench-cache,'
 	@echo '                  bench-stalls, bench-share, bench-hosts, bench-memory'
 	@echo 'make soak-NAME    one long run with faults: soak-cache, soak-share, soak-hosts'
@@ -93,9 +94,12 @@ bench-%: package samples
 soak-%: build samples
 	@$(python) tests/soak/$*.py --build $(build) --data '$(data)' --out docs/results/soak-$*.json
 
-install: build
-	@meson configure $(build) --prefix '$(PREFIX)'
-	@DESTDIR='$(DESTDIR)' meson install -C $(build)
+# For programs in C and the command: neither Python packages nor PyTorch are needed.
+install:
+	@BUILD='$(build)-install' VENV='$(venv)-install' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' tools/install.sh
+
+uninstall:
+	@BUILD='$(build)-install' tools/install.sh --uninstall
 
 clean:
-	rm -rf $(build) $(package)
+	rm -rf $(build) $(build)-install $(venv)-install $(package)

@@ -131,6 +131,34 @@ static size_t next_batch(struct hr_loader *loader)
     return view.count;
 }
 
+/* Holds batches until every planned slot is in use: what the loader takes at most, which
+ * otherwise depends on when the consumer happened to be late. Returns their samples. */
+static size_t fill_queue(struct hr_loader *loader)
+{
+    struct hr_loader_options options;
+    hr_loader_options_default(&options);
+    struct hr_loader_stats stats = {.size = sizeof stats};
+    struct hr_batch *held[2] = {NULL};
+    struct hr_error error;
+    size_t samples = 0;
+    for (int i = 0; i < 2; i++)
+        if (hr_loader_next(loader, &held[i], &error) > 0) {
+            struct hr_batch_view view;
+            hr_batch_get(held[i], &view);
+            samples += view.count;
+        }
+    /* Ten seconds at most: a short epoch has no more batches to prepare. */
+    for (int i = 0; held[1] && i < 10000; i++) {
+        hr_loader_get_stats(loader, &stats);
+        if (stats.ready_batches >= (uint64_t)options.batches_ahead)
+            break;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    hr_batch_release(&held[0]);
+    hr_batch_release(&held[1]);
+    return samples;
+}
+
 static void run_epochs(const char *path, int threads, int batch, int epochs)
 {
     struct hr_error error;
@@ -141,6 +169,8 @@ static void run_epochs(const char *path, int threads, int batch, int epochs)
         size_t samples = 0, n;
         if (hr_loader_start_epoch(loader, (uint64_t)epoch, &error))
             die(&error);
+        if (!epoch)
+            samples = fill_queue(loader);
         while ((n = next_batch(loader)))
             samples += n;
         struct hr_loader_stats stats = {.size = sizeof stats};

@@ -1,11 +1,13 @@
 """make bench-memory: what recording costs, and what analysing a long record costs.
 
-Recording is compared with PyTorch's own empty dispatch mode, in one process, in rounds that
-take turns: an operator's CPU time, and the step of a ResNet-18 on the CPU. The record of ten
+Recording is compared with plain eager execution and with PyTorch's own empty dispatch mode, in
+one process, in rounds that take turns: an operator's CPU time, and the step of a ResNet-18 on the
+CPU. The record of ten
 million events is made by bench/memory_record.c, and analysed by it in a process of its own.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -24,6 +26,7 @@ import torch  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import headrace.memory  # noqa: E402
+from headrace.memory._observer import SETTING as OBSERVER  # noqa: E402
 
 EVENTS = 10_000_000
 ROUNDS = 15
@@ -82,49 +85,76 @@ def resnet():
     return run
 
 
-def take_turns(run, folder, rounds, clock, stacks=False):
-    """Seconds of one unit of `run` in each round: under the empty mode, recorded, and with
-    stacks; and where the last record is."""
-    times = {"empty": [], "recorded": [], **({"stacks": []} if stacks else {})}
+def contexts_of(path):
+    """By name: what a round runs in. "python": recorded by the dispatch mode."""
+    recording = headrace.memory.Recording
+    return {
+        "plain": contextlib.nullcontext,
+        "empty": Empty,
+        "recorded": lambda: recording(path),
+        "stacks": lambda: recording(path, stacks=True),
+        "python": lambda: recording(path),
+    }
+
+
+def take_turns(run, folder, clock, names):
+    """Seconds of one unit of `run` in each round, by the names of contexts_of(); and where the
+    last record is."""
+    times = {name: [] for name in names}
     path = os.path.join(folder, "turns.hrm")
-    for number in range(rounds + 1):
-        for name in list(times) if number % 2 else reversed(times):
-            mode = (Empty() if name == "empty"
-                    else headrace.memory.Recording(path, stacks=name == "stacks"))
+    contexts = contexts_of(path)
+    for number in range(ROUNDS + 1):
+        for name in names if number % 2 else reversed(names):
+            os.environ[OBSERVER] = "no" if name == "python" else ""
+            mode = contexts[name]()
             with mode:
                 run()  # what is new is met
                 begin = clock()
                 count = run()
                 took = (clock() - begin) / count
-            if name != "empty":
-                counts = mode.counts()
+            if isinstance(mode, headrace.memory.Recording):
+                lost = mode.counts()[1]
                 mode.close()
+                if lost:
+                    raise harness.Missing(f"{lost} events were lost")
             if number:
                 times[name].append(took)
-    if counts[1]:
-        raise harness.Missing(f"{counts[1]} events were lost")
     return times, path
 
 
+def differences(times, name, than):
+    return [1e6 * (a - b) for a, b in zip(times[name], times[than])]
+
+
 def measure_operators(folder, figures):
-    times, _ = take_turns(operators(), folder, ROUNDS, time.process_time, stacks=True)
-    more = [1e6 * (r - e) for e, r in zip(times["empty"], times["recorded"])]
-    figures["us_per_operator_over_empty_mode"] = statistics.median(more)
-    log(f"operator  {1e6 * statistics.median(times['empty']):.2f} us with the empty mode, "
-        f"{statistics.median(more):+.2f} us recorded ({min(more):+.2f} to {max(more):+.2f})")
-    lines = [1e6 * (s - r) for s, r in zip(times["stacks"], times["recorded"])]
-    log(f"stacks    {statistics.median(lines):+.2f} us an operator more, with the lines that "
-        f"called it ({min(lines):+.2f} to {max(lines):+.2f})")
+    names = ("plain", "empty", "recorded", "stacks", "python")
+    times, path = take_turns(operators(), folder, time.process_time, names)
+    log(f"operator  {1e6 * statistics.median(times['plain']):.2f} us plain, "
+        f"{1e6 * statistics.median(times['empty']):.2f} us with the empty mode (CPU time)")
+    for key, than in (("us_per_operator_over_plain", "plain"),
+                      ("us_per_operator_over_empty_mode", "empty")):
+        more = differences(times, "recorded", than)
+        figures[key] = statistics.median(more)
+        log(f"recorded  {statistics.median(more):+.2f} us an operator over {than} "
+            f"({min(more):+.2f} to {max(more):+.2f})")
+    for name, text, than in (("python", "recorded by the mode in Python, over plain", "plain"),
+                             ("stacks", "with the lines that called it, over recorded", "recorded")):
+        more = differences(times, name, than)
+        log(f"          {statistics.median(more):+.2f} us {text} "
+            f"({min(more):+.2f} to {max(more):+.2f})")
 
 
 def measure_step(folder, figures):
-    times, path = take_turns(resnet(), folder, ROUNDS, time.perf_counter)
-    ratios = [r / e for e, r in zip(times["empty"], times["recorded"])]
-    figures["step_vs_empty_mode"] = statistics.median(ratios)
+    times, path = take_turns(resnet(), folder, time.perf_counter, ("empty", "plain", "recorded"))
+    for key, than in (("step_vs_empty_mode", "empty"), ("step_vs_plain", "plain")):
+        ratios = [r / e for e, r in zip(times[than], times["recorded"])]
+        figures[key] = statistics.median(ratios)
+        log(f"step      {1e3 * statistics.median(times[than]):.1f} ms {than}, "
+            f"x {statistics.median(ratios):.3f} recorded ({min(ratios):.3f} to {max(ratios):.3f})")
     run = headrace.memory.analyse(path)["run"]
-    log(f"step      {1e3 * statistics.median(times['empty']):.1f} ms with the empty mode, "
-        f"x {statistics.median(ratios):.3f} recorded ({min(ratios):.3f} to {max(ratios):.3f}); "
-        f"{run['events']} events, {run['accesses']} accesses in two steps")
+    if run["facts"]["operators"] != "observer":
+        log("          there is no observer here: Python's dispatch mode recorded")
+    log(f"          {run['events']} events, {run['accesses']} accesses in two steps")
 
 
 def run_record(*arguments):

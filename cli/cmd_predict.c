@@ -241,6 +241,10 @@ static int fill(const struct predict_command *c, const struct hr_stalls *stalls,
         return r;
     report->suggestions->size = sizeof *report->suggestions;
     r = hr_stalls_suggest(stalls, c->stall, report->suggestions, PREDICT_MOST_SUGGESTIONS, error);
+    if (r == -ENODATA) {
+        snprintf(report->unknown, sizeof report->unknown, "%s", error->message);
+        r = 0;
+    }
     if (r < 0)
         return r;
     /* "nothing" is no change. */

@@ -14,7 +14,7 @@
 
 /* What the Python side takes; looked at here only for complaints. */
 struct stalls_command {
-    int batches, loader, warm_up, no_device, scratch, then_run, json, no_progress;
+    int batches, loader, warm_up, no_device, unguarded, then_run, json, no_progress;
     int rest; /* position of the command to measure */
     double seconds, precision;
     const char *data, *out, *channel;
@@ -75,10 +75,9 @@ static int parse(struct stalls_command *c, int argc, char **argv)
          .value = "HOST:PORT",
          .help = "of several hosts: where their ranks meet, on rank 0's\nhost (default: "
                  "MASTER_PORT + 29)"},
-        {.name = "scratch",
-         .target = &c->scratch,
-         .help = "run in a temporary working directory; relative\npaths of things that exist are "
-                 "made absolute"},
+        {.name = "unguarded",
+         .target = &c->unguarded,
+         .help = "let the script write and delete files, which is\nturned away otherwise"},
         {.name = "then-run",
          .target = &c->then_run,
          .help = "afterwards run the command afresh, unmeasured; the\nexit status is its own"},

@@ -169,6 +169,8 @@ const char *find_python(struct find_python *tried, char *const *command, const c
         add_of_command(tried, command);
         add(tried, resolve("python3"));
         add(tried, resolve("python"));
+        const char *own = getenv("HEADRACE_OWN_PYTHON"); /* of the package that started us */
+        add(tried, own && *own ? strdup(own) : NULL);
     }
     for (int i = 0; i < tried->count; i++)
         if (imports(tried->path[i], module, &tried->reason[i]))

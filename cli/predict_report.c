@@ -76,12 +76,14 @@ static void print_sides(const struct predict_report *report)
     const struct hr_stalls_prediction *then = report->count ? &report->points->prediction : now;
     char a[2 * TEXT_NUMBER], b[2 * TEXT_NUMBER];
     int both = report->count > 0;
-    row("", "now", both ? then->extrapolated ? "then *" : "then" : NULL);
+    row("", now->measured ? "now, as measured" : "now",
+        both ? then->extrapolated ? "then *" : "then" : NULL);
     number_row("samples/s", rate, now->rate, then->rate, both);
     row("  range", interval(a, now), both ? interval(b, then) : NULL);
     for (int i = 0; i < 4; i++)
         if (i != 1 || now->share[i] > 0.0005 || then->share[i] > 0.0005)
             number_row(parts[i], percent, now->share[i], then->share[i], both);
+    number_row("files in memory", percent, now->cached, then->cached, both);
     number_row("cores busy", percent, now->core_share, then->core_share, both);
     number_row("min(F, P, G) of DS-Analyzer", rate, now->reference_rate, then->reference_rate,
                both);
@@ -147,6 +149,11 @@ static void print_suggestions(const struct predict_report *report)
     double wait = waiting(&report->now.prediction);
     if (wait <= report->stall) {
         printf("Training hardly waits for data (%.0f %% of the time).\n", 100 * wait);
+        return;
+    }
+    if (report->unknown[0]) {
+        printf("What would end the waiting (%.0f %% of the time now) is %s\n", 100 * wait,
+               report->unknown);
         return;
     }
     if (!report->suggestion_count) {
@@ -228,13 +235,14 @@ static json_t *prediction_json(const struct hr_stalls_change *change,
                                const struct hr_stalls_prediction *p)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:{s:f, s:f, s:f, s:f}, s:f, s:{s:o, s:o, s:o, s:o}, "
-                     "s:b, s:s}",
+                     "s:b, s:s, s:f, s:b}",
                      "change", change_json(change), "rate", number(p->rate), "low", number(p->low),
                      "high", number(p->high), "share", "compute", p->share[0], "copy", p->share[1],
                      "preparation", p->share[2], "fetch", p->share[3], "core_share", p->core_share,
                      "reference", "rate", number(p->reference_rate), "device",
                      number(p->device_rate), "preparation", number(p->prepare_rate), "fetch",
-                     number(p->fetch_rate), "extrapolated", p->extrapolated, "why", p->why);
+                     number(p->fetch_rate), "extrapolated", p->extrapolated, "why", p->why,
+                     "cached", p->cached, "measured", p->measured);
 }
 
 int predict_report_print_json(const struct predict_report *report)
@@ -256,7 +264,9 @@ int predict_report_print_json(const struct predict_report *report)
             : json_pack("{s:i, s:s, s:o, s:O, s:f, s:O}", "layout", 1, "file", path, "now",
                         prediction_json(&report->now.change, &report->now.prediction),
                         "predictions", points, "stall", report->stall, "suggestions", suggestions);
-    bad = !root || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(7));
+    if (root && report->unknown[0])
+        bad = json_object_set_new(root, "unknown", json_string(report->unknown));
+    bad |= !root || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(7));
     json_decref(root);
     json_decref(points);
     json_decref(suggestions);

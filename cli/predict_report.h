@@ -23,6 +23,7 @@ struct predict_report {
     int count;
     struct hr_stalls_suggestion suggestions[PREDICT_MOST_SUGGESTIONS];
     int suggestion_count;
+    char unknown[1024]; /* why nothing can be suggested, "not known: ..."; "" it can */
 };
 
 void predict_report_print(const struct predict_report *report);

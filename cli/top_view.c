@@ -142,6 +142,26 @@ static double memory_of(const json_t *status)
     return sum;
 }
 
+/* What whoever started it left it with, and no job of its can change. */
+static void put_surroundings(FILE *out, const json_t *under, size_t columns)
+{
+    char a[TEXT_NUMBER];
+    double nice = number(under, "nice"), limit = number(under, "memory_limit_bytes");
+    int filtered = number(under, "seccomp_filters") > 0;
+    if (!(nice > 0) && !isfinite(limit) && !filtered)
+        return;
+    fputs("runs under:", out);
+    if (nice > 0)
+        fprintf(out, "   nice %.0f", nice);
+    if (filtered)
+        fputs("   a filter of system calls", out);
+    if (isfinite(limit)) {
+        fprintf(out, "   %s of memory, ", bytes(a, limit));
+        put_text(out, string(under, "memory_limit_file", "?"), columns / 2);
+    }
+    fputc('\n', out);
+}
+
 static void put_head(FILE *out, const json_t *status, size_t columns)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER];
@@ -161,6 +181,7 @@ static void put_head(FILE *out, const json_t *status, size_t columns)
         put_text(out, string(status, "cache", ""), columns - 6);
         fputc('\n', out);
     }
+    put_surroundings(out, json_object_get(status, "runs_under"), columns);
     if (expelled > 0 || refused > 0)
         fprintf(out, "so far: jobs left behind by the others %s, requests refused %s\n",
                 whole(a, expelled), whole(b, refused));
@@ -284,6 +305,43 @@ static void put_stream(FILE *out, const json_t *stream, double threads, size_t c
     }
 }
 
+/* ---- who takes nothing ---- */
+
+static void put_waiting(FILE *out, const json_t *w, size_t columns)
+{
+    static const char *const says[][2] = {
+        {"dataset", "its dataset is being opened"},
+        {"epoch", "for the next epoch of the others"},
+        {"start", "for its first samples"},
+    };
+    char a[TEXT_NUMBER];
+    const char *reason = string(w, "waits_for", ""), *stream = string(w, "stream", NULL);
+    fprintf(out, "    %8.0f%9s  ", number(w, "pid"), clock_time(a, number(w, "wait_s")));
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++)
+        if (!strcmp(reason, says[i][0]))
+            fputs(says[i][1], out);
+    if (stream) {
+        fputs(", stream ", out);
+        put_text(out, stream, columns / 3);
+    }
+    fputs("   ", out);
+    put_text(out, string(w, "program", "?"), columns / 3);
+    fputc('\n', out);
+}
+
+static void put_waiting_jobs(FILE *out, const json_t *waiting, size_t columns)
+{
+    size_t i;
+    json_t *job;
+    if (!json_array_size(waiting))
+        return;
+    fprintf(out, "\n%cjobs that wait\n     process     for  what\n", MARK);
+    json_array_foreach(waiting, i, job)
+    {
+        put_waiting(out, job, columns);
+    }
+}
+
 /* ---- lines ---- */
 
 /* Cuts `text` to `columns`, in place. */
@@ -319,7 +377,7 @@ static int split(struct top_view *view, size_t columns)
 int top_view_make(struct top_view *out, const json_t *status, size_t columns)
 {
     size_t length, i;
-    json_t *stream;
+    json_t *stream, *waiting = json_object_get(status, "waiting");
     memset(out, 0, sizeof *out);
     FILE *draft = open_memstream(&out->memory, &length);
     if (!draft)
@@ -331,7 +389,8 @@ int top_view_make(struct top_view *out, const json_t *status, size_t columns)
     {
         put_stream(draft, stream, number(status, "threads"), columns);
     }
-    if (!json_array_size(json_object_get(status, "streams")))
+    put_waiting_jobs(draft, waiting, columns);
+    if (!json_array_size(json_object_get(status, "streams")) && !json_array_size(waiting))
         fputs("\nNo job is attached.\n", draft);
     int bad = ferror(draft);
     bad |= fclose(draft);

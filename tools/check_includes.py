@@ -28,6 +28,7 @@ BELOW = {
     "stalls": {"base", "storage"},
     "memory": {"base"},
     "tap": {"base", "memory"},
+    "guard": set(),
     "report": {"base", "stalls", "memory"},
 }
 # Programs outside the rooms that measure or test one from inside, and which.
@@ -53,7 +54,7 @@ def check_room(root, path, room):
             yield line, f'"{what}" is not written from src/: say "{room}/{what}"'
         elif what.split("/")[0] not in allowed:
             yield line, f'room {room} may not include "{what}": only {", ".join(sorted(allowed))}'
-        elif not (root / "src" / what).is_file():
+        elif not any((root / "src" / name).is_file() for name in (what, f"{what}.in")):
             yield line, f'"{what}" is no file of src/'
 
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs the library to a folder of its own and builds programs against what
 # lies there, found through pkg-config as anybody else's program would: with the
-# shared library and with the static one. Then runs them on a small image folder.
+# shared library and with the static one. Then runs them on a small image folder,
+# and the command, which needs no library of ours beside it.
 #
 # Usage: check_install.sh BUILD (a finished Meson build). Needs meson, pkg-config
 # and a C compiler (CC).
@@ -30,7 +31,18 @@ export PKG_CONFIG_PATH="$(dirname "$pc")" PKG_CONFIG_SYSROOT_DIR="$stage/root"
 [ -e "$libdir/libheadrace.so.0" ] || fail "no libheadrace.so.0 in $libdir"
 [ -e "$libdir/libheadrace.a" ] || fail "no libheadrace.a in $libdir"
 [ -e "$libdir/libheadrace-tap.so" ] || fail "no libheadrace-tap.so in $libdir"
+[ -e "$libdir/libheadrace-guard.so" ] || fail "no libheadrace-guard.so in $libdir"
+# Libraries that are preloaded into programs of others have nothing of ours beside them.
+for library in "$libdir"/libheadrace-*.so; do
+    [ "$(LD_PRELOAD=$library sh -c 'echo runs' 2>&1)" = runs ] || fail "$library cannot be preloaded"
+done
 version=$(pkg-config --modversion headrace)
+command=$(find "$stage/root" -path '*/bin/headrace')
+# From the folder where it lies, without a path to the library, and from any other.
+cp "$command" "$stage/headrace"
+for program in "$command" "$stage/headrace"; do
+    env -i "$program" version | grep -q "^headrace $version$" || fail "$program does not run"
+done
 
 # An image folder of two classes, out of the decoder tests' files.
 mkdir -p "$stage/images/one" "$stage/images/two"
@@ -74,4 +86,5 @@ done
 "$stage/installed-static" "$stage/images" | grep -q "^headrace $version, 8 samples in 2 classes$" ||
     fail "the installed library is not version $version, or does not read a folder"
 [ "$(head -c 8 "$stage/memory.hrm")" = HRMEMORY ] || fail "examples/memory.c wrote no record"
+env -i "$command" scan "$stage/images" >"$stage/out" || fail "the command cannot scan a folder"
 echo "install: four programs built and run against headrace $version, shared and static"

@@ -46,10 +46,10 @@ def main():
     library, include = Path(sys.argv[1]), Path(sys.argv[2])
     mark = sys.argv[3] if len(sys.argv) > 3 else "HR_API"
     promised, there = declared(include, mark), exported(library)
+    promised.update(sys.argv[4:])
     if not promised:
         print(f"{include} declares no function with {mark}", file=sys.stderr)
         return 2
-    promised.update(sys.argv[4:])
     for name in sorted(promised - there):
         print(f"{name}: declared in {include.name}/ and not exported by {library.name}")
     for name in sorted(there - promised):

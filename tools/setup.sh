@@ -59,19 +59,42 @@ as_root() {
     fi
 }
 
-# What to have where there is no apt: the names of the libraries, not of packages.
+has_header() {
+    printf '#include <%s>\n' "$1" | "${CC:-cc}" -E -x c - >/dev/null 2>&1
+}
+
+# Where there is no apt: what is missing, all of it at once, by the names of the projects.
 other_system() {
-    fail "this system has no apt-get and dpkg. Install by its own means: a C compiler (gcc or
-clang), make, pkg-config, Python 3.11 or later with its headers and venv, and the development
-files of libjpeg-turbo, libspng, libpng, liburing, zlib, xxHash, libarchive, libmicrohttpd, jansson and
-cmocka; for tests and benchmarks of several hosts memcached, libmemcached's development files, the
-mechanism PLAIN of Cyrus SASL and
-iproute2; for charts in report pages Chart.js 3 (-Dchart_js=FILE for meson). Then run
-'tools/setup.sh --python' for the Python environment, or make with SETUP_SYSTEM=no."
+    missing=
+    command -v "${CC:-cc}" >/dev/null 2>&1 || missing="$missing, a C compiler (gcc or clang)"
+    for tool in make pkg-config git; do
+        command -v $tool >/dev/null 2>&1 || missing="$missing, $tool"
+    done
+    for library in libjpeg-turbo=jpeglib.h libspng=spng.h libpng=png.h liburing=liburing.h \
+        zlib=zlib.h xxHash=xxhash.h libarchive=archive.h jansson=jansson.h; do
+        has_header "stdio.h>
+#include <${library#*=}" || missing="$missing, ${library%%=*} with its headers"
+    done
+    has_header "stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h" || missing="$missing, cmocka with its headers"
+    "$PYTHON" -c 'import sys, sysconfig, os, venv, ensurepip
+sys.exit(sys.version_info < (3, 11) or
+         not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' \
+        2>/dev/null || missing="$missing, Python 3.11 or later with its headers and venv"
+    [ -z "$missing" ] || fail "this system has no apt-get. Install by its own means: ${missing#, }.
+Some tests and pages want more, and do without: libmicrohttpd, memcached, the development files of
+libmemcached, the mechanism PLAIN of Cyrus SASL, iproute2, Chart.js 3 (-Dchart_js=FILE for meson)."
+    say "no apt-get here, and nothing that is needed is missing"
 }
 
 system_packages() {
-    command -v dpkg-query >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1 || other_system
+    if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then
+        other_system
+        return
+    fi
     missing=$(missing_packages "$1")
     if [ -z "$missing" ]; then
         say "system packages: all there"

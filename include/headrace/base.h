@@ -65,6 +65,10 @@ HR_API void hr_log_set(hr_log_fn fn, void *arg);
 /* "0.1.0"; static storage. */
 HR_API const char *hr_version(void);
 
+/* Cores that this process may use: by its affinity, and by the CPU quota of its control groups
+ * (of either version, rounded up). At least 1. */
+HR_API int hr_cores(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -58,6 +58,13 @@
 extern "C" {
 #endif
 
+/*
+ * Bytes of one dataset that a cache asked for with `text` may hold: of a name its share, of
+ * several hosts all of them together. Errors: -EINVAL says what is wrong with `text`, and what
+ * to write; -ENOTSUP; -ENOMEM.
+ */
+HR_API HR_NODISCARD int hr_cache_bytes(const char *text, uint64_t *bytes, struct hr_error *error);
+
 /* ---- looking at caches from outside ---- */
 
 #define HR_CACHE_PIDS  16

@@ -113,7 +113,8 @@ struct hr_loader_options {
                              speed; at least batches_ahead + 2; default 8. The first loader's
                              counts */
     const char *agent_command; /* "auto": the command that is started, words apart by one
-                                  '\x1f', to which "--listener FD --idle SECONDS" is added; NULL
+                                  '\x1f', to which "--listener FD --idle SECONDS" is added; it
+                                  runs in "/". NULL
                                   (default): HEADRACE_AGENT_COMMAND, else "headrace\x1f" "agent" */
     /* Of samples to ranks; LOCAL needs a cache of hosts. */
     enum hr_assignment assignment;
@@ -188,7 +189,8 @@ HR_API HR_NODISCARD int hr_loader_push_end(struct hr_loader *loader, struct hr_e
 
 /*
  * Where the consumer stands: after the batches that next has returned. Small,
- * versioned, independent of ranks and batch size.
+ * versioned, independent of ranks and batch size. It is a place in one dataset's order: keep
+ * hr_dataset_names_digest beside it, for restore compares the number of samples only.
  */
 struct hr_loader_state {
     uint32_t version; /* 1 */
@@ -287,6 +289,7 @@ struct hr_loader_stats {
     uint64_t read_ahead;            /* samples that were read for later batches */
     uint64_t balanced; /* times that threads or reads moved from or to other ranks of the machine */
     int workers_now;   /* of all that are `threads` at first, those that may work, now */
+    uint64_t damaged_samples; /* that were taken as the recipe's `damaged` says */
 };
 
 HR_API void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats);
@@ -370,6 +373,11 @@ HR_API uint64_t hr_loader_skipped_count(const struct hr_loader *loader);
 
 /* Copies the i-th kept one; returns 0, or -ERANGE. */
 HR_API HR_NODISCARD int hr_loader_skipped_get(const struct hr_loader *loader, uint64_t i,
+                                              struct hr_skipped_sample *out);
+
+/* The same of damaged samples that were taken (hr_recipe_options.damaged). */
+HR_API uint64_t hr_loader_damaged_count(const struct hr_loader *loader);
+HR_API HR_NODISCARD int hr_loader_damaged_get(const struct hr_loader *loader, uint64_t i,
                                               struct hr_skipped_sample *out);
 
 /* The sample whose failure ended the epoch (on_error = RAISE), for callers that

@@ -79,6 +79,10 @@ HR_API HR_NODISCARD int hr_preparer_run(struct hr_preparer *preparer,
                                         size_t length, const struct hr_draw_key *key, void *out,
                                         struct hr_error *error);
 
+/* What was wrong with the image of the last hr_preparer_run that succeeded, where its recipe
+ * accepts damaged ones; NULL: nothing was. Lives until the preparer's next call. */
+HR_API const char *hr_preparer_damage(const struct hr_preparer *preparer);
+
 /* Memory the preparer holds, bytes. */
 HR_API size_t hr_preparer_memory(const struct hr_preparer *preparer);
 

@@ -100,6 +100,14 @@ HR_API void hr_operation_default(struct hr_operation *operation, enum hr_operati
 /* "RandomResizedCrop" and so on; NULL for an unknown kind. Static storage. */
 HR_API const char *hr_operation_name(enum hr_operation_kind kind);
 
+/* What becomes of damaged images. */
+enum hr_damaged {
+    HR_DAMAGED_REFUSE = 0, /* they are bad samples */
+    HR_DAMAGED_ACCEPT = 1, /* what Pillow decodes by default is taken: libjpeg guesses the pixels
+                              that are lost, checksums of PNG data are not looked at. Files that
+                              are cut are bad samples still */
+};
+
 struct hr_recipe_options {
     size_t size; /* sizeof(struct hr_recipe_options) */
     enum hr_layout layout;
@@ -108,6 +116,7 @@ struct hr_recipe_options {
                                    memory is taken for it; default 178,956,970, where
                                    Pillow raises too. Rows take whole vectors: beyond
                                    2^24 pixels a side below 32 counts as 32 */
+    enum hr_damaged damaged;
 };
 
 /* Fills in the defaults of a struct of `size` bytes, of whatever version: for

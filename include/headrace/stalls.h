@@ -159,12 +159,16 @@ struct hr_stalls_prediction {
     double core_share;                            /* of all cores that is busy, 0..1 */
     int extrapolated; /* non-zero: beyond what this machine could measure */
     char why[256];    /* what is extrapolated or assumed; "" for nothing */
+    double cached;    /* share of the samples for which there is room in memory, 0..1 */
+    int measured;     /* non-zero: nothing changes, and rate and shares are what was measured */
 };
 
 /*
  * Predicts training under a change. Pure: the same for the same result and change.
  * Errors: -EINVAL, a change makes no sense (the message says which and what would);
- * -ENODATA: it needs what was not measured (the message says what, and how to get it).
+ * -ENODATA: it needs what was not measured, or is known too badly: an interval is wider than
+ * half its figure either way, or the model does not explain what was measured (the message
+ * says what, and how to get it).
  */
 HR_API HR_NODISCARD int hr_stalls_predict(const struct hr_stalls *result,
                                           const struct hr_stalls_change *change,
@@ -198,8 +202,9 @@ HR_API HR_NODISCARD int hr_stalls_suggest(const struct hr_stalls *result, double
  * its cold and its warm segment. At least four are run; it stops after an even number of
  * them once every share's interval is narrow enough, or when a limit is reached. With
  * several ranks, two ALONE segments for each rank follow (of more than 16 ranks, for 16
- * spread over all; for fewer where they would not fit). A limit never ends it before two
- * rounds; from then on what would not fit, by what was so far, is not begun.
+ * spread over all; for fewer where they would not fit). A limit never ends it before four
+ * rounds, because fewer give no interval to rely on; from then on what would not fit, by what was
+ * so far, is not begun.
  */
 struct hr_stalls_schedule;
 

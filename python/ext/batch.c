@@ -1,10 +1,13 @@
 /*
  * headrace._core.Batch: one batch of a loader.
  *
- * A batch holds one reference to the loader's slot; each array taken from it
- * holds its own, so that batch and arrays may die in any order.
+ * A batch holds one reference to the loader's slot; its images hold another, so
+ * that both may die in any order. Labels and indices are copies in memory of their
+ * own: a program that keeps those of every batch keeps no images.
  */
 #include "core.h"
+
+#include <string.h>
 
 struct batch {
     PyObject_HEAD struct hr_batch *handle;
@@ -45,12 +48,14 @@ static PyObject *batch_images(PyObject *object, void *closure)
 static PyObject *batch_integers(PyObject *object, void *closure)
 {
     struct batch *self = (struct batch *)object;
-    struct core_memory *memory = core_memory_of_batch(self->handle);
+    Py_ssize_t count = (Py_ssize_t)self->view.count;
+    const int64_t *values = closure ? self->view.indices : self->view.labels;
+    void *data;
+    struct core_memory *memory = core_memory_of_block((size_t)count * sizeof *values, &data);
     if (!memory)
         return PyErr_NoMemory();
-    Py_ssize_t count = (Py_ssize_t)self->view.count;
-    return core_array_new(core_state_of(object), memory,
-                          closure ? self->view.indices : self->view.labels, CORE_INT64, 1, &count);
+    memcpy(data, values, (size_t)count * sizeof *values);
+    return core_array_new(core_state_of(object), memory, data, CORE_INT64, 1, &count);
 }
 
 enum batch_number { BATCH_COUNT, BATCH_EPOCH, BATCH_NUMBER, BATCH_PADDING, BATCH_REPLACED };
@@ -94,9 +99,9 @@ static PyObject *batch_repr(PyObject *object)
 static PyGetSetDef batch_getset[] = {
     {"images", batch_images, NULL,
      PyDoc_STR("Array: (samples, 3, height, width) or (samples, height, width, 3)."), NULL},
-    {"labels", batch_integers, NULL, PyDoc_STR("Array of int64."), NULL},
+    {"labels", batch_integers, NULL, PyDoc_STR("Array of int64, a copy."), NULL},
     {"indices", batch_integers, NULL,
-     PyDoc_STR("Array of int64: the samples really used, stand-ins for bad ones too."),
+     PyDoc_STR("Array of int64, a copy: the samples really used, stand-ins for bad ones too."),
      (void *)(uintptr_t)1},
     NUMBER("count", BATCH_COUNT, "Samples."),
     NUMBER("epoch", BATCH_EPOCH, "Epoch, from 0."),
@@ -107,8 +112,9 @@ static PyGetSetDef batch_getset[] = {
 };
 
 static PyType_Slot batch_slots[] = {
-    {Py_tp_doc, (void *)PyDoc_STR("A batch: arrays over the loader's memory, which goes back to\n"
-                                  "the loader when batch and arrays are gone.")},
+    {Py_tp_doc, (void *)PyDoc_STR("A batch: images in the loader's memory, which goes back to the\n"
+                                  "loader when batch and images are gone; labels and indices are\n"
+                                  "copies.")},
     {Py_tp_dealloc, batch_dealloc},
     {Py_tp_repr, batch_repr},
     {Py_tp_getset, batch_getset},

@@ -368,6 +368,19 @@ PyObject *core_cache_run(PyObject *module, PyObject *world_size)
     return core_text(run);
 }
 
+PyObject *core_cache_bytes(PyObject *module, PyObject *text)
+{
+    uint64_t bytes;
+    struct hr_error error = {0};
+    const char *words = PyUnicode_AsUTF8AndSize(text, NULL);
+    if (!words)
+        return NULL;
+    int r = hr_cache_bytes(words, &bytes, &error);
+    if (r)
+        return core_raise(PyModule_GetState(module), r, &error, NULL);
+    return PyLong_FromUnsignedLongLong(bytes);
+}
+
 static PyMethodDef cache_methods[] = {
     {"get", cache_get, METH_VARARGS,
      PyDoc_STR("get(key, wait_ms=0)\n--\n\n"

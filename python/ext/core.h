@@ -108,6 +108,8 @@ PyObject *core_form_of(PyObject *module, PyObject *data);
 
 /* cache.c: cache_run(world_size) of the module. */
 PyObject *core_cache_run(PyObject *module, PyObject *world_size);
+/* cache.c: cache_bytes(text) of the module. */
+PyObject *core_cache_bytes(PyObject *module, PyObject *text);
 
 /* agent.c: functions of the module. */
 PyObject *core_agent_socket(PyObject *module, PyObject *none);

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -280,6 +281,18 @@ static PyObject *dataset_labels(PyObject *object, PyObject *none)
     return core_array_new(core_state_of(object), memory, labels, CORE_INT64, 1, &shape);
 }
 
+static PyObject *dataset_names_digest(PyObject *object, PyObject *none)
+{
+    uint8_t digest[16];
+    char text[2 * sizeof digest + 1];
+    Py_BEGIN_ALLOW_THREADS
+        hr_dataset_names_digest(core_dataset_handle(object), digest);
+    Py_END_ALLOW_THREADS
+    for (size_t i = 0; i < sizeof digest; i++)
+        snprintf(text + 2 * i, 3, "%02x", digest[i]);
+    return PyUnicode_FromString(text);
+}
+
 static PyObject *dataset_classes(PyObject *object, PyObject *none)
 {
     const struct hr_dataset *handle = core_dataset_handle(object);
@@ -401,6 +414,8 @@ static PyMethodDef dataset_methods[] = {
     {"label", dataset_label, METH_O, PyDoc_STR("label(index)\n--\n\nThe label of one sample.")},
     {"labels", dataset_labels, METH_NOARGS,
      PyDoc_STR("labels()\n--\n\nAn int64 Array of all labels.")},
+    {"names_digest", dataset_names_digest, METH_NOARGS,
+     PyDoc_STR("names_digest()\n--\n\nOf all names and labels in their order: 32 digits.")},
     {"classes", dataset_classes, METH_NOARGS, PyDoc_STR("classes()\n--\n\nNames, sorted.")},
     {"sample_bytes", dataset_sample_bytes, METH_O,
      PyDoc_STR("sample_bytes(index)\n--\n\nSize of the file, or None while it is not known.")},

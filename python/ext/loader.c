@@ -420,6 +420,7 @@ static PyObject *loader_stats(PyObject *object, PyObject *none)
         {"samples", s.samples},
         {"batches", s.batches},
         {"bad_samples", s.bad_samples},
+        {"damaged_samples", s.damaged_samples},
         {"padded_samples", s.padded_samples},
         {"bytes_read", s.bytes_read},
         {"wait_ns", s.wait_ns},
@@ -464,14 +465,15 @@ static PyObject *loader_stats(PyObject *object, PyObject *none)
     return dict;
 }
 
-static PyObject *loader_skipped(PyObject *object, PyObject *none)
+/* [(epoch, index, path, reason), ...] */
+static PyObject *list_samples(struct loader *self, int (*get)(const struct hr_loader *, uint64_t,
+                                                              struct hr_skipped_sample *))
 {
-    struct loader *self = (struct loader *)object;
     if (check_open(self) < 0)
         return NULL;
     PyObject *list = PyList_New(0);
     struct hr_skipped_sample s;
-    for (uint64_t i = 0; list && hr_loader_skipped_get(self->handle, i, &s) == 0; i++) {
+    for (uint64_t i = 0; list && get(self->handle, i, &s) == 0; i++) {
         PyObject *path = PyUnicode_DecodeFSDefault(s.path);
         PyObject *reason = core_text(s.reason);
         PyObject *entry = path && reason ? Py_BuildValue("(KKOO)", (unsigned long long)s.epoch,
@@ -484,6 +486,16 @@ static PyObject *loader_skipped(PyObject *object, PyObject *none)
         Py_XDECREF(reason);
     }
     return list;
+}
+
+static PyObject *loader_skipped(PyObject *object, PyObject *none)
+{
+    return list_samples((struct loader *)object, hr_loader_skipped_get);
+}
+
+static PyObject *loader_damaged(PyObject *object, PyObject *none)
+{
+    return list_samples((struct loader *)object, hr_loader_damaged_get);
 }
 
 static PyObject *loader_hosts(PyObject *object, PyObject *none)
@@ -582,6 +594,8 @@ static PyMethodDef loader_methods[] = {
     {"stats", loader_stats, METH_NOARGS, PyDoc_STR("stats()\n--\n\nCounters and histograms.")},
     {"skipped", loader_skipped, METH_NOARGS,
      PyDoc_STR("skipped()\n--\n\n[(epoch, index, path, reason), ...], the newest 10,000.")},
+    {"damaged", loader_damaged, METH_NOARGS,
+     PyDoc_STR("damaged()\n--\n\nThe same of damaged samples that were taken.")},
     {"hosts", loader_hosts, METH_NOARGS, PyDoc_STR("hosts()\n--\n\nThose that keep the items.")},
     {"rates", loader_rates, METH_NOARGS,
      PyDoc_STR("rates()\n--\n\nHow fast this rank's host has been of late.")},

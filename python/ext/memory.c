@@ -152,6 +152,7 @@ static void end_recording(struct memory *m)
     struct hr_memory_kernels *kernels = m->kernels;
     if (!recorder)
         return;
+    memory_observe_end(m);
     memory_tap_end(m);
     /* From here on no other thread finds them, while this one waits. */
     m->recorder = NULL;
@@ -258,6 +259,7 @@ static PyObject *memory_close(PyObject *object, PyObject *none)
 static PyObject *memory_abandon(PyObject *object, PyObject *none)
 {
     struct memory *m = self_of(object);
+    memory_observe_end(m);
     m->recorder = NULL;
     m->tap = NULL;
     m->kernels = NULL;
@@ -343,7 +345,7 @@ static PyObject *memory_describe(PyObject *object, PyObject *args)
         const struct memory_storage *s = &m->storages.all[index];
         /* Said at each step: once is enough. */
         if (s->category != category || (part && s->part != part))
-            memory_say(m, index, tensor, (uint32_t)category, part);
+            memory_say(m, index, memory_shape(m, tensor), (uint32_t)category, part);
     }
     if (PyErr_Occurred())
         return NULL;
@@ -546,6 +548,10 @@ static PyMethodDef memory_methods[] = {
     {"with_stacks", memory_with_stacks, METH_VARARGS,
      PyDoc_STR("with_stacks(classify, sequence_of, current_node)\n--\n\n"
                "Records the lines that call operators.")},
+    {"observe", memory_observe, METH_O,
+     PyDoc_STR("observe(path)\n--\n\n"
+               "Operators of this thread come from an observer below Python (observer.cpp): why "
+               "that is not possible, or None.")},
     {"tap", memory_tap, METH_NOARGS,
      PyDoc_STR("tap()\n--\n\nAllocations are told by the tap: whether it sees the host's.")},
     {"follow_kernels", memory_follow_kernels, METH_NOARGS,

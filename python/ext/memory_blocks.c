@@ -48,8 +48,7 @@ static uint32_t name_id(struct memory *m, PyObject *text)
     return id;
 }
 
-/* The id of a tensor's shape and dtype; 0: none. */
-static uint32_t shape_id(struct memory *m, PyObject *tensor)
+uint32_t memory_shape(struct memory *m, PyObject *tensor)
 {
     PyObject *shape = PyObject_GetAttr(tensor, m->shape);
     PyObject *dtype = shape ? PyObject_GetAttr(tensor, m->dtype) : NULL;
@@ -104,7 +103,7 @@ static int device_of(struct memory *m, PyObject *tensor)
     return (int)number + 1;
 }
 
-void memory_say(struct memory *m, uint32_t storage, PyObject *tensor, uint32_t category,
+void memory_say(struct memory *m, uint32_t storage, uint32_t shape, uint32_t category,
                 uint32_t part)
 {
     struct memory_storage *s = &m->storages.all[storage];
@@ -117,9 +116,9 @@ void memory_say(struct memory *m, uint32_t storage, PyObject *tensor, uint32_t c
         .address = s->data,
         .bytes = hr_memory_about((enum hr_memory_category)category, part),
         .kind = HR_MEMORY_DESCRIBE,
+        .what = shape,
         .device = s->device,
     };
-    event.what = shape_id(m, tensor);
     memory_record(m, event);
 }
 
@@ -261,23 +260,69 @@ static uint32_t follow(struct memory *m, const struct memory_storage *storage)
     return index;
 }
 
+/* A tensor as Python has it, or as an observer found it: one of the two. */
+struct source {
+    PyObject *object;
+    const struct observed_tensor *observed;
+};
+
+/* Address of a tensor's storage; 0: it has none. */
+static uint64_t impl_of(struct memory *m, const struct source *tensor)
+{
+    if (tensor->observed)
+        return tensor->observed->impl;
+    PyObject *address = PyObject_CallFunctionObjArgs(m->address_of, tensor->object, NULL);
+    uint64_t impl = address ? PyLong_AsUnsignedLongLong(address) : 0;
+    Py_XDECREF(address);
+    return impl;
+}
+
+/* Python's object of a tensor's storage; NULL with an exception. */
+static PyObject *storage_object(struct memory *m, const struct source *tensor)
+{
+    return tensor->observed ? m->torch->storage(tensor->observed->tensor)
+                            : PyObject_CallMethodObjArgs(tensor->object, m->untyped_storage, NULL);
+}
+
+static uint32_t shape_of(struct memory *m, const struct source *tensor)
+{
+    char text[512];
+    if (!tensor->observed)
+        return memory_shape(m, tensor->object);
+    m->torch->text(tensor->observed->tensor, text, sizeof text);
+    return text[0] && m->recorder ? hr_memory_name(m->recorder, text) : 0;
+}
+
+/* What is known of a storage but for its reference; -1 with or without an exception. */
+static int look(struct memory *m, const struct source *tensor, PyObject *storage,
+                struct observed_storage *out)
+{
+    if (tensor->observed) {
+        m->torch->look(tensor->observed->tensor, out);
+        return 0;
+    }
+    long long bytes = call_number(storage, m->nbytes);
+    long long data = bytes >= 0 ? call_number(storage, m->data_ptr) : -1;
+    *out = (struct observed_storage){.bytes = (uint64_t)bytes, .data = (uint64_t)data};
+    out->device = data >= 0 || !PyErr_Occurred() ? device_of(m, tensor->object) : -1;
+    return data != -1 && bytes >= 0 ? 0 : -1;
+}
+
 /* Of a tensor whose storage is not followed yet. */
-static uint32_t meet(struct memory *m, PyObject *tensor, uint64_t impl,
+static uint32_t meet(struct memory *m, const struct source *tensor, uint64_t impl,
                      const struct memory_access *access)
 {
     struct memory_storage new = {.impl = impl, .next = MEMORY_NONE};
-    PyObject *storage = PyObject_CallMethodObjArgs(tensor, m->untyped_storage, NULL);
-    long long bytes = storage ? call_number(storage, m->nbytes) : -1;
-    long long data = bytes >= 0 ? call_number(storage, m->data_ptr) : -1;
-    int device = data >= 0 || !PyErr_Occurred() ? device_of(m, tensor) : -1;
-    if (data != -1 && bytes >= 0)
+    struct observed_storage found;
+    PyObject *storage = storage_object(m, tensor);
+    if (storage && !look(m, tensor, storage, &found))
         new.reference = PyWeakref_NewRef(storage, m->on_freed);
     Py_XDECREF(storage);
     if (!new.reference)
         return MEMORY_NONE;
-    new.bytes = (uint64_t)bytes;
-    new.data = device < 0 || !bytes ? 0 : (uint64_t)data;
-    new.device = device < 0 ? 0 : (uint8_t)device;
+    new.bytes = found.bytes;
+    new.data = found.device < 0 || !found.bytes ? 0 : found.data;
+    new.device = found.device < 0 ? 0 : (uint8_t)found.device;
     uint32_t index = follow(m, &new);
     if (index == MEMORY_NONE) {
         Py_DECREF(new.reference);
@@ -292,11 +337,12 @@ static uint32_t meet(struct memory *m, PyObject *tensor, uint64_t impl,
     uint32_t category = HR_MEMORY_UNKNOWN, part = 0;
     if (came && phase <= HR_MEMORY_FORWARD)
         category = HR_MEMORY_INPUT;
-    else if (m->is_surveying && is_true(tensor, "requires_grad") && is_true(tensor, "is_leaf"))
+    else if (m->is_surveying && is_true(tensor->object, "requires_grad") &&
+             is_true(tensor->object, "is_leaf"))
         category = HR_MEMORY_PARAMETER;
     else if (access->is_new)
         part = m->part;
-    memory_say(m, index, tensor, category, part);
+    memory_say(m, index, shape_of(m, tensor), category, part);
     return index;
 }
 
@@ -317,15 +363,11 @@ void memory_moved(struct memory *m, uint32_t index, PyObject *object, uint64_t t
     memory_forget();
 }
 
-uint32_t memory_storage_of(struct memory *m, PyObject *tensor, const struct memory_access *access)
+/* The place of a tensor's storage, which is no subclass's. */
+static uint32_t place_of(struct memory *m, const struct source *tensor,
+                         const struct memory_access *access)
 {
-    if (PyErr_Occurred()) /* a signal's: what is left is not looked at */
-        return MEMORY_NONE;
-    if (memory_kind_of(m, (PyObject *)Py_TYPE(tensor)))
-        return MEMORY_NONE;
-    PyObject *address = PyObject_CallFunctionObjArgs(m->address_of, tensor, NULL);
-    uint64_t impl = address ? PyLong_AsUnsignedLongLong(address) : 0;
-    Py_XDECREF(address);
+    uint64_t impl = impl_of(m, tensor);
     /* Sparse ones, those of other systems. */
     if (!impl) {
         m->without_storage++;
@@ -336,7 +378,7 @@ uint32_t memory_storage_of(struct memory *m, PyObject *tensor, const struct memo
     if (index == MEMORY_NONE) {
         index = meet(m, tensor, impl, access);
     } else if (access->moves) {
-        PyObject *storage = PyObject_CallMethodObjArgs(tensor, m->untyped_storage, NULL);
+        PyObject *storage = storage_object(m, tensor);
         if (storage)
             memory_moved(m, index, storage, access->time_ns);
         Py_XDECREF(storage);
@@ -347,9 +389,17 @@ uint32_t memory_storage_of(struct memory *m, PyObject *tensor, const struct memo
     return index;
 }
 
-static void touch_tensor(struct memory *m, PyObject *tensor, const struct memory_access *access)
+uint32_t memory_storage_of(struct memory *m, PyObject *tensor, const struct memory_access *access)
 {
-    uint32_t index = memory_storage_of(m, tensor, access);
+    if (PyErr_Occurred()) /* a signal's: what is left is not looked at */
+        return MEMORY_NONE;
+    if (memory_kind_of(m, (PyObject *)Py_TYPE(tensor)))
+        return MEMORY_NONE;
+    return place_of(m, &(struct source){.object = tensor}, access);
+}
+
+static void record_access(struct memory *m, uint32_t index, const struct memory_access *access)
+{
     if (index == MEMORY_NONE || !access->kind || !m->storages.all[index].data)
         return;
     memory_record(m, (struct hr_memory_event){
@@ -362,10 +412,17 @@ static void touch_tensor(struct memory *m, PyObject *tensor, const struct memory
                      });
 }
 
+void memory_touch_observed(struct memory *m, const struct observed_tensor *tensor,
+                           const struct memory_access *access)
+{
+    if (!PyErr_Occurred())
+        record_access(m, place_of(m, &(struct source){.observed = tensor}, access), access);
+}
+
 void memory_touch(struct memory *m, PyObject *object, const struct memory_access *access)
 {
     if (PyObject_TypeCheck(object, (PyTypeObject *)m->tensor_type)) {
-        touch_tensor(m, object, access);
+        record_access(m, memory_storage_of(m, object, access), access);
     } else if (PyTuple_Check(object)) {
         for (Py_ssize_t i = 0, n = PyTuple_Size(object); i < n; i++)
             memory_touch(m, PyTuple_GetItem(object, i), access);

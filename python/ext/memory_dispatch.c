@@ -1,5 +1,6 @@
 /*
- * The hot half of the dispatch mode: headrace._core.MemoryRecorder.__torch_dispatch__.
+ * Operators, for headrace._core.MemoryRecorder: what of their calls is recorded, and the hot half
+ * of the dispatch mode, __torch_dispatch__.
  *
  * For each operator it notes which storages are read and written, by what the operator's
  * schema said when it came first (memory_blocks.c), and on request by which lines
@@ -12,16 +13,6 @@
 
 #include <string.h>
 
-/* What an operator does, by its schema: the Python half packs it into bytes. */
-struct op {
-    uint32_t name;            /* id */
-    uint32_t flags;           /* OP_ */
-    uint64_t written_args;    /* bit i: the i-th argument is written, not read */
-    uint64_t written_if;      /* the same where argument `condition` is true */
-    uint32_t condition, zero; /* index of an argument */
-    char written_names[64];   /* keyword arguments that are: " out " or " values indices " */
-};
-
 enum {
     OP_IGNORED = 1,  /* only metadata: no access at all */
     OP_NO_WRITE = 2, /* outputs are not written (empty) */
@@ -32,19 +23,32 @@ enum {
     OP_MOVES = 64,   /* the memory of what is written may be another then */
 };
 
+int memory_op_counts(const struct memory_op *op)
+{
+    return (op->flags & (OP_IGNORED | OP_MOVES)) != OP_IGNORED;
+}
+
 /* ---- arguments ---- */
 
+/* Whether the argument on which `written_if` depends is true. */
+static int is_condition_met(const struct memory_op *op, const struct memory_operands *arguments)
+{
+    if (arguments->observed)
+        return op->condition < 64 && (arguments->observed->truths >> op->condition & 1);
+    return (Py_ssize_t)op->condition < PyTuple_Size(arguments->args) &&
+           PyTuple_GetItem(arguments->args, op->condition) == Py_True;
+}
+
 /* Bits of the arguments that are written. */
-static uint64_t written_of(const struct op *op, PyObject *args)
+static uint64_t written_of(const struct memory_op *op, const struct memory_operands *arguments)
 {
     uint64_t written = op->written_args;
-    if (op->written_if && (Py_ssize_t)op->condition < PyTuple_Size(args) &&
-        PyTuple_GetItem(args, op->condition) == Py_True)
+    if (op->written_if && is_condition_met(op, arguments))
         written |= op->written_if;
     return written;
 }
 
-static int is_written_name(const struct op *op, PyObject *key)
+static int is_written_name(const struct memory_op *op, PyObject *key)
 {
     PyObject *spaced = PyUnicode_FromFormat(" %U ", key);
     PyObject *text = spaced ? PyUnicode_AsUTF8String(spaced) : NULL;
@@ -55,11 +59,28 @@ static int is_written_name(const struct op *op, PyObject *key)
     return is;
 }
 
+static void touch_observed(struct memory *m, uint64_t mask, const struct observed_tensors *tensors,
+                           int written, const struct memory_access *access)
+{
+    for (size_t i = 0; i < tensors->count; i++) {
+        uint32_t at = tensors->all[i].argument;
+        if ((int)(at < 64 && mask >> at & 1) == written)
+            memory_touch_observed(m, &tensors->all[i], access);
+    }
+}
+
 /* The arguments that an operator reads (written: 0) or writes (1). */
-static void touch_arguments(struct memory *m, const struct op *op, PyObject *args, PyObject *kwargs,
+static void touch_arguments(struct memory_call *call, const struct memory_operands *arguments,
                             int written, const struct memory_access *access)
 {
-    const uint64_t mask = written_of(op, args);
+    struct memory *m = call->m;
+    const struct memory_op *op = call->op;
+    const uint64_t mask = written_of(op, arguments);
+    PyObject *args = arguments->args, *kwargs = arguments->kwargs;
+    if (arguments->observed) {
+        touch_observed(m, mask | op->written_kwargs, arguments->observed, written, access);
+        return;
+    }
     for (Py_ssize_t i = 0, n = PyTuple_Size(args); i < n; i++)
         if ((int)(i < 64 && mask >> i & 1) == written)
             memory_touch(m, PyTuple_GetItem(args, i), access);
@@ -75,7 +96,7 @@ static void touch_arguments(struct memory *m, const struct op *op, PyObject *arg
 /* ---- operators ---- */
 
 /* Copies what is known of an operator; -1 with an exception. */
-static int op_of(struct memory *m, PyObject *func, struct op *op)
+static int op_of(struct memory *m, PyObject *func, struct memory_op *op)
 {
     PyObject *bytes = PyDict_GetItemWithError(m->ops, func);
     if (PyErr_Occurred())
@@ -98,19 +119,67 @@ static int op_of(struct memory *m, PyObject *func, struct op *op)
     return r;
 }
 
-/* An operator raised: where memory was short that is recorded. What a signal raises meanwhile
- * goes before the operator's. */
-static void tell_failure(struct memory *m, uint64_t failures_before)
+int memory_call_begin(struct memory *m, struct memory_call *call, const struct memory_op *op,
+                      const struct memory_operands *arguments)
+{
+    *call = (struct memory_call){.m = m, .op = op};
+    call->access = (struct memory_access){.kind = HR_MEMORY_READ, .op = op->name};
+    call->access.time_ns = hr_memory_now_ns(m->recorder);
+    call->access.call = ++m->call;
+    if (m->stacks.classify) {
+        int64_t stack = memory_stack_now(m);
+        if (stack < 0)
+            return -1;
+        call->access.stack = (uint32_t)stack;
+    }
+    if (!(op->flags & (OP_NO_READ | OP_MAYBE | OP_IGNORED)))
+        touch_arguments(call, arguments, 0, &call->access);
+    if (PyErr_Occurred())
+        return -1;
+    call->failures = memory_tap_failures(m);
+    call->is_attributed = m->stacks.classify || m->kernels;
+    if (!call->is_attributed)
+        return 0;
+    /* What the operator allocates is of these lines, what a device does of this call. */
+    call->outer_stack = atomic_exchange(&m->alloc_stack, call->access.stack);
+    call->outer_thread = atomic_exchange(&m->op_thread, (uintptr_t)pthread_self());
+    call->kernels = m->kernels;
+    if (call->kernels)
+        hr_memory_kernels_call(call->kernels, call->access.call);
+    return 0;
+}
+
+void memory_call_returned(struct memory_call *call)
+{
+    struct memory *m = call->m;
+    if (!call->is_attributed)
+        return;
+    /* They are closed when the recording ends, which may be meanwhile: then not even called. */
+    if (call->kernels && m->kernels == call->kernels)
+        hr_memory_kernels_called(call->kernels);
+    atomic_store(&m->alloc_stack, call->outer_stack);
+    atomic_store(&m->op_thread, call->outer_thread);
+}
+
+/* Where memory was short that is recorded. */
+void memory_call_failed(struct memory_call *call, PyObject *error)
+{
+    struct memory *m = call->m;
+    PyObject *told = PyBool_FromLong(memory_tap_failures(m) != call->failures);
+    PyObject *done = PyObject_CallFunctionObjArgs(m->failed, error ? error : Py_None, told, NULL);
+    Py_DECREF(told);
+    Py_XDECREF(done);
+    memory_forget();
+}
+
+/* The same of Python's own exception. What a signal raises meanwhile goes before it. */
+static void tell_failure(struct memory_call *call)
 {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     /* Until 3.11 it may be the message alone. */
     PyErr_NormalizeException(&type, &value, &trace);
-    PyObject *told = PyBool_FromLong(memory_tap_failures(m) != failures_before);
-    PyObject *done = PyObject_CallFunctionObjArgs(m->failed, value ? value : Py_None, told, NULL);
-    Py_DECREF(told);
-    Py_XDECREF(done);
-    memory_forget();
+    memory_call_failed(call, value);
     if (PyErr_Occurred()) {
         Py_XDECREF(type);
         Py_XDECREF(value);
@@ -120,76 +189,61 @@ static void tell_failure(struct memory *m, uint64_t failures_before)
     }
 }
 
-/* Calls the operator; what it allocates is of these lines, what a device does of this call. */
-static PyObject *call_operator(struct memory *m, const struct memory_access *access, PyObject *func,
-                               PyObject *args, PyObject *kwargs)
+static void touch_results(struct memory_call *call, const struct memory_operands *results,
+                          const struct memory_access *access)
 {
-    if (!m->stacks.classify && !m->kernels)
-        return PyObject_Call(func, args, kwargs);
-    /* They are closed when the recording ends, which may be meanwhile: then not even called. */
-    struct hr_memory_kernels *kernels = m->kernels;
-    uint32_t outer_stack = atomic_exchange(&m->alloc_stack, access->stack);
-    uintptr_t outer_thread = atomic_exchange(&m->op_thread, (uintptr_t)pthread_self());
-    if (kernels)
-        hr_memory_kernels_call(kernels, access->call);
-    PyObject *result = PyObject_Call(func, args, kwargs);
-    if (kernels && m->kernels == kernels)
-        hr_memory_kernels_called(kernels);
-    atomic_store(&m->alloc_stack, outer_stack);
-    atomic_store(&m->op_thread, outer_thread);
-    return result;
+    if (results->observed)
+        for (size_t i = 0; i < results->observed->count; i++)
+            memory_touch_observed(call->m, &results->observed->all[i], access);
+    else
+        memory_touch(call->m, results->args, access);
 }
 
-/* What an operator has done: what it wrote, and what is new. */
-static void touch_result(struct memory *m, const struct op *op, PyObject *args, PyObject *kwargs,
-                         PyObject *result, struct memory_access access)
+void memory_call_end(struct memory_call *call, const struct memory_operands *arguments,
+                     const struct memory_operands *results)
 {
+    struct memory *m = call->m;
+    struct memory_access access = call->access;
+    const uint32_t flags = call->op->flags;
+    if (!m->recorder)
+        return;
+    access.time_ns = hr_memory_now_ns(m->recorder);
+    access.kind = HR_MEMORY_WRITE;
     /* What is new was allocated for these lines. */
     uint32_t outer = access.stack ? atomic_exchange(&m->alloc_stack, access.stack) : 0;
-    if (op->flags & OP_MAYBE) {
+    if (flags & OP_MAYBE) {
         access.only_new = 1;
     } else {
-        access.moves = (op->flags & OP_MOVES) != 0;
-        if (op->flags & OP_IGNORED)
+        access.moves = (flags & OP_MOVES) != 0;
+        if (flags & OP_IGNORED)
             access.kind = 0;
-        touch_arguments(m, op, args, kwargs, 1, &access);
+        touch_arguments(call, arguments, 1, &access);
         access.moves = 0;
     }
-    if (!(op->flags & (OP_ALIASES | OP_IGNORED)) || op->flags & OP_MAYBE) {
+    if (!(flags & (OP_ALIASES | OP_IGNORED)) || flags & OP_MAYBE) {
         access.is_new = 1;
-        if (op->flags & OP_NO_WRITE)
+        if (flags & OP_NO_WRITE)
             access.kind = 0;
-        memory_touch(m, result, &access);
+        touch_results(call, results, &access);
     }
     if (access.stack)
         atomic_store(&m->alloc_stack, outer);
 }
 
-static PyObject *run(struct memory *m, const struct op *op, PyObject *func, PyObject *args,
+static PyObject *run(struct memory *m, const struct memory_op *op, PyObject *func, PyObject *args,
                      PyObject *kwargs)
 {
-    struct memory_access access = {.kind = HR_MEMORY_READ, .op = op->name};
-    access.time_ns = hr_memory_now_ns(m->recorder);
-    access.call = ++m->call;
-    if (m->stacks.classify) {
-        int64_t stack = memory_stack_now(m);
-        if (stack < 0)
-            return NULL;
-        access.stack = (uint32_t)stack;
-    }
-    if (!(op->flags & (OP_NO_READ | OP_MAYBE | OP_IGNORED)))
-        touch_arguments(m, op, args, kwargs, 0, &access);
-    uint64_t failures = memory_tap_failures(m);
-    PyObject *result = PyErr_Occurred() ? NULL : call_operator(m, &access, func, args, kwargs);
+    struct memory_call call;
+    const struct memory_operands arguments = {.args = args, .kwargs = kwargs};
+    if (memory_call_begin(m, &call, op, &arguments) < 0)
+        return NULL;
+    PyObject *result = PyObject_Call(func, args, kwargs);
+    memory_call_returned(&call);
     if (!result) {
-        tell_failure(m, failures);
+        tell_failure(&call);
         return NULL;
     }
-    if (!m->recorder)
-        return result;
-    access.time_ns = hr_memory_now_ns(m->recorder);
-    access.kind = HR_MEMORY_WRITE;
-    touch_result(m, op, args, kwargs, result, access);
+    memory_call_end(&call, &arguments, &(struct memory_operands){.args = result});
     if (PyErr_Occurred())
         Py_CLEAR(result);
     return result;
@@ -255,12 +309,11 @@ PyObject *memory_dispatch(PyObject *object, PyObject *arguments)
         return NULL;
     if (kwargs == Py_None)
         kwargs = NULL;
-    struct op op = {.flags = OP_IGNORED};
+    struct memory_op op = {.flags = OP_IGNORED};
     PyObject *result = NULL;
     if (kind == MEMORY_UNREAL || !m->recorder || !m->describe || !op_of(m, func, &op))
-        result = m->recorder && (op.flags & (OP_IGNORED | OP_MOVES)) != OP_IGNORED
-                     ? run(m, &op, func, args, kwargs)
-                     : PyObject_Call(func, args, kwargs);
+        result = m->recorder && memory_op_counts(&op) ? run(m, &op, func, args, kwargs)
+                                                      : PyObject_Call(func, args, kwargs);
     Py_XDECREF(empty);
     return result;
 }

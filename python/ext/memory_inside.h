@@ -1,7 +1,8 @@
 /*
  * What the files of headrace._core.MemoryRecorder share: memory.c (the type), memory_dispatch.c
- * (operators), memory_blocks.c (storages and the memory below them), memory_stack.c (lines of
- * code), memory_tap.c (what the allocators tell), memory_map.c (a table).
+ * (operators), memory_observer.c (operators that an observer below Python sees), memory_blocks.c
+ * (storages and the memory below them), memory_stack.c (lines of code), memory_tap.c (what the
+ * allocators tell), memory_map.c (a table).
  *
  * All of it is under the GIL but for what the tap calls, which any thread may do: that is the
  * recorder and the atomic members.
@@ -10,6 +11,8 @@
 #define HEADRACE_PYTHON_MEMORY_INSIDE_H
 
 #include "core.h"
+
+#include "../headrace/memory/observer.h"
 
 #include <stdatomic.h>
 
@@ -71,11 +74,13 @@ struct memory_stacks {
 
 struct memory {
     PyObject_HEAD struct hr_memory_recorder *recorder;
-    struct memory_tap *tap;            /* NULL: none */
-    struct hr_memory_kernels *kernels; /* NULL: accelerators' times are not followed */
+    struct memory_tap *tap;             /* NULL: none */
+    struct hr_memory_kernels *kernels;  /* NULL: accelerators' times are not followed */
+    const struct observer_torch *torch; /* functions of the observer; NULL: a mode records */
+    void (*end_observing)(void);
 
-    PyObject *describe;    /* describe(func) -> bytes of a struct op */
-    PyObject *failed;      /* failed(exception): an operator raised it */
+    PyObject *describe;    /* describe(func) -> bytes of a struct op; also of (name, overload) */
+    PyObject *failed;      /* failed(exception, is_told): an operator raised it */
     PyObject *address_of;  /* torch._C._storage_address */
     PyObject *tensor_type; /* torch.Tensor */
     PyObject *ops;         /* by func */
@@ -105,7 +110,60 @@ void memory_record(struct memory *m, struct hr_memory_event event);
 /* Drops what a call raised, but for what ends programs (KeyboardInterrupt, ...), which stays. */
 void memory_forget(void);
 
+/* One access of what an operator was given or gave. */
+struct memory_access {
+    uint8_t kind; /* enum hr_memory_kind; 0: none, but what is new is followed */
+    int is_new;   /* what is not known yet was allocated by the operator */
+    int only_new; /* what is known already was not accessed */
+    int moves;    /* its memory may be another now */
+    uint64_t time_ns;
+    uint32_t op, call, stack;
+};
+
 /* ---- memory_dispatch.c ---- */
+
+/* What an operator does, by its schema: the Python half packs it into bytes. */
+struct memory_op {
+    uint32_t name;            /* id */
+    uint32_t flags;           /* OP_ */
+    uint64_t written_args;    /* bit i: the i-th argument is written, not read */
+    uint64_t written_if;      /* the same where argument `condition` is true */
+    uint64_t written_kwargs;  /* keyword arguments that are, by their positions in the schema */
+    uint32_t condition, zero; /* index of an argument */
+    char written_names[64];   /* keyword arguments that are: " out " or " values indices " */
+};
+
+/* One call of an operator. */
+struct memory_call {
+    struct memory *m;
+    const struct memory_op *op;
+    struct memory_access access;
+    struct hr_memory_kernels *kernels;
+    uint64_t failures; /* refused allocations before it */
+    uintptr_t outer_thread;
+    uint32_t outer_stack;
+    int is_attributed; /* what is allocated is of this call's lines and thread */
+};
+
+/* What an operator is given or gives: Python's objects, or what an observer found. */
+struct memory_operands {
+    PyObject *args, *kwargs; /* a tuple and a dictionary, or NULL; a result alone in `args` */
+    const struct observed_tensors *observed;
+};
+
+/* Whether anything of an operator is recorded. */
+int memory_op_counts(const struct memory_op *op);
+
+/* Before an operator is called: what it reads. 0; -1 with an exception. */
+int memory_call_begin(struct memory *m, struct memory_call *call, const struct memory_op *op,
+                      const struct memory_operands *arguments);
+/* The operator has returned, or failed. */
+void memory_call_returned(struct memory_call *call);
+/* What it wrote, and what is new. */
+void memory_call_end(struct memory_call *call, const struct memory_operands *arguments,
+                     const struct memory_operands *results);
+/* It raised `error`, or NULL: Python's exception. */
+void memory_call_failed(struct memory_call *call, PyObject *error);
 
 /* A method, __torch_dispatch__. */
 PyObject *memory_dispatch(PyObject *object, PyObject *arguments);
@@ -121,25 +179,20 @@ enum memory_kind memory_kind_of(struct memory *m, PyObject *type);
 
 /* ---- memory_blocks.c ---- */
 
-/* One access of what an operator was given or gave. */
-struct memory_access {
-    uint8_t kind; /* enum hr_memory_kind; 0: none, but what is new is followed */
-    int is_new;   /* what is not known yet was allocated by the operator */
-    int only_new; /* what is known already was not accessed */
-    int moves;    /* its memory may be another now */
-    uint64_t time_ns;
-    uint32_t op, call, stack;
-};
-
 /* Takes in an access of all tensors in an object: a tensor, a tuple, a list. */
 void memory_touch(struct memory *m, PyObject *object, const struct memory_access *access);
+/* The same of a tensor that an observer found. */
+void memory_touch_observed(struct memory *m, const struct observed_tensor *tensor,
+                           const struct memory_access *access);
 
 /* The place of a tensor's storage, followed from now on; MEMORY_NONE: it has none. */
 uint32_t memory_storage_of(struct memory *m, PyObject *tensor, const struct memory_access *access);
 
-/* Says what a storage is; a tensor of it gives shape and type. part: 0: what was said. */
-void memory_say(struct memory *m, uint32_t storage, PyObject *tensor, uint32_t category,
+/* Says what a storage is; `shape` is a name. part: 0: what was said. */
+void memory_say(struct memory *m, uint32_t storage, uint32_t shape, uint32_t category,
                 uint32_t part);
+/* The name of a tensor's shape and type; 0: none. */
+uint32_t memory_shape(struct memory *m, PyObject *tensor);
 
 /* A storage's memory may be another now. */
 void memory_moved(struct memory *m, uint32_t storage, PyObject *object, uint64_t time_ns);
@@ -148,6 +201,13 @@ void memory_moved(struct memory *m, uint32_t storage, PyObject *object, uint64_t
 void memory_ended(struct memory *m, PyObject *reference);
 int memory_storages_visit(struct memory *m, visitproc visit, void *arg);
 void memory_storages_clear(struct memory *m);
+
+/* ---- memory_observer.c ---- */
+
+/* observe(path): operators of this thread come from an observer below Python from now on; why
+ * that is not possible, or None. */
+PyObject *memory_observe(PyObject *object, PyObject *path);
+void memory_observe_end(struct memory *m);
 
 /* ---- memory_stack.c ---- */
 

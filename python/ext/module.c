@@ -24,6 +24,11 @@ static PyObject *module_isa_name(PyObject *module, PyObject *none)
     return PyUnicode_FromString(hr_isa_name());
 }
 
+static PyObject *module_cores(PyObject *module, PyObject *none)
+{
+    return PyLong_FromLong(hr_cores());
+}
+
 static PyObject *import_name(const char *module_name, const char *name)
 {
     PyObject *module = PyImport_ImportModule(module_name);
@@ -124,6 +129,10 @@ static PyMethodDef module_methods[] = {
      PyDoc_STR("drain_log()\n--\n\nPasses waiting messages of the library to logging.")},
     {"isa_name", module_isa_name, METH_NOARGS,
      PyDoc_STR("isa_name()\n--\n\nThe instruction set in use; results do not depend on it.")},
+    {"cores", module_cores, METH_NOARGS,
+     PyDoc_STR("cores()\n--\n\nThat this process may use: affinity and CPU quotas.")},
+    {"cache_bytes", core_cache_bytes, METH_O,
+     PyDoc_STR("cache_bytes(text)\n--\n\nThat a cache asked for with this text may hold.")},
     {"pack_write", (PyCFunction)(void (*)(void))core_pack_write, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("pack_write(dataset, path, *, form=1, threads=0, trust=False, max_growth=0.0,\n"
                "           restart=False, overwrite=False, skip=False, progress=None)\n--\n\n"

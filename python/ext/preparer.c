@@ -191,6 +191,16 @@ static PyObject *preparer_run(PyObject *object, PyObject *args, PyObject *kwargs
     return core_array_of_spec(state, memory, out, &spec, -1);
 }
 
+static PyObject *preparer_damage(PyObject *object, void *closure)
+{
+    struct preparer *self = (struct preparer *)object;
+    if (enter(self) < 0)
+        return NULL;
+    self->busy = false;
+    const char *damage = hr_preparer_damage(self->handle);
+    return damage ? core_text(damage) : Py_NewRef(Py_None);
+}
+
 static PyMethodDef preparer_methods[] = {
     {"info", preparer_info, METH_O,
      PyDoc_STR("info(data)\n--\n\nWhat the header says: format, width, height, channels, ...")},
@@ -201,11 +211,18 @@ static PyMethodDef preparer_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyGetSetDef preparer_getset[] = {
+    {"damage", preparer_damage, NULL, PyDoc_STR("What was wrong with the last image, or None."),
+     NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyType_Slot preparer_slots[] = {
     {Py_tp_doc, (void *)PyDoc_STR("Preparer()\n--\n\nDecoder state of one thread.")},
     {Py_tp_new, preparer_new},
     {Py_tp_dealloc, preparer_dealloc},
     {Py_tp_methods, preparer_methods},
+    {Py_tp_getset, preparer_getset},
     {0, NULL},
 };
 

@@ -20,20 +20,19 @@ from typing import Any
 _Step = tuple[str, Any]
 
 _WAY_OUT = (
-    "Apply these to each image of the batches instead (torch.stack([t(x) for x in images]); "
-    "on a whole batch a random transform draws once for all of it), leave them out, or keep "
-    "torch.utils.data.DataLoader for this dataset."
+    "Either cut the transform in two before the first of these. Give the loader the first part, "
+    "which must end with images of one size, and apply the rest to each image of the batches: "
+    "torch.stack([rest(x) for x in images]). Where ToTensor or ToDtype is in the rest, the "
+    "batches are uint8 tensors; write v2.ToDtype(torch.float32, scale=True) for ToTensor then. "
+    "Or keep torch.utils.data.DataLoader for this dataset."
 )
 
 _HINTS = {
-    "RandomApply": "RandomGrayscale and the flips have a probability of their own",
-    "RandomErasing": "v2.RandomErasing can be applied to each image of the batch",
     "MixUp": "it works on batches: apply it to what the DataLoader yields",
     "CutMix": "it works on batches: apply it to what the DataLoader yields",
-    "Pad": "RandomCrop and CenterCrop can pad",
+    "Pad": "RandomCrop can pad",
     "Lambda": "a Python function cannot run in the native threads",
     "ToPILImage": "images are decoded natively: leave it out",
-    "GaussianBlur": "v2.GaussianBlur can be applied to each image of the batch",
 }
 
 

@@ -18,6 +18,7 @@ import io
 import logging
 import operator
 import os
+import random
 import struct
 import sys
 import threading
@@ -35,14 +36,9 @@ __all__ = ["CachedDataset"]
 
 _logger = logging.getLogger("headrace")
 
-# Class names that mean random augmentation, as they begin.
-_RANDOM = (
-    "Random ColorJitter AutoAugment RandAugment TrivialAugment AugMix MixUp CutMix GaussianNoise "
-    "ElasticTransform ScaleJitter"
-).split()
-
 _TORCHVISION_LOADERS = ("default_loader", "pil_loader", "accimage_loader")
 
+_WATCHED = 32  # samples of each process that are looked at for random numbers
 _LONGEST = 1 << 32  # bytes of a kept value, exclusive
 _FRESH_NS = 20_000_000  # several times the step of file times
 
@@ -84,8 +80,9 @@ class CachedDataset:
     arrays and scalars, torch tensors in host memory, PIL images, and tuples, lists and
     dicts of these. Other things raise TypeError, which says where in the sample they are.
 
-    Random augmentation inside the dataset would be frozen, every epoch the same: give it
-    as ``after``, or keep files. ``dataset`` is then a shallow copy of yours: change
+    Random augmentation inside the dataset would be frozen, every epoch the same, of which each
+    process that makes samples warns once: give it as ``after``, or keep files. To see it, the first
+    sample that a process makes is made twice. ``dataset`` is then a shallow copy of yours: change
     ``cached.dataset.transform``, not the transform of the one you gave.
 
     Attributes that are not its own are the dataset's (``classes``, ``targets``, ...). It can
@@ -127,8 +124,7 @@ class CachedDataset:
             if not callable(after):
                 raise TypeError(f"after must be a function or 'transform', got {after!r}")
             self._after = after
-        if not keeps_files:
-            _warn_of_frozen(dataset)
+        self._watch = _RandomWatch(dataset)
         self._store = _Store(*_place(dataset, cache, identity, keeps_files), len(dataset), wait)
         self._store.open()
         self._loader: _FileLoader | None = None
@@ -198,7 +194,7 @@ class CachedDataset:
                 self._store.complain(index, error)
                 return self.dataset[index]
         try:
-            sample = self.dataset[index]
+            sample = self._watch.draw(lambda: self.dataset[index])
             self._keep(index, key, sample)
         except BaseException:
             self._store.give_up(key)
@@ -223,7 +219,8 @@ class CachedDataset:
                 except Damaged as error:
                     self._store.complain(indices[place], error)
                 missing.append(place)
-            made = fetch([indices[place] for place in missing]) if missing else []
+            wanted = [indices[place] for place in missing]
+            made = self._watch.draw(lambda: fetch(wanted)) if missing else []
             for place, sample in zip(missing, made, strict=True):
                 samples[place] = sample
                 if place in claimed:
@@ -666,33 +663,70 @@ def _take_transform_off(dataset: Any) -> tuple[Any, Callable[[Any], Any] | None]
     return dataset, None
 
 
-def _warn_of_frozen(dataset: Any) -> None:
-    names: list[str] = []
-    for attribute in ("transform", "transforms"):
-        _find_random(getattr(dataset, attribute, None), names, 0)
-    if names:
+class _RandomWatch:
+    """Looks whether samples that are about to be kept are random.
+
+    Two signs: a sample's making draws from one of the process-wide generators, or its
+    second making, which only the first sample of a process has, gives something else.
+    Whichever process makes samples looks, not the one that makes this object, because what the
+    dataset opens may be no good in a process that is forked later.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._what = _type_name(type(dataset))
+        self._left = _WATCHED
+        self._again = True  # whether a sample is to be made a second time
+
+    def draw(self, make: Callable[[], Any]) -> Any:
+        """What ``make`` returns, after a warning if that is random."""
+        if not self._left:
+            return make()
+        self._left -= 1
+        before = _generators()
+        made = make()
+        if _generators() != before:
+            self._warn("its making draws from the process's random numbers")
+        elif self._again:
+            self._again = False
+            if _differ(made, make):
+                self._warn("making one twice gave two different ones")
+        return made
+
+    def _warn(self, why: str) -> None:
+        self._left = 0
         warnings.warn(
-            f"the dataset's transform draws random numbers ({', '.join(dict.fromkeys(names))}), and "
-            "what it returns is kept: every epoch would be the same. after='transform' applies "
-            "it behind the cache",
-            stacklevel=4,
+            f"samples of {self._what} seem to be random ({why}), and this cache keeps each as it "
+            "was made first: its augmentation is the same in every epoch from now on. Give "
+            "the random part as after=, which runs behind the cache; after='transform' takes "
+            "the dataset's own transform off and puts it there",
+            stacklevel=5,
         )
 
 
-def _find_random(transform: Any, names: list[str], depth: int) -> None:
-    name = type(transform).__name__
-    if transform is None or depth > 8:
-        return
-    if name.startswith(tuple(_RANDOM)):
-        names.append(name)
-        return
-    parts = getattr(transform, "transforms", None)
-    if parts is None and name in ("Sequential", "list", "tuple", "ModuleList"):
-        parts = transform
-    if isinstance(parts, (list, tuple)) or name in ("Sequential", "ModuleList"):
-        for part in parts if parts is not None else ():
-            _find_random(part, names, depth + 1)
-    _find_random(getattr(transform, "transform", None), names, depth + 1)
+def _generators() -> tuple[Any, ...]:
+    """The states of the generators that the whole process draws from."""
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    states: list[Any] = [random.getstate()]
+    if torch is not None:
+        state = torch.get_rng_state()
+        states.append(state.tolist() if numpy is None else state.numpy().tobytes())
+    if numpy is not None:
+        _, key, position, *rest = numpy.random.get_state()
+        states += [key.tobytes(), position, rest]
+    return tuple(states)
+
+
+def _differ(made: Any, make: Callable[[], Any]) -> bool:
+    """Whether ``make`` gives something else the second time. What cannot be kept is for
+    others to say."""
+    try:
+        return _bytes_of(made) != _bytes_of(make())
+    except Exception:
+        return False
+
+
+def _bytes_of(sample: Any) -> bytes:
+    return b"".join(encode(sample))
 
 
 def _type_name(cls: type) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from . import _core, transforms as _transforms
+from .prepare import drawn_seed
 
 __all__ = ["BadSample", "ImageFolder", "ImageList", "Pack"]
 
@@ -104,9 +105,11 @@ class _ImageDataset:
     def __getitem__(self, index: int) -> tuple[Any, int]:
         """(image, label) of one sample, read and decoded now, on this thread.
 
-        With a transform: what a batch of the first epoch (seed 0) has in that row,
-        (3, height, width). Without one: all pixels, uint8, (3, height, width). A
-        NumPy array; for bfloat16, which NumPy lacks, a :class:`headrace.Array`.
+        With a transform: its result, (3, height, width). Random parameters differ with every
+        access, in worker processes too; they follow torch's generator, or Python's
+        where torch is not imported, as those of torchvision's transforms do. Without a
+        transform: all pixels, uint8, (3, height, width). A NumPy array; for bfloat16, which NumPy
+        lacks, a :class:`headrace.Array`.
         """
         i = _position(index, len(self))
         try:
@@ -129,13 +132,16 @@ class _ImageDataset:
         if getattr(local, "transform", self) is not self.transform:
             # The first call of this thread, or another transform since.
             local.preparer = _core.Preparer()
-            local.recipe = None
+            local.recipe, local.is_random = None, False
             if self.transform is not None:
                 local.recipe = _transforms.make_recipe(self.transform)
+                local.is_random = _transforms.is_random(self.transform)
             local.transform = self.transform
         if local.recipe is None:
             return numpy.asarray(local.preparer.decode(data)).transpose(2, 0, 1)
-        row = local.preparer.run(local.recipe, data, 0, 0, index)
+        row = local.preparer.run(
+            local.recipe, data, drawn_seed() if local.is_random else 0, 0, index
+        )
         return row if row.dtype == "bfloat16" else numpy.asarray(row)
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _core, transforms as _transforms
@@ -10,6 +12,20 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = ["Preparer"]
+
+
+def drawn_seed() -> int:
+    """A seed for the random parameters of one image that no loader prepares.
+
+    It comes from torch's global generator where torch is there, else from Python's, as the
+    random numbers of torchvision's transforms do: torch.manual_seed makes a run
+    reproducible, and worker processes, which torch seeds one by one and anew in each
+    epoch, draw different ones.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return random.getrandbits(63)
+    return int(torch.empty((), dtype=torch.int64).random_())
 
 
 class Preparer:
@@ -24,6 +40,8 @@ class Preparer:
             a list of them. ``None``: only :meth:`decode` and :meth:`info`.
         dtype: the element type of the result, as of the DataLoader.
         layout: ``"NCHW"`` gives (3, height, width), ``"NHWC"`` (height, width, 3).
+        damaged: ``"accept"`` takes damaged images as far as Pillow decodes them by default;
+            :attr:`damage` then says what was wrong.
     """
 
     def __init__(
@@ -33,8 +51,10 @@ class Preparer:
         dtype: Any = None,
         layout: Literal["NCHW", "NHWC"] = "NCHW",
         apply_exif_orientation: bool = False,
+        damaged: Literal["refuse", "accept"] = "refuse",
     ) -> None:
         self._preparer = _core.Preparer()
+        self._is_random = transform is not None and _transforms.is_random(transform)
         self._recipe = (
             None
             if transform is None
@@ -43,20 +63,39 @@ class Preparer:
                 dtype=dtype,
                 layout=layout,
                 apply_exif_orientation=apply_exif_orientation,
+                damaged=damaged,
             )
         )
 
     def __call__(
-        self, data: Buffer, *, seed: int = 0, epoch: int = 0, index: int = 0
+        self,
+        data: Buffer,
+        *,
+        seed: int | None = None,
+        epoch: int | None = None,
+        index: int | None = None,
     ) -> _core.Array:
-        """One sample's tensor; random parameters depend on the three numbers only.
+        """One sample's tensor.
+
+        Random parameters differ from call to call: torch's generator, or Python's where
+        torch is not imported, gives each call a seed. Where one of ``seed``, ``epoch``
+        and ``index`` is given, they depend on these three numbers only, and those
+        that are left out are 0: the row that a DataLoader with this seed has for this sample
+        in this epoch.
 
         Raises ValueError for damaged images and NotImplementedError for formats
         that are not JPEG or PNG.
         """
         if self._recipe is None:
             raise ValueError("this Preparer has no transform: pass one, or use decode()")
-        return self._preparer.run(self._recipe, data, seed, epoch, index)
+        if self._is_random and seed is None and epoch is None and index is None:
+            seed = drawn_seed()
+        return self._preparer.run(self._recipe, data, seed or 0, epoch or 0, index or 0)
+
+    @property
+    def damage(self) -> str | None:
+        """What was wrong with the last image, which ``damaged="accept"`` took; else ``None``."""
+        return self._preparer.damage
 
     def decode(
         self, data: Buffer, region: tuple[int, int, int, int] | None = None

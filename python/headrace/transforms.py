@@ -7,7 +7,7 @@ list of transforms, or a torchvision ``Compose`` to a dataset, a DataLoader or a
 :class:`headrace.Preparer`.
 
 Random parameters depend on seed, epoch, sample index and the position of the
-transform only. Images are RGB; the result must have one fixed size.
+transform only; outside a DataLoader the seed is drawn anew for each image. Images are RGB; the result must have one fixed size.
 """
 
 from __future__ import annotations
@@ -49,10 +49,13 @@ _INTERPOLATIONS = {"bilinear": 0, "bicubic": 1, 2: 0, 3: 1}
 _PADDING_MODES = {"constant": 0, "edge": 1, "reflect": 2, "symmetric": 3}
 # enum hr_layout
 _LAYOUTS = {"NCHW": 0, "NHWC": 1}
+_DAMAGED = {"refuse": 0, "accept": 1}
 
 
 class Transform:
     """Base of all transforms: compared, printed and pickled by their arguments."""
+
+    _is_random = False  # whether two draws of one image may differ
 
     def _operations(self) -> list[_Operation]:
         """The C library's operations that this transform stands for."""
@@ -92,6 +95,10 @@ class Compose(Transform):
             made = _make(name, arguments)
             self.transforms += made.transforms if isinstance(made, Compose) else [made]
 
+    @property
+    def _is_random(self) -> bool:  # type: ignore[override]
+        return any(t._is_random for t in self.transforms)
+
     def _operations(self) -> list[_Operation]:
         return [operation for t in self.transforms for operation in t._operations()]
 
@@ -111,6 +118,8 @@ class RandomResizedCrop(Transform):
         antialias: ``True`` as Pillow always does it; ``False`` as torch's
             interpolate without it.
     """
+
+    _is_random = True
 
     def __init__(
         self,
@@ -224,6 +233,8 @@ class RandomCrop(Transform):
         padding_mode: "constant", "edge", "reflect" or "symmetric".
     """
 
+    _is_random = True
+
     def __init__(
         self,
         size: int | Sequence[int],
@@ -260,6 +271,8 @@ class RandomCrop(Transform):
 
 
 class _Flip(Transform):
+    _is_random = True
+
     def __init__(self, p: float = 0.5) -> None:
         self.p = _probability(type(self).__name__, p)
 
@@ -278,6 +291,8 @@ class RandomVerticalFlip(_Flip):
 class RandomGrayscale(Transform):
     """All three channels become the luma, with probability ``p``."""
 
+    _is_random = True
+
     def __init__(self, p: float = 0.1) -> None:
         self.p = _probability("RandomGrayscale", p)
 
@@ -293,6 +308,8 @@ class ColorJitter(Transform):
             or (min, max).
         hue: x for shifts in [-x, x], or (min, max), within [-0.5, 0.5].
     """
+
+    _is_random = True
 
     def __init__(
         self,
@@ -415,6 +432,7 @@ def make_recipe(
     layout: str = "NCHW",
     apply_exif_orientation: bool = False,
     max_pixels: int | None = None,
+    damaged: str = "refuse",
 ) -> _core.Recipe:
     """The checked recipe of a transform. Raises ValueError naming what is wrong.
 
@@ -425,13 +443,22 @@ def make_recipe(
         operations += ToDtype(dtype, scale=True)._operations()
     if layout not in _LAYOUTS:
         raise ValueError(f"layout must be 'NCHW' or 'NHWC', got {layout!r}")
-    options: dict[str, Any] = {} if max_pixels is None else {"max_pixels": max_pixels}
+    if damaged not in _DAMAGED:
+        raise ValueError(f"damaged must be 'refuse' or 'accept', got {damaged!r}")
+    options: dict[str, Any] = {"damaged": _DAMAGED[damaged]}
+    if max_pixels is not None:
+        options["max_pixels"] = _integer("max_pixels", max_pixels, 1, 2**64 - 1)
     return _core.Recipe(
         operations,
         layout=_LAYOUTS[layout],
         apply_exif_orientation=apply_exif_orientation,
         **options,
     )
+
+
+def is_random(transform: Any) -> bool:
+    """Whether two draws of one image may differ."""
+    return as_transform(transform)._is_random
 
 
 def dtype_name(dtype: Any, who: str) -> str:
@@ -451,13 +478,14 @@ def _name(value: Any) -> str:
     return type(value).__name__
 
 
-def _integer(what: str, value: Any, least: int) -> int:
+def _integer(what: str, value: Any, least: int, most: int = 2**31 - 1) -> int:
     try:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{what} must be a whole number, got {value!r}") from None
-    if isinstance(value, bool) or number < least:
-        raise ValueError(f"{what} must be a whole number of at least {least}, got {value!r}")
+    if isinstance(value, bool) or not least <= number <= most:
+        limits = f"at least {least}" if number < least else f"at most {most}"
+        raise ValueError(f"{what} must be a whole number of {limits}, got {value!r}")
     return number
 
 
@@ -469,7 +497,7 @@ def _numbers(what: str, values: Any) -> tuple[float, ...]:
 
 
 def _size(who: str, size: Any) -> tuple[int, int]:
-    if isinstance(size, Iterable):
+    if isinstance(size, Iterable) and not isinstance(size, (str, bytes)):
         values = tuple(_integer(f"{who}: size", v, 1) for v in size)
         if len(values) not in (1, 2):
             raise ValueError(f"{who}: size must be one number or (height, width), got {size!r}")
@@ -552,7 +580,7 @@ def __getattr__(name: str) -> Any:
     """Says of torchvision's other transforms where they can run instead."""
     if name[:1].isupper():
         raise AttributeError(
-            f"headrace.transforms has no {name}: it has {', '.join(__all__)}. Other transforms of "
-            "torchvision can be applied to the batches, which are torch tensors, after the loader"
+            f"headrace.transforms has no {name}: it has {', '.join(__all__)}. Another transform of "
+            "torchvision, and all that follows it, can be applied to each image of the batches"
         )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

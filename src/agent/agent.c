@@ -19,6 +19,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -35,6 +36,8 @@
 #define NET_MS 50
 /* How long nobody is accepted when there are too many open files. */
 #define ACCEPT_AGAIN_MS 100
+/* How long a connection may be silent before it says what it is: HELLO follows connecting. */
+#define HELLO_NS UINT64_C(5000000000)
 
 void hr_agent_options_init(struct hr_agent_options *options, size_t size)
 {
@@ -84,6 +87,27 @@ static void wake_ready(struct hr__watched *watched, uint32_t events)
     (void)n;
 }
 
+/* Out of descriptors: the spare one is good for telling one who waits. False: not even that. */
+static bool refuse_one(struct hr_agent *a)
+{
+    if (a->spare < 0)
+        return false;
+    close(a->spare);
+    int socket = accept4(a->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (socket >= 0) {
+        struct hr__wire_message message = {.type = HR__WIRE_REFUSED, .refused.code = -EMFILE};
+        snprintf(message.refused.message, sizeof message.refused.message,
+                 "the agent at %s has as many open files as it may: end some of its jobs, or "
+                 "start it with a higher limit (ulimit -n)",
+                 a->socket_path);
+        (void)hr__wire_send(socket, &message);
+        close(socket);
+        a->refused++;
+    }
+    a->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return socket >= 0;
+}
+
 /* Accepts who waits, some at a time: how many. */
 static int accept_some(struct hr_agent *agent)
 {
@@ -93,6 +117,8 @@ static int accept_some(struct hr_agent *agent)
         int socket = accept4(agent->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (socket >= 0) {
             hr__job_create(agent, socket);
+            count++;
+        } else if ((errno == EMFILE || errno == ENFILE) && refuse_one(agent)) {
             count++;
         } else if (errno == EAGAIN) {
             break;
@@ -191,6 +217,7 @@ int hr_agent_create(struct hr_agent **out, const struct hr_agent_options *option
     a->options = taken;
     a->listener = taken.listener;
     a->epoll = a->wake = -1;
+    a->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     a->started_ns = a->idle_since_ns = hr__now_ns();
     a->threads = taken.threads ? taken.threads : hr__cpu_count() - 1;
     a->threads = a->threads < 1 ? 1 : a->threads;
@@ -262,6 +289,9 @@ static int next_turn_ms(struct hr_agent *a)
     uint64_t look = hr__recording_due_ns(a);
     due = look < due ? look : due;
     due = a->watch_ns < due ? a->watch_ns : due;
+    for (const struct hr__job *job = a->jobs; job; job = job->next)
+        if (job->state == HR__JOB_NEW && job->asked_ns + HELLO_NS < due)
+            due = job->asked_ns + HELLO_NS;
     for (struct hr__stream *s = a->streams; s; s = s->next)
         for (struct hr__agent_lane *lane = s->lanes; lane; lane = lane->next)
             if (lane->state == HR__LANE_READY && lane->places &&
@@ -270,16 +300,15 @@ static int next_turn_ms(struct hr_agent *a)
     return due <= now ? 0 : (int)((due - now + 999999) / 1000000);
 }
 
-/* Ends jobs that did not read what they were told. */
-static void end_lost(struct hr_agent *a)
+/* Ends jobs that did not read what they were told, or never said HELLO. */
+static void end_lost(struct hr_agent *a, uint64_t now)
 {
-    struct hr__job *job = a->jobs;
-    while (job && !job->is_lost)
-        job = job->next;
-    if (!job)
-        return;
-    hr__job_end(job);
-    end_lost(a);
+    struct hr__job *next;
+    for (struct hr__job *job = a->jobs; job; job = next) {
+        next = job->next;
+        if (job->is_lost || (job->state == HR__JOB_NEW && now >= job->asked_ns + HELLO_NS))
+            hr__job_end(job);
+    }
 }
 
 static void turn(struct hr_agent *a)
@@ -303,7 +332,7 @@ static void turn(struct hr_agent *a)
     }
     hr__recording_turn(a);
     hr__streams_watch(a, now);
-    end_lost(a);
+    end_lost(a, now);
     hr__jobs_bury(a);
     hr__agent_lanes_bury(a);
     a->idle_since_ns = has_jobs(a, false) ? 0 : a->idle_since_ns ? a->idle_since_ns : now;
@@ -326,13 +355,19 @@ static void stop_listening(struct hr_agent *a)
     a->accept_again_ns = 0;
 }
 
+/* Whether jobs still find this agent: its directory may be gone (a logout), or the socket there
+ * another agent's. */
+static bool has_socket(const struct hr_agent *a)
+{
+    struct stat st;
+    return a->listener >= 0 && !stat(a->socket_path, &st) && st.st_dev == a->socket_device &&
+           st.st_ino == a->socket_inode;
+}
+
 /* Takes the socket away, if it is still ours. The lock is held. */
 static void unbind(struct hr_agent *a)
 {
-    struct stat st;
-    if (a->listener < 0)
-        return;
-    if (!stat(a->socket_path, &st) && st.st_dev == a->socket_device && st.st_ino == a->socket_inode)
+    if (has_socket(a))
         hr__launch_clean(a->socket_path);
     stop_listening(a);
 }
@@ -340,14 +375,15 @@ static void unbind(struct hr_agent *a)
 /* True where nobody has connected meanwhile: then nobody can any more. */
 static bool end_idle(struct hr_agent *a)
 {
-    int lock;
-    if (hr__launch_lock(&lock, a->socket_path, NULL)) {
-        a->idle_since_ns = hr__now_ns();
-        return false;
-    }
-    bool is_over = !accept_some(a) && !has_jobs(a, true);
+    int lock = -1;
+    int r = has_socket(a) ? hr__launch_lock(&lock, a->socket_path, NULL) : 0;
+    /* Whoever holds the lock so long may be about to connect. Where there cannot be a lock, a job
+     * that connects just now is hung up on, and starts another agent. */
+    bool is_over = r != -ETIMEDOUT && !accept_some(a) && !has_jobs(a, true);
     if (is_over)
         unbind(a);
+    if (r)
+        a->idle_since_ns = hr__now_ns();
     hr__launch_unlock(&lock);
     return is_over;
 }
@@ -356,7 +392,7 @@ static bool end_idle(struct hr_agent *a)
 static void end_all(struct hr_agent *a)
 {
     int lock;
-    if (a->listener >= 0 && !hr__launch_lock(&lock, a->socket_path, NULL)) {
+    if (has_socket(a) && !hr__launch_lock(&lock, a->socket_path, NULL)) {
         unbind(a);
         hr__launch_unlock(&lock);
     }
@@ -404,6 +440,8 @@ void hr_agent_destroy(struct hr_agent **agent)
         close(a->listener);
     if (a->wake >= 0)
         close(a->wake);
+    if (a->spare >= 0)
+        close(a->spare);
     if (a->epoll >= 0)
         close(a->epoll);
     hr__free(a->socket_path);

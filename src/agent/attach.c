@@ -151,6 +151,7 @@ static void aim(struct hr__attached *a, const struct hr_loader_state *from, int 
     a->main = NULL;
     a->is_expelled = 0;
     a->futile = 0;
+    a->garbled.code = 0;
     a->is_started = 1;
     a->over = 0;
     a->broken.code = 0;

@@ -47,10 +47,12 @@ struct hr__attached {
     int socket;          /* -1: none */
     uint32_t connection; /* number of this one */
     enum hr__session_state state;
-    int is_hung_up;         /* the agent has closed the connection */
-    int is_expelled;        /* what `seat` has for us is gone */
-    int futile;             /* agents that ended since the last batch */
-    struct hr_error broken; /* what ended the session until the next start; code 0: nothing */
+    int is_hung_up;          /* the agent has closed the connection, or it is of no use any more */
+    struct hr_error garbled; /* a message that was none, since the last batch; code 0: none came */
+    int is_garbled;          /* this connection had it: the agent may live, and write */
+    int is_expelled;         /* what `seat` has for us is gone */
+    int futile;              /* agents that ended since the last batch */
+    struct hr_error broken;  /* what ended the session until the next start; code 0: nothing */
 
     pthread_mutex_t lock;     /* guards `seat` against hr_loader_get_stats */
     struct hr__seat *seat;    /* NULL: none in this epoch yet */
@@ -60,9 +62,11 @@ struct hr__attached {
     uint64_t asked;           /* index at which we asked for a place in `main` again */
 
     uint32_t seek_number; /* of the last request */
-    int is_placed;        /* our epochs are the stream's: we have joined it, or were restored */
-    uint64_t own_epoch;   /* that was asked for, while it is not */
-    uint64_t ahead;       /* the stream's epochs less our own */
+    uint64_t epoch_ns;    /* when its answer was that the others' next epoch is waited for; 0 */
+    struct hr__wire_waiting others; /* where they were then */
+    int is_placed;      /* our epochs are the stream's: we have joined it, or were restored */
+    uint64_t own_epoch; /* that was asked for, while it is not */
+    uint64_t ahead;     /* the stream's epochs less our own */
 
     int is_started;        /* an epoch was */
     int is_known;          /* where in the stream we are: epoch, cut and what follows them */
@@ -131,6 +135,9 @@ int hr__session_recover(struct hr__attached *a, struct hr_error *error);
 
 /* Leaves the places that are not needed any more. */
 void hr__session_sweep(struct hr__attached *a);
+
+/* Says what is waited for, once, where it has lasted for seconds. */
+void hr__session_explain(struct hr__attached *a);
 
 /* Sleeps until the agent has sent something, `until_ns` at most: 0, -EINTR, -ETIMEDOUT. */
 int hr__session_wait(struct hr__attached *a, uint64_t until_ns);

@@ -171,6 +171,7 @@ struct hr__job {
     struct hr__job_seat *seat; /* where it takes; NULL: nowhere */
     uint32_t next_seat;
     uint64_t epochs_ahead; /* of the stream's epochs before the job's own */
+    uint64_t asked_ns;     /* when it connected, or asked last for what it waits for */
     bool is_seeking;       /* `seek` is not answered */
     bool was_told;         /* WAITING was sent for it */
     struct hr__wire_seek seek;
@@ -199,6 +200,7 @@ struct hr_agent {
     char *socket_path, *cache;
     uint64_t socket_device, socket_inode; /* of the path, to remove only our own */
     int epoll, listener, wake;            /* wake: eventfd */
+    int spare;                            /* given up for a moment to refuse one too many; -1 */
     struct hr__watched listener_ready, wake_ready;
     struct hr__errands errands;
     struct hr__crew *crew;

@@ -9,6 +9,8 @@
 
 #include "agent/launch.h"
 #include "agent/recording.h"
+#include "agent/surroundings.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "cache/run.h"
@@ -215,6 +217,24 @@ static void read_done(struct hr__errand *errand)
         hr__job_attach(job);
 }
 
+/* What the agent runs under and the job does not: it slows down, or may end, what the job gets. */
+static void notice(const struct hr__job *job, char *out, size_t capacity)
+{
+    struct hr__surroundings own, its;
+    char differences[300];
+    *out = 0;
+    if (job->pid <= 0)
+        return;
+    hr__surroundings_read(&own, 0);
+    hr__surroundings_read(&its, job->pid);
+    hr__surroundings_differ(&own, &its, differences, sizeof differences);
+    if (*differences)
+        snprintf(out, capacity,
+                 "the agent (process %d) runs under %s, as whoever started it did. Where that "
+                 "matters, end it (headrace agent --stop) and start it from here",
+                 (int)getpid(), differences);
+}
+
 void hr__job_attach(struct hr__job *job)
 {
     struct hr_error error = job->error;
@@ -227,10 +247,12 @@ void hr__job_attach(struct hr__job *job)
     if (!r)
         r = hr__stream_enter(job, &error);
     if (!r) {
-        hr__job_send(job, &(struct hr__wire_message){
-                              .type = HR__WIRE_ATTACHED,
-                              .attached = {.samples = hr_dataset_count(job->source->dataset),
-                                           .spec = job->source->spec}});
+        struct hr__wire_message message = {
+            .type = HR__WIRE_ATTACHED,
+            .attached = {.samples = hr_dataset_count(job->source->dataset),
+                         .spec = job->source->spec}};
+        notice(job, message.attached.notice, sizeof message.attached.notice);
+        hr__job_send(job, &message);
         return;
     }
     hr__stream_leave(job);
@@ -247,6 +269,7 @@ static void attach(struct hr__job *job, struct hr__wire_message *message)
         return;
     }
     job->state = HR__JOB_OPENING;
+    job->asked_ns = hr__now_ns();
     job->attach = message->attach;
     job->text_file = message->files[0];
     message->file_count = 0;
@@ -393,6 +416,7 @@ void hr__job_create(struct hr_agent *agent, int socket)
     socklen_t length = sizeof peer;
     getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length);
     job->agent = agent;
+    job->asked_ns = hr__now_ns();
     job->socket = socket;
     job->pid = peer.pid;
     job->party_key = party_of(peer.pid);

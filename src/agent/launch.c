@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,8 +118,8 @@ static int check_directory(const struct place *place, struct hr_error *error)
     }
     if (!S_ISDIR(st.st_mode))
         return hr__fail(error, -EACCES,
-                        "%s, where the agent's socket is to be, is %s: take it away, or name "
-                        "another path by HEADRACE_AGENT",
+                        "%s, where the agent's socket is to be, is %s: name another path by "
+                        "HEADRACE_AGENT",
                         dir, S_ISLNK(st.st_mode) ? "a link" : "no directory");
     if (st.st_uid != geteuid())
         return hr__fail(error, -EACCES,
@@ -128,7 +129,8 @@ static int check_directory(const struct place *place, struct hr_error *error)
     if (st.st_mode & 077)
         return hr__fail(error, -EACCES,
                         "%s, the directory of the agent's socket, is open to other users (mode "
-                        "%03o): chmod 700 it, or name a path in another",
+                        "%03o): name a path in a directory that is yours alone (mode 700), by "
+                        "HEADRACE_AGENT or in agent=",
                         dir, (unsigned)st.st_mode & 0777);
     return 0;
 }
@@ -164,7 +166,7 @@ static int check_socket(const struct place *place, struct hr_error *error)
                         path, hr__errno_text(r));
     }
     if (!S_ISSOCK(st.st_mode))
-        return hr__fail(error, -ENOTSOCK, "%s is no socket: take it away, or name another path",
+        return hr__fail(error, -ENOTSOCK, "%s is no socket: name another path for the agent's",
                         path);
     if (st.st_uid != geteuid() && st.st_uid != 0)
         return hr__fail(error, -EACCES, "the agent's socket %s belongs to user %u and not to you",
@@ -219,7 +221,11 @@ static int connect_place(int *out, const struct place *place, struct hr_error *e
                         "use agent=\"auto\"",
                         path);
     if (r == -ETIMEDOUT)
-        return hr__fail(error, r, "the agent at %s takes no jobs: is it stopped?", path);
+        return hr__fail(
+            error, r,
+            "the agent at %s has accepted no connection for %d seconds: is it stopped (SIGSTOP, a "
+            "debugger)?",
+            path, CONNECT_WAIT_S);
     if (r)
         return hr__fail(error, r, "connecting to the agent at %s: %s", path, hr__errno_text(r));
     if (hr__launch_is_ours(*out))
@@ -432,13 +438,27 @@ static int is_absent(int r)
     return r == -ENOENT || r == -ECONNREFUSED;
 }
 
+/* The default place by a path from "/", which an agent of another working directory knows too. */
+static int find_default_place(struct place *out, struct hr_error *error)
+{
+    char here[PATH_MAX], whole[2 * PATH_MAX];
+    int r = find_place(out, NULL, error);
+    if (r || *out->address.sun_path == '/')
+        return r;
+    if (!getcwd(here, sizeof here))
+        return hr__fail(error, -errno, "HEADRACE_AGENT=%s begins at the working directory: %s",
+                        out->address.sun_path, hr__errno_text(errno));
+    snprintf(whole, sizeof whole, "%s/%s", here, out->address.sun_path);
+    return find_place(out, whole, error);
+}
+
 int hr__launch_auto(int *out, const char *command, struct hr_error *error)
 {
     struct place place;
     struct hr_error why = {0};
     int lock;
     *out = -1;
-    int r = find_place(&place, NULL, error);
+    int r = find_default_place(&place, error);
     if (r)
         return r;
     r = connect_place(out, &place, &why);

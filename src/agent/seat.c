@@ -299,7 +299,7 @@ int hr__seat_look(struct hr__seat *seat, uint64_t from, uint64_t to, struct hr__
     const char *samples = (const char *)seat->board + s->samples_offset;
     const struct hr__board_sample *ring = (const struct hr__board_sample *)(const void *)samples;
     size_t chunks = hr__seat_chunks(seat, from, to);
-    out->replaced = 0;
+    out->replaced = out->noted = 0;
     for (size_t i = 0; i < chunks; i++) {
         int r = look_at_place(seat, from + i * s->chunk_samples, &out->offsets[i], error);
         if (r)
@@ -311,7 +311,8 @@ int hr__seat_look(struct hr__seat *seat, uint64_t from, uint64_t to, struct hr__
         out->labels[i] = sample->label;
         out->indices[i] = sample->index;
         out->instead[i] = sample->instead;
-        out->replaced += sample->instead >= 0;
+        out->noted += sample->instead >= 0;
+        out->replaced += sample->instead >= 0 && sample->instead != sample->index;
     }
     return 0;
 }

@@ -100,7 +100,8 @@ struct hr__seat {
  */
 struct hr__seen {
     int64_t *labels, *indices; /* of each sample */
-    int64_t *instead;          /* the bad one it stands in for, or -1 */
+    size_t noted;              /* those with an `instead` */
+    int64_t *instead;          /* the bad one it stands in for, itself where it is damaged, or -1 */
     uint64_t *offsets;         /* of each chunk's images in the file: hr__seat_chunks of them */
     size_t replaced;           /* samples that stand in for others */
 };

@@ -28,6 +28,8 @@
 #define ATTACH_PATIENCE_NS UINT64_C(600000000000)
 /* Between two questions whether to go on waiting. */
 #define ATTACH_SLICE_NS UINT64_C(100000000)
+/* A wait that is worth a message. */
+#define EXPLAIN_NS UINT64_C(2000000000)
 
 static int is_auto(const struct hr__attached *a)
 {
@@ -97,6 +99,7 @@ void hr__session_seek(struct hr__attached *a)
                                      .number = ++a->seek_number,
                                  }};
     a->state = HR__SEEKING;
+    a->epoch_ns = 0;
     send_message(a, &m);
 }
 
@@ -121,6 +124,8 @@ static int take_attached(struct hr__attached *a, const struct hr__wire_attached 
     if (m->spec.dtype != s->dtype || m->spec.layout != s->layout || m->spec.bytes != s->bytes ||
         m->spec.channels != s->channels || m->spec.height != s->height || m->spec.width != s->width)
         return unexpected(error, "samples of another shape");
+    if (*m->notice)
+        hr__log(HR_LOG_WARNING, "%s", m->notice);
     a->state = HR__ATTACHED;
     if (a->is_started && !a->over)
         hr__session_seek(a);
@@ -246,10 +251,8 @@ static int handle(struct hr__attached *a, struct hr__wire_message *m, struct hr_
     case HR__WIRE_REFUSED:
         return hr__fail(error, m->refused.code, "%s", m->refused.message);
     case HR__WIRE_WAITING:
-        hr__log(HR_LOG_INFO,
-                "stream \"%s\" is in epoch %" PRIu64 ", at sample %" PRIu64
-                ": this loader joins it at its next one",
-                a->attach.stream, m->waiting.epoch, m->waiting.position);
+        a->epoch_ns = hr__now_ns();
+        a->others = m->waiting;
         return 0;
     case HR__WIRE_SEATED:
         return take_seated(a, m, error);
@@ -287,6 +290,12 @@ int hr__session_receive(struct hr__attached *a, struct hr_error *error)
         } else if (!why.code) {
             hr__fail(&why, r, "nothing can be received from the agent: %s", hr__errno_text(r));
         }
+        if ((r == -EPROTO || r == -EPROTONOSUPPORT) && is_auto(a)) {
+            hr__log(HR_LOG_WARNING, "%s; connecting to the agent again", why.message);
+            a->garbled = why;
+            a->is_garbled = a->is_hung_up = 1;
+            return 0;
+        }
         if (r) {
             hr__session_close(a);
             if (error)
@@ -311,7 +320,8 @@ static int connect_agent(struct hr__attached *a, struct hr_error *error)
     a->state = HR__GREETING;
     struct hr__wire_message m = {.type = HR__WIRE_HELLO, .hello = {.pid = getpid()}};
     describe_program(m.hello.program, sizeof m.hello.program);
-    send_message(a, &m);
+    /* Where it cannot be sent, what is received says why. */
+    (void)hr__wire_send(a->socket, &m);
     return 0;
 }
 
@@ -325,6 +335,8 @@ int hr__session_recover(struct hr__attached *a, struct hr_error *error)
                         a->loader->options.agent);
     if (a->futile++ >= HR__FUTILE_MAX) {
         char log[256];
+        if (a->garbled.code)
+            return hr__fail(error, a->garbled.code, "%s", a->garbled.message);
         hr__launch_log(log, sizeof log);
         return hr__fail(error, -ECONNRESET,
                         "%d agents ended one after the other before a batch came: %s may say why",
@@ -334,6 +346,26 @@ int hr__session_recover(struct hr__attached *a, struct hr_error *error)
     if (!r)
         hr__count(&a->reattached, 1);
     return r;
+}
+
+void hr__session_explain(struct hr__attached *a)
+{
+    const struct hr__wire_waiting *others = &a->others;
+    if (a->state != HR__SEEKING || !a->epoch_ns || hr__now_ns() - a->epoch_ns < EXPLAIN_NS)
+        return;
+    a->epoch_ns = 0;
+    uint64_t samples = hr_dataset_count(a->loader->dataset);
+    char where[96];
+    if (others->position < samples)
+        snprintf(where, sizeof where, "are in epoch %" PRIu64 ", at sample %" PRIu64, others->epoch,
+                 others->position);
+    else
+        snprintf(where, sizeof where, "have ended epoch %" PRIu64, others->epoch);
+    hr__log(HR_LOG_WARNING,
+            "waiting to join stream \"%s\" at its next epoch: the other jobs %s. Where they stop, "
+            "it begins after a minute at most, but not with lag=\"wait\". join=\"now\" begins at "
+            "once; headrace top shows who is waited for",
+            a->attach.stream, where);
 }
 
 int hr__session_wait(struct hr__attached *a, uint64_t until_ns)
@@ -407,7 +439,7 @@ static int own_leases(struct hr__attached *a)
 {
     struct hr_error error;
     int r = 0;
-    if (!a->is_hung_up)
+    if (!a->is_hung_up || a->is_garbled)
         for (struct hr__seat *seat = a->seats; seat && !r; seat = seat->next_seat)
             r = hr__lease_own_from(seat, 0, &error);
     if (r)
@@ -430,7 +462,7 @@ void hr__session_close(struct hr__attached *a)
     }
     a->socket = -1;
     a->state = HR__CLOSED;
-    a->is_hung_up = 0;
+    a->is_hung_up = a->is_garbled = 0;
     a->is_expelled = 0;
 }
 

@@ -44,7 +44,8 @@ struct hr__board_place {
 struct hr__board_sample {
     int64_t label;
     int64_t index;   /* of the sample really used */
-    int64_t instead; /* of the bad one it stands in for; -1: of none */
+    int64_t instead; /* of the bad one it stands in for; -1: of none; its own index: it is
+                        damaged and was taken */
 };
 
 struct hr__board {

@@ -5,6 +5,10 @@
  * program that waits for its own children never meets them. They share our memory and the
  * thread-local data of this thread, which sleeps meanwhile: so they make bare system calls,
  * and what failed they leave in a struct of ours.
+ *
+ * The command serves jobs that were not there when it began, so it gets back what only the
+ * caller was given: its set of cores, its priority, its memory policy, its soft limits, its file
+ * mode mask and its working directory. What the kernel does not give back stays as it is.
  */
 #include "agent/start.h"
 
@@ -13,6 +17,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -29,7 +34,8 @@
 #define FIRST_FREE   16
 #define WORDS_MAX    256
 #define SIGNALS      64
-#define SIGSET_BYTES 8 /* of the kernel */
+#define SIGSET_BYTES 8          /* of the kernel */
+#define CORES_BYTES  (1u << 13) /* of a set of cores, more than any kernel has */
 #define OPEN_FILES   (1u << 16)
 #define RUNS_ON_OURS __attribute__((no_sanitize("address", "thread", "undefined")))
 
@@ -42,6 +48,7 @@ struct launch {
     char *stack[2];
     int null, log, listener; /* copies at FIRST_FREE and above, close-on-exec */
     unsigned limit;          /* of descriptors */
+    char *all_cores;         /* CORES_BYTES; the kernel takes what the cpuset allows of them */
     int code;                /* -errno, of the new processes */
 };
 
@@ -85,26 +92,45 @@ static int is_program(const char *path)
     return !stat(path, &st) && S_ISREG(st.st_mode) && !access(path, X_OK);
 }
 
+/* A path that stays right when the working directory changes: hr__alloc'd; NULL: errno. */
+static char *absolute(const char *path)
+{
+    char here[PATH_MAX];
+    if (*path == '/')
+        return hr__strdup(HR__TAG_AGENT, path);
+    if (!getcwd(here, sizeof here))
+        return NULL;
+    size_t room = strlen(here) + strlen(path) + 2;
+    char *whole = hr__alloc(HR__TAG_AGENT, room, 1);
+    if (whole)
+        snprintf(whole, room, "%s/%s", here, path);
+    return whole;
+}
+
+static int take_file(struct launch *l, const char *path, struct hr_error *error)
+{
+    errno = ENOMEM;
+    l->file = absolute(path);
+    return l->file ? 0
+                   : hr__fail(error, -errno, "where the agent's command %s is: %s", path,
+                              hr__errno_text(errno));
+}
+
 /* Which file the first word means, as a shell would look for it. */
 static int find(struct launch *l, struct hr_error *error)
 {
     const char *name = l->argv[0], *path = getenv("PATH");
-    size_t room = strlen(name) + 2;
+    char file[PATH_MAX];
     if (!path || !*path)
         path = "/usr/local/bin:/usr/bin:/bin";
-    l->file = hr__alloc(HR__TAG_AGENT, room + strlen(path), 1);
-    if (!l->file)
-        return hr__fail(error, -ENOMEM, "out of memory for an agent's command");
-    if (strchr(name, '/')) {
-        strcpy(l->file, name);
-        return 0;
-    }
+    if (strchr(name, '/'))
+        return take_file(l, name, error);
     while (*path) {
         size_t length = strcspn(path, ":");
         /* an empty part is the working directory */
-        snprintf(l->file, room + length, "%.*s%s%s", (int)length, path, length ? "/" : "", name);
-        if (is_program(l->file))
-            return 0;
+        int n = snprintf(file, sizeof file, "%.*s%s%s", (int)length, path, length ? "/" : "", name);
+        if (n < (int)sizeof file && is_program(file))
+            return take_file(l, file, error);
         path += length + (path[length] == ':');
     }
     return hr__fail(error, -ENOENT,
@@ -133,6 +159,10 @@ static int prepare(struct launch *l, const struct hr__start *start, struct hr_er
         if (!l->stack[i])
             return hr__fail(error, -ENOMEM, "out of memory for starting an agent");
     }
+    l->all_cores = hr__alloc(HR__TAG_AGENT, CORES_BYTES, 1);
+    if (!l->all_cores)
+        return hr__fail(error, -ENOMEM, "out of memory for starting an agent");
+    memset(l->all_cores, 0xff, CORES_BYTES);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     r = null < 0 ? -errno : copy(&l->null, null);
     if (null >= 0)
@@ -183,6 +213,33 @@ RUNS_ON_OURS static void close_others(const struct launch *l)
         syscall(SYS_close, i);
 }
 
+/* Soft limits rise to the hard ones: they were set for the caller. */
+RUNS_ON_OURS static void raise_limits(void)
+{
+    static const int which[] = {RLIMIT_AS,  RLIMIT_CPU,     RLIMIT_DATA,
+                                RLIMIT_RSS, RLIMIT_MEMLOCK, RLIMIT_NOFILE};
+    for (size_t i = 0; i < sizeof which / sizeof *which; i++) {
+        uint64_t limit[2];
+        if (syscall(SYS_prlimit64, 0, which[i], NULL, limit))
+            continue;
+        limit[0] = limit[1];
+        syscall(SYS_prlimit64, 0, which[i], limit, NULL);
+    }
+}
+
+/* What was the caller's only. Raising a priority needs a privilege: without it it stays. */
+RUNS_ON_OURS static void leave_surroundings(const struct launch *l)
+{
+    static const struct sched_param normal = {0};
+    syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &normal);
+    syscall(SYS_setpriority, PRIO_PROCESS, 0, 0);
+    syscall(SYS_sched_setaffinity, 0, CORES_BYTES, l->all_cores);
+    syscall(SYS_set_mempolicy, 0 /* MPOL_DEFAULT */, NULL, 0);
+    raise_limits();
+    syscall(SYS_umask, 022);
+    syscall(SYS_chdir, "/");
+}
+
 /* The second process: becomes the command. */
 RUNS_ON_OURS static int become(void *arg)
 {
@@ -194,6 +251,7 @@ RUNS_ON_OURS static int become(void *arg)
     if (!l->code) {
         close_others(l);
         default_signals();
+        leave_surroundings(l);
         syscall(SYS_execve, l->file, l->argv, l->envp);
         l->code = -errno;
     }
@@ -223,6 +281,7 @@ static void release(struct launch *l)
     hr__free(l->argv);
     hr__free(l->words);
     hr__free(l->file);
+    hr__free(l->all_cores);
 }
 
 int hr__start_detached(const struct hr__start *start, struct hr_error *error)

@@ -19,10 +19,11 @@ struct hr__start {
 };
 
 /*
- * Starts it with nothing else of ours open, standard input and output on /dev/null, no signal
- * blocked or ignored. Descriptors stay the caller's. Errors: -ENOENT, -EACCES and others of
- * exec name the command; -EINVAL: it has no words; -EAGAIN: no process can be made; -ENOMEM.
- * Any thread. Blocks for a millisecond or two.
+ * Starts it in "/", with nothing else of ours open, standard input and output on /dev/null, no
+ * signal blocked or ignored, on all cores of the cpuset, at the normal priority where that is
+ * permitted, soft limits at the hard ones, files made with mode 0755 at most. Descriptors stay the
+ * caller's. Errors: -ENOENT, -EACCES and others of exec name the command; -EINVAL: it has no words;
+ * -EAGAIN: no process can be made; -ENOMEM. Any thread. Blocks for a millisecond or two.
  */
 int hr__start_detached(const struct hr__start *start, struct hr_error *error);
 

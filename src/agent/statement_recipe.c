@@ -34,6 +34,8 @@ static const char *const dtypes[] = {[HR_UINT8] = "uint8",
                                      [HR_BFLOAT16] = "bfloat16",
                                      [HR_FLOAT32] = "float32",
                                      NULL};
+static const char *const damaged[] = {
+    [HR_DAMAGED_REFUSE] = "refuse", [HR_DAMAGED_ACCEPT] = "accept", NULL};
 static const char *const layouts[] = {[HR_NCHW] = "NCHW", [HR_NHWC] = "NHWC", NULL};
 
 static const struct field random_resized_crop[FIELDS_MAX] = {
@@ -150,6 +152,9 @@ json_t *hr__stated_recipe_write(const struct hr_recipe *recipe)
           : json_object_set_new(object, "apply_exif_orientation",
                                 json_boolean(options->apply_exif_orientation));
     r = r ? r : json_object_set_new(object, "max_pixels", json_integer((json_int_t)pixels));
+    /* Told where it is not the default, so that versions without it understand the others. */
+    if (options->damaged == HR_DAMAGED_ACCEPT)
+        r = r ? r : json_object_set_new(object, "damaged", json_string("accept"));
     json_decref(operations);
     if (r) {
         json_decref(object);
@@ -250,11 +255,14 @@ void hr__stated_recipe_read(struct hr__json *reader, const json_t *object,
     int exif = hr__json_bool(reader, object, "apply_exif_orientation", -1);
     out->options.layout = (enum hr_layout)hr__json_word(reader, object, "layout", layouts);
     out->options.apply_exif_orientation = exif;
+    int accepts = json_object_get(object, "damaged") != NULL;
+    if (accepts)
+        out->options.damaged = (enum hr_damaged)hr__json_word(reader, object, "damaged", damaged);
     if (!json_is_integer(pixels) || json_integer_value(pixels) < 1)
         hr__json_fail(reader, -EINVAL, "max_pixels", "must be a whole number of at least 1");
     else
         out->options.max_pixels = (uint64_t)json_integer_value(pixels);
-    if (!operations || exif < 0 || json_object_size(object) != 4)
+    if (!operations || exif < 0 || json_object_size(object) != 4 + (size_t)accepts)
         hr__json_fail(reader, -EINVAL, "", "has other members than a recipe has");
     out->count = json_array_size(operations);
     for (size_t i = 0; i < out->count && !reader->code; i++) {

@@ -2,6 +2,7 @@
  * so that nothing of it changes meanwhile but counters. */
 #include "agent/inside.h"
 
+#include "agent/surroundings.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -115,6 +116,46 @@ static json_t *stream_json(const struct hr__stream *stream)
                      integer(hr_dataset_count(stream->source->dataset)), "lanes", lanes);
 }
 
+static json_t *surroundings(void)
+{
+    struct hr__surroundings s;
+    hr__surroundings_read(&s, 0);
+    bool is_limited = s.memory_limit != UINT64_MAX;
+    return json_pack("{s:i, s:i, s:i, s:o, s:s?}", "nice", s.nice, "cores", s.cores,
+                     "seccomp_filters", s.filters, "memory_limit_bytes",
+                     is_limited ? integer(s.memory_limit) : json_null(), "memory_limit_file",
+                     is_limited ? s.memory_file : NULL);
+}
+
+/* What a job waits for that takes nothing; NULL: it does not wait. */
+static const char *awaited_by(const struct hr__job *job)
+{
+    if (job->state == HR__JOB_OPENING)
+        return "dataset";
+    if (!job->is_seeking)
+        return NULL;
+    return job->was_told ? "epoch" : "start";
+}
+
+/* Jobs that are with no lane: they open their dataset, or have asked for a place. */
+static json_t *waiting_jobs(const struct hr_agent *agent)
+{
+    json_t *list = json_array();
+    uint64_t now = hr__now_ns();
+    for (const struct hr__job *job = agent->jobs; list && job; job = job->next) {
+        const char *what = awaited_by(job);
+        if (!what)
+            continue;
+        const char *stream = job->attach.stream[0] ? job->attach.stream : NULL;
+        json_array_insert_new(list, 0,
+                              json_pack("{s:i, s:s, s:i, s:s?, s:s, s:f}", "pid", (int)job->pid,
+                                        "program", job->program, "rank", (int)job->attach.rank,
+                                        "stream", stream, "waits_for", what, "wait_s",
+                                        seconds(now - job->asked_ns)));
+    }
+    return list;
+}
+
 int hr__status_write(struct hr_agent *agent, char **out, struct hr_error *error)
 {
     json_t *streams = json_array();
@@ -123,13 +164,13 @@ int hr__status_write(struct hr_agent *agent, char **out, struct hr_error *error)
         jobs += !job->is_viewer;
     for (const struct hr__stream *s = agent->streams; streams && s; s = s->next)
         json_array_insert_new(streams, 0, stream_json(s));
-    json_t *json =
-        json_pack("{s:i, s:i, s:s, s:f, s:i, s:f, s:i, s:s?, s:i, s:o, s:o, s:o}", "version", 1,
-                  "pid", (int)getpid(), "socket", agent->socket_path, "uptime_s",
-                  seconds(hr__now_ns() - agent->started_ns), "threads", agent->threads, "cpu_s",
-                  cpu_seconds(), "idle_ms", agent->options.idle_ms, "cache", agent->cache, "jobs",
-                  jobs, "streams", streams, "expelled", integer(agent->expelled), "refused",
-                  integer(agent->refused));
+    json_t *json = json_pack(
+        "{s:i, s:i, s:s, s:f, s:i, s:f, s:i, s:s?, s:i, s:o, s:o, s:o, s:o, s:o}", "version", 1,
+        "pid", (int)getpid(), "socket", agent->socket_path, "uptime_s",
+        seconds(hr__now_ns() - agent->started_ns), "threads", agent->threads, "cpu_s",
+        cpu_seconds(), "idle_ms", agent->options.idle_ms, "cache", agent->cache, "jobs", jobs,
+        "streams", streams, "waiting", waiting_jobs(agent), "runs_under", surroundings(),
+        "expelled", integer(agent->expelled), "refused", integer(agent->refused));
     char *text = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     *out = text ? hr__strdup(HR__TAG_AGENT, text) : NULL;
     free(text);

@@ -25,8 +25,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* How long a job that joins waits for others that do not get on (stopped ones), and for others
- * that are between two epochs. */
+/* How long a job that joins with the others' next epoch waits for others that do not get on
+ * (stopped ones), and for others that are between two epochs. */
 #define PATIENCE_NS      UINT64_C(5000000000)
 #define PATIENCE_OVER_NS UINT64_C(60000000000)
 #define LOOK_NS          UINT64_C(1000000000)
@@ -434,9 +434,9 @@ static bool sit_first(struct hr__job *job, struct hr__agent_lane *main, const ui
     return true;
 }
 
-/* Whether nobody who takes from the lane has got on for long. Of those that have taken an
- * epoch's last sample it is usual: they do something else between two epochs. */
-static bool is_stuck(struct hr__agent_lane *lane, uint64_t now_ns)
+/* Whether nobody who takes from the lane has got on for long: for over_ns where all have taken
+ * an epoch's last sample, because they do something else between two epochs. */
+static bool is_stuck(struct hr__agent_lane *lane, uint64_t now_ns, uint64_t over_ns)
 {
     bool is_stuck, is_over;
     uint64_t progress = hr__places_progress(lane->places, &is_stuck, &is_over);
@@ -444,7 +444,7 @@ static bool is_stuck(struct hr__agent_lane *lane, uint64_t now_ns)
         lane->progress = progress;
         lane->progress_ns = now_ns;
     }
-    return now_ns - lane->progress_ns >= (is_over ? PATIENCE_OVER_NS : PATIENCE_NS);
+    return now_ns - lane->progress_ns >= (is_over ? over_ns : PATIENCE_NS);
 }
 
 static void wait_for_epoch(struct hr__job *job, struct hr__agent_lane *main,
@@ -455,13 +455,16 @@ static void wait_for_epoch(struct hr__job *job, struct hr__agent_lane *main,
         job->party->place[1] = 0;
     }
     await(job, main, false);
-    if (!job->was_told) {
+    if (!job->was_told)
         main->progress_ns = 0;
-    } else if (!job->stream->is_waiting && is_stuck(main, hr__now_ns())) {
+    /* Who joins now begins what the others have not begun. */
+    uint64_t over_ns = job->attach.join == HR_JOIN_NOW ? 0 : PATIENCE_OVER_NS;
+    if (!job->stream->is_waiting && is_stuck(main, hr__now_ns(), over_ns)) {
         hr__places_expel_all(main->places);
         atomic_store(&main->is_told, true);
         hr__agent_wake(job->agent);
         hr__agent_lane_set_out(main, span->epoch + 1, 0);
+        return;
     }
     if (job->was_told)
         return;
@@ -491,8 +494,8 @@ static void seek_first(struct hr__job *job, struct hr__agent_lane *main)
     /* What it has been waiting for, too, where the others have not come along. */
     uint64_t begin[2] = {span.epoch, 0};
     bool is_joining = is_begun && (has_others(job) || job->was_told);
-    if (is_joining && job->attach.join == HR_JOIN_EPOCH && !span.position &&
-        sit_first(job, main, begin))
+    bool may_begin = is_joining && !span.position;
+    if (may_begin && job->attach.join == HR_JOIN_EPOCH && sit_first(job, main, begin))
         return;
     if (!is_begun || !has_others(job)) {
         if (job->party)
@@ -506,6 +509,8 @@ static void seek_first(struct hr__job *job, struct hr__agent_lane *main)
         if (sit_first(job, main, back))
             return;
     }
+    if (may_begin && job->attach.join == HR_JOIN_NOW && sit_first(job, main, begin))
+        return;
     wait_for_epoch(job, main, &span);
 }
 
@@ -590,6 +595,7 @@ void hr__stream_seek(struct hr__job *job)
     job->seat = NULL;
     job->was_told = job->awaits_behind = false;
     job->is_seeking = true;
+    job->asked_ns = hr__now_ns();
     if (job->seek.position > samples) {
         hr__fail(&error, -EINVAL, "position %" PRIu64 " is beyond the epoch's %" PRIu64 " samples",
                  job->seek.position, samples);

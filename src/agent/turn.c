@@ -56,10 +56,11 @@ static void begin_batch(const struct hr__attached *a, struct hr_batch *batch, si
     batch->number = a->first_number + a->delivered;
 }
 
-/* Records of the bad ones among `count` samples, from `place` of the batch on. */
+/* Records of the bad and the damaged ones among `count` samples, from `place` of the batch on. */
 static void note_bad(struct hr__attached *a, struct hr_batch *batch, size_t place, size_t count,
                      const int64_t *instead)
 {
+    const int64_t *indices = batch->indices + place;
     uint64_t from = a->base + a->delivered * a->cut.batch_size + place;
     struct hr_error why = {0};
     /* What ends the session is the next turn's. */
@@ -70,9 +71,12 @@ static void note_bad(struct hr__attached *a, struct hr_batch *batch, size_t plac
             continue;
         struct hr__bad *bad = hr__bad_make(a->loader, batch, place + i, (uint64_t)instead[i],
                                            hr__session_told(a, from + i));
-        batch->bad++;
-        if (bad)
-            hr__bad_insert(&batch->skipped, bad);
+        int taken = instead[i] == indices[i];
+        batch->bad += !taken;
+        if (!bad)
+            continue;
+        bad->taken = taken;
+        hr__bad_insert(&batch->skipped, bad);
     }
 }
 
@@ -102,6 +106,7 @@ static int judge(struct hr__attached *a, struct hr_batch *batch, struct hr_error
     a->delivered++;
     a->filled = 0;
     a->futile = 0;
+    a->garbled.code = 0;
     return 1;
 }
 
@@ -159,7 +164,7 @@ static int lend(struct hr__attached *a, size_t count, struct hr_batch **out, str
         return r == -ESTALE ? lost(a) : r == -ENOTSUP ? WAIT : r;
     struct hr_batch *batch = &lease->batch;
     begin_batch(a, batch, count);
-    if (batch->replaced)
+    if (lease->seen.noted)
         note_bad(a, batch, 0, count, lease->seen.instead);
     r = judge(a, batch, error);
     if (r == 1)
@@ -240,7 +245,7 @@ static int copy_piece(struct hr__attached *a, uint64_t piece, struct hr_error *e
     }
     hr__seat_settle(a->seat);
     batch->replaced += a->seen.replaced;
-    if (a->seen.replaced)
+    if (a->seen.noted)
         note_bad(a, batch, a->filled, piece, a->seen.instead);
     a->filled += piece;
     return 0;
@@ -362,10 +367,12 @@ static int rest(struct hr__attached *a, uint64_t until_ns, struct hr_error *erro
             r = -ETIMEDOUT;
         return r;
     }
-    if (a->state != HR__SEATED)
+    if (a->state != HR__SEATED) {
+        hr__session_explain(a);
         r = hr__session_wait(a, slice_ns);
-    else
+    } else {
         r = hr__seat_wait(a->seat, a->bell, a->wants, slice_ns);
+    }
     if (r != -ETIMEDOUT)
         return r;
     r = hr__session_receive(a, error);

@@ -96,9 +96,9 @@ static int hello(struct view *v, uint64_t until_ns, struct hr_error *error)
     m.hello.pid = (int32_t)getpid();
     m.hello.is_viewer = 1;
     snprintf(m.hello.program, sizeof m.hello.program, "viewer");
-    int r = send_message(v, &m, error);
-    if (!r)
-        r = receive(v, &m, until_ns, error);
+    /* Where it cannot be sent, what is received says why. */
+    (void)hr__wire_send(v->socket, &m);
+    int r = receive(v, &m, until_ns, error);
     if (r == 0)
         r = hr__fail(error, -ECONNREFUSED, "the agent at %s has ended", v->path);
     if (r < 0)

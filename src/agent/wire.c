@@ -212,6 +212,7 @@ static const struct kind kinds[HR__WIRE_TYPES] = {
     [HR__WIRE_ATTACHED] = {.name = "ATTACHED",
                            .bytes = sizeof(struct hr__wire_attached),
                            .check = check_attached,
+                           .text = {PART(hr__wire_attached, notice)},
                            .gap = GAP(hr__wire_attached, spec.width,
                                       offsetof(struct hr__wire_attached, spec.bytes))},
     [HR__WIRE_SEEK] = {.name = "SEEK", .bytes = sizeof(struct hr__wire_seek), .check = check_seek},
@@ -304,7 +305,8 @@ int hr__wire_unpack(struct hr__wire_message *message, const void *bytes, size_t 
     if (header.version != HR__WIRE_VERSION)
         return hr__fail(error, -EPROTONOSUPPORT,
                         "the other end speaks version %u of the agent's messages, this one %u: "
-                        "use the same version of Headrace for the agent and its jobs",
+                        "use the same version of Headrace for the agent and its jobs (headrace "
+                        "agent --stop ends the old one), or name another socket by HEADRACE_AGENT",
                         header.version, HR__WIRE_VERSION);
     const struct kind *kind = kind_of(header.type);
     if (!kind)

@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #define HR__WIRE_MAGIC   0x47415248u /* "HRAG" */
-#define HR__WIRE_VERSION 1u
+#define HR__WIRE_VERSION 2u
 #define HR__WIRE_FILES   4 /* beside one message, at most */
 /* Texts in files: of a dataset and a recipe, or of a status. */
 #define HR__WIRE_TEXT_BYTES_MAX (UINT64_C(1) << 30)
@@ -79,6 +79,7 @@ struct hr__wire_attach {
 struct hr__wire_attached {
     uint64_t samples; /* of the dataset */
     struct hr_tensor_spec spec;
+    char notice[512]; /* what the job's user should know of the agent; "": nothing */
 };
 
 /* Where the job wants to go on. */

@@ -181,6 +181,11 @@ static int cgroup_cores(void)
     return tightest;
 }
 
+int hr_cores(void)
+{
+    return hr__cpu_count();
+}
+
 int hr__cpu_count(void)
 {
     int cores = affinity_count();

@@ -29,6 +29,12 @@ struct hr__decoder;
 int hr__decoder_create(struct hr__decoder **out, struct hr_error *error);
 void hr__decoder_destroy(struct hr__decoder **decoder);
 
+/* Whether damaged images are taken from now on; forgets the last one's damage. */
+void hr__decoder_accept(struct hr__decoder *decoder, enum hr_damaged damaged);
+
+/* What was wrong with an image that was taken since then; NULL: nothing. */
+const char *hr__decoder_damage(const struct hr__decoder *decoder);
+
 /* Header only: format by content, never by name. See hr_preparer_info. */
 int hr__decoder_info(struct hr__decoder *decoder, const void *bytes, size_t length,
                      struct hr_image_info *info, struct hr_error *error);
@@ -50,9 +56,9 @@ int hr__check_pixels(const struct hr_image_info *info, uint64_t max_pixels, stru
  * *out points into memory of the decoder, valid until its next call; rows and
  * planes are followed by HR__PIXEL_SLACK readable bytes.
  * The caller has made sure of the size with hr__check_pixels; the region is
- * checked here (-ERANGE). A stream that ends early or is corrupt is -EBADMSG
- * even where the library would only warn, as Pillow does by default: pixels
- * are never guessed.
+ * checked here (-ERANGE). A stream that is corrupt is -EBADMSG even where the
+ * library would only warn, as Pillow does by default: pixels are guessed only
+ * where damaged images are accepted. One that ends early is -EBADMSG always.
  */
 int hr__decoder_region(struct hr__decoder *decoder, const void *bytes, size_t length,
                        const struct hr_image_info *info, const struct hr_region *region,

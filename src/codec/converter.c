@@ -159,7 +159,7 @@ int hr_converter_run(struct hr_converter *converter, enum hr_form form, const vo
                      size_t length, struct hr_item *item, struct hr_error *error)
 {
     struct hr_converter *c = converter;
-    const struct hr__encoded file = {bytes, length};
+    const struct hr__encoded file = {.bytes = bytes, .length = length};
     struct hr__transcoded made;
     struct hr_image_info info;
     if (form == HR_FORM_ENCODED) {
@@ -176,7 +176,8 @@ int hr_converter_run(struct hr_converter *converter, enum hr_form form, const vo
             ? hr__transcode_planes(c->transcoder, &file, limit, &made, error)
             : hr__transcode_coefficients(c->transcoder, &file, limit, &made, error);
     if (!r && !c->options.trust)
-        r = hr__converter_verify(c, &file, &(struct hr__encoded){made.bytes, made.length}, error);
+        r = hr__converter_verify(
+            c, &file, &(struct hr__encoded){.bytes = made.bytes, .length = made.length}, error);
     if (!r)
         *item = (struct hr_item){made.bytes, made.length, form};
     return r;
@@ -216,7 +217,7 @@ int hr_converter_restore(struct hr_converter *converter, const void *bytes, size
                          struct hr_item *item, struct hr_error *error)
 {
     struct hr_converter *c = converter;
-    const struct hr__encoded in = {bytes, length};
+    const struct hr__encoded in = {.bytes = bytes, .length = length};
     enum hr_form form = hr_form_of(bytes, length);
     struct hr_image_info info;
     if (form == HR_FORM_ENCODED) {
@@ -245,7 +246,7 @@ int hr_converter_estimate(struct hr_converter *converter, enum hr_form form, con
                           size_t length, struct hr_form_estimate *estimate, struct hr_error *error)
 {
     struct hr_converter *c = converter;
-    const struct hr__encoded file = {bytes, length};
+    const struct hr__encoded file = {.bytes = bytes, .length = length};
     struct hr_form_estimate now = {.bytes = length, .possible = 1};
     struct hr_image_info info;
     struct hr__item_header shape;

@@ -23,6 +23,8 @@ enum { FORMATS = sizeof formats / sizeof formats[0] };
 struct hr__decoder {
     void *state[FORMATS]; /* made at the first image of the format */
     struct hr__scratch planes;
+    enum hr_damaged damaged;
+    struct hr_error damage; /* of the image that was taken all the same; code 0: none */
 };
 
 int hr__scratch_reserve(struct hr__scratch *scratch, size_t bytes, struct hr_error *error)
@@ -71,6 +73,30 @@ size_t hr__decoder_memory(const struct hr__decoder *decoder)
         if (decoder->state[i])
             bytes += formats[i]->memory(decoder->state[i]);
     return bytes;
+}
+
+void hr__decoder_accept(struct hr__decoder *decoder, enum hr_damaged damaged)
+{
+    decoder->damaged = damaged;
+    decoder->damage.code = 0;
+}
+
+const char *hr__decoder_damage(const struct hr__decoder *decoder)
+{
+    return decoder->damage.code ? decoder->damage.message : NULL;
+}
+
+/* After a strict try that failed: non-zero where a lenient one may be made. The first damage of
+ * an image is what is told of it. */
+static int may_accept(struct hr__decoder *decoder, struct hr__encoded *in, int code,
+                      const struct hr_error *error)
+{
+    if (code != -EBADMSG || decoder->damaged != HR_DAMAGED_ACCEPT || in->lenient)
+        return 0;
+    if (!decoder->damage.code)
+        decoder->damage = *error;
+    in->lenient = 1;
+    return 1;
 }
 
 struct signature {
@@ -201,15 +227,19 @@ static int find_format(struct hr__decoder *decoder, const struct hr__encoded *in
 int hr__decoder_info(struct hr__decoder *decoder, const void *bytes, size_t length,
                      struct hr_image_info *info, struct hr_error *error)
 {
-    const struct hr__encoded in = {bytes, length};
-    struct hr_image_info found = {0};
+    struct hr__encoded in = {.bytes = bytes, .length = length};
+    struct hr_error why = {0};
+    struct hr_image_info found;
     int which;
     int rc = find_format(decoder, &in, &which, error);
     if (rc)
         return rc;
-    found.format = formats[which]->id;
-    found.orientation = 1;
-    rc = formats[which]->info(decoder->state[which], &in, &found, error);
+    do {
+        found = (struct hr_image_info){.format = formats[which]->id, .orientation = 1};
+        rc = formats[which]->info(decoder->state[which], &in, &found, &why);
+    } while (may_accept(decoder, &in, rc, &why));
+    if (rc && error)
+        *error = why;
     if (!rc)
         *info = found;
     return rc;
@@ -256,7 +286,9 @@ int hr__decoder_region(struct hr__decoder *decoder, const void *bytes, size_t le
                        const struct hr_image_info *info, const struct hr_region *region,
                        struct hr__planar *out, struct hr_error *error)
 {
-    struct hr__decode_job job = {.in = {bytes, length}, .info = *info, .region = *region};
+    struct hr__decode_job job = {
+        .in = {.bytes = bytes, .length = length}, .info = *info, .region = *region};
+    struct hr_error why = {0};
     int which;
     int rc = check_region(info, region, error);
     if (rc)
@@ -277,7 +309,13 @@ int hr__decoder_region(struct hr__decoder *decoder, const void *bytes, size_t le
     job.out.stride = (ptrdiff_t)stride;
     job.out.width = region->width;
     job.out.height = region->height;
-    rc = formats[which]->region(decoder->state[which], &job, error);
+    /* Its header may have been damaged already. */
+    job.in.lenient = decoder->damage.code != 0;
+    do
+        rc = formats[which]->region(decoder->state[which], &job, &why);
+    while (may_accept(decoder, &job.in, rc, &why));
+    if (rc && error)
+        *error = why;
     if (!rc)
         *out = job.out;
     return rc;

@@ -12,6 +12,7 @@
 struct hr__encoded {
     const uint8_t *bytes;
     size_t length;
+    int lenient; /* take damage that Pillow takes by default; 0: it is -EBADMSG */
 };
 
 /* One region to decode. */

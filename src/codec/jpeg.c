@@ -12,8 +12,10 @@
  *
  * Decoding stops after the region's last row, so damage behind it is not seen;
  * a region that reaches the last row of the image also checks its end. Every
- * warning of libjpeg after which pixels would be guessed is an error. Changed
- * bytes that still read as Huffman codes are found by no JPEG decoder.
+ * warning of libjpeg after which pixels would be guessed is an error, unless the
+ * caller is lenient: then the whole image is decoded, so that guesses do not
+ * depend on the region. Changed bytes that still read as Huffman codes are found
+ * by no JPEG decoder.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -109,8 +111,9 @@ static int jpeg_info(void *state, const struct hr__encoded *in, struct hr_image_
 static struct window plan_window(const struct jpeg_decompress_struct *cinfo,
                                  const struct hr_region *region)
 {
+    const struct hr__jpeg *library = cinfo->client_data;
     struct window w = {0, cinfo->output_width, 0, 0};
-    if (hr__jpeg_is_smoothed(cinfo))
+    if (library->lenient || hr__jpeg_is_smoothed(cinfo))
         return w;
     JDIMENSION left = (JDIMENSION)region->x, right = left + (JDIMENSION)region->width;
     left = left > MARGIN ? left - MARGIN : 0;
@@ -192,16 +195,18 @@ static int read_rows(struct jpeg *j, const struct hr__decode_job *job, struct wi
         rows[i] = j->rows.bytes + (size_t)i * pitch + ROW_SHIFT;
     JDIMENSION first = (JDIMENSION)region->y;
     JDIMENSION end = first + (JDIMENSION)region->height;
+    /* Whether a damaged file is taken does not depend on the region either. */
+    JDIMENSION last = j->library.lenient ? cinfo->output_height : end;
     if (window.skip && first)
         jpeg_skip_scanlines(cinfo, first);
-    while (cinfo->output_scanline < end) {
+    while (cinfo->output_scanline < last) {
         JDIMENSION at = cinfo->output_scanline;
-        JDIMENSION limit = at < first ? first : end;
+        JDIMENSION limit = at < first ? first : at < end ? end : last;
         JDIMENSION want = limit - at < ROWS ? limit - at : ROWS;
         JDIMENSION got = 0;
         while (got < want)
             got += jpeg_read_scanlines(cinfo, rows + got, want - got);
-        if (at >= first)
+        if (at >= first && at < end)
             store_rows(j, job, rows, (int)(at - first), (int)got, (size_t)region->x - window.x);
     }
     return 0;
@@ -226,8 +231,10 @@ static int jpeg_region(void *state, const struct hr__decode_job *job, struct hr_
         jpeg_start_decompress(cinfo);
         rc = read_rows(j, job, plan_window(cinfo, &job->region));
     }
-    if (!rc && cinfo->output_scanline == cinfo->output_height)
+    if (!rc && cinfo->output_scanline == cinfo->output_height) {
+        j->library.finishing = 1;
         jpeg_finish_decompress(cinfo);
+    }
     jpeg_destroy_decompress(cinfo);
     return rc;
 }

@@ -1,7 +1,7 @@
 /*
  * libjpeg-turbo for our purposes: a memory source that ends where the bytes end,
  * errors that leave through longjmp with a message for the caller, and warnings
- * after which pixels would be guessed taken for errors.
+ * after which pixels would be guessed taken for errors, unless these are wanted.
  */
 #include "codec/jpeg_library.h"
 
@@ -78,7 +78,8 @@ static int warning_is_harmless(int message)
 
 static void take_message(j_common_ptr common, int level)
 {
-    if (level < 0 && !warning_is_harmless(common->err->msg_code))
+    const struct hr__jpeg *j = common->client_data;
+    if (level < 0 && !j->lenient && !warning_is_harmless(common->err->msg_code))
         fail_out(common);
 }
 
@@ -86,9 +87,17 @@ static void ignore_output(j_common_ptr common)
 {
 }
 
-/* The source is one block of memory, so asking for more is the end of it. */
+/* The source is one block of memory, so asking for more is the end of it. Only the marker of
+ * the end may be missing, and only from damaged files that are taken. */
 static boolean source_fill(j_decompress_ptr cinfo)
 {
+    static const JOCTET end[] = {0xFF, JPEG_EOI};
+    const struct hr__jpeg *j = cinfo->client_data;
+    if (j->lenient && j->finishing) {
+        cinfo->src->next_input_byte = end;
+        cinfo->src->bytes_in_buffer = sizeof end;
+        return TRUE;
+    }
     ERREXIT(cinfo, JERR_INPUT_EOF);
     return FALSE;
 }
@@ -98,8 +107,10 @@ static void source_skip(j_decompress_ptr cinfo, long count)
     struct jpeg_source_mgr *source = cinfo->src;
     if (count <= 0)
         return;
-    if ((size_t)count > source->bytes_in_buffer)
+    if ((size_t)count > source->bytes_in_buffer) {
         source_fill(cinfo);
+        return;
+    }
     source->next_input_byte += count;
     source->bytes_in_buffer -= (size_t)count;
 }
@@ -108,9 +119,12 @@ static void source_nothing(j_decompress_ptr cinfo)
 {
 }
 
-/* Missing or wrong restart markers mean lost rows, never resynchronised. */
+/* Missing or wrong restart markers mean lost rows: resynchronised where these may be guessed. */
 static boolean source_resync(j_decompress_ptr cinfo, int desired)
 {
+    const struct hr__jpeg *j = cinfo->client_data;
+    if (j->lenient)
+        return jpeg_resync_to_restart(cinfo, desired);
     WARNMS2(cinfo, JWRN_MUST_RESYNC, cinfo->unread_marker, desired);
     return FALSE;
 }
@@ -179,6 +193,8 @@ void hr__jpeg_walk_markers(const struct hr__encoded *in, int *orientation, int *
 void hr__jpeg_read_header(struct hr__jpeg *j, const struct hr__encoded *in)
 {
     jpeg_create_decompress(&j->cinfo);
+    j->lenient = in->lenient;
+    j->finishing = 0;
     j->cinfo.src = &j->source;
     j->cinfo.progress = &j->progress;
     j->source.next_input_byte = in->bytes;

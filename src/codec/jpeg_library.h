@@ -24,6 +24,8 @@ struct hr__jpeg {
     jmp_buf escape;         /* where failures go */
     int code;               /* what they leave for the caller */
     struct hr_error *error; /* of the current call; may be NULL */
+    int lenient;            /* warnings are passed over; of the image that is read */
+    int finishing;          /* all of its pixels are read */
 };
 
 void hr__jpeg_init(struct hr__jpeg *jpeg);

@@ -31,8 +31,9 @@ struct critical_stream {
 };
 
 struct png {
-    struct hr__scratch row; /* one scanline as stored */
-    uint8_t map[3][256];    /* sample or palette index of at most 8 bits to R, G, B */
+    struct hr__scratch row;    /* one scanline as stored */
+    struct hr__scratch mended; /* a damaged file that is taken */
+    uint8_t map[3][256];       /* sample or palette index of at most 8 bits to R, G, B */
     hr__deinterleave_fn *deinterleave;
 };
 
@@ -136,20 +137,51 @@ static int fail_png(int code, struct hr_error *error)
     }
 }
 
-/* libspng tells of a wrong header checksum only when rows are read, but sizes
- * are relied upon before. The CRC-32 of PNG, third edition, annex D. */
-static int header_is_intact(const struct hr__encoded *in)
+/* The checksum of a chunk's type and its `length` bytes. The CRC-32 of PNG, third edition,
+ * annex D. */
+static uint32_t checksum(const uint8_t *chunk, size_t length)
 {
     uint32_t crc = ~0u;
-    if (in->length < SIGNATURE_BYTES + CHUNK_FRAME_BYTES + IHDR_BYTES)
-        return 0;
-    const uint8_t *p = in->bytes + SIGNATURE_BYTES + 4, *end = p + 4 + IHDR_BYTES;
+    const uint8_t *p = chunk + 4, *end = p + 4 + length;
     for (; p < end; p++) {
         crc ^= *p;
         for (int bit = 0; bit < 8; bit++)
             crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0);
     }
-    return ~crc == read_be32(end);
+    return ~crc;
+}
+
+/* libspng tells of a wrong header checksum only when rows are read, but sizes
+ * are relied upon before. */
+static int header_is_intact(const struct hr__encoded *in)
+{
+    const uint8_t *header = in->bytes + SIGNATURE_BYTES;
+    return in->length >= SIGNATURE_BYTES + CHUNK_FRAME_BYTES + IHDR_BYTES &&
+           checksum(header, IHDR_BYTES) == read_be32(header + CHUNK_HEADER_BYTES + IHDR_BYTES);
+}
+
+/* Makes `in` a copy whose pixel data has the right checksums: Pillow does not look at those, but
+ * at all others and, as libspng, at the checksum within the compressed data. */
+static int mend_checksums(struct png *png, struct hr__encoded *in, struct hr_error *error)
+{
+    int rc = hr__scratch_reserve(&png->mended, in->length, error);
+    if (rc)
+        return rc;
+    uint8_t *bytes = memcpy(png->mended.bytes, in->bytes, in->length);
+    in->bytes = bytes;
+    for (size_t at = SIGNATURE_BYTES; in->length - at >= CHUNK_FRAME_BYTES;) {
+        size_t length = read_be32(bytes + at);
+        if (length > in->length - at - CHUNK_FRAME_BYTES)
+            break;
+        uint8_t *end = bytes + at + CHUNK_HEADER_BYTES + length;
+        if (!memcmp(bytes + at + 4, "IDAT", 4)) {
+            uint32_t crc = checksum(bytes + at, length);
+            for (int i = 0; i < 4; i++)
+                end[i] = (uint8_t)(crc >> (24 - 8 * i));
+        }
+        at += length + CHUNK_FRAME_BYTES;
+    }
+    return 0;
 }
 
 /* Makes a context on `stream` with the header read. */
@@ -340,6 +372,8 @@ static int read_scanlines(struct png *png, spng_ctx *ctx, const struct hr__decod
     }
     if (rc != SPNG_EOI)
         return rc;
+    if (job->in.lenient)
+        return 0; /* nobody looks at what follows the last row */
     /* The checksum of what the last scanlines came from; Pillow, too, accepts a
      * file without its IEND. */
     rc = spng_decode_chunks(ctx);
@@ -351,8 +385,11 @@ static int png_region(void *state, const struct hr__decode_job *job, struct hr_e
     struct png *png = state;
     struct critical_stream stream;
     struct spng_ihdr header;
+    struct hr__encoded in = job->in;
     spng_ctx *ctx = NULL;
-    int rc = open_png(&ctx, &job->in, &stream, &header, error);
+    int rc = in.lenient ? mend_checksums(png, &in, error) : 0;
+    if (!rc)
+        rc = open_png(&ctx, &in, &stream, &header, error);
     if (rc)
         return rc;
     if (header.width != (uint32_t)job->info.width || header.height != (uint32_t)job->info.height) {
@@ -382,6 +419,7 @@ static void png_destroy(void **state)
 {
     struct png *png = *state;
     hr__scratch_free(&png->row);
+    hr__scratch_free(&png->mended);
     hr__free(png);
     *state = NULL;
 }
@@ -389,7 +427,7 @@ static void png_destroy(void **state)
 static size_t png_memory(const void *state)
 {
     const struct png *png = state;
-    return sizeof *png + png->row.capacity;
+    return sizeof *png + png->row.capacity + png->mended.capacity;
 }
 
 const struct hr__format hr__format_png = {

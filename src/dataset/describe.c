@@ -4,7 +4,9 @@
 #include "base/error.h"
 #include "base/memory.h"
 
+#include <endian.h>
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -80,6 +82,7 @@ static void add(struct hasher *h, const void *bytes, size_t length)
 
 static void add_number(struct hasher *h, uint64_t number)
 {
+    number = htole64(number);
     add(h, &number, sizeof number);
 }
 
@@ -114,4 +117,44 @@ void hr__dataset_digest(const struct hr_dataset *dataset, uint8_t digest[HR__DIG
     close_block(&h);
     XXH128_canonicalFromHash(&bytes, h.block.before);
     memcpy(digest, bytes.digest, HR__DIGEST_BYTES);
+}
+
+/* Bytes of the longest directory path that all keys begin with. */
+static size_t common_directory(const struct hr_dataset *dataset)
+{
+    char first[PATH_MAX], key[PATH_MAX];
+    size_t common = 0;
+    if (dataset->count)
+        common = hr_dataset_key(dataset, 0, first, sizeof first);
+    if (common >= sizeof first)
+        common = sizeof first - 1;
+    for (size_t i = 1; i < dataset->count && common; i++) {
+        size_t same = 0;
+        hr_dataset_key(dataset, i, key, sizeof key);
+        while (same < common && key[same] == first[same])
+            same++;
+        common = same;
+    }
+    while (common && first[common - 1] != '/')
+        common--;
+    return common;
+}
+
+void hr_dataset_names_digest(const struct hr_dataset *dataset, uint8_t digest[16])
+{
+    const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
+    int is_list = !origin->catalog->ranges && !origin->is_folder;
+    size_t skip = is_list ? common_directory(origin) : 0;
+    struct hasher h = {.used = 0, .block.before = {0, 0}};
+    XXH128_canonical_t bytes;
+    char key[PATH_MAX];
+    add_number(&h, dataset->count);
+    for (size_t i = 0; i < dataset->count; i++) {
+        hr_dataset_key(dataset, i, key, sizeof key);
+        add_text(&h, key + skip);
+        add_number(&h, (uint64_t)hr_dataset_label(dataset, i));
+    }
+    close_block(&h);
+    XXH128_canonicalFromHash(&bytes, h.block.before);
+    memcpy(digest, bytes.digest, sizeof bytes.digest);
 }

@@ -1,7 +1,7 @@
 /*
- * Samples that failed: the newest are kept in detail, in the order of their
- * batches and places, so that the list does not depend on threads; and the
- * judgement whether there are too many.
+ * Samples that failed, and damaged ones that were taken: the newest are kept in detail, in the
+ * order of their batches and places, so that the list does not depend on threads; and the judgement
+ * whether there are too many.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -50,28 +50,28 @@ void hr__bad_insert(struct hr__bad **list, struct hr__bad *bad)
 }
 
 /* Room for one more; without memory the details of the oldest go. */
-static int make_room_locked(struct hr_loader *l)
+static int make_room_locked(struct hr__bad_list *l)
 {
-    if (l->bad_kept < l->bad_capacity)
+    if (l->kept < l->capacity)
         return 1;
-    if (l->bad_capacity < HR__BAD_KEPT) {
+    if (l->capacity < HR__BAD_KEPT) {
         /* Not yet a full circle: the first is at 0. */
-        size_t capacity = l->bad_capacity ? l->bad_capacity * 2 : 16;
+        size_t capacity = l->capacity ? l->capacity * 2 : 16;
         if (capacity > HR__BAD_KEPT)
             capacity = HR__BAD_KEPT;
         struct hr__bad **grown =
-            l->bad_first ? NULL : hr__realloc(HR__TAG_ENGINE, l->bad, capacity, sizeof *grown);
+            l->first ? NULL : hr__realloc(HR__TAG_ENGINE, l->at, capacity, sizeof *grown);
         if (grown) {
-            l->bad = grown;
-            l->bad_capacity = capacity;
+            l->at = grown;
+            l->capacity = capacity;
             return 1;
         }
     }
-    if (!l->bad_capacity)
+    if (!l->capacity)
         return 0;
-    hr__free(l->bad[l->bad_first]);
-    l->bad_first = (l->bad_first + 1) % l->bad_capacity;
-    l->bad_kept--;
+    hr__free(l->at[l->first]);
+    l->first = (l->first + 1) % l->capacity;
+    l->kept--;
     return 1;
 }
 
@@ -79,14 +79,17 @@ void hr__bad_keep_locked(struct hr_loader *l, struct hr_batch *batch)
 {
     while (batch->skipped) {
         struct hr__bad *bad = batch->skipped;
+        struct hr__bad_list *list = bad->taken ? &l->damaged : &l->bad;
         batch->skipped = bad->next;
         bad->next = NULL;
-        l->bad_total++;
-        if (!make_room_locked(l)) {
+        list->total++;
+        if (bad->taken)
+            hr__count(&l->counters.damaged_samples, 1);
+        if (!make_room_locked(list)) {
             hr__free(bad);
             continue;
         }
-        l->bad[(l->bad_first + l->bad_kept++) % l->bad_capacity] = bad;
+        list->at[(list->first + list->kept++) % list->capacity] = bad;
     }
 }
 
@@ -102,8 +105,8 @@ int hr__bad_judge_locked(const struct hr_loader *l, uint64_t epoch, int at_end,
                         "%" PRIu64 " of %" PRIu64 " samples of epoch %" PRIu64
                         " are bad, more than max_bad_share = %g: repair the dataset or raise it;",
                         l->epoch_bad, l->epoch_seen, epoch, share);
-    for (size_t i = 0; i < l->bad_kept; i++) {
-        const struct hr__bad *bad = l->bad[(l->bad_first + i) % l->bad_capacity];
+    for (size_t i = 0; i < l->bad.kept; i++) {
+        const struct hr__bad *bad = l->bad.at[(l->bad.first + i) % l->bad.capacity];
         if (bad->epoch != epoch)
             continue;
         char path[256];
@@ -120,15 +123,20 @@ int hr__bad_judge_locked(const struct hr_loader *l, uint64_t epoch, int at_end,
     return hr__fail(error, -EOVERFLOW, "%s", text);
 }
 
+static void free_details(struct hr__bad_list *list)
+{
+    for (size_t i = 0; i < list->kept; i++)
+        hr__free(list->at[(list->first + i) % list->capacity]);
+    hr__free(list->at);
+    *list = (struct hr__bad_list){0};
+}
+
 void hr__bad_destroy(struct hr_loader *l)
 {
-    for (size_t i = 0; i < l->bad_kept; i++)
-        hr__free(l->bad[(l->bad_first + i) % l->bad_capacity]);
-    hr__free(l->bad);
+    free_details(&l->bad);
+    free_details(&l->damaged);
     hr__free(l->failed);
-    l->bad = NULL;
     l->failed = NULL;
-    l->bad_kept = l->bad_capacity = 0;
 }
 
 static void describe(const struct hr__bad *bad, struct hr_skipped_sample *out)
@@ -140,30 +148,49 @@ static void describe(const struct hr__bad *bad, struct hr_skipped_sample *out)
     snprintf(out->reason, sizeof out->reason, "%s", bad->reason);
 }
 
-uint64_t hr_loader_skipped_count(const struct hr_loader *loader)
+static uint64_t count_of(struct hr_loader *l, const struct hr__bad_list *list)
 {
-    struct hr_loader *l = (struct hr_loader *)loader;
     if (hr__in_child(l))
         return 0;
     pthread_mutex_lock(&l->lock);
-    uint64_t count = l->bad_total;
+    uint64_t count = list->total;
     pthread_mutex_unlock(&l->lock);
     return count;
 }
 
-int hr_loader_skipped_get(const struct hr_loader *loader, uint64_t i, struct hr_skipped_sample *out)
+static int get_one(struct hr_loader *l, const struct hr__bad_list *list, uint64_t i,
+                   struct hr_skipped_sample *out)
 {
-    struct hr_loader *l = (struct hr_loader *)loader;
     int r = -ERANGE;
     if (hr__in_child(l))
         return r;
     pthread_mutex_lock(&l->lock);
-    if (i < l->bad_kept) {
-        describe(l->bad[(l->bad_first + i) % l->bad_capacity], out);
+    if (i < list->kept) {
+        describe(list->at[(list->first + i) % list->capacity], out);
         r = 0;
     }
     pthread_mutex_unlock(&l->lock);
     return r;
+}
+
+uint64_t hr_loader_skipped_count(const struct hr_loader *loader)
+{
+    return count_of((struct hr_loader *)loader, &loader->bad);
+}
+
+int hr_loader_skipped_get(const struct hr_loader *loader, uint64_t i, struct hr_skipped_sample *out)
+{
+    return get_one((struct hr_loader *)loader, &loader->bad, i, out);
+}
+
+uint64_t hr_loader_damaged_count(const struct hr_loader *loader)
+{
+    return count_of((struct hr_loader *)loader, &loader->damaged);
+}
+
+int hr_loader_damaged_get(const struct hr_loader *loader, uint64_t i, struct hr_skipped_sample *out)
+{
+    return get_one((struct hr_loader *)loader, &loader->damaged, i, out);
 }
 
 int hr_loader_failed_get(const struct hr_loader *loader, struct hr_skipped_sample *out)

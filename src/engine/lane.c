@@ -98,6 +98,7 @@ static void describe_bad(const struct hr__bad *bad, struct hr__chunk_bad *out)
 {
     *out = (struct hr__chunk_bad){
         .place = bad->place,
+        .taken = bad->taken,
         .index = bad->index,
         .path = bad->path,
         .reason = bad->reason,
@@ -160,7 +161,8 @@ static void publish(struct hr__lane *lane, struct turn *turn)
 {
     struct hr__counters *c = &lane->loader->counters;
     hr__count(&c->batches, 1);
-    hr__count(&c->bad_samples, turn->done.bad_count);
+    for (size_t i = 0; i < turn->done.bad_count; i++)
+        hr__count(turn->done.bad[i].taken ? &c->damaged_samples : &c->bad_samples, 1);
     hr__count(&c->padded_samples, turn->done.padding);
     lane->ops->publish(lane->self, &turn->done);
     if (turn->batch) {

@@ -31,9 +31,10 @@ struct hr__chunk {
     int64_t *indices; /* likewise */
 };
 
-/* A sample that was bad. */
+/* A sample that was bad, or that is damaged and was taken. */
 struct hr__chunk_bad {
     size_t place;
+    int taken;          /* it is in the chunk; otherwise a stand-in is */
     uint64_t index;     /* in the dataset, of the one that was to be there */
     const char *path;   /* live during the call */
     const char *reason; /* likewise */
@@ -46,7 +47,7 @@ struct hr__chunk_done {
     size_t count;   /* samples that may be used, from place 0 on */
     size_t padding; /* of them, at the end, repeats that only fill up the rank's share */
     size_t bad_count;
-    const struct hr__chunk_bad *bad; /* replaced by stand-ins, by place */
+    const struct hr__chunk_bad *bad; /* by place */
     /* code 0, or what ended the lane: at place `count`. `failed`: the sample, path NULL where
      * it is not a sample's fault. Nothing is published after it until the next start. Where
      * acquire itself failed, it is about a chunk that was not acquired, with count 0. */

@@ -101,18 +101,26 @@ struct hr__job {
     struct hr__job *all_next; /* every job of the loader, for freeing */
 };
 
-/* A sample that failed. */
+/* A sample that failed, or that is damaged and was taken. */
 struct hr__bad {
     struct hr__bad *next; /* in its batch */
     size_t place;
+    int taken; /* it is in the batch; otherwise a stand-in is */
     uint64_t epoch, index;
     const char *reason; /* in the same block, as is the path */
     char path[];
 };
 
+/* The newest HR__BAD_KEPT of them, a circle of `capacity`. */
+struct hr__bad_list {
+    struct hr__bad **at;
+    size_t capacity, first, kept;
+    uint64_t total; /* ever */
+};
+
 /* What became of a job: the worker's, handed to hr__finish_locked. */
 struct hr__outcome {
-    struct hr__bad *skipped; /* the bad sample that was replaced */
+    struct hr__bad *skipped; /* the bad sample that was replaced, or the damaged one */
     struct hr__bad *failed;  /* the bad sample that was not */
     struct hr_error error;   /* with code 0 where all is well */
     int was_read;            /* the worker read it */
@@ -141,6 +149,7 @@ struct hr__counters {
     _Atomic uint64_t samples, batches, bad_samples, padded_samples, bytes_read, wait_ns;
     _Atomic uint64_t cache_hits, converted, conversion_ns;
     _Atomic uint64_t staged_bytes;
+    _Atomic uint64_t damaged_samples;
     _Atomic uint64_t own_hits, own_bytes, peer_hits, peer_bytes;
     _Atomic uint64_t stored, stored_bytes, refused, read_ahead;
     struct hr__histogram fetch, prepare, wait;
@@ -258,10 +267,9 @@ struct hr_loader {
     uint64_t epoch_bad;         /* of them, bad */
     int over;                   /* nothing more comes in this epoch */
 
-    struct hr__bad **bad; /* the newest, a circle of bad_capacity */
-    size_t bad_capacity, bad_first, bad_kept;
-    uint64_t bad_total;
-    struct hr__bad *failed; /* what ended the epoch */
+    struct hr__bad_list bad;     /* replaced */
+    struct hr__bad_list damaged; /* taken */
+    struct hr__bad *failed;      /* what ended the epoch */
 };
 
 static inline void hr__count(_Atomic uint64_t *counter, uint64_t n)

@@ -67,8 +67,8 @@ struct hr_batch {
     uint64_t opened_ns;      /* when it was opened; with hosts */
     struct hr__job *fetched; /* read and waiting for a worker, oldest first */
     struct hr__job *fetched_last;
-    struct hr__bad *skipped; /* its bad samples, in order of place */
-    size_t bad;              /* their number */
+    struct hr__bad *skipped; /* its bad and its damaged samples, in order of place */
+    size_t bad;              /* number of the bad ones */
     struct hr_error error;   /* of the failure with the lowest place; code 0: none */
     size_t error_place;      /* where that is */
     struct hr__bad *failed;  /* the sample that failed there; NULL: not a sample's fault */

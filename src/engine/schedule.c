@@ -501,8 +501,8 @@ static void note_outcome_locked(struct hr_loader *l, struct hr_batch *batch, siz
 {
     if (outcome->skipped) {
         hr__bad_insert(&batch->skipped, outcome->skipped);
-        batch->bad++;
-        batch->replaced += !outcome->error.code;
+        batch->bad += !outcome->skipped->taken;
+        batch->replaced += !outcome->skipped->taken && !outcome->error.code;
         outcome->skipped = NULL;
     }
     if (!outcome->error.code)

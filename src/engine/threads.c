@@ -241,6 +241,20 @@ static int prepare_anew(struct hr__thread *self, struct hr__job *job, uint64_t i
     return r ? r : prepare(self, job, index, outcome, error);
 }
 
+/* Notes the damage of a sample that was taken. Without memory it is a failure of this process. */
+static void note_damage(struct hr__thread *self, const struct hr__job *job, uint64_t index,
+                        struct hr__outcome *outcome)
+{
+    const char *damage = hr_preparer_damage(self->preparer);
+    if (!damage)
+        return;
+    outcome->skipped = hr__bad_make(self->loader, job->batch, job->place, index, damage);
+    if (outcome->skipped)
+        outcome->skipped->taken = 1;
+    else
+        hr__fail(&outcome->error, -ENOMEM, "out of memory for the record of a damaged sample");
+}
+
 void hr__process(struct hr__thread *self, struct hr__job *job, struct hr__outcome *outcome)
 {
     struct hr_loader *l = self->loader;
@@ -266,6 +280,8 @@ void hr__process(struct hr__thread *self, struct hr__job *job, struct hr__outcom
         error.code = r;
         handle_failure(self, job, &error, outcome);
         outcome->cost.working_ns = cost_clock(l) - start_cpu;
+    } else {
+        note_damage(self, job, index, outcome);
     }
     if (!outcome->error.code)
         hr__count(&l->counters.samples, 1);

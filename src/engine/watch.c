@@ -31,8 +31,12 @@
 /* A segment should have so many batches, and take so long, where both fit in. */
 #define SEGMENT_BATCHES 20
 #define SEGMENT_S       0.3
-/* Rounds that the time has to suffice for. */
-#define ROUNDS 6
+/* Rounds that the time has to suffice for, and those that the schedule always runs. */
+#define ROUNDS       6
+#define LEAST_ROUNDS 4
+/* Segments are so many times as long as what the loader has ahead, so that what is measured is
+ * the loader and not its queue. */
+#define OUTLAST 3
 
 /* Of the time, for what is measured after the loop. */
 #define AFTER_SHARE 0.2
@@ -242,8 +246,10 @@ static void plan_segments(struct hr_stalls_watch *w, double batch_s, double max_
     wanted = fmax(wanted, SEGMENT_BATCHES);
     if (max_s > 0)
         wanted = fmin(wanted, max_s / (ROUNDS * phases * fmax(batch_s, 1e-6)) - (double)w->settle);
+    wanted = fmax(wanted, OUTLAST * (double)ahead);
     if (w->options.batches)
-        wanted = fmin(wanted, (double)w->options.batches / (2.0 * phases) - (double)w->settle);
+        wanted =
+            fmin(wanted, (double)w->options.batches / (LEAST_ROUNDS * phases) - (double)w->settle);
     w->batches = (uint64_t)fmin(fmax(wanted, 2), 4096);
     /* A sample that comes twice in a segment is not cold the second time. */
     uint64_t whole = hr_dataset_count(l->dataset) / (uint64_t)l->options.batch_size;

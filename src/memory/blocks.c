@@ -259,6 +259,8 @@ static int on_access(struct finder *f, const struct hr_memory_event *event)
     block->last_ns = event->time_ns;
     block->last_call = (uint32_t)(event->bytes >> 32);
     block->phases |= (uint8_t)(1 << (event->phase & 3));
+    block->is_passed_on |=
+        event->phase == HR_MEMORY_BACKWARD && block->iteration != f->out->iterations;
     if (event->kind == HR_MEMORY_READ)
         block->reads++;
     else

@@ -11,12 +11,22 @@ static int uses(const struct hr__block *block, enum hr_memory_phase phase)
     return block->phases >> phase & 1;
 }
 
+/* What gradients are gathered in to be exchanged: backward passes write it iteration after
+ * iteration, and no forward pass looks at it. */
+static int is_bucket(const struct hr__block *block)
+{
+    return block->writes && block->is_passed_on && uses(block, HR_MEMORY_BACKWARD) &&
+           !uses(block, HR_MEMORY_FORWARD);
+}
+
 static uint8_t category_of(const struct hr__block *block, uint64_t end_ns)
 {
     int is_touched = block->reads || block->writes,
         was_there = block->is_ghost || block->was_present;
     if (!is_touched && !block->name)
         return HR_MEMORY_WORKSPACE;
+    if (is_bucket(block) && (was_there || block->phase != HR_MEMORY_OPTIMIZER))
+        return HR_MEMORY_GRADIENT;
     if (was_there)
         return uses(block, HR_MEMORY_OPTIMIZER) ? HR_MEMORY_OPTIMIZER_STATE : HR_MEMORY_UNKNOWN;
     switch (block->phase) {

@@ -34,9 +34,13 @@ static size_t find_main(const struct hr__memory *m)
     return best;
 }
 
+/* Of an accelerator. The host's memory is other programs', too: what of it would be a batch's
+ * cannot be told. */
 static double capacity(const struct hr__memory *m, size_t at, const struct hr__record *record)
 {
     char device_name[24], fact_name[64];
+    if (!m->devices[at].device || m->devices[at].device == HR_MEMORY_LIBRARIES)
+        return NAN;
     hr__memory_device_name(m->devices[at].device, device_name, sizeof device_name);
     snprintf(fact_name, sizeof fact_name, "capacity bytes %s", device_name);
     double said = hr__memory_fact(record, fact_name);

@@ -93,6 +93,8 @@ struct snapshot {
     uint32_t device;                   /* whose segments are being told */
     uint32_t annotation, annotator;    /* the next one; whose are told */
     uint32_t optimizing, iterations;   /* ranges of the optimizer that are open */
+    unsigned annotated;                /* phase that open annotations name; 0: none */
+    uint32_t annotated_depth;          /* how many of them are open */
     uint32_t pass;                     /* of backward passes, the last that began */
     unsigned phase; /* of what was allocated or freed last, where that is known */
     int has_steps;  /* the profiler's steps tell the iterations */
@@ -423,7 +425,9 @@ static int tell_block(struct snapshot *s, enum hr_memory_kind kind, const struct
         .bytes = e->bytes,
         .what = note & STACK_MASK,
         .kind = (uint8_t)kind,
-        .phase = (uint8_t)(s->optimizing ? HR_MEMORY_OPTIMIZER : note >> PHASE_AT),
+        .phase = (uint8_t)(s->optimizing      ? HR_MEMORY_OPTIMIZER
+                           : note >> PHASE_AT ? note >> PHASE_AT
+                                              : s->annotated),
         .device = (uint8_t)(s->device + 1),
     };
     int code = kind == HR_MEMORY_FAILED ? 0 : follow(s, &event);
@@ -470,6 +474,41 @@ static const char *after(const char *name, const char *prefix)
     return name && !strncmp(name, prefix, length) ? name + length : NULL;
 }
 
+/* The phase that an annotation of the program's own names ("## forward ##"); 0: none, or several.
+ */
+static unsigned phase_named(const char *name)
+{
+    static const struct {
+        const char *word;
+        enum hr_memory_phase phase;
+    } words[] = {{"forward", HR_MEMORY_FORWARD},
+                 {"backward", HR_MEMORY_BACKWARD},
+                 {"optimizer", HR_MEMORY_OPTIMIZER}};
+    unsigned phase = 0;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (!strcasestr(name, words[i].word))
+            continue;
+        if (phase)
+            return 0;
+        phase = words[i].phase;
+    }
+    return phase;
+}
+
+/* A phase begins or ends by an annotation. Of several that are open the outermost counts. */
+static void annotate(struct snapshot *s, unsigned phase, int begins)
+{
+    if (!s->annotated && begins) {
+        s->pass += phase == HR_MEMORY_BACKWARD && s->phase != HR_MEMORY_BACKWARD;
+        s->phase = s->annotated = phase;
+    }
+    if (s->annotated != phase)
+        return;
+    s->annotated_depth += begins ? 1 : UINT32_MAX;
+    if (!s->annotated_depth)
+        s->phase = s->annotated = HR_MEMORY_OUTSIDE;
+}
+
 static void tell_annotation(struct snapshot *s, const struct hr__pickle_value *annotation)
 {
     const char *name = hr__pickle_text(hr__pickle_get(annotation, "name"));
@@ -479,6 +518,8 @@ static void tell_annotation(struct snapshot *s, const struct hr__pickle_value *a
     if (!name || !stage || number(annotation, "device", s->annotator) != s->annotator)
         return;
     int begins = !strcmp(stage, "START");
+    if (!after(name, "Optimizer.") && phase_named(name))
+        annotate(s, phase_named(name), begins);
     if (after(name, "Optimizer.")) {
         if (begins)
             s->optimizing++;
@@ -585,7 +626,7 @@ static void tell_notes(struct snapshot *s)
         hr__import_note(s->im,
                         "What blocks are follows from when they were allocated and freed: by "
                         "the forward pass, the backward pass, the optimizer, as far as "
-                        "stacks tell.");
+                        "stacks and annotations tell.");
     if (s->unknown)
         hr__import_note(s->im,
                         "%" PRIu64 " entries say what this version does not know: they "

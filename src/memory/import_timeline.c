@@ -20,7 +20,7 @@
 
 #define CATEGORIES 8
 #define FIRST_AT   UINT64_C(0x1000) /* addresses of blocks, in steps of as much */
-#define DEVICE     1u               /* a timeline does not say of which it is */
+#define CUDA_ROUND 512              /* sizes of CUDA's allocator are multiples of it */
 #define NONE       UINT32_MAX
 
 static const uint8_t category_of[CATEGORIES] = {
@@ -43,7 +43,10 @@ struct timeline {
     int64_t first_ns, last_ns;
     uint32_t changing; /* the block whose new version comes next; NONE: none was found */
     int is_changing;   /* the next row is that version */
-    uint64_t rows, unmatched, backwards;
+    uint64_t unmatched, backwards;
+    struct row *rows;
+    size_t row_count, row_room;
+    uint8_t device; /* as in events */
 };
 
 static uint64_t address_of(uint32_t block)
@@ -90,7 +93,7 @@ static void tell(struct timeline *t, const struct row *row, enum hr_memory_kind 
                                             ? hr_memory_about(category_of[row->category], 0)
                                             : bytes,
                                .kind = (uint8_t)kind,
-                               .device = DEVICE,
+                               .device = t->device,
                            });
 }
 
@@ -181,39 +184,71 @@ static int parse(const struct timeline *t, const struct hr__json_stream *stream,
     return 0;
 }
 
+static int read_rows(struct timeline *t, struct hr__json_stream *stream)
+{
+    int code = hr__json_begin(stream, '[', t->im->error), found = 0;
+    while (!code && (found = hr__json_next(stream, t->im->error)) > 0) {
+        if (t->row_count == t->row_room) {
+            size_t room = t->row_room ? 2 * t->row_room : 4096;
+            struct row *rows = hr__realloc(HR__TAG_MEMORY, t->rows, room, sizeof *rows);
+            if (!rows)
+                return hr__import_no_memory(t->im);
+            t->rows = rows;
+            t->row_room = room;
+        }
+        code = parse(t, stream, &t->rows[t->row_count]);
+        t->row_count += !code;
+    }
+    return code ? code : found;
+}
+
+/* ---- telling ---- */
+
+/* A timeline does not say of which device it is, but CUDA's allocator rounds sizes up: of what is
+ * allocated in it, not of the tensors from before. */
+static uint8_t device_of(const struct timeline *t)
+{
+    uint64_t created = 0;
+    for (size_t i = 0; i < t->row_count; i++) {
+        if (t->rows[i].action == CREATE && t->rows[i].bytes % CUDA_ROUND)
+            return 0;
+        created += t->rows[i].action == CREATE;
+    }
+    return created != 0;
+}
+
 static int begin(struct timeline *t)
 {
     int code = hr__import_begin(t->im, "raw memory timeline of PyTorch", 0, 0);
     if (code)
         return code;
-    hr__import_note(t->im, "A raw timeline does not say of which device it is: it is shown as "
-                           "cuda:0. Nor does it say which block is freed: of those of the same "
-                           "size and category it is taken to be the one that was made or changed "
-                           "last.");
+    t->device = device_of(t);
+    hr__import_note(t->im,
+                    "A raw timeline does not say of which device it is: it is shown as %s, since "
+                    "%s. Nor does it say which block is freed: of those of the same size and "
+                    "category it is taken to be the one that was made or changed last.",
+                    t->device ? "cuda:0" : "cpu",
+                    t->device
+                        ? "all sizes are multiples of 512 bytes, as CUDA's allocator's are"
+                        : "not all sizes are multiples of 512 bytes, as CUDA's allocator's are");
     return 0;
 }
 
-static int read_rows(struct timeline *t, struct hr__json_stream *stream)
+static int tell_rows(struct timeline *t)
 {
-    struct row row = {0};
-    int code = hr__json_begin(stream, '[', t->im->error), found = 0;
-    while (!code && (found = hr__json_next(stream, t->im->error)) > 0) {
-        code = parse(t, stream, &row);
-        if (!code && !t->rows++)
-            code = begin(t);
-        if (code)
-            break;
-        if (t->first_ns < 0 && row.time_ns >= 0) {
-            t->first_ns = row.time_ns;
-            hr__recorder_set_origin(t->im->recorder, 0, (uint64_t)row.time_ns);
+    int code = begin(t);
+    for (size_t i = 0; i < t->row_count && !code; i++) {
+        const struct row *row = &t->rows[i];
+        if (t->first_ns < 0 && row->time_ns >= 0) {
+            t->first_ns = row->time_ns;
+            hr__recorder_set_origin(t->im->recorder, 0, (uint64_t)row->time_ns);
         }
-        t->backwards += row.time_ns >= 0 && row.time_ns < t->last_ns;
-        t->last_ns = row.time_ns;
-        code = take(t, &row);
-        if (code)
+        t->backwards += row->time_ns >= 0 && row->time_ns < t->last_ns;
+        t->last_ns = row->time_ns;
+        if (take(t, row))
             code = hr__import_no_memory(t->im);
     }
-    return code ? code : found;
+    return code;
 }
 
 int hr__import_timeline(struct hr__import *im)
@@ -222,8 +257,10 @@ int hr__import_timeline(struct hr__import *im)
     struct hr__json_stream stream;
     hr__json_stream_init(&stream, im->in);
     int code = read_rows(&t, &stream);
-    if (!code && !t.rows)
+    if (!code && !t.row_count)
         code = hr__fail(im->error, -ENODATA, "%s: the timeline has no rows", im->in->name);
+    if (!code)
+        code = tell_rows(&t);
     if (!code && t.unmatched)
         hr__import_note(im, "%" PRIu64 " rows free or change what was never there.", t.unmatched);
     if (!code && t.backwards)
@@ -234,5 +271,6 @@ int hr__import_timeline(struct hr__import *im)
     hr__json_stream_clear(&stream);
     hr__places_clear(&t.tops);
     hr__free(t.below);
+    hr__free(t.rows);
     return code;
 }

@@ -84,6 +84,10 @@ static int say_sources(struct hr__memory *m, const struct hr__record *record)
                    "%" PRIu64 " intervals are left out: the accelerator told one end of them "
                    "only.",
                    m->intervals.left_out);
+    for (size_t i = 0; i < m->device_count && !code; i++)
+        if (m->devices[i].segments.is_partial)
+            code = say(m, "More bytes live than lie in the segments that are told of: "
+                          "fragmentation is not known.");
     return code;
 }
 

@@ -12,6 +12,7 @@
 #define ANCHORS       8                            /* where a stretch may begin */
 #define STRETCH_MOST  ((size_t)3 << 20)            /* behaviours that are looked at from each */
 #define STRETCH_LEAST 64                           /* what is shorter is no pattern of training */
+#define STRIDE_MOST   4                            /* optimizers that step in turn */
 #define BASE          UINT64_C(0x9ddfea08eb382d69) /* of the rolling hash, modulo 2^64; odd */
 
 static uint32_t token_of(uint8_t kind, uint64_t bytes, uint32_t op)
@@ -244,43 +245,75 @@ static int by_content(const void *a, const void *b)
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* What most marked iterations are: how many are, where the first is, and its length. */
-static int find_marked(const struct hr__behaviours *b, struct marked *most, size_t *alike,
-                       size_t *of)
+/* Iterations that marks tell of. */
+struct by_marks {
+    struct marked most; /* what most of them are */
+    size_t stride;      /* marks of each: several optimizers may step in turn */
+    size_t alike, of;   /* how many are that; of how many */
+};
+
+/* The marked iterations of some marks each, those that do something; how many. */
+static size_t list_marked(const struct hr__behaviours *b, size_t stride, struct marked *all)
 {
-    struct marked *all = hr__alloc(HR__TAG_MEMORY, b->mark_count + 1, sizeof *all);
-    size_t count = 0, run = 0;
-    *alike = *of = 0;
-    if (!all)
-        return -ENOMEM;
-    for (size_t k = 0; k + 1 < b->mark_count; k++) {
-        size_t begin = b->marks[k], length = b->marks[k + 1] - begin;
+    size_t count = 0;
+    for (size_t k = 0; k + stride < b->mark_count; k += stride) {
+        size_t begin = b->marks[k], length = b->marks[k + stride] - begin;
         if (length)
             all[count++] = (struct marked){
                 XXH3_64bits(b->tokens + begin, length * sizeof *b->tokens), length, begin};
     }
-    if (count)
-        qsort(all, count, sizeof *all, by_content);
-    for (size_t k = 0; k < count; k++) {
+    return count;
+}
+
+static int find_marked(struct by_marks *out, const struct hr__behaviours *b, size_t stride)
+{
+    struct marked *all = hr__alloc(HR__TAG_MEMORY, b->mark_count + 1, sizeof *all);
+    size_t run = 0;
+    *out = (struct by_marks){.stride = stride};
+    if (!all)
+        return -ENOMEM;
+    out->of = list_marked(b, stride, all);
+    if (out->of)
+        qsort(all, out->of, sizeof *all, by_content);
+    for (size_t k = 0; k < out->of; k++) {
         int goes_on = k && all[k].hash == all[k - 1].hash && all[k].length == all[k - 1].length;
         run = goes_on ? run + 1 : 1;
-        if (run > *alike) {
-            *alike = run;
-            *most = all[k + 1 - run];
+        if (run > out->alike) {
+            out->alike = run;
+            out->most = all[k + 1 - run];
         }
     }
-    *of = count;
     hr__free(all);
     return 0;
+}
+
+static int is_pattern(const struct by_marks *found)
+{
+    return found->alike > 1 && 2 * found->alike > found->of;
+}
+
+/* Iterations of the fewest marks that are mostly alike; where none are, of one mark each. */
+static int choose_marked(struct by_marks *out, const struct hr__behaviours *b)
+{
+    struct by_marks one;
+    int code = find_marked(&one, b, 1);
+    *out = one;
+    for (size_t stride = 2; stride <= STRIDE_MOST && !code && !is_pattern(out); stride++)
+        code = find_marked(out, b, stride);
+    if (!is_pattern(out))
+        *out = one;
+    return code;
 }
 
 /* What the last mark begins. It may be cut off, or be no iteration but the end of training: one
  * has an optimizer's step where others have, and begins as they do or is not only the freeing
  * of what there was. */
 static int add_last(struct hr__period *out, size_t *room, const struct hr__behaviours *b,
-                    const struct marked *most)
+                    const struct by_marks *marked)
 {
-    size_t begin = b->marks[b->mark_count - 1], length = b->count - begin, same = 0;
+    const struct marked *most = &marked->most;
+    size_t last = (b->mark_count - 1) / marked->stride * marked->stride;
+    size_t begin = b->marks[last], length = b->count - begin, same = 0;
     while (same < length && same < most->length &&
            b->tokens[begin + same] == b->tokens[most->begin + same])
         same++;
@@ -296,14 +329,15 @@ static int add_last(struct hr__period *out, size_t *room, const struct hr__behav
 }
 
 static int follow_marks(struct hr__period *out, const struct hr__behaviours *b,
-                        const struct marked *most)
+                        const struct by_marks *marked)
 {
+    const struct marked *most = &marked->most;
     size_t room = 0;
     int code = 0;
     out->behaviours = most->length;
     out->by_marks = 1;
-    for (size_t k = 0; k + 1 < b->mark_count && !code; k++) {
-        size_t begin = b->marks[k], end = b->marks[k + 1];
+    for (size_t k = 0; k + marked->stride < b->mark_count && !code; k += marked->stride) {
+        size_t begin = b->marks[k], end = b->marks[k + marked->stride];
         if (begin == end)
             continue;
         int same =
@@ -313,10 +347,10 @@ static int follow_marks(struct hr__period *out, const struct hr__behaviours *b,
         if (!code && !same)
             compare(&out->iterations[out->count - 1], b, most->begin, most->length);
     }
-    return code || !most->length ? code : add_last(out, &room, b, most);
+    return code || !most->length ? code : add_last(out, &room, b, marked);
 }
 
-/* Of a sequence without marks, or whose marked iterations are not alike. */
+/* Of a sequence without marks, or whose marks tell of no iterations. */
 static int find_unmarked(struct hr__period *out, const struct hr__behaviours *b)
 {
     size_t count = b->count < STRETCH_MOST ? b->count : STRETCH_MOST, anchor = 0;
@@ -331,21 +365,21 @@ static int find_unmarked(struct hr__period *out, const struct hr__behaviours *b)
 int hr__period_find(struct hr__period *out, const struct hr__behaviours *behaviours,
                     struct hr_error *error)
 {
-    struct marked most = {.length = 0};
-    size_t alike, of;
+    struct by_marks marked;
     *out = (struct hr__period){.iterations = NULL};
     if (behaviours->code)
         return hr__fail(error, behaviours->code, "out of memory for the sequence of behaviours");
-    int code = find_marked(behaviours, &most, &alike, &of);
-    if (!code && alike > 1 && 2 * alike > of)
-        code = follow_marks(out, behaviours, &most);
-    else if (!code)
+    int code = choose_marked(&marked, behaviours);
+    /* Where an optimizer steps, its steps are the iterations: what repeats more often is a layer.
+     */
+    int is_marked = is_pattern(&marked) || (behaviours->has_steps && marked.of);
+    if (!code && !is_marked)
         code = find_unmarked(out, behaviours);
-    if (!code && !out->behaviours && of > 1) {
+    if (!code && (is_marked || (!out->behaviours && marked.of > 1))) {
         /* Each is another where sizes change with the input. */
-        if (alike < 2)
-            most = (struct marked){.length = 0};
-        code = follow_marks(out, behaviours, &most);
+        if (marked.alike < 2)
+            marked.most = (struct marked){.length = 0};
+        code = follow_marks(out, behaviours, &marked);
     }
     if (code) {
         hr__period_clear(out);

@@ -3,12 +3,13 @@
  * every iteration ("Pinpointing the Memory Behaviors of DNN Training", ISPASS'21). How long is
  * an iteration, how stable is it, and where does one differ?
  *
- * A behaviour is (kind, bytes, operator) of an allocation, a free, a read or a write. Where marks
- * tell of iterations, an iteration is what most of them are, and each is compared with it.
- * Otherwise the period is the smallest p for which a stretch of at least 2 p of the sequence
- * repeats after p (Knuth, Morris and Pratt's prefix function), the one whose stretch is the
- * longest, 64 behaviours at least. From there iterations are followed in both directions; what
- * lies between two that are as they should be is one that differs.
+ * A behaviour is (kind, bytes, operator) of an allocation, a free, a read or a write. Where
+ * optimizers step, iterations are their steps, or several steps where several optimizers take
+ * turns: one is what most of them are, and each is compared with it. So they are by other marks, if
+ * most of the marked ones are alike. Otherwise the period is the smallest p for which a stretch of
+ * at least 2 p of the sequence repeats after p (Knuth, Morris and Pratt's prefix function), the one
+ * whose stretch is the longest, 64 behaviours at least. From there iterations are followed in both
+ * directions; what lies between two that are as they should be is one that differs.
  */
 #ifndef HR_MEMORY_PERIOD_H
 #define HR_MEMORY_PERIOD_H

@@ -256,7 +256,8 @@ int hr__segments_make(struct hr__segments *out, struct hr__segment_log *log,
         if (!code)
             code = measure(&s, order, count);
         out->most = s.most.point;
-        out->is_known = 1;
+        out->is_partial = out->most.allocated_bytes > out->most.reserved_bytes;
+        out->is_known = !out->is_partial;
     }
     hr__free(order);
     if (code)

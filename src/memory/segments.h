@@ -36,6 +36,7 @@ struct hr__segments_point {
 
 struct hr__segments {
     int is_known;
+    int is_partial; /* not known: more bytes live than there are in all segments told of */
     /* Of the moments of the most reserved bytes the first of the most allocated ones. */
     struct hr__segments_point most;
     uint64_t largest_free_bytes; /* then: the largest piece that is free */

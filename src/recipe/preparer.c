@@ -46,7 +46,13 @@ void hr_preparer_destroy(struct hr_preparer **preparer)
 int hr_preparer_info(struct hr_preparer *preparer, const void *bytes, size_t length,
                      struct hr_image_info *info, struct hr_error *error)
 {
+    hr__decoder_accept(preparer->decoder, HR_DAMAGED_REFUSE);
     return hr__decoder_info(preparer->decoder, bytes, length, info, error);
+}
+
+const char *hr_preparer_damage(const struct hr_preparer *preparer)
+{
+    return hr__decoder_damage(preparer->decoder);
 }
 
 static void interleave(const struct hr__planar *p, uint8_t *out)
@@ -68,6 +74,7 @@ int hr_preparer_decode(struct hr_preparer *preparer, const void *bytes, size_t l
                        struct hr_error *error)
 {
     struct hr_image_info info;
+    hr__decoder_accept(preparer->decoder, HR_DAMAGED_REFUSE);
     int r = hr__decoder_info(preparer->decoder, bytes, length, &info, error);
     if (r)
         return r;
@@ -99,6 +106,7 @@ int hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe *recipe
     struct hr_region region;
     struct hr__planar pixels;
     const struct hr__plan *plan;
+    hr__decoder_accept(preparer->decoder, hr__recipe_options(recipe)->damaged);
     int r = hr__decoder_info(preparer->decoder, bytes, length, &info, error);
     if (!r)
         r = hr__recipe_plan(recipe, preparer->scratch, &info, key, &plan, &region, error);
@@ -106,6 +114,8 @@ int hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe *recipe
         r = hr__decoder_region(preparer->decoder, bytes, length, &info, &region, &pixels, error);
     if (!r)
         r = hr__recipe_run(recipe, preparer->scratch, plan, &pixels, out, error);
+    if (r)
+        hr__decoder_accept(preparer->decoder, HR_DAMAGED_REFUSE); /* nothing was taken */
     return r;
 }
 

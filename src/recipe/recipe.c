@@ -50,6 +50,9 @@ static int read_options(struct hr_recipe_options *out, const struct hr_recipe_op
     if (out->layout != HR_NCHW && out->layout != HR_NHWC)
         return hr__fail(error, -EINVAL, "layout %d of the recipe is unknown: use NCHW or NHWC",
                         (int)out->layout);
+    if (out->damaged != HR_DAMAGED_REFUSE && out->damaged != HR_DAMAGED_ACCEPT)
+        return hr__fail(error, -EINVAL, "damaged = %d: must be %d (refuse) or %d (accept)",
+                        (int)out->damaged, HR_DAMAGED_REFUSE, HR_DAMAGED_ACCEPT);
     if (!out->max_pixels)
         return hr__fail(error, -EINVAL, "max_pixels 0 would refuse every image: set a limit");
     return 0;

@@ -90,7 +90,7 @@ static void add_rows(const struct hr__curves *curves, const struct hr__curve *cu
         hr__table_cell(t, hr__format_rate(text, p->rate));
         hr__table_cell(t, hr__format_range(text, (struct hr_interval){p->rate, p->low, p->high},
                                            hr__format_rate));
-        hr__table_cell(t, hr__format_share(text, p->share[2] + p->share[3]));
+        hr__table_cell(t, hr__format_share(text, 1 - p->share[0]));
         hr__table_cell(t, p->extrapolated ? p->why : "");
     }
 }

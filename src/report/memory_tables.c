@@ -310,27 +310,51 @@ static void fill_caveats(struct hr__table *t, const struct filler *f)
                        "not known in this record, only when it was asked to.");
 }
 
+/* What the batch size is, and how it is known. */
+static void fill_batch_size(struct hr__table *t, const struct hr__memory_view *v)
+{
+    const char *from =
+        hr__view_text(json_object_get(json_object_get(v->root, "run"), "facts"), "batch size from");
+    char text[HR__FORMAT_BYTES];
+    if (v->fitted > 1) {
+        hr__table_cell(t, "a line through");
+        hr__table_cell_print(t, "%zu records", v->fitted);
+        return;
+    }
+    hr__table_cell(t, "batch size");
+    if (!v->fitted)
+        hr__table_cell_print(t, "not known: %s", from);
+    else
+        hr__table_cell_print(t, *from ? "%s: %s" : "%s",
+                             hr__format_fixed(text, v->batch_size, 0, true), from);
+}
+
 static void fill_batch(struct hr__table *t, const struct filler *f)
 {
     const struct hr__memory_view *v = f->view;
+    const json_t *facts = json_object_get(json_object_get(v->root, "run"), "facts");
     char text[HR__FORMAT_BYTES];
+    if (!v->fitted && !*hr__view_text(facts, "batch size from"))
+        return;
+    fill_batch_size(t, v);
     if (!v->fitted)
         return;
-    hr__table_cell(t, v->fitted > 1 ? "a line through" : "batch size");
-    if (v->fitted > 1)
-        hr__table_cell_print(t, "%zu records", v->fitted);
-    else
-        hr__memory_cell_count(t, v->batch_size);
     hr__table_cell(t, "whatever its size");
     hr__memory_cell_bytes(t, v->fit.fixed_bytes);
     hr__table_cell(t, "for each sample");
     hr__memory_cell_bytes(t, v->fit.bytes_per_sample);
+    if (v->fitted == 1) {
+        hr__table_cell(t, "assumed");
+        hr__table_cell(t, "all but parameters, gradients, optimizer state and what was there "
+                          "before grows with the batch; records of other batch sizes beside this "
+                          "one would tell");
+    }
     if (v->capacity_bytes > 0) {
         hr__table_cell(t, "memory there is");
         hr__memory_cell_bytes(t, v->capacity_bytes);
     }
     if (v->fit.batch_that_fits >= 0) {
-        hr__table_cell(t, "batch size that would fit");
+        hr__table_cell(t, "batch that would fit");
         hr__table_cell(t, hr__format_fixed(text, v->fit.batch_that_fits, 0, true));
     }
 }
@@ -441,6 +465,23 @@ static void fill_different(struct hr__table *t, const struct filler *f)
     cell_draft(t, &d);
 }
 
+/* What marks are of. */
+static void fill_steps(struct hr__table *t, const struct filler *f, double marked)
+{
+    const json_t *facts = json_object_get(json_object_get(f->view->root, "run"), "facts");
+    const char *marks = hr__view_text(facts, "marks");
+    char text[HR__FORMAT_BYTES];
+    bool imported = *hr__view_text(facts, "imported from");
+    double steps = imported ? marked : marked - 1; /* a recording begins with one */
+    if (!(steps > 0))
+        return;
+    hr__table_cell(t, "steps");
+    hr__table_cell_print(t, "%s of %s", hr__format_fixed(text, steps, 0, true),
+                         imported ? "the profiler"
+                         : *marks ? marks
+                                  : "optimizers");
+}
+
 static void fill_pattern(struct hr__table *t, const struct filler *f)
 {
     const json_t *p = json_object_get(f->view->root, "pattern");
@@ -449,7 +490,9 @@ static void fill_pattern(struct hr__table *t, const struct filler *f)
     double median = f->view->median_ns;
     char a[HR__FORMAT_BYTES], b[HR__FORMAT_BYTES];
     hr__table_cell(t, "iterations");
-    if (!(behaviours > 0) || !(count > 0)) {
+    if (!(behaviours > 0) && count > 0) {
+        hr__table_cell_print(t, "%s, no two of them the same", hr__format_fixed(b, count, 0, true));
+    } else if (!(behaviours > 0)) {
         hr__table_cell(t, "nothing repeats: the record is too short, or no two iterations are the "
                           "same");
     } else {
@@ -467,10 +510,7 @@ static void fill_pattern(struct hr__table *t, const struct filler *f)
         hr__table_cell(t, "takes");
         hr__table_cell_print(t, "%s (median)", hr__format_time(a, median * 1e-9));
     }
-    if (marked > 1) { /* the first begins with the recording */
-        hr__table_cell(t, "steps");
-        hr__table_cell_print(t, "%s of optimizers", hr__format_fixed(a, marked - 1, 0, true));
-    }
+    fill_steps(t, f, marked);
     fill_different(t, f);
 }
 
@@ -510,13 +550,11 @@ static void cell_date(struct hr__table *t, double unix_ns)
 
 static void fill_facts(struct hr__table *t, const json_t *facts)
 {
-    static const char *const told[][2] = {{"command", "command"},
-                                          {"torch", "torch"},
-                                          {"model", "model"},
-                                          {"batch size", "batch size"},
-                                          {"recorded", "recorded"},
-                                          {"rank", "rank"},
-                                          {"imported from", "imported from"}};
+    static const char *const told[][2] = {
+        {"command", "command"},   {"torch", "torch"},
+        {"model", "model"},       {"batch size", "batch size"},
+        {"recorded", "recorded"}, {"operators", "operators seen by"},
+        {"rank", "rank"},         {"imported from", "imported from"}};
     for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
         const char *value = hr__view_text(facts, told[i][0]);
         if (!*value)

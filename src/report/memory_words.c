@@ -6,8 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-#define NAMED 3    /* categories in a sentence */
-#define WORTH 0.01 /* of the peak: less is not worth a sentence */
+#define NAMED       3    /* categories in a sentence, and further ones that are large */
+#define NAMED_LEAST 0.10 /* of the peak: what is at least that is not hidden in "else" */
+#define WORTH       0.01 /* of the peak: less is not worth a sentence */
 
 static const struct {
     const char *kind, *remedy, *verb, *one, *many, *caveat;
@@ -72,7 +73,11 @@ static void say_when(const struct hr__memory_view *v, struct hr__draft *d)
     static const char *const phases[] = {NULL, "the forward pass", "the backward pass",
                                          "the optimizer's step"};
     bool phase = v->phase > 0 && v->phase < sizeof phases / sizeof *phases;
-    hr__draft_put(d, "At its peak");
+    /* What the sentence is of comes first: the compiled model holds something else. */
+    if (*hr__view_text(json_object_get(json_object_get(v->root, "run"), "facts"), "note compiled"))
+        hr__draft_put(d, "Run as it is written, without torch.compile: at its peak");
+    else
+        hr__draft_put(d, "At its peak");
     if (phase)
         hr__draft_print(d, ", in %s", phases[v->phase]);
     if (v->iteration)
@@ -80,12 +85,12 @@ static void say_when(const struct hr__memory_view *v, struct hr__draft *d)
     hr__draft_put(d, phase || v->iteration ? ", training holds " : ", the program holds ");
 }
 
-/* "62 % activations, 20 % parameters and 18 % else". */
+/* "62 % activations, 20 % parameters, 15 % gradients and 3 % else". */
 static void say_categories(const json_t *peak, double total, struct hr__draft *d)
 {
     bool said[HR__VIEW_CATEGORIES] = {false};
     int percent_left = 100;
-    for (int n = 0; n < NAMED; n++) {
+    for (int n = 0; n < HR__VIEW_CATEGORIES; n++) {
         int most = -1;
         for (int c = 0; c < HR__VIEW_CATEGORIES; c++) {
             double bytes = hr__view_number(peak, hr__view_categories[c]);
@@ -97,7 +102,7 @@ static void say_categories(const json_t *peak, double total, struct hr__draft *d
             break;
         double share = hr__view_number(peak, hr__view_categories[most]) / total;
         int percent = (int)(100 * share + 0.5);
-        if (percent < 1)
+        if (percent < 1 || (n >= NAMED && share < NAMED_LEAST))
             break;
         percent = percent > percent_left ? percent_left : percent;
         said[most] = true;
@@ -146,7 +151,10 @@ static void say_batch(const struct hr__memory_view *v, struct hr__draft *d)
                     hr__format_fixed(text, v->fit.batch_that_fits, 0, true),
                     hr__format_bytes(capacity, v->capacity_bytes));
     if (v->fitted == 1)
-        hr__draft_print(d, " (now %s)", hr__format_fixed(text, v->batch_size, 0, true));
+        hr__draft_print(d,
+                        " (now %s), if all but parameters, gradients and optimizer state grows "
+                        "with the batch",
+                        hr__format_fixed(text, v->batch_size, 0, true));
     else
         hr__draft_print(d, " (by a line through %zu records)", v->fitted);
     hr__draft_put(d, ".");

@@ -252,9 +252,7 @@ static void rates(struct page *p)
     half(p, HR__TABLE_FORMS);
     put(p, "</div>\n");
     if (hr__table_rows(&p->tables[HR__TABLE_FORMS]) && *p->stalls->hosts[0].recipe) {
-        put(p, "<p class=\"about\">Headrace's loader was measured with this recipe");
-        put(p,
-            p->stalls->hosts[0].forms_assumed ? ", which is not the script's: <code>" : ": <code>");
+        put(p, "<p class=\"about\">Headrace's loader was measured with this recipe: <code>");
         hr__draft_html(&p->draft, p->stalls->hosts[0].recipe);
         put(p, "</code></p>\n");
     }

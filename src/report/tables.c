@@ -42,24 +42,65 @@ static void cell_value(struct hr__table *t, double value, hr__format_fn format)
 
 /* ---- shares ---- */
 
-static void fill_shares(struct hr__table *t, const struct hr_stalls *s,
-                        const struct hr_interval *share, int parts, struct hr_interval step)
+/* Share of a phase's time that the ranks were blocked in next(); NaN: not known. */
+static double blocked_share(const struct hr_stalls *s, int phase)
 {
-    const char *const names[] = {"computing", "copying to the GPU", "waiting for preparation",
-                                 "waiting for storage"};
-    if (isnan(share[0].value))
+    double waited = 0, all = 0;
+    for (int r = 0; r < s->rank_count; r++)
+        for (size_t i = 0; i < s->ranks[r].segment_count; i++) {
+            const struct hr__segment_record *g = &s->ranks[r].segments[i];
+            if ((int)g->phase != phase || !g->wait_s)
+                continue;
+            all += g->elapsed_s;
+            for (uint64_t b = 0; b < g->batches; b++)
+                waited += g->wait_s[b];
+        }
+    return all > 0 ? fmin(waited / all, 1) : NAN;
+}
+
+/* Beside what is lost by difference, what the loop itself waited: the rest of the difference is
+ * training that is slower while the loader works. */
+static void add_blocked(struct hr__table *t, const struct hr_stalls *s, int phase)
+{
+    double share = blocked_share(s, phase);
+    if (isnan(share))
         return;
-    for (int i = 0; i < parts; i++) {
+    hr__table_cell(t, "(blocked in next())");
+    cell_value(t, share, hr__format_share);
+    hr__table_cell(t, "-");
+    cell_value(t, share * s->step_s[phase].value, hr__format_time);
+}
+
+/* A share that is not known has no figure, only its interval. */
+static void fill_shares(struct hr__table *t, const struct hr_stalls *s, int phase)
+{
+    const char *const names[] = {"computing", "copying to the GPU",
+                                 s->network ? "waiting for its loader" : "waiting for preparation",
+                                 "waiting for storage"};
+    const struct hr_interval *share =
+        phase == HR_STALLS_COLD ? s->summary.share : s->summary.warm_share;
+    const char *mark = s->summary.measured[phase] || s->network ? "" : ", not verified";
+    if (isnan(share[0].value) || *s->cannot_tell)
+        return;
+    for (int i = 0; i < (phase == HR_STALLS_COLD ? 4 : 3); i++) {
         if (i == 1 && s->on_cpu)
             continue; /* there is no copy */
-        hr__table_cell(t, i || s->summary.measured[HR_STALLS_DEVICE] || s->on_cpu
-                              ? names[i]
-                              : "computing and copying");
-        cell_value(t, share[i].value, hr__format_share);
+        hr__table_cell_print(t, "%s%s",
+                             i || s->summary.measured[HR_STALLS_DEVICE] || s->on_cpu
+                                 ? names[i]
+                                 : "computing and copying",
+                             i < 2 ? "" : mark);
+        bool known = isnan(share[i].value) || hr__share_is_known(share[i]);
+        if (known)
+            cell_value(t, share[i].value, hr__format_share);
+        else
+            hr__table_cell(t, "not known");
         cell_range(t, share[i], hr__format_share);
-        cell_value(t, share[i].value * step.value, hr__format_time);
-        hr__table_bar(t, share[i].value);
+        cell_value(t, known ? share[i].value * s->step_s[phase].value : NAN, hr__format_time);
+        if (known)
+            hr__table_bar(t, share[i].value);
     }
+    add_blocked(t, s, phase);
 }
 
 /* ---- what would change it ---- */
@@ -70,8 +111,19 @@ static void add_prediction(struct hr__table *t, const char *name,
     hr__table_cell_print(t, "%s%s", name, p->extrapolated ? ", extrapolated" : "");
     cell_value(t, p->rate, hr__format_rate);
     cell_range(t, (struct hr_interval){p->rate, p->low, p->high}, hr__format_rate);
-    cell_value(t, p->share[2] + p->share[3], hr__format_share);
-    hr__table_bar(t, p->share[2] + p->share[3]);
+    cell_value(t, 1 - p->share[0], hr__format_share);
+    hr__table_bar(t, 1 - p->share[0]);
+}
+
+/* How things are, and which of what was measured that is. */
+static void add_now(struct hr__table *t, const struct hr_stalls_prediction *p)
+{
+    char name[64] = "as it is";
+    if (p->measured)
+        snprintf(name, sizeof name, "as it is, as measured");
+    else if (p->cached > 0 && p->cached < 1)
+        snprintf(name, sizeof name, "as it is, %.0f %% of the files in memory", 100 * p->cached);
+    add_prediction(t, name, p);
 }
 
 /* Where storage was not measured: what is known with all files in memory. */
@@ -104,7 +156,7 @@ static void fill_changes(struct hr__table *t, const struct hr_stalls *s)
         fill_changes_in_memory(t, s);
         return;
     }
-    add_prediction(t, "as it is", &now);
+    add_now(t, &now);
     for (int i = 0; i < SUGGESTIONS; i++)
         suggestions[i].size = sizeof suggestions[i];
     int count = hr_stalls_suggest(s, REMOVED, suggestions, SUGGESTIONS, &error);
@@ -161,9 +213,14 @@ static void fill_rates(struct hr__table *t, const struct hr_stalls *s)
     };
     const struct hr_stalls_summary *m = &s->summary;
     char name[96];
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        add_rate(t, s->on_cpu ? rows[i].cpu : rows[i].gpu, m->rate[rows[i].phase],
-                 m->measured[rows[i].phase] ? "" : ", not verified");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *what = s->on_cpu ? rows[i].cpu : rows[i].gpu;
+        bool files = !s->network && !s->reads_no_files;
+        if (rows[i].phase == HR_STALLS_WARM && !files)
+            what = s->network ? "training, over the network" : "training, with its loader";
+        add_rate(t, what, m->rate[rows[i].phase],
+                 m->measured[rows[i].phase] || s->network ? "" : ", not verified");
+    }
     add_copy(t, s);
     snprintf(name, sizeof name, "preparation alone, %d %s (P)", m->cores,
              plural(m->cores, "core", "cores"));
@@ -358,8 +415,8 @@ static void add_dataset(struct hr__table *t, const struct hr_stalls *s)
     if (s->samples)
         hr__draft_print(&d, "%s%s samples", d.length ? ", " : "",
                         hr__format_fixed(samples, (double)s->samples, 0, true));
-    if (s->bytes > 0)
-        hr__draft_print(&d, ", %s", hr__format_bytes(bytes, s->bytes));
+    if (!isnan(hr__dataset_bytes(s)))
+        hr__draft_print(&d, ", %s", hr__format_bytes(bytes, hr__dataset_bytes(s)));
     if (!isnan(hr__mean_bytes(s)))
         hr__draft_print(&d, ", %s each", hr__format_bytes(mean, hr__mean_bytes(s)));
     if (*s->filesystem)
@@ -487,6 +544,16 @@ static void fill_unverified(struct hr__table *t, const struct hr_stalls *s)
         hr__table_cell_print(t, "%s", names[p]);
         hr__table_cell(t, s->phase_reason[p]);
     }
+    if (s->host_count && *s->hosts[0].no_forms) {
+        hr__table_cell(t, "Headrace's loader");
+        hr__table_cell(t, s->hosts[0].no_forms);
+    }
+    struct hr_stalls_prediction now = {.size = sizeof now};
+    struct hr_error error = {0};
+    if (s->host_count && hr_stalls_predict(s, NULL, &now, &error)) {
+        hr__table_cell(t, "predictions");
+        hr__table_cell(t, error.message);
+    }
 }
 
 static void fill_list(struct hr__table *t, char *const *texts, size_t count, size_t at_most)
@@ -508,6 +575,7 @@ static void fill_segments(struct hr__table *t, const struct hr_stalls *s)
         cell_value(t, g->batches ? g->elapsed_s / (double)g->batches : NAN, hr__format_time);
         cell_value(t, g->read_bytes, hr__format_bytes);
         cell_value(t, g->expected_bytes, hr__format_bytes);
+        cell_value(t, g->others, hr__format_share);
         hr__table_cell(t, verified[g->verified + 1]);
     }
 }
@@ -531,9 +599,10 @@ static const struct {
     [HR__TABLE_RUN] = {"The run", {"", NULL}},
     [HR__TABLE_UNVERIFIED] = {"Not measured, or not verified", {"", NULL}},
     [HR__TABLE_NOTES] = {"Notes", {NULL}},
-    [HR__TABLE_WRITTEN] = {"Files that the script opened for writing", {NULL}},
+    [HR__TABLE_WRITTEN] = {"Files that the script would have left", {NULL}},
     [HR__TABLE_SEGMENTS] = {"Segment",
-                            {">batches", ">a batch", ">read", ">of its files", "verified"}},
+                            {">batches", ">a batch", ">read", ">of its files", ">others",
+                             "verified"}},
 };
 
 void hr__tables_make(struct hr__table tables[HR__TABLES], const struct hr_stalls *s)
@@ -542,8 +611,12 @@ void hr__tables_make(struct hr__table tables[HR__TABLES], const struct hr_stalls
         hr__table_begin(&tables[i], heads[i].title, heads[i].columns);
     tables[HR__TABLE_RUN].flexible = 1;
     tables[HR__TABLE_UNVERIFIED].flexible = 1;
-    fill_shares(&tables[HR__TABLE_COLD], s, s->summary.share, 4, s->step_s[HR_STALLS_COLD]);
-    fill_shares(&tables[HR__TABLE_WARM], s, s->summary.warm_share, 3, s->step_s[HR_STALLS_WARM]);
+    if (s->network)
+        tables[HR__TABLE_WARM].title = "An epoch over the network";
+    else if (s->reads_no_files)
+        tables[HR__TABLE_WARM].title = "An epoch";
+    fill_shares(&tables[HR__TABLE_COLD], s, HR_STALLS_COLD);
+    fill_shares(&tables[HR__TABLE_WARM], s, HR_STALLS_WARM);
     fill_changes(&tables[HR__TABLE_CHANGES], s);
     fill_rates(&tables[HR__TABLE_RATES], s);
     fill_prepare(&tables[HR__TABLE_PREPARE], s);

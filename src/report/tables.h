@@ -19,7 +19,7 @@ enum hr__report_table {
     HR__TABLE_RUN,        /* loader, data and machine */
     HR__TABLE_UNVERIFIED, /* phases left out or not verified, and why */
     HR__TABLE_NOTES,
-    HR__TABLE_WRITTEN,  /* files that the script opened for writing */
+    HR__TABLE_WRITTEN,  /* files that the script would have left */
     HR__TABLE_SEGMENTS, /* how it was measured; of the first rank */
     HR__TABLES
 };

@@ -10,8 +10,8 @@
  *     wanted by more threads than there are: of a step's, where it has several threads (those
  *     of a parallel loop wait for each other in a spin), else of all work (caches); where the
  *     loader is the bound, its work; else the receiving of a batch;
- *   - the cold phase: where it was slower than simulated, storage, its rate and the time of a
- *     read by the same factor; where it was faster, the time of a read.
+ *   - the cold phase: where it was slower than simulated, storage, its rate and the latency
+ *     by the same factor; where it was faster, the latency.
  * Each is solved for, so that the unchanged system reproduces both phases as far as it can;
  * but only what shows is changed (hr__calibrate_explains): what hides behind something else
  * stays as it was measured by itself, and a phase may be met less well.
@@ -20,6 +20,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "stalls/inside.h"
 
 #include <errno.h>
 #include <math.h>
@@ -91,13 +92,10 @@ static int take_sizes(struct hr__model *model)
 {
     const struct hr_stalls *stalls = model->stalls;
     double mean = hr__values_mean(stalls->sizes, stalls->size_count);
-    if (!hr__known(mean) && hr__known(stalls->bytes) && stalls->samples)
-        mean = stalls->bytes / (double)stalls->samples;
+    if (!hr__known(mean))
+        mean = hr__mean_bytes(stalls);
     model->file_bytes = hr__known(mean) ? mean : NAN;
-    model->dataset_bytes =
-        hr__known(stalls->bytes) ? stalls->bytes : (double)stalls->samples * mean;
-    if (!hr__known(model->dataset_bytes))
-        model->dataset_bytes = NAN;
+    model->dataset_bytes = hr__dataset_bytes(stalls);
     size_t count = stalls->size_count && hr__known(mean) ? stalls->size_count : 1;
     model->sizes = hr__alloc(HR__TAG_STALLS, count, sizeof *model->sizes);
     if (!model->sizes)
@@ -174,27 +172,37 @@ static double fastest_of(const struct hr__storage_curve *curve)
     return fmax(curve->required, count > 0 ? sum / count : 0);
 }
 
-void hr__model_storage(const struct hr__model *model, int depth, double factor, double *bytes_per_s,
-                       double *request_s)
+/* What a read takes besides its transfer, at one of the depths measured. */
+static double latency_of(const struct hr__depth_record *d, double fastest)
+{
+    double transfer_s = d->bytes_per_s / d->reads_per_s / fastest;
+    return fmax(0, d->depth / d->reads_per_s - transfer_s);
+}
+
+void hr__model_storage(const struct hr__model *model, int depth, double factor,
+                       struct hr__system *system)
 {
     const struct hr__storage_curve *curve = &model->storage;
     const struct hr__depth_record *d = curve->depths;
-    double fastest = fastest_of(curve), each = curve->count ? d[0].depth / d[0].reads_per_s : 0;
+    double fastest = fastest_of(curve), latency = curve->count ? latency_of(d, fastest) : 0;
     int i = 0;
     /* Where storage does all it can, reads take longer because there are more of them,
      * which the simulation knows; what a read takes shows at smaller depths. */
     while (i + 1 < curve->count && d[i].depth < depth && d[i + 1].bytes_per_s < 0.9 * fastest) {
-        double low = d[i].depth / d[i].reads_per_s, high = d[i + 1].depth / d[i + 1].reads_per_s;
+        double low = latency_of(&d[i], fastest), high = latency_of(&d[i + 1], fastest);
         double way = log((double)depth / d[i].depth) / log((double)d[i + 1].depth / d[i].depth);
-        each = low + (high - low) * fmin(1, way);
+        latency = low + (high - low) * fmin(1, way);
         i++;
     }
-    *bytes_per_s = fastest / curve->factor * factor;
-    *request_s = each * curve->factor * curve->request_factor / factor;
+    double slower = curve->factor / factor;
+    double mean_bytes = hr__values_mean(model->sizes, system->bytes.count);
+    double transfer_s = mean_bytes / fastest * slower;
+    system->storage_bytes_per_s = fastest / slower;
+    system->storage_latency_s = latency * curve->latency_factor * slower;
+    system->storage_saved_s = fmin(transfer_s, curve->saved_s * mean_bytes * slower);
 }
 
-/* How many reads the loader has in flight at most. */
-static int reads_in_flight(const struct hr__system *s)
+int hr__reads_in_flight(const struct hr__system *s)
 {
     int each = s->fetches_ahead > 0 ? s->fetches_ahead : s->workers > 0 ? s->workers : 1;
     return each * s->ranks;
@@ -203,7 +211,7 @@ static int reads_in_flight(const struct hr__system *s)
 static void take_storage(struct hr__model *model)
 {
     struct hr__storage_curve *curve = &model->storage;
-    curve->factor = curve->request_factor = 1;
+    curve->factor = curve->latency_factor = 1;
     for (size_t i = 0; i < model->host->depth_count && curve->count < HR__STALLS_MAX_POINTS; i++) {
         struct hr__depth_record d = model->host->depths[i];
         if (d.depth < 1 || !hr__known(d.bytes_per_s) || !hr__known(d.reads_per_s) ||
@@ -212,6 +220,9 @@ static void take_storage(struct hr__model *model)
         curve->depths[curve->count++] = d;
     }
     model->has_storage = curve->count > 0;
+    double paused = model->host->paused_bytes_per_s;
+    if (curve->count && curve->depths[0].depth == 1 && hr__known(paused))
+        curve->saved_s = fmax(0, 1 / curve->depths[0].bytes_per_s - 1 / paused);
     model->storage_spread = hypot(hr__spread(&model->stalls->summary.fetch_rate),
                                   hr__spread(&model->stalls->step_s[HR_STALLS_COLD]));
 }
@@ -282,8 +293,7 @@ static int try_storage(const struct hr__model *model, double value, double *batc
 {
     struct hr__system s = model->system;
     s.missing = model->cold_missing;
-    hr__model_storage(model, reads_in_flight(&s), 1 / value, &s.storage_bytes_per_s,
-                      &s.storage_request_s);
+    hr__model_storage(model, hr__reads_in_flight(&s), 1 / value, &s);
     return simulate(&s, batch_s, error);
 }
 
@@ -364,16 +374,18 @@ static int fit_warm(struct hr__model *model, double wanted_s, struct hr_error *e
         r = fit_sharing(model, wanted_s, &now_s, error);
     if (!r && !is_met(now_s, wanted_s))
         r = fit_loading(model, wanted_s, &now_s, error);
-    if (!r && wanted_s > now_s && !is_met(now_s, wanted_s))
+    if (!r && wanted_s > now_s && !is_met(now_s, wanted_s)) {
         model->system.batch_cpu_s += wanted_s - now_s;
+        model->unexplained_s = wanted_s - now_s;
+    }
     return r;
 }
 
-static int try_request(const struct hr__model *model, double value, double *batch_s,
+static int try_latency(const struct hr__model *model, double value, double *batch_s,
                        struct hr_error *error)
 {
     struct hr__model m = *model;
-    m.storage.request_factor = value;
+    m.storage.latency_factor = value;
     return try_storage(&m, 1, batch_s, error);
 }
 
@@ -394,35 +406,36 @@ static void require_read(struct hr__model *model, double cold_s)
 static int fit_storage(struct hr__model *model, double wanted_s, double now_s,
                        struct hr_error *error)
 {
-    const struct hr__system *s = &model->system;
-    double value = 1, found_s = 0, rate = 0, request_s = 0;
+    struct hr__system at = model->system, *s = &at;
+    double value = 1, found_s = 0;
     int r = hr__calibrate_solve(model, try_storage, wanted_s, (double[]){1, 10}, &value, error);
     if (!r)
         r = try_storage(model, value, &found_s, error);
-    hr__model_storage(model, reads_in_flight(s), 1, &rate, &request_s);
+    hr__model_storage(model, hr__reads_in_flight(s), 1, s);
     double samples = (double)s->batch_size * s->ranks * model->cold_missing;
-    double reading_s = samples * fmax(hr__values_mean(model->sizes, s->bytes.count) / rate,
-                                      request_s / reads_in_flight(s));
+    double transfer_s = hr__values_mean(model->sizes, s->bytes.count) / s->storage_bytes_per_s;
+    double each_s = (transfer_s + s->storage_latency_s) / hr__reads_in_flight(s);
+    double reading_s = samples * fmax(transfer_s, each_s);
     if (!r && hr__calibrate_explains(now_s, found_s, wanted_s, (value - 1) * reading_s))
         model->storage.factor = value;
     return r;
 }
 
 /* Reads that take less time each, at the same rate of all. */
-static int fit_request(struct hr__model *model, double wanted_s, double now_s,
+static int fit_latency(struct hr__model *model, double wanted_s, double now_s,
                        struct hr_error *error)
 {
-    const struct hr__system *s = &model->system;
-    double value = 1, found_s = 0, rate = 0, request_s = 0;
-    int r = hr__calibrate_solve(model, try_request, wanted_s, (double[]){0.1, 1}, &value, error);
+    struct hr__system at = model->system, *s = &at;
+    double value = 1, found_s = 0;
+    int r = hr__calibrate_solve(model, try_latency, wanted_s, (double[]){0.1, 1}, &value, error);
     if (!r)
-        r = try_request(model, value, &found_s, error);
-    hr__model_storage(model, reads_in_flight(s), 1, &rate, &request_s);
+        r = try_latency(model, value, &found_s, error);
+    hr__model_storage(model, hr__reads_in_flight(s), 1, s);
     double samples = (double)s->batch_size * s->ranks * model->cold_missing;
-    double waiting_s = samples * request_s / reads_in_flight(s);
+    double waiting_s = samples * s->storage_latency_s / hr__reads_in_flight(s);
     if (!r && value > 0.1 &&
         hr__calibrate_explains(now_s, found_s, wanted_s, (1 - value) * waiting_s))
-        model->storage.request_factor = value;
+        model->storage.latency_factor = value;
     return r;
 }
 
@@ -446,7 +459,21 @@ static int fit_cold(struct hr__model *model, double cold_s, struct hr_error *err
     if (r || hidden || is_met(now_s, wanted_s))
         return r;
     return now_s < wanted_s ? fit_storage(model, wanted_s, now_s, error)
-                            : fit_request(model, wanted_s, now_s, error);
+                            : fit_latency(model, wanted_s, now_s, error);
+}
+
+/* How well the phases are met in the end. */
+static int meet(struct hr__model *model, const double measured_s[2], struct hr_error *error)
+{
+    int r = 0;
+    for (int i = 0; i < 2 && !r; i++) {
+        model->met[i] = (struct hr__met){measured_s[i], NAN};
+        if (!hr__known(measured_s[i]) || (i == HR__MET_COLD && !model->has_storage))
+            continue;
+        r = i == HR__MET_COLD ? try_storage(model, 1, &model->met[i].found_s, error)
+                              : try_loader(model, 1, &model->met[i].found_s, error);
+    }
+    return r;
 }
 
 /* ---- all of it ---- */
@@ -478,13 +505,15 @@ int hr__model_open(struct hr__model *model, const struct hr_stalls *stalls, stru
         goto fail;
     take_storage(model);
     hr__beside_fit(model);
-    double warm_s = hr__phase_s(stalls, HR_STALLS_WARM),
-           cold_s = hr__phase_s(stalls, HR_STALLS_COLD);
+    const double measured_s[] = {[HR__MET_WARM] = hr__phase_s(stalls, HR_STALLS_WARM),
+                                 [HR__MET_COLD] = hr__phase_s(stalls, HR_STALLS_COLD)};
     model->cold_missing = share_read(stalls);
-    if (hr__known(warm_s))
-        r = fit_warm(model, warm_s, error);
+    if (hr__known(measured_s[HR__MET_WARM]))
+        r = fit_warm(model, measured_s[HR__MET_WARM], error);
     if (!r)
-        r = fit_cold(model, cold_s, error);
+        r = fit_cold(model, measured_s[HR__MET_COLD], error);
+    if (!r)
+        r = meet(model, measured_s, error);
     if (!r)
         return 0;
 fail:

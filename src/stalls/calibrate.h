@@ -19,11 +19,11 @@ static inline bool hr__known(double value)
     return value > 0 && value < INFINITY;
 }
 
-/* Half the width of an interval over its value; 0: not known. */
+/* Half the width of an interval over its value; NaN: it has no interval; 0: there is no such
+ * figure, and nothing rests on it. */
 static inline double hr__spread(const struct hr_interval *interval)
 {
-    double half = (interval->high - interval->low) / 2 / interval->value;
-    return half > 0 && half < 1 ? half : 0;
+    return hr__known(interval->value) ? (interval->high - interval->low) / 2 / interval->value : 0;
 }
 
 /*

@@ -10,6 +10,9 @@
 #include <errno.h>
 #include <string.h>
 
+/* Two explanations that miss by factors which differ by less are as good. */
+#define AS_GOOD 0.02
+
 static bool on_host(const struct hr__model *model, const struct hr__rank_record *rank)
 {
     return !strcmp(rank->host, model->stalls->ranks[0].host);
@@ -222,7 +225,8 @@ static int explain_slowness(struct hr__model *model, const struct hr__drain *wid
         if (!r)
             r = miss_narrow(model, narrow, 0, times, &by_work, error);
     }
-    if (s->loader == HR__LOADER_TORCH && by_delay <= by_work)
+    /* One worker looks the same either way: its CPU time says that it waits. */
+    if (s->loader == HR__LOADER_TORCH && by_delay <= by_work * (1 + AS_GOOD))
         model->system.delay_s = delay_s;
     else
         hr__prepare_scale(model, times);
@@ -272,6 +276,7 @@ int hr__loader_fit(struct hr__model *model, const struct hr__drain *drains, int 
     const struct hr_stalls *stalls = model->stalls;
     if (!hr__known(cpu_s))
         cpu_s = stalls->prepare_cpu_s >= 0 ? stalls->prepare_cpu_s : mean_prepare(stalls, false);
+    model->has_prepare = count > 0 || cpu_s >= 0;
     int r = prepare_values(model, cpu_s >= 0 ? cpu_s : 0);
     model->system.missing_cpu_s = missing_cpu(model, drains, count);
     model->prepare_spread = hypot(hr__spread(&stalls->summary.prepare_rate),

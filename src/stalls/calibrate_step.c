@@ -98,6 +98,9 @@ int hr__step_fit(struct hr__model *model, struct hr_error *error)
     s->step_cpu_s = work_s * s->step_threads;
     s->copy_s = phase == HR_STALLS_HOST && hr__known(device_s) ? fmax(0, step_s - device_s) : 0;
     model->step_spread = hr__spread(&stalls->step_s[phase]);
+    double samples = (double)s->batch_size * model->ranks;
+    double measured = stalls->summary.device_rate.value;
+    model->device_times = hr__known(measured) ? measured * (step_s - s->copy_s) / samples : 1;
     return 0;
 }
 

@@ -115,7 +115,11 @@ static int set_missing(const struct hr__model *model, const struct hr_stalls_cha
             assume(changed, "a cache of the memory that is free, %s",
                    change->form > 0 ? hr_form_name((enum hr_form)change->form) : "encoded");
     }
-    if (x < 0) {
+    if (!asked && !model->has_storage) {
+        x = 1;
+        if (!model->stalls->reads_no_files && !model->stalls->network)
+            assume(changed, "storage was not measured: all files are taken to be in memory");
+    } else if (x < 0) {
         x = 0;
         assume(changed, "how much of the dataset fits into memory is not known: all of it is taken "
                         "to come from storage");
@@ -134,16 +138,17 @@ static int set_storage(const struct hr__model *model, const struct hr_stalls_cha
     if (!(s->missing > 0))
         return 0;
     if (!model->has_storage)
-        return hr__fail(error, -ENODATA,
-                        "how fast storage is was not measured: measure again where the files can "
-                        "be dropped from memory (not tmpfs), with --data DIR where the loader does "
-                        "not name its files");
-    int each = s->fetches_ahead > 0 ? s->fetches_ahead : s->workers > 0 ? s->workers : 1;
-    int depth = each * s->ranks, last = curve->count - 1;
-    hr__model_storage(model, depth, factor, &s->storage_bytes_per_s, &s->storage_request_s);
+        return hr__fail(error, -ENODATA, "not known: how fast storage is was not measured%s",
+                        model->stalls->network ? ", and the samples come over the network"
+                        : model->stalls->reads_no_files
+                            ? ", and the samples read no files"
+                            : ": measure again where the files can be dropped from memory (not "
+                              "tmpfs), with --data DIR where the loader does not name its files");
+    int depth = hr__reads_in_flight(s), last = curve->count - 1;
+    hr__model_storage(model, depth, factor, s);
     if (change->storage_bytes_per_s > 0) {
         factor = change->storage_bytes_per_s / s->storage_bytes_per_s;
-        hr__model_storage(model, depth, factor, &s->storage_bytes_per_s, &s->storage_request_s);
+        hr__model_storage(model, depth, factor, s);
     }
     if (last < 0) {
         assume(changed, "storage is as fast as the cold epoch shows, at least");
@@ -213,9 +218,11 @@ static int set_headrace(const struct hr__model *model, const struct hr_stalls_ch
     const struct hr__form_record *item = form_of(model->host, form);
     if (!encoded || !item)
         return hr__fail(error, -ENODATA,
-                        "what Headrace's loader costs on these files%s%s was not measured: it "
-                        "prepares JPEG and PNG images; measure again with headrace stalls",
-                        encoded ? " as " : "", encoded ? hr_form_name((enum hr_form)form) : "");
+                        model->host->no_forms[0]
+                            ? "Headrace's loader cannot take the place of this one: %s%s%s"
+                            : "what Headrace's loader costs on these files was not measured%s%s%s",
+                        model->host->no_forms, encoded ? " as " : "",
+                        encoded ? hr_form_name((enum hr_form)form) : "");
     double read_s = read_cpu(model);
     set_prepare(changed, item->cpu_s + (change->page_cache ? read_s : 0));
     *growth = encoded->bytes > 0 && item->bytes > 0 ? item->bytes / encoded->bytes : 1;
@@ -225,9 +232,6 @@ static int set_headrace(const struct hr__model *model, const struct hr_stalls_ch
     s->fetches_ahead = HR__STALLS_FETCHES;
     s->delay_s = s->batch_cpu_s = 0;
     s->missing_cpu_s = fmax(0, encoded->cpu_s - item->cpu_s) + (change->page_cache ? 0 : read_s);
-    if (model->host->forms_assumed)
-        assume(changed, "Headrace's cost is that of %.60s, not of the script's transform",
-               model->host->recipe[0] ? model->host->recipe : "an assumed recipe");
     return 0;
 }
 
@@ -311,6 +315,75 @@ static void set_device(const struct hr_stalls_change *change, struct hr__changed
         s->step_cpu_s /= speedup;
 }
 
+/* ---- what it rests on ---- */
+
+#define WIDEST      0.5  /* half an interval over its figure, with which nothing follows */
+#define MISFIT_MOST 0.2  /* of a measured phase, that the model may be off */
+#define MISFIT_SAID 0.05 /* and from which on it is said */
+#define SETTLES_IT  "measure for longer (--time), or on a quieter machine"
+
+/* What is asked for needs to know what the loader does. */
+static int need_prepare(const struct hr__model *model, const struct hr_stalls_change *change,
+                        struct hr_error *error)
+{
+    bool asked = change->cores || change->workers || change->ranks || change->device_speedup > 0;
+    if (model->has_prepare || !asked || change->loader == HR_STALLS_LOADER_HEADRACE)
+        return 0;
+    return hr__fail(error, -ENODATA,
+                    "not known: how fast the loader prepares was not measured (P), because it was "
+                    "not run by itself; what other cores, workers or devices would change depends "
+                    "on it");
+}
+
+static int need_spreads(const struct hr__model *model, const struct hr__changed *changed,
+                        struct hr_error *error)
+{
+    const struct {
+        const char *what;
+        double spread;
+        bool counts;
+    } inputs[] = {
+        {"how long a step takes", model->step_spread, true},
+        {"how fast the loader is", model->prepare_spread, changed->rests_on_loader},
+        {"how fast storage is", model->storage_spread, changed->system.missing > 0},
+    };
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        if (inputs[i].counts && inputs[i].spread > WIDEST)
+            return hr__fail(error, -ENODATA,
+                            "not known: %s was measured to no better than +-%.0f %%: " SETTLES_IT,
+                            inputs[i].what, 100 * fmin(inputs[i].spread, 10));
+    return 0;
+}
+
+/* The model has to give what was measured. */
+static int need_met(const struct hr__model *model, struct hr__changed *changed,
+                    struct hr_error *error)
+{
+    static const char *const where[] = {"in memory", "on storage"};
+    double samples = (double)model->system.batch_size * model->ranks;
+    const struct hr__met *warm = &model->met[HR__MET_WARM];
+    if (model->has_prepare && model->unexplained_s > MISFIT_MOST * warm->measured_s)
+        return hr__fail(error, -ENODATA,
+                        "not known: with files in memory a batch took %.3g s, of which the step, "
+                        "the loader and the cores that they share explain %.3g s: something else "
+                        "slowed it. Please " SETTLES_IT,
+                        warm->measured_s, warm->measured_s - model->unexplained_s);
+    for (int i = 0; i < 2; i++) {
+        const struct hr__met *met = &model->met[i];
+        double off = fabs(met->measured_s / met->found_s - 1);
+        if (!(off > MISFIT_SAID) || (i == HR__MET_COLD && !(changed->system.missing > 0)))
+            continue;
+        if (off > MISFIT_MOST)
+            return hr__fail(error, -ENODATA,
+                            "not known: with files %s the model gives %.4g samples/s where %.4g "
+                            "were measured: " SETTLES_IT,
+                            where[i], samples / met->found_s, samples / met->measured_s);
+        assume(changed, "with files %s the model gives %.4g samples/s where %.4g were measured",
+               where[i], samples / met->found_s, samples / met->measured_s);
+    }
+    return 0;
+}
+
 /* ---- all of it ---- */
 
 static double *copy_values(struct hr__values *values)
@@ -339,7 +412,10 @@ int hr__model_change(const struct hr__model *model, const struct hr_stalls_chang
         (struct hr__changed){.system = model->system, .hosts = model->hosts, .ranks = model->ranks};
     changed->step_s = copy_values(&changed->system.step_s);
     changed->prepare_s = copy_values(&changed->system.prepare_s);
+    changed->rests_on_loader = !headrace;
     int r = hr__change_check(change, error);
+    if (!r)
+        r = need_prepare(model, change, error);
     if (!r && (!changed->step_s || !changed->prepare_s))
         r = hr__fail(error, -ENOMEM, "out of memory while predicting");
     if (!r) {
@@ -358,6 +434,10 @@ int hr__model_change(const struct hr__model *model, const struct hr_stalls_chang
         r = set_missing(model, change, headrace, growth, changed, error);
     if (!r)
         r = set_storage(model, change, changed, error);
+    if (!r)
+        r = need_spreads(model, changed, error);
+    if (!r)
+        r = need_met(model, changed, error);
     if (r)
         hr__changed_clear(changed);
     return r;

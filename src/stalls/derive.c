@@ -150,7 +150,8 @@ static void fill_summary(struct hr_stalls *s, const struct hr__joined *j)
     m->ranks = s->world_size;
     m->cores = s->hosts[0].cores;
     m->samples = s->samples;
-    m->bytes = isfinite(s->bytes) ? (uint64_t)s->bytes : 0;
+    double bytes = hr__dataset_bytes(s);
+    m->bytes = bytes > 0 ? (uint64_t)bytes : 0;
     for (int i = 0; i < 4; i++)
         m->share[i] = warm[i] = HR__UNKNOWN;
     if (ran(s, HR_STALLS_COLD))
@@ -160,6 +161,7 @@ static void fill_summary(struct hr_stalls *s, const struct hr__joined *j)
     memcpy(m->warm_share, warm, sizeof m->warm_share);
     m->device_rate = m->rate[ran(s, HR_STALLS_DEVICE) ? HR_STALLS_DEVICE : HR_STALLS_HOST];
     hr__derive_rates(s, j->scale);
+    hr__derive_checks(s);
 }
 
 static int derive(struct hr_stalls *s, const struct hr__joined *j, struct hr_error *error)

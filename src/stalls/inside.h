@@ -53,6 +53,9 @@ void hr__joined_destroy(struct hr__joined *joined);
 /* G is a phase's rate; P, F and CPU times (rates.c). */
 void hr__derive_rates(struct hr_stalls *stalls, double scale);
 
+/* Cross-checks of what was measured: phases that fail are not measured (checks.c). */
+void hr__derive_checks(struct hr_stalls *stalls);
+
 /* waiting, straggles and alone_s, whose arrays are there (ranks.c). Errors: -ENOMEM. */
 HR_NODISCARD int hr__derive_ranks(struct hr_stalls *stalls, const struct hr__joined *joined,
                                   struct hr_error *error);
@@ -64,8 +67,9 @@ HR_NODISCARD int hr__derive_sentence(struct hr_stalls *stalls, struct hr_error *
  * result just analysed. May take seconds. Errors: -ENOMEM. */
 HR_NODISCARD int hr__stalls_advise(struct hr_stalls *stalls, struct hr_error *error);
 
-/* Bytes of a sample's file, on average; NaN: not known. */
+/* Bytes of a sample's file, on average; and of all samples' files; NaN: not known. */
 double hr__mean_bytes(const struct hr_stalls *stalls);
+double hr__dataset_bytes(const struct hr_stalls *stalls);
 
 /* Reads in flight of the loader on a host (of its ranks that are here). */
 int hr__loader_depth(const struct hr_stalls *stalls, const struct hr__host_record *host);

@@ -34,6 +34,13 @@ struct hr_interval hr__interval_positive(const double *values, size_t count);
 /* The middle value, or the mean of the two in the middle; 0: there is none. Sorts `values`. */
 double hr__middle_of(double *values, size_t count);
 
+/* A share of the time whose half interval is wider than that is not known. */
+#define HR__SHARE_NOT_KNOWN 0.20
+static inline bool hr__share_is_known(struct hr_interval share)
+{
+    return (share.high - share.low) / 2 <= HR__SHARE_NOT_KNOWN;
+}
+
 /* amount / x of an interval of positive values: low and high change places. */
 struct hr_interval hr__interval_inverse(struct hr_interval x, double amount);
 

@@ -4,7 +4,8 @@
  * slowest, and what their clocks differ in is noise: the longest time counts.
  *
  * Of a phase that was verified in some rounds (cold was really cold), only those count;
- * of one that was verified in none, all do, and the phase is marked as not measured.
+ * of one that was verified in none, all do, and the phase is marked as not measured. Segments
+ * that other processes disturbed count only where there are too few others.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -44,10 +45,18 @@ static double batch_s(const struct hr_stalls *s, size_t k, double *samples)
     return longest > 0 ? longest : NAN;
 }
 
+/* Where no file is read there is nothing to verify. */
+static bool needs_none(const struct hr_stalls *s, int phase)
+{
+    return s->reads_no_files && phase == HR_STALLS_WARM;
+}
+
 /* 0 where a rank says so, else 1 where one says so, else -1. */
 static int verified(const struct hr_stalls *s, size_t k, const char **reason)
 {
     int all = -1;
+    if (needs_none(s, (int)s->ranks[0].segments[k].phase))
+        return all;
     for (int i = 0; i < s->rank_count; i++) {
         const struct hr__segment_record *g = &s->ranks[i].segments[k];
         if (g->verified == 0) {
@@ -60,12 +69,33 @@ static int verified(const struct hr_stalls *s, size_t k, const char **reason)
     return all;
 }
 
+/* Rounds of a phase that no other process disturbed are enough without the others. */
+#define ENOUGH_ROUNDS 4
+
+static bool is_disturbed(const struct hr_stalls *s, size_t k)
+{
+    for (int i = 0; i < s->rank_count; i++)
+        if (s->ranks[i].segments[k].disturbed)
+            return true;
+    return false;
+}
+
+static bool needs_disturbed(const struct hr__joined *j, const struct hr_stalls *s, int phase)
+{
+    int quiet = 0;
+    for (size_t k = 0; k < j->segments; k++)
+        quiet += (int)s->ranks[0].segments[k].phase == phase && !is_disturbed(s, k);
+    return quiet < ENOUGH_ROUNDS;
+}
+
 /* Which rounds of a phase count, and whether it was measured. */
 static void judge(struct hr__joined *j, struct hr_stalls *s, int phase)
 {
     const char *reason = "", *first_reason = NULL;
-    bool found = false, sound = false;
+    bool found = false, sound = false, take_disturbed = needs_disturbed(j, s, phase);
     char *why = s->phase_reason[phase];
+    if (needs_none(s, phase))
+        *why = 0;
     for (size_t k = 0; k < j->segments; k++) {
         const struct hr__segment_record *g = &s->ranks[0].segments[k];
         if ((int)g->phase != phase)
@@ -86,7 +116,8 @@ static void judge(struct hr__joined *j, struct hr_stalls *s, int phase)
                  first_reason && *first_reason ? first_reason : "it was not verified");
     for (size_t k = 0; k < j->segments && phase < HR__ROUND_PHASES; k++) {
         const struct hr__segment_record *g = &s->ranks[0].segments[k];
-        if ((int)g->phase != phase || (sound && !verified(s, k, &reason)))
+        if ((int)g->phase != phase || (sound && !verified(s, k, &reason)) ||
+            (!take_disturbed && is_disturbed(s, k)))
             continue;
         double samples;
         j->round[g->round].seconds[phase] = batch_s(s, k, &samples);

@@ -87,9 +87,10 @@ void hr__machine_read(struct hr__machine *m, uint32_t id, double bytes)
 {
     const struct hr__system *s = m->system;
     assert(m->read_count < m->read_capacity);
+    m->storage_free = fmax(m->storage_free, m->now - s->storage_saved_s);
     if (bytes > 0)
-        m->storage_free = fmax(m->storage_free, m->now) + bytes / s->storage_bytes_per_s;
-    double at = fmax(m->now + s->storage_request_s, m->storage_free);
+        m->storage_free += bytes / s->storage_bytes_per_s;
+    double at = fmax(m->now, m->storage_free) + s->storage_latency_s;
     m->reads[(m->read_first + m->read_count++) % m->read_capacity] = mark(m, at, id);
 }
 

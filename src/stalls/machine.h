@@ -6,8 +6,10 @@
  * II, 4.4): all runnable threads advance at the same speed, so each is done when the virtual
  * time of its kind passes a mark set when it started, and a heap of marks is all that is
  * needed. Storage transfers reads one after another at its rate, as devices and throttles
- * do (were it shared too, threads that begin together would stay together); besides, each
- * takes storage_request_s at least.
+ * do (were it shared too, threads that begin together would stay together); each takes
+ * storage_latency_s more, while others are transferred. What storage could have transferred
+ * while it idled it transfers at once, up to storage_saved_s of it: throttles save up their
+ * allowance, and read-ahead fetches what is asked for next.
  */
 #ifndef HR_STALLS_MACHINE_H
 #define HR_STALLS_MACHINE_H

@@ -97,6 +97,8 @@ static void add_run(struct hr_stalls *s, struct hr_stalls *from)
         hr__free(s->ended);
         MOVE(s->ended, from->ended);
     }
+    if (!*s->cannot_tell)
+        memcpy(s->cannot_tell, from->cannot_tell, sizeof s->cannot_tell);
     for (int p = 0; p < HR_STALLS_PHASES; p++)
         if (!*s->phase_reason[p])
             memcpy(s->phase_reason[p], from->phase_reason[p], sizeof s->phase_reason[p]);
@@ -120,11 +122,12 @@ static void add_host(struct hr_stalls *s, struct hr__host_record *from)
         MOVE(host->depths, from->depths);
         host->depth_count = from->depth_count;
         host->memory_bytes_per_s = from->memory_bytes_per_s;
+        host->paused_bytes_per_s = from->paused_bytes_per_s;
     }
     if (!host->form_count && from->form_count) {
         MOVE(host->forms, from->forms);
         host->form_count = from->form_count;
-        host->forms_assumed = from->forms_assumed;
+        memcpy(host->no_forms, from->no_forms, sizeof host->no_forms);
         memcpy(host->recipe, from->recipe, sizeof host->recipe);
     }
 }

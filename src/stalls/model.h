@@ -40,7 +40,8 @@ struct hr__system {
                                    the work of k / (1 + contention (k - 1)); 0: they are apart */
     int contention_cores;       /* from so many busy cores on it grows no more; 0: no such bound */
     double storage_bytes_per_s; /* of the host, however many reads are in flight */
-    double storage_request_s;   /* least time of one read, alone */
+    double storage_latency_s;   /* of one read, besides its transfer */
+    double storage_saved_s;     /* of transfer that idle storage saves up at most */
     /* training: each rank's step */
     int ranks;
     struct hr__values step_s; /* device and copy, nothing else running; of all ranks */

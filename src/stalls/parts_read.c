@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 const char *const hr__phase_names[HR_STALLS_PHASES + 1] = {"device", "host",  "warm",
@@ -69,6 +70,18 @@ static void read_dataset(struct hr__json *reader, const json_t *object, struct h
     s->bytes = hr__json_number(reader, o, "bytes", amount_or_not);
     s->size_count = hr__json_numbers(reader, o, "sizes", SIZE_MAX, HR__MAX_SIZES, &s->sizes);
     hr__json_text(reader, o, "filesystem", s->filesystem, sizeof s->filesystem);
+    s->reads_no_files = !hr__json_bool(reader, o, "reads_files", 1);
+    s->network = hr__json_bool(reader, o, "network", 0);
+    hr__json_leave(reader, mark);
+}
+
+static void read_epoch(struct hr__json *reader, const json_t *object, struct hr_stalls *s)
+{
+    json_t *o = hr__json_object(reader, object, "epoch");
+    size_t mark = hr__json_enter(reader, "epoch", -1);
+    s->epoch_batches = (uint64_t)hr__json_integer(reader, o, "batches", amount_or_0);
+    s->epoch_start_s = hr__json_number(reader, o, "start_s", seconds_or_not);
+    s->epoch_start_each = hr__json_bool(reader, o, "each", 0);
     hr__json_leave(reader, mark);
 }
 
@@ -88,6 +101,8 @@ void hr__read_run(struct hr__json *reader, const json_t *object, struct hr_stall
     read_loader(reader, object, s);
     read_training(reader, object, s);
     read_dataset(reader, object, s);
+    read_epoch(reader, object, s);
+    hr__json_text(reader, object, "cannot_tell", s->cannot_tell, sizeof s->cannot_tell);
     json_t *phases = hr__json_object(reader, object, "phases");
     size_t mark = hr__json_enter(reader, "phases", -1);
     for (int p = 0; p < HR_STALLS_PHASES; p++)
@@ -116,6 +131,7 @@ static void read_storage(struct hr__json *reader, const json_t *object,
     size_t mark = hr__json_enter(reader, "storage", -1);
     json_t *depths = hr__json_array(reader, o, "depths", HR__STALLS_MAX_POINTS);
     host->memory_bytes_per_s = hr__json_number(reader, o, "memory_bytes_per_s", amount_or_not);
+    host->paused_bytes_per_s = hr__json_number(reader, o, "paused_bytes_per_s", amount_or_not);
     host->depths = array_for(reader, depths, sizeof *host->depths, &host->depth_count);
     for (size_t i = 0; i < host->depth_count && !reader->code; i++) {
         struct hr__depth_record *d = &host->depths[i];
@@ -143,7 +159,12 @@ static void read_headrace(struct hr__json *reader, const json_t *object,
     size_t mark = hr__json_enter(reader, "headrace", -1);
     json_t *forms = hr__json_array(reader, o, "forms", 3);
     hr__json_text(reader, o, "recipe", host->recipe, sizeof host->recipe);
-    host->forms_assumed = hr__json_bool(reader, o, "assumed", 0);
+    hr__json_text(reader, o, "reason", host->no_forms, sizeof host->no_forms);
+    /* Older records have the cost of a recipe that is not the script's. */
+    if (hr__json_bool(reader, o, "assumed", 0)) {
+        snprintf(host->no_forms, sizeof host->no_forms, "its transform could not be translated");
+        forms = NULL;
+    }
     host->forms = array_for(reader, forms, sizeof *host->forms, &host->form_count);
     for (size_t i = 0; i < host->form_count && !reader->code; i++) {
         struct hr__form_record *f = &host->forms[i];
@@ -176,6 +197,24 @@ void hr__read_host(struct hr__json *reader, const json_t *object, struct hr__hos
     read_headrace(reader, object, host);
 }
 
+/* What disturbed it, and what the script did besides training. */
+static void read_circumstances(struct hr__json *reader, const json_t *e,
+                               struct hr__segment_record *g)
+{
+    const struct hr__json_range count = {0, HR__MAX_BATCHES, 0};
+    g->network_bytes = hr__json_number(reader, e, "network_bytes", amount_or_not);
+    g->others = hr__json_number(reader, e, "others", (struct hr__json_range){0, 1, NAN});
+    g->run_delay_s = hr__json_number(reader, e, "run_delay_s", seconds_or_not);
+    g->throttled_s = hr__json_number(reader, e, "throttled_s", seconds_or_not);
+    g->disturbed = hr__json_bool(reader, e, "disturbed", 0);
+    g->tries = (int)hr__json_integer(reader, e, "tries", (struct hr__json_range){1, 1000, 1});
+    g->pauses = (int)hr__json_integer(reader, e, "pauses", count);
+    g->paused_s =
+        hr__json_number(reader, e, "paused_s", (struct hr__json_range){0, HR__MAX_SECONDS, 0});
+    g->queue_begin = hr__json_number(reader, e, "queue_begin", amount_or_not);
+    g->queue_end = hr__json_number(reader, e, "queue_end", amount_or_not);
+}
+
 static void read_segment(struct hr__json *reader, const json_t *e, void *out)
 {
     struct hr__segment_record *g = out;
@@ -201,8 +240,10 @@ static void read_segment(struct hr__json *reader, const json_t *e, void *out)
     g->next_cpu_s = hr__json_number(reader, e, "next_cpu_s", seconds_or_not);
     g->read_bytes = hr__json_number(reader, e, "read_bytes", amount_or_not);
     g->expected_bytes = hr__json_number(reader, e, "expected_bytes", amount_or_not);
+    g->expected_samples = hr__json_number(reader, e, "expected_samples", amount_or_not);
     g->verified = hr__json_bool(reader, e, "verified", -1);
     hr__json_text(reader, e, "reason", g->reason, sizeof g->reason);
+    read_circumstances(reader, e, g);
     hr__json_numbers(reader, e, "wait_s", g->batches, HR__MAX_BATCHES, &g->wait_s);
     hr__json_numbers(reader, e, "batch_s", g->batches, HR__MAX_BATCHES, &g->batch_s);
 }

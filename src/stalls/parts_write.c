@@ -63,7 +63,7 @@ static bool append(json_t *array, json_t *object, bool filled)
 bool hr__write_run(json_t *object, const struct hr_stalls *s)
 {
     json_t *loader = json_object(), *training = json_object(), *dataset = json_object();
-    json_t *phases = json_object();
+    json_t *phases = json_object(), *epoch = json_object();
     bool ok = set_text(object, "run", s->run) &&
               set_count(object, "world_size", (uint64_t)s->world_size) &&
               set_text(object, "started", s->started) && set_text(object, "ended", s->ended);
@@ -81,7 +81,13 @@ bool hr__write_run(json_t *object, const struct hr_stalls *s)
                       s->samples ? json_integer((json_int_t)s->samples) : json_null()) &&
          set_real(dataset, "bytes", s->bytes) &&
          hr__json_set(dataset, "sizes", numbers(s->sizes, s->size_count)) &&
-         set_text_or_null(dataset, "filesystem", s->filesystem);
+         set_text_or_null(dataset, "filesystem", s->filesystem) &&
+         hr__json_set(dataset, "reads_files", json_boolean(!s->reads_no_files)) &&
+         hr__json_set(dataset, "network", json_boolean(s->network));
+    ok = ok && set_count(epoch, "batches", s->epoch_batches) &&
+         set_real(epoch, "start_s", s->epoch_start_s) &&
+         hr__json_set(epoch, "each", json_boolean(s->epoch_start_each)) &&
+         set_text_or_null(object, "cannot_tell", s->cannot_tell);
     for (int p = 0; ok && p < HR_STALLS_PHASES; p++)
         if (*s->phase_reason[p])
             ok = set_text(phases, hr__phase_names[p], s->phase_reason[p]);
@@ -89,6 +95,7 @@ bool hr__write_run(json_t *object, const struct hr_stalls *s)
     ok &= hr__json_set(object, "loader", loader);
     ok &= hr__json_set(object, "training", training);
     ok &= hr__json_set(object, "dataset", dataset);
+    ok &= hr__json_set(object, "epoch", epoch);
     ok &= hr__json_set(object, "phases", phases);
     return ok && hr__json_set(object, "notes", texts(s->notes, s->note_count)) &&
            hr__json_set(object, "files_written", texts(s->files_written, s->file_count));
@@ -144,13 +151,26 @@ bool hr__write_host(json_t *object, const struct hr__host_record *host)
               set_text_or_null(machine, "device", host->device) &&
               hr__json_set(storage, "depths", depths_of(host)) &&
               set_real(storage, "memory_bytes_per_s", host->memory_bytes_per_s) &&
+              set_real(storage, "paused_bytes_per_s", host->paused_bytes_per_s) &&
               set_text_or_null(headrace, "recipe", host->recipe) &&
-              hr__json_set(headrace, "assumed", json_boolean(host->forms_assumed)) &&
+              set_text_or_null(headrace, "reason", host->no_forms) &&
               hr__json_set(headrace, "forms", forms_of(host));
     ok &= hr__json_set(object, "machine", machine);
     ok &= hr__json_set(object, "storage", storage);
     ok &= hr__json_set(object, "headrace", headrace);
     return ok;
+}
+
+static bool write_circumstances(json_t *o, const struct hr__segment_record *g)
+{
+    return set_real(o, "network_bytes", g->network_bytes) && set_real(o, "others", g->others) &&
+           set_real(o, "run_delay_s", g->run_delay_s) &&
+           set_real(o, "throttled_s", g->throttled_s) &&
+           hr__json_set(o, "disturbed", json_boolean(g->disturbed)) &&
+           hr__json_set(o, "tries", json_integer(g->tries)) &&
+           hr__json_set(o, "pauses", json_integer(g->pauses)) &&
+           set_real(o, "paused_s", g->paused_s) && set_real(o, "queue_begin", g->queue_begin) &&
+           set_real(o, "queue_end", g->queue_end);
 }
 
 static bool write_segment(json_t *array, const struct hr__segment_record *g)
@@ -167,9 +187,10 @@ static bool write_segment(json_t *array, const struct hr__segment_record *g)
             set_real(o, "worker_cpu_s", g->worker_cpu_s) &&
             set_real(o, "next_cpu_s", g->next_cpu_s) && set_real(o, "read_bytes", g->read_bytes) &&
             set_real(o, "expected_bytes", g->expected_bytes) &&
+            set_real(o, "expected_samples", g->expected_samples) &&
             hr__json_set(o, "verified",
                          g->verified < 0 ? json_null() : json_boolean(g->verified)) &&
-            set_text(o, "reason", g->reason) &&
+            set_text(o, "reason", g->reason) && write_circumstances(o, g) &&
             hr__json_set(o, "wait_s", numbers(g->wait_s, g->batches)) &&
             hr__json_set(o, "batch_s", numbers(g->batch_s, g->batches)));
 }

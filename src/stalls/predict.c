@@ -6,7 +6,7 @@
  * slower and faster by theirs, one at a time, and what follows adds up as independent
  * errors do. How far the model itself is off is not in it.
  */
-#include "stalls/predict.h"
+#include "stalls/calibrate.h"
 
 #include "base/error.h"
 #include "base/versioned.h"
@@ -38,13 +38,40 @@ static struct hr__system loader_alone(const struct hr__changed *changed, bool st
 {
     struct hr__system s = changed->system;
     s.step_s = (struct hr__values){NULL, 0};
-    s.step_cpu_s = s.copy_s = 0;
+    s.step_cpu_s = s.copy_s = s.batch_cpu_s = 0;
     s.missing = storage;
     if (storage) {
         s.prepare_s = (struct hr__values){NULL, 0};
-        s.delay_s = s.batch_cpu_s = s.missing_cpu_s = 0;
+        s.delay_s = s.missing_cpu_s = 0;
     }
     return s;
+}
+
+/* Times as fast as simulated that a rate was measured: what is predicted of it is as many times
+ * as fast, so that a change of nothing gives what was measured. */
+static double times_measured(double measured, double simulated)
+{
+    return hr__known(measured) && hr__known(simulated) ? measured / simulated : 1;
+}
+
+/* P and F of the measured loader, with nothing changed. */
+static int scale_to_measured(const struct hr__model *model, double *prepare, double *fetch,
+                             struct hr_error *error)
+{
+    const struct hr_stalls_summary *m = &model->stalls->summary;
+    struct hr__changed same = {
+        .system = model->system, .hosts = model->hosts, .ranks = model->ranks};
+    double simulated = 0;
+    struct hr__system alone = loader_alone(&same, false);
+    int r = rate_alone(&same, &alone, &simulated, error);
+    *prepare *= times_measured(m->prepare_rate.value, simulated);
+    if (r || !model->has_storage)
+        return r;
+    alone = loader_alone(&same, true);
+    hr__model_storage(model, hr__reads_in_flight(&alone), 1, &alone);
+    r = rate_alone(&same, &alone, &simulated, error);
+    *fetch *= times_measured(m->fetch_rate.value, simulated);
+    return r;
 }
 
 static int predict_reference(const struct hr__model *model, const struct hr__changed *changed,
@@ -56,6 +83,8 @@ static int predict_reference(const struct hr__model *model, const struct hr__cha
     int r = rate_alone(changed, &prepare, &p->prepare_rate, error);
     if (!r && missing > 0)
         r = rate_alone(changed, &fetch, &storage, error);
+    if (!r && changed->rests_on_loader)
+        r = scale_to_measured(model, &p->prepare_rate, &storage, error);
     struct hr__reference reference = {.device_rate = p->device_rate,
                                       .prepare_rate = p->prepare_rate,
                                       .cache_rate = cache > 0 ? cache : INFINITY,
@@ -84,7 +113,8 @@ static void stretch(struct hr__changed *changed, int kind, double factor)
         s->batch_cpu_s *= factor;
         s->missing_cpu_s *= factor;
     } else {
-        s->storage_request_s *= factor;
+        s->storage_latency_s *= factor;
+        s->storage_saved_s *= factor;
         s->storage_bytes_per_s /= factor;
     }
 }
@@ -98,8 +128,11 @@ static int predict_interval(const struct hr__model *model, struct hr__changed *c
     int r = 0;
     for (int kind = 0; kind < KINDS && !r; kind++) {
         double slow = p->rate, fast = p->rate, factor = 1 + spreads[kind];
-        if (!(spreads[kind] > 0) || (kind == STORAGE && !(changed->system.missing > 0)))
+        bool foreign = kind == PREPARE && !changed->rests_on_loader && !(spreads[kind] < 1);
+        if (foreign || (kind == STORAGE && !(changed->system.missing > 0)))
             continue;
+        if (isnan(spreads[kind]))
+            return 0; /* the interval stays unknown */
         stretch(changed, kind, factor);
         r = rate_alone(changed, &changed->system, &slow, error);
         stretch(changed, kind, 1 / factor / factor);
@@ -109,9 +142,8 @@ static int predict_interval(const struct hr__model *model, struct hr__changed *c
         below += fmax(0, p->rate - slow) * fmax(0, p->rate - slow);
         above += fmax(0, fast - p->rate) * fmax(0, fast - p->rate);
     }
-    bool any = spreads[STEP] > 0 || spreads[PREPARE] > 0 || spreads[STORAGE] > 0;
-    p->low = any ? fmax(0, p->rate - sqrt(below)) : NAN;
-    p->high = any ? p->rate + sqrt(above) : NAN;
+    p->low = fmax(0, p->rate - sqrt(below));
+    p->high = p->rate + sqrt(above);
     return r;
 }
 
@@ -134,9 +166,10 @@ static int predict_changed(const struct hr__model *model, struct hr__changed *ch
         .reference_rate = NAN,
         .prepare_rate = NAN,
         .fetch_rate = NAN,
-        .device_rate = rate_of(changed, parts[0] + parts[1]),
+        .device_rate = rate_of(changed, parts[0]) * model->device_times,
         .core_share = outcome.core_share,
         .extrapolated = changed->extrapolated,
+        .cached = changed->cached,
     };
     for (int i = 0; i < 4; i++)
         p->share[i] = batch_s > 0 ? parts[i] / batch_s : i == 0;
@@ -148,6 +181,37 @@ static int predict_changed(const struct hr__model *model, struct hr__changed *ch
     return r;
 }
 
+/* Nothing but where the files are may be different. */
+static bool is_same(const struct hr_stalls_change *change)
+{
+    return change->loader == HR_STALLS_LOADER_SAME && !change->cores && !change->ranks &&
+           !change->workers && !(change->storage_bytes_per_s > 0) &&
+           !(change->storage_factor > 0 && change->storage_factor != 1) &&
+           !(change->device_speedup > 0 && change->device_speedup != 1);
+}
+
+/* Of what was measured there is no better prediction than that. */
+static void take_measured(const struct hr__model *model, const struct hr_stalls_change *change,
+                          const struct hr__changed *changed, struct hr_stalls_prediction *p)
+{
+    const struct hr_stalls_summary *m = &model->stalls->summary;
+    double missing = changed->system.missing;
+    bool cold = missing > 0 && missing == model->cold_missing;
+    const struct hr_interval *share = cold ? m->share : m->warm_share;
+    enum hr_stalls_phase phase = cold ? HR_STALLS_COLD : HR_STALLS_WARM;
+    bool own_cache =
+        model->system.loader == HR__LOADER_HEADRACE && changed->cached > 0 && !change->page_cache;
+    if (!is_same(change) || own_cache || (missing > 0 && !cold) || !m->measured[phase] ||
+        !hr__known(m->rate[phase].value) || isnan(share[0].value))
+        return;
+    p->measured = 1;
+    p->rate = m->rate[phase].value;
+    p->low = m->rate[phase].low;
+    p->high = m->rate[phase].high;
+    for (int i = 0; i < 4; i++)
+        p->share[i] = (i < 3 || cold) && !isnan(share[i].value) ? share[i].value : 0;
+}
+
 static int predict_once(const struct hr__model *model, const struct hr_stalls_change *change,
                         bool full, struct hr_stalls_prediction *p, struct hr_error *error)
 {
@@ -156,6 +220,8 @@ static int predict_once(const struct hr__model *model, const struct hr_stalls_ch
     if (r)
         return r;
     r = predict_changed(model, &changed, full, p, error);
+    if (!r)
+        take_measured(model, change, &changed, p);
     hr__changed_clear(&changed);
     return r;
 }

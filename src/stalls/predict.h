@@ -17,9 +17,17 @@ struct hr__storage_curve {
     struct hr__depth_record depths[HR__STALLS_MAX_POINTS];
     int count;
     double factor;         /* times as slow as the depths say, by the calibration */
-    double request_factor; /* besides, times as long that a read takes alone */
+    double latency_factor; /* besides, times the latency */
     double required;       /* bytes/s that were really read: storage is no slower */
+    double saved_s;        /* of a byte's transfer, that a pause as long as a read saves */
 };
+
+/* A phase as it was measured, and as the calibrated model gives it: seconds of a global batch;
+ * NaN: it was not measured. */
+struct hr__met {
+    double measured_s, found_s;
+};
+enum { HR__MET_WARM, HR__MET_COLD };
 
 struct hr__model {
     const struct hr_stalls *stalls;
@@ -31,8 +39,12 @@ struct hr__model {
     bool has_storage;
     double cold_missing; /* of the samples of a cold segment */
     double dataset_bytes, file_bytes, available_bytes, memory_bytes_per_s; /* NaN: not known */
-    /* Half the widths of the intervals, over the values; 0: not known */
+    /* Half the widths of the intervals, over the values; NaN: not known */
     double step_spread, prepare_spread, storage_spread;
+    bool has_prepare; /* the loader was measured by itself, or its workers' work was */
+    struct hr__met met[2];
+    double unexplained_s; /* of a batch of the warm phase, that nothing measured explains */
+    double device_times;  /* as fast as the calibrated step that G was measured: near 1 */
 };
 
 /* `stalls` must outlive the model. Errors: -ENODATA: too little was measured; -ENOMEM. */
@@ -40,15 +52,17 @@ HR_NODISCARD int hr__model_open(struct hr__model *model, const struct hr_stalls 
                                 struct hr_error *error);
 void hr__model_clear(struct hr__model *model);
 
-/* Rate and time of one read of `file_bytes` at so many reads in flight. */
-void hr__model_storage(const struct hr__model *model, int depth, double factor, double *bytes_per_s,
-                       double *request_s);
+/* Sets the storage of a system: `factor` times as fast as measured, for so many reads in
+ * flight. */
+void hr__model_storage(const struct hr__model *model, int depth, double factor,
+                       struct hr__system *system);
 
 /* A changed system; owns what its values point to. */
 struct hr__changed {
     struct hr__system system;
     double *step_s, *prepare_s;
-    double cached; /* share of the samples */
+    double cached;        /* share of the samples */
+    bool rests_on_loader; /* the script's */
     int hosts, ranks;
     int extrapolated;
     char why[256];
@@ -65,6 +79,9 @@ void hr__changed_clear(struct hr__changed *changed);
 HR_NODISCARD int hr__model_predict(const struct hr__model *model,
                                    const struct hr_stalls_change *change, bool full,
                                    struct hr_stalls_prediction *prediction, struct hr_error *error);
+
+/* Reads that a loader has in flight at most. */
+int hr__reads_in_flight(const struct hr__system *system);
 
 /* Global batches that are worth simulating. */
 int hr__model_batches(const struct hr__system *system);

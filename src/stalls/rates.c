@@ -29,23 +29,34 @@
 /* Rates at two depths that differ by less than this share are the same. */
 #define AS_MUCH 0.15
 
+/* Of the files that a loader was seen to read, where the dataset does not name them. */
+static double learned_bytes(const struct hr_stalls *s)
+{
+    double bytes = 0, samples = 0;
+    for (int i = 0; i < s->rank_count; i++)
+        for (size_t k = 0; k < s->ranks[i].segment_count; k++) {
+            const struct hr__segment_record *g = &s->ranks[i].segments[k];
+            if (g->phase == HR_STALLS_COLD && g->verified == 1 && g->expected_bytes > 0 &&
+                g->expected_samples > 0) {
+                bytes += g->expected_bytes;
+                samples += g->expected_samples;
+            }
+        }
+    return samples > 0 ? bytes / samples : NAN;
+}
+
 double hr__mean_bytes(const struct hr_stalls *s)
 {
     if (s->samples && s->bytes > 0)
         return s->bytes / (double)s->samples;
     double mean = hr__moments_of(s->sizes, s->size_count).mean;
-    if (mean > 0)
-        return mean;
-    double bytes = 0, samples = 0;
-    for (int i = 0; i < s->rank_count; i++)
-        for (size_t k = 0; k < s->ranks[i].segment_count; k++) {
-            const struct hr__segment_record *g = &s->ranks[i].segments[k];
-            if (g->phase == HR_STALLS_COLD && g->verified == 1 && g->expected_bytes > 0) {
-                bytes += g->expected_bytes;
-                samples += (double)g->samples;
-            }
-        }
-    return bytes > 0 && samples > 0 ? bytes / samples : NAN;
+    return mean > 0 ? mean : learned_bytes(s);
+}
+
+double hr__dataset_bytes(const struct hr_stalls *s)
+{
+    double bytes = s->bytes > 0 ? s->bytes : (double)s->samples * hr__mean_bytes(s);
+    return bytes > 0 && isfinite(bytes) ? bytes : NAN;
 }
 
 int hr__loader_depth(const struct hr_stalls *s, const struct hr__host_record *host)

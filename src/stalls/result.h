@@ -33,13 +33,25 @@ struct hr__segment_record {
     double elapsed_s; /* its timed part */
     double process_cpu_s, worker_cpu_s; /* of that part, by the training process and by the
                                            loader's worker processes; NaN: not known */
-    double next_cpu_s;     /* of process_cpu_s, in next(): receiving batches; NaN: not known */
-    double read_bytes;     /* from storage during it; NaN: not known */
-    double expected_bytes; /* of the files of its samples; NaN: not known */
-    int verified;          /* 1 cold was cold or warm was warm, 0 not, -1 does not apply */
-    char reason[200];      /* of 0 */
-    double *wait_s;        /* `batches` values: blocked in next() */
-    double *batch_s;       /* `batches` values: from one next() to the following */
+    double next_cpu_s;       /* of process_cpu_s, in next(): receiving batches; NaN: not known */
+    double read_bytes;       /* from storage; NaN: not known */
+    double expected_bytes;   /* of the files that were to be read; NaN: not known */
+    double expected_samples; /* that these two belong to: with those that settle or are read ahead,
+                                more than `samples`; NaN: not known */
+    double network_bytes;    /* that the machine received meanwhile; NaN: not known */
+    int verified;            /* 1 cold was cold or warm was warm, 0 not, -1 does not apply */
+    char reason[200];        /* of 0 */
+    double others;           /* share of the cores' time that other processes and the hypervisor
+                                took; NaN: not known */
+    double run_delay_s;      /* that threads of the run were ready and waited for a core; NaN */
+    double throttled_s;      /* that a CPU quota held the run back; NaN */
+    bool disturbed;          /* by others, too much, however often it was tried */
+    int tries;               /* the record is of the least disturbed one */
+    int pauses;              /* of the script: set apart, in no other figure but these two */
+    double paused_s;
+    double queue_begin, queue_end; /* batches that the loader had ready; NaN: not known */
+    double *wait_s;                /* `batches` values: blocked in next() */
+    double *batch_s;               /* `batches` values: from one next() to the following */
 };
 
 /* The loader alone, without training. */
@@ -94,10 +106,12 @@ struct hr__host_record { /* by the host's first rank */
     struct hr__depth_record *depths;
     size_t depth_count;
     double memory_bytes_per_s; /* reading cached files; NaN: not known */
+    double paused_bytes_per_s; /* of one read after another, each after a pause as long as itself:
+                                  over the time of reading; NaN: not known */
     struct hr__form_record *forms;
     size_t form_count;
-    bool forms_assumed; /* the recipe was assumed, not the script's */
     char recipe[256];
+    char no_forms[256]; /* why Headrace's loader cannot take the place of the script's; "" */
 };
 
 struct hr_stalls {
@@ -123,6 +137,12 @@ struct hr_stalls {
     double *sizes;    /* of some samples' files, for the distribution */
     size_t size_count;
     char filesystem[32];
+    bool reads_no_files;    /* the samples are in memory: nothing is ever fetched */
+    bool network;           /* they come over the network: no files are read */
+    uint64_t epoch_batches; /* 0: not known */
+    double epoch_start_s;   /* from iter() to the first batch; NaN: not known */
+    bool epoch_start_each;  /* it comes with each epoch, not with the first alone */
+    char cannot_tell[256];  /* why the shares mean nothing; "" where they do */
     char phase_reason[HR_STALLS_PHASES][256]; /* why a phase was not measured, or not
                                                  verified; "" else */
     char **notes;                             /* for the person: what was noticed */
@@ -131,6 +151,9 @@ struct hr_stalls {
     size_t file_count;
     char remedy[320]; /* what the model said would remove the stall: "12 cores per GPU or
                          Headrace's loader"; "" nothing, or it could not tell */
+    double now_cached, now_waits;  /* what it said of epochs with as many files in memory as there
+                                      is room for: their share, and the share of the time that is
+                                      waiting; NaN: not partly cached, or it could not tell */
     struct hr__rank_record *ranks; /* by rank */
     int rank_count;                /* present; fewer than world_size where a host is missing */
     struct hr__host_record *hosts;

@@ -13,10 +13,13 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define VERSION 1
+
+static const struct hr__json_range share_or_not = {0, 1, NAN};
 
 /* ---- writing ---- */
 
@@ -120,6 +123,17 @@ static json_t *ranks_of(const struct hr_stalls *s)
     return NULL;
 }
 
+/* What the model says of epochs that are partly cached. */
+static json_t *now_of(const struct hr_stalls *s)
+{
+    json_t *o = isnan(s->now_waits) ? json_null() : json_object();
+    if (json_is_null(o) || (hr__json_set(o, "cached", hr__json_real(s->now_cached)) &&
+                            hr__json_set(o, "waits", hr__json_real(s->now_waits))))
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
 static json_t *derived(const struct hr_stalls *s)
 {
     json_t *o = json_object();
@@ -174,7 +188,7 @@ int hr__stalls_to_json(const struct hr_stalls *s, char **text, size_t *length,
     bool ok = hr__json_set(head, "headrace", json_string(hr_version())) &&
               hr__json_set(head, "sentence", hr__json_string(s->sentence)) &&
               hr__json_set(head, "remedy", *s->remedy ? hr__json_string(s->remedy) : json_null()) &&
-              hr__json_set(head, "derived", derived(s)) &&
+              hr__json_set(head, "now", now_of(s)) && hr__json_set(head, "derived", derived(s)) &&
               hr__json_set(head, "command", hr__json_string(s->command)) && hr__write_run(head, s);
     add(&t, "{\n\"headrace_stalls\": ");
     add_value(&t, json_integer(VERSION));
@@ -294,6 +308,9 @@ int hr__stalls_from_json(struct hr_stalls **out, const char *text, size_t length
         hr__read_run(&reader, root, s);
         s->command = text_member(&reader, root, "command");
         hr__json_text(&reader, root, "remedy", s->remedy, sizeof s->remedy);
+        const json_t *now = hr__json_object(&reader, root, "now");
+        s->now_cached = hr__json_number(&reader, now, "cached", share_or_not);
+        s->now_waits = hr__json_number(&reader, now, "waits", share_or_not);
         if (!reader.code)
             read_lists(&reader, root, s);
     }

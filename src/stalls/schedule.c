@@ -14,10 +14,9 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* Rounds whose order and number mean something: more than these tell nothing new. */
-#define MIN_ROUNDS  2
-#define GOOD_ROUNDS 4
-#define MAX_ROUNDS  1000
+/* Fewer rounds give no interval to rely on; more than the most tell nothing new. */
+#define MIN_ROUNDS 4
+#define MAX_ROUNDS 1000
 /* Ranks that load alone; of more, a sample spread over all of them. */
 #define MAX_ALONE 16
 
@@ -246,7 +245,7 @@ static void weigh(struct hr_stalls_schedule *s)
     if (s->round < MIN_ROUNDS)
         return;
     bool even = s->round % 2 == 0;
-    if (even && s->round >= GOOD_ROUNDS && widest(s) <= s->options.precision) {
+    if (even && widest(s) <= s->options.precision) {
         begin_alone(s);
         return;
     }
@@ -332,7 +331,7 @@ int hr_stalls_schedule_next(struct hr_stalls_schedule *schedule, struct hr_stall
  * the root of their number. */
 static double rounds_needed(const struct hr_stalls_schedule *s)
 {
-    double needed = GOOD_ROUNDS;
+    double needed = MIN_ROUNDS;
     if (s->round >= MIN_ROUNDS) {
         double ratio = widest(s) / s->options.precision;
         if (isfinite(ratio))

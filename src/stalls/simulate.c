@@ -53,7 +53,8 @@ static int check_amounts(const struct hr__system *s, struct hr_error *error)
         double value;
     } amounts[] = {
         {"a contention of", s->contention},
-        {"a read that takes", s->storage_request_s},
+        {"a read's latency of", s->storage_latency_s},
+        {"saved transfer of", s->storage_saved_s},
         {"a copy of", s->copy_s},
         {"CPU of a step of", s->step_cpu_s},
         {"a step's disturbance of", s->disturbance},

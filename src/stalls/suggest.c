@@ -1,6 +1,7 @@
 /*
  * The cheapest change that removes the stall: candidates in the order of what they cost a
- * person, each tried by the model; of cores, workers and disks the least that does it.
+ * person, each tried by the model; of cache, workers, cores and disks the least that does it.
+ * What was not measured to be waited for, beyond doubt, is no reason for a change.
  */
 #include "stalls/predict.h"
 
@@ -14,7 +15,9 @@
 
 #define MOST_CORES       256 /* of a host, */
 #define MOST_MORE        16  /* and times as many as it has: beyond, nobody would */
+#define MOST_WORKERS     4   /* for each core: those that wait take none */
 #define MOST_STORAGE     64  /* times as fast */
+#define CACHE_STEPS      100 /* of the whole that a cache may hold */
 #define MOST_SUGGESTIONS 16
 #define SEEN             0.005 /* share of the time from which on it is one */
 
@@ -95,6 +98,7 @@ static double cache_bytes(const struct hr__model *model, bool forms)
 static void cache(const struct hr__model *model, int amount, struct hr_stalls_change *change)
 {
     double bytes = cache_bytes(model, change->loader == HR_STALLS_LOADER_HEADRACE);
+    bytes = ceil(bytes * amount / CACHE_STEPS);
     change->page_cache = 0;
     if (bytes >= 1)
         change->cache_bytes = (uint64_t)bytes;
@@ -124,13 +128,14 @@ static void name_workers(const struct hr__model *model, const struct hr_stalls_c
              model->system.ranks > 1 ? " per rank" : "");
 }
 
-/* Cores of a rank, with as many workers. */
+/* Cores of a rank, with as many workers: fewer may do (least_workers). */
 static void cores(const struct hr__model *model, int amount, struct hr_stalls_change *change)
 {
     int own = model->system.workers;
-    bool threads = change->loader == HR_STALLS_LOADER_HEADRACE;
+    bool threads =
+        change->loader == HR_STALLS_LOADER_HEADRACE || model->system.loader == HR__LOADER_HEADRACE;
     change->cores = amount * model->system.ranks;
-    change->workers = threads ? 0 : amount > own ? amount : own;
+    change->workers = threads || amount <= own ? 0 : amount;
 }
 
 static void name_cores(const struct hr__model *model, const struct hr_stalls_change *change,
@@ -139,7 +144,10 @@ static void name_cores(const struct hr__model *model, const struct hr_stalls_cha
     const char *per = model->system.ranks < 2 ? ""
                       : model->stalls->on_cpu ? " per rank"
                                               : " per GPU";
-    snprintf(text, room, "%d cores%s", change->cores / model->system.ranks, per);
+    int n = snprintf(text, room, "%d cores%s", change->cores / model->system.ranks, per);
+    if (change->workers && n > 0 && (size_t)n < room)
+        snprintf(text + n, room - (size_t)n, " with %d worker%s%s", change->workers,
+                 change->workers == 1 ? "" : "s", model->system.ranks > 1 ? " each" : "");
 }
 
 static void disk(const struct hr__model *model, int amount, struct hr_stalls_change *change)
@@ -162,6 +170,7 @@ static int core_least(const struct hr__model *model)
 struct plan {
     const struct candidate *part[2];
     int amount[2];
+    int workers; /* instead of what the parts say; 0: as they do */
 };
 
 static struct hr_stalls_change change_of(const struct search *s, const struct plan *plan)
@@ -171,6 +180,8 @@ static struct hr_stalls_change change_of(const struct search *s, const struct pl
     for (int i = 0; i < 2; i++)
         if (plan->part[i])
             plan->part[i]->apply(s->model, plan->amount[i], &change);
+    if (plan->workers)
+        change.workers = plan->workers;
     return change;
 }
 
@@ -207,9 +218,31 @@ static int least_amount(struct search *s, struct plan *plan, int part)
     return r;
 }
 
-static int keep_plan(struct search *s, const struct plan *plan)
+/* Of a plan that has more workers because it has more cores, the least workers that do. */
+static int least_workers(struct search *s, struct plan *plan)
+{
+    int below = s->model->system.workers, enough = change_of(s, plan).workers, r = 0;
+    while (!r && enough - below > 1) {
+        struct hr_stalls_prediction p;
+        bool does = false;
+        plan->workers = below + (enough - below) / 2;
+        struct hr_stalls_change change = change_of(s, plan);
+        r = try_change(s, &change, &p, &does);
+        if (does)
+            enough = plan->workers;
+        else
+            below = plan->workers;
+    }
+    plan->workers = enough > 0 ? enough : 0;
+    return r;
+}
+
+static int keep_plan(struct search *s, struct plan *plan)
 {
     char names[2][64] = {"", ""}, text[160];
+    int r = change_of(s, plan).cores ? least_workers(s, plan) : 0;
+    if (r)
+        return r;
     struct hr_stalls_change change = change_of(s, plan);
     for (int i = 0; i < 2; i++)
         if (plan->part[i])
@@ -225,7 +258,7 @@ static bool possible(const struct candidate *candidate)
 
 static int add_single(struct search *s, const struct candidate *candidate)
 {
-    struct plan plan = {{candidate, NULL}, {0, 0}};
+    struct plan plan = {.part = {candidate, NULL}};
     if (s->count == s->capacity || !possible(candidate))
         return 0;
     int r = least_amount(s, &plan, 0);
@@ -236,7 +269,7 @@ static int add_single(struct search *s, const struct candidate *candidate)
  * first. */
 static int add_pair(struct search *s, const struct candidate *first, const struct candidate *second)
 {
-    struct plan plan = {{first, second}, {first->most, 0}};
+    struct plan plan = {.part = {first, second}, .amount = {first->most, 0}};
     if (s->count == s->capacity || !possible(first) || !possible(second))
         return 0;
     int r = least_amount(s, &plan, 1);
@@ -253,6 +286,33 @@ static int most_cores(const struct hr__model *model)
     return most / model->system.ranks;
 }
 
+/* ---- what is known to be waited for ---- */
+
+/* Beyond doubt: the interval does not include 0. */
+static bool is_share(bool measured, const struct hr_interval *share)
+{
+    return measured && share->low > 0;
+}
+
+/* What of the two kinds of waiting is known: a change is suggested for these only. */
+struct waits {
+    bool prepares, fetches;
+};
+
+static int find_waits(const struct hr_stalls *stalls, struct waits *waits, struct hr_error *error)
+{
+    const struct hr_stalls_summary *m = &stalls->summary;
+    bool cold = m->measured[HR_STALLS_COLD];
+    waits->fetches = is_share(cold, &m->share[3]);
+    waits->prepares =
+        is_share(cold, &m->share[2]) || is_share(m->measured[HR_STALLS_WARM], &m->warm_share[2]);
+    if (waits->fetches || waits->prepares)
+        return 0;
+    return hr__fail(error, -ENODATA,
+                    "not known: whether training waits for data at all (the intervals of what it "
+                    "waits for include 0): measure for longer (--time), or on a quieter machine");
+}
+
 /* ---- all of them ---- */
 
 enum { HEADRACE, CACHE, WORKERS, CORES, DISK, COUNT };
@@ -261,13 +321,14 @@ static int collect(struct search *s)
 {
     const struct hr__model *model = s->model;
     const struct hr_stalls *stalls = model->stalls;
-    int least_workers = model->system.workers + 1;
+    bool can_cache = stalls->loader != HR__LOADER_OTHER && model->available_bytes > 0 &&
+                     model->dataset_bytes > 0;
     int own_cores = model->system.cores / model->system.ranks;
     bool own = stalls->loader == HR__LOADER_HEADRACE;
     const struct candidate candidates[] = {
         {headrace, name_headrace, 1, own ? 0 : 1},
-        {cache, name_cache, 1, model->available_bytes > 0 && model->dataset_bytes > 0},
-        {workers, name_workers, least_workers, own_cores},
+        {cache, name_cache, 1, can_cache ? CACHE_STEPS : 0},
+        {workers, name_workers, model->system.workers + 1, MOST_WORKERS * own_cores},
         {cores, name_cores, core_least(model), most_cores(model)},
         {disk, name_disk, 2, MOST_STORAGE},
     };
@@ -283,11 +344,16 @@ static int collect(struct search *s)
         return r;
     if (waiting(&p) <= s->stall)
         return s->capacity ? keep(s, &none, "nothing") : 0;
-    bool fetches = p.share[3] > SEEN;
+    struct waits waits;
+    r = find_waits(stalls, &waits, s->error);
+    if (r)
+        return r;
+    bool fetches = waits.fetches && p.share[3] > SEEN;
     bool enough_cores = false; /* more workers do it, on the cores that are there */
     for (int i = 0; i < COUNT && !r; i++) {
         int before = s->count;
-        if ((!fetches && (i == CACHE || i == DISK)) || (i == CORES && enough_cores))
+        if ((!fetches && (i == CACHE || i == DISK)) || (i == CORES && enough_cores) ||
+            (!waits.prepares && i == CORES))
             continue;
         r = add_single(s, &candidates[i]);
         enough_cores |= i == WORKERS && s->count > before;
@@ -295,7 +361,9 @@ static int collect(struct search *s)
     int single = s->count;
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs && !r && !single; i++) {
         int before = s->count;
-        if (pairs[i][0] == CORES && enough_cores)
+        bool disk = pairs[i][0] == CACHE || pairs[i][1] == CACHE || pairs[i][1] == DISK;
+        bool more = pairs[i][0] == CORES || pairs[i][1] == CORES;
+        if ((more && (enough_cores || !waits.prepares)) || (disk && !fetches))
             continue;
         r = add_pair(s, &candidates[pairs[i][0]], &candidates[pairs[i][1]]);
         enough_cores |= pairs[i][0] == WORKERS && s->count > before;

@@ -4,6 +4,7 @@ command and by itself; and what is said where that cannot be."""
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -94,6 +95,25 @@ class Agent(CliCase):
         self.expect(["agent", "--stop"], 0)
         self.assertEqual(self.over(q)[0], 0)
 
+    def test_silent_connections_and_a_full_agent(self):
+        """Whoever finds no place is told so; connections that say nothing are ended."""
+        limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        p = self.start("--threads", "1", preexec_fn=limit)
+        silent = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(60)]
+        for s in silent:
+            self.addCleanup(s.close)
+            s.connect(self.socket)
+        status, out, err = self.run_it("agent", "--status")
+        self.assertEqual((status, out), (3, ""))
+        self.assertRegex(err, r"\Aheadrace agent: the agent at .* as many open files as it may: .*ulimit -n.*\n\Z")
+        limit = time.monotonic() + 60
+        while self.run_it("agent", "--status")[0]:
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(0.1)
+        self.assertEqual(self.status()["jobs"], 0)
+        self.expect(["agent", "--stop"], 0)
+        self.assertEqual(self.over(p)[0], 0)
+
     def test_idle(self):
         begun = time.monotonic()
         p = self.start("--idle", "0.5")
@@ -127,7 +147,7 @@ class Agent(CliCase):
         self.assertEqual((code, err), (0, ""))
         self.assertRegex(out, rf"\Aheadrace agent   process {p.pid}   up 0:\d\d   2 threads   0 jobs\n"
                               r"0 samples/s   CPU 0\.\d\d cores   0\.0 MB/s from storage   0 B shared\n"
-                              r"cache 16MiB\n\nNo job is attached\.\n\Z")
+                              r"cache 16MiB\n(runs under: .*\n)?\nNo job is attached\.\n\Z")
 
     def test_metrics(self):
         with socket.socket() as free:

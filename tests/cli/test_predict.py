@@ -49,10 +49,11 @@ def record():
                     "filesystem": "ext4"},
         "phases": {}, "segments": segments,
         "drains": [{"phase": "warm", "cores": cores, "samples": 6400, "elapsed_s": 64 / min(cores, 4),
-                    "cpu_s": 64.0, "read_bytes": 0} for cores in (16, 8, 4, 2, 1)],
+                    "cpu_s": 64.0, "read_bytes": 0} for cores in (16, 16, 8, 4, 2, 1)],
         "preparation": [{"phase": "warm", "samples": 64, "cpu_s": 0.64, "wall_s": 0.64,
                          "read_bytes": 0}] * 4,
-        "storage": {"depths": [{"depth": d, "bytes_per_s": 20e6, "reads_per_s": 200.0}
+        "storage": {"depths": [{"depth": d, "bytes_per_s": 20e6, "reads_per_s": 200.0,
+                                "parts": [20e6] * 4}
                                for d in (1, 2, 4, 8)], "memory_bytes_per_s": 5e9},
         "headrace": {"recipe": "RandomResizedCrop(224)", "assumed": False, "forms": [
             {"form": "encoded", "cpu_s": 0.001, "bytes": 100000},
@@ -89,9 +90,10 @@ compute                                       38 %
 copy                                           2 %
 preparation                                   24 %
 fetch                                         36 %
+files in memory                               54 %
 cores busy                                    16 %
 min(F, P, G) of DS-Analyzer                    277
-  G, the device                                640
+  G, the device                                674
   P, preparation                               400
   F, fetching                                  277
 
@@ -111,9 +113,10 @@ compute                                       38 %                49 %
 copy                                           2 %                 3 %
 preparation                                   24 %                31 %
 fetch                                         36 %                17 %
+files in memory                               54 %                54 %
 cores busy                                    16 %                11 %
 min(F, P, G) of DS-Analyzer                    277                 400
-  G, the device                                640                 640
+  G, the device                                674                 674
   P, preparation                               400                 400
   F, fetching                                  277                 554
 
@@ -236,13 +239,63 @@ The cheapest change that ends the waiting (60 % of the time now):
 
     def test_cannot(self):
         self.refused(["stalls.json", "--loader", "headrace", "--form", "planes"], 3,
-                     "what Headrace's loader costs on these files as planes was not measured: it "
-                     "prepares JPEG and PNG images; measure again with headrace stalls")
+                     "what Headrace's loader costs on these files was not measured as planes")
         self.refused(["none.json"], 3, "none.json could not be read: No such file or directory")
         self.write("bad.json", b"{}")
         status, out, err = self.run_it("predict", "bad.json")
         self.assertEqual((status, out), (3, ""))
         self.assertTrue(err.startswith("headrace predict: bad.json"), err)
+
+    def make(self, **members):
+        self.write("r.json", json.dumps({**record(), **members}).encode())
+        subprocess.run([MAKE, "stalls.json", "r.json"], cwd=self.root, check=True)
+
+    def test_what_is_not_known(self):
+        """No figure where an input is unknown, where nothing was measured, or contradicted."""
+        wide = record()["segments"]
+        for one in wide:  # steps of 100 ms, of which one took a second
+            if one["phase"] in ("device", "host") and one["round"] == 2:
+                one["elapsed_s"] *= 10
+        self.make(segments=wide)
+        status, out, err = self.run_it("predict", "stalls.json", "--cores", "8")
+        self.assertEqual((status, out), (3, ""))
+        self.assertRegex(err, r"headrace predict: not known: how long a step takes was measured to "
+                              r"no better than \+-\d+ %: measure for longer \(--time\), or on a "
+                              r"quieter machine\n")
+        text = self.run_it("stalls", "report", "stalls.json")[1]
+        self.assertIn("not known yet", text)
+        self.assertNotIn("would remove", text)
+        self.assertIn("predictions", text)
+
+    def test_without_files(self):
+        """Whatever is asked of a loader whose files are not known has an answer or a reason."""
+        segments = [one for one in record()["segments"] if one["phase"] != "cold"]
+        self.make(segments=segments, storage=None, headrace={"reason": "it is a generator"},
+                  dataset={"name": "a stream", "samples": None, "bytes": None})
+        self.assertIn("storage was not measured: all files are taken to be in memory",
+                      self.predict())
+        self.assertEqual(self.read_json()["now"]["measured"], True)
+        self.assertAlmostEqual(self.read_json("--workers", "8")["predictions"][0]["rate"], 640, delta=8)
+        self.refused(["stalls.json", "--storage", "x2", "--cache-share", "0.5"], 3,
+                     "not known: how fast storage is was not measured: measure again where the files "
+                     "can be dropped from memory (not tmpfs), with --data DIR where the loader does "
+                     "not name its files")
+        self.refused(["stalls.json", "--loader", "headrace"], 3,
+                     "Headrace's loader cannot take the place of this one: it is a generator")
+        self.make(segments=segments, storage=None, drains=[], preparation=[])
+        self.refused(["stalls.json", "--cores", "8"], 3,
+                     "not known: how fast the loader prepares was not measured (P), because it was "
+                     "not run by itself; what other cores, workers or devices would change depends "
+                     "on it")
+
+    def test_a_cache_of_learned_files(self):
+        """Files that the dataset does not name: len() and what was read of them are enough."""
+        segments = record()["segments"]
+        for one in segments:
+            one["expected_samples"] = one["samples"]
+        self.make(segments=segments, dataset={"name": "own", "samples": 1000000, "bytes": None})
+        half = self.read_json("--cache", "50GB")["predictions"][0]
+        self.assertAlmostEqual(half["cached"], 0.5, delta=0.01)
 
     def test_folder(self):
         os.mkdir(os.path.join(self.root, "result"))

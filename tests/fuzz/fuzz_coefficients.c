@@ -238,7 +238,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct hr_error error;
     if (size < CHOICE)
         return 0;
-    struct hr__encoded in = {NULL, size - CHOICE};
+    struct hr__encoded in = {.bytes = NULL, .length = size - CHOICE};
     uint8_t *item = allocate(in.length);
     memcpy(item, data + CHOICE, in.length);
     in.bytes = item;

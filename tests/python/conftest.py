@@ -60,6 +60,9 @@ def v1(torchvision):
 def private_cache(tmp_path_factory):
     """Index files and caches of tests stay out of the user's; no ranks from outside."""
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    # What observes operators takes seconds to compile: once for all sessions.
+    os.environ.setdefault("HEADRACE_MEMORY_OBSERVER", os.path.join(
+        tempfile.gettempdir(), f"headrace-tests-observer-{os.getuid()}"))
     for name in list(os.environ):
         if name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "HEADRACE_HOST") or (
             name.startswith(("OMPI_", "PMI_", "SLURM_"))

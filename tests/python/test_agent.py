@@ -368,15 +368,15 @@ def test_the_loader_tells_what_the_agent_refuses(dataset, agent, tmp_path):
     next(iter(first))
     for other, word in (({"seed": 2}, "seed"), ({"seed": 1, "shuffle": True}, "shuffle")):
         with pytest.raises(ValueError, match=word):
-            DataLoader(dataset, 4, **options, **other)
+            iter(DataLoader(dataset, 4, **options, **other))
     with pytest.raises(ValueError, match="recipe|transform"):
         other = T.Compose(RECIPES["uint8"])
-        DataLoader(dataset, 4, seed=1, transform=other, **options)
+        iter(DataLoader(dataset, 4, seed=1, transform=other, **options))
     with pytest.raises(ValueError, match="dataset"):
         half = torch.utils.data.Subset(dataset, range(10))
-        DataLoader(half, 4, seed=1, transform=dataset.transform, **options)
+        iter(DataLoader(half, 4, seed=1, transform=dataset.transform, **options))
     with pytest.raises(ValueError, match="stream"):
-        DataLoader(dataset, 4, agent=agent.socket, stream="x" * 200)
+        iter(DataLoader(dataset, 4, agent=agent.socket, stream="x" * 200))
     with pytest.raises(FileNotFoundError, match="agent"):
         DataLoader(dataset, 4, agent=tmp_path / "nobody.sock")
     assert len(list(first)) == len(first)

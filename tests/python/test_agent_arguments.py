@@ -13,7 +13,7 @@ from headrace.torch import _arguments as arguments
 
 
 def shared(agent=None, stream=None, join="epoch", lag="alone", window=None, **more):
-    more = {"batches_ahead": 2, "has_sampler": False, "world_size": 1, **more}
+    more = {"batches_ahead": 2, "has_sampler": False, **more}
     return arguments.shared(agent, stream, join, lag, window, **more)
 
 

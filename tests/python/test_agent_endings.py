@@ -3,6 +3,8 @@
 import contextlib
 import json
 import os
+import resource
+import shutil
 import signal
 import socket
 import stat
@@ -20,6 +22,7 @@ import headrace
 from agents import (
     Agent,
     Job,
+    Process,
     Reader,
     Truth,
     indices,
@@ -302,14 +305,108 @@ print(len(list(loader)), flush=True)
 
 
 def test_an_agent_that_cannot_start_is_an_error(dataset, default_socket, monkeypatch):
-    from headrace.torch import _arguments
-
-    monkeypatch.setattr(_arguments, "_AGENT_COMMAND", "/nowhere/headrace\x1fagent")
+    monkeypatch.setenv("HEADRACE_AGENT_COMMAND", "/nowhere/headrace\x1fagent")
     with pytest.raises(FileNotFoundError, match="/nowhere/headrace"):
         DataLoader(dataset, 4, agent="auto")
-    monkeypatch.setattr(_arguments, "_AGENT_COMMAND", "\x1f".join([sys.executable, "-c", "1 / 0"]))
+    monkeypatch.setenv("HEADRACE_AGENT_COMMAND", "\x1f".join([sys.executable, "-c", "1 / 0"]))
     with pytest.raises(OSError, match="agent"):
         DataLoader(dataset, 4, agent="auto")
+
+
+def test_auto_runs_nothing_of_the_working_directory(folder, default_socket, tmp_path, monkeypatch):
+    """Modules beside the script or left in a shared folder by somebody else."""
+    marker = tmp_path / "ran"
+    for name in ("typing", "json", "logging", "sitecustomize", "headrace"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(marker)!r}, 'a').write(__name__)\n1 / 0\n")
+    monkeypatch.chdir(tmp_path)
+    with Job(folder, {"agent": "auto", "batch_size": 4}) as job:
+        assert job.next() == {"ready": True}
+        pid = headrace.agent_status()["pid"]
+        assert os.readlink(f"/proc/{pid}/cwd") == "/"
+        assert len(job.batches()) == -(-COUNT // 4)
+    assert not marker.exists(), marker.read_text()
+
+
+def test_auto_starts_the_package_that_the_job_has(folder, default_socket, tmp_path):
+    """Also where only the script's sys.path leads to it, by a folder with other things in it."""
+    copy = tmp_path / "checkout"
+    shutil.copytree(Path(headrace.__file__).parent, copy / "headrace")
+    (copy / "json.py").write_text("1 / 0\n")
+    code = f"""
+import json, sys
+sys.path[:0] = [{str(copy)!r}, {str(Path(__file__).parent)!r}]
+import agent_job
+assert agent_job.headrace.__file__.startswith({str(copy)!r})
+loader = agent_job.DataLoader(agent_job.dataset({str(folder)!r}), 4, agent="auto")
+print(len(list(loader)), agent_job.headrace.agent_status()["pid"], flush=True)
+sys.stdin.read()
+"""
+    with Process([sys.executable, "-P", "-c", code]) as job:
+        line = job.line()
+        assert line, job.said()
+        batches, pid = map(int, line.split())
+        assert batches == -(-COUNT // 4)
+        maps = Path(f"/proc/{pid}/maps").read_text()
+        assert f"{copy}/headrace/_core" in maps
+
+
+def test_a_relative_path_names_the_same_agent_everywhere(folder, dataset, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEADRACE_AGENT", "run/agent.sock")
+    loader = DataLoader(dataset, 4, agent="auto")
+    assert len(taken(loader)) == -(-COUNT // 4)
+    status = headrace.agent_status()
+    assert status["socket"] == str(tmp_path / "run" / "agent.sock")
+    loader.close()
+    os.kill(status["pid"], signal.SIGKILL)
+
+
+def test_what_the_first_job_was_given_is_not_for_the_agent(folder, default_socket):
+    """Cores, priority, limits and file mode mask of whoever happened to come first."""
+    cores = os.sched_getaffinity(0)
+
+    def confine():
+        os.sched_setaffinity(0, {min(cores)})
+        os.nice(5)
+        os.umask(0o077)
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+
+    code = f"""
+import sys
+sys.path[:0] = [{str(Path(__file__).parent)!r}]
+import agent_job
+loader = agent_job.DataLoader(agent_job.dataset({str(folder)!r}), 4, agent="auto")
+print(agent_job.headrace.agent_status()["pid"], flush=True)
+sys.stdin.read()
+"""
+    job = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE,
+                           stdout=subprocess.PIPE, preexec_fn=confine)
+    with job:
+        pid = int(job.stdout.readline())
+        assert os.sched_getaffinity(pid) == cores
+        soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        assert soft == hard
+        status = Path(f"/proc/{pid}/status").read_text()
+        assert "Umask:\t0022" in status
+        lowest = 20 - resource.getrlimit(resource.RLIMIT_NICE)[1]
+        can_raise = os.geteuid() == 0 or lowest <= 0
+        assert os.getpriority(os.PRIO_PROCESS, pid) == (0 if can_raise else 5)
+        job.stdin.close()
+
+
+def test_an_agent_that_runs_under_less_is_told_of(dataset, default_socket, monkeypatch, caplog):
+    start = Path(headrace.__file__).with_name("_start.py")
+    words = ["nice", "-n", "7", sys.executable, "-P", str(start), "headrace.agent"]
+    monkeypatch.setenv("HEADRACE_AGENT_COMMAND", "\x1f".join(words))
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    loader = DataLoader(dataset, 4, agent="auto")
+    under = headrace.agent_status()["runs_under"]
+    assert under["cores"] == len(os.sched_getaffinity(0))
+    if under["nice"] > own:  # where its priority could be raised first, it is 7
+        (said,) = [m for m in caplog.messages if "runs under" in m]
+        assert f"nice {under['nice']} (here {own})" in said and "--stop" in said
+    loader.close()
 
 
 # Strangers

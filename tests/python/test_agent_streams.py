@@ -192,6 +192,20 @@ def test_a_state_of_one_who_joined_is_exact(long, agent, stream):
     second.close()
 
 
+def test_a_wait_for_others_is_explained(long, agent, stream, caplog):
+    """They do something else between two epochs: who joins says what it waits for."""
+    first = make(long, agent, stream)
+    list(first)
+    second = Reader(make(long, agent, stream))
+    wait_until(lambda: any("waiting to join" in m for m in caplog.messages), "a message")
+    assert [w["waits_for"] for w in agent.look()["waiting"]] == ["epoch"]
+    follower = Reader(first)
+    check_epochs(Truth(long, shuffle=True), second, 1)
+    follower.result()
+    assert len([m for m in caplog.messages if "waiting to join" in m]) == 1
+    first.close()
+
+
 def test_joining_now(long, agent, stream):
     truth = Truth(long, shuffle=True)
     first = make(long, agent, stream, lag="wait")

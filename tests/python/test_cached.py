@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Subset
 import headrace
 from headrace import CachedDataset
 
-from conftest import COUNT
+from conftest import COUNT, run_python
 from counted import Files, Numbers, calls, make_negative, right, segments
 
 
@@ -185,6 +185,7 @@ def test_samples_with_names():
 def test_threads(numbers):
     wrong = []
     with CachedDataset(numbers, "64MiB") as cached:
+        cached[0]  # twice, to see whether it is random
 
         def read(seed):
             order = list(range(40)) * 5
@@ -276,21 +277,92 @@ def test_joint_transforms(torchvision):
             for _ in range(2):
                 image, target = cached[1]
                 assert (int(image[0]), target) == expected
-            assert cached.made == 1
+            assert cached.made == 2  # once more to see whether it is random
 
 
-def test_frozen_augmentation_is_warned_of(numbers, v2):
-    numbers.transform = v2.Compose([v2.RandomApply([v2.GaussianBlur(3)]), v2.ColorJitter()])
-    with pytest.warns(UserWarning, match=r"RandomApply, ColorJitter.*after='transform'"):
-        CachedDataset(numbers, "1MiB").close()
-    numbers.transform = torch.nn.Sequential(torch.nn.Identity(), v2.RandomErasing())
-    with pytest.warns(UserWarning, match="RandomErasing"):
-        CachedDataset(numbers, "1MiB").close()
+class Augmented(Numbers):
+    """Draws in an attribute of a name of its own."""
+
+    def __init__(self, log, draw):
+        super().__init__(log)
+        self.augmentation = draw
+
+    def __getitem__(self, index):
+        image, label = super().__getitem__(index)
+        return image + self.augmentation(), label
+
+
+DRAWS = {
+    "torch": lambda: int(torch.randint(1000, ())),
+    "python": lambda: random.randrange(1000),
+    "numpy": lambda: np.random.randint(1000),
+    "its own generator": random.Random(5).random,
+    "numpy's generator": np.random.default_rng(3).random,
+    "the clock": lambda: time.perf_counter_ns() / 1e9,
+}
+
+
+@pytest.mark.parametrize("what", DRAWS)
+def test_frozen_augmentation_is_warned_of(tmp_path, what):
+    with CachedDataset(Augmented(tmp_path / "calls", DRAWS[what]), "1MiB") as cached:
+        with pytest.warns(UserWarning, match=r"Augmented seem to be random.*after='transform'"):
+            cached[0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert [cached[i][1] for i in range(40)] == list(range(40))  # once
+
+
+@pytest.mark.parametrize("random_one", [0, 9])
+def test_frozen_augmentation_in_batches_is_warned_of(tmp_path, random_one):
+    """Also where the first samples are not."""
+
+    class Batched(Augmented):
+        def __getitems__(self, indices):
+            return [self[i] if i == random_one else Numbers.__getitem__(self, i) for i in indices]
+
+    with CachedDataset(Batched(tmp_path / "calls", DRAWS["torch"]), "1MiB") as cached:
+        loader = DataLoader(cached, 4)
+        with pytest.warns(UserWarning, match="seem to be random"):
+            list(loader)
+
+
+def test_what_is_not_random_is_not_warned_of(numbers, v2):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        CachedDataset(numbers, "1MiB", after="transform").close()
-        numbers.transform = v2.Compose([v2.Resize(8), v2.Normalize([0.5], [0.5])])
-        CachedDataset(numbers, "1MiB").close()
+        numbers.transform = lambda image: image + int(torch.randint(1000, ()))
+        with CachedDataset(numbers, "1MiB", after="transform") as cached:
+            assert [label for _, label in cached] == list(range(40))
+        numbers.transform = v2.Compose([v2.ToImage(), v2.Normalize([0.5], [0.5])])
+        numbers.image = lambda index: np.full((8, 8, 3), index, np.float32)
+        with CachedDataset(numbers, "1MiB") as cached:
+            assert [label for _, label in cached] == list(range(40))
+
+
+def test_headraces_own_dataset_inside_a_cache(folder, recipe):
+    """Its random parameters differ from access to access, so keeping them is warned of."""
+    with CachedDataset(headrace.ImageFolder(folder, recipe), "4MiB") as cached:
+        with pytest.warns(UserWarning, match="ImageFolder seem to be random"):
+            cached[0]
+    still = headrace.transforms.CenterCrop(32)
+    with CachedDataset(headrace.ImageFolder(folder, still), "4MiB") as cached:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            list(cached)
+
+
+def test_frozen_augmentation_is_warned_of_by_worker_processes(tmp_path):
+    code = (
+        "import random, sys, headrace\n"
+        "from torch.utils.data import DataLoader\n"
+        "class Mine:\n"
+        "    def __len__(self): return 8\n"
+        "    def __getitem__(self, i): return i + random.random()\n"
+        "with headrace.CachedDataset(Mine(), '1MiB') as cached:\n"
+        "    epochs = [batch for _ in range(2) for batch in DataLoader(cached, 4, num_workers=1)]\n"
+    )
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("samples of __main__.Mine seem to be random") == 1
 
 
 # Processes

@@ -1,6 +1,7 @@
 """Image folders and lists: torchvision's attributes, reading, pickling."""
 
 import copy
+import itertools
 import os
 import pickle
 import time
@@ -12,7 +13,8 @@ from PIL import Image
 
 import headrace
 import headrace.transforms as T
-from conftest import CLASSES, COUNT, PER_CLASS, encode, synthetic
+from conftest import CLASSES, COUNT, PER_CLASS, encode, run_python, synthetic
+from headrace.prepare import drawn_seed
 
 
 def test_folder_is_torchvisions(folder, torchvision):
@@ -57,25 +59,32 @@ def test_item_without_a_transform_is_the_whole_image(folder):
         d[COUNT]
 
 
-def test_item_is_a_row_of_the_first_epoch(dataset, recipe):
+def test_item_is_what_its_seed_makes(dataset, recipe):
+    torch.manual_seed(3)
     pixels, label = dataset[7]
+    torch.manual_seed(3)
     with open(dataset.samples[7][0], "rb") as file:
-        expected = headrace.Preparer(recipe)(file.read(), index=7)
+        data = file.read()
+    expected = headrace.Preparer(recipe)(data, seed=drawn_seed(), index=7)
     np.testing.assert_array_equal(pixels, np.asarray(expected))
     assert pixels.dtype == np.float32 and label == 0
     dataset.transform = T.CenterCrop(5)
+    before = torch.get_rng_state()
     assert dataset[7][0].shape == (3, 5, 5)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_iterating_a_dataset_ends(dataset):
     assert [label for _, label in dataset] == list(dataset.targets)
 
 
-def test_pickle_and_copy(dataset, folder):
+def test_pickle_and_copy(dataset, recipe):
     for made in (pickle.loads(pickle.dumps(dataset)), copy.deepcopy(dataset), copy.copy(dataset)):
         assert made.samples == dataset.samples
         assert made.transform == dataset.transform
+        made.transform = dataset.transform = T.CenterCrop(24)
         np.testing.assert_array_equal(made[3][0], dataset[3][0])
+        dataset.transform = recipe
     listed = headrace.ImageList([(p, n) for p, n in dataset.samples], dataset.transform)
     made = pickle.loads(pickle.dumps(listed))
     assert made.samples == listed.samples
@@ -207,15 +216,115 @@ def test_sizes_come_in_the_background(folder):
     assert d._dataset.info()["directories"] >= 3
 
 
-def test_a_torch_loader_can_read_the_dataset(dataset):
+def worker_loader(dataset, context="fork", **more):
+    return torch.utils.data.DataLoader(
+        torch.utils.data.Subset(dataset, range(8)),
+        batch_size=4,
+        num_workers=2,
+        multiprocessing_context=context,
+        **more,
+    )
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_a_torch_loader_can_read_the_dataset(folder, context):
     """Worker processes, forked and spawned, read through their own decoder."""
+    dataset = headrace.ImageFolder(folder, T.CenterCrop(24))
     expected = np.stack([dataset[i][0] for i in range(8)])
-    for context in ("fork", "spawn"):
-        loader = torch.utils.data.DataLoader(
-            torch.utils.data.Subset(dataset, range(8)),
-            batch_size=4,
-            num_workers=1,
-            multiprocessing_context=context,
-        )
-        images = torch.cat([images for images, _ in loader])
-        np.testing.assert_array_equal(images.numpy(), expected)
+    images = torch.cat([images for images, _ in worker_loader(dataset, context)])
+    np.testing.assert_array_equal(images.numpy(), expected)
+
+
+# Augmentation outside Headrace's loader
+
+
+def images_of(loader):
+    return torch.cat([torch.as_tensor(images).clone() for images, *_ in loader])
+
+
+def all_differ(epochs):
+    return all(
+        not torch.equal(a, b) for one, other in itertools.combinations(epochs, 2)
+        for a, b in zip(one, other)
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_augmentation_differs_in_every_epoch_of_worker_processes(dataset, persistent):
+    loader = worker_loader(dataset, persistent_workers=persistent)
+    assert all_differ([images_of(loader) for _ in range(3)])
+
+
+def test_augmentation_differs_between_worker_processes(folder, recipe):
+    """Eight times the same file: both workers draw, and no two pictures are the same."""
+    one = headrace.ImageFolder(folder).samples[0]
+    pictures = images_of(worker_loader(headrace.ImageList([one] * 8, recipe)))
+    assert not any(torch.equal(a, b) for a, b in itertools.combinations(pictures, 2))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_torchs_seed_makes_augmentation_reproducible(dataset, workers):
+    def epochs():
+        torch.manual_seed(11)
+        loader = torch.utils.data.DataLoader(dataset, 8, shuffle=True, num_workers=workers)
+        return [images_of(loader) for _ in range(2)]
+
+    first, again = epochs(), epochs()
+    assert all(torch.equal(a, b) for a, b in zip(first, again))
+    assert all_differ(first)
+
+
+def test_augmentation_differs_without_torch(folder):
+    code = (
+        "import random, sys, headrace, headrace.transforms as T\n"
+        "d = headrace.ImageFolder(sys.argv[1], T.RandomResizedCrop(16))\n"
+        "p = headrace.Preparer(T.RandomResizedCrop(16))\n"
+        "data = open(d.samples[0][0], 'rb').read()\n"
+        "def draw():\n"
+        "    random.seed(4)\n"
+        "    return [bytes(d[0][0]), bytes(d[0][0]), bytes(p(data)), bytes(p(data))]\n"
+        "made = draw()\n"
+        "assert len(set(made)) == 4 and made == draw()\n"
+        "assert bytes(p(data, seed=1)) == bytes(p(data, seed=1))\n"
+        "assert bytes(p(data, epoch=1)) != bytes(p(data, epoch=2))\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    done = run_python(code, str(folder))
+    assert done.returncode == 0, done.stderr
+
+
+def test_augmentation_differs_under_transformers_trainer(dataset, recipe, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    seen = []
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(3, 1)
+
+        def forward(self, pixels, index):
+            seen.append((index.clone(), pixels.clone()))
+            return {"loss": self.layer(pixels.mean((2, 3))).mean()}
+
+    def collate(rows):
+        return {
+            "pixels": torch.stack([torch.as_tensor(image) for image, _ in rows]),
+            "index": torch.tensor([label for _, label in rows]),
+        }
+
+    numbered = headrace.ImageList([(p, i) for i, (p, _) in enumerate(dataset.samples[:8])], recipe)
+    options = transformers.TrainingArguments(
+        str(tmp_path), num_train_epochs=3, per_device_train_batch_size=4, save_strategy="no",
+        report_to=[], use_cpu=True, disable_tqdm=True, dataloader_num_workers=1,
+    )  # fmt: skip
+    trainer = transformers.Trainer(Model(), options, collate, train_dataset=numbered)
+    trainer.train()
+    by_index = {}
+    for index, pixels in seen:
+        for i, picture in zip(index.tolist(), pixels):
+            by_index.setdefault(i, []).append(picture)
+    assert sorted(by_index) == list(range(8))
+    for pictures in by_index.values():
+        assert len(pictures) == 3
+        assert not any(torch.equal(a, b) for a, b in itertools.combinations(pictures, 2))

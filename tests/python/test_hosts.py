@@ -351,7 +351,8 @@ def test_who_chose_no_assignment_is_told_once(plain, servers, caplog, monkeypatc
 
     def lines(**options):
         caplog.clear()
-        with Ranks(plain, servers, **options):
+        with Ranks(plain, servers, **options) as ranks:
+            ranks.each(lambda rank, loader: iter(loader))
             return [r.message for r in caplog.records if "assignment='exact'" in r.message]
 
     assert lines(assignment="local") == lines(assignment="exact") == lines(count=1) == []

@@ -246,7 +246,7 @@ def test_arguments_accepted_without_effect(dataset):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"collate_fn": list}, "collate_fn.*apply it to the batches"),
+        ({"collate_fn": list}, "collate_fn.*beyond that to the batches"),
         ({"worker_init_fn": print}, "worker_init_fn"),
         ({"timeout": 3}, "timeout"),
         ({"timeout": -1}, "timeout"),
@@ -367,6 +367,22 @@ def test_datasets_that_are_refused_by_name(dataset, folder, torchvision):
     class Renamed(torchvision.datasets.ImageFolder):
         """Only the name differs: read natively."""
 
+    class Shorter(torchvision.datasets.ImageFolder):
+        def __len__(self):
+            return 20
+
+    class Part(torch.utils.data.Subset):
+        def __len__(self):
+            return 3
+
+    class Ours(headrace.ImageFolder):
+        def __len__(self):
+            return 20
+
+    class Turned(headrace.ImageFolder):
+        def __iter__(self):
+            return reversed(list(super().__iter__()))
+
     class Stream(torch.utils.data.IterableDataset):
         def __iter__(self):
             return iter(())
@@ -375,6 +391,11 @@ def test_datasets_that_are_refused_by_name(dataset, folder, torchvision):
     refused = [
         (Noisy(folder, transform), "Noisy has its own __getitem__"),
         (Mine(folder, transform), "Mine has its own __getitem__"),
+        (Shorter(folder, transform), "Shorter has its own __len__"),
+        (torch.utils.data.Subset(Shorter(folder, transform), [1]), "Shorter has its own __len__"),
+        (Part(dataset, range(9)), "Part has its own __len__"),
+        (Ours(folder, transform), "Ours has its own __len__"),
+        (Turned(folder, transform), "Turned has its own __iter__"),
         (Stream(), "Stream"),
         ([1, 2, 3], "builtins.list"),
         (torch.utils.data.TensorDataset(torch.zeros(3)), "TensorDataset"),

@@ -7,6 +7,7 @@ whose colours are its coordinates: the draw depends on the size alone.
 import io
 
 import numpy as np
+import PIL
 import pytest
 import torch
 from PIL import Image, ImageOps
@@ -192,6 +193,61 @@ def test_tensor_resize_with_and_without_antialias(photos, v2, interpolation, ant
         ]
         expected = v2.Compose(theirs)(pillow(data)).clamp(0, 1).numpy() * 255
         assert_close(run(theirs, data) * 255, expected, 0.3, LARGEST[interpolation])
+
+
+# (height, width) that an image is brought to: less of both, more of both, and one of each.
+SHAPES = [(70, 120), (120, 70), (99, 99), (60, 300)]
+
+
+def bicubic_against(images, reference):
+    distances = Distances()
+    for image in images:
+        data = encode(image, "PNG", compress_level=1)
+        for height, width in SHAPES:
+            steps = [T.Resize((height, width), interpolation="bicubic"), T.ToDtype("float32")]
+            ours = run(steps, data)
+            distances.add(ours, reference(image, height, width))
+    return np.mean(distances.means), distances.largest
+
+
+def black_and_white(seed: int) -> list[Image.Image]:
+    """Every pixel an edge: the most that bicubic can overshoot."""
+    rng = np.random.default_rng(seed)
+    sizes = ((100, 150, 3), (150, 100, 3), (90, 90, 3))
+    return [Image.fromarray(rng.integers(0, 2, s, dtype=np.uint8) * 255) for s in sizes]
+
+
+def test_bicubic_against_the_pillow_that_is_here(real_photos):
+    """In one call, which takes the pass down first for some shapes since Pillow 13."""
+
+    def reference(image, height, width):
+        return chw(image.resize((width, height), Image.Resampling.BICUBIC))
+
+    mean, largest = bicubic_against([pillow(data) for data in real_photos[:3]], reference)
+    assert mean <= 0.31 and largest <= 8
+    mean, largest = bicubic_against(black_and_white(1), reference)
+    assert mean <= 5 and largest <= 32
+    if int(PIL.__version__.split(".")[0]) < 13:
+        assert largest <= LARGEST["bicubic"]
+
+
+def test_bicubic_against_tensors(real_photos, v2):
+    """Of bytes, which are cut to 0..255 between the passes as ours are; of floats, which are not."""
+    mode = v2.InterpolationMode.BICUBIC
+
+    def of_bytes(image, height, width):
+        return v2.Resize((height, width), mode)(v2.functional.to_image(image)).numpy()
+
+    def of_floats(image, height, width):
+        tensor = v2.functional.to_image(image).float()
+        return v2.Resize((height, width), mode)(tensor).clamp(0, 255).numpy()
+
+    photographs = [pillow(data) for data in real_photos[:3]]
+    for images, most in ((photographs, 8), (black_and_white(2), 32)):
+        mean, largest = bicubic_against(images, of_bytes)
+        assert mean <= 0.31 and largest <= LARGEST["bicubic"]
+        mean, largest = bicubic_against(images, of_floats)
+        assert mean <= 5 and largest <= most
 
 
 def test_pixels_pass_unchanged_where_nothing_is_asked_of_them(photos):

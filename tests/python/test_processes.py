@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 import torch
@@ -224,6 +225,66 @@ print(loader.stats()["batches"])
     )
     done = run_python(code, large)
     assert (done.stdout, done.returncode) == ("True\nTrue\n0\n", 0), done.stderr
+
+
+class Waiting:
+    """A native loader whose next() waits until it is let go."""
+
+    def __init__(self, core):
+        self.core, self.entered, self.go = core, threading.Event(), threading.Event()
+
+    def next(self):
+        self.entered.set()
+        assert self.go.wait(60)
+        return self.core.next()
+
+    def __getattr__(self, name):
+        return getattr(self.core, name)
+
+
+def test_whoever_comes_between_does_not_end_the_epoch(dataset):
+    """Whatever another thread calls while one waits for a batch is refused, and nothing else."""
+    expected = [x.tolist() for *_, x in DataLoader(dataset, 4, return_index=True)]
+    with DataLoader(dataset, 4, return_index=True) as loader:
+        state = loader.state_dict()
+        loader._core = waiting = Waiting(loader._core)
+        epoch, seen = iter(loader), []
+        reader = threading.Thread(target=lambda: seen.extend(x.tolist() for *_, x in epoch))
+        reader.start()
+        assert waiting.entered.wait(60)
+        for use in (
+            lambda: next(epoch),
+            lambda: iter(loader),
+            lambda: loader.load_state_dict(state),
+        ):
+            with pytest.raises(RuntimeError, match="read by another thread"):
+                use()
+        waiting.go.set()
+        reader.join()
+        assert seen == expected
+        assert loader.state_dict()["epoch"] == 1
+
+
+def test_two_threads_that_read_one_epoch_get_each_batch_once(dataset):
+    """Which is wrong of them, and refused where they meet; no batch is lost for it."""
+    loader = DataLoader(dataset, 1, return_index=True)
+    epoch, seen, refused = iter(loader), [], []
+
+    def read():
+        while True:
+            try:
+                seen.append(int(next(epoch)[2]))
+            except RuntimeError:
+                refused.append(True)
+            except StopIteration:
+                return
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(seen) == list(range(COUNT))
 
 
 def test_a_forked_child_begins_anew_and_the_parent_goes_on(dataset):

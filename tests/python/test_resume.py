@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 
 import pytest
 import torch
@@ -135,13 +136,17 @@ def test_resume_in_another_process(dataset, folder):
     assert done.stdout.strip() == str(expected)
 
 
-def test_set_epoch_drops_a_loaded_state(dataset):
+def test_set_epoch_and_a_loaded_state(dataset):
+    """Of its own epoch, as scripts and frameworks say it after loading, the place stays."""
+    whole = make(dataset)
+    first, second = take(whole), take(whole)
     loader = make(dataset)
     take(loader, 2)
-    again = make(dataset)
-    again.load_state_dict(loader.state_dict())
-    again.set_epoch(0)
-    assert same(take(again), take(make(dataset)))
+    for epoch, expected in ((0, first[2:]), (1, second)):
+        again = make(dataset)
+        again.load_state_dict(loader.state_dict())
+        again.sampler.set_epoch(epoch)
+        assert same(take(again), expected)
 
 
 def test_states_that_do_not_fit(dataset, folder, recipe):
@@ -151,14 +156,126 @@ def test_states_that_do_not_fit(dataset, folder, recipe):
         ({"version": 99}, "version"),
         ({"samples": COUNT + 1}, "samples"),
         ({"external": True}, "sampler"),
+        ({"position": COUNT + 1}, f"state's position must be from 0 to {COUNT}, it is {COUNT + 1}"),
+        ({"position": 1 << 64}, "state's position must be"),
+        ({"position": -1}, "state's position must be"),
+        ({"epoch": -1}, "state's epoch must be from 0 to"),
+        ({"epoch": 1 << 64}, "state's epoch must be"),
+        ({"seed": -1}, "state's seed must be"),
+        ({"seed": 1 << 64}, "state's seed must be"),
+        ({"dataset": "0" * 32}, "another dataset.*del state"),
     ):
         with pytest.raises(ValueError, match=words):
+            make(dataset).load_state_dict({**state, **change})
+    for change in ({"position": 2.0}, {"epoch": None}, {"seed": "1"}, {"epoch": True}):
+        with pytest.raises(TypeError, match="whole number"):
             make(dataset).load_state_dict({**state, **change})
     with pytest.raises(ValueError, match="not a state"):
         make(dataset).load_state_dict({})
     half = headrace.ImageList(list(dataset.samples)[:10], recipe)
     with pytest.raises(ValueError, match="10"):
         DataLoader(half).load_state_dict(state)
+    for epoch in (-1, 1 << 64):
+        with pytest.raises(ValueError, match="epoch must be at"):
+            make(dataset).set_epoch(epoch)
+
+
+def test_a_state_is_of_one_dataset(dataset, folder, recipe, tmp_path):
+    """Of as many samples of other names, labels or order it is refused; a copy is the same."""
+    state = make(dataset).state_dict()
+    pairs = list(dataset.samples)
+    swapped = [pairs[1], pairs[0], *pairs[2:]]
+    relabelled = [(pairs[0][0], 2), *pairs[1:]]
+    renamed = tmp_path / "renamed"
+    shutil.copytree(folder, renamed)
+    (renamed / "boat" / "00.jpg").rename(renamed / "boat" / "0.jpg")
+    for other in (swapped, relabelled):
+        with pytest.raises(ValueError, match="another dataset"):
+            make(headrace.ImageList(other, recipe)).load_state_dict(state)
+    with pytest.raises(ValueError, match="another dataset"):
+        make(headrace.ImageFolder(renamed, recipe)).load_state_dict(state)
+    shutil.copytree(folder, tmp_path / "copy")
+    headrace.pack(folder, tmp_path / "a.hrpack")
+    for same_one in (
+        headrace.ImageFolder(tmp_path / "copy", recipe),
+        headrace.ImageList(pairs, recipe),
+        headrace.Pack(tmp_path / "a.hrpack", recipe),
+    ):
+        make(same_one).load_state_dict(state)
+    del state["dataset"]
+    make(headrace.ImageFolder(renamed, recipe)).load_state_dict(state)
+
+
+def test_a_state_without_a_dataset_loads_and_says_so_once(dataset, caplog, monkeypatch):
+    """As those that older versions wrote."""
+    monkeypatch.setattr("headrace.torch._state._said_unchecked", False)
+    loader = make(dataset)
+    whole = take(loader)
+    loader = make(dataset)
+    take(loader, 3)
+    state = loader.state_dict()
+    del state["dataset"]
+    for _ in range(2):
+        again = make(dataset)
+        again.load_state_dict(state)
+        assert same(take(again), whole[3:])
+    said = [r.message for r in caplog.records if "does not say which dataset" in r.message]
+    assert len(said) == 1
+
+
+# Epochs
+
+
+def test_iter_twice_is_one_epoch(dataset):
+    whole = make(dataset)
+    first, second = take(whole), take(whole)
+    loader = make(dataset)
+    iter(loader)
+    begun = iter(loader)
+    prepared = loader.stats()["samples"]
+    assert loader.state_dict()["epoch"] == 0
+    assert same([tuple(t.clone() for t in batch) for batch in begun], first)
+    assert loader.stats()["samples"] <= COUNT + prepared
+    assert same(take(loader), second)
+
+
+def test_set_epoch_after_iter(dataset):
+    whole = make(dataset)
+    epochs = [take(whole) for _ in range(4)]
+    loader = make(dataset)
+    begun = iter(loader)
+    loader.set_epoch(2)
+    assert loader.state_dict()["epoch"] == 2
+    assert same([tuple(t.clone() for t in batch) for batch in begun], epochs[2])
+    assert same(take(loader), epochs[3])
+
+
+def test_the_calls_of_lightning(dataset):
+    """iter() twice, then set_epoch: no epoch is trained twice and none left out."""
+    whole = make(dataset)
+    epochs = [take(whole) for _ in range(3)]
+    loader = make(dataset)
+    iter(loader)
+    for number, expected in enumerate(epochs):
+        begun = iter(loader)
+        loader.sampler.set_epoch(number)
+        assert same([tuple(t.clone() for t in batch) for batch in begun], expected)
+
+
+def test_iter_twice_at_a_loaded_state(dataset):
+    whole = make(dataset)
+    first, second = take(whole), take(whole)
+    loader = make(dataset)
+    take(loader, 4)
+    state = loader.state_dict()
+    again = make(dataset)
+    again.load_state_dict(state)
+    iter(again)
+    begun = iter(again)
+    again.sampler.set_epoch(0)
+    assert again.state_dict() == state
+    assert same([tuple(t.clone() for t in batch) for batch in begun], first[4:])
+    assert same(take(again), second)
 
 
 def test_loading_a_state_ends_a_live_iterator(dataset):

@@ -25,6 +25,10 @@ def batches_of(loader, count=None):
     return [index.tolist() for *_, index in itertools.islice(loader, count)]
 
 
+class Followed(DistributedSampler):
+    """Any class but DistributedSampler itself is followed as it is."""
+
+
 def flat(batches):
     return [i for batch in batches for i in batch]
 
@@ -35,7 +39,7 @@ def test_torch_samplers_are_followed_exactly(dataset):
         yield RandomSampler(dataset, generator=g)
         yield SubsetRandomSampler(range(5, 25), generator=g)
         yield WeightedRandomSampler(np.arange(1, COUNT + 1), 50, generator=g)
-        yield DistributedSampler(dataset, 3, 1, seed=4)
+        yield Followed(dataset, 3, 1, seed=4)
         yield SequentialSampler(dataset)
 
     for ours, theirs in zip(samplers(), samplers()):
@@ -209,12 +213,15 @@ def test_empty_batches_and_empty_samplers(dataset):
 
 
 def test_set_epoch_reaches_the_sampler(dataset):
-    sampler = DistributedSampler(dataset, 2, 0)
+    sampler = Followed(dataset, 2, 0)
     loader = DataLoader(dataset, 4, sampler=sampler, return_index=True)
     first = batches_of(loader)
     assert batches_of(loader) == first  # as with torch: unless somebody says so
     loader.set_epoch(1)
     assert sampler.epoch == 1 and batches_of(loader) != first
+    begun = iter(loader)
+    sampler.set_epoch(0)  # after iter(), before the first batch
+    assert [index.tolist() for *_, index in begun] == first
     inside = DataLoader(dataset, batch_sampler=BatchSampler(sampler, 4, False))
     inside.set_epoch(5)
     assert sampler.epoch == 5
@@ -259,7 +266,7 @@ def test_resume_replays_torchs_samplers(dataset):
     resume_everywhere(lambda: loader(WeightedRandomSampler([1.0] * COUNT, 30)))
 
     def distributed():
-        sampler = DistributedSampler(dataset, 2, 1)
+        sampler = Followed(dataset, 2, 1)
         sampler.set_epoch(3)
         return loader(sampler)
 
@@ -275,7 +282,7 @@ def test_resume_replays_torchs_samplers(dataset):
 
 
 def test_resume_restores_the_samplers_epoch(dataset):
-    sampler = DistributedSampler(dataset, 2, 0)
+    sampler = Followed(dataset, 2, 0)
     sampler.set_epoch(5)
     loader = DataLoader(dataset, 4, sampler=sampler, return_index=True)
     epoch = iter(loader)
@@ -283,7 +290,7 @@ def test_resume_restores_the_samplers_epoch(dataset):
     state = loader.state_dict()
     rest = [x.tolist() for *_, x in epoch]
     other = DataLoader(
-        dataset, 4, sampler=DistributedSampler(dataset, 2, 0), return_index=True
+        dataset, 4, sampler=Followed(dataset, 2, 0), return_index=True
     )
     other.load_state_dict(state)
     assert batches_of(other) == rest

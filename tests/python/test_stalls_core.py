@@ -175,7 +175,6 @@ def record(rank=0, ranks=1, host="here", seconds=None, seed=0, **members):
         },
         "headrace": {
             "recipe": "RandomResizedCrop(224)",
-            "assumed": True,
             "forms": [
                 {"form": "encoded", "cpu_s": 1e-3, "bytes": 100_000},
                 {"form": "coefficients", "cpu_s": 1.5e-4, "bytes": 135_000},

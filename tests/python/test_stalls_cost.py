@@ -13,6 +13,16 @@ from PIL import Image
 from conftest import IMAGENET, synthetic
 from headrace import transforms
 from headrace.stalls.cost import headrace_cost
+from headrace.stalls.replaceable import obstacle
+
+USUAL = transforms.Compose(
+    [
+        transforms.RandomResizedCrop(224),
+        transforms.RandomHorizontalFlip(),
+        transforms.ToDtype("float32", scale=True),
+        transforms.Normalize(**IMAGENET),
+    ]
+)
 
 
 def save(path, image, **options):
@@ -37,8 +47,7 @@ def by_form(found):
 
 
 def test_forms_of_photographs(photographs):
-    found = headrace_cost(photographs, seconds=1.0)
-    assert found["assumed"] is True
+    found = headrace_cost(photographs, USUAL, seconds=1.0)
     assert found["recipe"].startswith("RandomResizedCrop(") and "Normalize(" in found["recipe"]
     forms = by_form(found)
     assert list(forms) == ["encoded", "coefficients", "planes"]
@@ -53,7 +62,7 @@ def test_forms_of_photographs(photographs):
 
 def test_seconds_are_kept(photographs):
     begin = time.thread_time()
-    headrace_cost(photographs, seconds=0.4)
+    headrace_cost(photographs, USUAL, seconds=0.4)
     assert time.thread_time() - begin < 3.0
 
 
@@ -61,7 +70,6 @@ def test_own_transform_is_used(photographs):
     few = photographs[:20]
     small = headrace_cost(few, transforms.RandomResizedCrop(32), seconds=0.2)
     large = headrace_cost(few, [transforms.Resize((1024, 1024))], seconds=0.2)
-    assert small["assumed"] is large["assumed"] is False
     assert small["recipe"].startswith("RandomResizedCrop(size=(32, 32)")
     assert large["recipe"].startswith("Resize(size=(1024, 1024)")
     assert by_form(large)["planes"]["cpu_s"] > 3 * by_form(small)["planes"]["cpu_s"]
@@ -71,18 +79,54 @@ def test_torchvision_transform(photographs, v1, v2, torchvision):
     import torch
 
     script = v1.Compose([v1.RandomResizedCrop(64), v1.ToTensor(), v1.Normalize(**IMAGENET)])
-    assert headrace_cost(photographs[:5], script, seconds=0.1)["assumed"] is False
+    assert "Normalize(" in headrace_cost(photographs[:5], script, seconds=0.1)["recipe"]
     modern = v2.Compose([v2.ToImage(), v2.Resize((64, 64)), v2.ToDtype(torch.float32, scale=True)])
     found = headrace_cost(photographs[:5], modern, seconds=0.1)
-    assert found["assumed"] is False and found["recipe"].startswith("Resize(size=(64, 64)")
+    assert found["recipe"].startswith("Resize(size=(64, 64)")
+
+
+def torch_loader(dataset, **options):
+    import torch
+
+    return torch.utils.data.DataLoader(dataset, batch_size=2, **options)
+
+
+def test_what_headrace_can_replace(tmp_path, v1, torchvision):
+    """Nothing is assumed: whatever is not known to be the same is an obstacle."""
+    import torch
+
+    save((tmp_path / "a").mkdir() or tmp_path / "a" / "0.jpg", synthetic(80, 60, 1))
+    usual = v1.Compose([v1.RandomResizedCrop(64), v1.ToTensor()])
+
+    def folder(kind=torchvision.datasets.ImageFolder, transform=usual, **options):
+        return kind(tmp_path, transform=transform, **options)
+
+    class Own(torchvision.datasets.ImageFolder):
+        def __getitem__(self, index):
+            return super().__getitem__(index)
+
+    class Renamed(torchvision.datasets.ImageFolder):
+        pass
+
+    for loader in (
+        torch_loader(folder()),
+        torch_loader(torch.utils.data.Subset(folder(Renamed), [0])),
+    ):
+        assert obstacle(loader) == ""
     strange = v1.Compose([v1.RandomResizedCrop(64), v1.Lambda(lambda x: x), v1.ToTensor()])
-    assert headrace_cost(photographs[:5], strange, seconds=0.1)["assumed"] is True
-
-
-@pytest.mark.parametrize("transform", [lambda x: x, transforms.Resize(64), "text", 7, []])
-def test_transforms_that_cannot_be_are_assumed(photographs, transform):
-    """A function, one without a fixed size, and what is no transform at all."""
-    assert headrace_cost(photographs[:3], transform, seconds=0.05)["assumed"] is True
+    for loader, words in [
+        (iter(()), "no DataLoader of torch's"),
+        (torch_loader(folder(Own)), "Own, has a __getitem__ of its own"),
+        (torch_loader([1, 2, 3]), "builtins.list, is none that Headrace reads"),
+        (torch_loader(folder(), collate_fn=list), "a collate_fn of its own"),
+        (torch.utils.data.DataLoader(folder(), batch_size=None), "makes no batches"),
+        (torch_loader(folder(target_transform=int)), "a target_transform"),
+        (torch_loader(folder(loader=open)), "opens files with a function of its own"),
+        (torch_loader(folder(transform=None)), "has no transform"),
+        (torch_loader(folder(transform=strange)), "its transform is none that Headrace has: "),
+        (torch_loader(folder(transform=lambda x: x)), "its transform is none that"),
+    ]:
+        assert words in obstacle(loader)
 
 
 def test_long_recipes_are_cut(photographs):
@@ -96,8 +140,8 @@ def test_long_recipes_are_cut(photographs):
 
 def test_png_stays_as_it_is(tmp_path, photographs):
     png = [save(tmp_path / f"{i}.png", synthetic(60, 40, i)) for i in range(4)]
-    assert list(by_form(headrace_cost(png, seconds=0.1))) == ["encoded"]
-    mixed = headrace_cost(png + [os.fsencode(p) for p in photographs[:4]], seconds=0.1)
+    assert list(by_form(headrace_cost(png, USUAL, seconds=0.1))) == ["encoded"]
+    mixed = headrace_cost(png + [os.fsencode(p) for p in photographs[:4]], USUAL, seconds=0.1)
     assert list(by_form(mixed)) == ["encoded", "coefficients", "planes"]
 
 
@@ -115,7 +159,7 @@ def test_what_is_no_image_is_said(tmp_path):
         ([text, other, good], "2 of 3 files cannot be prepared"),
         ([tmp_path / "missing"], "No such file"),
     ]:
-        found = headrace_cost(paths, seconds=0.05)
+        found = headrace_cost(paths, USUAL, seconds=0.05)
         assert set(found) == {"reason"}
         assert re.search(expected, found["reason"])
-    assert "forms" in headrace_cost([good, text], seconds=0.05)
+    assert "forms" in headrace_cost([good, text], USUAL, seconds=0.05)

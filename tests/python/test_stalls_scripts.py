@@ -507,35 +507,6 @@ def test_an_interrupt(tmp_path, caught):
         assert measured.problems[0]["code"] == "few-batches"
 
 
-def test_weights_are_not_saved(tmp_path):
-    record = check(
-        measure(
-            tmp_path,
-            f"""
-            import io
-            {TRAIN}
-            torch.save(training.model.state_dict(), "before.pt")
-            while True:
-                for x, y in loader:
-                    training.step(x, y)
-                    copy = io.BytesIO()
-                    torch.save(training.model.state_dict(), copy)
-                    copy.seek(0)
-                    training.model.load_state_dict(torch.load(copy))
-                    if training.steps >= 40:
-                        torch.save(training.model.state_dict(), f="checkpoint.pt")
-                        with open("opened.pt", "wb") as file:
-                            torch.save(training.model.state_dict(), file)
-            """,
-        )
-    )
-    assert (tmp_path / "before.pt").stat().st_size > 0
-    assert not (tmp_path / "checkpoint.pt").exists()
-    assert (tmp_path / "opened.pt").stat().st_size == 0
-    said = [note for note in record["notes"] if "torch.save" in note]
-    assert any("checkpoint.pt" in s for s in said) and any("opened.pt" in s for s in said)
-
-
 def test_children(tmp_path):
     """Processes that a script forks off, or starts, disturb nothing and are no ranks."""
     record = check(

@@ -5,8 +5,11 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+import headrace
 import headrace.transforms as T
+from headrace.torch import DataLoader
 
 
 def test_defaults_are_torchvisions(v2):
@@ -286,6 +289,24 @@ def test_everything_that_cannot_be_translated_is_named(v1, v2):
         assert name in text
 
 
+@pytest.mark.parametrize("cut", [2, 4])
+def test_the_way_out_of_a_refusal_gives_torchvisions_values(folder, v2, cut):
+    """Followed to the word: what comes before the refused one, and the rest for each image.
+    Applied to normalised floats RandomSolarize would be wrong by whole deviations."""
+    steps = [v2.Resize((40, 40)), v2.CenterCrop(32), v2.ToImage()]
+    steps += [v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5] * 3, [0.25] * 3)]
+    steps.insert(cut, v2.RandomSolarize(0.5 if cut == 4 else 128, p=1))
+    with pytest.raises(ValueError, match="cut the transform in two before the first of these"):
+        T.from_torchvision(v2.Compose(steps))
+    dataset = headrace.ImageFolder(folder, v2.Compose(steps[:cut]))
+    rest, whole = v2.Compose(steps[cut:]), v2.Compose(steps)
+    images, _ = next(iter(DataLoader(dataset, 13)))
+    ours = torch.stack([rest(x) for x in images])
+    theirs = torch.stack([whole(Image.open(path).convert("RGB")) for path, _ in dataset.samples[:13]])
+    # A value at the threshold may fall on the other side of it: nearly all, not all.
+    assert ((ours - theirs).abs() < 2 / 255 / 0.25).float().mean() > 0.98
+
+
 def test_torchvision_is_not_imported_to_translate():
     from conftest import run_python
 
@@ -298,6 +319,6 @@ def test_torchvision_is_not_imported_to_translate():
 
 
 def test_a_transform_that_is_not_here_is_told(recipe):
-    with pytest.raises(AttributeError, match="no RandAugment.*after the loader"):
+    with pytest.raises(AttributeError, match="no RandAugment.*all that follows it"):
         T.RandAugment  # noqa: B018
     assert not hasattr(T, "Mixup")

@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 
 from .process import using
 
@@ -38,9 +39,11 @@ def _locked(folder: str) -> int:
     return lock
 
 
-def remove_left_over(prefix: str, variable: str) -> None:
-    """Run folders, and scratch folders in them, of launchers that were killed, unless a
-    process still has one in its environment as ``variable``."""
+def remove_left_over(
+    prefix: str, variable: str, before: Callable[[str], None] = lambda path: None
+) -> None:
+    """Run folders of launchers that were killed, unless a
+    process still has one in its environment as ``variable``. ``before`` gets each first."""
     place = tempfile.gettempdir()
     try:
         names = [name for name in os.listdir(place) if name.startswith(prefix)]
@@ -51,6 +54,7 @@ def remove_left_over(prefix: str, variable: str) -> None:
         try:
             is_mine = os.stat(path, follow_symlinks=False).st_uid == os.geteuid()
             if is_mine and _is_left_over(path, variable):
+                before(path)
                 shutil.rmtree(path, ignore_errors=True)
         except OSError:
             continue

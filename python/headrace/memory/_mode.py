@@ -1,4 +1,5 @@
-"""The dispatch mode that records; its hot half is in C (ext/memory_dispatch.c).
+"""What records operators: an observer below Python (observer.cpp), or where that is not possible
+a dispatch mode. What either sees goes the same way in C (ext/memory_dispatch.c).
 
 Seen are the operators of the thread that records and of the backward passes that it starts.
 What is not seen and is known to have been there is said by facts ("note ...").
@@ -18,7 +19,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from .. import _core
-from . import _cuda, _facts
+from . import _cuda, _facts, _observer
 from ._phases import Phases
 from ._schema import pack
 
@@ -54,7 +55,20 @@ class _Mode(_core.MemoryRecorder, TorchDispatchMode):
             )
 
     def _describe(self, func: Any) -> bytes:
+        if isinstance(func, tuple):  # the observer's: name and overload
+            func = _operator(*func)
         return pack(func, self.name(str(func)))
+
+    def _see_operators(self) -> str | None:
+        """From now on, in this thread; why the observer cannot, or None: it does."""
+        problem = self._observe()
+        if problem is not None:
+            TorchDispatchMode.__enter__(self)
+        return problem
+
+    def _observe(self) -> str | None:
+        library, problem = _observer.library()
+        return self.observe(library) if library is not None else problem
 
     def _classify(self, code: types.CodeType) -> tuple[int, int] | None:
         file = code.co_filename
@@ -71,6 +85,15 @@ class _Probe(_Mode):
 
     def __init__(self, path: str, stacks: bool) -> None:
         super().__init__(stacks)
+        self._is_entered = False
+
+    def __enter__(self) -> _Probe:
+        self._is_entered = self._see_operators() is not None
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        if self._is_entered:
+            TorchDispatchMode.__exit__(self, *exception)
 
 
 class Recording(_Mode):
@@ -107,7 +130,7 @@ class Recording(_Mode):
         self._phases = Phases(self, batch_size)
         self._history: Any = None
         self._thread = 0  # in which the mode is entered; 0: in none
-        self._followed = 0  # the same, kept when it was left
+        self._followed = 0  # whose operators are seen
         self._others: set[str] = set()  # names of other threads
         self._children = 0
         _holder.append(weakref.ref(self))
@@ -138,8 +161,13 @@ class Recording(_Mode):
             follow = weakref.WeakMethod(self._follow_kernels)
             torch.cuda._lazy_call(lambda: (method := follow()) and method())
         self._phases.survey()
-        TorchDispatchMode.__enter__(self)
-        self._thread = self._followed = threading.get_ident()
+        self._followed = threading.get_ident()
+        problem = self._see_operators()
+        if problem is not None:
+            self._thread = self._followed
+        self.fact("operators", "observer" if problem is None else "Python mode")
+        if problem is not None:
+            self.fact("note operators", f"{_observer.SLOWER} ({problem})")
         return self
 
     def _follow_kernels(self) -> None:
@@ -198,7 +226,7 @@ class Recording(_Mode):
     def _failed(self, error: Any, is_told: bool) -> None:
         """An operator raised: where memory was short, that is worth a word."""
         text = str(error)
-        is_short = isinstance(error, torch.OutOfMemoryError)
+        is_short = isinstance(error, (torch.OutOfMemoryError, MemoryError))
         if is_short and self._history is not None and self._history.take():
             return  # the allocator itself has told it
         if not is_told and (is_short or "allocate memory" in text):
@@ -241,6 +269,15 @@ class Recording(_Mode):
         if rates is not None:
             self.fact("h2d bytes per s", f"{rates[0]:.0f}")
             self.fact("d2h bytes per s", f"{rates[1]:.0f}")
+
+
+def _operator(name: str, overload: str) -> Any:
+    """What a dispatch mode is called with, of the dispatcher's names ("aten::add", "Tensor")."""
+    space, _, short = name.partition("::")
+    try:
+        return getattr(getattr(getattr(torch.ops, space), short), overload or "default")
+    except (AttributeError, RuntimeError):  # TorchScript's own
+        return f"{space}.{short}.{overload or 'default'}"
 
 
 def _notes_of_code() -> dict[str, str]:

@@ -12,6 +12,7 @@ import torch
 from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
+from ._batch import Batch
 from ._compiled import Uncompiled
 from ._parts import Parts, plain
 
@@ -38,7 +39,7 @@ class Phases:
         self._thread = 0
         self._parts = Parts(recorder)
         self._uncompiled = Uncompiled()
-        self._batch_is_known = batch_size is not None
+        self._batch = Batch(recorder, batch_size)
 
     def begin(self) -> None:
         self._is_over = False
@@ -106,19 +107,12 @@ class Phases:
         if self._recorder.phase != BACKWARD:
             self._recorder.phase = FORWARD
         self._parts.enter(module)
-        if not self._batch_is_known and self._parts.in_model:
-            self._see_batch(args)
+        if not self._batch.is_sure and self._parts.in_model:
+            self._batch.see(module, args)
 
     def _forwarded(self, module: Any, *_: Any) -> None:
         if self._is_mine():
             self._parts.leave(module)
-
-    def _see_batch(self, args: Any) -> None:
-        for value in args:
-            if isinstance(value, torch.Tensor) and value.dim():
-                self._batch_is_known = True
-                self._recorder.fact("batch size", str(int(value.shape[0])))
-                return
 
     # -- steps --
 
@@ -158,6 +152,7 @@ class Phases:
                 if isinstance(value, torch.Tensor):
                     self._describe(value, OPTIMIZER_STATE, parameter)
         self._is_stepping = False
+        self._batch.is_sure = True  # what one iteration does not tell, others do not
         self._mark()
         self._is_in_hook = True
         try:

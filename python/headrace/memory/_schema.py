@@ -76,7 +76,7 @@ def flags_of(func: Any) -> tuple[int, int, str]:
 
 
 def pack(func: Any, name_id: int) -> bytes:
-    """struct op of ext/memory_dispatch.c."""
+    """struct memory_op of ext/memory_inside.h."""
     flags, written, names = flags_of(func)
     schema = getattr(func, "_schema", None)
     positions, condition = RUNNING.get(schema.name.split("::")[-1] if schema else "", ((), None))
@@ -85,6 +85,9 @@ def pack(func: Any, name_id: int) -> bytes:
         written |= _bits(positions)
     else:
         written_if = _bits(positions)
+    arguments = schema.arguments if schema else ()
+    by_name = _bits(tuple(i for i, a in enumerate(arguments)
+                          if a.kwarg_only and _is_written(a) and i < 64))
     text = names.encode()[:63]
     return struct.pack(
-        "=IIQQII63sx", name_id, flags, written, written_if, condition or 0, 0, text)
+        "=IIQQQII63sx", name_id, flags, written, written_if, by_name, condition or 0, 0, text)

@@ -15,6 +15,7 @@ from typing import Any
 from .. import _core
 from . import counters
 from .measure import Measurement
+from .paused import paused_rate
 from .sources import IndexSet, Source
 
 USUAL_S = 150.0  # of a run, for which these times are; less in shorter ones
@@ -27,6 +28,7 @@ LEAST_TURNS = 4  # of a warm drain, in parts or not
 DEPTHS = (1, 4, 16, 32)
 DEPTH_S = 1.5
 LEAD_IN_S = 0.5  # a disk that idled may first give more than it can keep up
+PAUSED_S = 1.5
 MEMORY_S = 0.5
 
 
@@ -214,7 +216,22 @@ def storage(measurement: Measurement) -> dict[str, Any] | None:
                 "parts": rate["parts"],
             }
         )
-    return {"depths": depths, "memory_bytes_per_s": _memory_rate(files[:500])}
+    measurement.progress.say("storage, one read after another with pauses", None)
+    return {
+        "depths": depths,
+        "paused_bytes_per_s": _paused(files, depths),
+        "memory_bytes_per_s": _memory_rate(files[:500]),
+    }
+
+
+def _paused(files: list[str], depths: list[dict[str, Any]]) -> float | None:
+    if not depths or depths[0]["depth"] != 1:
+        return None
+    random.Random(1).shuffle(files)
+    try:
+        return paused_rate(files, depths[0]["bytes_per_s"], PAUSED_S)
+    except OSError:  # said already, where it is no single file's
+        return None
 
 
 def _memory_rate(files: list[str]) -> float | None:
@@ -241,21 +258,18 @@ def transform_of(dataset: Any) -> Any:
 
 
 def headrace_cost(measurement: Measurement) -> dict[str, Any] | None:
-    """See :mod:`headrace.stalls.cost`."""
-    files = measurement.findings.files
-    if not files:
-        return None
-    measurement.progress.say("what Headrace's preparation costs", None)
-    transform = transform_of(getattr(measurement.source.loader, "dataset", None))
-    try:
-        from . import cost
+    """See :mod:`headrace.stalls.cost`: forms, or the reason why there are none."""
+    from . import cost, replaceable
 
-        found = cost.headrace_cost(files, transform)
+    loader = measurement.source.loader
+    reason = replaceable.obstacle(loader)
+    files = measurement.findings.files
+    if reason:
+        return {"reason": reason}
+    if not files:
+        return {"reason": "which files it reads is not known"}
+    measurement.progress.say("what Headrace's preparation costs", None)
+    try:
+        return cost.headrace_cost(files, transform_of(loader.dataset))
     except Exception as error:  # a what-if less, not a failed run
-        measurement.findings.note(f"what Headrace's loader would cost was not measured: {error}")
-        return None
-    if found is None or "reason" in found:
-        reason = (found or {}).get("reason", "the files are no JPEG or PNG images")
-        measurement.findings.note(f"what Headrace's loader would cost was not measured: {reason}")
-        return None
-    return found
+        return {"reason": f"its cost could not be measured: {error}"}

@@ -51,7 +51,7 @@ def parser() -> Parser:
     add("--loader", type=count, metavar="N", help="measure the script's N-th loader")
     add("--warm-up", type=count, metavar="N", help="batches before anything is measured")
     add("--no-device", action="store_true", help="replay no batches from the device's memory")
-    add("--scratch", action="store_true", help="run in a temporary working directory")
+    add("--unguarded", action="store_true", help="let the script change files")
     add("--then-run", action="store_true", help="afterwards run the command without measuring")
     add("--channel", type=_address, metavar="HOST:PORT", help="where the ranks of several hosts meet")
     add("--json", action="store_true", help="print stalls.json")

@@ -45,21 +45,21 @@ class _Form:
 
 
 def headrace_cost(
-    paths: Iterable[_Path], transform: Any = None, seconds: float = 1.5
+    paths: Iterable[_Path], transform: Any, seconds: float = 1.5
 ) -> dict[str, Any]:
     """CPU seconds and bytes of one sample in every form: the ``headrace`` member of a record.
 
     Args:
         paths: image files; of many, some are taken.
-        transform: the script's. One that cannot be translated, or none, is assumed to be
-            what most train on ImageNet with, and the result says so.
+        transform: the script's; it has to be one that Headrace has (see
+            :mod:`headrace.stalls.replaceable`).
         seconds: about as long as it takes, at least one pass over the images included.
 
     Returns ``{"reason": text}`` alone where the files are not JPEG or PNG images.
     """
     begin = time.perf_counter()
     known = list(paths)
-    preparer, recipe, assumed = _preparer(transform)
+    preparer, recipe = Preparer(transform), _one_line(transforms.Compose([transform]))
     images, problem = _images(known, preparer)
     if not images:
         return {"reason": problem}
@@ -68,7 +68,6 @@ def headrace_cost(
     scale = _mean_size(known) / _mean(map(len, forms[0].items))
     return {
         "recipe": recipe,
-        "assumed": assumed,
         "forms": [
             {
                 "form": form.name,
@@ -78,23 +77,6 @@ def headrace_cost(
             for form in forms
         ],
     }
-
-
-def _preparer(transform: Any) -> tuple[Preparer, str, bool]:
-    if transform is not None:
-        try:
-            return Preparer(transform), _one_line(transforms.Compose([transform])), False
-        except (TypeError, ValueError, NotImplementedError):
-            pass
-    usual = transforms.Compose(
-        [
-            transforms.RandomResizedCrop(224),
-            transforms.RandomHorizontalFlip(),
-            transforms.ToDtype("float32", scale=True),
-            transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
-        ]
-    )
-    return Preparer(usual), _one_line(usual), True
 
 
 def _one_line(compose: transforms.Compose) -> str:

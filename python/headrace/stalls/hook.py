@@ -1,9 +1,9 @@
-"""Finds the moment when a script has loaders, and what files it writes.
+"""Finds the moment when a script has loaders.
 
 Loaded by its path at the start of every Python of a measuring run, so it imports nothing
 but what Python has imported itself: it waits for the modules that have loaders
-(:mod:`headrace._launch.imports`), and only then imports the probe. An audit hook collects the
-paths that are opened for writing.
+(:mod:`headrace._launch.imports`), and only then imports the probe. Where the run is guarded
+(:mod:`headrace.stalls.guard`) and this Python is not, it ends before the script begins.
 
 What it leaves in the run's folder: ``hello-PID``, one JSON object in a line for each thing
 that happened: ``{"hello": ...}``, ``{"attached": module}``, ``{"failed": text}``.
@@ -19,12 +19,9 @@ from headrace._launch.imports import is_launcher, watch
 
 MODULES = frozenset({"torch.utils.data.dataloader", "headrace.torch"})
 PREFIX = "nvidia.dali.plugin."
-MOST_PATHS = 1000
-
-_WRITES = os.O_WRONLY | os.O_RDWR
+EXIT_INTERNAL = 70
 
 _folder = ""
-_written: dict[str, None] = {}  # in the order they were opened
 
 
 def install() -> None:
@@ -33,30 +30,31 @@ def install() -> None:
     _folder = os.environ["HEADRACE_STALLS_DIR"]
     if not os.path.exists(os.path.join(_folder, "settings.json")):
         return  # a child that was there longer than the run
+    if "HEADRACE_GUARD" in os.environ and not _is_guarded():
+        _refuse()
     launcher = is_launcher(getattr(sys, "orig_argv", sys.argv))
     _tell("hello", "launcher" if launcher else "script")
     if launcher:
         return
     watch(_wanted, _attach)
-    sys.addaudithook(_audit)
 
 
-def files_written() -> list[str]:
-    """Paths that this process opened for writing, or renamed a file to: files only, the
-    oldest 1,000."""
-    return [path for path in list(_written) if _is_file(path)]  # other threads go on writing
+def _is_guarded() -> bool:
+    with open("/proc/self/maps", "rb") as file:
+        return b"libheadrace-guard" in file.read()
 
 
-def _is_file(path: str) -> bool:
-    import stat
-    import tempfile
+def _refuse() -> None:
+    """Ends this process: it would change the script's files."""
+    import json
 
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        # Removed since: it was written all the same, unless it was to be removed.
-        return not path.startswith(tempfile.gettempdir() + "/")
-    return stat.S_ISREG(mode)
+    text = f"{sys.executable} cannot be guarded: its loader did not preload libheadrace-guard.so"
+    remedy = "with --unguarded the script is measured, and changes its files"
+    with open(os.path.join(_folder, f"problem-guard-{os.getpid()}.json"), "w") as file:
+        json.dump({"code": "unguarded", "text": text, "remedy": remedy}, file)
+    with open(os.path.join(_folder, f"gave-up-{os.getpid()}"), "w"):
+        pass
+    os._exit(EXIT_INTERNAL)
 
 
 def _tell(what: str, text: str) -> None:
@@ -85,29 +83,3 @@ def _attach(name: str, module: Any) -> None:
         text = f"{type(error).__name__}: {error}"
         _tell("failed", text)
         print(f"headrace stalls: the probe does not work here: {text}", file=sys.stderr)
-
-
-def _audit(event: str, args: tuple[Any, ...]) -> None:
-    if event == "open":
-        path, mode, flags = args
-        # os.open() has no mode; open() has flags of its own that say the same.
-        if not (flags & _WRITES if isinstance(flags, int) else mode and mode[0] != "r"):
-            return
-    elif event == "os.rename":
-        path = args[1]
-    else:
-        return
-    if len(_written) < MOST_PATHS:
-        try:
-            _note(path)
-        except (TypeError, ValueError, OSError):  # no path, or none that can be told
-            pass
-
-
-def _note(path: Any) -> None:
-    if isinstance(path, int):  # a descriptor: whoever opened it was noted
-        return
-    path = os.path.abspath(os.fsdecode(path))
-    if path.startswith(("/dev/", "/proc/", _folder + "/")) or "/__pycache__/" in path:
-        return
-    _written[path] = None

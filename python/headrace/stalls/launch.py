@@ -16,13 +16,12 @@ import json
 import os
 import secrets
 import sys
-import tempfile
 from typing import Any
 
 from .._launch import process
 from .._launch.bar import Bar
 from .._launch.folders import RunFolder, remove_left_over
-from . import arguments, folders, outcome, script
+from . import arguments, folders, guard, outcome, script
 from .progress import progress_of
 
 OK, PROBLEM, FAILED = 0, 1, 3
@@ -36,7 +35,14 @@ def say(text: str) -> None:
 def main(words: list[str]) -> int:
     """The whole of the command; returns its exit status."""
     options = arguments.parse(words)
-    remove_left_over(folders.PREFIX, script.FOLDER)
+    remove_left_over(folders.PREFIX, script.FOLDER, guard.remove_made)
+    if not options.unguarded:
+        try:
+            guard.check(options.command)
+        except guard.Unguarded as error:
+            say(f"the script's files cannot be guarded: {error}; with --unguarded it is measured "
+                "all the same, and what it writes and deletes meanwhile is written and deleted")
+            return FAILED
     try:
         out = folders.choose_out(options.out)
     except OSError as error:
@@ -89,8 +95,8 @@ class Launch:
         folder = RunFolder(folders.PREFIX)
         try:
             self._write_settings(folder.path)
-            scratch = self._make_scratch(folder.path)
-            command = script.prepare(self.options.command, folder.path, scratch)
+            guarded = None if self.options.unguarded else guard.Guard(folder.path)
+            command = script.prepare(self.options.command, folder.path, guarded)
             # What the script prints must not stand between the lines of --json.
             stdout = sys.stderr.fileno() if self.options.json else None
             try:
@@ -101,7 +107,10 @@ class Launch:
             bar = Bar("stalls", lambda: progress_of(folder.path), self.options.no_progress)
             status = self._signals.follow(started, bar)
             process.name_left_over(f"{script.FOLDER}={folder.path}", say)
-            return outcome.read(folder.path), status
+            found = outcome.read(folder.path)
+            if guarded is not None:
+                self._tell_turned_away(found, guarded, status)
+            return found, status
         finally:
             folder.close()
 
@@ -121,10 +130,13 @@ class Launch:
         with open(os.path.join(folder, "settings.json"), "w", encoding="utf-8") as file:
             json.dump(settings, file)
 
-    def _make_scratch(self, folder: str) -> str | None:
-        if not self.options.scratch:
-            return None
-        return tempfile.mkdtemp(prefix="scratch-", dir=folder)
+    def _tell_turned_away(self, found: outcome.Outcome, guarded: guard.Guard, status: int) -> None:
+        away = guarded.turned_away()
+        found.add_turned_away(away.notes(), away.written[: guard.MOST_PATHS])
+        if status and guarded.is_full():
+            say(f"the disk of {guarded.path}, which takes what the script writes, is full: choose "
+                "another folder for it with TMPDIR=DIR")
+        guarded.remove_made()
 
     # What came out
 

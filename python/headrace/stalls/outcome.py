@@ -43,6 +43,16 @@ class Outcome:
         whole = all(why in ("precise", "limit") for why in self.ended)
         return bool(self.records) and whole and len(self.records) >= self.ranks
 
+    def add_turned_away(self, notes: list[str], written: list[str]) -> None:
+        """Puts what the guard turned away on this host into its first rank's record."""
+        if not self.records or not (notes or written):
+            return
+        rank = min(self.records)
+        record = json.loads(self.records[rank])
+        record["notes"] = [*record.get("notes", []), *notes]
+        record["files_written"] = written
+        self.records[rank] = json.dumps(record)
+
     def problem(self, code: str) -> Problem | None:
         return next((one for one in self.problems if one.code == code), None)
 

@@ -5,10 +5,8 @@ the record in the end, however that comes about.
 
 from __future__ import annotations
 
-import functools
 import json
 import os
-import sys
 import weakref
 from typing import Any, NoReturn
 
@@ -86,7 +84,6 @@ class Run:
         self.measurement.batch_size_told = self.state.batch_size is not None
         source.batch_size = self.measurement.batch_size
         self._batches = self.measurement.batches()
-        _suppress_saves(self._findings)
         others = [s for s in probe.all_states if s is not self.state and not s.is_outside]
         if others:
             listed = ", ".join(f"{s.number} ({s.name}, {s.batches} batches)" for s in others)
@@ -152,10 +149,8 @@ class Run:
         self.probe.end(0)
 
     def _record(self) -> dict[str, Any]:
-        from . import hook
-
         document = record.of(self.measurement, self._ranks, self._started)
-        document["files_written"] = hook.files_written()
+        document["files_written"] = []  # the launcher knows
         return document
 
     def _write(self, document: dict[str, Any]) -> None:
@@ -197,34 +192,3 @@ def files_below(folder: str) -> list[str]:
     for root, _, names in os.walk(folder):
         found += [os.path.join(root, name) for name in names]
     return [path for path in found if os.path.isfile(path)]
-
-
-def _suppress_saves(findings: Any) -> None:
-    """The weights are those of a measuring run: none are saved to files from here on."""
-    import torch
-
-    def suppressed(original: Any, name: str, word: str) -> Any:
-        @functools.wraps(original)
-        def save(*args: Any, **kwargs: Any) -> Any:
-            target = kwargs[word] if word in kwargs else args[1] if len(args) > 1 else None
-            if not isinstance(target, (str, os.PathLike)):
-                if not _is_file(target):  # a copy by way of memory
-                    return original(*args, **kwargs)
-                target = getattr(target, "name", type(target).__name__)
-            findings.note(f"{name} to {target} was not carried out: a measuring run")
-            return None
-
-        return save
-
-    torch.save = torch.serialization.save = suppressed(torch.save, "torch.save", "f")
-    tensors = sys.modules.get("safetensors.torch")
-    for name in ("save_file", "save_model"):
-        if tensors is not None and hasattr(tensors, name):
-            setattr(tensors, name, suppressed(getattr(tensors, name), name, "filename"))
-
-
-def _is_file(stream: Any) -> bool:
-    try:
-        return isinstance(stream.fileno(), int)
-    except (AttributeError, OSError, ValueError):
-        return False

@@ -19,16 +19,24 @@ from . import _surroundings
 from ._hosts import is_hosts
 
 _SEEDS = 1 << 64
+LONG = _SEEDS - 1
+_LARGEST = (1 << 31) - 1  # of the library's int options
 
 
-def count(what: str, value: Any, least: int) -> int:
+def count(what: str, value: Any, least: int, most: int = _LARGEST) -> int:
     try:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{what} must be a whole number, got {value!r}") from None
     if number < least:
         raise ValueError(f"{what} must be at least {least}, got {value!r}")
+    if number > most:
+        raise ValueError(f"{what} must be at most {most}, got {value!r}")
     return number
+
+
+def epoch(value: Any) -> int:
+    return count("epoch", value, 0, LONG)
 
 
 def cache(value: Any) -> str | None:
@@ -37,7 +45,7 @@ def cache(value: Any) -> str | None:
         if value == "":
             raise ValueError("cache is an empty text: write a size such as '64GiB', or leave it out")
         return value
-    number = count("cache", value, 0)
+    number = count("cache", value, 0, LONG)
     return str(number) if number else None
 
 
@@ -45,7 +53,17 @@ def cache(value: Any) -> str | None:
 SHARED = frozenset(("agent", "agent_command", "stream", "join", "lag", "window"))
 
 _WINDOW = 8  # the library's default
-_AGENT_COMMAND = "\x1f".join((sys.executable, "-m", "headrace.agent"))
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def _agent_command() -> dict[str, str]:
+    """What "auto" starts: this package's agent in this Python, unless HEADRACE_AGENT_COMMAND
+    names another command. Nothing is imported from the working directory (-P), and the package
+    is found where this one lies, however that came to be on the path."""
+    if os.environ.get("HEADRACE_AGENT_COMMAND") or not sys.executable:
+        return {}
+    start = os.path.join(_PACKAGE, "_start.py")
+    return {"agent_command": "\x1f".join((sys.executable, "-P", start, "headrace.agent"))}
 
 
 def shared(
@@ -57,7 +75,6 @@ def shared(
     *,
     batches_ahead: int,
     has_sampler: bool,
-    world_size: int,
 ) -> dict[str, Any]:
     """The native loader's options of an agent, none without one."""
     for what, value, words in (("join", join, ("epoch", "now")), ("lag", lag, ("alone", "wait"))):
@@ -80,23 +97,27 @@ def shared(
     if has_sampler:
         warnings.warn(
             "with a sampler, batches are prepared in this process and the agent is not used: only "
-            "the loader's own order (shuffle, rank and world_size) can be prepared elsewhere",
+            "the loader's own order (shuffle, rank and world_size), or that of a plain "
+            "torch.utils.data.DistributedSampler, can be prepared elsewhere",
             stacklevel=3,
         )
         return {}
-    if join == "now" and stream is not None and world_size > 1:
-        raise ValueError(
-            "join='now' is for one rank: of several, each would begin at another place and have "
-            "another number of batches. Use join='epoch'"
-        )
     options = {
         "agent": os.path.join(".", path) if path == "auto" and path is not agent else path,
-        "agent_command": _AGENT_COMMAND,
+        **_agent_command(),
         "join": join,
         "lag": lag,
         "window": max(_WINDOW, batches_ahead + 2) if window is None else window,
     }
     return options if stream is None else {**options, "stream": stream}
+
+
+def check_join(join: Any, stream: Any, world_size: int) -> None:
+    if join == "now" and stream is not None and world_size > 1:
+        raise ValueError(
+            "join='now' is for one rank: of several, each would begin at another place and have "
+            "another number of batches. Use join='epoch'"
+        )
 
 
 def hosts(cache: str | None, assignment: Any, *, agent: Any, has_sampler: bool) -> None:
@@ -128,8 +149,9 @@ def refuse_functions(collate_fn: Any, worker_init_fn: Any, timeout: float) -> No
     if collate_fn is not None and collate_fn is not torch.utils.data.default_collate:
         raise ValueError(
             f"collate_fn {collate_fn!r} is not supported, because batches are put together "
-            "natively. Leave it out and apply it to the batches that come out (MixUp and CutMix "
-            "work there), or keep torch.utils.data.DataLoader."
+            "natively, as default_collate does. Leave it out and do what it does beyond that to the "
+            "batches that come out (MixUp and CutMix take those), or keep "
+            "torch.utils.data.DataLoader."
         )
     if worker_init_fn is not None:
         raise ValueError(
@@ -175,16 +197,17 @@ def seed(seed: Any, generator: torch.Generator | None) -> int:
     return generator.initial_seed() % _SEEDS
 
 
-def ranks(rank: int | None, world_size: int | None) -> tuple[int, int, int]:
-    """(rank, world size, local world size) from arguments or surroundings."""
+def part(rank: int | None, world_size: int | None, gather: Any) -> _surroundings.Part:
+    """Of rank= and world_size=, or of the surroundings. A function that gathers from all ranks
+    says that they work together."""
     if (rank is None) != (world_size is None):
         raise ValueError("give rank and world_size both, or neither")
     if rank is None or world_size is None:
-        rank, world_size = _surroundings.ranks()
-    rank, world_size = count("rank", rank, 0), count("world_size", world_size, 1)
-    if rank >= world_size:
+        return _surroundings.Part(None, callable(gather))
+    given = count("rank", rank, 0), count("world_size", world_size, 1)
+    if given[0] >= given[1]:
         raise ValueError(f"rank {rank} must be less than world_size {world_size}")
-    return rank, world_size, _surroundings.local_ranks()
+    return _surroundings.Part(given, True)
 
 
 def first_capacity(batch_sampler: Any) -> int:

@@ -32,11 +32,21 @@ def resolve(dataset: Any) -> tuple[_core.Dataset, Any]:
 
     Raises TypeError or ValueError that names what is not supported.
     """
+    source, transform = _resolve(dataset)
+    if len(dataset) != len(source):
+        raise TypeError(
+            f"{_type_name(type(dataset))} says that it has {len(dataset)} samples, but its files are "
+            f"{len(source)}, which is what the native threads would read. {_WAY_OUT}"
+        )
+    return source, transform
+
+
+def _resolve(dataset: Any) -> tuple[_core.Dataset, Any]:
     if isinstance(dataset, _ImageDataset):
         _refuse_override(dataset, _ImageDataset)
         return dataset._dataset, dataset.transform
     if isinstance(dataset, Subset):
-        _refuse_override(dataset, Subset, "__getitems__")
+        _refuse_override(dataset, Subset)
         parent, transform = resolve(dataset.dataset)
         return parent.subset(int64(dataset.indices)), transform
     folder = _torchvision_folder(dataset)
@@ -64,12 +74,12 @@ def _type_name(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _refuse_override(dataset: Any, base: type, *more: str) -> None:
-    for name in ("__getitem__", *more):
+def _refuse_override(dataset: Any, base: type) -> None:
+    for name in ("__getitem__", "__getitems__", "__len__", "__iter__"):
         if getattr(type(dataset), name, None) is not getattr(base, name, None):
             raise TypeError(
                 f"{_type_name(type(dataset))} has its own {name}, which cannot run in the native "
-                f"threads. {_WAY_OUT}"
+                f"threads: they would read its files as if it were not there. {_WAY_OUT}"
             )
 
 

@@ -52,6 +52,7 @@ class Feed:
         self._start: _Start | None = None  # of a sampler without a state of its own
         self._own: Any = None  # of one with: its state when it was started
         self._ready: list[Taken | None] = []
+        self._epochs: list[int | None] = []  # set_epoch's argument, of each part, at the start
 
     def __len__(self) -> int:
         """Batches of an epoch; TypeError where the sampler has no length."""
@@ -67,12 +68,21 @@ class Feed:
         self._own = self._own_state()
         # Samplers draw at their first index: now, before training draws again.
         self._ready = [self._pull()]
+        self._epochs = _epochs(self.source)  # some change it themselves when they start
+
+    def was_moved(self) -> bool:
+        """Whether the sampler's set_epoch was called with another epoch since it was started."""
+        return _epochs(self.source) != self._epochs
 
     def resume(self, state: dict[str, Any]) -> None:
         """Starts the sampler where ``state`` was taken."""
         if "own" in state:
             self._resume_own(state)
-            return
+        else:
+            self._replay(state)
+        self._epochs = _epochs(self.source)
+
+    def _replay(self, state: dict[str, Any]) -> None:
         self._start = _Start.decode(state["start"])
         with self._start.again(self.source):
             self._iterator = iter(self.source)
@@ -161,7 +171,7 @@ class _Start:
         return cls(
             _common_states(),
             [g.get_state() for g in _generators(source)],
-            [_epoch(part) for part in _parts(source)],
+            _epochs(source),
         )
 
     @contextmanager
@@ -220,6 +230,10 @@ def _generators(source: Any) -> list[torch.Generator]:
 def _epoch(part: Any) -> int | None:
     epoch = getattr(part, "epoch", None)
     return epoch if isinstance(epoch, int) and hasattr(part, "set_epoch") else None
+
+
+def _epochs(source: Any) -> list[int | None]:
+    return [_epoch(part) for part in _parts(source)]
 
 
 def _common_states() -> dict[str, Any]:

@@ -6,9 +6,11 @@ here, with what was pushed and has not come back yet.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from .. import _core
 from .._errors import TooManyBadSamples
 from ._feed import Feed
 
@@ -20,8 +22,11 @@ class Epoch:
     """How far one pass over the data is. The loader keeps it after a ``break``, so it
     refers to neither loader nor iterator, and all of them die without a collector."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, resume: dict[str, Any] | None, core: _core.Loader) -> None:
         self.number = number
+        self.resume = resume  # the state that it began at
+        self.core = core  # the native loader that prepares it
+        self.is_taken = False  # a batch was had of it, or its end
         # Of a user's sampler:
         self.position = 0  # samples handed out
         self.batches = 0
@@ -32,19 +37,72 @@ class Epoch:
         self.failure: Exception | None = None  # what it raised, for when its turn comes
 
 
-class Iteration:
-    """What ``iter(loader)`` gives: one epoch, from its beginning or a loaded state on."""
+class OneReader:
+    """A lock that is not waited for: whoever comes while another thread, or a signal handler's
+    interrupted caller, is inside gets a RuntimeError, and the one inside notices nothing."""
 
-    def __init__(self, loader: DataLoader, number: int, resume: dict[str, Any] | None) -> None:
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # whose own thread can always have it back
+        self._is_inside = False
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._refuse()
+        if self._is_inside:
+            self._lock.release()
+            self._refuse()
+        self._is_inside = True
+
+    def __exit__(self, *exception: object) -> None:
+        self._is_inside = False
+        self._lock.release()
+
+    def _refuse(self) -> None:
+        raise RuntimeError(
+            "this DataLoader is being read by another thread: one reader at a time. Its batches go "
+            "on there"
+        )
+
+
+class Iteration:
+    """What ``iter(loader)`` gives: one epoch, from its beginning or a loaded state on.
+
+    Which epoch it is stands fast with its first batch. Until then another ``iter()`` is the
+    same epoch, and set_epoch makes it another one: frameworks do both.
+    """
+
+    def __init__(self, loader: DataLoader) -> None:
         self._loader = loader
-        self._epoch = Epoch(number)
         self._done = False
+        before = loader._live
+        if before is None or not self._can_take_over(before):
+            self._start()
+            return
+        self._epoch = loader._live = Epoch(before.number, before.resume, before.core)
+
+    def _can_take_over(self, before: Epoch) -> bool:
+        """Whether what is in preparation for the iterator before is what this one needs."""
+        loader = self._loader
+        return (
+            loader._feed is None
+            and not before.is_taken
+            and before.number == loader._next_epoch
+            and before.resume is loader._resume
+            and before.core is loader._core
+        )
+
+    def _start(self) -> None:
+        loader = self._loader
+        number, resume = loader._next_epoch, loader._resume
+        loader._live = None
+        loader._agree(number, 0 if resume is None else resume["position"])
+        self._epoch = Epoch(number, resume, loader._native())
         if resume is not None:
             self._resume(resume)
         elif loader._joined and "stream" in loader._options:
             self._restore_core(0)  # start_epoch would join anew
         else:
-            loader._core.start_epoch(number)
+            self._epoch.core.start_epoch(number)
             if loader._feed is not None:
                 loader._feed.begin()
         loader._live = self._epoch
@@ -59,12 +117,12 @@ class Iteration:
                 loader._feed.resume(sampler)
                 self._epoch.position = sampler["position"]
                 self._epoch.batches = sampler["batches"]
-        self._restore_core(int(state["position"]))
+        self._restore_core(state["position"])
 
     def _restore_core(self, position: int) -> None:
         loader = self._loader
         loader._joined = True
-        loader._core.restore(
+        self._epoch.core.restore(
             version=1,
             shuffle=int(loader.shuffle and loader._feed is None),
             seed=loader.seed,
@@ -80,6 +138,10 @@ class Iteration:
         return len(self._loader)
 
     def __next__(self) -> tuple[Any, ...]:
+        with self._loader._reader:
+            return self._next()
+
+    def _next(self) -> tuple[Any, ...]:
         loader, epoch = self._loader, self._epoch
         if self._done:
             raise StopIteration
@@ -90,10 +152,12 @@ class Iteration:
                 "load_state_dict or a fork took its place: make two DataLoaders to read side by "
                 "side"
             )
+        if not epoch.is_taken:
+            epoch = self._follow_set_epoch()
         if loader._feed is not None:
             self._fill(loader._feed)
         try:
-            batch = loader._core.next()
+            batch = epoch.core.next()
         except TooManyBadSamples as error:
             self._finish()
             raise TooManyBadSamples(str(error), tuple(loader.skipped())) from None
@@ -110,6 +174,7 @@ class Iteration:
             if epoch.failure is not None:
                 raise epoch.failure
             raise StopIteration
+        self._taken()
         if not loader._joined and "stream" in loader._options:
             loader._follow_stream(epoch, batch.epoch)
         if epoch.pushed:
@@ -118,7 +183,26 @@ class Iteration:
             epoch.batches += 1
         return loader._tensors(batch)
 
+    def _follow_set_epoch(self) -> Epoch:
+        """Begins anew where set_epoch, of the loader or of a sampler, was called since iter()."""
+        loader = self._loader
+        loader._follow_sampler()
+        moved = loader._feed is not None and loader._feed.was_moved()
+        if moved:
+            loader._resume = None
+        if moved or loader._next_epoch != self._epoch.number:
+            self._start()
+        return self._epoch
+
+    def _taken(self) -> None:
+        """From now on this epoch is over for the next iter()."""
+        loader, epoch = self._loader, self._epoch
+        if not epoch.is_taken:
+            epoch.is_taken = True
+            loader._next_epoch, loader._resume = epoch.number + 1, None
+
     def _finish(self) -> None:
+        self._taken()
         self._done = True
         if self._loader._live is self._epoch:
             self._loader._live = None
@@ -137,7 +221,7 @@ class Iteration:
                 elif epoch.pushed:
                     return  # the larger ones come when these are through
                 else:
-                    loader._grow(len(epoch.held[0]))
+                    epoch.core = loader._grow(len(epoch.held[0]))
                     self._restore_core(epoch.position)
             except Exception as error:
                 epoch.failure = error
@@ -161,10 +245,10 @@ class Iteration:
             raise
 
     def _push(self, indices: Any, own: Any) -> None:
-        self._loader._core.push(indices)
+        self._epoch.core.push(indices)
         self._epoch.pushed.append((len(indices), own))
         self._epoch.held = None
 
     def _end(self) -> None:
         self._epoch.ended = True
-        self._loader._core.push_end()
+        self._epoch.core.push_end()

@@ -21,16 +21,14 @@ import torch.utils.data
 from torch.utils.dlpack import from_dlpack
 
 from .. import _core, transforms as _transforms
-from . import _arguments as arguments
+from . import _arguments as arguments, _state as states
 from ._datasets import resolve, transform_of
 from ._feed import Feed
 from ._hosts import Exchange, Gather, figures, is_hosts, say_local, stats_of_ranks
-from ._iteration import Epoch, Iteration
-from ._order import Order, OrderedBatches
+from ._iteration import Epoch, Iteration, OneReader
+from ._order import Dealt, Order, OrderedBatches
 from ._stats import add_stats
-
-_FORMAT = "headrace.torch.DataLoader"
-_VERSION = 1
+from ._surroundings import Part, local_ranks
 
 # What the native loader was made for: setting one later could not take effect.
 _FIXED = frozenset(
@@ -41,7 +39,7 @@ _FIXED = frozenset(
 
 @dataclass(frozen=True)
 class SkippedSample:
-    """A sample that was replaced because it could not be used."""
+    """A sample that could not be used, or a damaged one that was taken, and why."""
 
     epoch: int
     index: int
@@ -55,12 +53,13 @@ class DataLoader:
     Iterating gives ``(images, labels)``: ``images`` of shape (samples, 3, height,
     width) with the transform's element type, ``labels`` int64; then ``index``
     (int64, positions in ``dataset``) with ``return_index`` and a list of paths with
-    ``return_path``. The tensors are the loader's own memory, yours to keep and to
-    change; it is used again when the last of them is gone.
+    ``return_path``. The tensors are yours to keep and to change. Images are the loader's own
+    memory, which it uses again when the last view of them is gone; labels and indices
+    are copies, so that keeping those of every batch keeps no images.
 
     Batches depend on dataset, transform, ``seed``, epoch, batch size and ranks;
     never on threads or timing. Epochs count from 0 and advance by themselves with
-    every ``iter()``, also when the one before was left early.
+    every ``iter()`` of which a batch is taken, also when the one before was left early.
 
     torch's arguments:
         dataset: ``headrace.ImageFolder``, ``ImageList``, ``Pack`` or ``TarDataset``, torchvision's
@@ -69,7 +68,10 @@ class DataLoader:
         batch_size: samples per batch of this rank.
         shuffle: a new order every epoch.
         sampler, batch_sampler: any iterable of indices, or of lists of them, endless
-            ones too. Every rank uses its own, as with torch.
+            ones too. Every rank uses its own, as with torch. The place of a
+            ``DistributedSampler`` (not of a subclass) is taken by the loader's own order where
+            both give the ranks the same counts: its ranks, ``shuffle``, ``seed`` and ``set_epoch``
+            count, and one line says so.
         num_workers: threads. ``None``: the cores that this process may use, over
             LOCAL_WORLD_SIZE, less one, at least one. 0: one thread.
         collate_fn: ``None`` or torch's ``default_collate``; others are refused.
@@ -95,9 +97,10 @@ class DataLoader:
         max_bad_share: with ``"skip"``: more bad samples than this share of an epoch's
             raise :class:`headrace.TooManyBadSamples`.
         return_index, return_path: see above.
-        rank, world_size: this process's part. ``None``: of torch.distributed where it
-            is initialised, else RANK and WORLD_SIZE, else 0 of 1. Unused with a
-            sampler.
+        rank, world_size: this process's part. ``None``: what the surroundings say when the first
+            epoch begins: torch.distributed where it is initialised; else RANK and WORLD_SIZE; else
+            0 of 1, unless ``gather`` is a function: then also the variables of Open MPI, MPICH and
+            Slurm. One line says where variables were followed, or not. Unused with a sampler.
         direct_io: read past the page cache.
         io_uring: ``False`` reads with plain threads.
         staging_bytes: encoded bytes read ahead at most; 16 MiB if ``None``.
@@ -123,7 +126,8 @@ class DataLoader:
             and ends when it is unused; or the socket's path of one that ``headrace agent``
             runs. Batches are the same, bit for bit. ``num_workers``, ``direct_io``,
             ``io_uring`` and ``staging_bytes`` are then the agent's, ``cache`` where it has one.
-            With a sampler batches are prepared in this process, with a warning.
+            With a sampler, other than a ``DistributedSampler``, batches are prepared in this
+            process, with a warning.
         stream: with an agent: jobs that name the same stream get the same batches, each sample
             fetched and prepared once an epoch for all of them; batch sizes may differ. Their
             dataset, transform, ``seed``, ``shuffle`` and ``world_size`` must be equal.
@@ -150,12 +154,16 @@ class DataLoader:
         apply_exif_orientation: turn images as their EXIF tag says; torchvision
             ignores it.
         max_pixels: larger images are bad samples; Pillow's limit if ``None``.
+        damaged: ``"refuse"``: damaged images are bad samples. ``"accept"`` takes those that
+            Pillow decodes by default, with pixels that the decoder guesses; they are
+            counted and listed, see :meth:`damaged`.
 
     Raises:
         TypeError, ValueError: an argument that is not supported, by name, and what to
             do instead. MemoryError, OSError: the cache's memory is not to be had.
 
-    One iterator is live at a time: a new ``iter()`` ends the one before. In a forked
+    One iterator is live at a time: a new ``iter()`` ends the one before. One thread reads at a
+    time; another one gets a RuntimeError, and the first goes on. In a forked
     child the loader works again from the next ``iter()`` on. It cannot be pickled;
     datasets and transforms can.
     """
@@ -205,6 +213,7 @@ class DataLoader:
         gather: Gather = None,
         apply_exif_orientation: bool = False,
         max_pixels: int | None = None,
+        damaged: Literal["refuse", "accept"] = "refuse",
     ) -> None:
         arguments.refuse_functions(collate_fn, worker_init_fn, timeout)
         arguments.check_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
@@ -233,18 +242,29 @@ class DataLoader:
         self.return_index = bool(return_index)
         self.return_path = bool(return_path)
         self.layout = layout
-        self.rank, self.world_size, self._local_world_size = arguments.ranks(rank, world_size)
-
-        self._feed = _feed(sampler, batch_sampler, self.batch_size or 1, self.drop_last)
+        self._source, own_transform = resolve(dataset)
+        self._part = arguments.part(rank, world_size, gather)
+        self._dealt = Dealt.of(
+            sampler,
+            samples=len(self._source),
+            batch_size=self.batch_size or 1,
+            drop_last=self.drop_last,
+            seed=self.seed,
+        )
+        self._feed: Feed | None = None
+        if self._dealt is None:
+            self._feed = _feed(sampler, batch_sampler, self.batch_size or 1, self.drop_last)
+        else:
+            self.shuffle, self.seed = bool(sampler.shuffle), int(sampler.seed)  # type: ignore[union-attr]
+            self._part = Part(self._dealt.part, True)
         self.batch_sampler = batch_sampler
         self.sampler: Any = sampler if batch_sampler is None else None
-        if self._feed is None:
+        if self._feed is None and self._dealt is None:
             self.sampler = Order(self)
         self._capacity = self.batch_size or arguments.first_capacity(batch_sampler)
         self._pin_by_copy = False
         self._options: dict[str, Any] = {
             "threads": 0 if num_workers is None else max(1, num_workers),
-            "local_world_size": self._local_world_size,
             "batches_ahead": self.prefetch_factor,
             "direct_io": direct_io,
             "no_io_uring": not io_uring,
@@ -253,13 +273,14 @@ class DataLoader:
             "pinned": self._can_pin(),
             "cache": arguments.cache(cache),
             "cache_form": "auto" if cache_form is None else cache_form,
-            "epochs": 0 if epochs is None else arguments.count("epochs", epochs, 1),
+            "epochs": 0 if epochs is None else arguments.count("epochs", epochs, 1, arguments.LONG),
             "assignment": "auto" if assignment is None else assignment,
         }
         arguments.hosts(
             self._options["cache"], assignment, agent=agent, has_sampler=self._feed is not None
         )
-        self._exchange = Exchange(gather, self.rank, self.world_size)
+        self._gather: Gather = gather
+        self._exchange = Exchange(gather, *self._part.now())
         self._options |= arguments.shared(
             agent,
             stream,
@@ -268,12 +289,13 @@ class DataLoader:
             window,
             batches_ahead=self.prefetch_factor,
             has_sampler=self._feed is not None,
-            world_size=self.world_size,
         )
+        arguments.check_join(join, stream, self._part.now()[1])
         if staging_bytes is not None:
-            self._options["staging_bytes"] = arguments.count("staging_bytes", staging_bytes, 1)
+            self._options["staging_bytes"] = arguments.count(
+                "staging_bytes", staging_bytes, 1, arguments.LONG
+            )
 
-        self._source, own_transform = resolve(dataset)
         self._transform_seen = own_transform
         self._recipe = _make_recipe(
             own_transform if transform is None else transform,
@@ -281,21 +303,38 @@ class DataLoader:
             layout=layout,
             apply_exif_orientation=apply_exif_orientation,
             max_pixels=max_pixels,
+            damaged=damaged,
         )
 
-        self._next_epoch = 0
+        self._next_epoch = 0 if self._dealt is None else self._dealt.epoch
         self._ahead = 0  # epochs that a stream was ahead of this loader's when it joined
         self._joined = False  # whether the place in a stream is this loader's, or to be found
         self._resume: dict[str, Any] | None = None  # a loaded state that iter() starts from
         self._live: Epoch | None = None  # the epoch that was begun and not finished
+        self._reader = OneReader()
+        self._digest: str | None = None  # of the dataset, once it was needed
         self._closed = False
         self._past_stats: dict[str, Any] | None = None  # of native loaders that were replaced
         self._past_skipped: list[SkippedSample] = []
+        self._past_damaged: list[SkippedSample] = []
         self._later_hosts: tuple[int, str] | None = None  # an epoch, and its cache from then on
         self._begun = False  # whether an epoch was begun, so that there are rates to tell
-        self._core = self._make_core()
-        self._say_local()
+        self._pid = os.getpid()
+        self._core: _core.Loader | None = None
+        # A stream's jobs compare their ranks, which are not known before the first epoch.
+        if "stream" not in self._options or self._part.is_known:
+            self._core = self._make_core()
         _open_loaders.add(self)
+
+    @property
+    def rank(self) -> int:
+        """This process's place among ``world_size``; before the first epoch, as of now."""
+        return self._part.now()[0]
+
+    @property
+    def world_size(self) -> int:
+        """Processes that share each epoch; before the first epoch, as of now."""
+        return self._part.now()[1]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED and "_closed" in vars(self):
@@ -305,41 +344,70 @@ class DataLoader:
     # Iterating
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """Begins the next epoch; an iterator that is still live ends."""
-        self._native()
-        self._check_transform()
-        number, resume = self._next_epoch, self._resume
-        self._live = None
-        if self._has_hosts():
-            self._agree(number, 0 if resume is None else int(resume["position"]))
-        iterator = Iteration(self, number, resume)
-        self._next_epoch = number + 1
-        self._resume = None
-        return iterator
+        """Begins the next epoch; an iterator that is still live ends. Until a batch was taken it
+        stays the next one, so that iter() twice is the same epoch."""
+        self._check_fork()
+        with self._reader:
+            self._check_open()
+            self._settle()
+            self._check_transform()
+            self._follow_sampler()
+            return Iteration(self)
 
     def __len__(self) -> int:
         """Batches of an epoch. TypeError where the sampler has no length."""
         if self._feed is not None:
             return len(self._feed)
-        return self._native().batches
+        self._check_open()
+        samples, together = len(self._source), (self.batch_size or 1) * self.world_size
+        return samples // together if self.drop_last else -(-samples // together)
 
     def set_epoch(self, epoch: int) -> None:
         """The next ``iter()`` is this epoch; passed on to the sampler where it has a
-        ``set_epoch`` too. Not needed for epochs to differ. A loader whose first epoch was a
-        later one of its stream goes on counting its own here; :meth:`state_dict` has the
-        stream's."""
-        number = arguments.count("epoch", epoch, 0) + self._ahead
+        ``set_epoch`` too. Not needed for epochs to differ. Before the first batch of an epoch it
+        changes that one, also after ``iter()``. A loaded state of this very epoch stays: its
+        place in it is gone on from. A loader whose first epoch was a later one of its stream
+        goes on counting its own here; :meth:`state_dict` has the stream's."""
+        number = arguments.epoch(epoch) + self._ahead
         if number < 0:
             raise ValueError(
                 f"epoch {epoch} of this loader was over before its stream began: it joined "
                 f"{-self._ahead} epochs behind its own count"
             )
-        self._next_epoch = number
-        self._resume = None
+        self._aim(number)
+        if self._dealt is not None:
+            self._dealt.set_epoch(int(epoch))
+            return
         inner = getattr(self.batch_sampler, "sampler", self.sampler)
         for sampler in (self.batch_sampler, inner):
             if not isinstance(sampler, Order):
                 getattr(sampler, "set_epoch", lambda epoch: None)(epoch)
+
+    def _aim(self, number: int) -> None:
+        """The next epoch, or the one of which nothing was taken yet, is this one."""
+        if self._resume is not None and self._resume["epoch"] != number:
+            self._resume = None
+        self._next_epoch = number
+
+    def _follow_sampler(self) -> None:
+        """What was said to the set_epoch of a DistributedSampler that is replaced."""
+        moved = None if self._dealt is None else self._dealt.moved()
+        if moved is not None:
+            self._aim(moved + self._ahead)
+
+    def _settle(self) -> None:
+        """At an epoch's beginning: which part of it is this process's."""
+        is_first = not self._part.is_settled
+        self._part.settle()
+        rank, ranks = self._part.now()
+        if is_first:
+            arguments.check_join(self._options.get("join"), self._options.get("stream"), ranks)
+            self._exchange = Exchange(self._gather, rank, ranks)
+        if self._core is not None and self._feed is None and self._core_part != (rank, ranks):
+            self._core = self._make_core()
+        core = self._native()
+        if is_first:
+            self._say(core)
 
     # Resuming
 
@@ -349,15 +417,17 @@ class DataLoader:
 
         With Headrace's own order it holds for any number of ranks and any batch size;
         each rank gives the same. After the last batch but before the loop has ended,
-        the state is the end of that epoch.
+        the state is the end of that epoch. It says which dataset it is of (``"dataset"``).
         """
+        self._check_fork()
+        self._follow_sampler()
         if self._resume is not None:
             return {**self._resume}
         epoch = self._live
-        if epoch is None:
+        if epoch is None or self._was_moved(epoch):
             return self._state(self._next_epoch, 0)
         if self._feed is None:
-            place = self._core.get_state()
+            place = self._native().get_state()
             return self._state(place["epoch"], place["position"])
         sampler = self._feed.state(epoch.position, epoch.batches, epoch.own)
         return self._state(epoch.number, epoch.position, sampler)
@@ -367,25 +437,46 @@ class DataLoader:
         for bit, the one that would have come; the epochs after it follow.
 
         ``seed`` and ``shuffle`` become the state's. Raises ValueError for a state of
-        another dataset, version or kind of sampler.
+        another dataset (of other names, labels or order), version or kind of sampler, and for
+        numbers that are out of range. States of before 2026-12 do not say their dataset; one line
+        says so.
         """
-        self._check_state(state)
-        self._live = None
-        self.seed = int(state["seed"])
-        self.shuffle = bool(state["shuffle"])
-        self._next_epoch = int(state["epoch"])
-        self._ahead = int(state.get("stream_ahead", 0))
-        self._resume = dict(state)
+        states.check(
+            state,
+            samples=len(self._source),
+            has_sampler=self._feed is not None,
+            digest=self._names_digest,
+        )
+        with self._reader:
+            self._live = None
+            self.seed = int(state["seed"])
+            self.shuffle = bool(state["shuffle"])
+            self._next_epoch = int(state["epoch"])
+            self._ahead = int(state.get("stream_ahead", 0))
+            self._resume = dict(state)
+
+    def _was_moved(self, epoch: Epoch) -> bool:
+        """Whether set_epoch has made it another one since it was begun."""
+        if epoch.is_taken:
+            return False
+        moved = self._feed is not None and self._feed.was_moved()
+        return moved or epoch.number != self._next_epoch
+
+    def _names_digest(self) -> str:
+        if self._digest is None:
+            self._digest = self._source.names_digest()
+        return self._digest
 
     def _state(self, epoch: int, position: int, sampler: Any = None) -> dict[str, Any]:
         state = {
-            "format": _FORMAT,
-            "version": _VERSION,
+            "format": states.FORMAT,
+            "version": states.VERSION,
             "epoch": epoch,
             "position": position,
             "seed": self.seed,
             "shuffle": self.shuffle,
             "samples": len(self._source),
+            "dataset": self._names_digest(),
             "external": self._feed is not None,
             "sampler": sampler,
         }
@@ -401,28 +492,11 @@ class DataLoader:
         self._next_epoch += ahead
         self._joined = True
 
-    def _check_state(self, state: Mapping[str, Any]) -> None:
-        if state.get("format") != _FORMAT:
-            raise ValueError("this is not a state of headrace.torch.DataLoader")
-        if state["version"] != _VERSION:
-            raise ValueError(f"the state has version {state['version']}, known is {_VERSION}")
-        if state["samples"] != len(self._source):
-            raise ValueError(
-                f"the state is of a dataset of {state['samples']} samples, this one has "
-                f"{len(self._source)}"
-            )
-        if bool(state["external"]) != (self._feed is not None):
-            raise ValueError(
-                "the state was taken "
-                + ("with" if state["external"] else "without")
-                + " a sampler: make this DataLoader alike"
-            )
-
     # Watching
 
     def stats(self) -> dict[str, Any]:
         """Counters since the loader was made: ``samples``, ``batches``, ``bad_samples``,
-        ``padded_samples``, ``bytes_read``, ``wait_ns`` (training waited in ``next``),
+        ``damaged_samples``, ``padded_samples``, ``bytes_read``, ``wait_ns`` (training waited in ``next``),
         ``grown_slots``, ``cache_hits`` (samples whose bytes were cached), ``converted``
         (items) and ``conversion_ns`` (of all threads); the state of now: ``slots``, ``slot_bytes``, ``staged_bytes``,
         ``ready_batches``, ``threads``, ``workers_now`` (of them, as the machine's other ranks
@@ -450,6 +524,11 @@ class DataLoader:
         now = [SkippedSample(*s) for s in self._native().skipped()]
         return self._past_skipped + now
 
+    def damaged(self) -> list[SkippedSample]:
+        """The damaged samples that ``damaged="accept"`` took so far (the newest 10,000)."""
+        now = [SkippedSample(*s) for s in self._native().damaged()]
+        return self._past_damaged + now
+
     # Several hosts
 
     def hosts(self) -> list[dict[str, Any]]:
@@ -473,7 +552,7 @@ class DataLoader:
         """From ``epoch`` on (``None``: the next one) the plan goes by these rates of all ranks,
         in their order. Every rank has to be given the same. For those who gather by
         themselves, with ``gather=False``; see ``gather``."""
-        number = self._next_epoch if epoch is None else arguments.count("epoch", epoch, 0)
+        number = self._next_epoch if epoch is None else arguments.epoch(epoch)
         self._native().set_rates(number, [figures(rates) for rates in ranks])
 
     def set_hosts(self, cache: str, epoch: int | None = None) -> None:
@@ -481,7 +560,7 @@ class DataLoader:
         ``"memcached:..."``. Every rank has to be given the same for the same epoch, before it
         begins that; they compare before its first batch. Items whose owner stays are
         found again. ValueError for a text that makes no sense, or without hosts."""
-        number = self._next_epoch if epoch is None else arguments.count("epoch", epoch, 0)
+        number = self._next_epoch if epoch is None else arguments.epoch(epoch)
         self._native().set_hosts(number, cache)
         self._later_hosts = (number, cache)
 
@@ -491,6 +570,8 @@ class DataLoader:
     def _agree(self, epoch: int, position: int) -> None:
         """What the ranks tell each other before an epoch. The first one has nothing to tell,
         and its own comparison of ranks says best what is wrong between them."""
+        if not self._has_hosts():
+            return
         if self._later_hosts is not None and epoch >= self._later_hosts[0]:
             self._options["cache"] = self._later_hosts[1]
             self._later_hosts = None
@@ -498,15 +579,19 @@ class DataLoader:
         if not begun or self.world_size == 1:
             return
         # Exact ranks too: it is for the comparison to say that only some are.
-        ranks = self._exchange.run(self._core.rates(), epoch, position)
+        core = self._native()
+        ranks = self._exchange.run(core.rates(), epoch, position)
         if ranks is not None and self._options["assignment"] != "exact":
-            self._core.set_rates(epoch, [figures(rates) for rates in ranks])
+            core.set_rates(epoch, [figures(rates) for rates in ranks])
 
-    def _say_local(self) -> None:
+    def _say(self, core: _core.Loader) -> None:
+        """What whoever trains should know before the first batch."""
+        if self._dealt is not None:
+            self._dealt.say()
         chosen = self._options["assignment"] != "auto"
         if chosen or self.rank or self.world_size == 1 or not self._has_hosts():
             return
-        hosts = self._core.hosts()
+        hosts = core.hosts()
         if len(hosts) > 1:
             say_local(len(hosts))
 
@@ -519,7 +604,8 @@ class DataLoader:
         place = None
         if self._live is not None and self._pid == os.getpid():
             place = self.state_dict()  # the native loader knows it until it is closed
-        self._core.close()
+        if self._core is not None:
+            self._core.close()
         if place is not None:
             self._resume = place
         self._closed = True
@@ -568,7 +654,8 @@ class DataLoader:
         own = {k: v for k, v in self._options.items() if k not in arguments.SHARED}
         members["_options"] = {**own, "cache": None, "assignment": "auto"}
         members.update(_resume=None, _live=None, _closed=False, _later_hosts=None)
-        members.update(_past_stats=None, _past_skipped=[])
+        members.update(_past_stats=None, _past_skipped=[], _past_damaged=[])
+        members.update(_dealt=None, _reader=OneReader())
         vars(other).update(members)
         vars(other)["_core"] = other._make_core()
         _open_loaders.add(other)
@@ -587,10 +674,19 @@ class DataLoader:
     def _native(self) -> _core.Loader:
         """The native loader of this process: a forked child has none of its threads."""
         self._check_open()
-        if self._pid != os.getpid():
-            self._live = None
+        self._check_fork()
+        if self._core is None:
             self._core = self._make_core()
         return self._core
+
+    def _check_fork(self) -> None:
+        """In a forked child it begins anew, and may be another rank."""
+        if self._pid != os.getpid():
+            self._live = None
+            self._reader = OneReader()
+            self._part.forget()
+            self._core = None
+            self._pid = os.getpid()
 
     def _make_core(self) -> _core.Loader:
         """A native loader for the options of now; counters of the one before are kept."""
@@ -603,12 +699,13 @@ class DataLoader:
             "seed": self.seed,
             "rank": self.rank,
             "world_size": self.world_size,
+            "local_world_size": local_ranks(),
             "external_order": self._feed is not None,
         }
+        self._core_part = self._part.now()
         if self._feed is not None:
             # What is left to the sampler.
             options.update(shuffle=False, drop_last=False, rank=0, world_size=1)
-        self._pid = os.getpid()
         self._joined = False
         try:
             core = _core.Loader(self._source, self._recipe, **options)
@@ -628,12 +725,14 @@ class DataLoader:
             return
         self._past_stats = add_stats(old.stats(), self._past_stats)
         self._past_skipped += [SkippedSample(*s) for s in old.skipped()]
+        self._past_damaged += [SkippedSample(*s) for s in old.damaged()]
         old.close()
 
-    def _grow(self, batch: int) -> None:
+    def _grow(self, batch: int) -> _core.Loader:
         """A native loader whose batches may have ``batch`` samples."""
         self._capacity = max(batch, self._capacity + self._capacity // 2)
         self._core = self._make_core()
+        return self._core
 
     def _can_pin(self) -> bool:
         if not self.pin_memory:

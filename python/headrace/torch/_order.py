@@ -1,14 +1,17 @@
-"""What stands for the native order in Python: torch's sampler attribute, and batches of
-indices with the same statistics for measuring.
+"""What stands for the native order in Python: torch's sampler attribute, a DistributedSampler
+that the native order takes the place of, and batches of indices with the same statistics for
+measuring.
 """
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils.data import DistributedSampler
 
 if TYPE_CHECKING:
     from ._loader import DataLoader
@@ -38,6 +41,66 @@ class Order:
 
     def __repr__(self) -> str:
         return "<the native order of a headrace.torch.DataLoader>"
+
+
+class Dealt:
+    """A DistributedSampler in whose place the native order is.
+
+    Both deal an order over ranks alike; only the permutation for a seed is another one. So
+    the loader keeps the order itself and takes seed, shuffle, ranks and epochs from here. Only
+    the sampler's own class, not subclasses, and where padding and dropping give
+    each rank the same number of samples; whatever else is followed as any sampler.
+    """
+
+    def __init__(self, sampler: DistributedSampler[Any]) -> None:
+        self.sampler = sampler
+        self.part = (int(sampler.rank), int(sampler.num_replicas))
+        self.epoch = int(sampler.epoch)  # as it was when it was looked at last
+
+    @classmethod
+    def of(
+        cls, sampler: Any, *, samples: int, batch_size: int, drop_last: bool, seed: int
+    ) -> Dealt | None:
+        """``seed``: the loader's own; where it is given, and is not the sampler's, the sampler
+        is followed."""
+        if type(sampler) is not DistributedSampler or len(sampler.dataset) != samples:  # type: ignore[arg-type]
+            return None
+        ranks = int(sampler.num_replicas)
+        theirs, ours = len(sampler), -(-samples // ranks)
+        if drop_last:
+            theirs -= theirs % batch_size
+            ours = samples // (batch_size * ranks) * batch_size
+        if theirs != ours or not theirs or seed not in (0, int(sampler.seed)):
+            return None
+        return cls(sampler)
+
+    def moved(self) -> int | None:
+        """The epoch that its set_epoch was given since this was asked last."""
+        now = int(self.sampler.epoch)
+        if now == self.epoch:
+            return None
+        self.epoch = now
+        return now
+
+    def set_epoch(self, epoch: int) -> None:
+        self.sampler.set_epoch(epoch)
+        self.epoch = epoch
+
+    def say(self) -> None:
+        """One line, once in a job, where the order is not torch's."""
+        global _said
+        if _said or not self.sampler.shuffle or self.part[0]:
+            return
+        _said = True
+        logging.getLogger("headrace").warning(
+            "the DistributedSampler's place is taken by Headrace's own order, with its seed %d: ranks "
+            "get as many samples as before, each once, in another random order. A subclass of it "
+            "is followed as it is",
+            self.sampler.seed,
+        )
+
+
+_said = False
 
 
 class OrderedBatches:

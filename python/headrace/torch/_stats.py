@@ -11,6 +11,7 @@ _ADDED = (
     "samples",
     "batches",
     "bad_samples",
+    "damaged_samples",
     "padded_samples",
     "bytes_read",
     "wait_ns",

@@ -65,6 +65,15 @@ static void send_it(struct connection *c, struct hr__wire_message *m)
         fprintf(stderr, "fake agent: %s\n", strerror(-r));
 }
 
+static void send_garbled(struct connection *c)
+{
+    char bytes[HR__WIRE_BYTES_MAX];
+    const struct hr__wire_message m = {.type = HR__WIRE_WAITING};
+    size_t length = hr__wire_pack(&m, bytes);
+    bytes[4] ^= 0x40; /* the version */
+    (void)!send(c->socket, bytes, length, MSG_NOSIGNAL);
+}
+
 static int is_bad(uint64_t index)
 {
     return fake_agent.bad_every && index % fake_agent.bad_every == 0;
@@ -269,7 +278,10 @@ static void handle(struct connection *c, struct hr__wire_message *m)
                                       .welcome = {.pid = getpid(), .threads = 3}};
     switch (m->type) {
     case HR__WIRE_HELLO:
-        send_it(c, &answer);
+        if (c->number < fake_agent.garbles)
+            send_garbled(c);
+        else
+            send_it(c, &answer);
         break;
     case HR__WIRE_ATTACH:
         c->attach = m->attach;
@@ -300,7 +312,10 @@ static void handle(struct connection *c, struct hr__wire_message *m)
             send_it(c, &answer);
             usleep(100000);
         }
-        seat(c, &m->seek);
+        if (fake_agent_seen.seeks > 1 && fake_agent_seen.seeks <= 1 + fake_agent.garbled_seats)
+            send_garbled(c);
+        else
+            seat(c, &m->seek);
         break;
     case HR__WIRE_LEAVE:
         atomic_fetch_add(&fake_agent_seen.leaves, 1);

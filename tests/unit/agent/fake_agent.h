@@ -25,6 +25,8 @@ struct fake_agent_options {
     uint64_t return_at;    /* and may be back from so many on */
     uint64_t die_after;    /* chunks; 0: at ATTACH */
     int deaths;            /* connections that it dies in */
+    int garbles;           /* connections whose WELCOME is of another version */
+    int garbled_seats;     /* so many SEATED but the first are, too */
     uint64_t bad_every;    /* every so many-th index is bad; 0: none */
     int64_t halt_index;    /* the lane ends at this sample; -1: none */
     int refuses;           /* ATTACH, with -EINVAL */

@@ -21,7 +21,7 @@ def status(name):
 def facts(arguments):
     return {"arguments": arguments, "pid": os.getpid(), "parent": os.getppid(),
             "session": os.getsid(0), "group": os.getpgid(0), "blocked": status("SigBlk"),
-            "ignored": status("SigIgn"),
+            "ignored": status("SigIgn"), "directory": os.getcwd(),
             "files": {name: os.readlink("/proc/self/fd/" + name)
                       for name in os.listdir("/proc/self/fd")
                       if os.path.lexists("/proc/self/fd/" + name)}}

@@ -611,6 +611,42 @@ static void test_death_auto(void **state)
     clear_stage(&s);
 }
 
+/* A message that is none costs a connection, and no sample; one at each HELLO is an error. */
+static void test_garbled(void **state)
+{
+    struct stage s;
+    struct hr_loader_options o;
+    struct hr_batch *held;
+    struct expected e;
+    struct hr_error error;
+    set_stage(&s, SAMPLES, 16, 16);
+    set_options(&o);
+    o.agent = "auto";
+    fake_agent.garbled_seats = 3;
+    struct hr_loader *loader = make(&s, &o);
+    start(loader, 0);
+    expect(&e, &o, 0, 0);
+    assert_int_equal(next(loader, &held), 1);
+    check_next(&e, loader, held);
+    drain(&e, loader);
+    start(loader, 1);
+    expect(&e, &o, 1, 0);
+    drain(&e, loader);
+    struct hr_loader_stats stats = {.size = sizeof stats};
+    hr_loader_get_stats(loader, &stats);
+    assert_int_equal(stats.reattached, 3);
+    check_content(held); /* although the agent writes where it was */
+    hr_batch_release(&held);
+    hr_loader_destroy(&loader);
+    clear_stage(&s);
+    set_stage(&s, SAMPLES, 16, 16);
+    fake_agent.garbles = 100;
+    assert_int_equal(hr_loader_create(&loader, s.dataset, s.recipe, &o, &error), -EPROTONOSUPPORT);
+    assert_non_null(strstr(error.message, "version"));
+    assert_int_equal(fake_agent_seen.connections, 4);
+    clear_stage(&s);
+}
+
 static void test_refused(void **state)
 {
     struct stage s;
@@ -792,14 +828,15 @@ int main(void)
     if (!&hr__attachment_agent)
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_epochs),      cmocka_unit_test(test_larger_than_ring),
-        cmocka_unit_test(test_restore),     cmocka_unit_test(test_join),
-        cmocka_unit_test(test_expelled),    cmocka_unit_test(test_bad_samples),
-        cmocka_unit_test(test_halt),        cmocka_unit_test(test_halt_without_memory),
-        cmocka_unit_test(test_patience),    cmocka_unit_test(test_death),
-        cmocka_unit_test(test_death_auto),  cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_interrupted), cmocka_unit_test(test_held),
-        cmocka_unit_test(test_keeps_all),   cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_epochs),     cmocka_unit_test(test_larger_than_ring),
+        cmocka_unit_test(test_restore),    cmocka_unit_test(test_join),
+        cmocka_unit_test(test_expelled),   cmocka_unit_test(test_bad_samples),
+        cmocka_unit_test(test_halt),       cmocka_unit_test(test_halt_without_memory),
+        cmocka_unit_test(test_patience),   cmocka_unit_test(test_death),
+        cmocka_unit_test(test_death_auto), cmocka_unit_test(test_garbled),
+        cmocka_unit_test(test_refused),    cmocka_unit_test(test_interrupted),
+        cmocka_unit_test(test_held),       cmocka_unit_test(test_keeps_all),
+        cmocka_unit_test(test_fork),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

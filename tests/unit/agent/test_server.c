@@ -224,6 +224,53 @@ static void test_joins(void **state)
     fixture_remove(&f);
 }
 
+/* Between two epochs of the others: one that joins now begins the next, the other waits for it and
+ * is seen to wait. */
+static void test_joins_between_epochs(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct peer first, now, later;
+    struct hr__wire_message message;
+    fixture_make(&f, SAMPLES);
+    served_start(&s, NULL);
+    started(&first, &s, &f, "x");
+    assert_int_equal(peer_rest(&first, 16), SAMPLES);
+    job(&later, &s, &f, "x");
+    assert_int_equal(peer_attach(&later), 0);
+    peer_seek(&later, 0, 0, 1);
+    peer_expect(&later, HR__WIRE_WAITING, &message);
+    assert_int_equal(message.waiting.position, SAMPLES);
+    json_t *status = served_status(&s), *waiting = json_object_get(status, "waiting");
+    assert_int_equal(json_array_size(waiting), 1);
+    waiting = json_array_get(waiting, 0);
+    assert_string_equal(json_string_value(json_object_get(waiting, "waits_for")), "epoch");
+    assert_string_equal(json_string_value(json_object_get(waiting, "stream")), "x");
+    assert_int_equal(number(waiting, "pid"), s.pid);
+    json_decref(status);
+    job(&now, &s, &f, "x");
+    now.attach.join = HR_JOIN_NOW;
+    assert_int_equal(peer_attach(&now), 0);
+    peer_seek(&now, 0, 0, 1);
+    peer_sit(&now);
+    assert_int_equal(now.seated.epoch, 1);
+    assert_int_equal(now.seated.position, 0);
+    peer_sit(&later);
+    assert_int_equal(later.seated.epoch, 1);
+    for (int taken = 0; taken < SAMPLES; taken += 16) {
+        assert_true(peer_take(&now, 16, 0) > 0);
+        assert_true(peer_take(&later, 16, 0) > 0);
+    }
+    peer_seek(&first, 1, 0, 0);
+    peer_sit(&first);
+    assert_int_equal(peer_rest(&first, 16), SAMPLES);
+    peer_leave(&first);
+    peer_leave(&now);
+    peer_leave(&later);
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
 /* Whoever lags is prepared for alone, from its very next sample on, and comes back. */
 static void test_lags_and_catches_up(void **state)
 {
@@ -621,6 +668,42 @@ static void test_idle_end(void **state)
     fixture_remove(&f);
 }
 
+/* A logout takes the socket's directory away, and jobs that come then start another agent: the
+ * old one ends when it is idle, and leaves what is not its own. */
+static void test_idle_end_without_socket(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct peer p;
+    struct hr_agent_options options;
+    fixture_make(&f, 40);
+    hr_agent_options_default(&options);
+    options.threads = 1;
+    options.idle_ms = 100;
+    for (int is_replaced = 0; is_replaced < 2; is_replaced++) {
+        served_start(&s, &options);
+        started(&p, &s, &f, "");
+        assert_int_equal(unlink(s.socket), 0);
+        char lock[160];
+        snprintf(lock, sizeof lock, "%s/agent.lock", s.dir);
+        (void)unlink(lock);
+        if (is_replaced)
+            close(open(s.socket, O_CREAT | O_WRONLY, 0600));
+        else
+            assert_int_equal(rmdir(s.dir), 0);
+        assert_int_equal(peer_rest(&p, 16), 40);
+        peer_leave(&p);
+        pthread_join(s.thread, NULL);
+        hr_agent_destroy(&s.agent);
+        assert_int_equal(access(s.dir, F_OK), is_replaced - 1);
+        if (is_replaced) {
+            assert_int_equal(unlink(s.socket), 0);
+            assert_int_equal(rmdir(s.dir), 0);
+        }
+    }
+    fixture_remove(&f);
+}
+
 /* One cache for all lanes, also after they have gone. */
 static void test_cache(void **state)
 {
@@ -658,13 +741,22 @@ static void test_cache(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_job),      cmocka_unit_test(test_shared),
-        cmocka_unit_test(test_joins),        cmocka_unit_test(test_lags_and_catches_up),
-        cmocka_unit_test(test_stands_still), cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_flood),
-        cmocka_unit_test(test_bad_samples),  cmocka_unit_test(test_comes_back_behind),
-        cmocka_unit_test(test_death),        cmocka_unit_test(test_idle_end),
-        cmocka_unit_test(test_cache),        cmocka_unit_test(test_joins_beside_still),
+        cmocka_unit_test(test_one_job),
+        cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_joins),
+        cmocka_unit_test(test_joins_between_epochs),
+        cmocka_unit_test(test_lags_and_catches_up),
+        cmocka_unit_test(test_stands_still),
+        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_flood),
+        cmocka_unit_test(test_bad_samples),
+        cmocka_unit_test(test_comes_back_behind),
+        cmocka_unit_test(test_death),
+        cmocka_unit_test(test_idle_end),
+        cmocka_unit_test(test_idle_end_without_socket),
+        cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_joins_beside_still),
     };
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);

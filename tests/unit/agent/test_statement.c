@@ -526,11 +526,13 @@ static void test_flags_and_limits(void **state)
     o.u.random_resized_crop.antialias = 17;
     options.apply_exif_orientation = -1;
     options.max_pixels = UINT64_MAX;
+    options.damaged = HR_DAMAGED_ACCEPT;
     assert_int_equal(hr_recipe_create(&recipe, &o, 1, &options, NULL), 0);
     struct hr_recipe *again = there_and_back(recipe);
     assert_int_equal(hr__recipe_operation(again, 0)->u.random_resized_crop.antialias, 1);
     assert_int_equal(hr__recipe_options(again)->apply_exif_orientation, 1);
     assert_int_equal(hr__recipe_options(again)->max_pixels, INT64_MAX);
+    assert_int_equal(hr__recipe_options(again)->damaged, HR_DAMAGED_ACCEPT);
     hr_recipe_unref(&again);
     hr_recipe_unref(&recipe);
 }

@@ -93,6 +93,7 @@ static struct hr__wire_message valid(enum hr__wire_type type)
         m.attached.spec.height = 224;
         m.attached.spec.width = 192;
         m.attached.spec.bytes = (size_t)3 * 224 * 192 * 4;
+        strcpy(m.attached.notice, "its priority is low");
         break;
     case HR__WIRE_SEEK:
         m.seek = (struct hr__wire_seek){.epoch = 2, .position = 640, .is_first = 1, .number = 9};
@@ -241,9 +242,9 @@ static void test_other_headers(void **state)
     bytes[0] ^= 1;
     refuse(bytes, length, -EPROTO, "not Headrace's");
     bytes[0] ^= 1;
-    bytes[4] = 2;
+    bytes[4] = HR__WIRE_VERSION + 1;
     refuse(bytes, length, -EPROTONOSUPPORT, "same version of Headrace");
-    bytes[4] = 1;
+    bytes[4] = HR__WIRE_VERSION;
     bytes[8] = 0;
     refuse(bytes, length, -EPROTO, "unknown type 0");
     bytes[8] = HR__WIRE_TYPES;

@@ -31,7 +31,7 @@ struct bench {
 
 static struct bytes make_item(struct hr__transcoder *transcoder, const struct bytes *file)
 {
-    struct hr__encoded in = {file->data, file->length};
+    struct hr__encoded in = {.bytes = file->data, .length = file->length};
     struct hr__transcoded item;
     struct hr_error error = {0};
     if (hr__transcode_coefficients(transcoder, &in, 0, &item, &error))

@@ -463,7 +463,8 @@ static void verification_finds_other_pixels(void **state)
     narrower.width--;
     struct bytes file = make_jpeg(&spec), other = make_jpeg(&narrower);
     struct bytes item = convert(f, HR_FORM_PLANES, &file);
-    struct hr__encoded in = {file.data, file.length}, made = {item.data, item.length};
+    struct hr__encoded in = {.bytes = file.data, .length = file.length};
+    struct hr__encoded made = {.bytes = item.data, .length = item.length};
     assert_int_equal(hr__converter_verify(f->converter, &in, &made, NULL), 0);
     static const struct {
         size_t at;
@@ -477,7 +478,7 @@ static void verification_finds_other_pixels(void **state)
         assert_non_null(strstr(error.message, samples[i].rows));
         item.data[samples[i].at] ^= 8;
     }
-    in = (struct hr__encoded){other.data, other.length};
+    in = (struct hr__encoded){.bytes = other.data, .length = other.length};
     assert_int_equal(hr__converter_verify(f->converter, &in, &made, &error), -ENOTSUP);
     free(item.data);
     free(other.data);

@@ -51,6 +51,62 @@ static void test_digests(void **state)
     hr_dataset_unref(&whole);
 }
 
+static int is_named_otherwise(const struct hr_dataset *one, struct hr_dataset *other)
+{
+    uint8_t a[16], b[16];
+    hr_dataset_names_digest(one, a);
+    hr_dataset_names_digest(other, b);
+    hr_dataset_unref(&other);
+    return memcmp(a, b, sizeof a) != 0;
+}
+
+static struct hr_dataset *list_of(const char *a, const char *b, const char *c, int64_t label)
+{
+    const char *const paths[] = {a, b, c};
+    const int64_t labels[] = {0, label, 1};
+    struct hr_dataset *dataset;
+    assert_int_equal(hr_dataset_from_paths(&dataset, paths, labels, 3, NULL), 0);
+    return dataset;
+}
+
+static struct hr_dataset *subset_of(struct hr_dataset *dataset, int64_t first, int64_t second)
+{
+    const int64_t indices[] = {first, second};
+    struct hr_dataset *subset;
+    assert_int_equal(hr_dataset_subset(&subset, dataset, indices, 2, NULL), 0);
+    return subset;
+}
+
+static void test_digests_of_names(void **state)
+{
+    struct hr_dataset *list =
+        list_of("/data/one/a/1.jpg", "/data/one/a/2.jpg", "/data/one/b/1.jpg", 0);
+    assert_false(is_named_otherwise(
+        list, list_of("/data/one/a/1.jpg", "/data/one/a/2.jpg", "/data/one/b/1.jpg", 0)));
+    /* elsewhere they are the same samples */
+    assert_false(
+        is_named_otherwise(list, list_of("/data/two/more/a/1.jpg", "/data/two/more/a/2.jpg",
+                                         "/data/two/more/b/1.jpg", 0)));
+    assert_false(is_named_otherwise(list, list_of("a/1.jpg", "a/2.jpg", "b/1.jpg", 0)));
+    assert_true(is_named_otherwise(
+        list, list_of("/data/one/a/1.jpg", "/data/one/a/2.jpg", "/data/one/b/1.jpg", 1)));
+    assert_true(is_named_otherwise(
+        list, list_of("/data/one/a/2.jpg", "/data/one/a/1.jpg", "/data/one/b/1.jpg", 0)));
+    assert_true(is_named_otherwise(
+        list, list_of("/data/one/a/1.jpg", "/data/one/a/2.jpg", "/data/one/b/2.jpg", 0)));
+    /* a subset's are its own */
+    assert_true(is_named_otherwise(list, subset_of(list, 0, 1)));
+    struct hr_dataset *some = subset_of(list, 2, 0);
+    assert_false(is_named_otherwise(some, subset_of(list, 2, 0)));
+    assert_true(is_named_otherwise(some, subset_of(list, 0, 2)));
+    struct hr_dataset *copy =
+        list_of("/data/two/a/1.jpg", "/data/two/a/2.jpg", "/data/two/b/1.jpg", 0);
+    assert_false(is_named_otherwise(some, subset_of(copy, 2, 0)));
+    hr_dataset_unref(&copy);
+    hr_dataset_unref(&some);
+    hr_dataset_unref(&list);
+}
+
 static void test_sources(void **state)
 {
     struct tree t;
@@ -99,6 +155,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_digests),
+        cmocka_unit_test(test_digests_of_names),
         cmocka_unit_test(test_sources),
     };
     return cmocka_run_group_tests_name("dataset describe", tests, NULL, NULL);

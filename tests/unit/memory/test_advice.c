@@ -434,6 +434,77 @@ static void test_none_alike(void **state)
     hr__record_close(&record);
 }
 
+/* An optimizer's step: a block of the parameters of this optimizer is written. */
+static void put_step(struct written *w, uint64_t *now, uint64_t optimizer, uint64_t number)
+{
+    w->phase = HR_MEMORY_OPTIMIZER;
+    written_access(w, HR_MEMORY_WRITE, (*now)++, (optimizer + 1) << 20, written_name(w, "add_"));
+    w->phase = HR_MEMORY_OUTSIDE;
+    written_put(w, HR_MEMORY_MARK, (*now)++, 0, number, written_name(w, "iteration"));
+}
+
+/* Twelve layers that are alike, of blocks of a size. */
+static void put_layers(struct written *w, uint64_t *now, uint64_t bytes)
+{
+    uint32_t op = written_name(w, "mm");
+    w->phase = HR_MEMORY_FORWARD;
+    for (int layer = 0; layer < 12; layer++) {
+        for (uint64_t k = 1; k <= 10; k++) {
+            written_put(w, HR_MEMORY_ALLOC, (*now)++, 64 * k, bytes + k, 0);
+            written_access(w, HR_MEMORY_WRITE, (*now)++, 64 * k, op);
+        }
+        for (uint64_t k = 1; k <= 10; k++)
+            written_put(w, HR_MEMORY_FREE, (*now)++, 64 * k, 0, 0);
+    }
+    w->phase = HR_MEMORY_OUTSIDE;
+}
+
+static void begin_steps(struct written *w, uint64_t *now)
+{
+    for (uint64_t k = 1; k <= 2; k++)
+        written_put(w, HR_MEMORY_ALLOC, (*now)++, k << 20, 1000, 0);
+    written_put(w, HR_MEMORY_MARK, (*now)++, 0, 0, written_name(w, "iteration"));
+}
+
+/* Layers repeat more often than steps do, and each step is another: iterations are the steps. */
+static void test_steps_not_layers(void **state)
+{
+    struct written *w = *state;
+    struct hr__record *record;
+    uint64_t now = 1;
+    begin_steps(w, &now);
+    for (uint64_t n = 0; n < 20; n++) {
+        put_layers(w, &now, 1000 + n % 10);
+        put_step(w, &now, 0, n + 1);
+    }
+    struct hr__memory *m = written_analyse(w, &record);
+    assert_true(m->period.by_marks);
+    assert_int_equal(m->period.count, 20);
+    assert_int_equal(m->period.same, 2); /* each length comes twice */
+    hr__memory_destroy(&m);
+    hr__record_close(&record);
+}
+
+/* Two optimizers take turns: an iteration is a step of each. */
+static void test_optimizers_in_turn(void **state)
+{
+    struct written *w = *state;
+    struct hr__record *record;
+    uint64_t now = 1;
+    begin_steps(w, &now);
+    for (uint64_t n = 0; n < 20; n++) {
+        put_layers(w, &now, n % 2 ? 500 : 1000);
+        put_step(w, &now, n % 2, n + 1);
+    }
+    struct hr__memory *m = written_analyse(w, &record);
+    assert_true(m->period.by_marks);
+    assert_int_equal(m->period.count, 10);
+    assert_int_equal(m->period.same, 10);
+    assert_int_equal(m->period.behaviours, 2 * (12 * 30 + 1));
+    hr__memory_destroy(&m);
+    hr__record_close(&record);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, written_set_up, written_tear_down)
@@ -449,6 +520,8 @@ int main(void)
         TEST(test_lost_times),
         TEST(test_marked),
         TEST(test_none_alike),
+        TEST(test_steps_not_layers),
+        TEST(test_optimizers_in_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -389,7 +389,7 @@ class Snapshots(Case):
             self.assertEqual(got, {(20, 5): 2, (3, 6): 2, (40, 2): 2, (5, 6): 2, (60, 3): 1, (7, 6): 2},
                              with_frees)
             self.assertEqual({e["phase"] for e in events if e["bytes"] == 40 and e["kind"] == "alloc"}, {2})
-            self.assertIn("as far as stacks tell", str(facts))
+            self.assertIn("as far as stacks and annotations tell", str(facts))
 
     def test_missing_and_odd(self):
         never = {"segments": [], "device_traces": [[], []], "external_annotations": []}

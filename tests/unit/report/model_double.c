@@ -16,6 +16,9 @@ int hr_stalls_predict(const struct hr_stalls *s, const struct hr_stalls_change *
 {
     double cold = s->summary.rate[HR_STALLS_COLD].value, g = s->summary.device_rate.value;
     double warm = s->summary.rate[HR_STALLS_WARM].value;
+    struct hr_stalls_change none;
+    hr_stalls_change_default(&none);
+    change = change ? change : &none;
     double x = change->cache_share < 0 ? 0 : change->cache_share;
     size_t size = p->size;
     if (isnan(cold) && (x < 1 || !s->summary.measured[HR_STALLS_WARM])) {

@@ -35,6 +35,30 @@ static void test_exact(void **state)
     shown_is_file(text_of(&s, 80), "cpu-80.txt");
 }
 
+/* What is not known has no figure, what was not verified is marked, and where nothing can be told
+ * there are no shares at all. */
+static void test_unknown(void **state)
+{
+    struct hr_stalls s;
+    fixture_gpu(&s);
+    s.summary.share[3] = (struct hr_interval){0.193, 0, 0.43};
+    s.summary.measured[HR_STALLS_COLD] = 0;
+    const char *text = text_of(&s, 120);
+    assert_non_null(strstr(text, "  waiting for preparation, not verified"));
+    assert_non_null(
+        strstr(text, "  waiting for storage, not verified      not known   0.0 to 43.0 %"));
+    assert_null(strstr(text, "19.3 %"));
+    fixture_gpu(&s);
+    s.network = true;
+    text = text_of(&s, 120);
+    assert_non_null(strstr(text, "An epoch over the network"));
+    assert_non_null(strstr(text, "waiting for its loader"));
+    assert_non_null(strstr(text, "training, over the network"));
+    fixture_gpu(&s);
+    strcpy(s.cannot_tell, "figures contradict each other");
+    assert_null(strstr(text_of(&s, 120), "An epoch from"));
+}
+
 static void test_width(void **state)
 {
     struct hr_stalls s;
@@ -161,10 +185,10 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),   cmocka_unit_test(test_width),
-        cmocka_unit_test(test_numbers), cmocka_unit_test(test_many_ranks),
-        cmocka_unit_test(test_wrap),    cmocka_unit_test(test_escapes),
-        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_exact),      cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_width),      cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_many_ranks), cmocka_unit_test(test_wrap),
+        cmocka_unit_test(test_escapes),    cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

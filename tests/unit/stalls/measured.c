@@ -18,7 +18,7 @@ void measured_begin(struct measured *m, int cores, int workers, const double *st
     m->truth = (struct hr__system){
         .cores = cores,
         .storage_bytes_per_s = bytes_per_s,
-        .storage_request_s = 0.001,
+        .storage_latency_s = 0.001,
         .ranks = 1,
         .step_s = {step_s, 1},
         .step_threads = 1,
@@ -75,7 +75,8 @@ static void add_drain(struct measured *m, int cores, bool cold)
 static void take_machine(struct measured *m)
 {
     struct hr_stalls *s = &m->stalls;
-    double each = m->truth.storage_request_s, most = m->truth.storage_bytes_per_s / MEASURED_BYTES;
+    double most = m->truth.storage_bytes_per_s / MEASURED_BYTES;
+    double each = m->truth.storage_latency_s + 1 / most;
     struct hr__host_record *host = s->hosts = calloc(1, sizeof *host);
     s->host_count = 1;
     strcpy(host->name, "host");
@@ -90,6 +91,8 @@ static void take_machine(struct measured *m)
         host->depths[host->depth_count++] = (struct hr__depth_record){
             .depth = depth, .bytes_per_s = reads * MEASURED_BYTES, .reads_per_s = reads};
     }
+    double waited_s = fmax(0, each - m->truth.storage_saved_s);
+    host->paused_bytes_per_s = waited_s > 0 ? MEASURED_BYTES / waited_s : 1e18;
     host->forms = calloc(3, sizeof *host->forms);
     host->form_count = 3;
     host->forms[0] = (struct hr__form_record){HR_FORM_ENCODED, 0.002, MEASURED_BYTES};
@@ -128,6 +131,25 @@ static void take_steps(struct measured *m)
     s->ranks[0].segment_count = m->truth.disturbance > 0 ? 2 : 1;
 }
 
+/* What the phases say: rates, and shares of the time. */
+void measured_shares(struct measured *m)
+{
+    struct hr_stalls *s = &m->stalls;
+    struct hr_stalls_summary *found = &s->summary;
+    double step_s = s->step_s[HR_STALLS_HOST].value, warm_s = s->step_s[HR_STALLS_WARM].value,
+           cold_s = s->step_s[HR_STALLS_COLD].value;
+    for (int i = HR_STALLS_HOST; i <= HR_STALLS_COLD; i++) {
+        found->measured[i] = 1;
+        found->rate[i] = about((double)s->batch_size * s->rank_count / s->step_s[i].value);
+    }
+    found->device_rate = found->rate[HR_STALLS_HOST];
+    found->warm_share[0] = about(step_s / warm_s);
+    found->warm_share[2] = about(1 - step_s / warm_s);
+    found->share[0] = about(step_s / cold_s);
+    found->share[2] = about((warm_s - step_s) / cold_s);
+    found->share[3] = about(1 - warm_s / cold_s);
+}
+
 void measured_take(struct measured *m)
 {
     struct hr_stalls *s = &m->stalls;
@@ -160,8 +182,14 @@ void measured_take(struct measured *m)
     for (int cores = m->truth.cores; cores >= 1; cores /= 2)
         add_drain(m, cores, false);
     add_drain(m, m->truth.cores, true);
-    s->summary.prepare_rate = about(1000);
-    s->summary.fetch_rate = about(1000);
+    struct hr__system alone = m->truth;
+    alone.step_s.count = 0;
+    alone.step_cpu_s = 0;
+    s->summary.prepare_rate = about(measured_rate(&alone));
+    alone.prepare_s.count = 0;
+    alone.delay_s = alone.missing_cpu_s = 0;
+    alone.missing = 1;
+    s->summary.fetch_rate = about(measured_rate(&alone));
     take_machine(m);
     take_steps(m);
 }

@@ -24,6 +24,9 @@ void measured_begin(struct measured *m, int cores, int workers, const double *st
 
 /* Measures it: phases, drains, depths, preparation. */
 void measured_take(struct measured *m);
+/* The phases' rates and shares as well, as measured and verified: then what does not change is
+ * what was measured, and what is waited for is known. */
+void measured_shares(struct measured *m);
 void measured_clear(struct measured *m);
 
 /* Samples/s of the system as it is now. */

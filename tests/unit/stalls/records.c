@@ -110,7 +110,7 @@ char *plan_record(const struct plan *p, int rank, double factor)
         w.f,
         "],\n\"drains\": %s, \"preparation\": %s,\n\"storage\": {\"depths\": %s, "
         "\"memory_bytes_per_s\": 5e9}, \"headrace\": {\"recipe\": \"resize\", \"assumed\": "
-        "true, \"forms\": %s},\n\"first_batch_s\": 0.7, \"notes\": %s, \"files_written\": %s}\n",
+        "false, \"forms\": %s},\n\"first_batch_s\": 0.7, \"notes\": %s, \"files_written\": %s}\n",
         p->drains, p->preparation, p->depths, p->forms, p->notes, p->files);
     fclose(w.f);
     return text;

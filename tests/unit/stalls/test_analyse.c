@@ -1,6 +1,7 @@
 /* Rates, shares and intervals out of records, against numbers done by hand. */
 #include "../test.h"
 #include "records.h"
+#include "stalls/inside.h"
 
 #include <errno.h>
 #include <math.h>
@@ -372,6 +373,60 @@ static void test_cold_drains(void **state)
     hr_stalls_destroy(&s);
 }
 
+/* Files that are learned, not named: bytes belong to all samples of the set, those that settle
+ * and are read ahead included, and not only to the timed ones. Who does not say how many they
+ * are says nothing of a sample's bytes. */
+static void test_learned_files(void **state)
+{
+    struct plan p = plan_default();
+    struct hr_error error;
+    p.depths = "[{\"depth\": 4, \"bytes_per_s\": 8e7, \"reads_per_s\": 1000}]";
+    struct hr_stalls *s = analyse(&p);
+    s->bytes = NAN;
+    s->size_count = 0;
+    for (size_t i = 0; i < s->ranks[0].segment_count; i++) {
+        struct hr__segment_record *g = &s->ranks[0].segments[i];
+        g->expected_bytes = g->phase == HR_STALLS_COLD ? 3 * 640 * 80e3 : NAN;
+        g->expected_samples = 3 * 640;
+    }
+    assert_int_equal(hr__stalls_derive(s, &error), 0);
+    near(hr__mean_bytes(s), 80e3);
+    near(hr__dataset_bytes(s), 1.5e6 * 80e3);
+    near((double)s->summary.bytes, 1.5e6 * 80e3);
+    near(s->summary.fetch_rate.value, 1000);
+    for (size_t i = 0; i < s->ranks[0].segment_count; i++)
+        s->ranks[0].segments[i].expected_samples = NAN;
+    assert_int_equal(hr__stalls_derive(s, &error), 0);
+    assert_true(isnan(hr__mean_bytes(s)) && isnan(s->summary.fetch_rate.value));
+    assert_int_equal(s->summary.bytes, 0);
+    hr_stalls_destroy(&s);
+}
+
+/* Rounds that others disturbed count only where fewer than four are left. */
+static void test_disturbed(void **state)
+{
+    struct plan p = plan_default();
+    struct hr_error error;
+    p.rounds = 6;
+    struct hr_stalls *s = analyse(&p);
+    for (size_t k = 0; k < s->ranks[0].segment_count; k++) {
+        struct hr__segment_record *g = &s->ranks[0].segments[k];
+        if (g->phase == HR_STALLS_COLD && g->round >= 4) {
+            g->disturbed = true;
+            g->elapsed_s *= 10;
+        }
+    }
+    assert_int_equal(hr__stalls_derive(s, &error), 0);
+    near(s->summary.share[0].value, .5);
+    near(s->step_s[HR_STALLS_COLD].value, .1);
+    for (size_t k = 0; k < s->ranks[0].segment_count; k++)
+        if (s->ranks[0].segments[k].phase == HR_STALLS_COLD)
+            s->ranks[0].segments[k].disturbed |= s->ranks[0].segments[k].round == 3;
+    assert_int_equal(hr__stalls_derive(s, &error), 0);
+    near(s->step_s[HR_STALLS_COLD].value, (4 * .1 + 2 * 1) / 6);
+    hr_stalls_destroy(&s);
+}
+
 /* Cold counts in one round and warm in another: what they have in common is used. */
 static void test_rounds_apart(void **state)
 {
@@ -390,7 +445,7 @@ static void test_rounds_apart(void **state)
     near(s->summary.share[2].value, .45);
     assert_true(isnan(s->summary.share[3].value));
     near(s->summary.warm_share[2].value, 30.0 / 85);
-    assert_non_null(strstr(s->sentence, "45 % for its loader, which reads and prepares samples"));
+    assert_non_null(strstr(s->sentence, "a share of the time that is not known yet"));
     /* Nothing in common. */
     for (size_t k = 0; k < s->ranks[0].segment_count; k++) {
         struct hr__segment_record *g = &s->ranks[0].segments[k];
@@ -510,7 +565,8 @@ int main(void)
         cmocka_unit_test(test_stragglers),     cmocka_unit_test(test_unverified),
         cmocka_unit_test(test_missing_phases), cmocka_unit_test(test_rates),
         cmocka_unit_test(test_cold_drains),    cmocka_unit_test(test_too_little),
-        cmocka_unit_test(test_strangers),      cmocka_unit_test(test_rounds_apart),
+        cmocka_unit_test(test_strangers),      cmocka_unit_test(test_learned_files),
+        cmocka_unit_test(test_disturbed),      cmocka_unit_test(test_rounds_apart),
         cmocka_unit_test(test_4096_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -168,7 +168,7 @@ static void test_hidden_storage(void **state)
         change.storage_factor = 1.0 / (1 << i);
         truth.missing = 1;
         truth.storage_bytes_per_s *= change.storage_factor;
-        truth.storage_request_s /= change.storage_factor;
+        truth.storage_latency_s /= change.storage_factor;
         check(&m, &change, &truth, 0.01);
     }
     measured_clear(&m);
@@ -186,6 +186,7 @@ static void test_hidden_loader(void **state)
     for (int i = 0; i < 8; i++) {
         measured_begin(&m, 2, 2, step_100ms, cpu_4ms, 80e6);
         m.truth.loader = loaders[i / 4];
+        m.truth.storage_latency_s = 0.0001;
         measured_take(&m);
         m.stalls.step_s[HR_STALLS_WARM].value *= off[i % 4];
         m.stalls.step_s[HR_STALLS_COLD].value *= off[3 - i % 4];
@@ -198,7 +199,7 @@ static void test_hidden_loader(void **state)
         truth = m.truth;
         truth.missing = 1;
         truth.storage_bytes_per_s /= 8;
-        truth.storage_request_s *= 8;
+        truth.storage_latency_s *= 8;
         change.cache_share = 0;
         change.device_speedup = 1;
         change.storage_factor = 0.125;
@@ -250,7 +251,7 @@ static void test_fetching_costs_cpu(void **state)
     struct hr_stalls_change change = no_change();
     measured_begin(&m, 2, 2, step_10ms, cpu_1ms, 1e9);
     m.truth.missing_cpu_s = 0.0005;
-    m.truth.storage_request_s = 0.0001;
+    m.truth.storage_latency_s = 0.0001;
     measured_take(&m);
     for (int i = 0; i <= 4; i++) {
         struct hr__system truth = m.truth;
@@ -300,7 +301,7 @@ static void test_storage_speed(void **state)
         change.storage_factor = 0.5 * (1 << i);
         truth.missing = 0.5;
         truth.storage_bytes_per_s *= change.storage_factor;
-        truth.storage_request_s /= change.storage_factor;
+        truth.storage_latency_s /= change.storage_factor;
         check(&m, &change, &truth, 0.02);
     }
     change.storage_factor = 0;
@@ -310,6 +311,34 @@ static void test_storage_speed(void **state)
     truth.storage_bytes_per_s = 40e6;
     check(&m, &change, &truth, 0.02);
     measured_clear(&m);
+}
+
+/* Fewer workers that read from a throttled disk: files of different sizes take their time each,
+ * and what the disk saves up while a worker prepares is there at once. */
+static void test_fewer_workers(void **state)
+{
+    static const double sizes[] = {0.25 * MEASURED_BYTES, MEASURED_BYTES, 1.75 * MEASURED_BYTES};
+    static const double cpu_8ms[] = {0.008};
+    const double saved_s[] = {0, 0.01, 0.03};
+    for (int i = 0; i < 3; i++) {
+        struct measured m;
+        struct hr_stalls_change change = no_change();
+        measured_begin(&m, 8, 4, step_10ms, cpu_8ms, MEASURED_BYTES / 0.03);
+        m.truth.bytes = (struct hr__values){sizes, 3};
+        m.truth.storage_saved_s = saved_s[i];
+        m.stalls.sizes = (double *)sizes;
+        m.stalls.size_count = 3;
+        measured_take(&m);
+        change.cache_share = 0;
+        for (int workers = 1; workers <= 4; workers *= 2) {
+            struct hr__system truth = m.truth;
+            truth.missing = 1;
+            truth.workers = change.workers = workers;
+            truth.batches_ahead = 2 * workers;
+            check(&m, &change, &truth, 0.01);
+        }
+        measured_clear(&m);
+    }
 }
 
 static void test_device_speed(void **state)
@@ -413,6 +442,47 @@ static void test_middle_round(void **state)
     check(&m, &change, &truth, 0.005);
     m.stalls.middle_s[HR_STALLS_WARM] = 0;
     assert_close(predicted(&m, &change).rate, measured_rate(&truth) / 1.04, 1);
+    measured_clear(&m);
+}
+
+/* A change of nothing is no prediction: rates and shares are those that were measured, whatever
+ * the model makes of them. */
+static void test_nothing_changes(void **state)
+{
+    struct measured m;
+    struct hr_stalls_change change = no_change();
+    measured_begin(&m, 2, 2, step_10ms, cpu_1ms, 20e6);
+    measured_take(&m);
+    measured_shares(&m);
+    struct hr_stalls_summary *s = &m.stalls.summary;
+    s->rate[HR_STALLS_WARM] = (struct hr_interval){1777, 1700, 1800};
+    s->prepare_rate = (struct hr_interval){1888, 1850, 1900};
+    s->fetch_rate = (struct hr_interval){222, 220, 224};
+    s->device_rate.value = 3333;
+    change.page_cache = 1;
+    change.cache_share = 1;
+    struct hr_stalls_prediction p = predicted(&m, &change);
+    assert_int_equal(p.measured, 1);
+    assert_true(p.rate == 1777 && p.low == 1700 && p.high == 1800);
+    assert_close(p.share[0], s->warm_share[0].value, 0);
+    assert_close(p.prepare_rate, 1888, 1e-6);
+    assert_close(p.device_rate, 3333, 1e-6);
+    change.page_cache = 0;
+    change.cache_share = 0;
+    p = predicted(&m, &change);
+    assert_true(p.measured && p.rate == s->rate[HR_STALLS_COLD].value);
+    assert_close(p.share[3], s->share[3].value, 0);
+    assert_close(p.fetch_rate, 222, 1e-6);
+    change.storage_factor = 2;
+    p = predicted(&m, &change);
+    assert_int_equal(p.measured, 0);
+    assert_close(p.fetch_rate, 444, 10);
+    change.storage_factor = 0;
+    change.cache_share = 0.5;
+    assert_int_equal(predicted(&m, &change).measured, 0);
+    s->measured[HR_STALLS_COLD] = 0;
+    change.cache_share = 0;
+    assert_int_equal(predicted(&m, &change).measured, 0);
     measured_clear(&m);
 }
 
@@ -561,11 +631,13 @@ int main(void)
         cmocka_unit_test(test_fetching_costs_cpu),
         cmocka_unit_test(test_storage_rate_is_known),
         cmocka_unit_test(test_storage_speed),
+        cmocka_unit_test(test_fewer_workers),
         cmocka_unit_test(test_device_speed),
         cmocka_unit_test(test_shared_cores),
         cmocka_unit_test(test_crowded_cores),
         cmocka_unit_test(test_disturbed_step),
         cmocka_unit_test(test_middle_round),
+        cmocka_unit_test(test_nothing_changes),
         cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_no_workers),

@@ -150,11 +150,11 @@ static int run_noisy(struct hr_stalls_schedule *s, double all_s)
 
 static void test_limits(void **state)
 {
-    /* A round of four takes 8 s: pairs of rounds end at 16, 32, 48 s; two rounds always. */
+    /* A round of four takes 8 s: pairs of rounds end at 16, 32, 48 s; four rounds always. */
     const struct {
         double max_s;
         int rounds;
-    } times[] = {{100, 12}, {96, 12}, {95.9, 10}, {48, 6}, {47, 4}, {31, 2}, {16, 2}, {1, 2}};
+    } times[] = {{100, 12}, {96, 12}, {95.9, 10}, {48, 6}, {47, 4}, {31, 4}, {16, 4}, {1, 4}};
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
         struct hr_stalls_schedule_options o = of(D | H | W | C);
         o.max_s = times[i].max_s;
@@ -168,7 +168,7 @@ static void test_limits(void **state)
     const struct {
         uint64_t max_batches;
         int rounds;
-    } batches[] = {{176, 2}, {351, 2}, {352, 4}, {1000, 10}};
+    } batches[] = {{352, 4}, {527, 4}, {528, 6}, {1000, 10}};
     for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++) {
         struct hr_stalls_schedule_options o = of(D | H | W | C);
         o.max_batches = batches[i].max_batches;
@@ -282,14 +282,14 @@ static void test_alone(void **state)
     }
     hr_stalls_schedule_destroy(&s);
 
-    /* Where time is short, fewer ranks. Rounds take 2 x 2 s; half of the 24 s is kept for
-     * ALONE, so three rounds' pairs do not fit: 2 rounds (8 s) leave 16 s, 8 segments. */
+    /* Where time is short, fewer ranks. Rounds take 2 x 2 s; half of the 32 s is kept for
+     * ALONE, so a third pair of rounds does not fit: 4 rounds (16 s) leave 16 s, 8 segments. */
     o.ranks = 16;
-    o.max_s = 24;
+    o.max_s = 32;
     o.precision = 1e-6;
     s = create(&o);
     int n = run_noisy(s, 2);
-    assert_int_equal(n, 4 + 8);
+    assert_int_equal(n, 8 + 8);
     assert_int_equal(hr_stalls_schedule_end(s), HR_STALLS_LIMIT);
     hr_stalls_schedule_destroy(&s);
 
@@ -341,8 +341,8 @@ static void test_refused(void **state)
     o.precision = 0;
     refused(o, "precision");
     o = of(D | H | W | C);
-    o.max_batches = 175;
-    refused(o, "176 batches");
+    o.max_batches = 351;
+    refused(o, "352 batches");
     o = of(D);
     o.size = 3;
     refused(o, "size");

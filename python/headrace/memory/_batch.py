@@ -1,0 +1,77 @@
+"""The batch size of a training, and how it is known.
+
+Tensors do not say which of their dimensions is the batch. Modules for sequences do (batch_first),
+and so does the loader, where one of the dimensions of what the model is called with is its batch
+size. Otherwise the first dimension is assumed, and the record says so.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import torch
+
+ASSUMED, LOADED, TOLD = 1, 2, 3  # how sure it is
+
+
+class Batch:
+    """Looks at what modules of a model are called with, until the batch size is known."""
+
+    def __init__(self, recorder: Any, batch_size: int | None) -> None:
+        self._recorder = recorder
+        self._sure = 0
+        self.is_sure = batch_size is not None
+
+    def see(self, module: Any, args: Any) -> None:
+        """A module of a model is called."""
+        for value in args:
+            if isinstance(value, torch.nn.utils.rnn.PackedSequence):
+                self._is(int(value.batch_sizes[0]), TOLD, "of a packed sequence")
+            elif isinstance(value, torch.Tensor) and value.dim():
+                self._see_tensor(module, value)
+            else:
+                continue
+            return
+
+    def _see_tensor(self, module: Any, value: torch.Tensor) -> None:
+        first = getattr(module, "batch_first", None)
+        if isinstance(first, bool) and value.dim() == 3:
+            at = 0 if first else 1
+            self._is(int(value.shape[at]), TOLD,
+                     f"of {type(module).__name__} with batch_first={first}")
+        elif not self._sure:
+            self._see_first(value)
+
+    def _see_first(self, value: torch.Tensor) -> None:
+        shape = [int(size) for size in value.shape]
+        sizes = _loaders()
+        if shape[0] in sizes:
+            self._is(shape[0], LOADED, "of the loader")
+        elif len(found := sizes.intersection(shape[1:])) == 1:
+            self._is(found.pop(), LOADED, "of the loader")
+        else:
+            self._is(shape[0], ASSUMED,
+                     "assumed, the first dimension of what the model is called with; "
+                     "--batch-size tells it")
+
+    def _is(self, size: int, sure: int, how: str) -> None:
+        if sure <= self._sure:
+            return
+        self._sure = sure
+        self.is_sure = sure == TOLD
+        self._recorder.fact("batch size", str(size))
+        self._recorder.fact("batch size from", how)
+
+
+def _loaders() -> set[int]:
+    """Batch sizes of the loaders that there are."""
+    sizes = set()
+    for thing in gc.get_objects():
+        kind = type(thing)
+        # By name, too: a loader need not be torch's.
+        if issubclass(kind, torch.utils.data.DataLoader) or kind.__module__ == "headrace.torch._loader":
+            size = getattr(thing, "batch_size", None)
+            if isinstance(size, int) and not isinstance(size, bool):
+                sizes.add(size)
+    return sizes

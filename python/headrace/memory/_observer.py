@@ -1,0 +1,158 @@
+"""The observer of operators (observer.cpp) as a library: compiled once for the torch that is there.
+
+It is kept in the user's cache folder, under a name made of everything that it depends on. What
+is loaded from there must belong to the user, and nobody else may write it. Where no observer can
+be had, Python's dispatch mode records, which gives the same record and takes longer.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+SLOWER = (
+    "operators were recorded by a dispatch mode in Python, which takes about 10 us an operator "
+    "instead of 2")
+SETTING = "HEADRACE_MEMORY_OBSERVER"  # "no": the dispatch mode records; else the folder for it
+COMPILERS = ("c++", "g++", "clang++")
+SECONDS_MOST = 300.0
+HERE = Path(__file__).parent
+SOURCES = ("observer.cpp", "observer.h")
+
+# Why there is none in this process, once that is known; or where it is.
+_known: tuple[str | None, str | None] | None = None
+
+
+def library() -> tuple[str | None, str | None]:
+    """The path of the library; or None, and why there is none. Compiles it where it is not there
+    yet, which takes some seconds and is said on stderr."""
+    global _known
+    if os.environ.get(SETTING) == "no":
+        return None, f"{SETTING}=no"
+    if _known is None:
+        try:
+            _known = _find(), None
+        except _Unavailable as why:
+            _known = None, str(why)
+            _say(f"{SLOWER.replace('were', 'are')}: {why}")
+        except OSError as error:
+            _known = None, f"{error.filename or 'cache folder'}: {error.strerror or error}"
+            _say(f"{SLOWER.replace('were', 'are')}: {_known[1]}")
+    return _known
+
+
+class _Unavailable(Exception):
+    """Why there is no observer, in one line."""
+
+
+def _say(text: str) -> None:
+    print(f"headrace: {text}", file=sys.stderr, flush=True)
+
+
+def _find() -> str:
+    compiler = _compiler()
+    command = [*compiler, *_flags()]
+    folder = _folder()
+    # Not the name alone: a compiler or a torch that was replaced in place is another one.
+    parts = [torch.__version__, str(torch.version.git_version), platform.machine(),
+             shlex.join(command), _identity(compiler[0]), _identity(torch._C.__file__),
+             *((HERE / name).read_text(encoding="utf-8") for name in SOURCES)]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
+    path, failed = folder / f"observer-{key}.so", folder / f"observer-{key}.failed"
+    with open(os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one of several ranks compiles
+        if not path.exists():
+            if failed.exists():
+                raise _Unavailable(f"it could not be compiled here before: {failed} says why, and "
+                                   "is to be deleted for another attempt")
+            _compile(command, path, failed)
+    _check_owner(path)
+    return str(path)
+
+
+def _compiler() -> list[str]:
+    named = shlex.split(os.environ.get("CXX", ""))
+    for command in ([named] if named else [[name] for name in COMPILERS]):
+        found = shutil.which(command[0])
+        if found:
+            return [found, *command[1:]]
+    raise _Unavailable(
+        f"there is no C++ compiler ({named[0] if named else ', '.join(COMPILERS)}) to compile its "
+        "observer with; CXX names one")
+
+
+def _flags() -> list[str]:
+    root = Path(torch.__file__).parent
+    include = root / "include"
+    if not (include / "torch" / "library.h").is_file():
+        raise _Unavailable(f"torch's headers are not in {include}")
+    # The same choice of the standard library's types as torch's own.
+    abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
+    return [
+        "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility-inlines-hidden",
+        f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
+        f"-I{include}", f"-I{include / 'torch' / 'csrc' / 'api' / 'include'}", f"-I{HERE}",
+        str(HERE / SOURCES[0]), f"-L{root / 'lib'}", "-ltorch_python", "-ltorch_cpu", "-lc10",
+    ]  # fmt: skip
+
+
+def _identity(path: str) -> str:
+    status = os.stat(path)
+    return f"{os.path.realpath(path)} {status.st_size} {status.st_mtime_ns}"
+
+
+def _folder() -> Path:
+    """Where it is kept, the user's cache folder: of its owner alone."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(os.environ.get(SETTING) or os.path.join(base, "headrace"))
+    if not folder.is_absolute():
+        raise _Unavailable(f"the folder {folder} is not absolute; {SETTING} names one")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_owner(folder)
+    return folder
+
+
+def _check_owner(path: Path) -> None:
+    """What others may write is not loaded."""
+    status = os.lstat(path)
+    if stat.S_ISLNK(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise _Unavailable(
+            f"{path} is not yours alone (owner {status.st_uid}, mode "
+            f"{stat.S_IMODE(status.st_mode):o}): nothing is loaded from there")
+
+
+def _compile(command: list[str], path: Path, failed: Path) -> None:
+    """To `path`, whole or not at all; `failed` keeps what the compiler said."""
+    began = time.monotonic()
+    _say(f"compiling what observes operators for torch {torch.__version__}: once, some seconds")
+    # Not with what this process is watched by.
+    environment = {name: value for name, value in os.environ.items()
+                   if name not in ("LD_PRELOAD", "PYTHONPATH", "HEADRACE_TAP_RECORD")}
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        made = os.path.join(folder, "observer.so")
+        try:
+            done = subprocess.run(
+                [*command, "-o", made], env={**environment, "TMPDIR": folder}, text=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                timeout=SECONDS_MOST, errors="replace")
+        except subprocess.TimeoutExpired:
+            raise _Unavailable(f"{command[0]} took longer than {SECONDS_MOST:.0f} s") from None
+        if done.returncode:
+            failed.write_text(f"{shlex.join(command)}\n{done.stdout}", encoding="utf-8")
+            raise _Unavailable(f"{command[0]} cannot compile it for torch {torch.__version__}: "
+                               f"{failed} has what it said")
+        os.chmod(made, 0o700)
+        os.replace(made, path)
+    _say(f"compiled in {time.monotonic() - began:.1f} s; it is kept in {path.parent}")

@@ -1,0 +1,238 @@
+"""The guard of a measuring run: what the script writes goes to a scratch folder.
+
+A library that is preloaded into every program of the run (``src/guard``) turns away what would
+change files, and shows the script its own changes. Here: whether it can be preloaded, the
+folder that it works with, and what it turned away. ``guard.h`` describes the folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import struct
+import tempfile
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+VARIABLE = "HEADRACE_GUARD"
+LIBRARY = "libheadrace-guard.so"
+MARK = b"//headrace-original:"
+MOST_PATHS = 1000
+FULL_BYTES = 16 << 20  # less than this is left of a disk that is full
+
+# Programs' own caches: what a measuring run leaves there is as good as any.
+CACHES = (
+    "XDG_CACHE_HOME",
+    "XDG_RUNTIME_DIR",
+    "TORCH_HOME",
+    "HF_HOME",
+    "HF_HUB_CACHE",
+    "HF_DATASETS_CACHE",
+    "TRANSFORMERS_CACHE",
+    "TRITON_CACHE_DIR",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TORCH_EXTENSIONS_DIR",
+    "NUMBA_CACHE_DIR",
+    "CUDA_CACHE_PATH",
+    "MPLCONFIGDIR",
+)
+HOME_CACHES = (".cache", ".triton", ".nv", ".config/matplotlib")
+
+
+class Unguarded(Exception):
+    """The command cannot be guarded, and why."""
+
+
+def library_path() -> str | None:
+    """Of the library, beside the extension unless HEADRACE_GUARD_LIBRARY names another."""
+    from .. import _core
+
+    named = os.environ.get("HEADRACE_GUARD_LIBRARY")
+    path = named or os.path.join(os.path.dirname(_core.__file__ or ""), LIBRARY)
+    return os.path.abspath(path) if os.path.isfile(path) else None
+
+
+def check(words: list[str]) -> None:
+    """Raises Unguarded where the library is missing, or the command takes none."""
+    path = library_path()
+    if path is None:
+        raise Unguarded(f"{LIBRARY} does not lie beside headrace's extension (install it again)")
+    if set(path) & set(" :"):  # LD_PRELOAD's separators
+        raise Unguarded(f"{path} cannot be preloaded: there is a space or a colon in its path")
+    program = shutil.which(words[0])
+    why = _why_beyond(program) if program else ""
+    if why:
+        raise Unguarded(f"{program} takes no preloaded library: {why}")
+
+
+def _why_beyond(program: str) -> str:
+    """Why nothing can be preloaded into a program; empty: it can."""
+    try:
+        mode = os.stat(program)
+        with open(program, "rb") as file:
+            head = file.read(64)
+            if head[:2] == b"#!":
+                first = (head + file.read(192))[2:].split(b"\n")[0].split()
+                other = os.fsdecode(first[0]) if first else ""
+                return _why_beyond(other) if other and other != program else ""
+            if mode.st_mode & stat.S_ISUID and mode.st_uid != os.geteuid():
+                return "it runs as another user"
+            if head[:5] == b"\x7fELF\x02" and not _is_dynamic(head, file):
+                return "it is linked statically"
+    except OSError:
+        pass  # starting it will tell
+    return ""
+
+
+def _is_dynamic(head: bytes, file: BinaryIO) -> bool:
+    (table,) = struct.unpack_from("<Q", head, 32)
+    size, count = struct.unpack_from("<HH", head, 54)
+    file.seek(table)
+    rows = file.read(size * count)
+    kinds = [struct.unpack_from("<I", rows, at)[0] for at in range(0, len(rows), size)]
+    return 3 in kinds  # PT_INTERP
+
+
+@dataclass
+class TurnedAway:
+    """What the run would have left."""
+
+    written: list[str] = field(default_factory=list)
+    written_bytes: int = 0
+    renamed: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    beyond: list[str] = field(default_factory=list)  # programs that were not guarded
+
+    def notes(self) -> list[str]:
+        parts = []
+        if self.written:
+            size = _size(self.written_bytes)
+            parts.append(f"{_count(self.written, 'file')} ({size}) that the script wrote")
+        if self.renamed:
+            parts.append(_count(self.renamed, "renamed file"))
+        if self.deleted:
+            parts.append(_count(self.deleted, "deletion"))
+        said = []
+        if parts:
+            paths = self.written + self.deleted + self.renamed
+            which = ", ".join(paths[:3]) + (", ..." if len(paths) > 3 else "")
+            verb = "was" if len(paths) == 1 else "were"
+            said.append(
+                f"{' and '.join(parts)} {verb} kept from its folders: a measuring run is thrown "
+                f"away ({which})"
+            )
+        if self.beyond:
+            said.append(
+                "not guarded, since nothing can be preloaded into them: "
+                f"{', '.join(self.beyond[:3])}; what they wrote is written"
+            )
+        return said
+
+
+def _count(what: list[str], name: str) -> str:
+    return f"{len(what):,} {name}{'s' if len(what) != 1 else ''}"
+
+
+def _size(count: int) -> str:
+    value, unit = float(count), 0
+    while value >= 999.5 and unit < 4:
+        value /= 1000
+        unit += 1
+    return f"{value:.3g} {('B', 'kB', 'MB', 'GB', 'TB')[unit]}"
+
+
+class Guard:
+    """The scratch folder of one run, in the run's own folder."""
+
+    def __init__(self, run_folder: str) -> None:
+        self.path = os.path.join(os.path.realpath(run_folder), "guard")
+        for name in ("new", "gone", "work"):
+            os.makedirs(os.path.join(self.path, name), mode=0o700)
+        self._write("exempt", "".join(f"{folder}\n" for folder in _exempt(run_folder)).encode())
+        temp = os.path.realpath(tempfile.gettempdir())
+        names = [os.fsencode(name) for name in [temp, *os.listdir(temp)]]
+        self._write("temp", b"".join(name + b"\0" for name in names))
+
+    def _write(self, name: str, text: bytes) -> None:
+        with open(os.path.join(self.path, name), "wb") as file:
+            file.write(text)
+
+    def add_to(self, environment: dict[str, str]) -> None:
+        """Puts the library before those of all programs of the run."""
+        others = environment.get("LD_PRELOAD")
+        library = library_path() or ""
+        environment["LD_PRELOAD"] = f"{library}:{others}" if others else library
+        environment[VARIABLE] = self.path
+
+    def is_full(self) -> bool:
+        return shutil.disk_usage(self.path).free < FULL_BYTES
+
+    def turned_away(self) -> TurnedAway:
+        """What the scratch folder has."""
+        found = TurnedAway()
+        top = os.path.join(self.path, "new")
+        for folder, _, names in os.walk(top):
+            for name in sorted(names):
+                path = os.path.join(folder, name)
+                _add(found, path, path[len(top) :])
+        moved = set(found.written) | set(found.renamed)
+        for name in sorted(os.listdir(os.path.join(self.path, "gone"))):
+            path = os.fsdecode(_read(os.path.join(self.path, "gone", name)))
+            if path not in moved and os.path.lexists(path) and not os.path.isdir(path):
+                found.deleted.append(path)
+        found.deleted.sort()
+        found.beyond = sorted(set(_lines(os.path.join(self.path, "beyond"))))
+        return found
+
+    def remove_made(self) -> None:
+        remove_made(os.path.dirname(self.path))
+
+
+def remove_made(run_folder: str) -> None:
+    """Removes what the run made in the temporary folder itself: it was let through."""
+    for path in _lines(os.path.join(run_folder, "guard", "made")):
+        if os.path.basename(path).startswith("headrace"):
+            continue  # of an agent, which may serve others
+        with contextlib.suppress(OSError):
+            if os.lstat(path).st_uid != os.geteuid():
+                continue
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.unlink(path)
+
+
+def _add(found: TurnedAway, path: str, meant: str) -> None:
+    try:
+        status = os.lstat(path)
+        target = os.readlink(os.fsencode(path)) if stat.S_ISLNK(status.st_mode) else b""
+    except OSError:  # a process of the script is still there
+        return
+    if target.startswith(MARK):
+        found.renamed.append(meant)
+    elif stat.S_ISREG(status.st_mode) or target:
+        found.written.append(meant)
+        found.written_bytes += status.st_size
+
+
+def _exempt(run_folder: str) -> list[str]:
+    home = os.path.expanduser("~")
+    folders = [os.environ.get(name, "") for name in CACHES]
+    folders += [os.path.join(home, name) for name in HOME_CACHES]
+    real = [os.path.realpath(folder) for folder in folders if os.path.isabs(folder)]
+    system = ["/dev", "/proc", "/sys", "/run"]
+    return [*system, os.path.realpath(run_folder), *(f for f in real if "\n" not in f and f != "/")]
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return [line for line in os.fsdecode(_read(path)).split("\n") if line]
+    except OSError:
+        return []

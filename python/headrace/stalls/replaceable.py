@@ -1,0 +1,66 @@
+"""Whether Headrace's loader can take the place of a script's.
+
+Only then is its cost a statement about this script: what it would prepare has to be what the
+script's own dataset, transform and collate function give. Whatever is not known to be so is
+an obstacle, named for the person.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ..datasets import _ImageDataset
+from ..prepare import Preparer
+
+
+def obstacle(loader: Any) -> str:
+    """Why Headrace's loader cannot take the place of this one; ``""`` where it can."""
+    if hasattr(loader, "_measured_copy"):  # it is Headrace's
+        return ""
+    from torch.utils import data
+
+    if not isinstance(loader, data.DataLoader):
+        return f"{_name(loader)} is no DataLoader of torch's"
+    usual = (data._utils.collate.default_collate, data._utils.collate.default_convert)
+    if loader.collate_fn not in usual:
+        return "it has a collate_fn of its own"
+    if not loader._auto_collation:
+        return "it makes no batches of samples"
+    dataset = loader.dataset
+    while type(dataset) is data.Subset:
+        dataset = dataset.dataset
+    if isinstance(dataset, _ImageDataset):
+        return ""
+    return _dataset_obstacle(dataset) or _transform_obstacle(dataset.transform)
+
+
+def _dataset_obstacle(dataset: Any) -> str:
+    """Anything but a folder of torchvision's that does what torchvision's do."""
+    folder = sys.modules.get("torchvision.datasets.folder")
+    own = getattr(folder, "DatasetFolder", None)
+    name = _name(dataset)
+    if own is None or not isinstance(dataset, own):
+        return f"the dataset, {name}, is none that Headrace reads"
+    if type(dataset).__getitem__ is not own.__getitem__:
+        return f"the dataset, {name}, has a __getitem__ of its own"
+    if dataset.loader not in (folder.default_loader, folder.pil_loader):  # type: ignore[union-attr]
+        return "the dataset opens files with a function of its own"
+    if dataset.target_transform is not None:
+        return "the dataset has a target_transform"
+    return ""
+
+
+def _transform_obstacle(transform: Any) -> str:
+    if transform is None:
+        return "the dataset has no transform"
+    try:
+        Preparer(transform)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        lines = str(error).splitlines() or [type(error).__name__]
+        return f"its transform is none that Headrace has: {lines[0]}"
+    return ""
+
+
+def _name(thing: Any) -> str:
+    return f"{type(thing).__module__}.{type(thing).__qualname__}"

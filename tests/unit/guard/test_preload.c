@@ -1,0 +1,181 @@
+/*
+ * The guard before a program that changes files (guarded.c): the program sees what it did, and
+ * its folder is as it was. Without the guard it sees the same. The arguments: the library and
+ * the program.
+ */
+#include "../test.h"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char *library, *program;
+static char folder[64], state[16384];
+
+static void write_file(const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void make_folder(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(mkdir(path, 0755), 0);
+}
+
+static int set_up(void **unused)
+{
+    char path[256];
+    (void)unused;
+    strcpy(folder, "/var/tmp/headrace-guard-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    static const char *const folders[] = {"work",        "work/tree",    "work/tree/sub", "scratch",
+                                          "scratch/new", "scratch/gone", "scratch/work"};
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)
+        make_folder(folders[i]);
+    write_file("scratch/exempt", "/dev\n/proc\n/sys\n");
+    write_file("work/old", "old-1");
+    write_file("work/other", "old-2");
+    write_file("work/kept", "old-3");
+    write_file("work/tree/a", "a");
+    write_file("work/tree/sub/b", "b");
+    snprintf(path, sizeof path, "%s/work/link", folder);
+    return symlink("tree", path);
+}
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st, (void)kind, (void)at;
+    return remove(path);
+}
+
+static int tear_down(void **unused)
+{
+    (void)unused;
+    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* Adds what a file is and holds to the state. */
+static int add_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    char text[64] = "";
+    size_t used = strlen(state);
+    (void)at;
+    int fd = kind == FTW_F ? open(path, O_RDONLY) : -1;
+    if (fd >= 0) {
+        assert_true(read(fd, text, sizeof text - 1) >= 0);
+        close(fd);
+    }
+    snprintf(state + used, sizeof state - used, "%s %o %ld.%ld %ld.%ld %s\n", path, st->st_mode,
+             (long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec, (long)st->st_ctim.tv_sec,
+             st->st_ctim.tv_nsec, text);
+    return 0;
+}
+
+static void look(char out[sizeof state])
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/work", folder);
+    state[0] = '\0';
+    assert_int_equal(nftw(path, add_one, 16, FTW_PHYS), 0);
+    memcpy(out, state, sizeof state);
+}
+
+static int run(const char *part, int is_guarded)
+{
+    char path[128];
+    int status = -1;
+    pid_t pid = fork();
+    if (!pid) {
+        snprintf(path, sizeof path, "%s/work", folder);
+        if (chdir(path))
+            _exit(8);
+        snprintf(path, sizeof path, "%s/scratch", folder);
+        if (is_guarded) {
+            setenv("LD_PRELOAD", library, 1);
+            setenv("HEADRACE_GUARD", path, 1);
+        }
+        execl(program, program, part, NULL);
+        _exit(9);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+static void check_part(const char *part)
+{
+    static char before[sizeof state], after[sizeof state];
+    look(before);
+    assert_int_equal(run(part, 1), 0);
+    look(after);
+    assert_string_equal(before, after);
+    /* What is checked there is what holds without the guard. */
+    assert_int_equal(run(part, 0), 0);
+    look(after);
+    assert_string_not_equal(before, after);
+}
+
+#define PART(name)                                                                                 \
+    static void test_##name(void **unused)                                                         \
+    {                                                                                              \
+        (void)unused;                                                                              \
+        check_part(#name);                                                                         \
+    }
+PART(files)
+PART(names)
+PART(folders)
+PART(threads)
+PART(children)
+
+static void test_sockets(void **unused)
+{
+    (void)unused;
+    assert_int_equal(run("sockets", 1), 0);
+    assert_int_equal(run("sockets", 0), 0);
+}
+
+/* A scratch folder that takes nothing, as on a full disk: refused, and nothing is changed. */
+static void test_no_room(void **unused)
+{
+    static char before[sizeof state], after[sizeof state];
+    char path[128];
+    (void)unused;
+    look(before);
+    snprintf(path, sizeof path, "%s/scratch/new", folder);
+    assert_int_equal(rmdir(path), 0);
+    snprintf(path, sizeof path, "%s/scratch/work", folder);
+    assert_int_equal(rmdir(path), 0);
+    static const char *const parts[] = {"files", "names", "folders", "threads"};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        int status = run(parts[i], 1);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    }
+    look(after);
+    assert_string_equal(before, after);
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {TEST(files),    TEST(names),   TEST(folders), TEST(threads),
+                                       TEST(children), TEST(sockets), TEST(no_room)};
+    if (argc != 3)
+        return fprintf(stderr, "usage: test_guard_preload LIBRARY PROGRAM\n"), 2;
+    library = realpath(argv[1], NULL);
+    program = realpath(argv[2], NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    free(library);
+    free(program);
+    return failed;
+}
