@@ -456,7 +456,11 @@ def _checked_transform(transform: Any) -> Any:
 
 
 def _position(index: SupportsIndex, count: int) -> int:
-    index = operator.index(index)
+    """Of anything that stands for a whole number, NumPy's and torch's too."""
+    try:
+        index = operator.index(index)
+    except TypeError:
+        raise TypeError(f"a sample's index must be a whole number, got {index!r}") from None
     if not -count <= index < count:
         raise IndexError(f"sample {index} of {count}")
     return index + count if index < 0 else index

@@ -74,6 +74,16 @@ def test_item_is_what_its_seed_makes(dataset, recipe):
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def test_indices_of_other_kinds(folder):
+    dataset = headrace.ImageFolder(folder, T.CenterCrop(8))
+    for index in (torch.tensor(3), np.int64(3), 3 - COUNT):
+        np.testing.assert_array_equal(dataset[index][0], dataset[3][0])
+        assert dataset.samples[index] == dataset.samples[3]
+    for index in (1.0, "1", torch.tensor(1.5)):
+        with pytest.raises(TypeError, match="index must be a whole number"):
+            dataset[index]
+
+
 def test_iterating_a_dataset_ends(dataset):
     assert [label for _, label in dataset] == list(dataset.targets)
 
