@@ -347,7 +347,7 @@ static void say_main(struct words *w, const struct hr_stalls *s)
     }
     say_lead(w, s, &lead);
     say_start(w, s, &lead);
-    if (both)
+    if (both && (lead.known != NOTHING || other.known != NOTHING))
         say_other(w, s, &other);
 }
 
