@@ -128,6 +128,17 @@ def test_a_loader_takes_counts_and_lists_them(torn):
         assert loader.stats()["damaged_samples"] == 0
 
 
+def test_no_damaged_sample_stands_in(torn):
+    """It would be in a batch without being listed."""
+    names = [str(torn / "cat" / f"{i:02}.jpg") for i in (3, 5, 0)]
+    dataset = headrace.ImageList([(name, 0) for name in names], ALL)
+    options = dict(on_error="skip", max_bad_share=1, damaged="accept", return_index=True)
+    with DataLoader(dataset, 3, **options) as loader:
+        for _ in range(20):
+            assert [index.tolist() for _, _, index in loader] == [[0, 2, 2]]
+        assert len(loader.damaged()) == len(loader.skipped()) == 20
+
+
 def test_an_agent_takes_counts_and_lists_them(torn):
     dataset = headrace.ImageFolder(torn, STEPS)
     options = dict(on_error="skip", max_bad_share=1, damaged="accept", shuffle=True, seed=3)

@@ -300,11 +300,10 @@ class Measurement:
             segment = self.channel.share(schedule.next() if schedule else None)
             if segment is None:
                 break
-            begin = time.perf_counter()
-            record = yield from self._calm(segment)
+            record, took_s = yield from self._calm(segment)
             self.findings.segments.append(record)
             if schedule:
-                schedule.report(record["elapsed_s"], time.perf_counter() - begin)
+                schedule.report(record["elapsed_s"], took_s)
                 self.progress.say(_title(segment), schedule.progress)
         self._note_reads()
         self._note_disturbances()
@@ -394,29 +393,28 @@ class Measurement:
         self._given += 1
         return self.replay.give(self._given, device)
 
-    def _calm(self, segment: dict[str, Any]) -> Generator[Any, None, dict[str, Any]]:
-        """The least disturbed of a few tries: one, where nobody disturbs."""
-        best: dict[str, Any] | None = None
-        worst_of_best = math.inf
-        for tries in range(1, CALM_TRIES + 1):
+    def _calm(
+        self, segment: dict[str, Any]
+    ) -> Generator[Any, None, tuple[dict[str, Any], float]]:
+        """The least disturbed of a few tries (one, where nobody disturbs), and the seconds that
+        it took: what the others took has a limit of its own."""
+        tried: list[tuple[float, dict[str, Any], float]] = []
+        while len(tried) < CALM_TRIES:
             begin = time.perf_counter()
             self._tries = 0
             while (record := (yield from self._segment(segment))) is None:
                 self._tries += 1
-            record["tries"] = tries
+            took_s = time.perf_counter() - begin
             # Every rank decides the same, by the rank that was disturbed most.
-            now = time.perf_counter()
-            seen = self.channel.gather([record["disturbed"], record["others"] or 0.0, now - begin])
-            worst = max(one[1] for one in seen)
-            if best is None or worst < worst_of_best:
-                best, worst_of_best = record, worst
-            self._trying_again_s += max(one[2] for one in seen) if tries > 1 else 0.0
+            seen = self.channel.gather([record["disturbed"], record["others"] or 0.0, took_s])
+            self._trying_again_s += max(one[2] for one in seen) if tried else 0.0
+            tried.append((max(one[1] for one in seen), record, took_s))
             spent = self._trying_again_s > CALM_SHARE * self.settings.time_s
             if segment["phase"] == "alone" or not any(one[0] for one in seen) or spent:
                 break
-        assert best is not None
-        best["tries"] = tries
-        return best
+        _, best, took_s = min(tried, key=lambda one: one[0])
+        best["tries"] = len(tried)
+        return best, took_s
 
     def _note_disturbances(self) -> None:
         found = self.findings.segments

@@ -242,8 +242,10 @@ static void test_texts(void **state)
     struct hr_error error;
     struct hr_cache_options options;
     static const char *const bad[] = {
-        "shm:x?size=1MiB&key_file=", "shm:x?size=1MiB&key_file=a&key_file=b",
-        "shm:x?size=1MiB&key_file=/none/at/all"};
+        "shm:x?size=1MiB&key_file=",
+        "shm:x?size=1MiB&key_file=a&key_file=b",
+        "shm:x?size=1MiB&key_file=nowhere.key",
+    };
     hr_cache_options_default(&options);
     options.identity = "x";
     options.items = 1;
