@@ -2,6 +2,7 @@
 
 import os
 import socket
+import time
 import uuid
 
 import pytest
@@ -21,6 +22,7 @@ def root(tmp_path):
     below.mkdir(parents=True)
     for i in range(COUNT):
         Image.new("RGB", (40, 40), (i * 10, 0, 255 - i * 10)).save(below / f"{i:02d}.png")
+    time.sleep(0.05)  # what was written just now is not kept
     return tmp_path / "data"
 
 

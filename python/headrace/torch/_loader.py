@@ -109,7 +109,8 @@ class DataLoader:
             loader, or, where there are several ranks, with the last of them, which
             share it. ``"shm:NAME?size=64GiB"`` is kept: other jobs share it and later runs
             start with it; behind it may follow ``&share=0.9``, of the size for this
-            dataset at most, ``&group=NAME`` and ``&form=...``. What is in stays in.
+            dataset at most, ``&group=NAME``, ``&form=...`` and ``&key_file=PATH``. What is in
+            stays in, until its file changes.
             ``"memcached:hostA:11211,hostB:11211?size=64GiB"`` is in the memory of several
             hosts, whose memcached servers run already; every rank says the same.
         cache_form: how cached samples are kept: ``"encoded"``, as the files are;
@@ -446,6 +447,7 @@ class DataLoader:
             has_sampler=self._feed is not None,
             digest=self._names_digest,
         )
+        self._check_fork()
         with self._reader:
             self._live = None
             self.seed = int(state["seed"])

@@ -163,8 +163,8 @@ static struct hr_cache *open_with(const char *key_file)
     struct hr_cache *cache;
     struct hr_error error;
     struct hr_cache_options options;
-    snprintf(spec, sizeof spec, "shm:secret?size=24MiB&share=0.3%s%s", *key_file ? "&key_file=" : "",
-             key_file);
+    snprintf(spec, sizeof spec, "shm:secret?size=24MiB&share=0.3%s%s",
+             *key_file ? "&key_file=" : "", key_file);
     hr_cache_options_default(&options);
     options.spec = spec;
     options.identity = "numbers";
@@ -242,8 +242,10 @@ static void test_texts(void **state)
     struct hr_error error;
     struct hr_cache_options options;
     static const char *const bad[] = {
-        "shm:x?size=1MiB&key_file=", "shm:x?size=1MiB&key_file=a&key_file=b",
-        "shm:x?size=1MiB&key_file=/none/at/all"};
+        "shm:x?size=1MiB&key_file=",
+        "shm:x?size=1MiB&key_file=a&key_file=b",
+        "shm:x?size=1MiB&key_file=nowhere.key",
+    };
     hr_cache_options_default(&options);
     options.identity = "x";
     options.items = 1;
