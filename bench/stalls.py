@@ -28,8 +28,8 @@ from plain_runs import ENV, Case, Trial, spread
 
 PEERS = os.path.join(HERE, "peers")
 SAMPLES = 5000  # of the folder that is trained on
-TIME = ("--time", "45")  # of an analysis from which is predicted
-SHORT_TIME = ("--time", "40")  # where errors of 10 % are asked
+TIME = ("--time", "40")  # of an analysis from which is predicted
+SHORT_TIME = ("--time", "36")  # where errors of 10 % are asked
 ANALYSIS_LIMIT_S = 400
 PROBE_PASSES = 7
 FIO_S = 6.0  # about so long, to measure a throttled disk
@@ -72,7 +72,8 @@ class Bench(harness.Parts):
 
 def link_files(paths, target, count):
     """A folder of `count` of the files, evenly spread, as hard links."""
-    for path in (paths[i * len(paths) // count] for i in range(min(count, len(paths)))):
+    count = min(count, len(paths))
+    for path in (paths[i * len(paths) // count] for i in range(count)):
         label = os.path.join(target, os.path.basename(os.path.dirname(path)))
         os.makedirs(label, exist_ok=True)
         os.link(path, os.path.join(label, os.path.basename(path)))
@@ -379,6 +380,35 @@ def predict_shared_cores(bench):
               storage=False)])
 
 
+# ---- fewer workers ----------------------------------------------------------
+
+FEWER = "fewer_workers_error_max"
+FEWER_TIME = ("--time", "12")
+FEWER_BATCH = 16
+FEWER_STEP_MS = 20  # 800 samples a second
+FEWER_PREPARE_MS = 6
+FEWER_DISK = 90  # samples a second
+FEWER_SAMPLES = 480  # of an epoch
+
+
+def fewer_workers(bench):
+    """Half of the workers, on a throttled disk: steps and samples sleep. One worker reads and
+    prepares in turn, where two kept the disk busy."""
+    def command(workers):
+        return script("paced", data=bench.data, batch_size=FEWER_BATCH, workers=workers,
+                      step_ms=FEWER_STEP_MS, prepare_ms=FEWER_PREPARE_MS, samples=FEWER_SAMPLES)
+
+    with bench.group(FEWER_DISK) as group:
+        cold(bench.files.paths)
+        result, _ = analyse(bench, "fewer", command(2), group, *FEWER_TIME)
+    case = Case(FEWER, "1 of 2 workers", {"cache_share": 0, "workers": 1}, 2, FEWER_DISK,
+                FEWER_STEP_MS)
+    head(bench.analysed["fewer"])
+    with plain_runs.Runs(bench, [Trial(command(1), [case])]) as runs:
+        runs.measure()
+    compare(bench, runs.cases[0], plain_runs.mean_of([result.predict(**case.change)]), None)
+
+
 # ---- cost -------------------------------------------------------------------
 
 
@@ -419,12 +449,13 @@ def probe_cost(bench):
 
 # name: (function, figures that it owes, seconds that it takes on two quiet cores)
 PARTS = {
-    "truth": (truth, ["truth_error_max"], 215),
+    "truth": (truth, ["truth_error_max"], 207),
     "probe": (probe_cost, ["probe_us_per_batch"], 8),
-    "standin": (predict_standin, ["predict_cache_error_max", "predict_other_error_max"], 290),
-    "cpu": (predict_shared_cores, ["predict_shared_cores_error_max"], 198),
+    "standin": (predict_standin, ["predict_cache_error_max", "predict_other_error_max"], 280),
+    "cpu": (predict_shared_cores, ["predict_shared_cores_error_max"], 190),
     "analysis": (analysis_seconds, ["analysis_s"], 85),
-    "page": (predict_page_cache, ["predict_page_cache_error_max"], 82),
+    "fewer": (fewer_workers, [FEWER], 45),
+    "page": (predict_page_cache, ["predict_page_cache_error_max"], 77),
 }
 
 
@@ -447,7 +478,7 @@ def conclude(bench):
 
 def parse_arguments():
     parser = harness.parser("stalls", __doc__, PARTS, minutes=14.9)
-    parser.add_argument("--truth-seconds", type=float, default=25,
+    parser.add_argument("--truth-seconds", type=float, default=23,
                         help="--time of an analysis of the truth cases (%(default)s)")
     parser.add_argument("--keep", help="keep the analyses in this folder")
     return parser.parse_args()

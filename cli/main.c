@@ -40,33 +40,39 @@ int cli_finish(const char *verb, int status)
     return CLI_FAILED;
 }
 
-/* Levenshtein's distance, of the first MAX_WORD letters. */
+/* Letters to change, add, drop or exchange with their neighbours: the restricted distance of
+ * Damerau and Levenshtein, of the first MAX_WORD letters. */
 static int distance(const char *a, const char *b)
 {
     enum { MAX_WORD = 32 };
-    int row[MAX_WORD + 1], n = (int)strnlen(a, MAX_WORD), m = (int)strnlen(b, MAX_WORD);
+    int rows[3][MAX_WORD + 1], n = (int)strnlen(a, MAX_WORD), m = (int)strnlen(b, MAX_WORD);
     for (int j = 0; j <= m; j++)
-        row[j] = j;
+        rows[0][j] = j;
     for (int i = 1; i <= n; i++) {
-        int diagonal = row[0];
+        int *row = rows[i % 3], *above = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
         row[0] = i;
         for (int j = 1; j <= m; j++) {
-            int change = diagonal + (a[i - 1] != b[j - 1]);
-            int least = row[j] + 1 < row[j - 1] + 1 ? row[j] + 1 : row[j - 1] + 1;
-            diagonal = row[j];
-            row[j] = change < least ? change : least;
+            int least = above[j - 1] + (a[i - 1] != b[j - 1]);
+            least = above[j] + 1 < least ? above[j] + 1 : least;
+            least = row[j - 1] + 1 < least ? row[j - 1] + 1 : least;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                before[j - 2] + 1 < least)
+                least = before[j - 2] + 1;
+            row[j] = least;
         }
     }
-    return row[m];
+    return rows[n % 3][m];
 }
 
 const char *cli_nearest(const char *word, const char *const *names, int count)
 {
     const char *nearest = NULL;
-    int least = 3; /* further off it is another word */
+    int length = (int)strlen(word), least = length;
     for (int i = 0; i < count; i++) {
-        int d = distance(word, names[i]);
-        if (d < least && d < (int)strlen(names[i])) {
+        int d = distance(word, names[i]), other = (int)strlen(names[i]);
+        /* More than one letter in three is another word. */
+        int most = (length > other ? length : other) / 3;
+        if (d < least && d <= (most ? most : 1) && d < other) {
             least = d;
             nearest = names[i];
         }

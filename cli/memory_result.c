@@ -1,6 +1,7 @@
 /*
  * headrace memory report, diff and import: what records tell, and records of what other tools
- * wrote. A damaged record is read as far as that goes, and what is missing is said.
+ * wrote. A damaged record is read as far as that goes, what is missing is said, and the exit status
+ * is 1.
  */
 #include "cli.h"
 #include "memory_verbs.h"
@@ -49,12 +50,12 @@ static int take_rate(const char *option, const char *text, double *bytes_per_s)
 
 /* ---- records ---- */
 
-/* Says what of a record could not be read, or was not recorded. */
-static void tell_gaps(const char *verb, const char *path, const struct hr_memory *memory)
+/* Says what of a record could not be read, or was not recorded. 1: the record is damaged. */
+static int tell_gaps(const char *verb, const char *path, const struct hr_memory *memory)
 {
     const char *what = NULL, *problem = NULL;
     json_int_t offset = 0, bytes = 0, lost = 0;
-    int ended = 1;
+    int ended = 1, is_damaged = 0;
     char count[TEXT_NUMBER];
     char *name = text_escape(path);
     json_t *all = json_loads(hr_memory_json(memory), 0, NULL);
@@ -65,6 +66,7 @@ static void tell_gaps(const char *verb, const char *path, const struct hr_memory
     if (!json_unpack(json_object_get(run, "damage"), "{s:s, s:I, s:I}", "what", &what, "offset",
                      &offset, "bytes", &bytes)) {
         char *escaped = text_escape(what);
+        is_damaged = 1;
         cli_complain(verb, "%s is damaged: %s (at byte %lld); about %s are left out", name,
                      escaped ? escaped : "", (long long)offset, text_bytes(count, (uint64_t)bytes));
         free(escaped);
@@ -78,6 +80,7 @@ static void tell_gaps(const char *verb, const char *path, const struct hr_memory
 done:
     json_decref(all);
     free(name);
+    return is_damaged;
 }
 
 static void close_all(struct hr_memory **memories, size_t count)
@@ -86,23 +89,23 @@ static void close_all(struct hr_memory **memories, size_t count)
         hr_memory_destroy(&memories[i]);
 }
 
-/* All or none. */
+/* All or none: how many of them are damaged, or a negative errno. */
 static int open_all(struct hr_memory **memories, const char *const *paths, size_t count,
                     const struct hr_memory_options *options, const char *verb)
 {
     struct hr_error error = {0};
-    int r = 0;
+    int r = 0, damaged = 0;
     for (size_t i = 0; i < count; i++)
         memories[i] = NULL;
     for (size_t i = 0; i < count && !r; i++) {
         r = hr_memory_open(&memories[i], paths[i], options, &error);
         if (!r)
-            tell_gaps(verb, paths[i], memories[i]);
+            damaged += tell_gaps(verb, paths[i], memories[i]);
     }
-    if (r) {
-        close_all(memories, count);
-        failed(verb, r, &error);
-    }
+    if (!r)
+        return damaged;
+    close_all(memories, count);
+    failed(verb, r, &error);
     return r;
 }
 
@@ -198,12 +201,12 @@ int memory_report(int argc, char **argv)
         return CLI_USAGE;
     while (c.count < FILES_MOST && c.paths[c.count])
         c.count++;
-    r = open_all(memories, c.paths, c.count, &options, REPORT);
-    if (r)
+    int damaged = open_all(memories, c.paths, c.count, &options, REPORT);
+    if (damaged < 0)
         return CLI_FAILED;
     r = write_report(&c, memories, &error);
     close_all(memories, c.count);
-    return r ? failed(REPORT, r, &error) : cli_finish(REPORT, CLI_OK);
+    return r ? failed(REPORT, r, &error) : cli_finish(REPORT, damaged ? CLI_PROBLEM : CLI_OK);
 }
 
 /* ---- diff ---- */
@@ -214,8 +217,9 @@ struct diff {
     double fail_above; /* percent; negative: never */
 };
 
+/* otherwise: the exit status where nothing grew more than it may. */
 static int write_diff(const struct diff *c, const struct hr_memory *before,
-                      const struct hr_memory *after)
+                      const struct hr_memory *after, int otherwise)
 {
     struct hr_memory_comparison *comparison = NULL;
     struct hr_error error = {0};
@@ -229,7 +233,7 @@ static int write_diff(const struct diff *c, const struct hr_memory *before,
     if (r)
         return failed(DIFF, r, &error);
     if (c->fail_above < 0 || percent <= c->fail_above)
-        return cli_finish(DIFF, CLI_OK);
+        return cli_finish(DIFF, otherwise);
     r = cli_finish(DIFF, CLI_PROBLEM);
     cli_complain(DIFF, "the peak grew by %.1f %%, which is more than %g %%", percent,
                  c->fail_above);
@@ -261,9 +265,10 @@ int memory_diff(int argc, char **argv)
     int r = cli_parse(&syntax, argc, argv, c.paths);
     if (r >= 0)
         return r;
-    if (open_all(memories, c.paths, 2, NULL, DIFF))
+    int damaged = open_all(memories, c.paths, 2, NULL, DIFF);
+    if (damaged < 0)
         return CLI_FAILED;
-    r = write_diff(&c, memories[0], memories[1]);
+    r = write_diff(&c, memories[0], memories[1], damaged ? CLI_PROBLEM : CLI_OK);
     close_all(memories, 2);
     return r;
 }

@@ -4,12 +4,14 @@
 #include "text.h"
 
 #include <headrace/pack.h>
+#include <headrace/prepare.h>
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 int summary_bads_add(struct summary_bads *bads, uint64_t index, const char *path,
@@ -64,6 +66,42 @@ static int add_unreadable(struct summary *s, const struct hr_dataset *dataset, s
     else if (S_ISDIR(st.st_mode))
         reason = "it is a directory";
     int r = summary_bads_add(&s->unreadable, index, path, reason);
+    free(path);
+    return r;
+}
+
+/* What a file cannot be a sample for, though it has an image's name: NULL where it may be one.
+ * Names that are usual for what is decoded here are believed; --verify looks at those. */
+static const char *cannot_be_a_sample(const char *path, int64_t bytes, struct hr_preparer *preparer,
+                                      struct hr_error *why)
+{
+    static const char *const decoded[] = {".jpg", ".jpeg", ".png"};
+    const char *extension = strrchr(path, '.');
+    unsigned char start[64];
+    struct hr_image_info info;
+    if (!bytes)
+        return "the file is empty (0 bytes); restore or remove it";
+    for (size_t i = 0; i < sizeof decoded / sizeof *decoded; i++)
+        if (!extension || !strcasecmp(extension, decoded[i]))
+            return NULL;
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return NULL; /* of a container, or gone meanwhile */
+    size_t length = fread(start, 1, sizeof start, file);
+    fclose(file);
+    return hr_preparer_info(preparer, start, length, &info, why) == -ENOTSUP ? why->message : NULL;
+}
+
+static int add_impossible(struct summary *s, const struct hr_dataset *dataset, size_t index,
+                          struct hr_preparer *preparer)
+{
+    struct hr_error why = {0};
+    char *path = path_of(dataset, index);
+    if (!path)
+        return -ENOMEM;
+    const char *reason =
+        cannot_be_a_sample(path, hr_dataset_sample_bytes(dataset, index), preparer, &why);
+    int r = reason ? summary_bads_add(&s->unreadable, index, path, reason) : 0;
     free(path);
     return r;
 }
@@ -124,7 +162,8 @@ static void count_size(struct summary *s, int64_t *sizes, int64_t bytes)
 static int count_samples(struct summary *s, const struct hr_dataset *dataset)
 {
     int64_t *sizes = calloc(s->samples + 1, sizeof *sizes);
-    int r = sizes ? 0 : -ENOMEM;
+    struct hr_preparer *preparer = NULL;
+    int r = sizes ? hr_preparer_create(&preparer, NULL) : -ENOMEM;
     for (size_t i = 0; !r && i < s->samples; i++) {
         int64_t label = hr_dataset_label(dataset, i), bytes = hr_dataset_sample_bytes(dataset, i);
         struct summary_class *c =
@@ -136,6 +175,7 @@ static int count_samples(struct summary *s, const struct hr_dataset *dataset)
         }
         c->bytes += (uint64_t)bytes;
         count_size(s, sizes, bytes);
+        r = add_impossible(s, dataset, i, preparer);
     }
     if (!r && s->known) {
         qsort(sizes, s->known, sizeof *sizes, compare_int64);
@@ -144,6 +184,7 @@ static int count_samples(struct summary *s, const struct hr_dataset *dataset)
         s->largest = (uint64_t)sizes[s->known - 1];
         s->mean = s->bytes / s->known;
     }
+    hr_preparer_destroy(&preparer);
     free(sizes);
     return r;
 }

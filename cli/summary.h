@@ -41,7 +41,7 @@ struct summary {
     uint64_t known;                           /* samples whose size is known */
     uint64_t smallest, median, largest, mean; /* bytes; 0 where nothing is known */
     uint64_t buckets[SUMMARY_BUCKETS];
-    struct summary_bads unreadable; /* no size could be had */
+    struct summary_bads unreadable; /* no size could be had, or they cannot be samples */
     int verified;                   /* non-zero: `bad` was looked for */
     struct summary_bads bad;
     struct hr_dataset_info info;

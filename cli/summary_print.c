@@ -140,7 +140,7 @@ static void print_problems(const struct summary *s)
                 printf("  %s\n", s->classes[i].name);
     }
     if (s->unreadable.count) {
-        printf("\n%s %s cannot be looked at:\n", text_count(a, s->unreadable.count),
+        printf("\n%s %s cannot be used:\n", text_count(a, s->unreadable.count),
                plural(s->unreadable.count, "file", "files"));
         summary_bads_print(&s->unreadable, BADS_AT_MOST);
     }

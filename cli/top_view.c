@@ -211,25 +211,46 @@ static void put_lane(FILE *out, const json_t *lane, double samples, size_t bar)
     fputs(json_is_true(json_object_get(lane, "alone")) ? "  alone\n" : "\n", out);
 }
 
-/* Who holds the others up, as people say it. */
-static const char *slow_side(const json_t *lane)
+/* A share of the time from which on something is said to be busy, or to wait. */
+#define MUCH 0.5
+#define SOME 0.05
+
+/* The largest share that a job of the lane waited; NaN where it is not known. */
+static double most_waited(const json_t *lane)
 {
-    static const char *const says[][2] = {
-        {"room", "the jobs are the slow side: the queue is full"},
-        {"fetch", "storage is the slow side: threads wait for bytes"},
-        {"prepare", "preparation is the slow side: the threads are busy"},
-    };
+    double most = (double)NAN;
+    size_t i;
+    json_t *subscriber;
+    json_array_foreach(json_object_get(lane, "subscribers"), i, subscriber)
+    {
+        most = fmax(most, number(subscriber, "wait_share")); /* which passes over NaN */
+    }
+    return most;
+}
+
+/* Who holds the others up, as people say it; NULL where the interval does not show it. */
+static const char *slow_side(const json_t *lane, double threads)
+{
     const char *reason = string(lane, "waits_for", "");
-    for (size_t i = 0; i < sizeof says / sizeof *says; i++)
-        if (!strcmp(reason, says[i][0]))
-            return says[i][1];
-    return NULL;
+    double ready = number(lane, "ready_samples") / number(lane, "window_samples");
+    if (!strcmp(reason, "room"))
+        return ready >= MUCH ? "the jobs are the slow side: the queue is full"
+                             : "preparation waits for the jobs that are behind, or hold batches";
+    if (!(most_waited(lane) > SOME))
+        return NULL;
+    if (!strcmp(reason, "fetch"))
+        return "storage is the slow side: threads wait for bytes";
+    if (strcmp(reason, "prepare") != 0)
+        return NULL;
+    return number(lane, "busy_threads") / threads >= MUCH
+               ? "preparation is the slow side: the threads are busy"
+               : "jobs wait, and the threads are not busy: other work may have the cores";
 }
 
 static void put_where(FILE *out, const json_t *lane, double threads)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER];
-    const char *slow = slow_side(lane);
+    const char *slow = slow_side(lane, threads);
     double budget = number(lane, "cache_budget_bytes"), cached = number(lane, "cache_bytes");
     double bad = number(lane, "bad_samples"), lent = number(lane, "lent_bytes");
     if (isfinite(number(lane, "prepare_per_sample_s")))

@@ -524,6 +524,26 @@ static int set_history_tells(PyObject *object, PyObject *value, void *closure)
     return 0;
 }
 
+static PyObject *get_awaits_update(PyObject *object, void *closure)
+{
+    return PyBool_FromLong(self_of(object)->awaits_update);
+}
+
+static int set_awaits_update(PyObject *object, PyObject *value, void *closure)
+{
+    int is = value ? PyObject_IsTrue(value) : 0;
+    if (is < 0)
+        return -1;
+    self_of(object)->awaits_update = (uint8_t)is;
+    self_of(object)->was_updated = 0;
+    return 0;
+}
+
+static PyObject *get_was_updated(PyObject *object, void *closure)
+{
+    return PyBool_FromLong(self_of(object)->was_updated);
+}
+
 static PyObject *get_calls(PyObject *object, void *closure)
 {
     return PyLong_FromUnsignedLong(self_of(object)->call);
@@ -593,6 +613,10 @@ static PyGetSetDef memory_getset[] = {
     {"part", get_part, set_part, PyDoc_STR("Name of the part of the model that runs."), NULL},
     {"history_tells", get_history_tells, set_history_tells,
      PyDoc_STR("Whether PyTorch's memory history tells of accelerators' allocations."), NULL},
+    {"awaits_update", get_awaits_update, set_awaits_update,
+     PyDoc_STR("Whether what writes a parameter outside passes is an optimizer's step."), NULL},
+    {"was_updated", get_was_updated, NULL,
+     PyDoc_STR("Such a step was seen since awaits_update was set."), NULL},
     {"calls", get_calls, NULL, PyDoc_STR("Operator calls so far."), NULL},
     {"without_storage", get_without_storage, NULL,
      PyDoc_STR("Tensors met so far that have no storage."), NULL},

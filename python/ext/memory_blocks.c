@@ -412,6 +412,28 @@ static void record_access(struct memory *m, uint32_t index, const struct memory_
                      });
 }
 
+int memory_is_parameter_observed(const struct memory *m, const struct observed_tensor *tensor)
+{
+    uint32_t index =
+        tensor->impl ? memory_map_get(&m->storages.by_impl, tensor->impl) : MEMORY_NONE;
+    return index != MEMORY_NONE && m->storages.all[index].category == HR_MEMORY_PARAMETER;
+}
+
+int memory_is_parameter(struct memory *m, PyObject *object)
+{
+    int is = 0;
+    if (PyObject_TypeCheck(object, (PyTypeObject *)m->tensor_type)) {
+        const struct observed_tensor tensor = {.impl = impl_of(m, &(struct source){object, NULL})};
+        memory_forget();
+        return memory_is_parameter_observed(m, &tensor);
+    }
+    for (Py_ssize_t i = 0; PyTuple_Check(object) && i < PyTuple_Size(object) && !is; i++)
+        is = memory_is_parameter(m, PyTuple_GetItem(object, i));
+    for (Py_ssize_t i = 0; PyList_Check(object) && i < PyList_Size(object) && !is; i++)
+        is = memory_is_parameter(m, PyList_GetItem(object, i));
+    return is;
+}
+
 void memory_touch_observed(struct memory *m, const struct observed_tensor *tensor,
                            const struct memory_access *access)
 {

@@ -119,6 +119,43 @@ static int op_of(struct memory *m, PyObject *func, struct memory_op *op)
     return r;
 }
 
+/* Whether an operator writes a parameter. */
+static int writes_parameter(const struct memory_call *call, const struct memory_operands *arguments)
+{
+    uint64_t mask = written_of(call->op, arguments);
+    int does = 0;
+    if (arguments->observed) {
+        mask |= call->op->written_kwargs;
+        for (size_t i = 0; i < arguments->observed->count && !does; i++) {
+            const struct observed_tensor *tensor = &arguments->observed->all[i];
+            does = tensor->argument < 64 && mask >> tensor->argument & 1 &&
+                   memory_is_parameter_observed(call->m, tensor);
+        }
+        return does;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_Size(arguments->args) && i < 64 && !does; i++)
+        does = mask >> i & 1 && memory_is_parameter(call->m, PyTuple_GetItem(arguments->args, i));
+    return does;
+}
+
+/* What writes a parameter between a backward pass and the next forward pass is a step of an
+ * optimizer, torch's or the training's own. */
+static void find_update(struct memory_call *call, const struct memory_operands *arguments)
+{
+    struct memory *m = call->m;
+    if (!m->awaits_update || atomic_load(&m->phase) != HR_MEMORY_OUTSIDE ||
+        !writes_parameter(call, arguments))
+        return;
+    call->is_update = m->was_updated = 1;
+    atomic_store(&m->phase, HR_MEMORY_OPTIMIZER);
+}
+
+static void end_update(struct memory_call *call)
+{
+    if (call->is_update)
+        atomic_store(&call->m->phase, HR_MEMORY_OUTSIDE);
+}
+
 int memory_call_begin(struct memory *m, struct memory_call *call, const struct memory_op *op,
                       const struct memory_operands *arguments)
 {
@@ -126,6 +163,7 @@ int memory_call_begin(struct memory *m, struct memory_call *call, const struct m
     call->access = (struct memory_access){.kind = HR_MEMORY_READ, .op = op->name};
     call->access.time_ns = hr_memory_now_ns(m->recorder);
     call->access.call = ++m->call;
+    find_update(call, arguments);
     if (m->stacks.classify) {
         int64_t stack = memory_stack_now(m);
         if (stack < 0)
@@ -165,6 +203,7 @@ void memory_call_returned(struct memory_call *call)
 void memory_call_failed(struct memory_call *call, PyObject *error)
 {
     struct memory *m = call->m;
+    end_update(call);
     PyObject *told = PyBool_FromLong(memory_tap_failures(m) != call->failures);
     PyObject *done = PyObject_CallFunctionObjArgs(m->failed, error ? error : Py_None, told, NULL);
     Py_DECREF(told);
@@ -199,14 +238,12 @@ static void touch_results(struct memory_call *call, const struct memory_operands
         memory_touch(call->m, results->args, access);
 }
 
-void memory_call_end(struct memory_call *call, const struct memory_operands *arguments,
-                     const struct memory_operands *results)
+static void touch_written(struct memory_call *call, const struct memory_operands *arguments,
+                          const struct memory_operands *results)
 {
     struct memory *m = call->m;
     struct memory_access access = call->access;
     const uint32_t flags = call->op->flags;
-    if (!m->recorder)
-        return;
     access.time_ns = hr_memory_now_ns(m->recorder);
     access.kind = HR_MEMORY_WRITE;
     /* What is new was allocated for these lines. */
@@ -230,13 +267,23 @@ void memory_call_end(struct memory_call *call, const struct memory_operands *arg
         atomic_store(&m->alloc_stack, outer);
 }
 
+void memory_call_end(struct memory_call *call, const struct memory_operands *arguments,
+                     const struct memory_operands *results)
+{
+    if (call->m->recorder)
+        touch_written(call, arguments, results);
+    end_update(call);
+}
+
 static PyObject *run(struct memory *m, const struct memory_op *op, PyObject *func, PyObject *args,
                      PyObject *kwargs)
 {
     struct memory_call call;
     const struct memory_operands arguments = {.args = args, .kwargs = kwargs};
-    if (memory_call_begin(m, &call, op, &arguments) < 0)
+    if (memory_call_begin(m, &call, op, &arguments) < 0) {
+        end_update(&call);
         return NULL;
+    }
     PyObject *result = PyObject_Call(func, args, kwargs);
     memory_call_returned(&call);
     if (!result) {

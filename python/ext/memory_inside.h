@@ -98,6 +98,8 @@ struct memory {
     uint32_t part;            /* name of the part of the model that runs */
     uint8_t is_surveying;     /* what is met was there before */
     uint8_t history_tells;    /* of accelerators' allocations */
+    uint8_t awaits_update;    /* outside passes, what writes a parameter is an optimizer's step */
+    uint8_t was_updated;      /* such a step was seen */
 
     _Atomic uint8_t phase;        /* enum hr_memory_phase */
     _Atomic uint32_t alloc_stack; /* of the operator that runs */
@@ -143,6 +145,7 @@ struct memory_call {
     uintptr_t outer_thread;
     uint32_t outer_stack;
     int is_attributed; /* what is allocated is of this call's lines and thread */
+    int is_update;     /* it is of an optimizer that is none of torch's */
 };
 
 /* What an operator is given or gives: Python's objects, or what an observer found. */
@@ -193,6 +196,10 @@ void memory_say(struct memory *m, uint32_t storage, uint32_t shape, uint32_t cat
                 uint32_t part);
 /* The name of a tensor's shape and type; 0: none. */
 uint32_t memory_shape(struct memory *m, PyObject *tensor);
+
+/* Whether a tensor, a tuple or a list holds a parameter; of what is followed already. */
+int memory_is_parameter(struct memory *m, PyObject *object);
+int memory_is_parameter_observed(const struct memory *m, const struct observed_tensor *tensor);
 
 /* A storage's memory may be another now. */
 void memory_moved(struct memory *m, uint32_t storage, PyObject *object, uint64_t time_ns);

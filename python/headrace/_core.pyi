@@ -111,6 +111,9 @@ class MemoryRecorder:
     phase: int
     part: int
     history_tells: bool
+    awaits_update: bool
+    @property
+    def was_updated(self) -> bool: ...
     @property
     def calls(self) -> int: ...
     @property

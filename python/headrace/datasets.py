@@ -9,11 +9,12 @@ Python object per sample: names and labels stay in the C library, and
 from __future__ import annotations
 
 import array
+import operator
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, SupportsIndex, TypeVar, overload
 
 from . import _core, transforms as _transforms
 from .prepare import drawn_seed
@@ -48,10 +49,10 @@ class _View(Sequence[_T], Generic[_T]):
         return len(self._dataset)
 
     @overload
-    def __getitem__(self, index: int) -> _T: ...
+    def __getitem__(self, index: SupportsIndex) -> _T: ...
     @overload
     def __getitem__(self, index: slice) -> list[_T]: ...
-    def __getitem__(self, index: int | slice) -> _T | list[_T]:
+    def __getitem__(self, index: SupportsIndex | slice) -> _T | list[_T]:
         if isinstance(index, slice):
             return [self._get(i) for i in range(*index.indices(len(self)))]
         return self._get(_position(index, len(self)))
@@ -102,7 +103,7 @@ class _ImageDataset:
         """Samples."""
         return len(self._dataset)
 
-    def __getitem__(self, index: int) -> tuple[Any, int]:
+    def __getitem__(self, index: SupportsIndex) -> tuple[Any, int]:
         """(image, label) of one sample, read and decoded now, on this thread.
 
         With a transform: its result, (3, height, width). Random parameters differ with every
@@ -159,7 +160,7 @@ class _ImageDataset:
         """The label of every sample; read-only, ``numpy.asarray`` is fast on it."""
         return _Targets(self._dataset)
 
-    def sample_bytes(self, index: int) -> int | None:
+    def sample_bytes(self, index: SupportsIndex) -> int | None:
         """Size of a sample's file or item, or ``None`` while it is not known yet."""
         return self._dataset.sample_bytes(_position(index, len(self)))
 
@@ -454,7 +455,12 @@ def _checked_transform(transform: Any) -> Any:
     return transform
 
 
-def _position(index: int, count: int) -> int:
+def _position(index: SupportsIndex, count: int) -> int:
+    """Of anything that stands for a whole number, NumPy's and torch's too."""
+    try:
+        index = operator.index(index)
+    except TypeError:
+        raise TypeError(f"a sample's index must be a whole number, got {index!r}") from None
     if not -count <= index < count:
         raise IndexError(f"sample {index} of {count}")
     return index + count if index < 0 else index

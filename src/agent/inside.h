@@ -219,6 +219,7 @@ struct hr_agent {
     struct hr__kept *kept;
     uint64_t next_lane;
     uint64_t expelled, refused;
+    _Atomic uint64_t reading_bytes; /* memory that texts take that are being read now */
     bool was_run;
     _Atomic bool is_stopping;
     bool has_unread; /* of some job, that is to be sent again */

@@ -6,13 +6,20 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "cache/cache.h"
+#include "cache/capacity.h"
 #include "cache/spec.h"
 
 #include <headrace/cache.h>
 
 #include <errno.h>
+#include <inttypes.h>
+#include <malloc.h>
 #include <string.h>
 #include <xxhash.h>
+
+/* Of an element of a list in a text: jansson's block, its place in the list, and our copy. */
+#define ELEMENT_BYTES 64
+#define TRIM_BYTES    (UINT64_C(16) << 20)
 
 void hr__text_digest(uint64_t out[2], const char *text, size_t length)
 {
@@ -21,11 +28,45 @@ void hr__text_digest(uint64_t out[2], const char *text, size_t length)
     out[1] = hash.high64;
 }
 
+/* Memory that it takes to read a text: each element of its lists is a block of its own. */
+static uint64_t reading_bytes(const char *text, size_t length)
+{
+    uint64_t elements = 0;
+    for (size_t i = 0; i < length; i++)
+        elements += text[i] == ',';
+    return 2 * (uint64_t)length + ELEMENT_BYTES * elements;
+}
+
+/* 0, and counted among what is being read; or -ENOMEM: there is not so much. */
+static int reserve_reading(struct hr__source *source, uint64_t bytes)
+{
+    struct hr__capacity now;
+    hr__capacity_read(&now, -1);
+    uint64_t most = now.available < now.group_left ? now.available : now.group_left;
+    uint64_t others = atomic_fetch_add(&source->agent->reading_bytes, bytes);
+    if (others + bytes <= most)
+        return 0;
+    atomic_fetch_sub(&source->agent->reading_bytes, bytes);
+    return hr__fail(&source->error, -ENOMEM,
+                    "the agent would need %" PRIu64 " MiB of memory to read what this job says of "
+                    "its dataset (%zu MiB of paths, labels or indices), and there are %" PRIu64
+                    " MiB: name a folder, a list file or a pack in place of them",
+                    bytes >> 20, source->length >> 20, most >> 20);
+}
+
 static void open_run(struct hr__errand *errand)
 {
     struct hr__source *source = HR__OF(struct hr__source, errand, errand);
+    uint64_t bytes = reading_bytes(source->text, source->length);
+    source->failed = reserve_reading(source, bytes);
+    if (source->failed)
+        return;
     source->failed = hr__statement_read(source->text, source->length, &source->dataset,
                                         &source->recipe, &source->error);
+    atomic_fetch_sub(&source->agent->reading_bytes, bytes);
+    /* Small pieces, which the C library would keep for later. */
+    if (bytes > TRIM_BYTES)
+        malloc_trim(0);
     if (source->failed)
         return;
     hr_recipe_output(source->recipe, &source->spec);

@@ -83,7 +83,7 @@ void hr__surroundings_read(struct hr__surroundings *out, pid_t pid)
     struct hr__capacity capacity;
     hr__capacity_read(&capacity, -1);
     /* Without a limit, groups of version 1 have one beyond every machine's memory. */
-    if (capacity.group_limit >= (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE))
+    if (capacity.group_limit >= capacity.total)
         return;
     out->memory_limit = capacity.group_limit;
     memcpy(out->memory_file, capacity.group_file, sizeof out->memory_file);

@@ -29,6 +29,7 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* The key of a sample as this process saw its file last; both halves 0: not yet. */
 struct seen {
@@ -114,6 +115,10 @@ void hr__cache_tell_kept(struct hr__cache *cache)
     if (cache->backend != &backend || !cache->is_kept)
         return;
     struct hr__segment *segment = hr__store_segment(c->store);
+    /* After a drop by force the name is gone, and the memory goes with the last user. */
+    struct stat st;
+    if (fstat(segment->own.fd, &st) || !st.st_nlink)
+        return;
     hr__store_get_counts(c->store, &now);
     uint64_t items = now.items[0] + now.items[1] + now.items[2];
     if (!items || !hr__segment_is_sound(segment) || hr__segment_users(segment, NULL, 0))

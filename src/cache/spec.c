@@ -139,6 +139,11 @@ static int read_name(struct reader *r, struct hr__piece name)
         return hr__fail(r->error, -EINVAL,
                         "cache \"%.*s\": its name is too long: write at most %zu characters",
                         TEXT(r), sizeof r->out->name - 1);
+    if (name.at[0] == '-')
+        return hr__fail(r->error, -EINVAL,
+                        "cache \"%.*s\": the name \"%.*s\" may not begin with '-', which commands "
+                        "take for an option",
+                        TEXT(r), PIECE(name));
     for (size_t i = 0; i < name.length; i++) {
         char c = name.at[i];
         int letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';

@@ -154,6 +154,9 @@ static int replace(struct hr__thread *self, struct hr__job *job, struct hr__outc
                 r = prepare(self, job, index, outcome, error);
             hr__caching_unclaim(l, &job->ticket);
         }
+        /* A stand-in is intact: a place has room for the story of one sample. */
+        if (!r && hr_preparer_damage(self->preparer))
+            r = hr__fail(error, -EBADMSG, "%s", hr_preparer_damage(self->preparer));
         if (!r) {
             batch->indices[job->place] = (int64_t)index;
             batch->labels[job->place] = hr_dataset_label(l->dataset, index);

@@ -226,6 +226,7 @@ static json_t *segment(const struct hr_stalls_watch *w, const struct hr__watch_s
     bad |= set(o, "worker_cpu_s", number(seconds(s->begin.worker_cpu_ns, s->end.worker_cpu_ns)));
     bad |= set(o, "read_bytes", number(s->end.read_bytes - s->begin.read_bytes));
     bad |= set(o, "expected_bytes", number(s->expected_bytes));
+    bad |= set(o, "expected_samples", isnan(s->expected_bytes) ? json_null() : whole(s->samples));
     bad |= set(o, "verified", s->verified < 0 ? json_null() : json_boolean(s->verified));
     bad |= set(o, "reason", text(s->reason));
     bad |= set(o, "wait_s", numbers(s->wait_s, s->what.batches));

@@ -28,8 +28,14 @@ __attribute__((constructor)) static void begin(void)
     const char *scratch = getenv("HEADRACE_GUARD"), *libraries = getenv("LD_PRELOAD");
     for (int i = 0; i < HR__GUARD_CALL_COUNT; i++)
         hr__guard_next((enum hr__guard_call)i);
-    if (!hr__guard_begin(scratch))
+    if (!scratch || !*scratch)
         return;
+    if (!hr__guard_begin(scratch)) {
+        static const char text[] = "libheadrace-guard: a program of a measuring run is ended, "
+                                   "since the run is over and can guard no files any more\n";
+        (void)!KERNEL(SYS_write, STDERR_FILENO, text, sizeof text - 1);
+        _exit(70);
+    }
     snprintf(variable, sizeof variable, VARIABLE "%s", scratch);
     int length = snprintf(preload, sizeof preload, PRELOAD "%s", libraries ? libraries : "");
     if (length < 0 || (size_t)length >= sizeof preload || !strstr(preload, LIBRARY))

@@ -82,7 +82,8 @@ struct hr__guard_place {
 
 extern struct hr__guard_state *hr__guard_state; /* NULL: no guard was asked for */
 
-/* Begins, if the environment asks for it; more than once does no harm. 1: the guard holds. */
+/* Begins with a scratch folder; more than once does no harm. 1: the guard holds; 0: there is no
+ * such folder. */
 int hr__guard_begin(const char *scratch);
 
 /* SCRATCH + folder + path; -ENAMETOOLONG. */

@@ -118,7 +118,9 @@ static int end_block(struct finder *f, struct live *live, uint64_t time_ns)
     int code = grow((void **)&out->freed, &f->freed_room, out->freed_count, sizeof *out->freed);
     if (code)
         return code;
-    out->blocks[live->block].free_ns = time_ns;
+    struct hr__block *block = &out->blocks[live->block];
+    block->free_ns = time_ns;
+    block->is_passed_on = block->iteration != out->iterations;
     out->freed[out->freed_count++] = live->block;
     take_out(f, live);
     return 0;
@@ -259,8 +261,6 @@ static int on_access(struct finder *f, const struct hr_memory_event *event)
     block->last_ns = event->time_ns;
     block->last_call = (uint32_t)(event->bytes >> 32);
     block->phases |= (uint8_t)(1 << (event->phase & 3));
-    block->is_passed_on |=
-        event->phase == HR_MEMORY_BACKWARD && block->iteration != f->out->iterations;
     if (event->kind == HR_MEMORY_READ)
         block->reads++;
     else

@@ -34,7 +34,7 @@ struct hr__block {
     uint8_t phase;  /* of its allocation */
     uint8_t phases; /* bit p: it is accessed in phase p */
     uint8_t is_ghost : 1, was_present : 1;
-    uint8_t is_passed_on : 1; /* a backward pass of a later iteration accesses it */
+    uint8_t is_passed_on : 1; /* it is freed in a later iteration */
 };
 
 /* Whose clock the time of an access is. */

@@ -11,21 +11,23 @@ static int uses(const struct hr__block *block, enum hr_memory_phase phase)
     return block->phases >> phase & 1;
 }
 
-/* What gradients are gathered in to be exchanged: backward passes write it iteration after
- * iteration, and no forward pass looks at it. */
-static int is_bucket(const struct hr__block *block)
+/* What gradients are gathered in to be exchanged: backward passes write it, no forward pass looks
+ * at it, and it lives on into other iterations. */
+static int is_bucket(const struct hr__block *block, uint32_t iterations)
 {
-    return block->writes && block->is_passed_on && uses(block, HR_MEMORY_BACKWARD) &&
-           !uses(block, HR_MEMORY_FORWARD);
+    int lives_on =
+        block->is_passed_on || (block->free_ns == HR__STILL_LIVE && block->iteration != iterations);
+    return lives_on && block->writes && uses(block, HR_MEMORY_BACKWARD) &&
+           !uses(block, HR_MEMORY_FORWARD) && block->phase != HR_MEMORY_OPTIMIZER;
 }
 
-static uint8_t category_of(const struct hr__block *block, uint64_t end_ns)
+static uint8_t category_of(const struct hr__block *block, const struct hr__blocks_found *found)
 {
     int is_touched = block->reads || block->writes,
         was_there = block->is_ghost || block->was_present;
     if (!is_touched && !block->name)
         return HR_MEMORY_WORKSPACE;
-    if (is_bucket(block) && (was_there || block->phase != HR_MEMORY_OPTIMIZER))
+    if (is_bucket(block, found->iterations))
         return HR_MEMORY_GRADIENT;
     if (was_there)
         return uses(block, HR_MEMORY_OPTIMIZER) ? HR_MEMORY_OPTIMIZER_STATE : HR_MEMORY_UNKNOWN;
@@ -35,8 +37,8 @@ static uint8_t category_of(const struct hr__block *block, uint64_t end_ns)
     case HR_MEMORY_BACKWARD:
         return uses(block, HR_MEMORY_OPTIMIZER) ? HR_MEMORY_GRADIENT : HR_MEMORY_TEMPORARY;
     case HR_MEMORY_OPTIMIZER:
-        return is_touched && block->free_ns >= end_ns ? HR_MEMORY_OPTIMIZER_STATE
-                                                      : HR_MEMORY_TEMPORARY;
+        return is_touched && block->free_ns >= found->end_ns ? HR_MEMORY_OPTIMIZER_STATE
+                                                             : HR_MEMORY_TEMPORARY;
     default:
         return uses(block, HR_MEMORY_FORWARD) ? HR_MEMORY_INPUT : HR_MEMORY_TEMPORARY;
     }
@@ -163,7 +165,7 @@ int hr__blocks_classify(struct hr__blocks_found *found)
     for (uint32_t i = 0; i < found->count; i++) {
         struct hr__block *block = &found->blocks[i];
         if (!block->category)
-            block->category = category_of(block, found->end_ns);
+            block->category = category_of(block, found);
         cuts += (size_t)is_cut(found, block);
     }
     return cuts ? complete_cuts(found, cuts) : 0;

@@ -437,17 +437,9 @@ int hr__recorder_may_replace(const char *path, struct hr_error *error)
                                 path);
 }
 
-static int make_file(struct hr_memory_recorder *r, const char *path, struct hr_error *error)
+/* The file's beginning: room for the header, mapped. */
+static int begin_file(struct hr_memory_recorder *r, const char *path, struct hr_error *error)
 {
-    int code = hr__recorder_may_replace(path, error);
-    if (code)
-        return code;
-    /* A process that still records into an old file goes on with that one. */
-    if (unlink(path) && errno != ENOENT)
-        return hr__fail(error, -errno, "%s: cannot be replaced: %s", path, hr__errno_text(errno));
-    r->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (r->fd < 0)
-        return hr__fail(error, -errno, "%s: cannot be made: %s", path, hr__errno_text(errno));
     int higher = fcntl(r->fd, F_DUPFD_CLOEXEC, FD_LEAST);
     if (higher >= 0) {
         close(r->fd);
@@ -466,6 +458,24 @@ static int make_file(struct hr_memory_recorder *r, const char *path, struct hr_e
         return hr__fail(error, -errno, "%s: cannot be mapped: %s", path, hr__errno_text(errno));
     r->header = memory;
     return 0;
+}
+
+/* Where it fails no file is left. */
+static int make_file(struct hr_memory_recorder *r, const char *path, struct hr_error *error)
+{
+    int code = hr__recorder_may_replace(path, error);
+    if (code)
+        return code;
+    /* A process that still records into an old file goes on with that one. */
+    if (unlink(path) && errno != ENOENT)
+        return hr__fail(error, -errno, "%s: cannot be replaced: %s", path, hr__errno_text(errno));
+    r->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (r->fd < 0)
+        return hr__fail(error, -errno, "%s: cannot be made: %s", path, hr__errno_text(errno));
+    code = begin_file(r, path, error);
+    if (code)
+        unlink(path);
+    return code;
 }
 
 static void write_header(struct hr_memory_recorder *r)

@@ -44,8 +44,10 @@ void hr__curves_cache(struct hr__curves *curves, const struct hr_stalls *s)
             add_point(curve, s, &change, change.cache_share);
         }
     }
-    add_measured(curves, "measured, files on storage", 0, s->summary.rate[HR_STALLS_COLD]);
-    add_measured(curves, "measured, files in memory", 1, s->summary.rate[HR_STALLS_WARM]);
+    if (s->summary.measured[HR_STALLS_COLD])
+        add_measured(curves, "measured, files on storage", 0, s->summary.rate[HR_STALLS_COLD]);
+    if (s->summary.measured[HR_STALLS_WARM])
+        add_measured(curves, "measured, files in memory", 1, s->summary.rate[HR_STALLS_WARM]);
 }
 
 /* 1, 2, 3, 4, 6, 8, 12, ...: every half of a doubling, and the number there is. */

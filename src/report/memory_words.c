@@ -74,7 +74,7 @@ static void say_when(const struct hr__memory_view *v, struct hr__draft *d)
                                          "the optimizer's step"};
     bool phase = v->phase > 0 && v->phase < sizeof phases / sizeof *phases;
     /* What the sentence is of comes first: the compiled model holds something else. */
-    if (*hr__view_text(json_object_get(json_object_get(v->root, "run"), "facts"), "note compiled"))
+    if (*hr__view_text(json_object_get(json_object_get(v->root, "run"), "facts"), "compiled code"))
         hr__draft_put(d, "Run as it is written, without torch.compile: at its peak");
     else
         hr__draft_put(d, "At its peak");

@@ -18,7 +18,8 @@
 #include <math.h>
 #include <string.h>
 
-#define LONG_SENTENCE 150 /* characters that are set smaller */
+#define LONG_SENTENCE 150           /* characters that are set smaller */
+#define NOT_KNOWN     "not known: " /* that reasons of the model may begin with */
 
 struct page {
     const struct hr_stalls *stalls;
@@ -117,7 +118,8 @@ static void split(struct page *p)
         &p->draft, "time", "Where the time goes",
         "Measured by difference: the same training on batches that are there already, on "
         "batches prepared from files in memory, and from files on storage.");
-    if (has_charts())
+    if (has_charts() && (hr__page_data_drawn(p->stalls, p->stalls->summary.share, 4) ||
+                         hr__page_data_drawn(p->stalls, p->stalls->summary.warm_share, 3)))
         put(p, "<figure>\n<div class=\"plot low\"><canvas id=\"chart-split\" role=\"img\" "
                "aria-label=\"Chart: shares of the time. The tables that follow have its figures.\">"
                "</canvas></div>\n</figure>\n");
@@ -155,7 +157,8 @@ static void changes(struct page *p)
     if (hr_stalls_predict(p->stalls, &none, &now, &error)) {
         bool some = hr__table_rows(&p->tables[HR__TABLE_CHANGES]) > 0;
         put(p, some ? "<p>Not everything can be predicted: " : "<p>Nothing can be predicted: ");
-        hr__draft_html(&p->draft, error.message);
+        bool told = !strncmp(error.message, NOT_KNOWN, strlen(NOT_KNOWN));
+        hr__draft_html(&p->draft, error.message + (told ? strlen(NOT_KNOWN) : 0));
         put(p, "</p>\n");
     }
     table(p, HR__TABLE_CHANGES);

@@ -51,6 +51,14 @@ double hr__page_data_waiting(const struct hr_stalls *s, int index, enum hr_stall
     return all > 0 ? fmin(waited / all, 1) : NAN;
 }
 
+bool hr__page_data_drawn(const struct hr_stalls *s, const struct hr_interval *share, int parts)
+{
+    bool known = !isnan(share[0].value) && !*s->cannot_tell;
+    for (int i = 0; i < parts && known; i++)
+        known = isnan(share[i].value) || hr__share_is_known(share[i]);
+    return known;
+}
+
 double hr__page_data_needed(const struct hr_stalls *s)
 {
     double hosts = s->host_count > 1 ? s->host_count : 1; /* hosts are alike */
@@ -74,18 +82,21 @@ static void add_split(struct hr__draft *d, const struct hr_stalls *s)
     const struct {
         const char *name;
         const struct hr_interval *share;
-        int parts;
-    } rows[] = {{"epoch from storage", s->summary.share, 4},
-                {"epoch from memory", s->summary.warm_share, 3}};
+        int parts, phase;
+    } rows[] = {{"epoch from storage", s->summary.share, 4, HR_STALLS_COLD},
+                {s->network ? "epoch over the network" : "epoch from memory", s->summary.warm_share,
+                 3, HR_STALLS_WARM}};
     hr__draft_print(d, "\"split\":{\"copy\":%s,\"rows\":[", s->on_cpu ? "false" : "true");
     bool comma = false;
     for (int r = 0; r < 2; r++) {
         double values[4] = {0};
         for (int i = 0; i < rows[r].parts; i++)
             values[i] = rows[r].share[i].value;
-        if (isnan(values[0]))
+        if (!hr__page_data_drawn(s, rows[r].share, rows[r].parts))
             continue;
-        hr__draft_print(d, "%s{\"name\":\"%s\",\"values\":", comma ? "," : "", rows[r].name);
+        bool sure = s->summary.measured[rows[r].phase] || s->network;
+        hr__draft_print(d, "%s{\"name\":\"%s%s\",\"values\":", comma ? "," : "", rows[r].name,
+                        sure ? "" : ", not verified");
         for (int i = 0; i < 4; i++)
             values[i] = isnan(values[i]) ? 0 : values[i];
         add_pairs(d, values, 4, 5);

@@ -27,4 +27,8 @@ double hr__page_data_waiting(const struct hr_stalls *stalls, int index, enum hr_
 /* Bytes/s of files that a host's training would use if it never waited; NaN: not known. */
 double hr__page_data_needed(const struct hr_stalls *stalls);
 
+/* Whether shares are known well enough to be drawn. */
+bool hr__page_data_drawn(const struct hr_stalls *stalls, const struct hr_interval *share,
+                         int parts);
+
 #endif

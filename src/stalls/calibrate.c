@@ -223,8 +223,10 @@ static void take_storage(struct hr__model *model)
     double paused = model->host->paused_bytes_per_s;
     if (curve->count && curve->depths[0].depth == 1 && hr__known(paused))
         curve->saved_s = fmax(0, 1 / curve->depths[0].bytes_per_s - 1 / paused);
-    model->storage_spread = hypot(hr__spread(&model->stalls->summary.fetch_rate),
-                                  hr__spread(&model->stalls->step_s[HR_STALLS_COLD]));
+    const struct hr_stalls *stalls = model->stalls;
+    bool verified = !*stalls->phase_reason[HR_STALLS_COLD];
+    model->storage_spread = hypot(hr__spread(&stalls->summary.fetch_rate),
+                                  verified ? hr__spread(&stalls->step_s[HR_STALLS_COLD]) : 0);
 }
 
 /* Share of the bytes of cold segments that were really read: a loader's own cache has the
@@ -462,6 +464,13 @@ static int fit_cold(struct hr__model *model, double cold_s, struct hr_error *err
                             : fit_latency(model, wanted_s, now_s, error);
 }
 
+/* The cold phase counts only where it was verified: one whose files were not all on storage
+ * says nothing of it. */
+static double cold_phase_s(const struct hr_stalls *stalls)
+{
+    return *stalls->phase_reason[HR_STALLS_COLD] ? NAN : hr__phase_s(stalls, HR_STALLS_COLD);
+}
+
 /* How well the phases are met in the end. */
 static int meet(struct hr__model *model, const double measured_s[2], struct hr_error *error)
 {
@@ -506,7 +515,7 @@ int hr__model_open(struct hr__model *model, const struct hr_stalls *stalls, stru
     take_storage(model);
     hr__beside_fit(model);
     const double measured_s[] = {[HR__MET_WARM] = hr__phase_s(stalls, HR_STALLS_WARM),
-                                 [HR__MET_COLD] = hr__phase_s(stalls, HR_STALLS_COLD)};
+                                 [HR__MET_COLD] = cold_phase_s(stalls)};
     model->cold_missing = share_read(stalls);
     if (hr__known(measured_s[HR__MET_WARM]))
         r = fit_warm(model, measured_s[HR__MET_WARM], error);

@@ -12,6 +12,8 @@
 
 /* Two explanations that miss by factors which differ by less are as good. */
 #define AS_GOOD 0.02
+/* Of the cores' time, that others took: more explains what is slow. */
+#define TAKEN 0.1
 
 static bool on_host(const struct hr__model *model, const struct hr__rank_record *rank)
 {
@@ -193,6 +195,19 @@ static int miss_narrow(const struct hr__model *model, const struct hr__drain *na
     return r;
 }
 
+/* Whether other processes, or a hypervisor, took much of the cores meanwhile. */
+static bool cores_were_taken(const struct hr__model *model)
+{
+    const struct hr__rank_record *rank = &model->stalls->ranks[0];
+    double sum = 0, count = 0;
+    for (size_t i = 0; i < rank->segment_count; i++)
+        if (rank->segments[i].others >= 0) {
+            sum += rank->segments[i].others;
+            count++;
+        }
+    return count > 0 && sum / count > TAKEN;
+}
+
 /*
  * The loader alone was slower than the CPU time of its samples explains. Either they wait
  * for something that is no core, or cores are less than they seem (other processes, a
@@ -225,8 +240,9 @@ static int explain_slowness(struct hr__model *model, const struct hr__drain *wid
         if (!r)
             r = miss_narrow(model, narrow, 0, times, &by_work, error);
     }
-    /* One worker looks the same either way: its CPU time says that it waits. */
-    if (s->loader == HR__LOADER_TORCH && by_delay <= by_work * (1 + AS_GOOD))
+    /* One worker looks the same either way: it waits, unless others were seen to take cores. */
+    double as_good = cores_were_taken(model) ? 1 - AS_GOOD : 1 + AS_GOOD;
+    if (s->loader == HR__LOADER_TORCH && by_delay <= by_work * as_good)
         model->system.delay_s = delay_s;
     else
         hr__prepare_scale(model, times);

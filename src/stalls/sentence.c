@@ -180,16 +180,16 @@ static void say_parts(struct words *w, const struct hr_stalls *s, const struct e
     struct part parts[3];
     int total = percent(e->wait.value), n = parts_of(s, e, parts);
     round_parts(parts, n, total);
-    if (parts[0].percent == total) {
-        say(w, " for %s", parts[0].what);
-        return;
-    }
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n && n > 1; i++)
         if (parts[i].percent && known(parts[i].share) == NOTHING) {
             say(w, " for data; how much of it for %s, and how much for %s, is not known yet",
                 parts[0].what, parts[1].what);
             return;
         }
+    if (parts[0].percent == total) {
+        say(w, " for %s", parts[0].what);
+        return;
+    }
     say(w, ": ");
     for (int i = 0; i < n; i++)
         if (parts[i].percent)
@@ -347,7 +347,7 @@ static void say_main(struct words *w, const struct hr_stalls *s)
     }
     say_lead(w, s, &lead);
     say_start(w, s, &lead);
-    if (both)
+    if (both && (lead.known != NOTHING || other.known != NOTHING))
         say_other(w, s, &other);
 }
 

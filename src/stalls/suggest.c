@@ -15,7 +15,7 @@
 
 #define MOST_CORES       256 /* of a host, */
 #define MOST_MORE        16  /* and times as many as it has: beyond, nobody would */
-#define MOST_WORKERS     4   /* for each core: those that wait take none */
+#define MOST_WORKERS     32  /* of a rank, where it has fewer cores: those that wait take none */
 #define MOST_STORAGE     64  /* times as fast */
 #define CACHE_STEPS      100 /* of the whole that a cache may hold */
 #define MOST_SUGGESTIONS 16
@@ -324,11 +324,12 @@ static int collect(struct search *s)
     bool can_cache = stalls->loader != HR__LOADER_OTHER && model->available_bytes > 0 &&
                      model->dataset_bytes > 0;
     int own_cores = model->system.cores / model->system.ranks;
+    int most_workers = own_cores > MOST_WORKERS ? own_cores : MOST_WORKERS;
     bool own = stalls->loader == HR__LOADER_HEADRACE;
     const struct candidate candidates[] = {
         {headrace, name_headrace, 1, own ? 0 : 1},
         {cache, name_cache, 1, can_cache ? CACHE_STEPS : 0},
-        {workers, name_workers, model->system.workers + 1, MOST_WORKERS * own_cores},
+        {workers, name_workers, model->system.workers + 1, most_workers},
         {cores, name_cores, core_least(model), most_cores(model)},
         {disk, name_disk, 2, MOST_STORAGE},
     };

@@ -41,6 +41,11 @@ class Cli(CliCase):
         self.assertIn("headrace scan /data/train --verify", out)
         self.expect(["--version"], 0, "headrace 0.1.0\n")
         self.expect(["scna"], 2, "", "headrace: unknown verb scna; did you mean scan; see headrace --help\n")
+        for word in ("foo", "tip-top", "x", "cache-list"):
+            self.expect([word], 2, "", f"headrace: unknown verb {word}; see headrace --help\n")
+        for word, verb in (("san", "scan"), ("packs", "pack"), ("unpakc", "unpack"), ("memroy", "memory")):
+            said = f"headrace: unknown verb {word}; did you mean {verb}; see headrace --help\n"
+            self.expect([word], 2, "", said)
         self.expect(["frobnicate"], 2, "", "headrace: unknown verb frobnicate; see headrace --help\n")
 
     def test_help_of_verbs(self):
@@ -154,10 +159,33 @@ Images of a class: mean 2.0, from 1 to 3
         self.assertTrue(
             out.endswith(
                 "\n1 class without an image:\n  eel\n"
-                "\n1 file cannot be looked at:\n  set/dog/lost.png: No such file or directory\n"
+                "\n1 file cannot be used:\n  set/dog/lost.png: No such file or directory\n"
             ),
             out,
         )
+
+    def test_files_that_cannot_be_samples(self):
+        """Seen by the scan itself, by what they are and not by what they are called."""
+        self.make_set()
+        self.write("set/cat/empty.jpg")
+        self.write("set/cat/new.webp", b"RIFF\x24\0\0\0WEBPVP8 " + bytes(40))
+        self.write("set/dog/old.bmp", b"BM" + bytes(60))
+        self.write("set/dog/scan.tiff", b"II*\0" + bytes(60))
+        self.write("set/dog/a.webp", png(40, 40))
+        status, out, err = self.run_it("scan", "set")
+        self.assertEqual((status, err), (1, ""))
+        self.assertTrue(
+            out.endswith(
+                "\n4 files cannot be used:\n"
+                "  set/cat/empty.jpg: the file is empty (0 bytes); restore or remove it\n"
+                "  set/cat/new.webp: this is WebP; convert it to JPEG or PNG\n"
+                "  set/dog/old.bmp: this is BMP; convert it to JPEG or PNG\n"
+                "  set/dog/scan.tiff: this is TIFF; convert it to JPEG or PNG\n"
+            ),
+            out,
+        )
+        status, out, _ = self.run_it("scan", "set", "--json")
+        self.assertEqual((status, len(json.loads(out)["unreadable"])), (1, 4))
 
     def test_list(self):
         self.make_set()

@@ -4,12 +4,13 @@ the package tells); report, diff and import, on records of known times and sizes
 import json
 import os
 import re
+import resource
 import struct
 import subprocess
 import sys
 import unittest
 
-from harness import CliCase
+from harness import EXE, CliCase
 
 MAKE = os.environ["HEADRACE_MEMORY_MAKE"]
 MAIN = b"import sys\nprint(sys.executable)\nprint(sys.argv[1:])\nsys.exit(9)\n"
@@ -186,10 +187,14 @@ class Results(CliCase):
         # Two extents: of texts and of events, whichever began first.
         self.make("torn.hrm", iterations=700)
         os.truncate(os.path.join(self.root, "torn.hrm"), 4096 + 2 * 262144 + 64 + 32 * 100 + 5)
-        _, _, err = self.run_it("memory", "report", "torn.hrm")
+        status, out, err = self.run_it("memory", "report", "torn.hrm")
         self.assertEqual(
-            err, "headrace memory report: torn.hrm is damaged: the file ends within a piece (at byte "
-                 "528384); about 135 KiB are left out\n")
+            (status, err),
+            (1, "headrace memory report: torn.hrm is damaged: the file ends within a piece (at byte "
+                "528384); about 135 KiB are left out\n"))
+        self.assertIn("At the peak", out)
+        self.assertEqual(self.run_it("memory", "report", "cut.hrm", "torn.hrm", "--json")[0], 1)
+        self.assertEqual(self.run_it("memory", "diff", "torn.hrm", "torn.hrm")[0], 1)
 
     def expect_err(self, name, err):
         found = self.run_it("memory", "report", name)
@@ -242,6 +247,20 @@ class Results(CliCase):
             self.assertEqual((status, out), (3, ""), words)
             self.assertIn(said, err)
         self.assertFalse(os.path.exists(os.path.join(self.root, "a.hrm")))
+
+    def test_a_failed_import_leaves_nothing(self):
+        """However little may be written: nothing at all, a header, a piece."""
+        rows = [[-1, 1, 1000, 0]] + [[i, 2, 400, 4] for i in range(20000)]
+        self.write("raw.json", json.dumps(rows).encode())
+        before = sorted(os.listdir(self.root))
+        for most in (0, 4096, 300_000):
+            done = subprocess.run(
+                [EXE, "memory", "import", "raw.json", "a.hrm"], capture_output=True, text=True,
+                cwd=self.root, env=self.env,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)))
+            self.assertEqual((done.returncode, done.stdout), (3, ""), most)
+            self.assertIn("File too large", done.stderr)
+            self.assertEqual(sorted(os.listdir(self.root)), before)
 
     def test_wrong_words(self):
         self.expect(["memory", "report"], 2, "",

@@ -162,6 +162,47 @@ static void test_one_process(void **state)
     json_decref(after);
 }
 
+/* The sentence about who is slow goes by what was measured. */
+static void test_slow_side(void **state)
+{
+    static const struct {
+        const char *waits_for, *says;
+        double ready, waited, prepare_s; /* of 100 samples, of the interval, of 4 threads in 2 s */
+    } cases[] = {
+        {"room", "the queue is full", 83, 0, 1},
+        {"room", "waits for the jobs that are behind", 19, 0, 1},
+        {"prepare", "preparation is the slow side", 0, 0.5, 6},
+        {"prepare", "the threads are not busy", 0, 0.5, 1.6},
+        {"prepare", NULL, 0, 0.01, 6},
+        {"fetch", "storage is the slow side", 0, 0.5, 1},
+        {"fetch", NULL, 0, 0.01, 1},
+    };
+    static const char *const sides[] = {"slow side", "waits for the jobs", "not busy"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *at[2];
+        for (int k = 0; k < 2; k++) {
+            at[k] = json_pack(
+                "{s:i,s:i,s:i,s:[{s:[{s:i,s:s,s:f,s:i,s:f,s:i,s:f,s:[{s:i,s:i,s:f,s:f,s:i}]}]}]}",
+                "pid", 1, "uptime_s", 2 * k, "threads", 4, "streams", "lanes", "lane", 1,
+                "waits_for", cases[i].waits_for, "ready_samples", cases[i].ready, "window_samples",
+                100, "prepare_s", k * cases[i].prepare_s, "prepared", k * 100, "fetch_s", 0.0,
+                "subscribers", "pid", 7, "rank", 0, "wait_s", 2 * k * cases[i].waited, "step_s",
+                2 * k * (1 - cases[i].waited), "samples", k * 100);
+            assert_non_null(at[k]);
+        }
+        assert_int_equal(top_add_rates(at[1], at[0]), 0);
+        char *text = drawn(at[1], 80);
+        for (size_t s = 0; s < sizeof sides / sizeof *sides; s++)
+            if (!cases[i].says && strstr(text, sides[s]))
+                fail_msg("case %zu: %s", i, text);
+        if (cases[i].says && !strstr(text, cases[i].says))
+            fail_msg("case %zu: %s", i, text);
+        free(text);
+        json_decref(at[0]);
+        json_decref(at[1]);
+    }
+}
+
 /* What says nothing, or what it should not, is shown without harm. */
 static void test_odd(void **state)
 {
@@ -192,9 +233,9 @@ static void test_odd(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines), cmocka_unit_test(test_widths),
-        cmocka_unit_test(test_rates), cmocka_unit_test(test_one_process),
-        cmocka_unit_test(test_odd),
+        cmocka_unit_test(test_lines),     cmocka_unit_test(test_widths),
+        cmocka_unit_test(test_rates),     cmocka_unit_test(test_one_process),
+        cmocka_unit_test(test_slow_side), cmocka_unit_test(test_odd),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /*
  * Any bytes at all into the decoder. Beyond "does not crash", it holds that
  * what decodes whole also decodes by region, to the same pixels: the last
- * eight bytes of the input choose the region. The decoder lives on from input
- * to input, as it does in a worker.
+ * eight bytes of the input choose the region. Then the same where damaged images
+ * are accepted. The decoder lives on from input to input, as it does in a worker.
  */
 #include "codec/codec.h"
 
@@ -19,24 +19,23 @@ static int pick(const uint8_t *byte, int low, int high)
     return low + (byte[0] << 8 | byte[1]) % (high - low + 1);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void decode(struct hr__decoder *decoder, const uint8_t *data, size_t size,
+                   enum hr_damaged damaged)
 {
-    static struct hr__decoder *decoder;
     struct hr_image_info info;
     struct hr_error error;
     struct hr__planar out;
-    if (!decoder && hr__decoder_create(&decoder, NULL))
-        abort();
+    hr__decoder_accept(decoder, damaged);
     if (hr__decoder_info(decoder, data, size, &info, &error)) {
         if (error.code >= 0 || !memchr(error.message, 0, sizeof error.message))
             abort();
-        return 0;
+        return;
     }
     if (info.width < 1 || info.height < 1 || info.orientation < 1 || info.orientation > 8 ||
         info.channels < 1 || info.channels > 4)
         abort();
     if ((int64_t)info.width * info.height > MOST_PIXELS || size < 8)
-        return 0;
+        return;
     const uint8_t *choice = data + size - 8;
     struct hr_region whole = {0, 0, info.width, info.height}, r;
     r.width = pick(choice, 1, info.width);
@@ -46,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (hr__decoder_region(decoder, data, size, &info, &whole, &out, &error)) {
         /* The region may lie before the damage; it must only be safe. */
         (void)!hr__decoder_region(decoder, data, size, &info, &r, &out, &error);
-        return 0;
+        return;
     }
     uint8_t *kept = malloc(3 * (size_t)r.width * (size_t)r.height), *p = kept;
     if (!kept)
@@ -62,5 +61,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             if (memcmp(p, out.plane[c] + y * out.stride, (size_t)r.width))
                 abort();
     free(kept);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct hr__decoder *decoder;
+    if (!decoder && hr__decoder_create(&decoder, NULL))
+        abort();
+    decode(decoder, data, size, HR_DAMAGED_REFUSE);
+    decode(decoder, data, size, HR_DAMAGED_ACCEPT);
     return 0;
 }

@@ -212,6 +212,17 @@ def test_sizes(value, text):
     assert arguments.cache(value) == text
 
 
+def test_nothing_is_said_to_be_kept_after_a_drop_by_force(data, caplog):
+    """Which takes the segment's name away from under its users."""
+    with DataLoader(data, 8, cache="shm:forced?size=64MiB") as loader:
+        epoch(loader)
+        segments = list(Path(os.environ["HEADRACE_SHM"]).glob("headrace-*/forced.*"))
+        assert segments
+        for segment in segments:
+            segment.unlink()
+    assert "keeps" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("value", "error", "words"),
     [
@@ -226,6 +237,7 @@ def test_sizes(value, text):
         ("1023TiB", MemoryError, "smaller"),
         ("shm:two words?size=1GiB", ValueError, "name"),
         ("shm:birds", ValueError, "size"),
+        ("shm:-rf?size=1GiB", ValueError, "may not begin with '-'"),
         ("shm:birds?size=1GiB&share=2", ValueError, "at most 1"),
     ],
 )

@@ -13,6 +13,7 @@ import headrace.transforms as T
 from agents import Agent
 from conftest import encode, synthetic
 from headrace.torch import DataLoader
+from servers import Memcached
 
 STEPS = [T.RandomResizedCrop(24), T.ToTensor()]
 
@@ -127,6 +128,17 @@ def test_a_loader_takes_counts_and_lists_them(torn):
         assert loader.stats()["damaged_samples"] == 0
 
 
+def test_no_damaged_sample_stands_in(torn):
+    """It would be in a batch without being listed."""
+    names = [str(torn / "cat" / f"{i:02}.jpg") for i in (3, 5, 0)]
+    dataset = headrace.ImageList([(name, 0) for name in names], ALL)
+    options = dict(on_error="skip", max_bad_share=1, damaged="accept", return_index=True)
+    with DataLoader(dataset, 3, **options) as loader:
+        for _ in range(20):
+            assert [index.tolist() for _, _, index in loader] == [[0, 2, 2]]
+        assert len(loader.damaged()) == len(loader.skipped()) == 20
+
+
 def test_an_agent_takes_counts_and_lists_them(torn):
     dataset = headrace.ImageFolder(torn, STEPS)
     options = dict(on_error="skip", max_bad_share=1, damaged="accept", shuffle=True, seed=3)
@@ -148,24 +160,44 @@ def test_an_agent_takes_counts_and_lists_them(torn):
                     epoch(second)
 
 
-@pytest.mark.parametrize("form", ["encoded", "coefficients", "planes"])
-def test_a_cache_serves_both_kinds_of_loaders(torn, form):
+def two_epochs(dataset, damaged, **options):
+    """The images of both, what is told of them, and the cache's hits."""
+    options.update(on_error="skip", max_bad_share=1, damaged=damaged)
+    with DataLoader(dataset, 4, **options) as loader:
+        images = [epoch(loader) for _ in range(2)]
+        return images, loader.damaged(), loader.skipped(), loader.stats()["cache_hits"]
+
+
+def check_both_kinds(dataset, cache):
     """It keeps files, and items of intact ones only: what is taken is decided at each decoding."""
-    dataset = headrace.ImageFolder(torn, ALL)
-    cache = f"shm:torn-{form}?size=4MiB&form={form}"
-
-    def two_epochs(damaged, **options):
-        with DataLoader(
-            dataset, 4, on_error="skip", max_bad_share=1, damaged=damaged, **options
-        ) as loader:
-            images = [epoch(loader) for _ in range(2)]
-            return images, loader.damaged(), loader.skipped(), loader.stats()["cache_hits"]
-
     for damaged in ("accept", "refuse", "accept"):
-        images, *told, _ = two_epochs(damaged)
-        cached, *told_then, hits = two_epochs(damaged, cache=cache, epochs=9)
+        images, *told, _ = two_epochs(dataset, damaged)
+        cached, *told_then, hits = two_epochs(dataset, damaged, cache=cache, epochs=9)
         assert hits > 0 and all(map(torch.equal, images, cached))
         assert told_then == told
+
+
+@pytest.mark.parametrize("form", ["encoded", "coefficients", "planes"])
+def test_a_cache_serves_both_kinds_of_loaders(torn, form):
+    dataset = headrace.ImageFolder(torn, ALL)
+    check_both_kinds(dataset, f"shm:torn-{form}?size=4MiB&form={form}")
+
+
+def test_hosts_serve_both_kinds_of_loaders(torn):
+    with Memcached() as server:
+        cache = f"memcached:{server.address}?size=16MiB&form=coefficients"
+        check_both_kinds(headrace.ImageFolder(torn, ALL), cache)
+
+
+def test_a_pack_serves_both_kinds_of_loaders(torn, tmp_path):
+    path = tmp_path / "torn.hrpack"
+    headrace.pack(torn, path, form="coefficients", on_error="skip")
+    for damaged in ("accept", "refuse"):
+        images, *told, _ = two_epochs(headrace.ImageFolder(torn, ALL), damaged)
+        packed, *told_then, _ = two_epochs(headrace.Pack(path, ALL), damaged)
+        assert all(map(torch.equal, images, packed))
+        for ours, theirs in zip(told_then, told, strict=True):
+            assert [(s.index, s.reason) for s in ours] == [(s.index, s.reason) for s in theirs]
 
 
 def test_pixels_do_not_depend_on_the_crop(torn):

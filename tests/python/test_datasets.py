@@ -74,6 +74,16 @@ def test_item_is_what_its_seed_makes(dataset, recipe):
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def test_indices_of_other_kinds(folder):
+    dataset = headrace.ImageFolder(folder, T.CenterCrop(8))
+    for index in (torch.tensor(3), np.int64(3), 3 - COUNT):
+        np.testing.assert_array_equal(dataset[index][0], dataset[3][0])
+        assert dataset.samples[index] == dataset.samples[3]
+    for index in (1.0, "1", torch.tensor(1.5)):
+        with pytest.raises(TypeError, match="index must be a whole number"):
+            dataset[index]
+
+
 def test_iterating_a_dataset_ends(dataset):
     assert [label for _, label in dataset] == list(dataset.targets)
 
@@ -328,3 +338,15 @@ def test_augmentation_differs_under_transformers_trainer(dataset, recipe, tmp_pa
     for pictures in by_index.values():
         assert len(pictures) == 3
         assert not any(torch.equal(a, b) for a, b in itertools.combinations(pictures, 2))
+
+
+def test_an_index_is_any_whole_number(folder):
+    torch = pytest.importorskip("torch")
+    dataset = headrace.ImageFolder(folder, T.Compose([T.CenterCrop(8)]))
+    for index in (torch.tensor(3), np.int64(3), np.uint8(3)):
+        np.testing.assert_array_equal(dataset[index][0], dataset[3][0])
+        assert dataset.samples[index] == dataset.samples[3]
+        assert dataset.sample_bytes(index) == dataset.sample_bytes(3)
+    for index in (3.0, "3", None):
+        with pytest.raises(TypeError):
+            dataset[index]

@@ -53,6 +53,8 @@ def test_kineto(tmp_path, stacks):
     assert drawn <= set(totals) | {before}
     assert found["odd"]["frees"] == found["odd"]["allocations"] == 0
     assert found["pattern"]["marked"] == 4
+    memory.write_text([path], tmp_path / "text")
+    assert "4 of the profiler" in (tmp_path / "text").read_text()
     assert found["run"]["accesses"] == 0
     assert not [n for n in found["run"]["notes"] if "missing" in n]
     if stacks:

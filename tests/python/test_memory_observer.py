@@ -232,6 +232,26 @@ def test_both_record_the_same(tmp_path, monkeypatch, observer, make):
     assert record.facts.get("note storages") == other.facts.get("note storages")
 
 
+def test_operators_of_higher_order(tmp_path, observer):
+    """Those that call others, which are seen; also those that are made later."""
+    from torch._ops import HigherOrderOperator
+
+    class Later(HigherOrderOperator):
+        def __call__(self, x):
+            return super().__call__(x)
+
+    with memory.record(tmp_path / "higher.hrm"):
+        later = Later("headrace_test_later")
+        for key in ("AutogradCPU", "CompositeExplicitAutograd"):
+            later.py_impl(getattr(torch._C.DispatchKey, key))(lambda x: x.mul(3))
+        assert later(torch.ones(2)).tolist() == [3, 3]
+        x = torch.cond(torch.tensor(True), lambda x: x + 1, lambda x: x - 1, (torch.ones(3),))
+        assert x.tolist() == [2, 2, 2]
+    record = Record(tmp_path / "higher.hrm")
+    assert record.facts["operators"] == OBSERVER
+    assert {"aten.mul.Tensor", "aten.add.Tensor"} <= set(map(record.operator, record.of(WRITE)))
+
+
 def test_training_is_left_as_it_was(tmp_path, observer):
     """Whatever ends a recording, operators go their own way again."""
     def is_observed():

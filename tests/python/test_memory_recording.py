@@ -781,3 +781,92 @@ def test_peak_is_the_profilers(tmp_path):
     assert record.sizes(FAILED) == [1 << 55]
     found = memory.analyse(path)
     assert not found["odd"]["frees"] and not found["odd"]["allocations"]
+
+
+# ---- trainings without an optimizer of torch.optim ----
+
+
+def test_updates_of_its_own(tmp_path):
+    """Parameters that the training updates itself tell of iterations, and their limit holds."""
+    model = torch.nn.Linear(40, 30)
+    done = []
+
+    def run(recording):
+        for number in range(12):
+            for _ in range(3):  # accumulated
+                model(torch.ones(5, 40)).sum().backward()
+            for p in model.parameters():
+                p.data.add_(p.grad, alpha=-0.1)
+            model.zero_grad()
+            done.append(recording.is_open)
+
+    record = recorded(tmp_path / "own.hrm", run, iterations=4)
+    assert done == [True] * 4 + [False] * 8
+    assert len(record.of(MARK)) == 5
+    steps = [e for e in record.of(WRITE) if record.operator(e) == "aten.add_.Tensor"
+             and e.address == model.weight.data_ptr()]
+    assert len(steps) == 4 and {e.phase for e in steps} == {3}
+    found = memory.analyse(tmp_path / "own.hrm")
+    assert found["pattern"]["by_marks"] and found["pattern"]["iterations"] == 4
+    assert "own updates" in found["run"]["facts"]["marks"]
+    gradients = [b for b in record.blocks() if b["bytes"] == 40 * 30 * FLOAT and b["free"]]
+    assert gradients
+
+
+@pytest.mark.parametrize("backward", [True, False])
+def test_without_iterations(tmp_path, monkeypatch, backward):
+    """Where nothing tells of iterations a recording of some ends all the same, and says so."""
+    from headrace.memory import _mode
+
+    monkeypatch.setattr(_mode, "OPERATORS_MOST", 20)
+    model = torch.nn.Linear(4, 4)
+    passes = []
+
+    def run(recording):
+        for number in range(100):
+            result = model(torch.ones(2, 4)).sum()
+            if backward:
+                result.backward()
+            passes.append(recording.is_open)
+
+    record = recorded(tmp_path / "none.hrm", run, iterations=2)
+    assert passes[0] and not passes[-1]
+    assert passes.count(True) <= 2 * _mode.BACKWARDS_MOST
+    assert "no optimizer of torch.optim stepped" in record.facts["note end of recording"]
+
+
+# ---- the batch size ----
+
+
+def batch_of(path, run, **options):
+    facts = recorded(path, run, **options).facts
+    return facts.get("batch size"), facts.get("batch size from", "")
+
+
+def test_batch_size(tmp_path):
+    """It is what modules for sequences and loaders say, else assumed."""
+    lstm = torch.nn.LSTM(8, 16)
+    first = torch.nn.LSTM(8, 16, batch_first=True)
+    linear = torch.nn.Linear(8, 2)
+    x = torch.randn(35, 20, 8)
+
+    class Tagger(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.TransformerEncoderLayer(8, 2, 16)
+
+        def forward(self, x):
+            return self.inner(x)
+
+    path = tmp_path / "batch.hrm"
+    assert batch_of(path, lambda _: lstm(x))[0] == "20"
+    assert batch_of(path, lambda _: first(x))[0] == "35"
+    assert batch_of(path, lambda _: Tagger().train()(x))[0] == "20"
+    size, how = batch_of(path, lambda _: linear(x))
+    assert size == "35" and "assumed" in how
+    loader = torch.utils.data.DataLoader(range(100), batch_size=20)
+    assert batch_of(path, lambda _: linear(x)) == ("20", "of the loader")
+    del loader
+    packed = torch.nn.utils.rnn.pack_sequence([x[:3, 0], x[:2, 0]])
+    assert batch_of(path, lambda _: lstm(packed))[0] == "2"
+    assert batch_of(path, lambda _: linear(x), batch_size=7) == ("7", "")

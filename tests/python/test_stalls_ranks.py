@@ -137,6 +137,7 @@ def test_torchrun(tmp_path):
         tmp_path,
         DDP + 'dist.init_process_group("gloo")\ntrain(130)\n',
         command=(sys.executable, *launcher, f"--master-port={free_port()}"),
+        time_s=8.0,
     )
     assert measured.status == 0, measured.stderr
     check_ranks(measured)
@@ -161,6 +162,7 @@ def test_ranks_that_a_script_spawns(tmp_path):
             """
         ),
         fresh=True,
+        time_s=8.0,
     )
     assert measured.status == 0, measured.stderr
     assert measured.stdout.endswith("after the ranks\n")

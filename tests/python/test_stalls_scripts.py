@@ -61,8 +61,9 @@ def test_a_plain_script(tmp_path):
         "batches_ahead": 0,
         "batch_size": 4,
         "cache_bytes": 0,
+        "persistent": False,
     }
-    assert "CPU" in record["phases"]["device"] and "--data" in record["phases"]["cold"]
+    assert "CPU" in record["phases"]["device"] and "no files" in record["phases"]["cold"]
     rows = record["preparation"]
     assert rows and all(r["samples"] == 4 and r["wall_s"] > 0.008 > r["cpu_s"] for r in rows)
     assert {drain["cores"] for drain in record["drains"]} >= {record["machine"]["cores"]}
@@ -232,9 +233,9 @@ def test_only_validation(tmp_path):
     )
     assert measured.status == 0 and "own end" in measured.stdout and not measured.records
     assert measured.problems[0]["code"] == "no-training"
-    assert "loader 1 (torch.utils.data.dataloader.DataLoader): 10 batches" in (
-        measured.problems[0]["text"]
-    )
+    text = measured.problems[0]["text"]
+    assert "loader 1 (torch.utils.data.dataloader.DataLoader, read at train.py:" in text
+    assert "10 batches, no optimizer step" in text
 
 
 def test_too_few_batches(tmp_path):

@@ -447,11 +447,11 @@ def test_rows_and_learned_paths(files, run_folder, options):
 
 def test_rows_that_are_torn_or_of_others(run_folder):
     pid = os.getpid()
-    row = work._ROW.pack(5, 4, 0.5, 1.0, -1)
+    row = work._ROW.pack(5, 4, 0.5, 1.0, -1, 7)
     (run_folder / f"rows-{pid}-1").write_bytes(row + row[:7])
     (run_folder / f"rows-{pid}-2").write_bytes(b"")
     (run_folder / f"rows-{pid + 1}-3").write_bytes(row * 3)
-    assert work.rows() == [work.Row(5, 4, 0.5, 1.0, None)]
+    assert work.rows() == [work.Row(5, 4, 0.5, 1.0, None, 7)]
 
 
 def test_paths_that_count(run_folder, tmp_path):
@@ -466,8 +466,8 @@ def test_paths_that_count(run_folder, tmp_path):
         os.fsencode(__file__), os.fsencode(run_folder / "settings.json"),
     ]  # fmt: skip
     (run_folder / f"paths-{pid}-1").write_bytes(b"\n".join(lines * 2))
-    assert work.learned() == [str(good), os.fsdecode(odd)]
-    assert work.learned() == [], "forgotten"
+    assert work.learned() == ([str(good), os.fsdecode(odd)], [])
+    assert work.learned() == ([], []), "forgotten"
 
 
 def test_a_full_disk_ends_no_worker(files, run_folder, monkeypatch):

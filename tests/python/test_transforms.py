@@ -46,6 +46,8 @@ def test_defaults_are_torchvisions(v2):
         (lambda: T.Resize((4, 4), max_size=8), "max_size"),
         (lambda: T.Resize(8, max_size=8), "max_size"),
         (lambda: T.Resize(None, max_size=8), "size=None"),
+        (lambda: T.Resize("256"), "size must be a whole number, got '256'"),
+        (lambda: T.Resize(2**31), "size must be a whole number of at most 2147483647"),
         (lambda: T.CenterCrop(True), "whole number"),
         (lambda: T.RandomCrop(8, padding=(1, 2, 3)), "padding"),
         (lambda: T.RandomCrop(8, padding=-1), "padding"),

@@ -22,6 +22,12 @@ def test_make_install_needs_no_python_packages():
     assert "torch" not in (ROOT / "tools" / "install.sh").read_text().replace("PyTorch", "")
 
 
+def test_every_module_is_installed():
+    listed = (ROOT / "python" / "meson.build").read_text()
+    modules = [p.relative_to(ROOT / "python") for p in (ROOT / "python" / "headrace").rglob("*.py")]
+    assert [str(m) for m in modules if f"'{m}'" not in listed] == []
+
+
 def test_missing_libraries_are_named_together(tmp_path):
     meson = shutil.which("meson")
     if meson is None:

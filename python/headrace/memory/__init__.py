@@ -60,15 +60,17 @@ def record(
         path: the file; a record that is there is replaced, but not one that a living process
             records into, and anything else is left alone (FileExistsError). None:
             ``headrace-memory.hrm``, of a rank of several ``headrace-memory.rankN.hrm``.
-        batch_size: of the training, for the projection to other sizes. None: the first
-            dimension of the first tensor that the model is called with.
-        iterations: after so many steps of optimizers the recording ends, and training goes on
-            unrecorded; 0: it ends with the block.
+        batch_size: of the training, for the projection to other sizes. None: what batch_first
+            of modules or the loader says, else the first dimension of the first tensor that the
+            model is called with; the record says which.
+        iterations: after so many the recording ends, and training goes on unrecorded; 0: it ends
+            with the block.
         stacks: which lines of Python code called each operator (of a backward pass: the
             forward operator), torch's and headrace's own left out.
         limit_bytes: of the file, from where on nothing is recorded; 0: none.
 
-    Iterations are told by optimizers: one ends with each `step()`. What an operator's call
+    An iteration ends with each `step()` of an optimizer of torch.optim; without one, where the
+    training itself updates parameters after a backward pass. What an operator's call
     costs more while it is recorded is measured at the beginning (a few milliseconds), and taken
     off the intervals by the analysis.
     """

@@ -13,6 +13,7 @@ import sys
 import threading
 import types
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -25,6 +26,9 @@ from ._schema import pack
 
 OUTSIDE_OF = ("torch", "headrace")  # packages whose frames are left out of stacks
 NAMES_MOST = 8  # of threads, in a note
+# Of a training that shows no iterations: a recording of so many ends after
+BACKWARDS_MOST = 16  # times as many backward passes, or
+OPERATORS_MOST = 100_000  # times as many operators
 
 
 class _Mode(_core.MemoryRecorder, TorchDispatchMode):
@@ -133,6 +137,7 @@ class Recording(_Mode):
         self._followed = 0  # whose operators are seen
         self._others: set[str] = set()  # names of other threads
         self._children = 0
+        self.on_iteration: Callable[[int], None] | None = None  # called with how many there were
         _holder.append(weakref.ref(self))
         self.fact("torch", torch.__version__)
         self.fact("command", " ".join(sys.argv))
@@ -220,8 +225,27 @@ class Recording(_Mode):
         if self._history is not None:
             self._history.iteration()
             self.history_tells = self._history.follows
+        if self.on_iteration is not None:
+            self.on_iteration(count)
         if self._iterations and count >= self._iterations:
             self.close()
+
+    def without_iterations(self, backwards: int) -> None:
+        """So many backward passes, and no iteration is complete: a recording of some ends all the
+        same."""
+        if not self._iterations:
+            return
+        if backwards >= BACKWARDS_MOST * self._iterations:
+            after = f"{backwards} backward passes"
+        elif self.calls >= OPERATORS_MOST * self._iterations:
+            after = f"{self.calls:,} operators"
+        else:
+            return
+        self.fact(
+            "note end of recording",
+            f"the recording ended after {after}: no optimizer of torch.optim stepped and no "
+            "parameters were updated otherwise, so where iterations end is not known")
+        self.close()
 
     def _failed(self, error: Any, is_told: bool) -> None:
         """An operator raised: where memory was short, that is worth a word."""
@@ -263,6 +287,8 @@ class Recording(_Mode):
                 "(sparse ones, those of other systems): they are not seen")
         for name, note in _notes_of_code().items():
             self.fact(name, note)
+            if name == "note compiled":
+                self.fact("compiled code", "run as it is written")
         for name, capacity in _facts.capacities().items():
             self.fact(name, str(capacity))
         rates = _facts.copy_rates()

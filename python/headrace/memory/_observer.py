@@ -43,7 +43,9 @@ def library() -> tuple[str | None, str | None]:
         return None, f"{SETTING}=no"
     if _known is None:
         try:
-            _known = _find(), None
+            found = _find()
+            _let_through()
+            _known = found, None
         except _Unavailable as why:
             _known = None, str(why)
             _say(f"{SLOWER.replace('were', 'are')}: {why}")
@@ -51,6 +53,22 @@ def library() -> tuple[str | None, str | None]:
             _known = None, f"{error.filename or 'cache folder'}: {error.strerror or error}"
             _say(f"{SLOWER.replace('were', 'are')}: {_known[1]}")
     return _known
+
+
+def _let_through() -> None:
+    """Operators of higher order (torch.cond, flex_attention) look for their kernels in Python by
+    the highest key: the observer's is none of theirs. It is nobody's else, so this can stay."""
+    try:
+        key = torch._C._parse_dispatch_key("Fake")
+        always = torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS
+        if key not in always:
+            always.append(key)  # of those that are made later
+            for operator in torch._ops._higher_order_ops.values():
+                operator.fallthrough(key)
+    except (AttributeError, RuntimeError) as error:
+        raise _Unavailable(
+            f"torch {torch.__version__} dispatches operators of higher order in another way "
+            f"({error})") from None
 
 
 class _Unavailable(Exception):

@@ -41,6 +41,11 @@ class Parts:
         self._walks = 0
         self.in_model = False  # what runs belongs to a module that has parameters
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a module runs."""
+        return bool(self._running)
+
     def enter(self, module: Any) -> None:
         known = self._ids.get(id(module))
         if known is None or known[0]() is not module:

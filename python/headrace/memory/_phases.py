@@ -35,6 +35,8 @@ class Phases:
         self._is_stepping = False
         self._is_in_hook = False
         self._is_over = True
+        self._has_steps = False  # an optimizer of torch's has stepped
+        self._backwards = 0  # passes since parameters were updated, as long as none has
         self._name = 0
         self._thread = 0
         self._parts = Parts(recorder)
@@ -103,6 +105,8 @@ class Phases:
     def _forward(self, module: Any, args: Any) -> None:
         if not self._is_mine():
             return
+        if not self._parts.is_running and self._ended_without_step():
+            return
         # Recomputed in a backward pass it is still that; in a step it is of its closure.
         if self._recorder.phase != BACKWARD:
             self._recorder.phase = FORWARD
@@ -129,10 +133,33 @@ class Phases:
         for inner in plain(tensor):
             self._recorder.describe(inner, category, like)
 
+    def _iterated(self) -> None:
+        self._batch.is_sure = True  # what one iteration does not tell, others do not
+        self._mark()
+        self._recorder.iterated(self._iteration - 1)
+
+    def _ended_without_step(self) -> bool:
+        """Before a pass begins: whether the recording is over, of a training in which no optimizer
+        of torch's steps. Its iterations end with updates of parameters."""
+        recorder = self._recorder
+        if self._has_steps:
+            return False
+        if recorder.was_updated:
+            if self._iteration == 1:
+                recorder.fact("marks", "the training's own updates of parameters")
+            recorder.awaits_update = False
+            self._backwards = 0
+            self._iterated()
+        else:
+            recorder.without_iterations(self._backwards)
+        return self._is_over
+
     def _step(self, optimizer: Any, *_: Any) -> None:
         if self._is_over:
             return
         recorder = self._recorder
+        self._has_steps = True
+        recorder.awaits_update = False
         self._parts.outside()
         for group in optimizer.param_groups:
             for parameter in group["params"]:
@@ -152,11 +179,9 @@ class Phases:
                 if isinstance(value, torch.Tensor):
                     self._describe(value, OPTIMIZER_STATE, parameter)
         self._is_stepping = False
-        self._batch.is_sure = True  # what one iteration does not tell, others do not
-        self._mark()
         self._is_in_hook = True
         try:
-            self._recorder.iterated(self._iteration - 1)
+            self._iterated()
         finally:
             self._is_in_hook = False
 
@@ -173,14 +198,19 @@ class Phases:
             if self._is_over or threading.get_ident() != self._thread:
                 return function(*args, **kwargs)
             before = self._recorder.phase
+            if before != BACKWARD and not self._is_stepping and self._ended_without_step():
+                return function(*args, **kwargs)
             self._recorder.phase = BACKWARD
             try:
                 return function(*args, **kwargs)
             finally:
                 # The forward pass is over, too: what comes next may be another one's input.
-                if name == "backward" and before == FORWARD:
+                if before == FORWARD and (name == "backward" or not kwargs.get("create_graph")):
                     before = OPTIMIZER if self._is_stepping else OUTSIDE
                 self._recorder.phase = OUTSIDE if self._is_over else before
+                self._backwards += 1
+                if before == OUTSIDE and not self._has_steps and not self._recorder.awaits_update:
+                    self._recorder.awaits_update = True
 
         wrapped.__wrapped__ = function  # type: ignore[attr-defined]
         wrapped.__doc__ = function.__doc__

@@ -3,8 +3,8 @@
 It begins when torch has been imported and ends with the process, or after so many iterations.
 What the launcher needs to know is in the run's folder: ``record-NAME.json``, replaced at each
 change, tells where the record is, of which rank, and whether the process trained (a backward
-pass ran, or an optimizer stepped); ``iterations-NAME`` is how many it has done, 8 bytes that are
-mapped. Hooks of our own follow that, so it is known however the process ends.
+pass ran, or an optimizer stepped); ``iterations-NAME`` is how many are recorded, 8 bytes that are
+mapped, so it is known however the process ends.
 """
 
 from __future__ import annotations
@@ -52,8 +52,6 @@ class Watched:
     def __init__(self, folder: str, settings: dict[str, Any]) -> None:
         self._folder = folder
         self._pid = os.getpid()
-        self._most: int = settings["iterations"]
-        self._iterations = 0
         path = place_of(settings["out"])
         self._state: dict[str, Any] = {
             "path": path,
@@ -68,7 +66,7 @@ class Watched:
         self._recording = Recording(
             path,
             settings["limit_bytes"],
-            iterations=self._most,
+            iterations=settings["iterations"],
             stacks=settings["stacks"],
             batch_size=settings["batch_size"],
         )
@@ -80,6 +78,7 @@ class Watched:
         for name in ("backward", "grad"):
             setattr(torch.autograd, name, self._wrapped(getattr(torch.autograd, name)))
         optimizers.register_optimizer_step_post_hook(self._stepped)
+        self._recording.on_iteration = self._iterated
         atexit.register(self._end)
         self._recording.__enter__()
 
@@ -98,12 +97,11 @@ class Watched:
             self._tell()
 
     def _stepped(self, *_: Any) -> None:
-        if self._is_child() or (self._most and self._iterations >= self._most):
-            return
-        if not self._state["trained"]:
+        if not self._is_child() and not self._state["trained"]:
             self._trains()
-        self._iterations += 1
-        struct.pack_into("<Q", self._count, 0, self._iterations)
+
+    def _iterated(self, count: int) -> None:
+        struct.pack_into("<Q", self._count, 0, count)
 
     def _end(self) -> None:
         if os.getpid() != self._pid:  # forked, and need not have trained

@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import _core
 from . import counters
-from .measure import Measurement
+from .measurement import Measurement
 from .paused import paused_rate
 from .sources import IndexSet, Source
 
@@ -22,6 +22,8 @@ USUAL_S = 150.0  # of a run, for which these times are; less in shorter ones
 DRAIN_S = 1.5
 COLD_PART_S = 0.75
 LONGEST_DRAIN_S = 12.0
+EPOCH_STARTS = 3  # that are measured
+LONG_START_S = 1.0  # one is enough
 PARTS = 4  # of a drain on all cores, for an interval
 MOST_COLD_PARTS = 8
 LEAST_TURNS = 4  # of a warm drain, in parts or not
@@ -87,6 +89,29 @@ def drains(measurement: Measurement, cold: bool) -> None:
         _cold(m, allowed)
 
 
+def epoch_start(m: Measurement) -> None:
+    """What beginning and ending an epoch takes besides its batches."""
+    source = m.source
+    m.progress.say("the start of an epoch", None)
+    epoch = source.epoch()
+    found: dict[str, Any] = {"batches": None if epoch is None else epoch + 1}
+    times: list[float] = []
+    try:
+        for _ in range(EPOCH_STARTS):
+            seconds = source.epoch_start()
+            if seconds is None:
+                break
+            times.append(seconds)
+            if seconds > LONG_START_S:
+                break
+    except Exception as error:  # of a sample that training did not come to
+        m.findings.note(f"the start of an epoch was not measured: {type(error).__name__}: {error}")
+    if times:
+        found["start_s"] = sorted(times)[len(times) // 2]
+        found["each"] = not source.loader.persistent_workers
+    m.findings.epoch = found
+
+
 def _warm(m: Measurement, chosen: IndexSet, counts: list[int]) -> None:
     for count in counts:
         m.progress.say(f"the loader alone, {count} cores", None)
@@ -100,7 +125,7 @@ def _cold(m: Measurement, cores: int) -> None:
         if not chosen.files:
             return
         m.channel.gather(0)  # nobody holds them any more
-        _core.storage_drop(chosen.files)
+        m.drop(chosen.files)
         m.progress.say("the loader alone, from storage", None)
         m.channel.gather(0)
         m.findings.drains += _drain(m, chosen, "cold", cores)

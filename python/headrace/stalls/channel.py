@@ -109,6 +109,13 @@ class Channel:
         self.tell(f"{self._step}.{self.rank}", value)
         return [self.ask(f"{self._step}.{rank}") for rank in range(self.size)]
 
+    def of_host(self, root: int, value: float) -> float:
+        """The sum of the values of all ranks of this host; of ranks with the same ``root``,
+        which tell the same, one."""
+        host = os.uname().nodename
+        seen = self.gather([host, root, value])
+        return sum({one[1]: one[2] for one in seen if one[0] == host}.values())
+
     def share(self, value: Any = None) -> Any:
         """Rank 0's value, on every rank."""
         self._step += 1

@@ -44,26 +44,52 @@ def read(workers: Iterable[int]) -> Reading:
 
 def bytes_read(pid: int | str) -> int | None:
     """Bytes that a process really fetched from storage, or ``None`` without permission."""
+    return io_of(pid)[0]
+
+
+def io_of(pid: int | str) -> tuple[int | None, int | None]:
+    """Bytes that a process really fetched from storage, and bytes that its reads gave it,
+    wherever they came from (mapped files give without a read)."""
+    found: dict[bytes, int] = {}
     try:
         with open(f"/proc/{pid}/io", "rb") as file:
             for line in file:
-                if line.startswith(b"read_bytes:"):
-                    return int(line.split()[1])
+                name, value = line.split(b":")
+                found[name] = int(value)
     except (OSError, ValueError):
         pass
-    return None
+    return found.get(b"read_bytes"), found.get(b"rchar")
 
 
 def cpu_s(pid: int) -> float | None:
     """Seconds on cores of all live threads of a process."""
-    total = 0
+    return schedule_of(pid)[0]
+
+
+def schedule_of(pid: int) -> tuple[float | None, float | None]:
+    """Seconds that all live threads of a process were on cores, and that they waited for one."""
+    on_cores = waited = 0
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{task}/schedstat", "rb") as file:
-                total += int(file.read().split()[0])
+                words = file.read().split()
+            on_cores += int(words[0])
+            waited += int(words[1])
+    except (OSError, ValueError, IndexError):
+        return None, None
+    return on_cores / 1e9, waited / 1e9
+
+
+def received() -> int | None:
+    """Bytes that this machine got over all its network interfaces, its own included."""
+    total = 0
+    try:
+        with open("/proc/self/net/dev", encoding="ascii") as file:
+            for line in list(file)[2:]:
+                total += int(line.split(":", 1)[1].split()[0])
     except (OSError, ValueError, IndexError):
         return None
-    return total / 1e9
+    return total
 
 
 def descendants(pid: int | None = None) -> list[int]:

@@ -45,3 +45,11 @@ def leave_no_empty(path: str) -> None:
         os.rmdir(path)
     except OSError:
         pass
+
+
+def files_below(folder: str) -> list[str]:
+    """All regular files in a folder."""
+    found = []
+    for root, _, names in os.walk(folder):
+        found += [os.path.join(root, name) for name in names]
+    return [path for path in found if os.path.isfile(path)]

@@ -221,6 +221,9 @@ def _exempt(run_folder: str) -> list[str]:
     home = os.path.expanduser("~")
     folders = [os.environ.get(name, "") for name in CACHES]
     folders += [os.path.join(home, name) for name in HOME_CACHES]
+    temp = tempfile.gettempdir()
+    # Loaded by dlopen, which the guard does not stand before.
+    folders += [os.path.join(temp, n) for n in os.listdir(temp) if n.startswith("torchinductor_")]
     real = [os.path.realpath(folder) for folder in folders if os.path.isabs(folder)]
     system = ["/dev", "/proc", "/sys", "/run"]
     return [*system, os.path.realpath(run_folder), *(f for f in real if "\n" not in f and f != "/")]

@@ -17,7 +17,8 @@ from typing import Any
 
 from headrace._launch.imports import is_launcher, watch
 
-MODULES = frozenset({"torch.utils.data.dataloader", "headrace.torch"})
+LOADERS = frozenset({"torch.utils.data.dataloader", "headrace.torch"})
+OPTIMIZER = "torch.optim.optimizer"  # whose steps are counted
 PREFIX = "nvidia.dali.plugin."
 EXIT_INTERNAL = 70
 
@@ -69,7 +70,7 @@ def _tell(what: str, text: str) -> None:
 
 
 def _wanted(name: str) -> bool:
-    return name in MODULES or name.startswith(PREFIX)
+    return name in LOADERS or name == OPTIMIZER or name.startswith(PREFIX)
 
 
 def _attach(name: str, module: Any) -> None:
@@ -78,7 +79,8 @@ def _attach(name: str, module: Any) -> None:
         from headrace.stalls import probe
 
         probe.attach(name, module)
-        _tell("attached", name)
+        if name != OPTIMIZER:
+            _tell("attached", name)
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         _tell("failed", text)

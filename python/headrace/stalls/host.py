@@ -1,5 +1,5 @@
-"""What this process may use of its host: cores and memory, as the machine and the control
-groups allow."""
+"""What this process may use of its host, as the machine and the control groups allow.
+(``_core.cores`` counts the cores.)"""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ import os
 import platform
 
 
-def cores() -> int:
-    """That this process may use: affinity, and the quota of its control group."""
-    allowed = len(os.sched_getaffinity(0))
-    for group in _groups():
-        try:
-            with open(f"{group}/cpu.max", encoding="ascii") as file:
-                quota, period = file.read().split()
-            if quota != "max":
-                allowed = min(allowed, max(1, round(int(quota) / int(period))))
-        except (OSError, ValueError):
-            continue
-    return allowed
+def cpu_groups() -> list[str]:
+    """Folders of the control groups, of either version, that may hold this process's use of
+    cores back."""
+    found = _groups()
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8") as file:
+            lines = [line.rstrip("\n").split(":", 2) for line in file]
+    except OSError:
+        return found
+    for line in lines:
+        if len(line) == 3 and "cpu" in line[1].split(","):
+            path = line[2]
+            while True:
+                found.append(f"/sys/fs/cgroup/cpu{path}".rstrip("/"))
+                if path in ("", "/"):
+                    break
+                path = os.path.dirname(path)
+    return found
 
 
 def cpu_name() -> str:

@@ -13,6 +13,7 @@ import atexit
 import functools
 import gc
 import json
+import multiprocessing
 import os
 import sys
 import threading
@@ -20,6 +21,7 @@ import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
+from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -30,8 +32,13 @@ STABLE = 0.3  # spread of the last steps
 PATIENCE_BATCHES = 15  # beyond the warm-up, for steps to become alike
 PATIENCE_S = 30.0
 KEEP_FOR = 64  # batches beyond the warm-up, whose shapes are looked at
+WATCHDOG_S = 60.0  # of training steps without a loop that can be measured
 LEAD = 8  # batches between rank 0's announcement and the change
 EXIT_INTERNAL = 70
+WAY_OUT = (
+    "where the training loop goes through something else, write `for batch in "
+    "headrace.watch(...)` there; of several loaders, choose one by its number with --loader N"
+)
 
 
 class _Stack(threading.local):
@@ -44,8 +51,10 @@ class _Stack(threading.local):
 class LoaderState:
     """What is known of one loader of the script, or of loaders that take turns in its place."""
 
-    def __init__(self, number: int, name: str, key: tuple[Any, ...]) -> None:
+    def __init__(self, number: int, name: str, key: tuple[Any, ...], where: str) -> None:
         self.number, self.name, self.key = number, name, key
+        self.where = where  # the script's line that iterates it
+        self.thread = 0  # that asked for its newest batch
         self.newest: weakref.ref[ProbedIterator] | None = None
         self.outside: set[type] = set()  # classes whose iterators go through another one
         self.watched = False  # headrace.watch was asked for
@@ -86,6 +95,20 @@ class LoaderState:
             self.steps_each = max(1, self.batches - self.stepped_at)
             self.stepped_at = self.batches
 
+    def note_steps(self, probe: Probe) -> None:
+        """Those of the process so far: what comes from here on is counted."""
+        self.steps_before, self.backwards_before = probe.optimizer_steps, probe.backwards
+
+    def described(self) -> str:
+        where = f", read at {self.where}" if self.where else ""
+        steps = self.optimizer_steps or self.backwards
+        kind = "optimizer steps" if self.optimizer_steps else "backward passes"
+        between = f"{steps} {kind}" if steps else "no optimizer step and no backward pass"
+        return (
+            f"loader {self.number} ({self.name}{where}): {self.batches} batches, {between} "
+            "between them"
+        )
+
     def goes_on(self) -> bool:
         """Its newest iterator is in use."""
         newest = self.newest() if self.newest is not None else None
@@ -108,6 +131,9 @@ class Probe:
         self.over = False  # nothing more is measured in this process
         self.optimizer_steps = 0
         self.backwards = 0
+        self.first_step_s = 0.0  # when training was seen first
+        self.trainers: set[int] = set()  # threads that step or go backward
+        self.barked = False  # the watchdog has said that nothing is found
         self.has_optimizer: bool | None = None  # once looked for
         self.device: Any = None
         self.stack = _Stack()
@@ -117,9 +143,11 @@ class Probe:
         self._joined = False  # a process group of torch's
         self._channel: Any = None
         self.crashed: type[BaseException] | None = None
-        self.hooked = False
+        self.met = False
         work.own()
         atexit.register(self._at_exit)
+        if multiprocessing.parent_process() is not None:  # which runs no exit handlers
+            Finalize(None, self._at_exit, exitpriority=0)
         before = sys.excepthook
 
         def excepthook(kind: Any, value: Any, trace: Any) -> None:
@@ -194,7 +222,9 @@ class Probe:
         key = _key(loader)
         # Scripts make their loader anew for each epoch: one loop all the same.
         alike = [s for s in self.all_states if s.key == key and s.trained and not s.goes_on()]
-        state = alike[0] if alike else LoaderState(len(self.all_states) + 1, name, key)
+        state = alike[0] if alike else LoaderState(
+            len(self.all_states) + 1, name, key, _line_of_script()
+        )
         if not alike:
             self.all_states.append(state)
         try:
@@ -207,9 +237,9 @@ class Probe:
         """``begin`` makes an iterator of ``loader`` the way class ``kind`` does."""
         if self.over or os.getpid() != self.pid:
             return begin(loader)  # type: ignore[no-any-return]
-        if not self.hooked:
-            self.hooked = True
-            self._hook_training()
+        if not self.met:
+            self.met = True
+            hook_training()
             self._meet()
         state = self.state_of(loader)
         before = state.newest() if state.newest is not None else None
@@ -226,25 +256,55 @@ class Probe:
         # Else its batches come from the run: nothing is begun that would load others.
         return iterator
 
-    def _hook_training(self) -> None:
-        import torch
-        from torch.optim.optimizer import register_optimizer_step_post_hook
+    def went_backward(self) -> None:
+        self.backwards += 1
+        self._trained()
 
-        register_optimizer_step_post_hook(self._stepped)
+    def _trained(self) -> None:
+        """Something learned. Says so where that goes on without a loop to measure."""
+        if self.over or self.run is not None or os.getpid() != self.pid:
+            return
+        self.trainers.add(threading.get_ident())
+        now = time.monotonic()
+        self.first_step_s = self.first_step_s or now
+        limit = float(self.settings.get("watchdog_s") or WATCHDOG_S)
+        if self.barked or now - self.first_step_s < limit or self._may_yet_be_found():
+            return
+        self.barked = True
+        print(
+            f"headrace stalls: {now - self.first_step_s:.0f} s of training ({self._steps()}) and no "
+            f"loop over a loader to measure; seen instead: {self._seen()}; {WAY_OUT}. The script goes "
+            "on; Ctrl-C ends it.",
+            file=sys.stderr,
+            flush=True,
+        )
 
-        def counted(original: Any) -> Any:
-            @functools.wraps(original)
-            def call(*args: Any, **kwargs: Any) -> Any:
-                self.backwards += 1
-                return original(*args, **kwargs)
+    def _may_yet_be_found(self) -> bool:
+        """A loop trains with a loader, and has not come to enough batches."""
+        enough = self.wanted + PATIENCE_BATCHES + LEAD
+        return any(
+            state.goes_on() and state.trained and state.batches <= enough
+            for state in self.all_states
+        )
 
-            return call
+    def is_read_by_training(self, state: LoaderState) -> bool:
+        """Not by a thread that reads ahead for the one that trains."""
+        return not self.trainers or state.thread in self.trainers
 
-        for name in ("backward", "grad"):
-            setattr(torch.autograd, name, counted(getattr(torch.autograd, name)))
+    def steps_done(self) -> int:
+        """Of an optimizer, or else of training without one."""
+        return self.optimizer_steps or self.backwards
 
-    def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _steps(self) -> str:
+        return f"{self.optimizer_steps} optimizer steps, {self.backwards} backward passes"
+
+    def _seen(self) -> str:
+        inner = [state for state in self.all_states if not state.is_outside]
+        return "; ".join(state.described() for state in inner) or "no loader that is known"
+
+    def stepped(self, optimizer: Any) -> None:
         self.optimizer_steps += 1
+        self._trained()
         if self.device is None:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
@@ -255,6 +315,8 @@ class Probe:
         """Whether it is time to take this loop."""
         state = iterator.state
         if state.batches < self.wanted:
+            return False
+        if not state.watched and any(one.watched for one in self.all_states):
             return False
         if (self.settings.get("loader") or state.number) != state.number:
             return False
@@ -357,9 +419,12 @@ class Probe:
         """Something of ours failed: say it and end, so that no script goes on with a loop
         that is half taken over."""
         from .channel import RanksApart
+        from .measurement import CannotTell
 
         if isinstance(error, RanksApart):
             self.problem("ranks", str(error), "see docs/stalls.md, several ranks")
+        elif isinstance(error, CannotTell):
+            self.problem("thread", str(error), WAY_OUT)
         elif isinstance(error, RuntimeError) and "too few" in str(error):
             self.problem("few-batches", str(error), "measure with more data")
         else:
@@ -399,7 +464,7 @@ class Probe:
         try:
             if self.run is not None:
                 self.run.ended_early(self.crashed)
-            elif self.all_states and not self.crashed:
+            elif (self.all_states or self.first_step_s) and not self.crashed:
                 self._explain()
         except Exception:
             traceback.print_exc()
@@ -408,21 +473,19 @@ class Probe:
         """Why nothing was measured, though loaders were iterated."""
         if any(name.startswith("measured-") for name in os.listdir(self.folder)):
             return  # another process is
-        listed = "; ".join(
-            f"loader {s.number} ({s.name}): {s.batches} batches, {s.optimizer_steps} optimizer steps"
-            for s in self.all_states
-            if not s.is_outside
-        )
         if not any(s.optimizer_steps or s.backwards for s in self.all_states):
+            trained = f"though it trained ({self._steps()}): " if self.first_step_s else ""
             self.problem(
                 "no-training",
-                f"no loop over a loader trained anything: {listed}",
-                "choose one by its number with --loader N",
+                f"no loop over a loader trained anything, {trained}{self._seen()}"
+                if trained
+                else f"no loop over a loader trained anything: {self._seen()}",
+                WAY_OUT,
             )
         else:
             self.problem(
                 "few-batches",
-                f"the script ended before enough batches ({self.wanted} to warm up): {listed}",
+                f"the script ended before enough batches ({self.wanted} to warm up): {self._seen()}",
                 "let it run for more batches or epochs, or lower --warm-up",
             )
 
@@ -477,8 +540,10 @@ class ProbedIterator:
         if run is not None:
             if run.state is state:
                 return run.next(self)
-            run.note_other(state)
+            if self._trains():
+                run.note_other(state)
             return self._ask()
+        self.state.thread = threading.get_ident()
         asked = time.perf_counter()
         if self._given:
             state.steps.append(asked - self._given)
@@ -487,6 +552,8 @@ class ProbedIterator:
                 probe.optimizer_steps - state.steps_before,
                 probe.backwards - state.backwards_before,
             )
+            if not probe.is_read_by_training(state):  # what it reads is trained with meanwhile
+                state.note_steps(probe)
             if state.batches >= probe.wanted and self._taken():
                 assert probe.run is not None
                 return probe.run.next(self)
@@ -499,10 +566,15 @@ class ProbedIterator:
             state.first_batch_s = given - self._start
             state.first_ns = time.perf_counter_ns()
         state.batches += 1
-        state.steps_before, state.backwards_before = probe.optimizer_steps, probe.backwards
+        if probe.is_read_by_training(state):
+            state.note_steps(probe)
         if probe.wanted - 2 <= state.batches <= probe.wanted + KEEP_FOR:
             self._keep(batch)
         return batch
+
+    def _trains(self) -> bool:
+        """Whether a thread that trains asks."""
+        return threading.get_ident() in self._probe.trainers or not self._probe.trainers
 
     def _ask(self) -> Any:
         """The loader's own next batch."""
@@ -571,13 +643,59 @@ def the_probe() -> Probe:
 
 def _is_worker() -> bool:
     """A process that multiprocessing started to load data, not to train."""
-    import torch.utils.data
+    worker = sys.modules.get("torch.utils.data._utils.worker")
+    return getattr(worker, "_worker_info", None) is not None
 
-    return torch.utils.data.get_worker_info() is not None
+
+_hooked = False
+
+
+def hook_training() -> None:
+    """Counts steps of optimizers and backward passes, of whatever process trains."""
+    global _hooked
+    if _hooked:
+        return
+    _hooked = True
+    import torch.autograd
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    def stepped(optimizer: Any, *_: Any) -> None:
+        if not _is_worker():
+            the_probe().stepped(optimizer)
+
+    register_optimizer_step_post_hook(stepped)
+
+    def counted(original: Any) -> Any:
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not _is_worker():
+                the_probe().went_backward()
+            return original(*args, **kwargs)
+
+        return call
+
+    for name in ("backward", "grad"):
+        setattr(torch.autograd, name, counted(getattr(torch.autograd, name)))
+
+
+def _line_of_script() -> str:
+    """FILE:LINE of the innermost caller outside of this package and of installed ones."""
+    frame = sys._getframe(1)
+    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not path.startswith((ours, "<")) and "/site-packages/" not in path:
+            if not path.startswith(os.path.dirname(os.__file__)):
+                return f"{os.path.basename(path)}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""
 
 
 def attach(name: str, module: Any) -> None:
     """Wraps the loaders of a module that was just imported."""
+    if name == "torch.optim.optimizer":
+        hook_training()
+        return
     if name == "torch.utils.data.dataloader":
         import torch.utils.data._utils.fetch as fetch
 

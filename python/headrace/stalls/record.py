@@ -11,8 +11,10 @@ import sys
 from datetime import datetime, timezone
 from typing import Any
 
-from .host import cores, cpu_name, memory
-from .measure import Measurement
+from .. import _core
+from .host import cpu_name, memory
+from .measurement import Measurement
+from .sources import Source, container_files, path_function
 
 VERSION = 1
 SIZES = 1000
@@ -23,18 +25,18 @@ def write(path: str, record: dict[str, Any]) -> None:
     """All of it or nothing."""
     partial = f"{path}~{os.getpid()}"
     with open(partial, "w", encoding="utf-8") as file:
-        json.dump(_finite(record), file)
+        json.dump(finite(record), file)
     os.replace(partial, path)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """JSON knows no NaN."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _finite(member) for key, member in value.items()}
+        return {key: finite(member) for key, member in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(member) for member in value]
+        return [finite(member) for member in value]
     return value
 
 
@@ -60,12 +62,18 @@ def of(measurement: Measurement, ranks: dict[str, Any], started: str) -> dict[st
             "batches_ahead": m.source.ahead,
             "batch_size": m.batch_size,
             "cache_bytes": cache_bytes(loader),
+            "persistent": bool(getattr(loader, "persistent_workers", m.source.kind == "headrace")),
         },
         "training": {
             "device": "cpu" if m.device is None else str(m.device),
             "threads": _threads(),
         },
-        "dataset": dataset(loader, findings.filesystem, m.data),
+        "dataset": {
+            **dataset(m.source, findings.filesystem, m.data),
+            "reads_files": findings.reads_files,
+            "network": findings.network,
+        },
+        "epoch": findings.epoch,
         "phases": findings.phases,
         "segments": findings.segments,
         "drains": findings.drains,
@@ -90,16 +98,9 @@ def cache_bytes(loader: Any) -> float | None:
     options = getattr(loader, "_options", None)
     if not isinstance(options, dict) or not options.get("cache"):
         return 0
-    text = str(options["cache"])
-    if "size=" in text:
-        text = text.split("size=", 1)[1].split("&", 1)[0]
-    units = {"kib": 10, "mib": 20, "gib": 30, "tib": 40}
-    number = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-    unit = text[len(number) :].lower()
-    factors = {"": 1.0, "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12}
     try:
-        return float(number) * (2.0 ** units[unit] if unit in units else factors[unit])
-    except (KeyError, ValueError):
+        return _core.cache_bytes(str(options["cache"]))
+    except (ValueError, NotImplementedError):  # the loader itself would not have taken it
         return None
 
 
@@ -113,7 +114,7 @@ def machine(device: Any) -> dict[str, Any]:
         name = str(device)
     total, available = memory()
     return {
-        "cores": cores(),
+        "cores": _core.cores(),
         "cpu": cpu_name(),
         "memory_bytes": total,
         "available_bytes": available,
@@ -122,10 +123,9 @@ def machine(device: Any) -> dict[str, Any]:
     }
 
 
-def dataset(loader: Any, filesystem: str, data: list[str] | None) -> dict[str, Any]:
+def dataset(source: Source, filesystem: str, data: list[str] | None) -> dict[str, Any]:
     """Size and number of samples, and a sample of their files' sizes."""
-    from .sources import container_files, path_function
-
+    loader = source.loader
     inner = getattr(loader, "dataset", None)
     try:
         samples = len(inner)  # type: ignore[arg-type]
@@ -149,6 +149,7 @@ def dataset(loader: Any, filesystem: str, data: list[str] | None) -> dict[str, A
         found["sizes"] = generator.sample(sizes, min(SIZES, len(sizes)))
         return found
     containers = container_files(inner) if inner is not None else None
+    containers = containers or source.learned.whole
     files = containers or data
     if files:
         total = sum(map(_size, files))

@@ -10,8 +10,10 @@ import os
 import weakref
 from typing import Any, NoReturn
 
-from . import after, record
-from .measure import Findings, Measurement, Settings
+from . import record
+from .conclude import conclude
+from .folders import files_below
+from .measurement import Findings, Measurement, Settings
 from .probe import EXIT_INTERNAL, Probe, ProbedIterator, LoaderState
 from .replay import samples_in
 from .sources import end_workers, source_of
@@ -78,6 +80,8 @@ class Run:
             steps_each=self.state.steps_each,
         )
         self.measurement.data = data
+        if not probe.is_read_by_training(self.state):
+            self.measurement.steps_done = probe.steps_done
         self.measurement.local_size = self._ranks["local_world_size"]
         first = replay.give(0, False)
         self.measurement.batch_size = self.state.batch_size or samples_in(first)
@@ -113,6 +117,8 @@ class Run:
             self._finish()
         except Exception as error:
             self._failed(error)
+        self._batches = self.measurement.longer()
+        return self.next(iterator)
 
     def _caught(self, error: BaseException) -> NoReturn:
         """The script goes on though its loader raised, or Ctrl-C was pressed: there is no
@@ -136,14 +142,12 @@ class Run:
         )
 
     def _finish(self) -> None:
+        """Comes back where what was measured contradicts itself, and longer segments may help."""
         m = self.measurement
-        cold = "cold" not in self._findings.phases
-        after.drains(m, cold)
-        document = self._record()
-        if self._ranks["local_rank"] == 0:
-            document["storage"] = after.storage(m)
-            document["headrace"] = after.headrace_cost(m)
-            document["notes"] = self._findings.notes
+        document = conclude(m, self._ranks, self._started)
+        if document is None:
+            return
+        document["files_written"] = []  # the launcher knows
         self._write(document)
         m.channel.leave()
         self.probe.end(0)
@@ -184,11 +188,3 @@ class Run:
                 "the script ended before a segment was measured",
                 "let it run for more batches or epochs",
             )
-
-
-def files_below(folder: str) -> list[str]:
-    """All regular files in a folder."""
-    found = []
-    for root, _, names in os.walk(folder):
-        found += [os.path.join(root, name) for name in names]
-    return [path for path in found if os.path.isfile(path)]

@@ -11,15 +11,20 @@ from __future__ import annotations
 import copy
 import itertools
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import counters, work
+from .reads import Learned, unmap
 
 # Batches that a loader we know nothing of may have prepared: DALI's default, and one more.
 UNKNOWN_AHEAD = 3
+MOST_AHEAD = 16  # that is looked for
+LEAST_FILL_S, LONGEST_FILL_S = 0.2, 3.0  # for it to prepare what it prepares ahead
+AT_ONCE = 0.3  # of the usual time of a batch: it was there already
 # An attribute of the copies that are iterated here: the probe lets them be.
 MEASURED = "_headrace_measured"
 
@@ -52,6 +57,7 @@ class Source:
         self.ahead = 0
         self.batch_size = 0  # samples, set by the run
         self.wrapped = False  # a stream ended within a segment, and was begun again
+        self.learned = Learned()  # what the samples read, where nobody says
 
     @property
     def name(self) -> str:
@@ -80,13 +86,26 @@ class Source:
     def expect(self, cold: bool) -> None:
         """What ``open`` is for next: files on storage, or in memory."""
 
-    def prepared(self, since_ns: int) -> int:
-        """Batches that the loader has ready, of an iteration that one was taken from;
-        ``since_ns`` is when it began."""
-        return sum(1 for row in work.rows() if row.end_ns >= since_ns) - 1
+    def prepared(self, since_ns: int, taken: int) -> int | None:
+        """Batches that the loader has ready, of an iteration that ``taken`` were taken from;
+        ``since_ns`` is when it began. ``None``: nobody can tell."""
+        return max(0, sum(1 for row in work.rows() if row.end_ns >= since_ns) - taken)
 
     def finish(self) -> None:
         """Ends what ``open`` began, ready for the next."""
+
+    def epoch_start(self) -> float | None:
+        """Seconds from iter() to the first batch, and of ending the workers, as the script's own
+        epochs have them; ``None`` where nothing is begun."""
+        return None
+
+    def let_go(self, files: list[str]) -> None:
+        """Ends the mappings of files, which would stay in memory, as far as they are this
+        process's or its workers': those have to be started again."""
+        names = set(files)
+        if any(not names.isdisjoint(work.mapped_files(pid)) for pid in self.pids()):
+            self.close()
+        unmap(names)
 
     def close(self) -> None:
         """Ends the workers."""
@@ -325,21 +344,47 @@ class TorchMap(_Indexed):
 
     def plan(self, count: int) -> IndexSet:
         chosen = super().plan(count)
-        if chosen.files is not None:
+        if chosen.files is not None or self.learned.nothing:
             return chosen
-        work.learn(True)
+        if self.learned.whole is None:
+            opened = self.learned.of(lambda: self._run_through(chosen), self.let_go)
+            if opened:
+                return self._with_files(chosen, opened)
+        if self.learned.whole:
+            chosen.whole = True
+            return self._with_files(chosen, self.learned.whole)
+        return chosen
+
+    def _run_through(self, chosen: IndexSet) -> int:
+        """Loads a set for nothing but to see what it reads; its samples."""
         try:
             for _ in self.open(chosen):
                 pass
         finally:
-            work.learn(False)
             self.finish()
-        return self._with_files(chosen, work.learned() or None)
+        return chosen.samples or 0
 
     def open(self, chosen: IndexSet, cycle: bool = False) -> Iterator[Any]:
         self._chosen.batches, self._chosen.cycle = list(chosen.batches or []), cycle
         self._iterator = self._begin(self._copy)
         return self._iterator  # type: ignore[no-any-return]
+
+    def epoch_start(self) -> float | None:
+        if not self.workers:
+            return None
+        self._chosen.batches, _ = self._own.take(self.workers)
+        self._chosen.cycle = False
+        own = copy.copy(self._copy)
+        vars(own).update({"persistent_workers": False, "_iterator": None})
+        begin = time.perf_counter()
+        iterator = self._begin(own)
+        next(iterator)
+        first = last = time.perf_counter()
+        for _ in itertools.islice(iterator, len(self._chosen.batches) - 1):
+            last = time.perf_counter()
+        if next(iterator, None) is not None:
+            return None
+        return first - begin + time.perf_counter() - last
 
     def finish(self) -> None:
         """Batches that are still being prepared are waited for."""
@@ -358,6 +403,7 @@ class TorchMap(_Indexed):
 
     def close(self) -> None:
         end_workers(getattr(self._copy, "_iterator", None))
+        vars(self._copy)["_iterator"] = None
 
 
 def end_workers(iterator: Any) -> None:
@@ -397,19 +443,24 @@ class TorchIterable(Source):
             return self._with_files(chosen, None)
         if not self._learned:
             self._learned = True
-            work.learn(True)
-            try:
-                chosen.count = sum(1 for _ in itertools.islice(self.open(chosen), count))
-            finally:
-                work.learn(False)
-                self.finish()
-            self._files = work.learned() or None
+            opened = self.learned.of(lambda: self._run_through(chosen), self.let_go)
+            self._files = opened or self.learned.whole or None
         if self._files is not None:
             # Workers run ahead of what is taken: more is read than a set's samples are.
             chosen.files, chosen.whole = self._files, True
             chosen.total = sum(map(_size, self._files))
             chosen.bytes = None
         return chosen
+
+    def _run_through(self, chosen: IndexSet) -> int:
+        from .replay import samples_in
+
+        try:
+            batches = list(map(samples_in, itertools.islice(self.open(chosen), chosen.count)))
+        finally:
+            self.finish()
+        chosen.count = len(batches)
+        return sum(batches)
 
     def open(self, chosen: IndexSet, cycle: bool = False) -> Iterator[Any]:
         self._iterator = self._begin(self._copy)
@@ -432,6 +483,16 @@ class TorchIterable(Source):
     def finish(self) -> None:
         end_workers(self._iterator)
         self._iterator = None
+
+    def epoch_start(self) -> float | None:
+        if not self.workers:
+            return None
+        begin = time.perf_counter()
+        try:
+            next(self.open(IndexSet(None, 1, None)), None)
+            return time.perf_counter() - begin
+        finally:
+            self.finish()
 
     def close(self) -> None:
         self.finish()
@@ -473,7 +534,7 @@ class Headrace(_Indexed):
         self._copy = self._cold if cold else self._warm
         self._seen = {}
 
-    def prepared(self, since_ns: int) -> int:
+    def prepared(self, since_ns: int, taken: int) -> int | None:
         return int(self._copy.stats()["ready_batches"])
 
     def worked(self) -> dict[str, Any] | None:
@@ -504,6 +565,7 @@ class Other(Source):
     iterators."""
 
     kind = "other"
+    drains = True
 
     def __init__(
         self, loader: Any, iterator: Any, begin: Callable[[Any], Any], data: list[str] | None
@@ -512,8 +574,28 @@ class Other(Source):
         self._iterator, self._begin = iterator, begin
         self.ahead = UNKNOWN_AHEAD
 
-    def prepared(self, since_ns: int) -> int:
-        return self.ahead  # nobody can tell
+    def learn_ahead(self, step_s: float) -> None:
+        """How many batches it prepares ahead (a thread of the script's may): left alone for a
+        while, it has so many to give at once."""
+        iterator = self.open(IndexSet(None, 0, None))
+        if next(iterator, None) is None:
+            return
+        time.sleep(min(LONGEST_FILL_S, max(LEAST_FILL_S, 2 * MOST_AHEAD * step_s)))
+        took: list[float] = []
+        begin = last = time.perf_counter()
+        while len(took) < 2 * MOST_AHEAD and last - begin < LONGEST_FILL_S:
+            if next(iterator, None) is None:
+                return
+            now = time.perf_counter()
+            took.append(now - last)
+            last = now
+        usual = sorted(took[len(took) // 2 :])[len(took) // 4]
+        at_once = next((k for k, one in enumerate(took) if one > AT_ONCE * usual), len(took))
+        if at_once <= len(took) // 2:
+            self.ahead = max(UNKNOWN_AHEAD, at_once)
+
+    def prepared(self, since_ns: int, taken: int) -> int | None:
+        return None
 
     def pids(self) -> list[int]:
         return counters.descendants()

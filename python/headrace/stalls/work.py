@@ -19,7 +19,7 @@ from typing import Any
 
 from . import counters
 
-_ROW = struct.Struct("<qIddq")
+_ROW = struct.Struct("<qIddqq")
 _OWNER = "HEADRACE_STALLS_OWNER"
 
 
@@ -39,10 +39,12 @@ class _Files:
         self.pid = 0
         self.rows: int | None = None
         self.paths: int | None = None
+        self.held: int | None = None
 
     def open(self, kind: str) -> int:
         if self.pid != os.getpid():
-            self.pid, self.rows, self.paths = os.getpid(), None, None
+            self.pid = os.getpid()
+            self.rows = self.paths = self.held = None
         fd: int | None = getattr(self, kind)
         if fd is None:
             name = f"{kind}-{os.environ.get(_OWNER, '0')}-{self.pid}"
@@ -68,20 +70,20 @@ def _wrapped(original: Any) -> Any:
         if not os.path.exists(_marker("recording")):
             return original(self, possibly_batched_index)
         _listen()
-        read = counters.bytes_read("self")
+        before = counters.io_of("self")
         wall, cpu = time.perf_counter(), time.process_time()
         out = original(self, possibly_batched_index)
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-        after = counters.bytes_read("self")
-        batched = getattr(self, "auto_collation", True)
-        samples = len(possibly_batched_index) if batched else 1
-        row = _ROW.pack(
-            time.perf_counter_ns(),
-            samples,
-            cpu,
-            wall,
-            -1 if read is None or after is None else after - read,
-        )
+        after = counters.io_of("self")
+        if getattr(self, "auto_collation", True):
+            samples = len(possibly_batched_index)
+        else:  # the dataset makes batches itself, or there are none
+            from .replay import samples_in
+
+            samples = samples_in(out)
+        if _learning():
+            _note_held()
+        row = _ROW.pack(time.perf_counter_ns(), samples, cpu, wall, *map(_less, after, before))
         try:
             os.write(_files.open("rows"), row)
         except OSError:  # a full disk, or the run is over: a row less
@@ -92,6 +94,10 @@ def _wrapped(original: Any) -> Any:
     return fetch
 
 
+def _less(after: int | None, before: int | None) -> int:
+    return -1 if after is None or before is None else after - before
+
+
 @dataclass(frozen=True)
 class Row:
     """One batch of one worker; ``end_ns`` by the clock of ``time.perf_counter_ns``."""
@@ -100,7 +106,8 @@ class Row:
     samples: int
     cpu_s: float
     wall_s: float
-    read_bytes: int | None
+    read_bytes: int | None  # from storage
+    given_bytes: int | None  # by reads, wherever from
 
 
 def own() -> None:
@@ -132,8 +139,8 @@ def rows() -> list[Row]:
         with open(os.path.join(_folder(), name), "rb") as file:
             data = file.read()
         whole = len(data) // _ROW.size * _ROW.size
-        for end, samples, cpu, wall, read in _ROW.iter_unpack(data[:whole]):
-            found.append(Row(end, samples, cpu, wall, None if read < 0 else read))
+        for end, samples, cpu, wall, *amounts in _ROW.iter_unpack(data[:whole]):
+            found.append(Row(end, samples, cpu, wall, *(None if a < 0 else a for a in amounts)))
     found.sort(key=lambda row: row.end_ns)
     return found
 
@@ -149,12 +156,73 @@ def _on_audit(event: str, arguments: tuple[Any, ...]) -> None:
         return
     if flags & os.O_ACCMODE != os.O_RDONLY:
         return
-    name = os.path.abspath(os.fsdecode(path))
-    if "\n" not in name:
+    _write_down("paths", os.path.abspath(os.fsdecode(path)))
+
+
+def _write_down(kind: str, path: str) -> None:
+    if "\n" not in path:
         try:
-            os.write(_files.open("paths"), os.fsencode(name) + b"\n")
+            os.write(_files.open(kind), os.fsencode(path) + b"\n")
         except OSError:  # a path less
             pass
+
+
+_held: set[str] = set()  # written down by this process
+_held_pid = 0
+
+
+def _note_held() -> None:
+    """Files that were opened or mapped before, and may be read without being opened again."""
+    global _held_pid
+    if _held_pid != os.getpid():
+        _held_pid = os.getpid()
+        _held.clear()
+    for path in [*mapped_files(), *_open_files()]:
+        if path not in _held:
+            _held.add(path)
+            _write_down("held", path)
+
+
+def mapped_files(pid: int | str = "self") -> dict[str, list[tuple[int, int]]]:
+    """Regular files that a process has mapped and does not execute, with the addresses of
+    mappings that hold nothing but the file's own bytes."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    executed = set()
+    try:
+        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
+            for line in file:
+                words = line.rstrip("\n").split(None, 5)
+                if len(words) < 6 or not words[5].startswith("/"):
+                    continue
+                addresses, rights, path = words[0], words[1], words[5]
+                if "x" in rights:
+                    executed.add(path)
+                if rights == "rw-p":  # may hold what is not in the file
+                    continue
+                begin, end = addresses.split("-")
+                found.setdefault(path, []).append((int(begin, 16), int(end, 16)))
+    except (OSError, ValueError):
+        return {}
+    return {path: places for path, places in found.items() if path not in executed}
+
+
+def _open_files() -> list[str]:
+    found = []
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            path = os.readlink(f"/proc/self/fd/{fd}")
+            if path.startswith("/") and _is_read(fd):
+                found.append(path)
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def _is_read(fd: str) -> bool:
+    """Not one that is only written to."""
+    with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
+        flags = next(int(line.split()[1], 8) for line in file if line.startswith("flags:"))
+    return flags & os.O_ACCMODE != os.O_WRONLY
 
 
 def _learning() -> bool:
@@ -178,12 +246,19 @@ def learn(on: bool) -> None:
     _mark("learning", on)
 
 
-def learned() -> list[str]:
-    """The files opened by this process and its workers while they were listened to, once
-    each; those of Python itself and of the system left out, and forgotten afterwards."""
+def learned() -> tuple[list[str], list[str]]:
+    """Files that this process and its workers opened while they were listened to, and files
+    that they had open or mapped meanwhile; once each, those of Python itself and of the system
+    left out, and forgotten afterwards."""
+    opened = _data_files(_taken("paths"))
+    held = _data_files(_taken("held"))
+    return opened, [path for path in held if path not in set(opened)]
+
+
+def _taken(kind: str) -> dict[str, None]:
     seen: dict[str, None] = {}
     for name in os.listdir(_folder()):
-        if not name.startswith(f"paths-{os.getpid()}-"):
+        if not name.startswith(f"{kind}-{os.getpid()}-"):
             continue
         path = os.path.join(_folder(), name)
         with open(path, "rb") as file:
@@ -191,13 +266,20 @@ def learned() -> list[str]:
                 seen[os.fsdecode(line)] = None
         with open(path, "rb+") as file:
             file.truncate(0)
+    _held.clear()
+    return seen
+
+
+def _data_files(paths: dict[str, None]) -> list[str]:
     skipped = ("/proc/", "/sys/", "/dev/", "/etc/", sys.prefix + "/", sys.base_prefix + "/lib/")
+    skipped += ("/usr/lib", "/usr/share/", "/lib")
     return [
         path
-        for path in seen
+        for path in paths
         if path
         and not path.startswith(skipped)
         and not path.startswith(_folder())
         and not path.endswith((".py", ".pyc", ".so"))
         and os.path.isfile(path)
+        and path != os.path.abspath(sys.argv[0])
     ]

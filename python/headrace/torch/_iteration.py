@@ -38,30 +38,22 @@ class Epoch:
 
 
 class OneReader:
-    """A lock that is not waited for: whoever comes while another thread, or a signal handler's
-    interrupted caller, is inside gets a RuntimeError, and the one inside notices nothing."""
+    """A lock that nobody waits for: a thread that comes while another one is inside gets a
+    RuntimeError, and the one inside notices nothing."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # whose own thread can always have it back
-        self._is_inside = False
+        # One that Ctrl-C left locked is open to its own thread.
+        self._lock = threading.RLock()
 
     def __enter__(self) -> None:
         if not self._lock.acquire(blocking=False):
-            self._refuse()
-        if self._is_inside:
-            self._lock.release()
-            self._refuse()
-        self._is_inside = True
+            raise RuntimeError(
+                "this DataLoader is being read by another thread: one reader at a time. Its batches "
+                "go on there"
+            )
 
     def __exit__(self, *exception: object) -> None:
-        self._is_inside = False
         self._lock.release()
-
-    def _refuse(self) -> None:
-        raise RuntimeError(
-            "this DataLoader is being read by another thread: one reader at a time. Its batches go "
-            "on there"
-        )
 
 
 class Iteration:

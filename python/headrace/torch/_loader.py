@@ -447,6 +447,7 @@ class DataLoader:
             has_sampler=self._feed is not None,
             digest=self._names_digest,
         )
+        self._check_fork()
         with self._reader:
             self._live = None
             self.seed = int(state["seed"])

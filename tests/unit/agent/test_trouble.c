@@ -8,6 +8,7 @@
 #include "../consumer.h"
 
 #include "base/clock.h"
+#include "cache/capacity.h"
 
 #include <headrace/agent.h>
 
@@ -87,6 +88,40 @@ int __wrap_hr__wire_send(int socket, const struct hr__wire_message *message)
     if ((int)message->type != untold.type || !untold.failures[untold.at])
         return __real_hr__wire_send(socket, message);
     return untold.failures[untold.at++];
+}
+
+void __real_hr__capacity_read(struct hr__capacity *out, int directory);
+void __wrap_hr__capacity_read(struct hr__capacity *out, int directory);
+
+static _Atomic uint64_t memory_left; /* 0: what there is */
+
+void __wrap_hr__capacity_read(struct hr__capacity *out, int directory)
+{
+    __real_hr__capacity_read(out, directory);
+    if (memory_left)
+        out->available = memory_left;
+}
+
+/* Reading long lists takes many times their length: refused where that is not there. */
+static void test_lists_beyond_memory(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct peer p;
+    fixture_make(&f, SAMPLES);
+    served_start(&s, NULL);
+    peer_connect(&p, &s, 0);
+    peer_options(&p, &f, "");
+    memory_left = SAMPLES * 64;
+    assert_int_equal(peer_attach(&p), -ENOMEM);
+    memory_left = 0;
+    assert_int_equal(peer_attach(&p), 0);
+    peer_seek(&p, 0, 0, 1);
+    peer_sit(&p);
+    assert_int_equal(peer_rest(&p, 16), SAMPLES);
+    peer_leave(&p);
+    served_stop(&s);
+    fixture_remove(&f);
 }
 
 /* A job that cannot be told something is hung up on: it would wait for it for ever. The others of
@@ -327,6 +362,7 @@ int main(void)
         cmocka_unit_test(test_rings_a_lane_that_is_gone),
         cmocka_unit_test(test_viewers_do_not_keep_it),
         cmocka_unit_test(test_what_cannot_be_told),
+        cmocka_unit_test(test_lists_beyond_memory),
         cmocka_unit_test(test_goes_on_after_a_halt),
         cmocka_unit_test(test_keeps_lent_one_while_others_are_copied),
         cmocka_unit_test(test_keeps_first_ones),

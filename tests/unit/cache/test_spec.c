@@ -130,6 +130,7 @@ static void test_wrong(void **state)
         {"shm:x?size=1GiB&share=2", "must be a number above 0"},
         {"shm:x?size=1GiB&share=90%", "share \"90%\" must be"},
         {"shm:x?size=1GiB&share=", "share \"\" must be"},
+        {"shm:-rf?size=1GiB", "may not begin with '-'"},
         {"shm:x?size=1GiB&share=-1", "share \"-1\" must be"},
         {"shm:x?size=1GiB&group=", "group \"\" must be the name of a Unix group"},
         {"shm:x?size=1GiB&group=" LONG, "of at most 63 bytes"},

@@ -153,11 +153,11 @@ static void use_folders(void)
     CHECK(!mkdir("tree", 0755) && !mkdir("tree/sub", 0755) && !strcmp(list("tree/sub"), ""));
     CHECK(getcwd(before, sizeof before) && !chdir("link/sub"));
     CHECK(getcwd(path, sizeof path) && !strncmp(path, before, strlen(before)));
-    CHECK(!strcmp(path + strlen(before), "/tree/sub"));
+    CHECK(!strcmp(path + strlen(before) + 1, "tree/sub"));
     CHECK(holds("../../kept", "old-3"));
     write_file("../up", "u");
     CHECK(!chdir(before) && holds("tree/up", "u"));
-    CHECK(realpath("link/up", path) && !strcmp(path + strlen(before), "/tree/up"));
+    CHECK(realpath("link/up", path) && !strcmp(path + strlen(before) + 1, "tree/up"));
     CHECK(!mkdir("a", 0700) && !mkdir("a/b", 0700) && !rmdir("a/b") && !remove("a"));
     CHECK(is_gone("a"));
 }

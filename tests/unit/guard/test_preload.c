@@ -165,11 +165,24 @@ static void test_no_room(void **unused)
     assert_string_equal(before, after);
 }
 
+/* A program that is started when the run is over does not run unguarded. */
+static void test_run_is_over(void **unused)
+{
+    char path[128], moved[136];
+    (void)unused;
+    snprintf(path, sizeof path, "%s/scratch", folder);
+    snprintf(moved, sizeof moved, "%s-gone", path);
+    assert_int_equal(rename(path, moved), 0);
+    int status = run("files", 1);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 70);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {TEST(files),    TEST(names),   TEST(folders), TEST(threads),
-                                       TEST(children), TEST(sockets), TEST(no_room)};
+    const struct CMUnitTest tests[] = {TEST(files),   TEST(names),      TEST(folders),
+                                       TEST(threads), TEST(children),   TEST(sockets),
+                                       TEST(no_room), TEST(run_is_over)};
     if (argc != 3)
         return fprintf(stderr, "usage: test_guard_preload LIBRARY PROGRAM\n"), 2;
     library = realpath(argv[1], NULL);

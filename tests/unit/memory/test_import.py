@@ -391,6 +391,37 @@ class Snapshots(Case):
             self.assertEqual({e["phase"] for e in events if e["bytes"] == 40 and e["kind"] == "alloc"}, {2})
             self.assertIn("as far as stacks and annotations tell", str(facts))
 
+    def test_phases_from_annotations(self):
+        """A snapshot without stacks, whose program names its phases; modules' own lie within."""
+        plan = [("## forward ##", [("alloc", 2000, 20), ("DistributedDataParallel.forward", []),
+                                   ("alloc", 3000, 3), ("free", 3000, 3)]),
+                ("## backward ##", [("alloc", 4000, 40), ("alloc", 5000, 5), ("free", 5000, 5),
+                                    ("free", 2000, 20)]),
+                ("forward_backward", []),
+                ("## optimizer ##", [("alloc", 7000, 7), ("free", 7000, 7), ("free", 4000, 40)])]
+        trace, annotations, now = [], [], 0
+        for _ in range(2):
+            for name, inside in plan:
+                annotations.append({"stage": "START", "name": name, "device": 0, "time_us": (now := now + 1)})
+                for step in inside:
+                    if len(step) == 2:
+                        for stage in ("START", "END"):
+                            annotations.append({"stage": stage, "name": step[0], "device": 0,
+                                                "time_us": (now := now + 1)})
+                        continue
+                    action = "free_completed" if step[0] == "free" else "alloc"
+                    trace.append(entry(action, step[1], step[2], now := now + 1))
+                annotations.append({"stage": "END", "name": name, "device": 0, "time_us": (now := now + 1)})
+        facts, events = self.imported(pickle.dumps(
+            {"device_traces": [trace], "external_annotations": annotations}))
+        made, got = {}, Counter()
+        for e in events:
+            if e["kind"] == "alloc":
+                made[e["address"]] = e["bytes"]
+            elif e["kind"] == "describe":
+                got[made[e["address"]], e["bytes"]] += 1
+        self.assertEqual(got, {(20, 5): 2, (3, 6): 2, (40, 2): 2, (5, 6): 2, (7, 6): 2})
+
     def test_missing_and_odd(self):
         never = {"segments": [], "device_traces": [[], []], "external_annotations": []}
         self.refused(pickle.dumps(never), "ENODATA", "recording was never enabled")
@@ -552,6 +583,16 @@ class Timelines(Case):
             (1701, "describe", 2, 3)])
         self.assertEqual(facts["start"].split()[0], "1000")
         self.assertIn("2 rows free or change what was never there", str(facts))
+
+    def test_the_device(self):
+        """CUDA's allocator gives multiples of 512 bytes; what was there before says nothing."""
+        for rows, device, word in (
+            ([[-1, 1, 100, 0], [10, 2, 512, 3], [20, 2, 1024, 3]], 1, "cuda:0"),
+            ([[-1, 1, 512, 0], [10, 2, 512, 3], [20, 2, 1000, 3]], 0, "cpu"),
+        ):
+            facts, events = self.imported(json.dumps(rows).encode())
+            self.assertEqual({e["device"] for e in events if e["kind"] != "mark"}, {device})
+            self.assertIn(f"shown as {word}", str(facts))
 
     def test_refused(self):
         self.refused(b"[]", "ENODATA", "no rows")

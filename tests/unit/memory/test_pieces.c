@@ -299,6 +299,29 @@ static void test_fit(void **state)
     assert_true(isnan(fit.batch_that_fits) && isnan(fit.bytes_per_sample));
 }
 
+static int has_note(json_t *root, const char *words)
+{
+    size_t i;
+    json_t *note;
+    json_array_foreach(at(root, "run.notes"), i,
+                       note) if (strstr(json_string_value(note), words)) return 1;
+    return 0;
+}
+
+/* Blocks that lie in no segment that is told of: shares of segments would be more than all. */
+static void test_partial_segments(void **state)
+{
+    struct written *w = *state;
+    w->device = 1;
+    written_put(w, HR_MEMORY_SEGMENT, 100, 10000, 1000, 0);
+    written_put(w, HR_MEMORY_ALLOC, 110, 10000, 500, 0);
+    written_put(w, HR_MEMORY_ALLOC, 120, 50000, 8000, 0);
+    json_t *root = json_of(w);
+    assert_true(json_is_null(at(root, "devices.0.fragmentation")));
+    assert_true(has_note(root, "fragmentation is not known"));
+    json_decref(root);
+}
+
 static void test_batch(void **state)
 {
     struct written *w = *state;
@@ -325,15 +348,6 @@ static void test_batch(void **state)
 }
 
 /* ---- what is said ---- */
-
-static int has_note(json_t *root, const char *words)
-{
-    size_t i;
-    json_t *note;
-    json_array_foreach(at(root, "run.notes"), i,
-                       note) if (strstr(json_string_value(note), words)) return 1;
-    return 0;
-}
 
 static void test_notes(void **state)
 {
@@ -458,10 +472,11 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, written_set_up, written_tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_cut),           TEST(test_refused),  TEST(test_told_late), TEST(test_parts),
-        TEST(test_fragments),     TEST(test_crossing), TEST(test_fit),       TEST(test_batch),
-        TEST(test_notes),         TEST(test_imported), TEST(test_unended),   TEST(test_lifetimes),
-        TEST(test_out_of_memory),
+        TEST(test_cut),       TEST(test_refused),       TEST(test_told_late),
+        TEST(test_parts),     TEST(test_fragments),     TEST(test_crossing),
+        TEST(test_fit),       TEST(test_batch),         TEST(test_partial_segments),
+        TEST(test_notes),     TEST(test_imported),      TEST(test_unended),
+        TEST(test_lifetimes), TEST(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

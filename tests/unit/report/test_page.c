@@ -176,6 +176,29 @@ static void test_without_storage(void **state)
     json_decref(data_of(&s));
 }
 
+/* What is not known is not drawn either; what was not verified is marked, and no mark of a curve.
+ */
+static void test_unknown(void **state)
+{
+    struct hr_stalls s;
+    fixture_gpu(&s);
+    s.summary.measured[HR_STALLS_COLD] = 0;
+    const char *html = fixture_written(hr_stalls_write_page, &s);
+    assert_non_null(strstr(html, "waiting for storage, not verified"));
+    if (strstr(html, "id=\"data\"")) {
+        assert_non_null(strstr(html, "\"name\":\"epoch from storage, not verified\""));
+        assert_null(strstr(html, "\"name\":\"measured, files on storage\""));
+    }
+    for (int i = 0; i < 4; i++)
+        s.summary.share[i] = (struct hr_interval){0.25, 0, 1};
+    for (int i = 0; i < 3; i++)
+        s.summary.warm_share[i] = (struct hr_interval){0.3, 0, 1};
+    html = fixture_written(hr_stalls_write_page, &s);
+    assert_null(strstr(html, "id=\"chart-split\""));
+    assert_null(strstr(html, "\"name\":\"epoch from"));
+    assert_non_null(strstr(html, "not known"));
+}
+
 static void test_errors(void **state)
 {
     struct hr_stalls s;
@@ -198,10 +221,10 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_data),   cmocka_unit_test(test_cores_of_odd_machines),
-        cmocka_unit_test(test_whole),  cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_little), cmocka_unit_test(test_without_storage),
-        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_data),    cmocka_unit_test(test_cores_of_odd_machines),
+        cmocka_unit_test(test_whole),   cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_little),  cmocka_unit_test(test_without_storage),
+        cmocka_unit_test(test_unknown), cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

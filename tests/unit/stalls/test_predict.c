@@ -153,6 +153,27 @@ static void test_stolen_cores(void **state)
     measured_clear(&m);
 }
 
+/* One worker takes 10 ms for a sample, of which its CPU time explains 5: it waits, and two cores
+ * would do for four workers; or others took its core, and they would not. */
+static void test_one_worker(void **state)
+{
+    for (int taken = 0; taken < 2; taken++) {
+        struct measured m;
+        struct hr_stalls_change change = no_change();
+        measured_begin(&m, 4, 1, step_10ms, cpu_10ms, 1e9);
+        measured_take(&m);
+        for (size_t i = 0; i < m.stalls.ranks[0].drain_count; i++)
+            m.stalls.ranks[0].drains[i].cpu_s /= 2;
+        for (size_t i = 0; i < m.stalls.ranks[0].segment_count; i++)
+            m.stalls.ranks[0].segments[i].others = taken ? 0.5 : 0;
+        change.cache_share = 1;
+        change.cores = 2;
+        change.workers = 4;
+        assert_close(predicted(&m, &change).rate, taken ? 200 : 400, 12);
+        measured_clear(&m);
+    }
+}
+
 /* Storage that hides behind the step is as fast as its depths say, not infinitely so,
  * though the cold phase came out a little below the warm one. */
 static void test_hidden_storage(void **state)
@@ -286,6 +307,23 @@ static void test_storage_rate_is_known(void **state)
     change.loader = HR_STALLS_LOADER_HEADRACE;
     change.cores = 16;
     assert_close(predicted(&m, &change).fetch_rate, 200, 4);
+    measured_clear(&m);
+}
+
+/* A cold phase whose files were partly in memory says nothing of storage. */
+static void test_unverified_cold(void **state)
+{
+    struct measured m;
+    struct hr_stalls_change change = no_change();
+    measured_begin(&m, 4, 4, step_10ms, cpu_1ms, 20e6);
+    measured_take(&m);
+    struct hr__system truth = m.truth;
+    truth.missing = 1;
+    m.stalls.step_s[HR_STALLS_COLD].value = m.stalls.step_s[HR_STALLS_WARM].value;
+    m.stalls.ranks[0].drain_count--; /* the cold one */
+    strcpy(m.stalls.phase_reason[HR_STALLS_COLD], "only 0 bytes came from storage");
+    change.cache_share = 0;
+    check(&m, &change, &truth, 0.01);
     measured_clear(&m);
 }
 
@@ -624,12 +662,14 @@ int main(void)
         cmocka_unit_test(test_cores_and_workers),
         cmocka_unit_test(test_delays),
         cmocka_unit_test(test_stolen_cores),
+        cmocka_unit_test(test_one_worker),
         cmocka_unit_test(test_hidden_storage),
         cmocka_unit_test(test_hidden_loader),
         cmocka_unit_test(test_hidden_delay),
         cmocka_unit_test(test_threads_of_workers),
         cmocka_unit_test(test_fetching_costs_cpu),
         cmocka_unit_test(test_storage_rate_is_known),
+        cmocka_unit_test(test_unverified_cold),
         cmocka_unit_test(test_storage_speed),
         cmocka_unit_test(test_fewer_workers),
         cmocka_unit_test(test_device_speed),

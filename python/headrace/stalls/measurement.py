@@ -11,16 +11,17 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from .. import _core
-from . import counters, work
+from . import counters, load, work
 from .channel import Channel
 from .host import memory
 from .replay import NotReplayable, Replay, samples_in
-from .sources import IndexSet, Source
+from .sources import MOST_AHEAD, IndexSet, Other, Source
+from .timer import Timer
 
 SEGMENT_S = 3.0  # of a segment of replay, at most, where the step is not longer than that
 ROUNDS_WANTED = 6
@@ -34,10 +35,19 @@ SLACK_BYTES = 1 << 20  # of something else that the processes read
 WARM_CLEAN = 0.002  # of the files' bytes: so much, read from storage, hardly shows
 HELD_SHARE = 0.25  # of the available memory, for the files that the ranks of a host hold in it
 TRIES = 2  # for a segment of real batches in which the script leaves its loop
+CALM_TRIES = 3  # for a segment that others disturb
+CALM_SHARE = 0.25  # of the time, for trying again
+LEAST_ROUNDS = 4  # that the schedule always runs
+LEAST_BATCHES = 8  # of a segment
+OUTLAST = 3  # a segment takes so many times what the loader has ahead
 
 
 class SourceFailed(Exception):
     """The script's own loader raised: ``__cause__``."""
+
+
+class CannotTell(RuntimeError):
+    """What is measured would mean nothing."""
 
 
 @dataclass
@@ -64,6 +74,9 @@ class Findings:
     filesystem: str = ""
     ended: str = "script"
     first_batch_s: float | None = None
+    reads_files: bool = True  # False: the samples are in memory
+    network: bool = False  # the samples come over the network
+    epoch: dict[str, Any] = field(default_factory=dict)
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -95,7 +108,7 @@ class Measurement:
         self._step_s, self._steps_each = step_s, steps_each
         self._given = 0  # number of the next replayed batch
         self._sets: dict[int, IndexSet] = {}
-        self._begin: float | None = None
+        self.begun_s: float | None = None
         self.phase = ""  # under way
         self.restart = False  # the script left the loop and came back
         self._tries = 0  # of the segment under way
@@ -106,6 +119,14 @@ class Measurement:
         self._hold: _core.StorageHold | None = None  # the files of a warm segment
         self._unheld = ""  # why not all could be held
         self._cold_bytes = 0  # most that a cold segment read
+        self._plan: dict[str, int] = {}  # batches of a segment
+        self._usable: list[str] = []  # phases that all ranks can have
+        # Of the training, where a thread of the script's reads the loader for it.
+        self.steps_done: Callable[[], int] | None = None
+        self._queued = 0  # batches that it has ahead
+        self._is_longer = False  # segments were made longer
+        self._trying_again_s = 0.0  # spent on segments that others disturbed
+        self.single_step_s = 0.0  # a step that nothing overlaps with
 
     def samples_in(self, batch: Any) -> int:
         return self.batch_size if self.batch_size_told else samples_in(batch)
@@ -151,11 +172,31 @@ class Measurement:
     def _why_not_cold(self) -> str:
         """Tries to drop the first set's files."""
         chosen = self._set(0)
-        if not chosen.files:
+        learned = self.source.learned
+        self.findings.network = learned.network
+        if learned.nothing:
+            self.findings.reads_files = False
+            return "the samples read no files: there is nothing to fetch"
+        if learned.network:
             return (
-                "which files the loader reads is not known: name their folder with --data, and "
-                "they can be dropped from memory"
+                "the samples come over the network: no memory of this machine holds them that could "
+                "be dropped, and waiting for them counts as preparation"
             )
+        megabytes = f"{learned.unknown_bytes / max(1, learned.samples) / 1e6:.2g} MB"
+        if learned.unknown_bytes and chosen.files:
+            self.findings.note(
+                f"a sample reads {megabytes} that no known file explains (opened underneath Python, "
+                "as OpenCV and torchvision.io do): where its files lie in memory, cold segments are "
+                "faster than storage; name their folder with --data"
+            )
+        if not chosen.files:
+            what = "which files the loader reads is not known"
+            if learned.unknown_bytes:
+                what += (
+                    f", though a sample reads {megabytes} (opened underneath Python, as OpenCV and "
+                    "torchvision.io do)"
+                )
+            return f"{what}: name their folder with --data, and they can be dropped from memory"
         if chosen.repeats:
             return (
                 f"an epoch has fewer than the {self._size} batches of a segment: the same files "
@@ -163,7 +204,7 @@ class Measurement:
             )
         self.findings.files = chosen.files
         self.progress.say("dropping the files from memory", None)
-        state = _core.storage_drop(chosen.files)
+        state = self.drop(chosen.files)
         self.findings.filesystem = state["filesystem"]
         if state["in_memory"]:
             return f"the files lie in {state['filesystem']}, in memory: nothing is ever fetched"
@@ -181,6 +222,11 @@ class Measurement:
                 "the server's memory cannot be dropped, and the kernel counts no such reads"
             )
         return ""
+
+    def drop(self, files: list[str]) -> dict[str, Any]:
+        """Out of memory, also what this process and its workers have mapped."""
+        self.source.let_go(files)
+        return dict(_core.storage_drop(files))
 
     # Index sets
 
@@ -209,35 +255,58 @@ class Measurement:
         gc.collect()
         gc.freeze()
         yield from self._calibrate()
-        plan = self._lengths()
-        self._size = plan["settle"] + plan["batches"] + self.source.ahead
+        if isinstance(self.source, Other):
+            self.source.learn_ahead(self._step_s)
+        self._plan = self._lengths()
+        self._begin_with(self._plan)
         work.record(True)
         phases = self._phases()
         everybody = self.channel.gather(phases)
-        phases = [phase for phase in phases if all(phase in other for other in everybody)]
+        self._usable = [phase for phase in phases if all(phase in other for other in everybody)]
+        yield from self._rounds()
+
+    def _begin_with(self, plan: dict[str, int]) -> None:
+        self._size = plan["settle"] + plan["batches"] + self.source.ahead
+
+    def can_be_longer(self) -> bool:
+        """Whether segments of twice the batches can be had, once."""
+        epoch, asked = self.source.epoch(), self.settings.batches
+        fits = epoch is None or self._size + self._plan["batches"] <= epoch
+        return not self._is_longer and not asked and fits and self.channel.size == 1
+
+    def longer(self) -> Iterator[Any]:
+        """All segments once more, twice as long."""
+        self._is_longer = True
+        self._plan = {**self._plan, "batches": 2 * self._plan["batches"]}
+        self._begin_with(self._plan)
+        self._sets.clear()
+        self._ahead.clear()
+        for found in (self.findings.segments, self.findings.drains, self.findings.preparation):
+            found.clear()
+        yield from self._rounds()
+
+    def _rounds(self) -> Iterator[Any]:
         schedule: Any = None
         if self.channel.rank == 0:
             schedule = _core.StallsSchedule(
-                phases,
+                self._usable,
                 ranks=self.channel.size,
                 max_batches=self.settings.batches,
                 max_s=self.settings.time_s * SHARE_OF_TIME,
                 precision=self.settings.precision,
-                **plan,
+                **self._plan,
             )
         while True:
             segment = self.channel.share(schedule.next() if schedule else None)
             if segment is None:
                 break
-            begin = time.perf_counter()
-            self._tries = 0
-            while (record := (yield from self._segment(segment))) is None:
-                self._tries += 1
+            record, took_s = yield from self._calm(segment)
             self.findings.segments.append(record)
             if schedule:
-                schedule.report(record["elapsed_s"], time.perf_counter() - begin)
+                schedule.report(record["elapsed_s"], took_s)
                 self.progress.say(_title(segment), schedule.progress)
         self._note_reads()
+        self._note_disturbances()
         self.findings.ended = self.channel.share(schedule.end if schedule else None) or "limit"
 
     def _calibrate(self) -> Iterator[Any]:
@@ -253,36 +322,125 @@ class Measurement:
             times.append(time.perf_counter() - begin)
         self.synchronize()
         self._host_step_s = sorted(times)[len(times) // 2]
+        singles = []
+        for _ in range(3):
+            begin = time.perf_counter()
+            yield self._replayed(False)
+            self.synchronize()
+            singles.append(time.perf_counter() - begin)
+        self.single_step_s = max(sorted(singles)[1], self._host_step_s)
+        if self.steps_done is not None:
+            yield from self._count_queued()
+
+    def _count_queued(self) -> Iterator[Any]:
+        """How many batches a thread of the script's reads ahead: so many more than training
+        steps are asked for when training has used up what it had."""
+        time.sleep(min(LONGEST_FILL_S, 2 * MOST_AHEAD * max(self._host_step_s, self._step_s)))
+        assert self.steps_done is not None
+        took = []
+        before, last = self.steps_done(), time.perf_counter()
+        for _ in range(2 * MOST_AHEAD):
+            yield self._replayed(False)
+            now = time.perf_counter()
+            took.append(now - last)
+            last = now
+        steps = (self.steps_done() - before) * self._steps_each
+        self._queued = max(0, len(took) - steps) + 1
+        self._host_step_s = max(self._host_step_s, sorted(took[MOST_AHEAD:])[MOST_AHEAD // 2])
+        if self._queued > MOST_AHEAD:
+            raise CannotTell(
+                "cannot tell what training waits for, because a thread of the script reads its "
+                f"loader more than {MOST_AHEAD} batches ahead"
+            )
+        self.findings.note(
+            f"a thread of the script's own reads the loader, {self._queued} batches ahead of "
+            "training: the time blocked in next() is that thread's"
+        )
 
     def _lengths(self) -> dict[str, int]:
         """Batches of a segment: rank 0 decides by the slowest rank."""
         mine = (self._host_step_s, max(self._step_s, self._host_step_s))
         source = self.source
-        everybody = self.channel.gather([*mine, source.workers, source.ahead, source.epoch()])
+        everybody = self.channel.gather(
+            [*mine, source.workers, source.ahead + self._queued, source.epoch()]
+        )
         step = max(1e-5, max(one[0] for one in everybody))
         real = max(one[1] for one in everybody)
         workers = max(one[2] for one in everybody) if self.source.kind == "torch" else 1
         settle = max(2, max(one[3] for one in everybody))
         unit = math.lcm(max(1, workers), self._steps_each)
-        budget = self.settings.time_s * SHARE_OF_TIME / ROUNDS_WANTED
+        ahead = max(one[3] for one in everybody)
         # A round: two segments of replay, a warm and a cold one with what they read ahead.
-        overhead = 2 * (settle + self.source.ahead) * real + 2 * settle * step
-        each = (budget - overhead) / (2 * step + 2.5 * real)
-        # Short segments hold at least as many batches as make the queue's edges small.
-        at_least, at_most = 2 * unit, max(8, SEGMENT_S / step)
-        count = max(at_least, min(each, at_most))
+        overhead = 2 * (settle + ahead) * real + 2 * settle * step
+        each = 2 * step + 2.5 * real
+        time_s = self.settings.time_s
+        at_most = max(8, SEGMENT_S / step)
+        count = min((time_s * SHARE_OF_TIME / ROUNDS_WANTED - overhead) / each, at_most)
+        # What a segment takes from the queue that was full when it began is not measured.
+        at_least = max(2 * unit, OUTLAST * ahead, LEAST_BATCHES)
+        if LEAST_ROUNDS * (overhead + at_least * each) > 2 * time_s:
+            at_least = max(2 * unit, ahead, LEAST_BATCHES)
         if self.settings.batches:
-            in_each = self.settings.batches / (4 * 4) - settle
-            count = max(at_least, min(count, in_each))
+            at_least = 2 * unit
+            count = min(count, self.settings.batches / (4 * LEAST_ROUNDS) - settle)
         # An index set within one epoch has no file twice.
         epochs = [one[4] - settle - one[3] for one in everybody if one[4] is not None]
-        count = max(at_least, min([count, *(length // unit * unit for length in epochs)]))
-        batches = int(math.ceil(count / unit)) * unit
+        count = min([max(count, at_least), *(length // unit * unit for length in epochs)])
+        batches = int(math.ceil(max(count, 2 * unit) / unit)) * unit
         return {"batches": batches, "settle": settle}
 
     def _replayed(self, device: bool) -> Any:
         self._given += 1
         return self.replay.give(self._given, device)
+
+    def _calm(
+        self, segment: dict[str, Any]
+    ) -> Generator[Any, None, tuple[dict[str, Any], float]]:
+        """The least disturbed of a few tries (one, where nobody disturbs), and the seconds that
+        it took: what the others took has a limit of its own."""
+        tried: list[tuple[float, dict[str, Any], float]] = []
+        while len(tried) < CALM_TRIES:
+            begin = time.perf_counter()
+            self._tries = 0
+            while (record := (yield from self._segment(segment))) is None:
+                self._tries += 1
+            took_s = time.perf_counter() - begin
+            # Every rank decides the same, by the rank that was disturbed most.
+            seen = self.channel.gather([record["disturbed"], record["others"] or 0.0, took_s])
+            self._trying_again_s += max(one[2] for one in seen) if tried else 0.0
+            tried.append((max(one[1] for one in seen), record, took_s))
+            spent = self._trying_again_s > CALM_SHARE * self.settings.time_s
+            if segment["phase"] == "alone" or not any(one[0] for one in seen) or spent:
+                break
+        _, best, took_s = min(tried, key=lambda one: one[0])
+        best["tries"] = len(tried)
+        return best, took_s
+
+    def _note_disturbances(self) -> None:
+        found = self.findings.segments
+        again = sum(one["tries"] > 1 for one in found)
+        left = [one for one in found if one["disturbed"]]
+        if left:
+            most = max(one["others"] for one in left)
+            self.findings.note(
+                f"other processes took up to {most:.0%} of the cores' time: {len(left)} of "
+                f"{len(found)} segments stayed disturbed though {again} were run again; measure "
+                "when the machine is yours"
+            )
+        throttled = sum(one["throttled_s"] or 0.0 for one in found)
+        whole = sum(one["elapsed_s"] for one in found)
+        if throttled > load.TOO_MUCH * whole:
+            self.findings.note(
+                f"the container's CPU quota held the run back for {throttled:.1f} of "
+                f"{whole:.1f} s: it would in training, too"
+            )
+        paused = sum(one["paused_s"] for one in found)
+        if paused:
+            count = sum(one["pauses"] for one in found)
+            self.findings.note(
+                f"the script paused {count} times between steps, {paused / count:.2g} s on average "
+                "(evaluation, logging, or the machine stood still): pauses are in no rate and no share"
+            )
 
     def _segment(
         self, segment: dict[str, Any]
@@ -305,12 +463,12 @@ class Measurement:
     def _replay_segment(self, segment: dict[str, Any]) -> Generator[Any, None, dict[str, Any]]:
         device = segment["phase"] == "device" or self.replay.on_device
         self.channel.gather(0)
-        settle = min(3, segment["settle"])
+        settle = min(3 + self._queued, segment["settle"])
         if segment["phase"] == "alone":
             settle = segment["settle"]
         for _ in range(settle):
             yield self._replayed(device)
-        timer = _Timer(self, segment)
+        timer = Timer(self, segment)
         timer.begin()
         for _ in range(segment["batches"]):
             restored = self.replay.restoring_s
@@ -345,8 +503,8 @@ class Measurement:
         before = counters.read(self.source.pids())
         self.source.expect(cold)
         self.source.worked()
-        iterator = self._guard(self.source.open(chosen))
         started_ns = time.perf_counter_ns()
+        iterator = self._guard(self.source.open(chosen))
         kind = "cold" if cold else "warm"
         batch = self._next(iterator, chosen)  # some loaders begin only when they are asked
         if self._ahead.get(kind):
@@ -354,7 +512,9 @@ class Measurement:
         yield batch
         for _ in range(segment["settle"] - 1):
             yield self._next(iterator, chosen)
-        timer = _Timer(self, segment)
+        timer = Timer(self, segment)
+        taken = segment["settle"]
+        queue_begin = self.source.prepared(started_ns, taken)
         timer.begin()
         for _ in range(segment["batches"]):
             timer.ask()
@@ -367,6 +527,9 @@ class Measurement:
                     return None
                 timer.drop_last()
         record = timer.end()
+        taken += segment["batches"]
+        record["queue_begin"] = queue_begin
+        record["queue_end"] = self.source.prepared(started_ns, taken)
         if not self.source.same_samples:  # whose workers, and what they read, end here
             after = counters.read(self.source.pids())
         self.source.finish()
@@ -386,16 +549,33 @@ class Measurement:
         training hardly ever waits, with an empty one where it does. The first segment of a
         kind, which begins with an empty one, tells; where that was wrong it is run again.
         Filling the queue takes long where training and preparation share the cores."""
-        if kind in self._ahead or self.source.ahead == 0:
+        if self.source.ahead == 0 or self._ahead.get(kind) is False:
             return False
-        waited = max(self.channel.gather(sum(record["wait_s"]) / record["elapsed_s"]))
-        self._ahead[kind] = waited < HARDLY_WAITS
-        return self._ahead[kind]
+        left = record["queue_end"]
+        seen = self.channel.gather(
+            [sum(record["wait_s"]) / record["elapsed_s"], self.source.ahead if left is None else left]
+        )
+        if kind not in self._ahead:
+            self._ahead[kind] = max(one[0] for one in seen) < HARDLY_WAITS
+            return self._ahead[kind]
+        if min(one[1] for one in seen) >= self.source.ahead / 2:
+            return False
+        # The loader did not keep its queue filled: what was taken from it had been prepared
+        # before. Segments begin with an empty one from here on; those so far do not count.
+        self._ahead[kind] = False
+        for one in self.findings.segments:
+            if one["phase"] == kind:
+                one["verified"] = False
+                one["reason"] = "it began with batches that the loader had prepared before"
+        return True
 
     def _let_it_get_ahead(self, started_ns: int) -> None:
         """Until the loader has prepared all that it prepares ahead."""
         end = time.perf_counter() + LONGEST_FILL_S
-        while self.source.prepared(started_ns) < self.source.ahead and time.perf_counter() < end:
+        while time.perf_counter() < end:
+            ready = self.source.prepared(started_ns, 1)
+            if ready is None or ready >= self.source.ahead:
+                return
             time.sleep(0.01)
 
     def _again(self) -> bool:
@@ -434,7 +614,7 @@ class Measurement:
             return None
         if cold:
             self._preread = False
-            return dict(_core.storage_drop(chosen.files))
+            return self.drop(chosen.files)
         # Without sets of known files, others than those of the cold segment may come.
         state = None
         if preread or (chosen.whole and not self._preread):
@@ -480,9 +660,14 @@ class Measurement:
         record["read_bytes"] = read
         expected = chosen.bytes
         record["expected_bytes"] = expected
+        record["expected_samples"] = chosen.samples
         if read is None:
             record["verified"] = False
             record["reason"] = "the kernel does not let this process read I/O counters"
+        elif not chosen.files and not self.findings.reads_files:
+            record["verified"] = read <= SLACK_BYTES
+            if not record["verified"]:
+                record["reason"] = f"{read:,} bytes were read from storage, by nobody knows what"
         elif not chosen.files:
             record["verified"] = False
             record["reason"] = "which files are read is not known: see --data"
@@ -527,7 +712,7 @@ class Measurement:
                 self.findings.preparation.append(
                     {
                         "phase": phase,
-                        "samples": row.samples,
+                        "samples": self.batch_size if self.batch_size_told else row.samples,
                         "cpu_s": row.cpu_s,
                         "wall_s": row.wall_s,
                         "read_bytes": row.read_bytes,
@@ -550,83 +735,3 @@ def _title(segment: dict[str, Any]) -> str:
         "alone": "one rank loading",
     }
     return f"round {segment['round'] + 1}: {names[segment['phase']]}"
-
-
-class _Timer:
-    """The timed part of a segment. Synchronises at both ends, never in between."""
-
-    def __init__(self, measurement: Measurement, segment: dict[str, Any]) -> None:
-        self._measurement, self._segment = measurement, segment
-        self._asked: list[float] = []
-        self._got: list[float] = []
-        self._samples: list[int] = []
-        self._left_out = 0.0
-        # CPU of this process: at ask(); in what is left out; in next().
-        self._cpu = self._cpu_left_out = self._cpu_in_next = self._last_next_cpu = 0.0
-
-    def begin(self) -> None:
-        m = self._measurement
-        m.restart = False
-        m.synchronize()
-        if m._begin is None:
-            m._begin = time.perf_counter()
-        self._before = counters.read(m.source.pids())
-        self._start = time.perf_counter()
-
-    def leave_out(self, seconds: float) -> None:
-        """What was just done is no part of training."""
-        self._left_out += seconds
-
-    def ask(self) -> None:
-        self._cpu = time.process_time()
-        self._asked.append(time.perf_counter() - self._left_out)
-
-    def got(self, samples: int) -> None:
-        self._got.append(time.perf_counter() - self._left_out)
-        self._last_next_cpu = time.process_time() - self._cpu
-        self._cpu_in_next += self._last_next_cpu
-        self._samples.append(samples)
-
-    def drop_last(self) -> None:
-        """The script left its loop after the last batch, and is back now: neither that batch
-        nor what followed counts."""
-        self._measurement.restart = False
-        self._left_out += time.perf_counter() - self._left_out - self._asked.pop()
-        self._cpu_left_out += time.process_time() - self._cpu
-        self._cpu_in_next -= self._last_next_cpu
-        self._got.pop()
-        self._samples.pop()
-
-    def end(self) -> dict[str, Any]:
-        m, segment = self._measurement, self._segment
-        m.synchronize()
-        end = time.perf_counter() - self._left_out
-        if m.source.wrapped:
-            m.findings.note(
-                "the loader's stream ends within a segment and is begun again: what that takes "
-                "counts as preparation"
-            )
-        used = counters.read(m.source.pids()).since(self._before)
-        if not self._asked:
-            raise RuntimeError("too few batches between two times that the script leaves its loop")
-        asked = [*self._asked, end]
-        assert m._begin is not None
-        return {
-            "phase": segment["phase"],
-            "round": segment["round"],
-            "set": segment["set"],
-            "alone_rank": segment["rank"],
-            "batches": len(self._asked),
-            "samples": sum(self._samples),
-            "begin_s": self._start - m._begin,
-            "elapsed_s": end - self._start,
-            "process_cpu_s": used.process_cpu_s - self._cpu_left_out,
-            "worker_cpu_s": used.worker_cpu_s,
-            "next_cpu_s": self._cpu_in_next,
-            "read_bytes": used.read_bytes,
-            "expected_bytes": None,
-            "verified": None,
-            "reason": "",
-            "wait_s": [round(g - a, 7) for a, g in zip(self._asked, self._got)],
-            "batch_s": [round(b - a, 7) for a, b in zip(asked, asked[1:])],
-        }

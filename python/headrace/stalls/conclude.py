@@ -1,0 +1,40 @@
+"""From the segments of a rank to its record: what is measured with the loop standing still, and
+whether all of it fits together."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .. import _core
+from . import after, record
+from .measurement import Measurement
+
+
+def conclude(m: Measurement, ranks: dict[str, Any], started: str) -> dict[str, Any] | None:
+    """The record; ``None`` where what was measured contradicts itself and longer segments may
+    help: the batches of ``m.longer()`` come first then."""
+    findings = m.findings
+    first_of_host = ranks["local_rank"] == 0
+    after.drains(m, "cold" not in findings.phases)
+    after.epoch_start(m)
+    document = record.of(m, ranks, started)
+    if first_of_host:
+        document["storage"] = after.storage(m)
+    if m.can_be_longer() and _contradicts_itself(document):
+        return None
+    if first_of_host:
+        document["headrace"] = after.headrace_cost(m)
+        document["notes"] = findings.notes
+    return document
+
+
+def _contradicts_itself(document: dict[str, Any]) -> bool:
+    """Whether a phase that was verified does not count, because the figures do not fit together:
+    training faster than its parts, or time lost that nobody waited."""
+    try:
+        summary = _core.Stalls.analyse([json.dumps(record.finite(document))]).summary()
+    except (ValueError, RuntimeError):  # too little for any figure
+        return False
+    verified = {one["phase"] for one in document["segments"] if one["verified"]}
+    return any(phase in verified and not summary["measured"][phase] for phase in ("warm", "cold"))

@@ -1,0 +1,99 @@
+"""What the samples of a dataset read, found out by loading some of them: files that are opened,
+files that were open or mapped before, bytes from the network, or nothing at all."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .. import _core
+from . import counters, work
+
+# Of a sample. A worker reads its indices, a stream its own position: less than this.
+HARDLY_ANYTHING = 1024
+UNEXPLAINED = 1.5  # times the bytes of the known files
+SLACK_BYTES = 1 << 20
+MADV_DONTNEED = 4
+
+
+@dataclass
+class Learned:
+    """What is known of a dataset that does not name its files."""
+
+    whole: list[str] | None = None  # files that hold the dataset; None: not looked for yet
+    nothing: bool = False  # no file and no network: the samples are in memory
+    network: bool = False
+    unknown_bytes: int = 0  # that reads gave and no known file explains
+    samples: int = 0  # that were loaded to find out
+    problems: list[str] = field(default_factory=list)
+
+    def of(self, run: Callable[[], int], let_go: Callable[[list[str]], None]) -> list[str]:
+        """The files that ``run`` opens, where it opens some. ``run`` loads samples and tells
+        how many; ``let_go`` ends mappings of files."""
+        self.unknown_bytes, self.network, self.nothing = 0, False, False
+        since, received = time.perf_counter_ns(), counters.received()
+        work.learn(True)
+        try:
+            samples = run()
+        finally:
+            work.learn(False)
+        now = counters.received()
+        self.samples = max(1, samples)
+        opened, held = work.learned()
+        given = [row.given_bytes for row in work.rows() if row.end_ns >= since]
+        known = sum(map(_size, opened))
+        told = [amount for amount in given if amount is not None]
+        # The first batch of a process may read its libraries.
+        if len(told) > 4:
+            told.remove(max(told))
+        unexplained = sum(told) - known
+        if not opened and held:
+            self.whole = self._really_read(held, run, let_go)
+            if self.whole:
+                return []
+        if unexplained > max(HARDLY_ANYTHING * self.samples, SLACK_BYTES, (UNEXPLAINED - 1) * known):
+            self.unknown_bytes = unexplained
+        over = 0 if now is None or received is None else now - received
+        if opened:
+            return opened
+        self.whole = []
+        if over > HARDLY_ANYTHING * self.samples and not self.unknown_bytes:
+            self.network = True
+        self.nothing = bool(told) and not self.unknown_bytes and not self.network
+        return []
+
+    def _really_read(
+        self, held: list[str], run: Callable[[], int], let_go: Callable[[list[str]], None]
+    ) -> list[str]:
+        """Those of the files that come back to memory when samples are loaded."""
+        let_go(held)
+        _core.storage_drop(held)
+        left = [_core.storage_check([path])["resident_bytes"] for path in held]
+        run()
+        found = []
+        for path, before in zip(held, left):
+            state = _core.storage_check([path])
+            if state["in_memory"] or state["resident_bytes"] > before:
+                found.append(path)
+        return found
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def unmap(names: set[str]) -> None:
+    """Lets go of the pages of this process's mappings of files; the mappings stay, and read the
+    files again when they are used."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    for path, places in work.mapped_files().items():
+        if path in names:
+            for begin, end in places:
+                libc.madvise(begin, end - begin, MADV_DONTNEED)

@@ -1,0 +1,135 @@
+"""The timed part of a segment."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from . import counters, load
+
+if TYPE_CHECKING:
+    from .measurement import Measurement
+
+PAUSE = 5.0  # times the usual step: no step, but something that the script does now and then
+LEAST_PAUSE_S = 0.05
+SELDOM = 0.25  # of the batches, at most, are pauses
+
+
+class Timer:
+    """The timed part of a segment. Synchronises at both ends, never in between."""
+
+    def __init__(self, measurement: Measurement, segment: dict[str, Any]) -> None:
+        self._measurement, self._segment = measurement, segment
+        self._asked: list[float] = []
+        self._got: list[float] = []
+        self._samples: list[int] = []
+        self._left_out = 0.0
+        # CPU of this process: at ask(); in what is left out; in next().
+        self._cpu = self._cpu_left_out = self._cpu_in_next = self._last_next_cpu = 0.0
+
+    def begin(self) -> None:
+        m = self._measurement
+        m.restart = False
+        m.synchronize()
+        if m.begun_s is None:
+            m.begun_s = time.perf_counter()
+        self._before = counters.read(m.source.pids())
+        self._load = load.read()
+        self._received = counters.received()
+        self._start = time.perf_counter()
+
+    def leave_out(self, seconds: float) -> None:
+        """What was just done is no part of training."""
+        self._left_out += seconds
+
+    def ask(self) -> None:
+        self._cpu = time.process_time()
+        self._asked.append(time.perf_counter() - self._left_out)
+
+    def got(self, samples: int) -> None:
+        self._got.append(time.perf_counter() - self._left_out)
+        self._last_next_cpu = time.process_time() - self._cpu
+        self._cpu_in_next += self._last_next_cpu
+        self._samples.append(samples)
+
+    def drop_last(self) -> None:
+        """The script left its loop after the last batch, and is back now: neither that batch
+        nor what followed counts."""
+        self._measurement.restart = False
+        self._left_out += time.perf_counter() - self._left_out - self._asked.pop()
+        self._cpu_left_out += time.process_time() - self._cpu
+        self._cpu_in_next -= self._last_next_cpu
+        self._got.pop()
+        self._samples.pop()
+
+    def end(self) -> dict[str, Any]:
+        m, segment = self._measurement, self._segment
+        m.synchronize()
+        end = time.perf_counter() - self._left_out
+        if m.source.wrapped:
+            m.findings.note(
+                "the loader's stream ends within a segment and is begun again: what that takes "
+                "counts as preparation"
+            )
+        used = counters.read(m.source.pids()).since(self._before)
+        others = load.read().since(self._load)
+        received = counters.received()
+        if not self._asked:
+            raise RuntimeError("too few batches between two times that the script leaves its loop")
+        asked = [*self._asked, end]
+        assert m.begun_s is not None
+        wait_s = [g - a for a, g in zip(self._asked, self._got)]
+        batch_s = [b - a for a, b in zip(asked, asked[1:])]
+        pauses = set_pauses_apart(wait_s, batch_s, m.single_step_s)
+        share = others.others(m.channel.of_host(others.root, others.own_s))
+        return {
+            "phase": segment["phase"],
+            "round": segment["round"],
+            "set": segment["set"],
+            "alone_rank": segment["rank"],
+            "batches": len(self._asked),
+            "samples": sum(self._samples),
+            "begin_s": self._start - m.begun_s,
+            "elapsed_s": end - self._asked[0] - sum(pauses),
+            "process_cpu_s": used.process_cpu_s - self._cpu_left_out,
+            "worker_cpu_s": used.worker_cpu_s,
+            "next_cpu_s": self._cpu_in_next,
+            "read_bytes": used.read_bytes,
+            "expected_bytes": None,
+            "verified": None,
+            "reason": "",
+            "others": share,
+            "disturbed": others.disturbs(share),
+            "run_delay_s": others.delay_s,
+            "throttled_s": others.throttled_s,
+            "network_bytes": None
+            if received is None or self._received is None
+            else received - self._received,
+            "pauses": len(pauses),
+            "paused_s": sum(pauses),
+            "wait_s": [round(s, 7) for s in wait_s],
+            "batch_s": [round(s, 7) for s in batch_s],
+        }
+
+
+def set_pauses_apart(wait_s: list[float], batch_s: list[float], step_s: float) -> list[float]:
+    """Takes out of ``batch_s`` what is no step but something that the script does now and then
+    (evaluation, logging, a checkpoint); its seconds, each. ``step_s``: a step with its work on
+    the device: a step that waits for those before it, which an accelerator still does, is no
+    pause."""
+    steps = [batch - wait for batch, wait in zip(batch_s, wait_s)]
+    usual = sorted(steps)[len(steps) // 2]
+    found: dict[int, float] = {}
+    since = 0  # batches whose work the device may still do
+    for k, step in enumerate(steps):
+        since += 1
+        if step <= max(PAUSE * usual, usual + LEAST_PAUSE_S):
+            continue
+        if step > 2 * (step_s + max(0.0, step_s - usual) * since):
+            found[k] = step - usual
+        since = 0
+    if len(found) > SELDOM * len(steps):
+        return []
+    for k, seconds in found.items():
+        batch_s[k] -= seconds
+    return list(found.values())

@@ -1,0 +1,49 @@
+"""The scripts of ``make bench-scripts``: some of them are measured, and left as they were. What
+the figures are made of is in the benchmark."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+BENCH = Path(__file__).parents[2] / "bench"
+
+
+@pytest.fixture(scope="module")
+def scripts():
+    sys.path.insert(0, str(BENCH))
+    try:
+        spec = importlib.util.spec_from_file_location("bench_scripts", BENCH / "scripts.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+    finally:
+        sys.path.remove(str(BENCH))
+
+
+@pytest.mark.parametrize("name", ["plain_files", "prefetch_thread", "lmdb_rows"])
+def test_a_script(scripts, tmp_path, name):
+    if name == "lmdb_rows":
+        pytest.importorskip("lmdb")
+    script = scripts.Script(name, str(tmp_path))
+    before = script.contents()
+    result, printed = script.analyse(2)
+    assert result is not None, printed
+    assert script.contents() == before
+    assert "were kept from its folders" in printed.replace("\n    ", " ")
+
+
+def test_statements(scripts):
+    assert scripts.percentage("x, waits 45 % of the time, give or take 14, for") == pytest.approx(
+        (0.45, 0.31, 0.59)
+    )
+    assert scripts.percentage("Training hardly waits for data (0 % of the time)") is None
+    assert scripts.room((100, 90, 110), (112, 114), True)
+    assert not scripts.room((100, 90, 110), (118, 120), True)
+    assert scripts.room((0.1, 0.05, 0.15), (0.17, 0.18), False)
+    assert not scripts.room((0.1, 0.05, 0.15), (0.19, 0.2), False)

@@ -1,0 +1,230 @@
+"""Loaders that name no files: what their samples read is found out, or said not to be known."""
+
+import http.server
+import os
+import re
+import threading
+
+import pytest
+
+pytest.importorskip("torch")
+from stalls_scripts import measure
+
+SIZE = 60_000
+COUNT = 240
+
+
+def on_storage(record):
+    """Cold segments were read from storage, and only they."""
+    cold = [one for one in record["segments"] if one["phase"] == "cold"]
+    assert cold and all(one["verified"] for one in cold), (record["phases"], cold[:1])
+    assert all(one["read_bytes"] > 0.5 * one["expected_bytes"] for one in cold)
+    return cold
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """On storage: what lies in tmpfs is never fetched."""
+    from headrace import _core
+
+    probe = tmp_path / "probe"
+    probe.write_bytes(bytes(100_000))
+    state = _core.storage_drop([str(probe)])
+    if state["in_memory"] or state["resident_bytes"] or state["network"]:
+        pytest.skip("files of the temporary folder cannot be dropped from memory")
+    return tmp_path
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_lmdb(folder, workers):
+    lmdb = pytest.importorskip("lmdb")
+    with lmdb.open(str(folder / "db"), map_size=64 << 20) as database:
+        with database.begin(write=True) as transaction:
+            for number in range(COUNT):
+                transaction.put(b"%08d" % number, os.urandom(SIZE))
+    record = measure(
+        folder,
+        f"""
+        import lmdb
+        class Database(Dataset):
+            def __init__(self):
+                self.db = lmdb.open({str(folder / "db")!r}, readonly=True, lock=False)
+            def __len__(self):
+                return {COUNT}
+            def __getitem__(self, index):
+                with self.db.begin() as transaction:
+                    value = transaction.get(b"%08d" % index)
+                return torch.full((8,), float(sum(value[::4096]))), 0
+        loader = DataLoader(Database(), batch_size=4, shuffle=True, num_workers={workers})
+        while True:
+            for x, y in loader:
+                training.step(x, y, 0.004)
+        """,
+        fresh=workers > 0,
+        time_s=4.0,
+    ).record
+    on_storage(record)
+    assert record["dataset"]["bytes"] == os.path.getsize(folder / "db" / "data.mdb")
+
+
+def test_hugging_face_datasets(folder):
+    datasets = pytest.importorskip("datasets")
+    rows = {"x": [os.urandom(SIZE) for _ in range(COUNT)], "y": list(range(COUNT))}
+    datasets.Dataset.from_dict(rows).save_to_disk(str(folder / "rows"))
+    record = measure(
+        folder,
+        f"""
+        import datasets
+        rows = datasets.load_from_disk({str(folder / "rows")!r})
+        def collate(samples):
+            return torch.stack([torch.full((8,), float(len(s["x"]))) for s in samples]), torch.zeros(
+                len(samples), dtype=torch.long)
+        loader = DataLoader(rows, batch_size=4, shuffle=True, num_workers=1, collate_fn=collate)
+        while True:
+            for x, y in loader:
+                training.step(x, y, 0.004)
+        """,
+        fresh=True,
+        time_s=4.0,
+        timeout=120,
+    ).record
+    on_storage(record)
+
+
+# Reads as OpenCV and torchvision.io do: no open() that Python sees.
+UNDERNEATH = """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+libc.fread.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p]
+libc.fclose.argtypes = [ctypes.c_void_p]
+class Underneath(Dataset):
+    def __len__(self):
+        return 240
+    def __getitem__(self, index):
+        file = libc.fopen(b"%s/%03d" % (os.fsencode(where), index), b"rb")
+        buffer = ctypes.create_string_buffer(60_000)
+        assert libc.fread(buffer, 1, 60_000, file) == 60_000
+        libc.fclose(file)
+        return torch.full((8,), float(index)), 0
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_files_that_are_opened_underneath_python(folder, workers):
+    (folder / "files").mkdir()
+    for number in range(COUNT):
+        (folder / "files" / f"{number:03}").write_bytes(bytes(SIZE))
+    body = f"""
+loader = DataLoader(Underneath(), batch_size=4, num_workers={workers})
+while True:
+    for x, y in loader:
+        training.step(x, y)
+"""
+    where = f"where = {str(folder / 'files')!r}\n"
+    record = measure(folder, where + UNDERNEATH + body).record
+    reason = record["phases"]["cold"]
+    assert re.search(r"a sample reads 0\.0[56]\d? MB \(opened underneath Python", reason)
+    assert record["dataset"]["reads_files"]
+
+
+def test_data_in_memory(tmp_path):
+    record = measure(
+        tmp_path,
+        """
+        loader = DataLoader(Slow(), batch_size=4, num_workers=1)
+        while True:
+            for x, y in loader:
+                training.step(x, y)
+        """,
+    ).record
+    assert record["dataset"]["reads_files"] is False
+    assert "read no files" in record["phases"]["cold"] and "warm" not in record["phases"]
+    warm = [one for one in record["segments"] if one["phase"] == "warm"]
+    assert warm and all(one["verified"] for one in warm)
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", str(SIZE))
+        self.end_headers()
+        self.wfile.write(bytes(SIZE))
+
+    def log_message(self, *words):
+        pass
+
+
+def test_data_over_the_network(tmp_path):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            record = measure(
+                tmp_path,
+                f"""
+                import urllib.request
+                class Remote(Slow):
+                    def __getitem__(self, index):
+                        url = "http://127.0.0.1:{server.server_port}/%d" % index
+                        with urllib.request.urlopen(url) as answer:
+                            data = answer.read()
+                        return torch.full((8,), float(len(data))), 0
+                loader = DataLoader(Remote(), batch_size=4, num_workers=1)
+                while True:
+                    for x, y in loader:
+                        training.step(x, y)
+                """,
+            ).record
+        finally:
+            server.shutdown()
+            thread.join()
+    assert record["dataset"]["network"] and "over the network" in record["phases"]["cold"]
+    warm = [one for one in record["segments"] if one["phase"] == "warm"]
+    assert all(one["network_bytes"] > SIZE * one["samples"] / 2 for one in warm)
+
+
+def test_batches_that_a_dataset_makes(tmp_path):
+    """Samples are counted, not items of the dataset."""
+    record = measure(
+        tmp_path,
+        """
+        class Batches(IterableDataset):
+            def __iter__(self):
+                for number in range(64):
+                    time.sleep(0.004)
+                    yield torch.full((16, 8), float(number)), torch.zeros(16, dtype=torch.long)
+        loader = DataLoader(Batches(), batch_size=None, num_workers=1)
+        while True:
+            for x, y in loader:
+                training.step(x, y)
+        """,
+    ).record
+    assert record["preparation"]
+    assert all(row["samples"] == 16 for row in record["preparation"])
+
+
+def test_webdataset(folder):
+    webdataset = pytest.importorskip("webdataset")
+    with webdataset.ShardWriter(str(folder / "%03d.tar"), maxcount=80) as writer:
+        for number in range(COUNT):
+            writer.write({"__key__": f"{number:05}", "bin": bytes(2000), "cls": number % 3})
+    record = measure(
+        folder,
+        f"""
+        import webdataset
+        data = webdataset.WebDataset({str(folder / "{000..002}.tar")!r}, shardshuffle=False)
+        def sample(one):
+            time.sleep(0.0005)
+            return torch.full((8,), float(len(one["bin"]))), int(one["cls"])
+        data = data.map(sample).batched(8)
+        loader = DataLoader(data, batch_size=None, num_workers=1)
+        while True:
+            for x, y in loader:
+                training.step(x, torch.as_tensor(y))
+        """,
+        fresh=True,
+        timeout=120,
+    ).record
+    assert record["preparation"]
+    assert all(row["samples"] == 8 for row in record["preparation"])
