@@ -1,6 +1,8 @@
 /* Descriptors that forked children must not keep; see own_fd.h. */
 #include "base/own_fd.h"
 
+#include "base/truncation.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -93,6 +95,14 @@ void *hr__own_fd_map(const struct hr__own_fd *own, size_t bytes, int protection,
     int code = errno;
     if (fd >= 0)
         close(fd);
+    if (memory != MAP_FAILED)
+        hr__truncation_guard(memory, bytes);
     errno = code;
     return memory;
+}
+
+void hr__own_fd_unmap(void *memory, size_t bytes)
+{
+    hr__truncation_unguard(memory);
+    munmap(memory, bytes);
 }

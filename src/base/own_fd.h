@@ -27,7 +27,11 @@ int hr__own_fd_copy(struct hr__own_fd *own, int fd);
 void hr__own_fd_close(struct hr__own_fd *own);
 
 /* Maps the file's first bytes, shared, by an open file of the mapping's own: a child inherits the
- * mapping, and must not inherit the locks with it. MAP_FAILED and errno as of mmap. */
+ * mapping, and must not inherit the locks with it. Where the file is truncated the mapping turns
+ * into zeros (base/truncation.h). MAP_FAILED and errno as of mmap. */
 void *hr__own_fd_map(const struct hr__own_fd *own, size_t bytes, int protection, int flags);
+
+/* Ends a mapping, in any process. */
+void hr__own_fd_unmap(void *memory, size_t bytes);
 
 #endif

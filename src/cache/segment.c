@@ -341,7 +341,7 @@ static int look_at_header(struct hr__segment *s, struct hr_error *error)
     if (h == MAP_FAILED)
         return hr__fail(error, -ENOMEM, "out of memory for a cache's header");
     r = check_header(s, h, file_bytes, error);
-    munmap(h, bytes);
+    hr__own_fd_unmap(h, bytes);
     return r;
 }
 
@@ -444,7 +444,7 @@ void hr__segment_detach(struct hr__segment **segment)
             atomic_store(&s->user->pid, 0);
     }
     if (s->header)
-        munmap(s->header, s->layout.file_bytes);
+        hr__own_fd_unmap(s->header, s->layout.file_bytes);
     explicit_bzero(&s->secret, sizeof s->secret);
     if (mine) {
         hr__own_fd_close(&s->own);

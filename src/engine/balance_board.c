@@ -176,7 +176,7 @@ static void leave(struct hr__board *b, int directory)
         ours.st_dev == there.st_dev && ours.st_uid == geteuid())
         unlinkat(directory, b->file, 0);
     if (b->page)
-        munmap(b->page, sizeof *b->page);
+        hr__own_fd_unmap(b->page, sizeof *b->page);
     b->page = NULL;
     hr__own_fd_close(&b->own);
 }

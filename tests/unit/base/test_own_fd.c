@@ -64,7 +64,7 @@ static void test_child_keeps_no_lock(void **state)
     assert_false(is_locked()); /* though the child and both mappings live */
     kill(child, SIGKILL);
     waitpid(child, &status, 0);
-    munmap(memory, 4096);
+    hr__own_fd_unmap(memory, 4096);
     close(pipes[0]);
     close(pipes[1]);
 }
