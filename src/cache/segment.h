@@ -175,6 +175,7 @@ struct hr__segment {
     _Atomic int no_ring;            /* the same of the ring; nothing is staged here */
     _Atomic uint64_t foreign;       /* items with a wrong tag; the first was logged */
     pthread_mutex_t lock;           /* this process's threads, before the file's lock */
+    struct hr__books books;         /* of the transaction under way; under both locks */
     char refusal[HR__CAPACITY_WHY]; /* why memory was refused last; under the directory's lock */
 };
 
@@ -240,8 +241,8 @@ void hr__segment_reject(struct hr__segment *segment);
 void hr__segment_condemn(struct hr__segment *segment, const char *what);
 
 /*
- * Begins a transaction: the spare books, equal to the current ones, for the caller to
- * change; NULL: not now (the lock was not to be had, or the segment is damaged). Other
+ * Begins a transaction: the books, a copy of the current ones in memory of this process, for the
+ * caller to change; NULL: not now (the lock was not to be had, or the segment is damaged). Other
  * threads and processes wait meanwhile, so it is short.
  */
 struct hr__books *hr__segment_begin(struct hr__segment *segment);

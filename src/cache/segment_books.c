@@ -3,7 +3,7 @@
  * process is killed; see segment.h.
  *
  * What comes from the file is checked before it is used: another process, or a stray
- * write, may have put anything there.
+ * write, may have put anything there, at any moment. So books are copied before they are checked.
  */
 #include "base/clock.h"
 #include "cache/segment_inside.h"
@@ -133,7 +133,8 @@ static void show(struct hr__segment *s, const struct hr__books *books)
 static struct hr__books *current_locked(struct hr__segment *s)
 {
     struct hr__segment_header *h = s->header;
-    struct hr__books *books = &h->books[atomic_load(&h->current) & 1];
+    struct hr__books *books = &s->books;
+    memcpy(books, &h->books[atomic_load(&h->current) & 1], sizeof *books);
     if (!are_sane(s, books)) {
         hr__segment_condemn(s, "its books are wrong");
         return NULL;
@@ -152,12 +153,10 @@ struct hr__books *hr__segment_begin(struct hr__segment *s)
         hr__segment_step(HR__STEP_LOCKED);
         struct hr__books *books = current_locked(s);
         if (books) {
-            struct hr__books *spare = &s->header->books[books == s->header->books];
-            memcpy(spare, books, sizeof *spare);
-            spare->sequence++;
-            spare->change = 0;
+            books->sequence++;
+            books->change = 0;
             hr__segment_step(HR__STEP_COPIED);
-            return spare;
+            return books;
         }
         unlock_file(s);
     }
@@ -183,11 +182,12 @@ void hr__segment_commit(struct hr__segment *s)
 {
     struct hr__segment_header *h = s->header;
     unsigned spare = !(atomic_load(&h->current) & 1);
+    memcpy(&h->books[spare], &s->books, sizeof s->books);
     hr__segment_step(HR__STEP_WRITTEN);
     atomic_store(&h->current, spare);
     hr__segment_step(HR__STEP_CURRENT);
-    show(s, &h->books[spare]);
-    apply(s, &h->books[spare]);
+    show(s, &s->books);
+    apply(s, &s->books);
     hr__segment_step(HR__STEP_APPLIED);
     hr__segment_abort(s);
 }

@@ -17,8 +17,8 @@ enum hr__segment_steps {
     HR__STEP_CREATED, /* the file has its size, and nothing in it */
     HR__STEP_FILLED,  /* all but that it is ready */
     HR__STEP_LOCKED,  /* of a transaction: the lock is held */
-    HR__STEP_COPIED,  /* the spare books are there */
-    HR__STEP_WRITTEN, /* the caller's changes, just before they happen */
+    HR__STEP_COPIED,  /* this process has a copy of the books */
+    HR__STEP_WRITTEN, /* the caller's changes are in the spare books, just before they happen */
     HR__STEP_CURRENT, /* they have happened, but not in the index */
     HR__STEP_ENTRY,   /* the entry's fields are written, its word is not */
     HR__STEP_WORD,    /* and its word is */
