@@ -11,7 +11,7 @@ struct hr__cache_backend {
     void (*destroy)(struct hr__cache *cache);
     void (*abandon)(struct hr__cache *cache);
     int (*find)(struct hr__cache *cache, uint64_t index, struct hr__cache_item *item);
-    void (*unpin)(struct hr__cache *cache, const struct hr__cache_item *item);
+    int (*unpin)(struct hr__cache *cache, const struct hr__cache_item *item);
     int (*has)(struct hr__cache *cache, uint64_t index);
     void (*note_place)(struct hr__cache *cache, uint64_t order, uint64_t position); /* or NULL */
     enum hr__claim (*claim)(struct hr__cache *cache, uint64_t index,

@@ -22,9 +22,9 @@ int hr__cache_find(struct hr__cache *cache, uint64_t index, struct hr__cache_ite
     return cache->backend->find(cache, index, item);
 }
 
-void hr__cache_unpin(struct hr__cache *cache, const struct hr__cache_item *item)
+int hr__cache_unpin(struct hr__cache *cache, const struct hr__cache_item *item)
 {
-    cache->backend->unpin(cache, item);
+    return cache->backend->unpin(cache, item);
 }
 
 int hr__cache_has(struct hr__cache *cache, uint64_t index)

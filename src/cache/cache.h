@@ -81,8 +81,10 @@ struct hr__cache_item {
  * thread; takes no lock. Blocks for a look at the sample's file. */
 int hr__cache_find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *item);
 
-/* Ends what find began; the bytes may go away. Any thread, no lock. */
-void hr__cache_unpin(struct hr__cache *cache, const struct hr__cache_item *item);
+/* Ends what find began; the bytes may go away. 0: they were not those of the item all the time,
+ * because somebody truncated the segment's file: what was made of them is wrong. Else 1. Any
+ * thread, no lock. */
+int hr__cache_unpin(struct hr__cache *cache, const struct hr__cache_item *item);
 
 /* Non-zero where find would find it, as far as is known. Any thread, no lock. */
 int hr__cache_has(struct hr__cache *cache, uint64_t index);

@@ -289,11 +289,12 @@ static int find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *
     return 1;
 }
 
-static void unpin(struct hr__cache *cache, const struct hr__cache_item *item)
+static int unpin(struct hr__cache *cache, const struct hr__cache_item *item)
 {
     /* Release: the reads of the bytes come before whoever sees 0 frees them. */
     if (item->pinned)
         atomic_fetch_sub(&of(cache)->entries[item->index].pins, 1);
+    return 1;
 }
 
 static void refuse_locked(struct private *c)

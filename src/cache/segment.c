@@ -44,6 +44,9 @@
      sizeof((struct hr__segment_header *)0)->checksum)
 #define CHECKSUM_TO offsetof(struct hr__segment_header, constant_end)
 
+/* The last word of the file. */
+#define MARK UINT64_C(0x646e652e45484352)
+
 void (*hr__segment_test_step)(int step);
 
 int hr__segment_lock_byte(int fd, int command, int type, uint64_t from, uint64_t count,
@@ -81,7 +84,7 @@ static int make_layout(struct hr__segment_layout *out, uint64_t budget, uint64_t
     out->ring_bytes = ring;
     out->arena_offset = out->ring_offset + ring;
     out->arena_bytes = budget;
-    out->file_bytes = out->arena_offset + hr__round_up(out->arena_bytes, PAGE);
+    out->file_bytes = out->arena_offset + hr__round_up(out->arena_bytes, PAGE) + PAGE;
     return 0;
 }
 
@@ -112,6 +115,7 @@ static void set_parts(struct hr__segment *s, void *memory)
     s->entries = (struct hr__entry *)((char *)memory + s->layout.index_offset);
     s->ring = (uint8_t *)memory + s->layout.ring_offset;
     s->arena = (uint8_t *)memory + s->layout.arena_offset;
+    s->mark = (const _Atomic uint64_t *)((char *)memory + s->layout.file_bytes - sizeof *s->mark);
 }
 
 static int map(struct hr__segment *s, struct hr_error *error)
@@ -227,6 +231,17 @@ static int check_limit(uint64_t bytes, struct hr_error *error)
     return 0;
 }
 
+/* By a system call, which takes one page and no huge one. */
+static int write_mark(struct hr__segment *s, struct hr_error *error)
+{
+    const uint64_t mark = MARK;
+    ssize_t n = pwrite(s->own.fd, &mark, sizeof mark, (off_t)(s->layout.file_bytes - sizeof mark));
+    int r = n == (ssize_t)sizeof mark ? 0 : n < 0 ? -errno : -ENOSPC;
+    return r ? hr__fail(error, r, "cannot write to the cache's segment %s: %s", s->path,
+                        hr__errno_text(r))
+             : 0;
+}
+
 static int set_up(struct hr__segment *s, const struct hr__segment_shape *shape,
                   struct hr_error *error)
 {
@@ -254,6 +269,9 @@ static int set_up(struct hr__segment *s, const struct hr__segment_shape *shape,
         return hr__fail(error, r,
                         "no shared memory for the index of the cache %s, %" PRIu64 " bytes: %.300s",
                         s->path, s->layout.ring_offset, s->refusal);
+    r = write_mark(s, error);
+    if (r)
+        return r;
     fill_header(s->header, shape, &s->layout);
     hr__segment_step(HR__STEP_FILLED);
     r = hr__segment_lock_byte(s->own.fd, F_OFD_SETLK, F_WRLCK, HR__SEGMENT_USER_LOCK, 1, NULL);
@@ -420,6 +438,8 @@ int hr__segment_attach(struct hr__segment **out, int directory, const char *file
     r = look_at_header(s, error);
     if (!r)
         r = map(s, error);
+    if (!r && atomic_load(s->mark) != MARK)
+        r = bad(s, -EBADMSG, "was cut off, or is damaged at its end", error);
     if (!r && use)
         r = take_slot(s, error);
     if (r) {
@@ -477,20 +497,28 @@ int hr__segment_is_alive(const struct hr__segment *s, unsigned slot)
                                  &found) != 0;
 }
 
-int hr__segment_is_sound(struct hr__segment *s)
+/* Zero where the file was truncated, also where it is as long as it was by now; says so once. */
+static int is_whole(struct hr__segment *s)
 {
     struct stat st;
-    if (hr__segment_is_broken(s))
+    /* Bytes of the segment that were read before come before the mark. */
+    atomic_thread_fence(memory_order_acquire);
+    /* The length first: the program may have taken the handler of SIGBUS away. */
+    if (!fstat(s->own.fd, &st) && st.st_size >= (off_t)s->layout.file_bytes &&
+        atomic_load(s->mark) == MARK)
+        return 1;
+    if (!atomic_exchange(&s->broken, 1))
+        hr__log(HR_LOG_WARNING,
+                "the cache's segment %s was cut short: it is used no more, samples are read "
+                "from storage; the next start makes a new one",
+                s->path);
+    return 0;
+}
+
+int hr__segment_is_sound(struct hr__segment *s)
+{
+    if (hr__segment_is_broken(s) || !is_whole(s))
         return 0;
-    /* First of all: to touch what was cut off would end the process. */
-    if (fstat(s->own.fd, &st) || st.st_size < (off_t)s->layout.file_bytes) {
-        if (!atomic_exchange(&s->broken, 1))
-            hr__log(HR_LOG_WARNING,
-                    "the cache's segment %s was cut short: it is used no more, samples are read "
-                    "from storage; the next start makes a new one",
-                    s->path);
-        return 0;
-    }
     if (atomic_load_explicit(&s->header->damaged, memory_order_relaxed)) {
         atomic_store(&s->broken, 1);
         return 0;
@@ -500,18 +528,20 @@ int hr__segment_is_sound(struct hr__segment *s)
 
 void hr__segment_condemn(struct hr__segment *s, const char *what)
 {
+    if (!is_whole(s))
+        return;
     if (!atomic_exchange(&s->broken, 1))
         hr__log(HR_LOG_WARNING,
                 "the cache's segment %s is damaged (%s): it is used no more, samples are read from "
                 "storage; the next start makes a new one",
                 s->path, what);
-    struct stat st;
-    if (!fstat(s->own.fd, &st) && st.st_size >= (off_t)s->layout.file_bytes)
-        atomic_store(&s->header->damaged, 1);
+    atomic_store(&s->header->damaged, 1);
 }
 
 void hr__segment_reject(struct hr__segment *s)
 {
+    if (!is_whole(s))
+        return;
     if (!s->secret.is_set)
         hr__segment_condemn(s, "an item is not what was put there");
     else if (!atomic_fetch_add(&s->foreign, 1))

@@ -1,11 +1,15 @@
 /*
  * A segment: one file of shared memory that holds the cached items of one dataset.
  *
- *   header | users | index | ring | arena
+ *   header | users | index | ring | arena | mark
  *
  * The file is as long as all of that may become, and sparse: memory is taken piece by
  * piece, really allocated before it is used, so that a full file system is an error
  * and never a SIGBUS.
+ *
+ * Whoever truncates the file takes the mark, which is its last word and is written once. What
+ * was cut off reads as zeros, in the mapping (base/truncation.h) and where the file is made longer
+ * again. So a reader that finds the mark after it has used bytes had the bytes of the file.
  *
  * Who lives is told by locks that the kernel drops with a process (OFD locks, on bytes
  * far behind the file's end): each user holds one. One more byte is the lock under
@@ -35,7 +39,7 @@
 #include <stdint.h>
 
 #define HR__SEGMENT_MAGIC   "HRCACHE"
-#define HR__SEGMENT_VERSION 2u
+#define HR__SEGMENT_VERSION 3u
 #define HR__SEGMENT_USERS   256
 #define HR__SEGMENT_ALIGN   64u
 
@@ -121,7 +125,7 @@ struct hr__segment_layout {
     uint64_t index_offset, index_slots;
     uint64_t ring_offset, ring_bytes;
     uint64_t arena_offset, arena_bytes; /* the budget */
-    uint64_t file_bytes;
+    uint64_t file_bytes;                /* the mark is the last word */
 };
 
 struct hr__segment_header {
@@ -164,6 +168,7 @@ struct hr__segment {
     struct hr__segment_header *header;
     struct hr__entry *entries;
     uint8_t *ring, *arena;
+    const _Atomic uint64_t *mark;
     struct hr__segment_layout layout; /* checked, so the file cannot change it any more */
     struct hr__segment_user *user;    /* ours */
     struct hr__secret secret;         /* of items; set by who opens it */

@@ -209,10 +209,12 @@ static int find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *
     return 1;
 }
 
-static void unpin(struct hr__cache *cache, const struct hr__cache_item *item)
+static int unpin(struct hr__cache *cache, const struct hr__cache_item *item)
 {
     struct hr__cache_item copy = *item;
+    int is_whole = hr__store_is_whole(of(cache)->store, item);
     hr__store_clear(&copy);
+    return is_whole;
 }
 
 static int has(struct hr__cache *cache, uint64_t index)

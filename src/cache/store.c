@@ -255,6 +255,11 @@ int hr__store_find(struct hr__store *store, const struct hr__key *key, struct hr
     return 1;
 }
 
+int hr__store_is_whole(struct hr__store *store, const struct hr__cache_item *item)
+{
+    return item->copy || hr__segment_is_sound(store->segment);
+}
+
 void hr__store_clear(struct hr__cache_item *item)
 {
     hr__free(item->copy);

@@ -47,6 +47,10 @@ struct hr__key hr__key_of(const void *bytes, size_t length, uint64_t seed);
 int hr__store_find(struct hr__store *store, const struct hr__key *key, struct hr__cache_item *item);
 void hr__store_clear(struct hr__cache_item *item);
 
+/* Non-zero where the bytes of a found item have been its own until now; to be asked after their
+ * last use. Any thread, no lock. */
+int hr__store_is_whole(struct hr__store *store, const struct hr__cache_item *item);
+
 /* Non-zero where it would be found, but for its checksum. Any thread, no lock. */
 int hr__store_has(struct hr__store *store, const struct hr__key *key);
 

@@ -108,7 +108,8 @@ static int prepare(struct hr__thread *self, struct hr__job *job, uint64_t index,
     return r;
 }
 
-/* A sample that is cached: 1 and what became of it in *r. It is read in place. */
+/* A sample that is cached: 1 and what became of it in *r. It is read in place. 0 as well where
+ * its bytes were taken away meanwhile. */
 static int prepare_cached(struct hr__thread *self, struct hr__job *job, uint64_t index,
                           struct hr__outcome *outcome, struct hr_error *error, int *r)
 {
@@ -119,7 +120,8 @@ static int prepare_cached(struct hr__thread *self, struct hr__job *job, uint64_t
     struct hr_item item = {hit.bytes, hit.length, hit.form};
     outcome->cost.read_bytes = 0;
     *r = run_recipe(self, job, index, &item, outcome, error);
-    hr__cache_unpin(l->caching.cache, &hit);
+    if (!hr__cache_unpin(l->caching.cache, &hit))
+        return 0;
     hr__count(&l->counters.cache_hits, 1);
     return 1;
 }

@@ -30,6 +30,7 @@ static struct {
     int deliver;         /* every so many samples the others then have cached; 0: none */
     int lie;             /* non-zero: samples are said to be cached that are not */
     int refuse;          /* non-zero: offers are refused */
+    int truncate;        /* non-zero: what is found turns into zeros while it is used */
     atomic_int for_ever; /* non-zero: everything is busy, always; ended by the test */
     atomic_int held;     /* claims now */
     atomic_int yours, busy, errors;
@@ -63,12 +64,18 @@ static void fake_destroy(struct hr__cache *cache)
 
 static int fake_find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *item)
 {
-    return hr__cache_find(of(cache)->inside, index, item);
+    static const uint8_t zeros[1 << 20];
+    int r = hr__cache_find(of(cache)->inside, index, item);
+    if (r && others.truncate) {
+        assert_true(item->length <= sizeof zeros);
+        item->bytes = zeros;
+    }
+    return r;
 }
 
-static void fake_unpin(struct hr__cache *cache, const struct hr__cache_item *item)
+static int fake_unpin(struct hr__cache *cache, const struct hr__cache_item *item)
 {
-    hr__cache_unpin(of(cache)->inside, item);
+    return hr__cache_unpin(of(cache)->inside, item) && !others.truncate;
 }
 
 static int fake_has(struct hr__cache *cache, uint64_t index)
@@ -321,6 +328,23 @@ static void test_found_and_not_there(void **state)
     }
 }
 
+/* Bytes that are taken away while a sample is made of them: its file is read. */
+static void test_truncated_while_used(void **state)
+{
+    for (int way = 0; way < WAYS; way++) {
+        struct hr_loader_options options;
+        way_options(&options, way);
+        memset(&others, 0, sizeof others);
+        struct hr_loader *loader = fixture_loader(&fixture, &options);
+        run_epoch(loader, 0);
+        others.truncate = 1;
+        run_epoch(loader, 1);
+        assert_int_equal(stats_of(loader).cache_hits, 0);
+        hr_loader_destroy(&loader);
+        assert_int_equal(others.errors + others.held, 0);
+    }
+}
+
 /* Samples that fail, and those that stand in for them. */
 static void test_bad_samples(void **state)
 {
@@ -482,6 +506,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_busy_for_a_while, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refused_offers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_found_and_not_there, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_truncated_while_used, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_samples, setup, teardown),
         cmocka_unit_test_setup_teardown(test_dropped_epochs, setup, teardown),
         cmocka_unit_test_setup_teardown(test_slots_of_dropped_epochs, setup, teardown),
