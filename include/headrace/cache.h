@@ -246,6 +246,20 @@ struct hr_cache_value {
 HR_API HR_NODISCARD int hr_cache_get(struct hr_cache *cache, const void *key, size_t key_length,
                                      int wait_ms, struct hr_cache_value *value);
 
+/*
+ * Non-zero where the bytes have been those of the value until now; to be asked after their last
+ * use, and before hr_cache_value_clear. 0: somebody truncated the segment's file meanwhile, and
+ * what was cut off has read as zeros: what was made of the bytes is to be thrown away. Any thread.
+ *
+ * To touch such bytes is SIGBUS, so hr_cache_open and loaders with a shared cache install a
+ * handler of that signal (sigaction, SA_SIGINFO and SA_ONSTACK), once in a process. It maps zeros
+ * where a segment was; each other SIGBUS gets to the handler that was there before, or ends
+ * the process as it did. A handler that is installed later, and does not pass the signal on,
+ * takes this away.
+ */
+HR_API HR_NODISCARD int hr_cache_value_is_whole(struct hr_cache *cache,
+                                                const struct hr_cache_value *value);
+
 HR_API void hr_cache_value_clear(struct hr_cache_value *value);
 
 /* A piece of a value that is put together of several. */

@@ -136,6 +136,14 @@ static Py_ssize_t value_length(PyObject *object)
     return (Py_ssize_t)((struct value *)object)->value.length;
 }
 
+static PyObject *value_is_whole(PyObject *object, PyObject *none)
+{
+    struct value *self = (struct value *)object;
+    int is_whole = hr_cache_value_is_whole(self->cache->handle, &self->value);
+    core_log_drain(core_state_of((PyObject *)self->cache));
+    return PyBool_FromLong(is_whole);
+}
+
 /* Using a cache */
 
 static int64_t now_ms(void)
@@ -404,9 +412,17 @@ static PyType_Slot cache_slots[] = {
     {0, NULL},
 };
 
+static PyMethodDef value_methods[] = {
+    {"is_whole", value_is_whole, METH_NOARGS,
+     PyDoc_STR("is_whole()\n--\n\n"
+               "Whether its bytes were its own until now: ask after their last use.")},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyType_Slot value_slots[] = {
     {Py_tp_doc, (void *)PyDoc_STR("A value of a cache: a read-only buffer.")},
     {Py_tp_dealloc, value_dealloc},
+    {Py_tp_methods, value_methods},
     {Py_sq_length, value_length},
     {Py_bf_getbuffer, value_getbuffer},
     {0, NULL},

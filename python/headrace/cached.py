@@ -189,7 +189,7 @@ class CachedDataset:
         value = self._store.get(key)
         if value is not None:
             try:
-                return decode(value, self._copy)
+                return _decoded(value, self._copy)
             except Damaged as error:
                 self._store.complain(index, error)
                 return self.dataset[index]
@@ -212,7 +212,7 @@ class CachedDataset:
                 value = None if key is None else self._store.get(key, wait=False)
                 try:
                     if value is not None:
-                        samples[place] = decode(value, self._copy)
+                        samples[place] = _decoded(value, self._copy)
                         continue
                     if key is not None:
                         claimed[place] = key
@@ -439,6 +439,14 @@ def _close_at_exit() -> None:
         _closes_at_exit_of = os.getpid()
 
 
+def _decoded(value: _core.CacheValue, copy: bool) -> Any:
+    """The sample; Damaged also where the segment's file was truncated meanwhile."""
+    sample = decode(value, copy)
+    if not value.is_whole():
+        raise Damaged("the cache's file was truncated while it was read")
+    return sample
+
+
 # Files
 
 
@@ -457,8 +465,16 @@ class _FileLoader:
         key = b"f1" + struct.pack("<qq", status.st_size, status.st_mtime_ns) + os.fsencode(name)
         data = self._store.get(key)
         if data is None:
-            data = self._read(name, key, status)
-        return self._decode(data)
+            return self._decode(self._read(name, key, status))
+        try:
+            sample = self._decode(data)
+        except Exception:
+            if data.is_whole():
+                raise
+        else:
+            if data.is_whole():
+                return sample
+        return self._decode(self._read(name, key, status))
 
     def _read(self, name: str | bytes, key: bytes, status: os.stat_result) -> bytes:
         try:

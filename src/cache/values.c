@@ -155,6 +155,12 @@ int hr_cache_get(struct hr_cache *cache, const void *key, size_t key_length, int
     }
 }
 
+int hr_cache_value_is_whole(struct hr_cache *cache, const struct hr_cache_value *value)
+{
+    struct hr__cache_item item = {.bytes = value->bytes, .copy = value->copy};
+    return hr__store_is_whole(cache->store, &item);
+}
+
 void hr_cache_value_clear(struct hr_cache_value *value)
 {
     struct hr__cache_item item = {.bytes = value->bytes, .copy = value->copy};
