@@ -154,8 +154,8 @@ class CachedDataset:
 
     def info(self) -> dict[str, Any]:
         """The cache as of now: ``used_bytes`` of ``budget_bytes``, ``items``, ``hits``,
-        ``misses``, ``saved_bytes``, ``refused`` (what did not fit), ``users`` and their
-        ``pids``, ``path``, ... Counted over all processes."""
+        ``misses``, ``saved_bytes``, ``refused`` (what did not fit), ``foreign`` (looks at
+        items with a wrong tag), ``users`` and their ``pids``, ``path``, ... Counted over all processes."""
         return self._store.open().info()
 
     def close(self) -> None:
