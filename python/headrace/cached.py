@@ -18,6 +18,7 @@ import io
 import logging
 import operator
 import os
+import pickle
 import random
 import struct
 import sys
@@ -711,8 +712,8 @@ def _generators() -> tuple[Any, ...]:
         state = torch.get_rng_state()
         states.append(state.tolist() if numpy is None else state.numpy().tobytes())
     if numpy is not None:
-        _, key, position, *rest = numpy.random.get_state()
-        states += [key.tobytes(), position, rest]
+        # A dictionary with arrays, of whichever bit generator it is.
+        states.append(pickle.dumps(numpy.random.get_state(legacy=False)))
     return tuple(states)
 
 
