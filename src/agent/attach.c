@@ -9,10 +9,13 @@
 #include "agent/attached.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "cache/spec.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
+#include <unistd.h>
 
 uint64_t hr__attached_index(const struct hr__attached *a)
 {
@@ -56,6 +59,23 @@ void hr__attached_drop_partial(struct hr__attached *a)
     a->filled = 0;
 }
 
+/* An agent reads a key file from a working directory of its own. */
+static int check_key_file(const char *cache, struct hr_error *error)
+{
+    char here[PATH_MAX];
+    struct hr__cache_spec spec;
+    /* What is wrong with the text otherwise is for the agent to say. */
+    if (!*cache || hr__cache_spec_parse(&spec, cache, NULL) || !*spec.key_file ||
+        *spec.key_file == '/')
+        return 0;
+    if (!getcwd(here, sizeof here))
+        strcpy(here, "");
+    return hr__fail(error, -EINVAL,
+                    "cache: key_file=%s begins at the working directory, and an agent has another "
+                    "one: write key_file=%.300s/%s",
+                    spec.key_file, here, spec.key_file);
+}
+
 /* What an agent is told of a loader. */
 static int describe(struct hr__wire_attach *out, const struct hr_loader *l, struct hr_error *error)
 {
@@ -88,7 +108,7 @@ static int describe(struct hr__wire_attach *out, const struct hr_loader *l, stru
                         sizeof out->stream - 1);
     strcpy(out->cache, cache);
     strcpy(out->stream, stream);
-    return 0;
+    return check_key_file(cache, error);
 }
 
 static int create(struct hr_loader *l, struct hr_error *error)
