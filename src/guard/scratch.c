@@ -211,9 +211,15 @@ static int has_name(const char *name, size_t length)
     return has_bit(hr__guard_state->names, bit_of(hash, HR__GUARD_NAMES));
 }
 
+int hr__guard_is_changed(void)
+{
+    return hr__guard_state &&
+           atomic_load_explicit(&hr__guard_state->is_changed, memory_order_acquire);
+}
+
 int hr__guard_may_differ(const char *path)
 {
-    if (!atomic_load_explicit(&hr__guard_state->is_changed, memory_order_acquire))
+    if (!hr__guard_is_changed())
         return 0;
     for (const char *at = path; *at;) {
         size_t length = strcspn(at, "/");
@@ -227,8 +233,7 @@ int hr__guard_may_differ(const char *path)
 int hr__guard_may_have_name(const struct hr__guard_path *path)
 {
     const char *name = strrchr(path->text, '/') + 1;
-    return atomic_load_explicit(&hr__guard_state->is_changed, memory_order_acquire) &&
-           has_name(name, strlen(name));
+    return hr__guard_is_changed() && has_name(name, strlen(name));
 }
 
 void hr__guard_note_name(const struct hr__guard_path *path)
