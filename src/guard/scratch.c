@@ -65,7 +65,11 @@ static struct hr__guard_state *map_state(void)
         hr__guard_scratch_path(path, "/state", "") ? -1 : sys_open(path, O_RDWR | O_CREAT, 0600);
     if (fd < 0)
         return NULL;
-    if (!KERNEL(SYS_ftruncate, fd, (off_t)sizeof(struct hr__guard_state)))
+    /* With its blocks: writing to a hole in it would end the process on a disk that is full. */
+    off_t size = (off_t)sizeof(struct hr__guard_state);
+    int is_made = !KERNEL(SYS_fallocate, fd, 0, 0, size) ||
+                  ((errno == EOPNOTSUPP || errno == ENOSYS) && !KERNEL(SYS_ftruncate, fd, size));
+    if (is_made)
         memory =
             mmap(NULL, sizeof(struct hr__guard_state), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     KERNEL(SYS_close, fd);

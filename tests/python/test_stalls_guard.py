@@ -365,6 +365,23 @@ def test_a_static_program(tmp_path):
     assert guarded.turned_away().beyond == [str(program)]
 
 
+def test_caches_among_work(tmp_path, monkeypatch):
+    """A folder that has the script's own in it is guarded, whatever caches it is said to have."""
+    work, caches = tmp_path / "work", tmp_path / "work/caches"
+    caches.mkdir(parents=True)
+    run_folder = tmp_path / "run"
+    run_folder.mkdir()
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setenv("TORCH_HOME", str(work))
+    monkeypatch.setenv("MPLCONFIGDIR", str(caches))
+    monkeypatch.setenv("XDG_CACHE_HOME", "/")
+    monkeypatch.chdir(work)
+    guard.Guard(str(run_folder))
+    exempt = (run_folder / "guard/exempt").read_text().splitlines()
+    assert str(caches) in exempt
+    assert not {str(tmp_path), str(work), "/", "/run"} & set(exempt)
+
+
 def test_a_python_that_was_not_preloaded(tmp_path):
     """It ends before the script begins."""
     words = ["--", "env", "-u", "LD_PRELOAD", sys.executable, "-c", "open('made', 'w')"]
