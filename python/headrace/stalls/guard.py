@@ -16,6 +16,8 @@ import tempfile
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from .._launch.folders import remove_folder
+
 VARIABLE = "HEADRACE_GUARD"
 LIBRARY = "libheadrace-guard.so"
 MARK = b"//headrace-original:"
@@ -199,7 +201,7 @@ def remove_made(run_folder: str) -> None:
             if os.lstat(path).st_uid != os.geteuid():
                 continue
             if os.path.isdir(path) and not os.path.islink(path):
-                shutil.rmtree(path, ignore_errors=True)
+                remove_folder(path)
             else:
                 os.unlink(path)
 
