@@ -234,11 +234,11 @@ def with_starts(rates, start_s):
 def percentage(sentence):
     """What the sentence says of the time that is waited: (value, low, high), or None. Of short
     epochs that is what it says of all their time."""
-    whole = re.search(r"in all (\d+) % of its time is waiting", sentence)
+    whole = re.search(r"in all (\d+) %(?: \(give or take \d+\))? of its time is waiting", sentence)
     match = whole or re.search(r"waits (?:for data )?(\d+) % of the time", sentence)
     if match is None:
         return None
-    off = re.search(r"give or take (\d+)", sentence)
+    off = re.search(r"give or take (\d+)", match[0] if whole else sentence)
     value, width = int(match[1]) / 100, int(off[1]) / 100 if off else 0.005
     return value, value - width, value + width
 

@@ -50,8 +50,8 @@ def test_statements(scripts):
     assert not scripts.room((0.1, 0.05, 0.15), (0.19, 0.2), False)
     assert scripts.percentage(
         "waits 10 % of the time (give or take 9) for x. Besides, each epoch of 20 batches begins "
-        "with 0.055 s of waiting for its first one: in all 26 % of its time is waiting."
-    ) == pytest.approx((0.26, 0.17, 0.35))
+        "with 0.055 s of waiting for its first one: in all 26 % (give or take 8) of its time is waiting."
+    ) == pytest.approx((0.26, 0.18, 0.34))
     assert scripts.with_starts((100, math.nan), 0.0025) == pytest.approx((80, math.nan), nan_ok=True)
 
 
