@@ -20,9 +20,15 @@ DRAWN = 3 * COUNT + 1
 
 
 @pytest.fixture(scope="module")
-def agent():
+def serving():
     with Agent() as running:
         yield running
+
+
+@pytest.fixture
+def agent(serving):
+    wait_until(lambda: not serving.look()["streams"], "the end of the jobs of the test before")
+    return serving
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +62,10 @@ def test_weighted_with_replacement(data, agent):
             assert len(indices(epoch)) == DRAWN > len(set(indices(epoch)))
             assert same(epoch, taken(plain))
         check_prepared_elsewhere(ours)
+        (lane,) = agent.lanes()
+        assert lane["sampler"] and lane["prepared"] == 3 * DRAWN
+        assert (lane["epoch"], lane["position"], lane["epoch_samples"]) == (2, DRAWN, None)
+        assert lane["waits_for"] == "sampler"
         assert sum(s["samples"] for s in agent.subscribers()) == 3 * DRAWN
 
 
