@@ -9,6 +9,8 @@
 #include "base/memory.h"
 #include "engine/loader.h"
 
+#include <headrace/stalls.h>
+
 #include <errno.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -294,7 +296,10 @@ static void test_an_order_of_ones_own_is_passed_on(void **state)
     agent_options(&o);
     o.external_order = 1;
     struct hr_loader *loader = fixture_loader(&fixture, &o);
+    struct hr_stalls_watch *watch;
     assert_int_equal(seen.created, 1);
+    assert_int_equal(hr_stalls_watch_open(&watch, loader, NULL, &error), -ENOTSUP);
+    assert_non_null(strstr(error.message, "an agent prepares"));
     assert_int_equal(hr_loader_start_epoch(loader, 0, NULL), 0);
     assert_int_equal(hr_loader_push(loader, (int64_t[]){4, 2}, 2, NULL), 0);
     assert_int_equal(hr_loader_push(loader, (int64_t[]){4, (int64_t)fixture.count}, 2, &error),
