@@ -102,8 +102,8 @@ class Script:
     def truth(self, **changes):
         """Batches a second of a plain run, in a copy of the folder: it saves there."""
         copy = f"{self.folder}-plain"
-        if not os.path.isdir(copy):
-            shutil.copytree(self.folder, copy)
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(self.folder, copy)
         done = subprocess.run(self.command, cwd=copy, text=True, timeout=LIMIT_S,
                               env=self.environment(batches=BATCHES, **changes),
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
@@ -131,12 +131,13 @@ class Script:
 
 
 class Truth:
-    """Of plain runs, in batches a second: as it is, without the samples' time, without that of
-    the steps, with twice the workers (None: that is no change). Each (lowest, highest)."""
+    """Of plain runs, in batches a second: as it is, without samples' time and workers, without
+    that of the steps, with twice the workers (None: that is no change). Each (lowest, highest)."""
 
     def __init__(self, script):
         first = script.truth()
-        self.device = self.about(script.truth(sample_ms=0))
+        # Nor do workers have to be started for it.
+        self.device = self.about(script.truth(sample_ms=0, workers=0))
         self.prepare = self.about(script.truth(step_ms=0))
         by_workers = script.workers and script.name not in NOT_BY_WORKERS
         self.twice = self.about(script.truth(workers=2 * script.workers)) if by_workers else None

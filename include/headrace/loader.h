@@ -92,8 +92,8 @@ struct hr_loader_options {
                              others: a text as headrace/cache.h says, copied by create; NULL
                              (default) or "": none. A private cache of a lone process lives
                              as long as the loader; with world_size > 1 the ranks of a host
-                             share one. Files that change are not read again by a loader
-                             that has met them in its cache */
+                             share one. Each hit looks at the sample's file first: one that
+                             has changed is read anew */
     int cache_form;       /* of cached samples: enum hr_form, or HR_FORM_AUTO (default): what
                              the text says, or the one that is measured to be best. Batches
                              are the same with every form */

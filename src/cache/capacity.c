@@ -250,7 +250,7 @@ int hr__capacity_check(const struct hr__capacity *c, const struct hr__capacity_w
 static uint64_t reserve_of(uint64_t total)
 {
     const uint64_t least = UINT64_C(32) << 20, most = UINT64_C(1) << 30;
-    uint64_t share = total / 16;
+    uint64_t share = total / 128;
     return share < least ? least : share > most ? most : share;
 }
 

@@ -48,8 +48,8 @@ int hr__capacity_check(const struct hr__capacity *c, const struct hr__capacity_w
 
 /*
  * Whether a cache may take `bytes` more now: 1; 0, with the reason and the remedy in `why`.
- * Something is left for the job itself, which needs more memory as it goes on: a sixteenth of
- * a control group's limit, from 32 MiB to 1 GiB, the same of the machine's memory. `directory`:
+ * Something is left for the job itself, which needs more memory as it goes on: 1/128 of a
+ * control group's limit, from 32 MiB to 1 GiB, the same of the machine's memory. `directory`:
  * of the segment; -1: of memory that is no file. Reads small files of /proc and /sys.
  */
 int hr__capacity_allows(int directory, uint64_t bytes, char why[HR__CAPACITY_WHY]);

@@ -303,15 +303,18 @@ static void refuse_locked(struct private *c)
              "the system refuses it; make the cache smaller, or give the process more memory");
 }
 
-/* There is memory for `bytes` more. Where there was none it is asked for again after a while. */
-static int is_allowed_locked(struct private *c, uint64_t bytes)
+/* How much of `wanted` bytes there is memory for: all, `least`, or 0. Where there was none it is
+ * asked for again after a while. */
+static uint64_t allowed_locked(struct private *c, uint64_t least, uint64_t wanted)
 {
     uint64_t now_ns = hr__now_ns();
     if (c->refused_ns && now_ns - c->refused_ns < RETRY_NS)
         return 0;
-    int allowed = hr__capacity_allows(-1, bytes, c->why);
-    c->refused_ns = allowed ? 0 : now_ns;
-    return allowed;
+    uint64_t bytes = hr__capacity_allows(-1, wanted, c->why)  ? wanted
+                     : hr__capacity_allows(-1, least, c->why) ? least
+                                                              : 0;
+    c->refused_ns = bytes ? 0 : now_ns;
+    return bytes;
 }
 
 /* Space for `padded` bytes in the arena, or NULL. */
@@ -322,15 +325,16 @@ static uint8_t *arena_take_locked(struct private *c, uint64_t padded)
         return NULL;
     if (end > c->arena_committed) {
         /* Under strict overcommit this is where memory is granted or refused. */
-        uint64_t to = hr__round_up(end, ARENA_STEP);
-        if (!is_allowed_locked(c, to - c->arena_committed))
+        uint64_t from = c->arena_committed;
+        uint64_t more = allowed_locked(c, hr__round_up(end, HUGE_BYTES) - from,
+                                       hr__round_up(end, ARENA_STEP) - from);
+        if (!more)
             return NULL;
-        if (mprotect(c->arena + c->arena_committed, to - c->arena_committed,
-                     PROT_READ | PROT_WRITE)) {
+        if (mprotect(c->arena + from, more, PROT_READ | PROT_WRITE)) {
             refuse_locked(c);
             return NULL;
         }
-        c->arena_committed = to;
+        c->arena_committed += more;
     }
     uint8_t *space = c->arena + c->arena_used;
     c->arena_used = end;
@@ -344,7 +348,7 @@ static struct chunk *chunk_with_room_locked(struct private *c, uint64_t padded)
     if (chunk && chunk->size - chunk->used >= padded)
         return chunk;
     uint64_t size = padded > CHUNK_BYTES ? hr__round_up(padded, HUGE_BYTES) : CHUNK_BYTES;
-    if (!is_allowed_locked(c, size))
+    if (!allowed_locked(c, size, size))
         return NULL;
     chunk = hr__alloc(HR__TAG_CACHE, 1, sizeof *chunk);
     if (!chunk)

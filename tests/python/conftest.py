@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -141,6 +142,7 @@ def folder(tmp_path_factory) -> Path:
                 (below / f"{i:02}.png").write_bytes(encode(image, "PNG"))
             else:
                 (below / f"{i:02}.jpg").write_bytes(encode(image))
+    time.sleep(0.05)  # caches do not keep what was written just now
     return root
 
 

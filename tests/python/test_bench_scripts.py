@@ -26,10 +26,8 @@ def scripts():
         sys.path.remove(str(BENCH))
 
 
-@pytest.mark.parametrize("name", ["plain_files", "prefetch_thread", "lmdb_rows"])
+@pytest.mark.parametrize("name", ["plain_files", "prefetch_thread"])
 def test_a_script(scripts, tmp_path, name):
-    if name == "lmdb_rows":
-        pytest.importorskip("lmdb")
     script = scripts.Script(name, str(tmp_path))
     before = script.contents()
     result, printed = script.analyse(2)

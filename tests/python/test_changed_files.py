@@ -3,6 +3,7 @@ and however their times look."""
 
 import os
 import shutil
+import tarfile
 import textwrap
 import time
 import uuid
@@ -149,6 +150,23 @@ def test_copies_share_what_is_the_same(tmp_path, cache):
     assert colors(open_(one), cache)[0] == wanted(1)
     found, read = colors(open_(tmp_path / "two"), cache)
     assert found == wanted(1) and read == 0
+
+
+def test_tar_files(tmp_path, cache):
+    """One that is made anew with the time that it had."""
+    path = tmp_path / "data.tar"
+    for version in (1, 2):
+        root = make(tmp_path / f"{version}", version, STAMP)
+        with tarfile.open(path, "w") as tar:
+            for file in sorted((root / "class").iterdir()):
+                tar.add(file, f"data/class/{file.name}")
+        os.utime(path, ns=(STAMP, STAMP))
+        settle()
+        for again in range(2):
+            dataset = headrace.TarDataset(path, T.Compose([T.CenterCrop(32), T.PILToTensor()]))
+            found, read = colors(dataset, cache)
+            assert found == wanted(version)
+            assert not (again and read)
 
 
 @pytest.mark.parametrize("how", ["in place", "times kept", "rename"])

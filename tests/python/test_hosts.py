@@ -36,6 +36,7 @@ def long_of(folder, tmp_path):
                 below = tmp_path / "long" / c.name
                 below.mkdir(parents=True, exist_ok=True)
                 (below / f"{n}-{path.name}").hardlink_to(path)
+    time.sleep(0.05)  # a link changes the file's ctime: they count as written just now
     return tmp_path / "long"
 
 

@@ -114,16 +114,16 @@ static void test_grants(void **state)
                                       .group_left = UINT64_MAX};
     struct hr__capacity have = free;
     char why[HR__CAPACITY_WHY] = "";
-    assert_int_equal(hr__capacity_grants(&have, 19 * GIB, why), 1);
+    assert_int_equal(hr__capacity_grants(&have, 20 * GIB - 192 * MIB, why), 1);
     assert_string_equal(why, "");
-    assert_int_equal(hr__capacity_grants(&have, 19 * GIB + 1, why), 0);
-    assert_non_null(strstr(why, "the machine has 20.0 GiB available, of which 1024 MiB"));
+    assert_int_equal(hr__capacity_grants(&have, 20 * GIB - 192 * MIB + 1, why), 0);
+    assert_non_null(strstr(why, "the machine has 20.0 GiB available, of which 192 MiB"));
     have.group_left = 700 * MIB;
     have.left_limit = 800 * MIB;
     strcpy(have.left_file, "/sys/fs/cgroup/a/memory.max");
-    assert_int_equal(hr__capacity_grants(&have, 650 * MIB, why), 1);
-    assert_int_equal(hr__capacity_grants(&have, 651 * MIB, why), 0);
-    assert_non_null(strstr(why, "has 700 MiB left, of which 50 MiB are kept for the job itself; "
+    assert_int_equal(hr__capacity_grants(&have, 668 * MIB, why), 1);
+    assert_int_equal(hr__capacity_grants(&have, 669 * MIB, why), 0);
+    assert_non_null(strstr(why, "has 700 MiB left, of which 32 MiB are kept for the job itself; "
                                 "raise /sys/fs/cgroup/a/memory.max (Docker"));
     have.files_free = MIB;
     assert_int_equal(hr__capacity_grants(&have, MIB + 1, why), 0);
