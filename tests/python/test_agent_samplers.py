@@ -204,13 +204,33 @@ def test_a_killed_agent_with_a_path_is_an_error(data):
     assert same(found, plain)
 
 
-def test_labels_and_indices_of_a_job_that_skips(folder, agent):
-    """Stand-ins for bad samples are the same ones, and told alike."""
+@pytest.fixture
+def spoiled(folder):
+    """Two of its files are not there."""
     paths = [str(p) for p, _ in headrace.ImageFolder(folder).samples]
     bad = str(folder / "no such file.jpg")
     samples = [(bad if i in (2, 11) else path, i) for i, path in enumerate(paths)]
-    data = headrace.ImageList(samples, agent_job.dataset(folder).transform)
-    options = {"on_error": "skip", "max_bad_share": 0.5}
+    return headrace.ImageList(samples, agent_job.dataset(folder).transform)
+
+
+def test_a_bad_sample_ends_the_epoch(spoiled, agent):
+    told = []
+    for socket in (None, agent.socket):
+        order = [5, 6, 7, 8, 9, 2, 10]
+        with loader(spoiled, socket, 2, sampler=order) as ours:
+            for _ in range(2):
+                epoch = iter(ours)
+                found = [next(epoch)[2].tolist() for _ in range(2)]
+                with pytest.raises(headrace.SampleError) as caught:
+                    next(epoch)
+                told.append((found, caught.value.index, str(caught.value)))
+    assert told[0][:2] == ([[5, 6], [7, 8]], 2)
+    assert told[:2] == told[2:]
+
+
+def test_bad_samples_that_are_skipped(spoiled, agent):
+    """Stand-ins for them are the same ones, and told alike."""
+    data, options = spoiled, {"on_error": "skip", "max_bad_share": 0.5}
     with loader(data, agent.socket, **options) as ours:
         plain = loader(data, **options)
         assert same(taken(ours), taken(plain))

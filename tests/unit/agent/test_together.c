@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -186,9 +187,22 @@ static void end_both(struct hr_loader *l, struct hr_loader *m)
     assert_int_equal(next(m, &batch), 0);
 }
 
+/* Of the only job. */
+static int batches_copied(const struct served *s)
+{
+    json_t *status = served_status(s);
+    const json_t *stream = json_array_get(json_object_get(status, "streams"), 0);
+    const json_t *lane = json_array_get(json_object_get(stream, "lanes"), 0);
+    const json_t *job = json_array_get(json_object_get(lane, "subscribers"), 0);
+    assert_non_null(job);
+    int copied = (int)json_integer_value(json_object_get(job, "copied"));
+    json_decref(status);
+    return copied;
+}
+
 /* Batches that the caller pushes, of any size, few or many ahead, kept or given back, in epochs
  * that end, are left, and are resumed: those of a loader of one's own. */
-static void test_pushed(void **state)
+static void compare_pushed(int is_copied)
 {
     struct fixture f;
     struct served s;
@@ -233,10 +247,25 @@ static void test_pushed(void **state)
         assert_int_equal(hr_loader_skipped_get(m, i, &y), 0);
         assert_memory_equal(&x, &y, sizeof x);
     }
+    assert_int_equal(batches_copied(&s), is_copied ? 160 : 0);
     hr_loader_destroy(&l);
     hr_loader_destroy(&m);
     served_stop(&s);
     fixture_remove(&f);
+}
+
+static void test_pushed(void **state)
+{
+    compare_pushed(0);
+}
+
+/* A process that locks its memory gets copies. */
+static void test_pushed_and_copied(void **state)
+{
+    if (mlockall(MCL_CURRENT | MCL_FUTURE))
+        skip(); /* it may not */
+    compare_pushed(1);
+    munlockall();
 }
 
 /* A job of its own, as a process: checks all that it sees; 0: all is well. */
@@ -577,10 +606,15 @@ int main(void)
     if (!&hr__attachment_agent)
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_jobs),   cmocka_unit_test(test_slow),
-        cmocka_unit_test(test_killed), cmocka_unit_test(test_agent_killed),
-        cmocka_unit_test(test_same),   cmocka_unit_test(test_bad),
-        cmocka_unit_test(test_once),   cmocka_unit_test(test_pushed),
+        cmocka_unit_test(test_jobs),
+        cmocka_unit_test(test_slow),
+        cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_agent_killed),
+        cmocka_unit_test(test_same),
+        cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_once),
+        cmocka_unit_test(test_pushed),
+        cmocka_unit_test(test_pushed_and_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
