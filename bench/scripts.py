@@ -182,9 +182,13 @@ def statements(result, truth, batch):
 
     samples = {key: tuple(batch * rate for rate in getattr(truth, key))
                for key in ("real", "device", "prepare")}
-    state("share", summary["warm_share"].get("preparation", (math.nan,) * 3), truth.share(), False)
+    start_s = start_of(result)
+    warm = summary["rate"]["warm"]
+    share = summary["warm_share"].get("preparation", (math.nan,) * 3)
+    stepping = with_starts(warm, start_s)[0] / warm[0] if start_s else 1.0  # of the time
+    state("share", [1 - (1 - one) * stepping for one in share], truth.share(), False)
     state("G", summary["device_rate"], samples["device"])
-    state("warm", summary["rate"]["warm"], samples["real"])
+    state("warm", with_starts(warm, start_s), samples["real"])
     state("P", summary["prepare_rate"], samples["prepare"])
     said = percentage(result.sentence)
     if said is not None:
@@ -196,24 +200,45 @@ def statements(result, truth, batch):
             one = None
         if one is not None and not math.isnan(one["rate"]):
             twice = tuple(batch * rate for rate in truth.twice)
-            state("twice the workers", (one["rate"], one["low"], one["high"]), twice)
+            rates = one["rate"], one["low"], one["high"]
+            state("twice the workers", with_starts(rates, start_s), twice)
     return found
 
 
-def workers_of(result):
+def document_of(result):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "stalls.json")
         result.write(path)
         with open(path) as file:
-            return json.load(file)["loader"]["workers"]
+            return json.load(file)
+
+
+def workers_of(result):
+    return document_of(result)["loader"]["workers"]
+
+
+def start_of(result):
+    """Seconds by which the starts of epochs lengthen a sample: an analysis states rates within
+    an epoch, and its start apart from them."""
+    document = document_of(result)
+    epoch = document.get("epoch") or {}
+    if not epoch.get("each") or not epoch.get("start_s") or not epoch.get("batches"):
+        return 0.0
+    return epoch["start_s"] / (epoch["batches"] * document["loader"]["batch_size"])
+
+
+def with_starts(rates, start_s):
+    return tuple(1 / (1 / rate + start_s) if rate > 0 else rate for rate in rates)
 
 
 def percentage(sentence):
-    """What the sentence says of the time that is waited: (value, low, high), or None."""
-    match = re.search(r"waits (?:for data )?(\d+) % of the time", sentence)
+    """What the sentence says of the time that is waited: (value, low, high), or None. Of short
+    epochs that is what it says of all their time."""
+    whole = re.search(r"in all (\d+) %(?: \(give or take \d+\))? of its time is waiting", sentence)
+    match = whole or re.search(r"waits (?:for data )?(\d+) % of the time", sentence)
     if match is None:
         return None
-    off = re.search(r"give or take (\d+)", sentence)
+    off = re.search(r"give or take (\d+)", match[0] if whole else sentence)
     value, width = int(match[1]) / 100, int(off[1]) / 100 if off else 0.005
     return value, value - width, value + width
 
@@ -253,12 +278,14 @@ class Bench(harness.Parts):
                 f"{true[1]:.4g}{'   FALSE' if is_false else ''}")
 
     def conclude(self):
-        ran = len(self.rows)
-        self.figures["ran"] = ran
+        # What gave no result has stated nothing: it must not stand for a script that was right.
+        self.figures["ran"] = sum(result is not None for _, result, _, _ in self.rows)
+        self.figures["without_result"] = len(self.rows) - self.figures["ran"]
         self.figures["false_statements"] = len(self.false)
         self.figures["checkpoints_changed"] = len(self.changed)
         self.figures["known_share"] = (
-            sum(knows(result) for _, result, _, _ in self.rows) / ran if ran else None)
+            sum(knows(result) for _, result, _, _ in self.rows) / len(self.rows)
+            if self.rows else None)
         errors = [abs(value[0] / statistics.mean(true) - 1)
                   for _, _, found, _ in self.rows for what, value, true, _ in found
                   if what not in ("share", "sentence") and true[0]]

@@ -142,6 +142,9 @@ static void print_fill(const struct hr_cache_info *info)
     }
     if (info->refused)
         printf("  full          %s times an item did not fit\n", text_count(a, info->refused));
+    if (info->foreign)
+        printf("  foreign       %s times an item that nobody with the key file put there\n",
+               text_count(a, info->foreign));
     uint64_t looks = info->hits + info->misses;
     printf("  hits          %s of %s (%.1f %%), which saved %s of reads\n",
            text_count(a, info->hits), text_count(b, looks),
@@ -308,7 +311,7 @@ static json_t *json_of(const struct hr_cache_info *info)
     char *problem = text_escape(info->problem);
     json_t *object = json_pack(
         "{s:s, s:s?, s:s?, s:b, s:s?, s:I, s:i, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, "
-        "s:o, s:I, s:o}",
+        "s:I, s:o, s:I, s:o}",
         "name", info->name, "dataset", dataset, "path", path, "damaged", info->damaged, "problem",
         info->damaged ? problem : NULL, "allocated_bytes", (json_int_t)info->allocated_bytes,
         "users", info->users, "size_bytes", (json_int_t)info->size_bytes, "budget_bytes",
@@ -316,7 +319,7 @@ static json_t *json_of(const struct hr_cache_info *info)
         cache_report_forms(info->items), "staged", (json_int_t)info->staged, "source_bytes",
         (json_int_t)info->source_bytes, "hits", (json_int_t)info->hits, "misses",
         (json_int_t)info->misses, "saved_bytes", (json_int_t)info->saved_bytes, "refused",
-        (json_int_t)info->refused, "pids",
+        (json_int_t)info->refused, "foreign", (json_int_t)info->foreign, "pids",
         numbers(info->pids, info->users < HR_CACHE_PIDS ? info->users : HR_CACHE_PIDS),
         "huge_bytes", (json_int_t)info->huge_bytes, "node_bytes", nodes(info));
     if (object)

@@ -195,7 +195,7 @@ static void put_lane_title(FILE *out, size_t bar)
             (int)bar + 2, "ready ahead", "", "read MB/s", "hits");
 }
 
-static void put_lane(FILE *out, const json_t *lane, double samples, size_t bar)
+static void put_lane(FILE *out, const json_t *lane, size_t bar)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER], d[TEXT_NUMBER], e[TEXT_NUMBER];
     char rank[TEXT_NUMBER];
@@ -203,7 +203,7 @@ static void put_lane(FILE *out, const json_t *lane, double samples, size_t bar)
     double ready = number(lane, "ready_samples") / number(lane, "window_samples");
     snprintf(rank, sizeof rank, "%.0f/%.0f", number(lane, "rank"), world);
     fprintf(out, "  %-7s%6s%7s%12s  ", rank, whole(a, number(lane, "epoch")),
-            percent(b, number(lane, "position") / samples),
+            percent(b, number(lane, "position") / number(lane, "epoch_samples")),
             counted(c, number(lane, "samples_per_s")));
     put_bar(out, ready, bar);
     fprintf(out, "%6s%10s%7s", percent(d, ready), megabytes(e, number(lane, "read_bytes_per_s")),
@@ -236,6 +236,8 @@ static const char *slow_side(const json_t *lane, double threads)
     if (!strcmp(reason, "room"))
         return ready >= MUCH ? "the jobs are the slow side: the queue is full"
                              : "preparation waits for the jobs that are behind, or hold batches";
+    if (!strcmp(reason, "sampler"))
+        return "the job is the slow side: all that its sampler gave is ready";
     if (!(most_waited(lane) > SOME))
         return NULL;
     if (!strcmp(reason, "fetch"))
@@ -315,7 +317,7 @@ static void put_stream(FILE *out, const json_t *stream, double threads, size_t c
     {
         const json_t *subscribers = json_object_get(lane, "subscribers");
         put_lane_title(out, bar);
-        put_lane(out, lane, number(stream, "samples"), bar);
+        put_lane(out, lane, bar);
         put_where(out, lane, threads);
         if (json_array_size(subscribers))
             put_subscriber_title(out, program);

@@ -61,12 +61,14 @@ find_meson() {
 
 install() {
     find_meson
+    made=
+    [ -e "$BUILD" ] || made=$BUILD
     if [ -e "$BUILD/build.ninja" ]; then
         meson configure "$BUILD" --prefix "$PREFIX"
     else
         meson setup "$BUILD" --prefix "$PREFIX" -Dtests=disabled >"$BUILD.log" 2>&1 || {
             grep -E 'ERROR' "$BUILD.log" >&2 || cat "$BUILD.log" >&2
-            rm -rf "$BUILD"
+            [ -z "$made" ] || rm -rf "$made" # not a folder that was there before
             fail "nothing was built; all of what was said is in $BUILD.log"
         }
     fi

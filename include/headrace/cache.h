@@ -99,6 +99,7 @@ struct hr_cache_info {
     double convert_us[3];                /* one item to that form; 0: not measured yet */
     double growth[3];                    /* bytes after over bytes before; 0: not yet */
     double read_us;                      /* one sample from storage; 0: not measured yet */
+    uint64_t foreign; /* times an item had a tag that nobody with the key file made */
 };
 
 struct hr_cache_list;

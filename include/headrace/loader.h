@@ -78,7 +78,8 @@ struct hr_loader_options {
                              An index may come several times and an epoch may never
                              end, so that its random parameters are drawn for the
                              epoch number epoch + (p << 32), p = samples of the epoch
-                             before it (a restored position included) */
+                             before it (a restored position included). With an agent what
+                             is pushed goes there; a stream is -EINVAL */
     int pinned;           /* non-zero: slots are page-locked for an accelerator and
                              reused only after the copies from them are complete;
                              -ENOTSUP from create where that cannot be had */
@@ -179,7 +180,8 @@ HR_API uint64_t hr_loader_batches(const struct hr_loader *loader);
 
 /* External order: appends one batch of `count` (1..batch_size) sample indices,
  * copied, to the epoch that was started last; start_epoch and restore drop what
- * was pushed and not delivered. Errors: -ERANGE names the index; -EINVAL: no
+ * was pushed and not delivered. An agent gets as many batches as `window` at a time, the
+ * others as they are taken. Errors: -ERANGE names the index; -EINVAL: no
  * epoch, or after push_end; -ECHILD; -ENOMEM. Does not block. */
 HR_API HR_NODISCARD int hr_loader_push(struct hr_loader *loader, const int64_t *indices,
                                        size_t count, struct hr_error *error);

@@ -299,7 +299,7 @@ static inline void hr_stalls_watch_options_default(struct hr_stalls_watch_option
  * is the watch's choice: a measuring run is thrown away. Until the watch is closed nothing
  * else uses the loader; afterwards it is as before, but for a new epoch. Errors: -EINVAL
  * names the option, or tells that the order is not external; -ENOTSUP: a loader of several
- * ranks; -EINTR: a signal; -ECHILD; -ENOMEM.
+ * ranks, or of an agent; -EINTR: a signal; -ECHILD; -ENOMEM.
  */
 HR_API HR_NODISCARD int hr_stalls_watch_open(struct hr_stalls_watch **out, struct hr_loader *loader,
                                              const struct hr_stalls_watch_options *options,

@@ -323,6 +323,7 @@ static int add_numbers(PyObject *dict, const struct hr_cache_info *info)
         {"misses", info->misses},
         {"saved_bytes", info->saved_bytes},
         {"refused", info->refused},
+        {"foreign", info->foreign},
         {"huge_bytes", info->huge_bytes},
         {"users", (uint64_t)info->users},
     };

@@ -18,6 +18,7 @@ import io
 import logging
 import operator
 import os
+import pickle
 import random
 import struct
 import sys
@@ -154,8 +155,8 @@ class CachedDataset:
 
     def info(self) -> dict[str, Any]:
         """The cache as of now: ``used_bytes`` of ``budget_bytes``, ``items``, ``hits``,
-        ``misses``, ``saved_bytes``, ``refused`` (what did not fit), ``users`` and their
-        ``pids``, ``path``, ... Counted over all processes."""
+        ``misses``, ``saved_bytes``, ``refused`` (what did not fit), ``foreign`` (looks at
+        items with a wrong tag), ``users`` and their ``pids``, ``path``, ... Counted over all processes."""
         return self._store.open().info()
 
     def close(self) -> None:
@@ -727,8 +728,8 @@ def _generators() -> tuple[Any, ...]:
         state = torch.get_rng_state()
         states.append(state.tolist() if numpy is None else state.numpy().tobytes())
     if numpy is not None:
-        _, key, position, *rest = numpy.random.get_state()
-        states += [key.tobytes(), position, rest]
+        # A dictionary with arrays, of whichever bit generator it is.
+        states.append(pickle.dumps(numpy.random.get_state(legacy=False)))
     return tuple(states)
 
 

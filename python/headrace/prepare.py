@@ -25,7 +25,8 @@ def drawn_seed() -> int:
     torch = sys.modules.get("torch")
     if torch is None:
         return random.getrandbits(63)
-    return int(torch.empty((), dtype=torch.int64).random_())
+    # In host memory, whatever torch.set_default_device says: a worker process may have no other.
+    return int(torch.empty((), dtype=torch.int64, device="cpu").random_())
 
 
 class Preparer:

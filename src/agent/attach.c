@@ -9,10 +9,13 @@
 #include "agent/attached.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "cache/spec.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
+#include <unistd.h>
 
 uint64_t hr__attached_index(const struct hr__attached *a)
 {
@@ -21,23 +24,26 @@ uint64_t hr__attached_index(const struct hr__attached *a)
 
 uint64_t hr__attached_position(const struct hr__attached *a)
 {
+    if (hr__attached_is_pushed(a))
+        return a->cut.start + a->taken;
     return a->cut.start + hr__attached_index(a) * a->cut.ranks;
 }
 
 void hr__attached_begin(struct hr__attached *a, uint64_t epoch, uint64_t position)
 {
     const struct hr_loader_options *o = &a->loader->options;
+    int is_pushed = hr__attached_is_pushed(a);
     a->epoch = epoch;
     a->cut = (struct hr__cut){
         .samples = hr_dataset_count(a->loader->dataset),
         .start = position,
         .batch_size = (uint64_t)o->batch_size,
-        .ranks = (uint64_t)o->world_size,
-        .rank = (uint64_t)o->rank,
+        .ranks = is_pushed ? 1 : (uint64_t)o->world_size,
+        .rank = is_pushed ? 0 : (uint64_t)o->rank,
         .drop_last = o->drop_last,
     };
-    uint64_t left = a->cut.samples - position;
-    a->batches = hr__cut_batches(&a->cut);
+    uint64_t left = is_pushed ? 0 : a->cut.samples - position;
+    a->batches = is_pushed ? UINT64_MAX : hr__cut_batches(&a->cut);
     a->first_number = position / (a->cut.batch_size * a->cut.ranks);
     a->samples = left / a->cut.ranks + (left % a->cut.ranks != 0);
     a->delivered = 0;
@@ -56,6 +62,23 @@ void hr__attached_drop_partial(struct hr__attached *a)
     a->filled = 0;
 }
 
+/* An agent reads a key file from a working directory of its own. */
+static int check_key_file(const char *cache, struct hr_error *error)
+{
+    char here[PATH_MAX];
+    struct hr__cache_spec spec;
+    /* What is wrong with the text otherwise is for the agent to say. */
+    if (!*cache || hr__cache_spec_parse(&spec, cache, NULL) || !*spec.key_file ||
+        *spec.key_file == '/')
+        return 0;
+    if (!getcwd(here, sizeof here))
+        strcpy(here, "");
+    return hr__fail(error, -EINVAL,
+                    "cache: key_file=%s begins at the working directory, and an agent has another "
+                    "one: write key_file=%.300s/%s",
+                    spec.key_file, here, spec.key_file);
+}
+
 /* What an agent is told of a loader. */
 static int describe(struct hr__wire_attach *out, const struct hr_loader *l, struct hr_error *error)
 {
@@ -68,8 +91,9 @@ static int describe(struct hr__wire_attach *out, const struct hr_loader *l, stru
         .batch_size = o->batch_size,
         .batches_ahead = o->batches_ahead,
         .window = o->window,
-        .rank = o->rank,
-        .world_size = o->world_size,
+        .rank = o->external_order ? 0 : o->rank,
+        .world_size = o->external_order ? 1 : o->world_size,
+        .external_order = o->external_order != 0,
         .shuffle = l->shuffle != 0,
         .on_error = (int32_t)o->on_error,
         .join = (int32_t)o->join,
@@ -88,7 +112,7 @@ static int describe(struct hr__wire_attach *out, const struct hr_loader *l, stru
                         sizeof out->stream - 1);
     strcpy(out->cache, cache);
     strcpy(out->stream, stream);
-    return 0;
+    return check_key_file(cache, error);
 }
 
 static int create(struct hr_loader *l, struct hr_error *error)
@@ -117,6 +141,7 @@ static void destroy(struct hr_loader *l)
     struct hr__attached *a = l->attached;
     l->attached = NULL;
     hr__attached_drop_partial(a);
+    hr__pushed_clear(a);
     hr__session_close(a);
     pthread_mutex_destroy(&a->lock);
     hr__free(a->seen.instead);
@@ -128,6 +153,7 @@ static void abandon(struct hr_loader *l)
     struct hr__attached *a = l->attached;
     l->attached = NULL;
     hr__session_abandon(a);
+    hr__pushed_clear(a);
     hr__free(a->seen.instead);
     hr__free(a);
 }
@@ -135,7 +161,8 @@ static void abandon(struct hr_loader *l)
 /* What was asked for is where the next batch comes from. */
 static void aim(struct hr__attached *a, const struct hr_loader_state *from, int is_restored)
 {
-    if (is_restored) {
+    hr__pushed_clear(a);
+    if (is_restored || hr__attached_is_pushed(a)) {
         a->is_placed = 1;
         a->ahead = 0;
     }
@@ -196,7 +223,8 @@ static int get_state(const struct hr_loader *l, struct hr_loader_state *state,
     };
     if (a->is_known) {
         state->epoch = a->epoch;
-        state->position = hr__cut_position(&a->cut, a->delivered);
+        state->position = hr__attached_is_pushed(a) ? a->cut.start + a->taken
+                                                    : hr__cut_position(&a->cut, a->delivered);
     } else if (a->is_started) {
         state->epoch = a->own_epoch;
     }
@@ -213,7 +241,9 @@ static void get_stats(const struct hr_loader *l, struct hr_loader_stats *stats)
     pthread_mutex_lock(&a->lock);
     if (a->seat) {
         uint64_t next = atomic_load_explicit(&a->seat->desk->next, memory_order_relaxed);
-        stats->ready_batches = hr__seat_ready(a->seat, next) / (uint64_t)l->options.batch_size;
+        uint64_t batch = (uint64_t)l->options.batch_size, ready = hr__seat_ready(a->seat, next);
+        /* A batch that was pushed is one chunk, however many samples it has. */
+        stats->ready_batches = (ready + (l->options.external_order ? batch - 1 : 0)) / batch;
     }
     pthread_mutex_unlock(&a->lock);
 }
@@ -224,6 +254,8 @@ const struct hr__attachment hr__attachment_agent = {
     .abandon = abandon,
     .start = start,
     .next = hr__turn_next,
+    .push = hr__pushed_add,
+    .push_end = hr__pushed_end,
     .get_state = get_state,
     .get_stats = get_stats,
 };

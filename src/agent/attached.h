@@ -14,6 +14,10 @@
  * ranks. An *index* counts this rank's samples since the epoch began, or was restored, at
  * cut.start: position = cut.start + index x ranks. A *sequence* counts samples of a lane:
  * sequence = base + index, with a base for each seat.
+ *
+ * With external_order each chunk of the lane is one batch, which the caller pushed: batch n of
+ * the epoch has the indices n x batch_size and behind, of which it may leave some out. Batches that
+ * were not handed out yet are kept, for another agent (pushed.c).
  */
 #ifndef HR_AGENT_ATTACHED_H
 #define HR_AGENT_ATTACHED_H
@@ -80,7 +84,16 @@ struct hr__attached {
 
     struct hr_batch *partial; /* a slot that is being filled; NULL: none */
     size_t filled;            /* samples in it */
-    struct hr__seen seen;     /* of a piece; `instead` is one block with offsets, or NULL */
+
+    /* With external_order: */
+    struct hr__push *pushed, *pushed_last; /* not handed out yet, the next one first */
+    struct hr__push *unsent;               /* of them, the first that the agent has not got */
+    uint64_t sent;                         /* batches of the epoch before it */
+    uint64_t pushed_count;
+    uint64_t taken; /* samples of the batches that were handed out */
+    int push_ended;
+
+    struct hr__seen seen; /* of a piece; `instead` is one block with offsets, or NULL */
 
     uint32_t bell;  /* before samples were looked for */
     uint64_t wants; /* sequence that has to be ready */
@@ -95,6 +108,9 @@ struct hr__attached {
 };
 
 /* attach.c */
+
+/* The caller pushes the batches. */
+int hr__attached_is_pushed(const struct hr__attached *a);
 
 /* Samples of this rank that were handed out, or copied for the next batch. */
 uint64_t hr__attached_index(const struct hr__attached *a);
@@ -144,6 +160,26 @@ int hr__session_wait(struct hr__attached *a, uint64_t until_ns);
 
 /* Why the sample at `sequence` of the present seat was bad. Forgets what was told before. */
 const char *hr__session_told(struct hr__attached *a, uint64_t sequence);
+
+/* pushed.c: of an external order */
+
+int hr__pushed_add(struct hr_loader *loader, struct hr__push *push, struct hr_error *error);
+int hr__pushed_end(struct hr_loader *loader, struct hr_error *error);
+
+/* Gives the agent what its ring has room for, where there is a place. */
+void hr__pushed_send(struct hr__attached *a);
+
+/* All that was not handed out is to be given to the present seat. */
+void hr__pushed_send_again(struct hr__attached *a);
+
+/* The first of them was handed out: forgets it. */
+void hr__pushed_took(struct hr__attached *a);
+
+/* Goes to where the next batch begins in the present seat. Errors: -ENOMEM. */
+int hr__pushed_line_up(struct hr__attached *a, struct hr_error *error);
+
+/* Forgets what was not handed out. */
+void hr__pushed_clear(struct hr__attached *a);
 
 /* turn.c */
 

@@ -99,7 +99,12 @@ struct hr__agent_lane {
     uint64_t progress, progress_ns; /* of those that take, and since when it has been that */
     bool is_out;                    /* the errand is under way */
     struct hr__kept *kept;          /* what its making opened, until it is back */
-    _Atomic bool is_told;           /* the loop shall look */
+    /* Of an order of the job's own: */
+    bool is_fresh;           /* nothing was pushed since it was started */
+    uint64_t pushed;         /* number of the chunk that is pushed next */
+    uint64_t pushed_samples; /* since it was started */
+    int64_t *indices;        /* of one batch, while it is taken over */
+    _Atomic bool is_told;    /* the loop shall look */
 };
 
 /* One (dataset, recipe, order); see stream.c. */

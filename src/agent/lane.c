@@ -46,6 +46,41 @@ static void tell(void *arg)
         hr__agent_wake(lane->stream->agent);
 }
 
+/* The one job of a lane whose order is the job's own, where it may push. */
+static struct hr__job *pusher(const struct hr__agent_lane *lane)
+{
+    struct hr__job *job = lane->stream->agent->jobs;
+    if (!lane->stream->as.external_order || lane->state != HR__LANE_READY || lane->failed)
+        return NULL;
+    while (job && (!job->seat || job->seat->lane != lane))
+        job = job->next;
+    return job;
+}
+
+/* Hands the lane what the job has pushed. A job that pushed nonsense is ended. */
+static void take_pushed(struct hr__agent_lane *lane)
+{
+    struct hr__job *job = pusher(lane);
+    struct hr_error error;
+    size_t count = 0;
+    int r = job != NULL;
+    while (r == 1) {
+        r = hr__places_pushed(lane->places, job->seat->place, lane->pushed, lane->indices, &count,
+                              &error);
+        if (r == 1)
+            r = hr_loader_push(lane->loader, lane->indices, count, &error) ? error.code : 1;
+        if (r == 1) {
+            lane->is_fresh = false;
+            lane->pushed++;
+            lane->pushed_samples += count;
+        }
+    }
+    if (r >= 0)
+        return;
+    hr__job_refuse(job, &error);
+    hr__job_end(job);
+}
+
 static void room_ready(struct hr__watched *watched, uint32_t events)
 {
     struct hr__agent_lane *lane = HR__OF(struct hr__agent_lane, room, watched);
@@ -54,6 +89,7 @@ static void room_ready(struct hr__watched *watched, uint32_t events)
     (void)n; /* another read it: a spurious wake-up */
     if (lane->state != HR__LANE_ENDING && hr__places_take_room(lane->places))
         hr__lane_room(lane->loader);
+    take_pushed(lane);
 }
 
 /* What the lane's loader is asked for: the first job's wishes, cut into chunks. */
@@ -69,6 +105,7 @@ static void lane_options(const struct hr__agent_lane *lane, struct hr_loader_opt
     hr_loader_options_default(o);
     o->batch_size = (int)chunk;
     o->batches_ahead = (int)(open < places->places ? open : places->places);
+    o->external_order = as->external_order;
     o->shuffle = as->shuffle;
     o->seed = as->seed;
     o->rank = lane->rank;
@@ -92,10 +129,16 @@ static void make_run(struct hr__errand *errand)
         .sample_bytes = stream->source->spec.bytes,
         .batch_samples = (uint64_t)stream->as.batch_size,
         .window = (uint64_t)stream->as.window,
+        .is_pushed = stream->as.external_order != 0,
         .tell = tell,
         .arg = lane,
     };
     lane->outcome = hr__places_create(&lane->places, &wish, &lane->error);
+    if (!lane->outcome && wish.is_pushed) {
+        lane->indices = hr__alloc(HR__TAG_AGENT, wish.batch_samples, sizeof *lane->indices);
+        if (!lane->indices)
+            lane->outcome = hr__fail(&lane->error, -ENOMEM, "out of memory for a batch's indices");
+    }
     if (!lane->outcome && lane->kept == NULL)
         lane->outcome = hr__kept_open(&lane->kept, stream, &lane->error);
     if (lane->outcome)
@@ -176,6 +219,9 @@ static void start_done(struct hr__errand *errand)
     hr__places_set_waiting(lane->places, lane->stream->is_waiting);
     if (!lane->failed)
         hr__places_begin(lane->places, lane->epoch, lane->position, lane->first, lane->samples);
+    lane->is_fresh = !lane->failed;
+    lane->pushed = lane->first;
+    lane->pushed_samples = 0;
     hr__stream_settle(lane->stream);
 }
 
@@ -233,6 +279,7 @@ void hr__agent_lanes_bury(struct hr_agent *agent)
         struct hr__agent_lane *lane = agent->ended_lanes;
         agent->ended_lanes = lane->next;
         hr__places_destroy(&lane->places);
+        hr__free(lane->indices);
         hr__free(lane);
     }
 }

@@ -228,7 +228,7 @@ static void put_family(struct hr__output *o, const struct family *f, const json_
 static void put_waits(struct hr__output *o, const struct family *f, const json_t *lane,
                       const struct place *at)
 {
-    static const char *const reasons[] = {"room", "fetch", "prepare"};
+    static const char *const reasons[] = {"room", "fetch", "prepare", "sampler"};
     const json_t *now = json_object_get(lane, f->key);
     for (size_t i = 0; now && i < sizeof reasons / sizeof *reasons; i++) {
         hr__output_put(o, f->name);
@@ -243,7 +243,7 @@ int hr__metrics_text(char **text, const char *status, struct hr_error *error)
     static const struct family waits = {
         "headrace_lane_waits_for",
         "1 for what the lane waits for: room (its subscribers are slower), fetch (storage), "
-        "prepare (threads).",
+        "prepare (threads), sampler (the subscriber's has given no more indices).",
         LANE, "waits_for"};
     struct hr__output o = {.text = NULL};
     json_error_t where;

@@ -95,7 +95,7 @@ static int check_size(const struct hr__places *p, struct hr_error *error)
 /* More than there is would not be refused when it is taken: the kernel would end processes. */
 static int check_memory(const struct hr__places *p, struct hr_error *error)
 {
-    uint64_t bytes = p->places * p->chunk_bytes;
+    uint64_t bytes = p->places * p->chunk_bytes + p->desk_bytes;
     struct hr__capacity now;
     hr__capacity_read(&now, -1);
     if (bytes > now.available)
@@ -175,13 +175,16 @@ int hr__places_create(struct hr__places **out, const struct hr__places_wish *wis
     p->wish = *wish;
     p->board_file = p->data_file = p->room = -1;
     p->is_stopped = true;
-    p->chunk_samples = hr__places_chunk(wish->sample_bytes, wish->batch_samples, page);
+    p->chunk_samples = wish->is_pushed
+                           ? wish->batch_samples
+                           : hr__places_chunk(wish->sample_bytes, wish->batch_samples, page);
     p->chunk_bytes = hr__round_up(p->chunk_samples * wish->sample_bytes, page);
     p->places = (wish->window * wish->batch_samples + p->chunk_samples - 1) / p->chunk_samples;
     /* A batch begins anywhere in a chunk, and there must be one to go on with. */
     if (p->places < PLACES_LEAST)
         p->places = PLACES_LEAST;
     p->ring_samples = p->places * p->chunk_samples;
+    p->desk_bytes = wish->is_pushed ? hr__desk_bytes(page, p->places, p->chunk_samples) : page;
     int r = check_size(p, error);
     if (!r)
         r = check_memory(p, error);
@@ -373,9 +376,8 @@ int hr__places_seat_create(struct hr__places *p, struct hr__place_seat **out,
     if (!seat)
         return hr__fail(error, -ENOMEM, "out of memory for a seat");
     void *map;
-    uint64_t page = p->board->page_bytes;
-    int file = make_file("headrace-desk", page, page, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
-                         &map, error);
+    int file = make_file("headrace-desk", p->desk_bytes, p->desk_bytes,
+                         F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, &map, error);
     if (file < 0) {
         hr__free(seat);
         return file;
@@ -410,7 +412,7 @@ void hr__places_seat_destroy(struct hr__places *p, struct hr__place_seat **out)
     /* Who came to the list before may stand on it: for a few loads, unless it was preempted. */
     while (atomic_load(&p->readers))
         nanosleep(&(struct timespec){.tv_nsec = READER_PAUSE_NS}, NULL);
-    munmap(seat->desk, p->board->page_bytes);
+    munmap(seat->desk, p->desk_bytes);
     if (seat->file >= 0)
         close(seat->file);
     hr__free(seat);
@@ -462,6 +464,7 @@ static void sit_locked(struct hr__places *p, struct hr__place_seat *seat, uint64
     seat->base = sequence;
     seat->end = end;
     atomic_store(&seat->desk->next, sequence);
+    atomic_store(&seat->desk->pushed, sequence / p->chunk_samples);
     seat->is_taking = true;
     seat->is_expelled = false;
 }
@@ -481,6 +484,26 @@ bool hr__places_sit(struct hr__places *p, struct hr__place_seat *seat,
         sit_locked(p, seat, *sequence, at->end);
     pthread_mutex_unlock(&p->lock);
     return found;
+}
+
+int hr__places_pushed(struct hr__places *p, const struct hr__place_seat *seat, uint64_t number,
+                      int64_t *indices, size_t *count, struct hr_error *error)
+{
+    if (number >= atomic_load_explicit(&seat->desk->pushed, memory_order_acquire))
+        return 0;
+    uint64_t most = p->chunk_samples, done = (p->published + most - 1) / most;
+    if (number >= done + p->places)
+        return hr__fail(error, -EPROTO, "a job pushed more than %" PRIu64 " batches ahead",
+                        p->places);
+    const struct hr__desk_batch *batch =
+        hr__desk_batch(seat->desk, p->board->page_bytes, most, number % p->places);
+    /* Copied, then looked at: the job may write there at any time. */
+    *count = atomic_load_explicit(&batch->count, memory_order_relaxed);
+    if (!*count || *count > most)
+        return hr__fail(error, -EPROTO, "a job pushed a batch of %zu samples: from 1 to %" PRIu64,
+                        *count, most);
+    memcpy(indices, batch->indices, *count * sizeof *indices);
+    return 1;
 }
 
 void hr__places_set_last(struct hr__places *p, struct hr__place_seat *seat, bool is_last)

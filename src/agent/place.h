@@ -36,6 +36,7 @@ struct hr__places_wish {
     size_t sample_bytes;    /* of one sample's images */
     uint64_t batch_samples; /* of the first job */
     uint64_t window;        /* batches that the ring holds */
+    bool is_pushed;         /* each chunk is one batch of an order of the job's own */
     bool is_waiting;        /* nobody is expelled */
     /* Tells the loop to look (hr__places_look). Any thread, under the lock: it only notes it. */
     void (*tell)(void *arg);
@@ -84,7 +85,7 @@ struct hr__place; /* of the ring */
 struct hr__places {
     /* Constant. */
     struct hr__places_wish wish;
-    uint64_t chunk_samples, chunk_bytes, places, ring_samples;
+    uint64_t chunk_samples, chunk_bytes, places, ring_samples, desk_bytes;
     struct hr__board *board; /* shared, read-only for jobs */
     uint8_t *data;           /* the same */
     int board_file, data_file;
@@ -181,6 +182,14 @@ void hr__places_seat_hand_over(struct hr__places *places, struct hr__place_seat 
 bool hr__places_sit(struct hr__places *places, struct hr__place_seat *seat,
                     const uint64_t epoch_position[2], uint64_t step, struct hr__span *at,
                     uint64_t *sequence);
+
+/*
+ * Takes the batch that the job wants as chunk `number` from its desk, where it is there: 1, with
+ * *count indices of chunk_samples at most, which are anything; 0: not yet; -EPROTO: what is there
+ * makes no sense, or is so much that it does not fit in the ring.
+ */
+int hr__places_pushed(struct hr__places *places, const struct hr__place_seat *seat, uint64_t number,
+                      int64_t *indices, size_t *count, struct hr_error *error);
 
 /* Whether the epoch that it sits in is its last. */
 void hr__places_set_last(struct hr__places *places, struct hr__place_seat *seat, bool is_last);

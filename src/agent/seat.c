@@ -31,6 +31,27 @@ static int bad_file(struct hr_error *error, const char *what)
                     what);
 }
 
+int hr__seat_check_pushing(const struct hr__seat *seat, uint64_t batch_samples,
+                           struct hr_error *error)
+{
+    const struct hr__seat_shape *s = &seat->shape;
+    if (s->chunk_samples != batch_samples)
+        return bad_file(error, "chunks are no batches of this job");
+    if (seat->desk_mapped < hr__desk_bytes(seat->pages.page_bytes, s->places, batch_samples))
+        return bad_file(error, "the desk has no room for indices");
+    return 0;
+}
+
+void hr__seat_push(struct hr__seat *seat, uint64_t number, const int64_t *indices, size_t count)
+{
+    const struct hr__seat_shape *s = &seat->shape;
+    struct hr__desk_batch *batch =
+        hr__desk_batch(seat->desk, seat->pages.page_bytes, s->chunk_samples, number % s->places);
+    atomic_store_explicit(&batch->count, count, memory_order_relaxed);
+    memcpy(batch->indices, indices, count * sizeof *indices);
+    atomic_store_explicit(&seat->desk->pushed, number + 1, memory_order_release);
+}
+
 /* The length of a file that cannot shrink, 0: it can. */
 static uint64_t sealed_size(int file)
 {
@@ -103,11 +124,11 @@ static const char *map_files(struct hr__seat *seat, const int files[4])
         return "the board cannot be mapped";
     seat->board = board;
     seat->board_mapped = board_bytes;
-    void *desk = mmap(NULL, sizeof *seat->desk, PROT_READ | PROT_WRITE, MAP_SHARED, files[2], 0);
+    void *desk = mmap(NULL, desk_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, files[2], 0);
     if (desk == MAP_FAILED)
         return "the desk cannot be mapped";
     seat->desk = desk;
-    seat->desk_mapped = sizeof *seat->desk;
+    seat->desk_mapped = desk_bytes;
     if (seat->desk->magic != HR__DESK_MAGIC || seat->desk->version != HR__SHARE_VERSION)
         return "the desk's version";
     const char *wrong = take_shape(&seat->shape, seat->board, board_bytes, seat->pages.page_bytes);

@@ -175,6 +175,14 @@ int hr__seat_read(const struct hr__seat *seat, uint64_t offset, uint64_t bytes, 
 uint32_t hr__seat_bell(const struct hr__seat *seat);
 int hr__seat_wait(struct hr__seat *seat, uint32_t bell, uint64_t wants, uint64_t until_ns);
 
+/* Whether an order of the job's own can be pushed there: batches of `batch_samples` at most are
+ * chunks, and the desk has slots for them. Errors: -EPROTO. */
+int hr__seat_check_pushing(const struct hr__seat *seat, uint64_t batch_samples,
+                           struct hr_error *error);
+
+/* Writes the batch that is to be chunk `number`, whose slot is free; then hr__seat_ring. */
+void hr__seat_push(struct hr__seat *seat, uint64_t number, const int64_t *indices, size_t count);
+
 /* Counts in the desk, for who looks at the agent. */
 void hr__seat_count(_Atomic uint64_t *counter, uint64_t more);
 

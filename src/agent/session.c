@@ -85,6 +85,8 @@ static int send_attach(struct hr__attached *a, struct hr_error *error)
 void hr__session_seek(struct hr__attached *a)
 {
     a->is_expelled = 0;
+    if (hr__attached_is_pushed(a))
+        hr__attached_drop_partial(a); /* places are given between two batches */
     if (a->state < HR__ATTACHED)
         return; /* ATTACHED makes up for it */
     if (a->is_known && a->delivered >= a->batches) {
@@ -160,6 +162,8 @@ static const char *check_place(const struct hr__attached *a, const struct hr__wi
         return "another epoch";
     if (m->position != hr__attached_position(a))
         return "another position";
+    if (hr__attached_is_pushed(a))
+        return m->sequence % a->cut.batch_size ? "a place within a batch" : NULL;
     return m->samples == a->samples - hr__attached_index(a) ? NULL : "another number of samples";
 }
 
@@ -175,7 +179,11 @@ static int sit_down(struct hr__attached *a, struct hr__seat *seat, const struct 
         hr__count(&a->missed, m->missed);
     }
     const char *wrong = check_place(a, m);
-    int r = wrong ? unexpected(error, wrong) : hr__seat_go_to(seat, m->sequence, error);
+    int r = wrong ? unexpected(error, wrong) : 0;
+    if (!r && hr__attached_is_pushed(a))
+        r = hr__seat_check_pushing(seat, a->cut.batch_size, error);
+    if (!r)
+        r = hr__seat_go_to(seat, m->sequence, error);
     if (r)
         return r;
     if (!m->is_alone) {
@@ -191,6 +199,7 @@ static int sit_down(struct hr__attached *a, struct hr__seat *seat, const struct 
     pthread_mutex_unlock(&a->lock);
     a->state = HR__SEATED;
     a->is_expelled = 0;
+    hr__pushed_send_again(a);
     return 0;
 }
 

@@ -7,7 +7,8 @@
  *          it privately (copy-on-write), twice in a row, so that a batch that runs over the
  *          ring's end is in one piece.
  *   board  what lies where, labels, indices, and how far the lane has come.
- *   desk   one seat's: what the job has taken and holds.
+ *   desk   one seat's: what the job has taken and holds; and where the order is the job's own,
+ *          the batches that it wants next.
  *
  * A *sequence* number counts samples of a lane on and on: chunk number x C + place. Chunk n lies
  * at place n % places of the ring.
@@ -18,16 +19,23 @@
  * The agent that needs a place stores floor, then loads mark and next: what lies in [mark, next) is
  * held, and its memory is left to the job; the place gets a spare. Both use sequentially consistent
  * order, so one of them sees the other.
+ *
+ * An order of the job's own. Each chunk is one batch of the job's, of C samples or fewer. The job
+ * writes the indices of the batch that is to be chunk n into slot n % places behind its desk, then
+ * stores pushed = n + 1 and rings the eventfd. It uses a slot again when it has taken the chunk
+ * that had it. When the agent answers SEEK it stores pushed = the first chunk that may be pushed.
  */
 #ifndef HR_AGENT_SHARE_H
 #define HR_AGENT_SHARE_H
 
 #include <headrace/recipe.h>
 
+#include "base/round.h"
+
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define HR__SHARE_VERSION 1u
+#define HR__SHARE_VERSION 2u
 #define HR__BOARD_MAGIC   UINT64_C(0x3144524F42525248) /* "HRBOARD1", but for the byte order */
 #define HR__DESK_MAGIC    UINT64_C(0x31304B5345445248)
 
@@ -92,9 +100,34 @@ struct hr__desk {
     _Atomic uint64_t copied;            /* batches that had to be copied */
     _Atomic uint32_t batch_samples;     /* how many it takes at a time, about */
     _Atomic uint32_t held;              /* batches in its hands */
+    _Atomic uint64_t pushed;            /* number of a chunk: the batches before it are there */
 
     /* The agent's. */
     _Alignas(64) _Atomic uint64_t floor; /* sequence: below it nothing can be taken any more */
 };
+
+/* A batch of an order of the job's own, in its slot. */
+struct hr__desk_batch {
+    _Atomic uint64_t count; /* 1 to C */
+    int64_t indices[];      /* C of them */
+};
+
+static inline uint64_t hr__desk_batch_bytes(uint64_t chunk_samples)
+{
+    return sizeof(struct hr__desk_batch) + chunk_samples * sizeof(int64_t);
+}
+
+/* The slots begin with the desk's second page. */
+static inline uint64_t hr__desk_bytes(uint64_t page_bytes, uint64_t places, uint64_t chunk_samples)
+{
+    return page_bytes + hr__round_up(places * hr__desk_batch_bytes(chunk_samples), page_bytes);
+}
+
+static inline struct hr__desk_batch *hr__desk_batch(struct hr__desk *desk, uint64_t page_bytes,
+                                                    uint64_t chunk_samples, uint64_t slot)
+{
+    char *slots = (char *)desk + page_bytes;
+    return (struct hr__desk_batch *)(void *)(slots + slot * hr__desk_batch_bytes(chunk_samples));
+}
 
 #endif

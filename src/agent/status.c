@@ -60,13 +60,23 @@ static json_t *subscribers(const struct hr__agent_lane *lane)
     return list;
 }
 
+/* Whether all is ready that a job has pushed of an order of its own. */
+static bool has_all_pushed(const struct hr__agent_lane *lane, const struct hr__places_status *p)
+{
+    uint64_t batch = lane->places->chunk_samples;
+    return lane->stream->as.external_order &&
+           (p->position_samples + batch - 1) / batch >= lane->pushed - lane->first;
+}
+
 /* What a lane is held up by: jobs that are the slow side, storage, or the workers. */
-static json_t *waits_for(const struct hr__places_status *p, const struct hr_loader_stats *stats,
-                         uint64_t ring_samples)
+static json_t *waits_for(const struct hr__agent_lane *lane, const struct hr__places_status *p,
+                         const struct hr_loader_stats *stats)
 {
     if (p->is_stopped || p->position_samples == p->span_samples)
         return json_null();
-    if (p->wants_room || p->ready_samples * 2 >= ring_samples)
+    if (has_all_pushed(lane, p))
+        return json_string("sampler");
+    if (p->wants_room || p->ready_samples * 2 >= lane->places->ring_samples)
         return json_string("room");
     bool is_slow = !stats->staged_bytes && stats->fetch.sum_ns > stats->prepare.sum_ns;
     return json_string(is_slow ? "fetch" : "prepare");
@@ -82,11 +92,16 @@ static json_t *lane_json(struct hr__agent_lane *lane)
     uint64_t ranks = (uint64_t)stream->as.world_size;
     uint64_t samples = hr_dataset_count(stream->source->dataset);
     uint64_t position = p.span_position + p.position_samples * ranks;
-    json_t *json =
-        json_pack("{s:o, s:i, s:i, s:o, s:o, s:o, s:o, s:b}", "lane", integer(lane->number), "rank",
-                  lane->rank, "world_size", (int)ranks, "epoch", integer(p.epoch), "position",
-                  integer(position < samples ? position : samples), "epoch_samples",
-                  integer(samples), "prepared", integer(s.samples), "alone", !lane->is_main);
+    bool is_own = stream->as.external_order;
+    if (is_own)
+        position = p.span_position + lane->pushed_samples;
+    else if (position > samples)
+        position = samples;
+    json_t *json = json_pack("{s:o, s:i, s:i, s:o, s:o, s:o, s:o, s:b, s:b}", "lane",
+                             integer(lane->number), "rank", lane->rank, "world_size", (int)ranks,
+                             "epoch", integer(p.epoch), "position", integer(position),
+                             "epoch_samples", is_own ? json_null() : integer(samples), "prepared",
+                             integer(s.samples), "alone", !lane->is_main, "sampler", is_own);
     json_t *more = json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "chunk_samples",
         integer(lane->places->chunk_samples), "window_samples", integer(lane->places->ring_samples),
@@ -94,9 +109,8 @@ static json_t *lane_json(struct hr__agent_lane *lane)
         "bytes_read", integer(s.bytes_read), "fetch_s", seconds(s.fetch.sum_ns), "prepare_s",
         seconds(s.prepare.sum_ns), "cache_hits", integer(s.cache_hits), "cache_bytes",
         integer(s.cache_bytes), "cache_budget_bytes", integer(hr__stream_cache_budget(stream)),
-        "bad_samples", integer(s.bad_samples), "waits_for",
-        waits_for(&p, &s, lane->places->ring_samples), "memory_bytes", integer(p.memory_bytes),
-        "lent_bytes", integer(p.lent_bytes));
+        "bad_samples", integer(s.bad_samples), "waits_for", waits_for(lane, &p, &s), "memory_bytes",
+        integer(p.memory_bytes), "lent_bytes", integer(p.lent_bytes));
     if (json && more)
         json_object_update(json, more);
     json_decref(more);

@@ -13,6 +13,9 @@
  * position of the others' last one, or at their next epoch, as it says. Ranks that one
  * process started join at one place: the first of them decides for all.
  *
+ * A job with an order of its own has a stream of its own, whose one lane is started for each of
+ * its wishes, because what is in the lane is what the job pushed since.
+ *
  * A wish that cannot be met yet is looked at again whenever something has changed.
  */
 #include "agent/inside.h"
@@ -253,7 +256,7 @@ static void answer(struct hr__job *job, struct hr__job_seat *seat, const struct 
                 .is_new = !seat->is_known,
                 .is_alone = !lane->is_main,
                 .epoch = span->epoch,
-                .position = position < samples ? position : samples,
+                .position = position < samples || job->attach.external_order ? position : samples,
                 .sequence = sequence,
                 .samples = span->end - sequence,
             },
@@ -514,6 +517,17 @@ static void seek_first(struct hr__job *job, struct hr__agent_lane *main)
     wait_for_epoch(job, main, &span);
 }
 
+/* For an order of the job's own: on the lane where that was started for this and has nothing yet.
+ */
+static void seek_own(struct hr__job *job, struct hr__agent_lane *main, const uint64_t place[2])
+{
+    bool is_for_it = main->is_fresh && main->epoch == place[0] && main->position == place[1];
+    if (is_for_it && sit(job, main, place))
+        return;
+    hr__agent_lane_set_out(main, place[0], place[1]);
+    await(job, main, false);
+}
+
 /* Looks at one job's wish. */
 static void try_seek(struct hr__job *job)
 {
@@ -539,7 +553,9 @@ static void try_seek(struct hr__job *job)
         return;
     }
     uint64_t place[2] = {job->seek.epoch, job->seek.position};
-    if (job->seek.is_first)
+    if (job->attach.external_order)
+        seek_own(job, main, place);
+    else if (job->seek.is_first)
         seek_first(job, main);
     else
         seek_exact(job, main, place);
@@ -596,7 +612,7 @@ void hr__stream_seek(struct hr__job *job)
     job->was_told = job->awaits_behind = false;
     job->is_seeking = true;
     job->asked_ns = hr__now_ns();
-    if (job->seek.position > samples) {
+    if (job->seek.position > samples && !job->attach.external_order) {
         hr__fail(&error, -EINVAL, "position %" PRIu64 " is beyond the epoch's %" PRIu64 " samples",
                  job->seek.position, samples);
         refuse_seek(job, &error);

@@ -34,6 +34,8 @@ static uint64_t at(const struct hr__attached *a)
 /* Samples of the next batch. */
 static size_t batch_count(const struct hr__attached *a)
 {
+    if (a->pushed)
+        return a->pushed->count;
     uint64_t left = a->samples - a->delivered * a->cut.batch_size;
     return (size_t)(left < a->cut.batch_size ? left : a->cut.batch_size);
 }
@@ -105,6 +107,8 @@ static int judge(struct hr__attached *a, struct hr_batch *batch, struct hr_error
     }
     a->delivered++;
     a->filled = 0;
+    if (a->pushed)
+        hr__pushed_took(a);
     a->futile = 0;
     a->garbled.code = 0;
     return 1;
@@ -279,7 +283,7 @@ static int finish(struct hr__attached *a, struct hr_error *error)
     struct hr_loader *l = a->loader;
     a->over = 1;
     /* What drop_last leaves over is taken, for all that the lane cares. */
-    if (a->seat && a->state == HR__SEATED)
+    if (a->seat && a->state == HR__SEATED && !hr__attached_is_pushed(a))
         (void)hr__seat_go_to(a->seat, a->base + a->samples, NULL);
     pthread_mutex_lock(&l->lock);
     int r = hr__bad_judge_locked(l, a->epoch, 1, error);
@@ -338,7 +342,11 @@ static int try_next(struct hr__attached *a, struct hr_batch **out, struct hr_err
         return 0;
     if (a->is_known && a->delivered >= a->batches)
         return finish(a, error);
+    if (hr__attached_is_pushed(a) && !a->pushed)
+        return hr__fail(error, -EAGAIN, "no batch was pushed: push one, or push_end");
     int r = stand(a, error);
+    if (!r && hr__attached_is_pushed(a) && !a->filled)
+        r = hr__pushed_line_up(a, error);
     if (r)
         return r;
     a->bell = hr__seat_bell(a->seat);

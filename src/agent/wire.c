@@ -111,7 +111,11 @@ static const char *check_attach(const struct hr__wire_message *m)
         return "cache_form";
     if (!within(a->direct_io, 0, 1))
         return "direct_io";
-    return within(a->no_io_uring, 0, 1) ? NULL : "no_io_uring";
+    if (!within(a->no_io_uring, 0, 1))
+        return "no_io_uring";
+    /* Nobody shares an order of a job's own. */
+    int may_be_own = a->world_size == 1 && !a->stream[0];
+    return within(a->external_order, 0, may_be_own) ? NULL : "external_order";
 }
 
 /* Counts and places of samples: what a signed 64-bit number holds, so that nobody who adds
@@ -208,6 +212,7 @@ static const struct kind kinds[HR__WIRE_TYPES] = {
                          .bytes = sizeof(struct hr__wire_attach),
                          .check = check_attach,
                          .text = {PART(hr__wire_attach, stream), PART(hr__wire_attach, cache)},
+                         .gap = GAP(hr__wire_attach, cache, sizeof(struct hr__wire_attach)),
                          .files = 1},
     [HR__WIRE_ATTACHED] = {.name = "ATTACHED",
                            .bytes = sizeof(struct hr__wire_attached),
@@ -280,10 +285,12 @@ size_t hr__wire_pack(const struct hr__wire_message *message, void *bytes)
     if (message->type == HR__WIRE_ATTACH) {
         const struct hr__wire_attach *a = &message->attach;
         /* A program's "non-zero" is any number. */
-        const int32_t flags[3] = {a->shuffle != 0, a->direct_io != 0, a->no_io_uring != 0};
+        const int32_t flags[4] = {a->shuffle != 0, a->direct_io != 0, a->no_io_uring != 0,
+                                  a->external_order != 0};
         memcpy(body + offsetof(struct hr__wire_attach, shuffle), &flags[0], sizeof *flags);
         memcpy(body + offsetof(struct hr__wire_attach, direct_io), &flags[1], sizeof *flags);
         memcpy(body + offsetof(struct hr__wire_attach, no_io_uring), &flags[2], sizeof *flags);
+        memcpy(body + offsetof(struct hr__wire_attach, external_order), &flags[3], sizeof *flags);
     }
     return sizeof header + kind->bytes;
 }

@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #define HR__WIRE_MAGIC   0x47415248u /* "HRAG" */
-#define HR__WIRE_VERSION 2u
+#define HR__WIRE_VERSION 3u
 #define HR__WIRE_FILES   4 /* beside one message, at most */
 /* Texts in files: of a dataset and a recipe, or of a status. */
 #define HR__WIRE_TEXT_BYTES_MAX (UINT64_C(1) << 30)
@@ -72,8 +72,9 @@ struct hr__wire_attach {
     int32_t batch_size, batches_ahead, window;
     int32_t rank, world_size;
     int32_t shuffle, on_error, join, lag, cache_form, direct_io, no_io_uring;
-    char stream[128]; /* "": of its own */
-    char cache[512];  /* "": none */
+    int32_t external_order; /* the job pushes its batches: see agent/share.h */
+    char stream[128];       /* "": of its own */
+    char cache[512];        /* "": none */
 };
 
 struct hr__wire_attached {

@@ -166,6 +166,7 @@ static void tell_counters(struct hr_cache_info *out, struct hr__segment *s)
     out->misses = atomic_load(&h->misses);
     out->saved_bytes = atomic_load(&h->saved_bytes);
     out->refused = atomic_load(&h->refused);
+    out->foreign = atomic_load(&h->foreign);
     for (int i = 0; i < HR__SEGMENT_USERS; i++) {
         struct hr__segment_user *user = &h->users[i];
         out->hits += atomic_load_explicit(&user->hits, memory_order_relaxed);

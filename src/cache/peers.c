@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -34,6 +35,9 @@
 #define BACKOFF_FIRST_NS  UINT64_C(500000000)
 #define BACKOFF_LAST_NS   UINT64_C(30000000000)
 #define BACKOFF_RECORD_NS UINT64_C(1000000000)
+
+/* A server that fails again and again is logged at most so often. */
+#define LOG_NS UINT64_C(60000000000)
 
 #define RECORD_BYTES 8192
 #define RETAIN_BYTES (UINT64_C(64) << 20)
@@ -57,6 +61,9 @@ struct host {
     uint64_t failed_ns;        /* when the last request failed */
     uint64_t backoff_ns;       /* 0: it is up */
     int is_probed;             /* a request finds out now whether it is up again */
+    uint64_t logged_ns;        /* when it was logged last that it failed; 0: never */
+    uint64_t unlogged;         /* times that it failed since then */
+    int is_logged;             /* so was its last failure: that it is up again is logged, too */
     _Atomic uint64_t retry_ns; /* what is_up looks at: 0, or when it is asked again */
     char problem[160];
     _Atomic uint64_t bulk_bytes[2]; /* of a bulk fetched, and stored, that it manages in time */
@@ -283,19 +290,47 @@ static void fail_locked(struct host *h, const char *message)
     atomic_store_explicit(&h->retry_ns, h->failed_ns + h->backoff_ns, memory_order_relaxed);
 }
 
+/* A server that was up has failed: non-zero where that is to be logged, with the failures that
+ * were not since the last time. */
+static int is_to_be_logged_locked(struct host *h, uint64_t *unlogged)
+{
+    uint64_t now = hr__now_ns();
+    h->is_logged = !h->logged_ns || now - h->logged_ns >= LOG_NS;
+    if (!h->is_logged) {
+        h->unlogged++;
+        return 0;
+    }
+    *unlogged = h->unlogged;
+    h->logged_ns = now;
+    h->unlogged = 0;
+    return 1;
+}
+
+static void log_failure(const struct hr_error *error, uint64_t unlogged)
+{
+    char before[80] = "";
+    if (unlogged)
+        snprintf(before, sizeof before,
+                 " (and failed %" PRIu64 " times more since the last message)", unlogged);
+    hr__log(HR_LOG_WARNING, "%s%s; its items come from storage until it answers again",
+            error->message, before);
+}
+
 /* Gives the client back and keeps what its request's result says of the server. */
 static void leave(struct host *h, int c, int result, const struct hr_error *error)
 {
-    int has_failed = is_fault(result), was_up, has_recovered;
+    int has_failed = is_fault(result), must_log = 0, has_recovered;
+    uint64_t unlogged = 0;
     add(&h->counters.requests, 1);
     if (has_failed)
         add(&h->counters.failures, 1);
     pthread_mutex_lock(&h->lock);
     h->lent &= ~(1u << c);
-    was_up = !h->backoff_ns;
-    has_recovered = !result && !was_up;
-    if (has_failed)
+    has_recovered = !result && h->backoff_ns && h->is_logged;
+    if (has_failed) {
+        must_log = !h->backoff_ns && is_to_be_logged_locked(h, &unlogged);
         fail_locked(h, error->message);
+    }
     if (!result) {
         h->backoff_ns = 0;
         atomic_store_explicit(&h->retry_ns, 0, memory_order_relaxed);
@@ -303,9 +338,8 @@ static void leave(struct host *h, int c, int result, const struct hr_error *erro
     h->is_probed = 0;
     pthread_cond_signal(&h->returned);
     pthread_mutex_unlock(&h->lock);
-    if (has_failed && was_up)
-        hr__log(HR_LOG_WARNING, "%s; its items come from storage until it answers again",
-                error->message);
+    if (must_log)
+        log_failure(error, unlogged);
     if (has_recovered)
         hr__log(HR_LOG_INFO, "%s answers again", h->name);
 }

@@ -51,11 +51,11 @@ enum { STATE_BUSY = 1, STATE_STAGED = 2, STATE_FINAL = 3, STATE_MASK = 3 };
 
 struct entry {
     _Atomic uint64_t word;
-    uint32_t staged_length; /* written before the word says staged */
-    uint32_t final_length;  /* written before the word says final */
-    _Atomic uint32_t pins;  /* of the staged bytes */
-    _Atomic uint64_t of;    /* digest of the stamp of its file: of the item's, where there is one,
-                               else as last seen; 0: not yet */
+    _Atomic uint32_t staged_length; /* written before the word says staged */
+    _Atomic uint32_t final_length;  /* written before the word says final */
+    _Atomic uint32_t pins;          /* of the staged bytes */
+    _Atomic uint64_t of; /* digest of the stamp of its file: of the item's, where there is one,
+                            else as last seen; 0: not yet */
 };
 
 /* Staged items, one behind the other. */
@@ -250,27 +250,16 @@ static void drop(struct private *c, uint64_t index, uint64_t word, uint64_t now)
     if ((word & STATE_MASK) != STATE_FINAL ||
         !atomic_compare_exchange_strong(&e->word, &word, STATE_BUSY))
         return;
-    atomic_store_explicit(&e->of, now, memory_order_relaxed);
+    atomic_store_explicit(&e->of, now, memory_order_release);
     atomic_store(&e->word, 0);
     pthread_mutex_lock(&c->lock);
     c->counts.items[word >> FORM_SHIFT & FORM_MASK]--;
     pthread_mutex_unlock(&c->lock);
 }
 
-static int find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *item)
+/* Pins what an entry has now: 1; 0: nothing; -EAGAIN: that was replaced meanwhile. */
+static int pin(struct entry *e, struct hr__cache_item *item)
 {
-    struct private *c = of(cache);
-    struct entry *e = &c->entries[index];
-    struct hr__stamp stamp;
-    uint64_t first = atomic_load_explicit(&e->word, memory_order_acquire);
-    if ((first & STATE_MASK) < STATE_STAGED)
-        return 0;
-    uint64_t now = look(c, index, &stamp);
-    if (now != atomic_load_explicit(&e->of, memory_order_relaxed)) {
-        if (now)
-            drop(c, index, first, now);
-        return 0;
-    }
     uint64_t word = atomic_load_explicit(&e->word, memory_order_acquire);
     item->pinned = 0;
     if ((word & STATE_MASK) == STATE_STAGED) {
@@ -285,8 +274,34 @@ static int find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *
     item->bytes = word_bytes(word);
     item->length = item->pinned ? e->staged_length : e->final_length;
     item->form = (enum hr_form)(word >> FORM_SHIFT & FORM_MASK);
+    /* The length may be that of an item that has come in its place. */
+    if (atomic_load_explicit(&e->word, memory_order_relaxed) == word)
+        return 1;
+    if (item->pinned)
+        atomic_fetch_sub(&e->pins, 1);
+    return -EAGAIN;
+}
+
+static int find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *item)
+{
+    struct private *c = of(cache);
+    struct entry *e = &c->entries[index];
+    struct hr__stamp stamp;
+    uint64_t first = atomic_load_explicit(&e->word, memory_order_acquire);
+    if ((first & STATE_MASK) < STATE_STAGED)
+        return 0;
+    uint64_t now = look(c, index, &stamp);
+    if (now != atomic_load_explicit(&e->of, memory_order_acquire)) {
+        if (now)
+            drop(c, index, first, now);
+        return 0;
+    }
+    int r;
     item->index = index;
-    return 1;
+    do
+        r = pin(e, item);
+    while (r == -EAGAIN);
+    return r;
 }
 
 static int unpin(struct hr__cache *cache, const struct hr__cache_item *item)
@@ -472,7 +487,7 @@ static int take_entry(struct private *c, const struct hr__cache_offer *given)
     uint64_t none = 0, now = look(c, given->index, &stamp);
     if (!atomic_compare_exchange_strong(&e->word, &none, STATE_BUSY))
         return 0;
-    atomic_store_explicit(&e->of, now, memory_order_relaxed);
+    atomic_store_explicit(&e->of, now, memory_order_release);
     if (!c->dataset ||
         (now && given->ticket && now == given->ticket->key[0] && !hr__stamp_is_fresh(&stamp)))
         return 1;

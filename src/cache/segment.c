@@ -173,11 +173,12 @@ static void depopulate(struct hr__segment *s, uint64_t from, uint64_t bytes)
                 hr__errno_text(errno));
 }
 
-int hr__segment_populate(struct hr__segment *s, uint64_t from, uint64_t bytes)
+int hr__segment_populate(struct hr__segment *s, uint64_t from, uint64_t bytes,
+                         char why[HR__CAPACITY_WHY])
 {
     uint64_t begin = from / PAGE * PAGE, end = hr__round_up(from + bytes, PAGE);
     int r;
-    if (!hr__capacity_allows(s->directory.fd, end - begin, s->refusal))
+    if (!hr__capacity_allows(s->directory.fd, end - begin, why))
         return -ENOSPC;
     do {
         r = madvise((char *)s->header + begin, end - begin, MADV_POPULATE_WRITE) ? errno : 0;
@@ -190,7 +191,7 @@ int hr__segment_populate(struct hr__segment *s, uint64_t from, uint64_t bytes)
     uint64_t whole = hr__round_up(from, PAGE);
     if (end > whole)
         depopulate(s, whole, end - whole);
-    snprintf(s->refusal, sizeof s->refusal, "%s",
+    snprintf(why, HR__CAPACITY_WHY, "%s",
              r == ENOMEM ? "the system refuses more memory" : "shared memory is used up");
     return r == ENOMEM ? -ENOMEM : -ENOSPC;
 }
@@ -245,6 +246,7 @@ static int write_mark(struct hr__segment *s, struct hr_error *error)
 static int set_up(struct hr__segment *s, const struct hr__segment_shape *shape,
                   struct hr_error *error)
 {
+    char why[HR__CAPACITY_WHY];
     int r = hr__segment_plan(&s->layout, shape->budget_bytes, shape->items);
     if (r)
         return hr__fail(error, r, "a cache of %" PRIu64 " bytes for %" PRIu64 " items",
@@ -264,11 +266,11 @@ static int set_up(struct hr__segment *s, const struct hr__segment_shape *shape,
     if (r)
         return r;
     interleave(s->header, s->layout.file_bytes);
-    r = hr__segment_populate(s, 0, s->layout.ring_offset);
+    r = hr__segment_populate(s, 0, s->layout.ring_offset, why);
     if (r)
         return hr__fail(error, r,
                         "no shared memory for the index of the cache %s, %" PRIu64 " bytes: %.300s",
-                        s->path, s->layout.ring_offset, s->refusal);
+                        s->path, s->layout.ring_offset, why);
     r = write_mark(s, error);
     if (r)
         return r;
@@ -542,9 +544,12 @@ void hr__segment_reject(struct hr__segment *s)
 {
     if (!is_whole(s))
         return;
-    if (!s->secret.is_set)
+    if (!s->secret.is_set) {
         hr__segment_condemn(s, "an item is not what was put there");
-    else if (!atomic_fetch_add(&s->foreign, 1))
+        return;
+    }
+    atomic_fetch_add_explicit(&s->header->foreign, 1, memory_order_relaxed);
+    if (!atomic_exchange(&s->has_foreign, 1))
         hr__log(HR_LOG_WARNING,
                 "the cache's segment %s has an item that nobody with this key file put there: it "
                 "is read from storage. Does somebody else write to it? `headrace cache drop` "

@@ -148,6 +148,7 @@ struct hr__segment_header {
     _Atomic uint64_t ring_tail; /* items before it are gone */
     _Atomic uint64_t applied;   /* sequence of the books whose entry is in the index */
     _Atomic uint32_t current;   /* of books */
+    _Atomic uint32_t foreign;   /* items with a wrong tag that users met */
     /* The books as last committed, for who does not hold the lock: word by word. */
     _Atomic uint64_t shown[sizeof(struct hr__books) / sizeof(uint64_t)];
     _Atomic uint64_t hits, misses, saved_bytes, refused; /* of users that left */
@@ -173,15 +174,14 @@ struct hr__segment {
     struct hr__segment_user *user;    /* ours */
     struct hr__secret secret;         /* of items; set by who opens it */
 
-    _Atomic int broken;             /* this process found it damaged: nothing is found any more */
-    _Atomic int stuck;              /* the lock could not be had for long: do not wait again */
-    _Atomic int waited;             /* the same of its directory's lock */
-    _Atomic int full;               /* no more memory was granted; it has been logged */
-    _Atomic int no_ring;            /* the same of the ring; nothing is staged here */
-    _Atomic uint64_t foreign;       /* items with a wrong tag; the first was logged */
-    pthread_mutex_t lock;           /* this process's threads, before the file's lock */
-    struct hr__books books;         /* of the transaction under way; under both locks */
-    char refusal[HR__CAPACITY_WHY]; /* why memory was refused last; under the directory's lock */
+    _Atomic int broken;      /* this process found it damaged: nothing is found any more */
+    _Atomic int stuck;       /* the lock could not be had for long: do not wait again */
+    _Atomic int waited;      /* the same of its directory's lock */
+    _Atomic int full;        /* no more memory was granted; it has been logged */
+    _Atomic int no_ring;     /* the same of the ring; nothing is staged here */
+    _Atomic int has_foreign; /* an item had a wrong tag; it has been logged */
+    pthread_mutex_t lock;    /* this process's threads, before the file's lock */
+    struct hr__books books;  /* of the transaction under way; under both locks */
 };
 
 /* Non-zero where nothing is found in it any more: it is damaged, or this is a child that
@@ -263,8 +263,9 @@ void hr__segment_abort(struct hr__segment *segment);
 struct hr__books hr__segment_books(const struct hr__segment *segment);
 
 /* Makes [from, from + bytes) of the file real memory, if there is enough of it
- * (hr__capacity_allows). Errors: -ENOSPC, -ENOMEM, with the reason in segment->refusal. */
-int hr__segment_populate(struct hr__segment *segment, uint64_t from, uint64_t bytes);
+ * (hr__capacity_allows). Errors: -ENOSPC, -ENOMEM, with the reason in `why`. */
+int hr__segment_populate(struct hr__segment *segment, uint64_t from, uint64_t bytes,
+                         char why[HR__CAPACITY_WHY]);
 
 uint64_t hr__word_pack(const struct hr__word *word);
 struct hr__word hr__word_unpack(uint64_t word);

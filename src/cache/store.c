@@ -480,10 +480,17 @@ void hr__store_unclaim(struct hr__store *store, const struct hr__key *key)
         hr__segment_abort(s);
 }
 
-/* What hr__directory_make_room calls: memory for the arena up to *arg. */
+/* How far the arena is to grow, and why it did not. */
+struct growth {
+    uint64_t to;
+    char why[HR__CAPACITY_WHY]; /* "": its name's size is used up */
+};
+
+/* What hr__directory_make_room calls; `arg` is a struct growth. */
 static int take_memory(struct hr__segment *s, void *arg)
 {
-    uint64_t to = *(uint64_t *)arg;
+    struct growth *growth = arg;
+    uint64_t to = growth->to;
     /* What is refused is given back, so where it begins must be right, even if a process was
      * killed before it showed its books. */
     const struct hr__books *now = hr__segment_begin(s);
@@ -493,7 +500,7 @@ static int take_memory(struct hr__segment *s, void *arg)
     hr__segment_abort(s);
     if (to <= from)
         return 0;
-    int r = hr__segment_populate(s, s->layout.arena_offset + from, to - from);
+    int r = hr__segment_populate(s, s->layout.arena_offset + from, to - from, growth->why);
     if (r)
         return r;
     struct hr__books *books = hr__segment_begin(s);
@@ -511,10 +518,10 @@ static uint64_t at_most(uint64_t n, uint64_t most)
 }
 
 /* `drop`: other segments of the name may be dropped for it. */
-static int grow_to(struct hr__segment *s, uint64_t to, int drop)
+static int grow_to(struct hr__segment *s, struct growth *growth, int drop)
 {
-    uint64_t from = hr__segment_books(s).arena_allocated;
-    return to > from ? hr__directory_make_room(s, to - from, drop, take_memory, &to) : 0;
+    uint64_t from = hr__segment_books(s).arena_allocated, to = growth->to;
+    return to > from ? hr__directory_make_room(s, to - from, drop, take_memory, growth) : 0;
 }
 
 /* Non-zero where the arena has memory for `bytes` more. */
@@ -535,16 +542,17 @@ int hr__store_grow(struct hr__store *store, uint64_t bytes)
     pthread_mutex_lock(&store->growing);
     now = hr__segment_books(s);
     if (need > now.arena_allocated && !atomic_load(&s->full) && hr__segment_is_sound(s)) {
-        *s->refusal = 0;
-        int r = grow_to(s, at_most(need + GROWTH, limit), 0);
+        struct growth growth = {.to = at_most(need + GROWTH, limit)};
+        int r = grow_to(s, &growth, 0);
+        growth.to = need;
         if (r == -ENOSPC || r == -ENOMEM)
-            r = grow_to(s, need, 1);
+            r = grow_to(s, &growth, 1);
         if ((r == -ENOSPC || r == -ENOMEM) && !atomic_exchange(&s->full, 1))
             hr__log(HR_LOG_WARNING,
                     "the cache of %s stays at %" PRIu64 " of %" PRIu64
                     " bytes: %s; the rest is read from storage",
                     s->header->dataset, hr__segment_books(s).arena_allocated, limit,
-                    *s->refusal ? s->refusal : "its name's size is used up");
+                    *growth.why ? growth.why : "its name's size is used up");
     }
     pthread_mutex_unlock(&store->growing);
     now = hr__segment_books(s);

@@ -24,7 +24,8 @@ static int take_ring(struct hr__segment *s, void *unused)
 {
     if (hr__segment_books(s).ring_allocated)
         return 0;
-    int r = hr__segment_populate(s, s->layout.ring_offset, s->layout.ring_bytes);
+    char why[HR__CAPACITY_WHY];
+    int r = hr__segment_populate(s, s->layout.ring_offset, s->layout.ring_bytes, why);
     if (r)
         return r;
     struct hr__books *books = hr__segment_begin(s);

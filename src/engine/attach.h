@@ -23,6 +23,7 @@
  *   counters   the implementation's are samples (handed out), batches, padded_samples and
  *              bad_samples; the engine counts wait_ns and the histogram of waits around next
  *   seed, shuffle   of the state that was restored last; the engine sets them after start
+ *   pushed*    unused: what a caller pushes is the implementation's
  *
  * Nothing else of the loader's schedule is in use: no threads, no window, no plan, no cache.
  */
@@ -32,6 +33,7 @@
 #include <headrace/loader.h>
 
 struct hr_batch;
+struct hr__push;
 
 /*
  * What a loader with options.agent calls; each as the public function of the name says, never
@@ -51,6 +53,10 @@ struct hr__attachment {
                  struct hr_error *error);
     /* *out is NULL before. A batch has refs = 1, and view fields filled in. */
     int (*next)(struct hr_loader *loader, struct hr_batch **out, struct hr_error *error);
+    /* push and push_end, with external_order. `push` is checked; on success the implementation
+     * frees it, with hr__free. Neither waits for the agent. */
+    int (*push)(struct hr_loader *loader, struct hr__push *push, struct hr_error *error);
+    int (*push_end)(struct hr_loader *loader, struct hr_error *error);
     int (*get_state)(const struct hr_loader *loader, struct hr_loader_state *state,
                      struct hr_error *error);
     /* Adds what it knows to *stats, which is of the library's own size and holds the counters

@@ -243,8 +243,6 @@ static int take_options(struct hr_loader_options *out, const struct hr_loader_op
     int r = hr__options_take(out, options, error);
     if (r)
         return r;
-    if (out->external_order)
-        return hr__fail(error, -EINVAL, "external_order: a lane has an order that all know");
     out->agent = out->stream = out->agent_command = NULL;
     out->pinned = out->drop_last = out->wait_ms = 0;
     out->max_bad_share = 1;
@@ -295,7 +293,9 @@ int hr__lane_start(struct hr_loader *l, uint64_t epoch, uint64_t position, uint6
     int r = hr__state_check(l, &state, error);
     if (r)
         return r;
-    *samples = (total - position) / ranks + ((total - position) % ranks != 0);
+    *samples = l->options.external_order
+                   ? HR__LANE_ENDLESS
+                   : (total - position) / ranks + ((total - position) % ranks != 0);
     return hr__loader_start_at(l, &state, first, error);
 }
 

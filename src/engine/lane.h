@@ -5,7 +5,9 @@
  *
  * Chunks are numbered on and on, over epochs and restarts. Chunk n of an epoch that began
  * with number b holds places (n - b) * C .. of the rank's sequence from the start position on,
- * C = options.batch_size samples a chunk; the epoch's last one may hold fewer.
+ * C = options.batch_size samples a chunk; the epoch's last one may hold fewer. With
+ * external_order chunk b + n is the n'th batch that was pushed since the start, and may hold fewer
+ * than C, too.
  *
  * A lane never judges the share of bad samples and never drops a last chunk: those who
  * consume it do.
@@ -22,6 +24,9 @@
 #include "engine/crew.h"
 
 #include <headrace/loader.h>
+
+/* Samples of an epoch whose end nobody knows, as hr__lane_start tells them. */
+#define HR__LANE_ENDLESS (UINT64_C(1) << 62)
 
 /* Where a chunk lies: room for options.batch_size samples. Filled in pieces by many threads;
  * what is in it before it is published is nobody's business. */
@@ -72,11 +77,12 @@ struct hr__lane_ops {
 
 /*
  * Makes a lane of the crew, which outlives it: a loader that knows only the hr__lane_*
- * functions, hr_loader_get_stats and hr_loader_destroy. `ops` is constant and outlives it too.
+ * functions, hr_loader_get_stats, hr_loader_destroy and, with external_order, hr_loader_push.
+ * `ops` is constant and outlives it too.
  * Of the options, agent, stream, pinned, threads, wait_ms, max_bad_share and drop_last are
  * unused; batches_ahead: chunks that are open at a time, at most. All lanes of a process share
  * unnamed caches as the ranks of one run do. On success *out is the caller's. Errors as of
- * hr_loader_create; -EINVAL: external_order.
+ * hr_loader_create.
  */
 int hr__lane_create(struct hr_loader **out, struct hr__crew *crew, struct hr_dataset *dataset,
                     struct hr_recipe *recipe, const struct hr_loader_options *options,
@@ -86,7 +92,8 @@ int hr__lane_create(struct hr_loader **out, struct hr__crew *crew, struct hr_dat
  * Begins `epoch` at `position` (samples of the epoch's order that are behind, of all ranks),
  * with chunk `first`, which is greater than any number acquired before (acquire may be under
  * way until then: hr__lane_stop ends that). What is not published is dropped. *samples: what
- * the rank's sequence holds from there on, padding included. Threads start with the first call.
+ * the rank's sequence holds from there on, padding included; HR__LANE_ENDLESS with
+ * external_order. Threads start with the first call.
  * Errors as of hr_loader_restore; then the lane is as it was.
  */
 int hr__lane_start(struct hr_loader *lane, uint64_t epoch, uint64_t position, uint64_t first,

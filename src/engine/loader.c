@@ -479,6 +479,26 @@ static int check_push(const struct hr_loader *l, const int64_t *indices, size_t 
     return 0;
 }
 
+/* Takes the batch over. */
+static int append_push(struct hr_loader *loader, struct hr__push *push, struct hr_error *error)
+{
+    pthread_mutex_lock(&loader->lock);
+    if (loader->push_ended) {
+        pthread_mutex_unlock(&loader->lock);
+        return hr__fail(error, -EINVAL, "a batch was pushed after push_end");
+    }
+    push->position = loader->pushed_samples;
+    loader->pushed_samples += push->count;
+    if (loader->pushed_last)
+        loader->pushed_last->next = push;
+    else
+        loader->pushed = push;
+    loader->pushed_last = push;
+    hr__wake_claimers_locked(loader);
+    pthread_mutex_unlock(&loader->lock);
+    return 0;
+}
+
 int hr_loader_push(struct hr_loader *loader, const int64_t *indices, size_t count,
                    struct hr_error *error)
 {
@@ -491,22 +511,11 @@ int hr_loader_push(struct hr_loader *loader, const int64_t *indices, size_t coun
         return hr__fail(error, -ENOMEM, "out of memory for a pushed batch of %zu indices", count);
     push->count = count;
     memcpy(push->indices, indices, count * sizeof *indices);
-    pthread_mutex_lock(&loader->lock);
-    if (loader->push_ended) {
-        pthread_mutex_unlock(&loader->lock);
+    r = loader->attachment ? loader->attachment->push(loader, push, error)
+                           : append_push(loader, push, error);
+    if (r)
         hr__free(push);
-        return hr__fail(error, -EINVAL, "a batch was pushed after push_end");
-    }
-    push->position = loader->pushed_samples;
-    loader->pushed_samples += count;
-    if (loader->pushed_last)
-        loader->pushed_last->next = push;
-    else
-        loader->pushed = push;
-    loader->pushed_last = push;
-    hr__wake_claimers_locked(loader);
-    pthread_mutex_unlock(&loader->lock);
-    return 0;
+    return r;
 }
 
 int hr_loader_push_end(struct hr_loader *loader, struct hr_error *error)
@@ -516,6 +525,8 @@ int hr_loader_push_end(struct hr_loader *loader, struct hr_error *error)
         return r;
     if (!loader->options.external_order || !hr__is_started(loader))
         return hr__fail(error, -EINVAL, "push_end needs external_order and a started epoch");
+    if (loader->attachment)
+        return loader->attachment->push_end(loader, error);
     pthread_mutex_lock(&loader->lock);
     loader->push_ended = 1;
     pthread_mutex_unlock(&loader->lock);

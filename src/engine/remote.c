@@ -37,6 +37,12 @@ int hr__remote_check(const struct hr_loader_options *o, struct hr_error *error)
                               "it: set agent, for example to \"auto\"",
                               o->stream)
                    : 0;
+    if (is_set(o->stream) && o->external_order)
+        return hr__fail(
+            error, -EINVAL,
+            "stream = \"%s\": an order that the caller pushes is this loader's alone, and "
+            "cannot be shared with others; leave stream out",
+            o->stream);
     if (is_set(o->stream) && strlen(o->stream) >= STREAM_NAME_BYTES)
         return hr__fail(error, -EINVAL, "stream: a name of %zu bytes: it may have %d",
                         strlen(o->stream), STREAM_NAME_BYTES - 1);
@@ -49,13 +55,7 @@ int hr__remote_check(const struct hr_loader_options *o, struct hr_error *error)
 
 int hr__remote_is_wanted(const struct hr_loader_options *options)
 {
-    if (!is_set(options->agent))
-        return 0;
-    if (!options->external_order)
-        return 1;
-    hr__log(HR_LOG_INFO, "an order of the caller's own is nobody else's: this process prepares its "
-                         "batches, not the agent");
-    return 0;
+    return is_set(options->agent);
 }
 
 /* Copies *text; NULL where there is none. */

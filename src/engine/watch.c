@@ -144,6 +144,10 @@ static int check_loader(const struct hr_loader *l, struct hr_error *error)
         return hr__fail(error, -EINVAL,
                         "a watch decides itself which samples come: make the loader with "
                         "external_order");
+    if (l->attachment)
+        return hr__fail(error, -ENOTSUP,
+                        "a watch measures what this process prepares, and an agent prepares this "
+                        "loader's batches: make it without one");
     if (l->options.world_size > 1)
         return hr__fail(error, -ENOTSUP,
                         "a watch measures a lone process, and this loader is of %d ranks: make it "

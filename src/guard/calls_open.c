@@ -17,6 +17,25 @@ static int writes(int flags)
            (flags & O_TMPFILE) == O_TMPFILE;
 }
 
+/* A symbolic link may lead to what the run changed, though none of its names tells: it is not
+ * followed at first. What is no link costs no call more. */
+static int open_as_is(int folder, const char *path, int flags, mode_t mode)
+{
+    struct hr__guard_place place;
+    int saved = errno;
+    if (writes(flags) || (flags & (O_NOFOLLOW | O_PATH)) || !hr__guard_is_changed())
+        return (int)KERNEL(SYS_openat, folder, path, flags, mode);
+    int fd = (int)KERNEL(SYS_openat, folder, path, flags | O_NOFOLLOW, mode);
+    if (fd >= 0 || (errno != ELOOP && errno != ENOTDIR))
+        return fd;
+    errno = saved;
+    int code = hr__guard_see_behind(folder, path, &place);
+    if (code < 0)
+        return hr__guard_fail(code);
+    return code ? (int)KERNEL(SYS_openat, folder, path, flags, mode)
+                : (int)KERNEL(SYS_openat, AT_FDCWD, place.path, flags, mode);
+}
+
 static int open_guarded(int folder, const char *path, int flags, mode_t mode)
 {
     struct hr__guard_place place;
@@ -28,7 +47,7 @@ static int open_guarded(int folder, const char *path, int flags, mode_t mode)
         return hr__guard_fail(code);
     errno = saved;
     if (code == HR__GUARD_AS_IS)
-        return (int)KERNEL(SYS_openat, folder, path, flags, mode);
+        return open_as_is(folder, path, flags, mode);
     return fd >= 0 ? fd : (int)KERNEL(SYS_openat, AT_FDCWD, place.path, flags, mode);
 }
 
@@ -116,7 +135,7 @@ static int flags_of(const char *mode)
     return flags | (strchr(mode, 'e') ? O_CLOEXEC : 0);
 }
 
-/* Opens for writing, then makes the stream of the descriptor. */
+/* Opens, then makes the stream of the descriptor. */
 static FILE *open_stream(const char *path, const char *mode)
 {
     int fd = open_guarded(AT_FDCWD, path, flags_of(mode) | O_LARGEFILE, 0666);
@@ -128,13 +147,9 @@ static FILE *open_stream(const char *path, const char *mode)
 
 static FILE *open_file(const char *path, const char *mode)
 {
-    struct hr__guard_place place;
-    if (hr__guard_state && writes(flags_of(mode)))
+    if (hr__guard_state && (writes(flags_of(mode)) || hr__guard_is_changed()))
         return open_stream(path, mode);
-    int code = hr__guard_see(AT_FDCWD, path, 1, &place);
-    if (code < 0)
-        return errno = -code, NULL;
-    return NEXT(fopen64)(code ? path : place.path, mode);
+    return NEXT(fopen64)(path, mode);
 }
 
 EXPORT FILE *fopen(const char *restrict path, const char *restrict mode)

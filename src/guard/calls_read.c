@@ -16,6 +16,8 @@
         return code < 0 ? hr__guard_fail(code) : code ? (straight) : (instead);                    \
     } while (0)
 
+#define FOLLOW(flags) (!((flags)&AT_SYMLINK_NOFOLLOW))
+
 /* ---- stat ---- */
 
 static int stat_at(const char *path, void *out, int flags)
@@ -23,16 +25,31 @@ static int stat_at(const char *path, void *out, int flags)
     return (int)KERNEL(SYS_newfstatat, AT_FDCWD, path, out, flags);
 }
 
-#define FOLLOW(flags) (!((flags)&AT_SYMLINK_NOFOLLOW))
+/* Of what is as it was; but a symbolic link may lead to what the run changed. */
+static int stat_as_is(int folder, const char *path, void *out, int flags)
+{
+    struct hr__guard_place place;
+    struct stat *found = out;
+    int is_followed = FOLLOW(flags) && !(flags & AT_EMPTY_PATH) && hr__guard_is_changed();
+    int extra = is_followed ? AT_SYMLINK_NOFOLLOW : 0;
+    int failed = (int)KERNEL(SYS_newfstatat, folder, path, out, flags | extra);
+    if (failed || !is_followed || !S_ISLNK(found->st_mode))
+        return failed;
+    int code = hr__guard_see_behind(folder, path, &place);
+    if (code < 0)
+        return hr__guard_fail(code);
+    return code ? (int)KERNEL(SYS_newfstatat, folder, path, out, flags)
+                : stat_at(place.path, out, flags);
+}
 
 EXPORT int stat(const char *path, struct stat *out)
 {
-    LOOK(AT_FDCWD, path, 1, NEXT(stat)(path, out), stat_at(place.path, out, 0));
+    LOOK(AT_FDCWD, path, 1, stat_as_is(AT_FDCWD, path, out, 0), stat_at(place.path, out, 0));
 }
 
 EXPORT int stat64(const char *path, struct stat64 *out)
 {
-    LOOK(AT_FDCWD, path, 1, NEXT(stat64)(path, out), stat_at(place.path, out, 0));
+    LOOK(AT_FDCWD, path, 1, stat_as_is(AT_FDCWD, path, out, 0), stat_at(place.path, out, 0));
 }
 
 EXPORT int lstat(const char *path, struct stat *out)
@@ -48,13 +65,13 @@ EXPORT int lstat64(const char *path, struct stat64 *out)
 
 EXPORT int fstatat(int folder, const char *path, struct stat *out, int flags)
 {
-    LOOK(folder, path, FOLLOW(flags), NEXT(fstatat)(folder, path, out, flags),
+    LOOK(folder, path, FOLLOW(flags), stat_as_is(folder, path, out, flags),
          stat_at(place.path, out, flags));
 }
 
 EXPORT int fstatat64(int folder, const char *path, struct stat64 *out, int flags)
 {
-    LOOK(folder, path, FOLLOW(flags), NEXT(fstatat64)(folder, path, out, flags),
+    LOOK(folder, path, FOLLOW(flags), stat_as_is(folder, path, out, flags),
          stat_at(place.path, out, flags));
 }
 

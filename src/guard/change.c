@@ -23,17 +23,10 @@ static int sys_unlink(const char *path, int flags)
     return KERNEL(SYS_unlinkat, AT_FDCWD, path, flags) ? -errno : 0;
 }
 
-/* Whether a path is one of the kernel's, which is no file that a run could harm. Some lead to
- * what has no path at all. */
-static int is_system(const char *path)
-{
-    return !strncmp(path, "/dev/", 5) || !strncmp(path, "/proc/", 6) || !strncmp(path, "/sys/", 5);
-}
-
 /* For what changes a path: HR__GUARD_AS_IS, 0 with what is meant, or -errno. */
 static int meant_by(int folder, const char *path, int follow, struct hr__guard_path *out)
 {
-    if (!hr__guard_state || !path || !*path || is_system(path))
+    if (!hr__guard_state || !path || !*path || hr__guard_is_system(path))
         return HR__GUARD_AS_IS;
     return hr__guard_resolve(folder, path, follow, out);
 }
@@ -243,6 +236,14 @@ int hr__guard_open(int folder, const char *path, int flags, mode_t mode, int *de
 
 /* ---- changing ---- */
 
+/* What stays as it is: a folder that was there, and what holds no bytes that could be copied, as
+ * sockets and pipes. */
+static int is_left(const struct hr__guard_place *place)
+{
+    mode_t mode = place->stat.st_mode;
+    return place->kind != HR__GUARD_SCRATCH && !S_ISREG(mode) && !S_ISLNK(mode);
+}
+
 static int change(const struct hr__guard_path *path, char out[HR__GUARD_PATH])
 {
     struct hr__guard_place place;
@@ -254,7 +255,7 @@ static int change(const struct hr__guard_path *path, char out[HR__GUARD_PATH])
         memcpy(out, path->text, path->length + 1);
         return 0;
     }
-    if (place.kind == HR__GUARD_ORIGINAL && S_ISDIR(place.stat.st_mode))
+    if (is_left(&place))
         out[0] = '\0';
     else if (!(code = bring_up(path, &place)))
         memcpy(out, place.path, strlen(place.path) + 1);
@@ -281,7 +282,7 @@ int hr__guard_change_open(int descriptor, char out[HR__GUARD_PATH])
     meant.text[length] = '\0';
     meant.length = (size_t)length;
     /* In the scratch folder, or removed since: it can be changed. */
-    if (hr__guard_is_exempt(&meant) || is_system(meant.text) ||
+    if (hr__guard_is_exempt(&meant) || hr__guard_is_system(meant.text) ||
         KERNEL(SYS_faccessat, AT_FDCWD, meant.text, F_OK))
         return HR__GUARD_AS_IS;
     return change(&meant, out);

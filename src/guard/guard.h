@@ -100,6 +100,8 @@ int hr__guard_is_exempt(const struct hr__guard_path *path);
 void hr__guard_note_made(const struct hr__guard_path *path);
 void hr__guard_note_beyond(const char *program);
 
+int hr__guard_is_changed(void); /* anything */
+
 /* 0: no name in the path was changed by the run. */
 int hr__guard_may_differ(const char *path);
 int hr__guard_may_have_name(const struct hr__guard_path *path);
@@ -111,12 +113,18 @@ int hr__guard_is_gone(const struct hr__guard_path *path);
 
 /* ---- view.c ---- */
 
+/* Whether a path is one of the kernel's, which is no file that a run could harm. Some lead to
+ * what has no path at all. */
+int hr__guard_is_system(const char *path);
+
 /* What the script means by a path; 0 or -errno. */
 int hr__guard_resolve(int folder, const char *path, int follow, struct hr__guard_path *out);
 void hr__guard_locate(const struct hr__guard_path *path, struct hr__guard_place *out);
 
 /* For calls that only look: HR__GUARD_AS_IS, 0 and out->path is to be used, or -errno. */
 int hr__guard_see(int folder, const char *path, int follow, struct hr__guard_place *out);
+/* For a symbolic link with a name that was not changed, likewise: what it leads to may be. */
+int hr__guard_see_behind(int folder, const char *path, struct hr__guard_place *out);
 /* After the working directory changed. */
 void hr__guard_note_folder(void);
 int hr__guard_parent(const struct hr__guard_path *path, struct hr__guard_path *out);
@@ -125,7 +133,8 @@ int hr__guard_append(struct hr__guard_path *path, const char *name, size_t lengt
 /* ---- change.c: 0 (or a descriptor), HR__GUARD_AS_IS, or -errno ---- */
 
 int hr__guard_open(int folder, const char *path, int flags, mode_t mode, int *descriptor);
-/* A file that is about to be changed: its path for that. A folder's mode and times stay. */
+/* A file that is about to be changed: its path for that; empty where it stays as it is, which
+ * folders, sockets and pipes do. */
 int hr__guard_change(int folder, const char *path, int follow, char out[HR__GUARD_PATH]);
 int hr__guard_change_open(int descriptor, char out[HR__GUARD_PATH]);
 int hr__guard_make(int folder, const char *path, char out[HR__GUARD_PATH]);

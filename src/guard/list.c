@@ -139,7 +139,7 @@ static int is_shown(struct merged *one, const struct dirent *entry)
 static struct merged *merge(const struct hr__guard_path *folder, int base_is_new)
 {
     struct merged *one;
-    if (!atomic_load_explicit(&hr__guard_state->is_changed, memory_order_acquire))
+    if (!hr__guard_is_changed())
         return NULL;
     one = calloc(1, sizeof *one);
     if (!one)
@@ -170,8 +170,7 @@ EXPORT DIR *opendir(const char *path)
 {
     struct hr__guard_path meant;
     struct hr__guard_place place;
-    if (!hr__guard_state || !path || !*path ||
-        !atomic_load_explicit(&hr__guard_state->is_changed, memory_order_acquire))
+    if (!path || !*path || hr__guard_is_system(path) || !hr__guard_is_changed())
         return NEXT(opendir)(path);
     int code = hr__guard_resolve(AT_FDCWD, path, 1, &meant);
     if (code)
@@ -183,8 +182,7 @@ EXPORT DIR *opendir(const char *path)
 EXPORT DIR *fdopendir(int folder)
 {
     struct hr__guard_path meant;
-    if (!hr__guard_state ||
-        !atomic_load_explicit(&hr__guard_state->is_changed, memory_order_acquire))
+    if (!hr__guard_is_changed())
         return NEXT(fdopendir)(folder);
     char name[40];
     snprintf(name, sizeof name, "/proc/self/fd/%d", folder);

@@ -65,7 +65,11 @@ static struct hr__guard_state *map_state(void)
         hr__guard_scratch_path(path, "/state", "") ? -1 : sys_open(path, O_RDWR | O_CREAT, 0600);
     if (fd < 0)
         return NULL;
-    if (!KERNEL(SYS_ftruncate, fd, (off_t)sizeof(struct hr__guard_state)))
+    /* With its blocks: writing to a hole in it would end the process on a disk that is full. */
+    off_t size = (off_t)sizeof(struct hr__guard_state);
+    int is_made = !KERNEL(SYS_fallocate, fd, 0, 0, size) ||
+                  ((errno == EOPNOTSUPP || errno == ENOSYS) && !KERNEL(SYS_ftruncate, fd, size));
+    if (is_made)
         memory =
             mmap(NULL, sizeof(struct hr__guard_state), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     KERNEL(SYS_close, fd);
@@ -211,9 +215,15 @@ static int has_name(const char *name, size_t length)
     return has_bit(hr__guard_state->names, bit_of(hash, HR__GUARD_NAMES));
 }
 
+int hr__guard_is_changed(void)
+{
+    return hr__guard_state &&
+           atomic_load_explicit(&hr__guard_state->is_changed, memory_order_acquire);
+}
+
 int hr__guard_may_differ(const char *path)
 {
-    if (!atomic_load_explicit(&hr__guard_state->is_changed, memory_order_acquire))
+    if (!hr__guard_is_changed())
         return 0;
     for (const char *at = path; *at;) {
         size_t length = strcspn(at, "/");
@@ -227,8 +237,7 @@ int hr__guard_may_differ(const char *path)
 int hr__guard_may_have_name(const struct hr__guard_path *path)
 {
     const char *name = strrchr(path->text, '/') + 1;
-    return atomic_load_explicit(&hr__guard_state->is_changed, memory_order_acquire) &&
-           has_name(name, strlen(name));
+    return hr__guard_is_changed() && has_name(name, strlen(name));
 }
 
 void hr__guard_note_name(const struct hr__guard_path *path)

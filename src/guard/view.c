@@ -213,16 +213,36 @@ void hr__guard_locate(const struct hr__guard_path *path, struct hr__guard_place 
     out->kind = sys_lstat(out->path, &out->stat) ? HR__GUARD_ABSENT : HR__GUARD_ORIGINAL;
 }
 
+int hr__guard_is_system(const char *path)
+{
+    return !strncmp(path, "/dev/", 5) || !strncmp(path, "/proc/", 6) || !strncmp(path, "/sys/", 5);
+}
+
 int hr__guard_see(int folder, const char *path, int follow, struct hr__guard_place *out)
 {
     struct hr__guard_path meant;
-    if (!hr__guard_state || !path || !*path)
+    if (!hr__guard_state || !path || !*path || hr__guard_is_system(path))
         return HR__GUARD_AS_IS;
     if (!hr__guard_may_differ(path) && !(path[0] != '/' && atomic_load(&is_in_scratch)))
         return HR__GUARD_AS_IS;
     int saved = errno, code = hr__guard_resolve(folder, path, follow, &meant);
     if (!code)
         hr__guard_locate(&meant, out);
+    errno = saved;
+    return code;
+}
+
+int hr__guard_see_behind(int folder, const char *path, struct hr__guard_place *out)
+{
+    struct hr__guard_path meant;
+    if (!hr__guard_is_changed() || hr__guard_is_system(path))
+        return HR__GUARD_AS_IS;
+    int saved = errno, code = hr__guard_resolve(folder, path, 1, &meant);
+    if (!code)
+        hr__guard_locate(&meant, out);
+    if (!code && (out->kind == HR__GUARD_ORIGINAL ||
+                  (out->kind == HR__GUARD_ABSENT && !hr__guard_is_gone(&meant))))
+        code = HR__GUARD_AS_IS;
     errno = saved;
     return code;
 }

@@ -199,6 +199,19 @@ static void add_copy(struct hr__table *t, const struct hr_stalls *s)
     hr__table_cell(t, "-");
 }
 
+/* Of whole epochs, where each begins with a wait that shows. */
+static void add_epochs(struct hr__table *t, const struct hr_stalls *s, enum hr_stalls_phase phase)
+{
+    double start = hr__epoch_start_share(s, phase);
+    struct hr_interval rate = s->summary.rate[phase];
+    double each_s = start / (1 - start) / rate.value; /* that a sample takes longer */
+    if (start > 0)
+        add_rate(t, "  with the starts of its epochs",
+                 (struct hr_interval){1 / (1 / rate.value + each_s), 1 / (1 / rate.low + each_s),
+                                      1 / (1 / rate.high + each_s)},
+                 "");
+}
+
 static void fill_rates(struct hr__table *t, const struct hr_stalls *s)
 {
     static const struct {
@@ -220,6 +233,8 @@ static void fill_rates(struct hr__table *t, const struct hr_stalls *s)
             what = s->network ? "training, over the network" : "training, with its loader";
         add_rate(t, what, m->rate[rows[i].phase],
                  m->measured[rows[i].phase] || s->network ? "" : ", not verified");
+        if (rows[i].phase == HR_STALLS_COLD || rows[i].phase == HR_STALLS_WARM)
+            add_epochs(t, s, rows[i].phase);
     }
     add_copy(t, s);
     snprintf(name, sizeof name, "preparation alone, %d %s (P)", m->cores,

@@ -60,6 +60,10 @@ void hr__derive_checks(struct hr_stalls *stalls);
 HR_NODISCARD int hr__derive_ranks(struct hr_stalls *stalls, const struct hr__joined *joined,
                                   struct hr_error *error);
 
+/* Share of an epoch's time, its batches loaded as in `phase`, that passes before its first batch;
+ * 0: not each epoch has such a wait, or it is not worth a word. */
+double hr__epoch_start_share(const struct hr_stalls *stalls, enum hr_stalls_phase phase);
+
 /* The sentence out of everything else (sentence.c). Errors: -ENOMEM. */
 HR_NODISCARD int hr__derive_sentence(struct hr_stalls *stalls, struct hr_error *error);
 

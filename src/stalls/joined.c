@@ -80,11 +80,15 @@ static bool is_disturbed(const struct hr_stalls *s, size_t k)
     return false;
 }
 
-static bool needs_disturbed(const struct hr__joined *j, const struct hr_stalls *s, int phase)
+/* `sound`: only segments that were verified count. */
+static bool needs_disturbed(const struct hr__joined *j, const struct hr_stalls *s, int phase,
+                            bool sound)
 {
+    const char *reason;
     int quiet = 0;
     for (size_t k = 0; k < j->segments; k++)
-        quiet += (int)s->ranks[0].segments[k].phase == phase && !is_disturbed(s, k);
+        quiet += (int)s->ranks[0].segments[k].phase == phase && !is_disturbed(s, k) &&
+                 (!sound || verified(s, k, &reason));
     return quiet < ENOUGH_ROUNDS;
 }
 
@@ -92,7 +96,7 @@ static bool needs_disturbed(const struct hr__joined *j, const struct hr_stalls *
 static void judge(struct hr__joined *j, struct hr_stalls *s, int phase)
 {
     const char *reason = "", *first_reason = NULL;
-    bool found = false, sound = false, take_disturbed = needs_disturbed(j, s, phase);
+    bool found = false, sound = false;
     char *why = s->phase_reason[phase];
     if (needs_none(s, phase))
         *why = 0;
@@ -114,6 +118,7 @@ static void judge(struct hr__joined *j, struct hr_stalls *s, int phase)
     else if (found && !sound && !*why)
         snprintf(why, sizeof s->phase_reason[phase], "%s",
                  first_reason && *first_reason ? first_reason : "it was not verified");
+    bool take_disturbed = needs_disturbed(j, s, phase, sound);
     for (size_t k = 0; k < j->segments && phase < HR__ROUND_PHASES; k++) {
         const struct hr__segment_record *g = &s->ranks[0].segments[k];
         if ((int)g->phase != phase || (sound && !verified(s, k, &reason)) ||

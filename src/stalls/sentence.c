@@ -315,21 +315,31 @@ static void say_lead(struct words *w, const struct hr_stalls *s, const struct ep
         say(w, " That is with files %s.", cold ? "from storage" : "in memory");
 }
 
+double hr__epoch_start_share(const struct hr_stalls *s, enum hr_stalls_phase phase)
+{
+    double epoch_s = s->epoch_start_s + (double)s->epoch_batches * s->step_s[phase].value;
+    if (!s->epoch_start_each || !s->epoch_batches || !(s->epoch_start_s >= HARDLY * epoch_s))
+        return 0;
+    return s->epoch_start_s / epoch_s;
+}
+
 /* What short epochs lose besides: their first batch. */
 static void say_start(struct words *w, const struct hr_stalls *s, const struct epoch *lead)
 {
-    double start_s = s->epoch_start_s;
-    double batch_s = s->step_s[lead->cold ? HR_STALLS_COLD : HR_STALLS_WARM].value;
-    double epoch_s = start_s + (double)s->epoch_batches * batch_s;
-    if (!s->epoch_start_each || !s->epoch_batches || !(start_s >= HARDLY * epoch_s))
+    double start = hr__epoch_start_share(s, lead->cold ? HR_STALLS_COLD : HR_STALLS_WARM);
+    double half = (lead->wait.high - lead->wait.low) / 2 * (1 - start);
+    if (!(start > 0))
         return;
     say(w, " Besides, each epoch of %llu batches begins with %.2g s of waiting for its first one: ",
-        (unsigned long long)s->epoch_batches, start_s);
-    if (lead->known == NOTHING)
-        say(w, "%d %% of its time.", percent(start_s / epoch_s));
-    else
-        say(w, "in all %d %% of its time is waiting.",
-            percent(1 - (1 - lead->wait.value) * (epoch_s - start_s) / epoch_s));
+        (unsigned long long)s->epoch_batches, s->epoch_start_s);
+    if (lead->known == NOTHING) {
+        say(w, "%d %% of its time.", percent(start));
+        return;
+    }
+    say(w, "in all %d %%", percent(1 - (1 - lead->wait.value) * (1 - start)));
+    if (half > WIDE)
+        say(w, " (give or take %d)", percent(half));
+    say(w, " of its time is waiting.");
 }
 
 static void say_main(struct words *w, const struct hr_stalls *s)

@@ -25,8 +25,9 @@ static int is_kept(const struct hr__wire_message *m)
         return m->hello.pid > 0 && is_ended(m->hello.program, sizeof m->hello.program);
     case HR__WIRE_ATTACH:
         return a->batch_size >= 1 && a->batch_size <= 1 << 24 && a->rank >= 0 &&
-               a->rank < a->world_size && is_ended(a->stream, sizeof a->stream) &&
-               is_ended(a->cache, sizeof a->cache);
+               a->rank < a->world_size &&
+               (!a->external_order || (a->world_size == 1 && !a->stream[0])) &&
+               is_ended(a->stream, sizeof a->stream) && is_ended(a->cache, sizeof a->cache);
     case HR__WIRE_ATTACHED:
         return m->attached.spec.bytes > 0 && hr_dtype_bytes(m->attached.spec.dtype) > 0;
     case HR__WIRE_HALT:

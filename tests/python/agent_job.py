@@ -2,13 +2,16 @@
 
 Its argument is JSON: data (an image folder), options (of the DataLoader), epochs, pace_s
 (a step), led (a batch only for each line of stdin), state (to go on from), repeat (times that
-the folder's samples are in the dataset).
+the folder's samples are in the dataset), drawn (a WeightedRandomSampler of so many samples).
 """
 
 import hashlib
 import json
 import sys
 import time
+
+import torch
+from torch.utils.data import WeightedRandomSampler
 
 import headrace
 import headrace.transforms as T
@@ -21,6 +24,12 @@ def dataset(folder, repeat=1):
     )
     samples = list(headrace.ImageFolder(folder).samples)
     return headrace.ImageList(samples * repeat, transform)
+
+
+def weighted(count, drawn, seed=5):
+    """Draws with replacement, later samples more often; each epoch goes on with its generator."""
+    generator = torch.Generator().manual_seed(seed)
+    return WeightedRandomSampler(torch.arange(count) + 1.0, drawn, generator=generator)
 
 
 def digest(images):
@@ -39,9 +48,9 @@ def told(loader, images, index):
 
 def main():
     spec = json.loads(sys.argv[1])
-    loader = DataLoader(
-        dataset(spec["data"], spec.get("repeat", 1)), return_index=True, **spec["options"]
-    )
+    data = dataset(spec["data"], spec.get("repeat", 1))
+    sampler = weighted(len(data), spec["drawn"]) if "drawn" in spec else None
+    loader = DataLoader(data, sampler=sampler, return_index=True, **spec["options"])
     if spec.get("state"):
         loader.load_state_dict(spec["state"])
     tell(ready=True)

@@ -1,11 +1,9 @@
 """The DataLoader's arguments for an agent: what is refused, and what goes without one."""
 
 import os
-import warnings
 from pathlib import Path
 
 import pytest
-import torch
 
 from conftest import COUNT
 from headrace.torch import DataLoader
@@ -32,6 +30,8 @@ def shared(agent=None, stream=None, join="epoch", lag="alone", window=None, **mo
             "for one rank",
         ),
         ({"window": 8, "prefetch_factor": 7}, "window must be at least 9"),
+        ({"agent": "auto", "stream": "s", "sampler": [1, 2]}, "does not go with a sampler"),
+        ({"agent": "auto", "stream": "s", "sampler": [1, 2]}, "Leave stream out"),
     ],
 )
 def test_refused(dataset, options, words):
@@ -64,12 +64,7 @@ def test_options_of_the_native_loader(tmp_path):
     assert shared("auto", batches_ahead=7)["window"] == 9
 
 
-def test_a_sampler_is_followed_in_this_process(dataset):
-    plain = DataLoader(dataset, 4, sampler=range(COUNT))
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        loader = DataLoader(dataset, 4, sampler=range(COUNT), agent="/nowhere/at/all", stream="s")
-    assert len(told) == 1 and "sampler" in str(told[0].message)
-    assert told[0].filename == __file__
-    for (images, labels), (expected, known) in zip(loader, plain, strict=True):
-        assert torch.equal(images, expected) and torch.equal(labels, known)
+def test_a_sampler_is_for_the_agent_too(dataset):
+    assert shared("auto", has_sampler=True)["agent"] == "auto"
+    with pytest.raises(OSError, match="/nowhere/at"):
+        DataLoader(dataset, 4, sampler=range(COUNT), agent="/nowhere/at/all")

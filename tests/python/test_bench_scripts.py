@@ -3,7 +3,9 @@ the figures are made of is in the benchmark."""
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
+import math
 import sys
 from pathlib import Path
 
@@ -32,6 +34,7 @@ def test_a_script(scripts, tmp_path, name):
     before = script.contents()
     result, printed = script.analyse(2)
     assert result is not None, printed
+    assert scripts.start_of(result) >= 0
     assert script.contents() == before
     assert "were kept from its folders" in printed.replace("\n    ", " ")
 
@@ -45,3 +48,18 @@ def test_statements(scripts):
     assert not scripts.room((100, 90, 110), (118, 120), True)
     assert scripts.room((0.1, 0.05, 0.15), (0.17, 0.18), False)
     assert not scripts.room((0.1, 0.05, 0.15), (0.19, 0.2), False)
+    assert scripts.percentage(
+        "waits 10 % of the time (give or take 9) for x. Besides, each epoch of 20 batches begins "
+        "with 0.055 s of waiting for its first one: in all 26 % (give or take 8) of its time is waiting."
+    ) == pytest.approx((0.26, 0.18, 0.34))
+    assert scripts.with_starts((100, math.nan), 0.0025) == pytest.approx((80, math.nan), nan_ok=True)
+
+
+def test_a_script_without_a_result(scripts, tmp_path):
+    """It states nothing, so it is none of those that were right."""
+    bench = scripts.Bench(argparse.Namespace(minutes=1, only=None, table=False), str(tmp_path))
+    bench.rows = [("plain_files", None, [], None)]
+    bench.finish = lambda name: None
+    bench.conclude()
+    assert bench.figures["ran"] == 0 and bench.figures["without_result"] == 1
+    assert bench.figures["known_share"] == 0

@@ -326,6 +326,25 @@ def test_frozen_augmentation_in_batches_is_warned_of(tmp_path, random_one):
             list(loader)
 
 
+def test_another_bit_generator_of_numpys(tmp_path):
+    code = (
+        "import headrace, numpy, warnings\n"
+        "numpy.random.set_bit_generator(numpy.random.PCG64(1))\n"
+        "warnings.simplefilter('error')\n"
+        "class Mine:\n"
+        "    def __len__(self): return 8\n"
+        "    def __getitem__(self, i): return i + (numpy.random.rand() if i > 5 else 0)\n"
+        "cached = headrace.CachedDataset(Mine(), '1MiB')\n"
+        "print([cached[i] for i in range(6)])\n"
+        "try: cached[6]\n"
+        "except UserWarning as warning: print(warning)\n"
+        "cached.close()\n"
+    )
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("[0, 1, 2, 3, 4, 5]\nsamples of __main__.Mine seem to be random")
+
+
 def test_what_is_not_random_is_not_warned_of(numbers, v2):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -68,6 +68,9 @@ def test_item_is_what_its_seed_makes(dataset, recipe):
     expected = headrace.Preparer(recipe)(data, seed=drawn_seed(), index=7)
     np.testing.assert_array_equal(pixels, np.asarray(expected))
     assert pixels.dtype == np.float32 and label == 0
+    torch.manual_seed(3)
+    with torch.device("meta"):  # as torch.set_default_device
+        np.testing.assert_array_equal(dataset[7][0], pixels)
     dataset.transform = T.CenterCrop(5)
     before = torch.get_rng_state()
     assert dataset[7][0].shape == (3, 5, 5)

@@ -6,14 +6,18 @@ Most scripts here run under the guard alone, which takes no measuring; two are m
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
+from headrace._launch.folders import remove_folder
 from headrace.stalls import guard
 
 pytest.importorskip("torch")
@@ -363,6 +367,91 @@ def test_a_static_program(tmp_path):
     script.write_text(f"import subprocess\nsubprocess.run([{str(program)!r}], env={{}})\n")
     _, guarded = run_guarded(tmp_path, script, tmp_path / "run")
     assert guarded.turned_away().beyond == [str(program)]
+
+
+def test_caches_among_work(tmp_path, monkeypatch):
+    """A folder that has the script's own in it is guarded, whatever caches it is said to have."""
+    work, caches = tmp_path / "work", tmp_path / "work/caches"
+    caches.mkdir(parents=True)
+    run_folder = tmp_path / "run"
+    run_folder.mkdir()
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setenv("TORCH_HOME", str(work))
+    monkeypatch.setenv("MPLCONFIGDIR", str(caches))
+    monkeypatch.setenv("XDG_CACHE_HOME", "/")
+    monkeypatch.chdir(work)
+    guard.Guard(str(run_folder))
+    exempt = (run_folder / "guard/exempt").read_text().splitlines()
+    assert str(caches) in exempt
+    assert not {str(tmp_path), str(work), "/", "/run"} & set(exempt)
+
+
+def test_a_killed_run_leaves_nothing(tmp_path):
+    """What it wrote, and what it made in the temporary folder, goes with the next start."""
+    temporary = tmp_path / "temporary"
+    work = tmp_path / "work"
+    temporary.mkdir()
+    work.mkdir()
+    (temporary / "was").write_text("was")
+    (work / "log.txt").write_text("old")
+    script = work / "train.py"
+    script.write_text(
+        "import os, tempfile, time\n"
+        "open('log.txt', 'w').write('new')\n"
+        "folder = tempfile.mkdtemp()\n"
+        "open(os.path.join(folder, 'file'), 'w').write('1')\n"
+        "os.remove(os.path.join(os.path.dirname(folder), 'was'))\n"
+        "os.mkdir('shut', 0o500)\n"
+        "print(os.getpid(), flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    words = [sys.executable, "-P", "-m", "headrace.stalls", "--out", str(tmp_path / "results"), "--"]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    process = subprocess.Popen(
+        [*words, sys.executable, str(script)], cwd=work, env=environment, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+    process.kill()
+    os.kill(pid, signal.SIGKILL)
+    process.communicate()
+    made = [name for name in os.listdir(temporary) if name != "was"]
+    assert len(made) == 2, "the run's folder, and the script's own"
+    # Its parent is gone: somebody else collects it.
+    until = time.monotonic() + 30
+    while os.path.exists(f"/proc/{pid}") and Path(f"/proc/{pid}/cmdline").read_bytes():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    subprocess.run([*words, "true"], cwd=work, env=environment, capture_output=True, check=False)
+    assert os.listdir(temporary) == ["was"] and (temporary / "was").read_text() == "was"
+    assert (work / "log.txt").read_text() == "old" and sorted(os.listdir(work)) == [
+        "log.txt", "train.py",
+    ]
+
+
+def test_folders_without_the_right_to_change_them(tmp_path):
+    """Are removed with the run's folder; what a link in it leads to is left alone."""
+    tmp_path.chmod(0o777)
+    done = subprocess.run(
+        [sys.executable, "-c", f"""
+import contextlib, os, shutil
+if os.geteuid() == 0:
+    os.setuid(65534)
+os.makedirs("outside")
+os.chmod("outside", 0o500)
+os.makedirs("folder/shut/below")
+open("folder/shut/below/file", "w").close()
+os.symlink("../../outside", "folder/shut/link")
+os.chmod("folder/shut/below", 0)
+os.chmod("folder/shut", 0o500)
+exec({inspect.getsource(remove_folder)!r})
+remove_folder("folder")
+assert os.listdir(".") == ["outside"], os.listdir(".")
+assert os.stat("outside").st_mode & 0o777 == 0o500
+"""],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_python_that_was_not_preloaded(tmp_path):

@@ -69,6 +69,20 @@ def test_uninstall_takes_away_what_was_installed(tmp_path):
     assert done.returncode == 3 and "install-log.txt" in done.stderr
 
 
+def test_a_failed_install_leaves_a_folder_that_was_there(tmp_path):
+    if shutil.which("meson") is None or shutil.which("ninja") is None:
+        pytest.skip("meson or ninja is not here")
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "notes").write_text("x")
+    for build in (mine, tmp_path / "new"):
+        environment = {**os.environ, "PKG_CONFIG_LIBDIR": str(tmp_path), "CMAKE": "false",
+                       "BUILD": str(build), "PREFIX": str(tmp_path / "prefix")}
+        done = run(str(ROOT / "tools" / "install.sh"), env=environment)
+        assert done.returncode == 3 and "libjpeg-dev" in done.stderr
+    assert (mine / "notes").read_text() == "x" and not (tmp_path / "new").exists()
+
+
 def test_the_package_brings_the_command(tmp_path):
     headrace = pytest.importorskip("headrace")
     package = Path(headrace.__file__).parent

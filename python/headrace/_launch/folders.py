@@ -6,6 +6,7 @@ with the process: a folder whose lock can be had is left over, and goes.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -26,8 +27,22 @@ class RunFolder:
         self._lock = _locked(self.path)
 
     def close(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove_folder(self.path)
         os.close(self._lock)
+
+
+def remove_folder(path: str) -> None:
+    """Also where folders in it were made without the right to change them."""
+    shutil.rmtree(path, ignore_errors=True)
+    if not os.path.lexists(path):
+        return
+    for folder, names, _ in os.walk(path):
+        for name in [".", *names]:
+            one = os.path.join(folder, name)
+            if not os.path.islink(one):
+                with contextlib.suppress(OSError):
+                    os.chmod(one, 0o700)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def _locked(folder: str) -> int:
@@ -55,7 +70,7 @@ def remove_left_over(
             is_mine = os.stat(path, follow_symlinks=False).st_uid == os.geteuid()
             if is_mine and _is_left_over(path, variable):
                 before(path)
-                shutil.rmtree(path, ignore_errors=True)
+                remove_folder(path)
         except OSError:
             continue
 

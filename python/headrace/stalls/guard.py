@@ -16,6 +16,8 @@ import tempfile
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from .._launch.folders import remove_folder
+
 VARIABLE = "HEADRACE_GUARD"
 LIBRARY = "libheadrace-guard.so"
 MARK = b"//headrace-original:"
@@ -199,7 +201,7 @@ def remove_made(run_folder: str) -> None:
             if os.lstat(path).st_uid != os.geteuid():
                 continue
             if os.path.isdir(path) and not os.path.islink(path):
-                shutil.rmtree(path, ignore_errors=True)
+                remove_folder(path)
             else:
                 os.unlink(path)
 
@@ -225,8 +227,11 @@ def _exempt(run_folder: str) -> list[str]:
     # Loaded by dlopen, which the guard does not stand before.
     folders += [os.path.join(temp, n) for n in os.listdir(temp) if n.startswith("torchinductor_")]
     real = [os.path.realpath(folder) for folder in folders if os.path.isabs(folder)]
-    system = ["/dev", "/proc", "/sys", "/run"]
-    return [*system, os.path.realpath(run_folder), *(f for f in real if "\n" not in f and f != "/")]
+    # One that everything lies in (HF_HOME=/workspace) is no folder for caches alone.
+    places = [os.path.join(os.path.realpath(place), "") for place in (os.getcwd(), home)]
+    real = [f for f in real if not any(place.startswith(os.path.join(f, "")) for place in places)]
+    system = ["/dev", "/proc", "/sys", "/run/user", "/run/lock"]  # /run/media has people's disks
+    return [*system, os.path.realpath(run_folder), *(f for f in real if "\n" not in f)]
 
 
 def _read(path: str) -> bytes:

@@ -48,12 +48,15 @@ class Load:
         )
 
     def others(self, run_s: float) -> float | None:
-        """Share of the cores' time that was neither the run's nor idle. ``run_s``: CPU of all
-        ranks of this host."""
+        """Share of the cores' time that was neither the run's nor idle; ``None`` where the time
+        is too short for the kernel's clock to show too much. ``run_s``: CPU of all ranks of this
+        host."""
         whole = self.cores * self.at_s
         if self.busy_s is None or whole <= 0:
             return None
         foreign = self.busy_s - run_s
+        if max(foreign, self.steal_s) <= LEAST_S and TOO_MUCH * whole < LEAST_S:
+            return None
         return min(1.0, max(0.0, foreign if foreign > LEAST_S else 0.0) / whole + self.stolen)
 
     @property

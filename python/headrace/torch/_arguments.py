@@ -9,7 +9,6 @@ from __future__ import annotations
 import operator
 import os
 import sys
-import warnings
 from typing import Any
 
 import torch
@@ -94,14 +93,12 @@ def shared(
         raise ValueError("agent is an empty text: give 'auto' or a socket's path, or leave it out")
     if stream is not None and not (isinstance(stream, str) and stream):
         raise ValueError(f"stream must be a name, got {stream!r}: leave it out for one of its own")
-    if has_sampler:
-        warnings.warn(
-            "with a sampler, batches are prepared in this process and the agent is not used: only "
-            "the loader's own order (shuffle, rank and world_size), or that of a plain "
-            "torch.utils.data.DistributedSampler, can be prepared elsewhere",
-            stacklevel=3,
+    if has_sampler and stream is not None:
+        raise ValueError(
+            f"stream {stream!r} does not go with a sampler, whose order is this loader's alone: the "
+            "agent prepares it for this loader only. Leave stream out, or the sampler: jobs of a "
+            "stream share the loader's own order (shuffle=True, seed)"
         )
-        return {}
     options = {
         "agent": os.path.join(".", path) if path == "auto" and path is not agent else path,
         **_agent_command(),

@@ -126,11 +126,10 @@ class DataLoader:
             and ends when it is unused; or the socket's path of one that ``headrace agent``
             runs. Batches are the same, bit for bit. ``num_workers``, ``direct_io``,
             ``io_uring`` and ``staging_bytes`` are then the agent's, ``cache`` where it has one.
-            With a sampler, other than a ``DistributedSampler``, batches are prepared in this
-            process, with a warning.
+            A sampler runs in this process, and its indices go to the agent.
         stream: with an agent: jobs that name the same stream get the same batches, each sample
-            fetched and prepared once an epoch for all of them; batch sizes may differ. Their
-            dataset, transform, ``seed``, ``shuffle`` and ``world_size`` must be equal.
+            fetched and prepared once an epoch for all of them; batch sizes may differ. Not with
+            a sampler, other than a ``DistributedSampler``. Their dataset, transform, ``seed``, ``shuffle`` and ``world_size`` must be equal.
         join: of a stream that others are using: ``"epoch"`` waits for their next one,
             ``"now"``, of one rank, takes the rest of this one; ``stats()["missed"]`` says what
             was missed. Epochs are then the stream's, see :meth:`set_epoch`.

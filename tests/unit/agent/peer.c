@@ -173,6 +173,13 @@ static void *map_file(int file, uint64_t bytes, int protection)
     return at;
 }
 
+static uint64_t desk_bytes(const struct peer *p, const struct peer_seat *seat)
+{
+    const struct hr__board *b = seat->board;
+    return p->attach.external_order ? hr__desk_bytes(b->page_bytes, b->places, b->chunk_samples)
+                                    : b->page_bytes;
+}
+
 void peer_seated(struct peer *p, struct hr__wire_message *message)
 {
     const struct hr__wire_seated *seated = &message->seated;
@@ -189,7 +196,7 @@ void peer_seated(struct peer *p, struct hr__wire_message *message)
         assert_int_equal(seat->board->board_bytes, st.st_size);
         assert_int_equal(seat->board->magic, HR__BOARD_MAGIC);
         seat->data = map_file(message->files[1], seat->board->data_bytes, PROT_READ);
-        seat->desk = map_file(message->files[2], seat->board->page_bytes, PROT_READ | PROT_WRITE);
+        seat->desk = map_file(message->files[2], desk_bytes(p, seat), PROT_READ | PROT_WRITE);
         assert_int_equal(seat->desk->magic, HR__DESK_MAGIC);
         seat->room = message->files[3];
     }
@@ -344,7 +351,7 @@ void peer_leave(struct peer *p)
         if (!seat->board)
             continue;
         munmap((void *)(uintptr_t)seat->data, seat->board->data_bytes);
-        munmap(seat->desk, seat->board->page_bytes);
+        munmap(seat->desk, desk_bytes(p, seat));
         munmap((void *)(uintptr_t)seat->board, seat->board->board_bytes);
         close(seat->room);
     }

@@ -647,6 +647,28 @@ static void test_garbled(void **state)
     clear_stage(&s);
 }
 
+/* An agent runs elsewhere: it would read another key file, or none. */
+static void test_key_file_of_the_working_directory(void **state)
+{
+    struct stage s;
+    struct hr_loader_options o;
+    struct hr_error error;
+    struct hr_loader *loader = NULL;
+    char here[512], whole[600];
+    set_stage(&s, SAMPLES, 16, 16);
+    set_options(&o);
+    o.cache = "shm:x?size=1MiB&key_file= some.key";
+    assert_int_equal(hr_loader_create(&loader, s.dataset, s.recipe, &o, &error), -EINVAL);
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(whole, sizeof whole, "write key_file=%s/some.key", here);
+    assert_non_null(strstr(error.message, whole));
+    assert_int_equal(fake_agent_seen.connections, 0);
+    o.cache = "shm:x?size=1MiB&key_file=/some.key";
+    loader = make(&s, &o);
+    hr_loader_destroy(&loader);
+    clear_stage(&s);
+}
+
 static void test_refused(void **state)
 {
     struct stage s;
@@ -828,14 +850,23 @@ int main(void)
     if (!&hr__attachment_agent)
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_epochs),     cmocka_unit_test(test_larger_than_ring),
-        cmocka_unit_test(test_restore),    cmocka_unit_test(test_join),
-        cmocka_unit_test(test_expelled),   cmocka_unit_test(test_bad_samples),
-        cmocka_unit_test(test_halt),       cmocka_unit_test(test_halt_without_memory),
-        cmocka_unit_test(test_patience),   cmocka_unit_test(test_death),
-        cmocka_unit_test(test_death_auto), cmocka_unit_test(test_garbled),
-        cmocka_unit_test(test_refused),    cmocka_unit_test(test_interrupted),
-        cmocka_unit_test(test_held),       cmocka_unit_test(test_keeps_all),
+        cmocka_unit_test(test_epochs),
+        cmocka_unit_test(test_larger_than_ring),
+        cmocka_unit_test(test_restore),
+        cmocka_unit_test(test_join),
+        cmocka_unit_test(test_expelled),
+        cmocka_unit_test(test_bad_samples),
+        cmocka_unit_test(test_halt),
+        cmocka_unit_test(test_halt_without_memory),
+        cmocka_unit_test(test_patience),
+        cmocka_unit_test(test_death),
+        cmocka_unit_test(test_death_auto),
+        cmocka_unit_test(test_garbled),
+        cmocka_unit_test(test_key_file_of_the_working_directory),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_interrupted),
+        cmocka_unit_test(test_held),
+        cmocka_unit_test(test_keeps_all),
         cmocka_unit_test(test_fork),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

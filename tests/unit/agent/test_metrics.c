@@ -88,7 +88,7 @@ static void test_text(void **state)
     /* What is not known is not said. */
     assert_int_equal(count_of("headrace_subscriber_waiting"), 2);
     assert_int_equal(count_of("headrace_lane_cache_bytes"), 1);
-    assert_int_equal(count_of("headrace_lane_waits_for"), 6);
+    assert_int_equal(count_of("headrace_lane_waits_for"), 8);
 }
 
 static void test_odd_status(void **state)

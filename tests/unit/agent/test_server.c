@@ -737,6 +737,116 @@ static void test_cache(void **state)
     fixture_remove(&f);
 }
 
+/* A job with an order of its own, seated. */
+static void started_own(struct peer *p, const struct served *s, const struct fixture *f)
+{
+    job(p, s, f, "");
+    p->attach.external_order = 1;
+    assert_int_equal(peer_attach(p), 0);
+    peer_seek(p, 0, 0, 0);
+    peer_sit(p);
+    assert_int_equal(p->board->chunk_samples, 16);
+    assert_int_equal(p->next % 16, 0);
+    assert_int_equal(atomic_load(&p->desk->pushed), p->next / 16);
+}
+
+/* Writes `count` indices from `first` on into the slot of chunk `number`. */
+static void fill_slot(struct peer *p, uint64_t number, uint64_t count, int64_t first)
+{
+    struct hr__desk_batch *batch =
+        hr__desk_batch(p->desk, p->board->page_bytes, 16, number % p->board->places);
+    atomic_store(&batch->count, count);
+    for (int i = 0; i < 16; i++)
+        batch->indices[i] = first + i;
+}
+
+/* Says that all before chunk `number` is there. */
+static void say_pushed(struct peer *p, uint64_t number)
+{
+    uint64_t one = 1;
+    atomic_store(&p->desk->pushed, number);
+    assert_int_equal(write(p->room, &one, sizeof one), sizeof one);
+}
+
+static void await_head(const struct peer *p, uint64_t sequence)
+{
+    for (int i = 0; atomic_load(&p->board->head) != sequence; i++) {
+        assert_true(i < 1000);
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+}
+
+static const struct hr__board_sample *sample_at(const struct peer *p, uint64_t sequence)
+{
+    const char *samples = (const char *)p->board + p->board->samples_offset;
+    return (const struct hr__board_sample *)(const void *)samples +
+           sequence % (16 * p->board->places);
+}
+
+/* What jobs write behind their desks is not believed: who pushes nonsense is told so and ended,
+ * and the others notice nothing. What was pushed for one place is gone with the next. */
+static void test_pushed(void **state)
+{
+    static const struct {
+        uint64_t ahead, count;
+        int64_t first;
+        const char *words;
+    } lies[] = {
+        {1, 0, 0, "a batch of 0 samples"},
+        {1, 17, 0, "a batch of 17 samples"},
+        {1, UINT64_MAX, 0, "samples: from 1 to 16"},
+        {1, 16, SAMPLES - 8, "there is no sample 200"},
+        {1, 1, -1, "there is no sample -1"},
+        {9, 16, 0, "more than 4 batches ahead"}, /* the ring has 4, and they may be there already */
+        {UINT64_MAX / 2, 16, 0, "more than 4 batches ahead"},
+    };
+    struct fixture f;
+    struct served s;
+    struct peer good, bad;
+    struct hr__wire_message message;
+    fixture_make(&f, SAMPLES);
+    served_start(&s, NULL);
+    started_own(&good, &s, &f);
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        started_own(&bad, &s, &f);
+        uint64_t at = bad.next / 16;
+        for (uint64_t k = 0; k < 4; k++)
+            fill_slot(&bad, at + k, lies[i].count, lies[i].first);
+        say_pushed(&bad, at + lies[i].ahead);
+        peer_expect(&bad, HR__WIRE_REFUSED, &message);
+        assert_int_equal(message.refused.code,
+                         lies[i].first == 0 || lies[i].ahead > 1 ? -EPROTO : -ERANGE);
+        if (!strstr(message.refused.message, lies[i].words))
+            fail_msg("no \"%s\" in: %s", lies[i].words, message.refused.message);
+        assert_int_equal(peer_receive(&bad, &message), 0);
+        peer_leave(&bad);
+    }
+    /* Batches of 16 and of 3, and a new place from which another one comes. */
+    uint64_t at = good.next / 16;
+    fill_slot(&good, at, 16, 40);
+    fill_slot(&good, at + 1, 3, 7);
+    say_pushed(&good, at + 2);
+    await_head(&good, 16 * at + 19);
+    assert_int_equal(sample_at(&good, 16 * at + 15)->index, 55);
+    assert_int_equal(sample_at(&good, 16 * at + 18)->index, 9);
+    for (uint64_t k = 2; k < 5; k++)
+        fill_slot(&good, at + k, 4, 100);
+    say_pushed(&good, at + 4);
+    peer_seek(&good, 0, 19, 0);
+    peer_sit(&good);
+    assert_int_equal(good.seated.position, 19);
+    at = good.next / 16;
+    assert_int_equal(atomic_load(&good.desk->pushed), at);
+    fill_slot(&good, at, 2, 30);
+    say_pushed(&good, at + 1);
+    await_head(&good, 16 * at + 2);
+    assert_int_equal(sample_at(&good, 16 * at + 1)->index, 31);
+    peer_leave(&good);
+    json_decref(status_when(&s, "streams", 0));
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
 /* With an argument: only tests whose names are like it. */
 int main(int argc, char **argv)
 {
@@ -757,6 +867,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_idle_end_without_socket),
         cmocka_unit_test(test_cache),
         cmocka_unit_test(test_joins_beside_still),
+        cmocka_unit_test(test_pushed),
     };
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -114,6 +115,157 @@ static void test_same(void **state)
     }
     served_stop(&s);
     fixture_remove(&f);
+}
+
+#define BATCH_MOST 12
+
+/* Some batch, of 1 to BATCH_MOST samples, with repeats; the same for the same number. */
+static size_t some_batch(uint64_t number, const struct fixture *f, int64_t indices[BATCH_MOST])
+{
+    uint64_t random = number * UINT64_C(0x9E3779B97F4A7C15) ^ UINT64_C(0xD1B54A32D192ED03);
+    size_t count = 1 + (size_t)(random >> 33) % BATCH_MOST;
+    for (size_t i = 0; i < count; i++) {
+        random = random * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        indices[i] = (int64_t)((random >> 33) % f->count);
+    }
+    return count;
+}
+
+static void push_some(struct hr_loader *l, const struct fixture *f, uint64_t number)
+{
+    int64_t indices[BATCH_MOST];
+    struct hr_error error;
+    size_t count = some_batch(number, f, indices);
+    if (hr_loader_push(l, indices, count, &error))
+        fail_msg("%s", error.message);
+}
+
+/* Takes `count` batches of both, pushing `ahead` batches ahead, and keeps those of l. */
+static void take_pushed(struct hr_loader *l, struct hr_loader *m, const struct fixture *f,
+                        uint64_t from, int count, int ahead, struct hr_batch **kept)
+{
+    struct hr_loader_state x, y;
+    struct hr_batch *other;
+    struct hr_error error;
+    int pushed = 0;
+    for (int n = 0; n < count; n++) {
+        for (; pushed < count && pushed <= n + ahead; pushed++) {
+            push_some(l, f, from + (uint64_t)pushed);
+            push_some(m, f, from + (uint64_t)pushed);
+        }
+        assert_int_equal(next(l, &kept[n]), 1);
+        assert_int_equal(next(m, &other), 1);
+        check_same(kept[n], other);
+        hr_batch_release(&other);
+        assert_int_equal(hr_loader_get_state(l, &x, &error), 0);
+        assert_int_equal(hr_loader_get_state(m, &y, &error), 0);
+        assert_memory_equal(&x, &y, sizeof x);
+    }
+}
+
+/* All batches stay what they were while others come, and may be written to. */
+static void give_back(struct hr_batch **kept, int count)
+{
+    for (int n = 0; n < count; n++) {
+        struct hr_batch_view v;
+        hr_batch_get(kept[n], &v);
+        memset(v.images, n, v.count * v.spec.bytes);
+        hr_batch_release(&kept[n]);
+    }
+}
+
+static void end_both(struct hr_loader *l, struct hr_loader *m)
+{
+    struct hr_batch *batch;
+    struct hr_error error;
+    assert_int_equal(hr_loader_next(l, &batch, &error), -EAGAIN);
+    assert_int_equal(hr_loader_next(m, &batch, &error), -EAGAIN);
+    assert_int_equal(hr_loader_push_end(l, NULL), 0);
+    assert_int_equal(hr_loader_push_end(m, NULL), 0);
+    assert_int_equal(hr_loader_push(l, (int64_t[]){0}, 1, &error), -EINVAL);
+    assert_int_equal(next(l, &batch), 0);
+    assert_int_equal(next(m, &batch), 0);
+}
+
+/* Of the only job. */
+static int batches_copied(const struct served *s)
+{
+    json_t *status = served_status(s);
+    const json_t *stream = json_array_get(json_object_get(status, "streams"), 0);
+    const json_t *lane = json_array_get(json_object_get(stream, "lanes"), 0);
+    const json_t *job = json_array_get(json_object_get(lane, "subscribers"), 0);
+    assert_non_null(job);
+    int copied = (int)json_integer_value(json_object_get(job, "copied"));
+    json_decref(status);
+    return copied;
+}
+
+/* Batches that the caller pushes, of any size, few or many ahead, kept or given back, in epochs
+ * that end, are left, and are resumed: those of a loader of one's own. */
+static void compare_pushed(int is_copied)
+{
+    struct fixture f;
+    struct served s;
+    struct hr_loader_options o;
+    struct hr_batch *kept[40];
+    struct hr_error error;
+    fixture_make(&f, SAMPLES);
+    fixture_spoil(&f, 20, "no picture");
+    served_start(&s, NULL);
+    set_options(&o, &s, NULL);
+    o.external_order = 1;
+    o.batch_size = BATCH_MOST;
+    o.on_error = HR_ON_ERROR_SKIP;
+    o.max_bad_share = 0.5;
+    struct hr_loader *l = fixture_loader(&f, &o);
+    o.agent = NULL;
+    struct hr_loader *m = fixture_loader(&f, &o);
+    assert_int_equal(hr_loader_push(l, (int64_t[]){0}, 1, &error), -EINVAL);
+    for (uint64_t epoch = 0; epoch < 3; epoch++) {
+        start(l, epoch);
+        start(m, epoch);
+        take_pushed(l, m, &f, 100 * epoch, 40, epoch == 0 ? 2 : 30, kept);
+        if (epoch < 2)
+            end_both(l, m);
+        give_back(kept, 40);
+    }
+    /* What was pushed and not taken is nobody's. */
+    for (uint64_t n = 0; n < 3; n++)
+        push_some(l, &f, 1000 + n);
+    struct hr_loader_state at;
+    assert_int_equal(hr_loader_get_state(m, &at, &error), 0);
+    assert_int_equal(hr_loader_restore(l, &at, &error), 0);
+    assert_int_equal(hr_loader_restore(m, &at, &error), 0);
+    take_pushed(l, m, &f, 500, 40, 2, kept);
+    end_both(l, m);
+    give_back(kept, 40);
+    assert_true(hr_loader_skipped_count(l) > 0);
+    assert_int_equal(hr_loader_skipped_count(l), hr_loader_skipped_count(m));
+    for (uint64_t i = 0; i < hr_loader_skipped_count(l); i++) {
+        struct hr_skipped_sample x, y;
+        assert_int_equal(hr_loader_skipped_get(l, i, &x), 0);
+        assert_int_equal(hr_loader_skipped_get(m, i, &y), 0);
+        assert_memory_equal(&x, &y, sizeof x);
+    }
+    assert_int_equal(batches_copied(&s), is_copied ? 160 : 0);
+    hr_loader_destroy(&l);
+    hr_loader_destroy(&m);
+    served_stop(&s);
+    fixture_remove(&f);
+}
+
+static void test_pushed(void **state)
+{
+    compare_pushed(0);
+}
+
+/* A process that locks its memory gets copies. */
+static void test_pushed_and_copied(void **state)
+{
+    if (mlockall(MCL_CURRENT | MCL_FUTURE))
+        skip(); /* it may not */
+    compare_pushed(1);
+    munlockall();
 }
 
 /* A job of its own, as a process: checks all that it sees; 0: all is well. */
@@ -454,10 +606,15 @@ int main(void)
     if (!&hr__attachment_agent)
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_jobs),   cmocka_unit_test(test_slow),
-        cmocka_unit_test(test_killed), cmocka_unit_test(test_agent_killed),
-        cmocka_unit_test(test_same),   cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_jobs),
+        cmocka_unit_test(test_slow),
+        cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_agent_killed),
+        cmocka_unit_test(test_same),
+        cmocka_unit_test(test_bad),
         cmocka_unit_test(test_once),
+        cmocka_unit_test(test_pushed),
+        cmocka_unit_test(test_pushed_and_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,6 +82,7 @@ static struct hr__wire_message valid(enum hr__wire_type type)
         m.attach.cache_form = HR_FORM_AUTO;
         m.attach.direct_io = 0;
         m.attach.no_io_uring = 1;
+        m.attach.external_order = 0;
         strcpy(m.attach.stream, "search");
         strcpy(m.attach.cache, "4GiB");
         break;
@@ -265,6 +266,9 @@ static void test_one_form_only(void **state)
     length = packed(HR__WIRE_BAD, bytes);
     bytes[16 + 4] = 1;
     refuse(bytes, length, -EPROTO, "bytes where it has none");
+    length = packed(HR__WIRE_ATTACH, bytes);
+    bytes[length - 1] = 1;
+    refuse(bytes, length, -EPROTO, "bytes where it has none");
     length = packed(HR__WIRE_ATTACHED, bytes);
     bytes[16 + offsetof(struct hr__wire_attached, spec.bytes) - 1] = 1;
     refuse(bytes, length, -EPROTO, "bytes where it has none");
@@ -306,6 +310,8 @@ static void test_out_of_range(void **state)
     REFUSE(HR__WIRE_ATTACH, attach.lag, -1, "lag");
     REFUSE(HR__WIRE_ATTACH, attach.cache_form, 3, "cache_form");
     REFUSE(HR__WIRE_ATTACH, attach.cache_form, -2, "cache_form");
+    /* Of a stream and of four ranks, as that message is. */
+    REFUSE(HR__WIRE_ATTACH, attach.external_order, 1, "external_order");
     REFUSE(HR__WIRE_ATTACHED, attached.spec.dtype, (enum hr_dtype)4, "dtype");
     REFUSE(HR__WIRE_ATTACHED, attached.spec.layout, (enum hr_layout)2, "layout");
     REFUSE(HR__WIRE_ATTACHED, attached.spec.channels, 0, "channels");

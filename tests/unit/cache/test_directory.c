@@ -130,7 +130,8 @@ static void drop(const char *name)
 static int take_all(struct hr__segment *s, void *arg)
 {
     uint64_t bytes = *(const uint64_t *)arg, from = hr__segment_books(s).arena_allocated;
-    int r = hr__segment_populate(s, s->layout.arena_offset + from, bytes);
+    char why[HR__CAPACITY_WHY];
+    int r = hr__segment_populate(s, s->layout.arena_offset + from, bytes, why);
     if (r)
         return r;
     struct hr__books *books = hr__segment_begin(s);

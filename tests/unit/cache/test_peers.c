@@ -453,6 +453,39 @@ static void test_backoff(void **state)
     end(peers);
 }
 
+static char logged[4096];
+
+static void log_line(void *arg, enum hr_log_level level, const char *message)
+{
+    size_t used = strlen(logged);
+    snprintf(logged + used, sizeof logged - used, "%d %s\n", (int)level, message);
+}
+
+/* One that fails every other time is logged once, not with each request that fails. */
+static void test_failing_on_and_off(void **state)
+{
+    struct hr__peers *peers = begin();
+    struct hr__peers_counts counts;
+    struct hr__peer_about about;
+    hr_log_set(log_line, NULL);
+    for (int i = 0; i < 20; i++) {
+        atomic_store(&fakes[0].fails, -ETIMEDOUT);
+        assert_false(fetch(peers, 0, 1, 100));
+        atomic_store(&fakes[0].fails, 0);
+        assert_int_equal(hr__peers_about(peers, 0, &about, NULL), 0);
+    }
+    hr_log_set(NULL, NULL);
+    hr__peers_counts(peers, 0, &counts);
+    assert_int_equal(counts.failures, 20);
+    const char *first = strstr(logged, "until it answers again");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "until it answers again"));
+    const char *back = strstr(logged, "host0:1 answers again");
+    assert_non_null(back);
+    assert_null(strstr(back + 1, "host0:1 answers again"));
+    end(peers);
+}
+
 /* A server that manages 10 items of 400 KB in the time of a bulk of 20 is slow, but neither
  * down nor asked in vain: bulks become smaller, and all items go through. */
 static void test_slow(void **state)
@@ -774,13 +807,21 @@ static void test_storm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_items),        cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_other_source), cmocka_unit_test(test_bulk),
-        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_slow),
-        cmocka_unit_test(test_backoff),      cmocka_unit_test(test_clients),
-        cmocka_unit_test(test_cancel),       cmocka_unit_test(test_hanging),
-        cmocka_unit_test(test_records),      cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_password),     cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_items),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_other_source),
+        cmocka_unit_test(test_bulk),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_slow),
+        cmocka_unit_test(test_failing_on_and_off),
+        cmocka_unit_test(test_backoff),
+        cmocka_unit_test(test_clients),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_hanging),
+        cmocka_unit_test(test_records),
+        cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_password),
+        cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_storm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

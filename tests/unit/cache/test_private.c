@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -514,6 +515,108 @@ static void test_fork(void **state)
     hr__cache_destroy(&cache);
 }
 
+/* ---- a file that changes while others read its item ---- */
+
+#define VERSIONS 12
+
+struct changing {
+    struct hr__cache *cache;
+    char path[96];
+    atomic_int version, is_over;
+    atomic_uint wrong, found;
+};
+
+static size_t version_length(int version)
+{
+    return 1000 + (size_t)version * 512;
+}
+
+static void write_version(struct changing *c, int version)
+{
+    uint8_t bytes[8192];
+    FILE *file = fopen(c->path, "wb");
+    assert_non_null(file);
+    memset(bytes, version, sizeof bytes);
+    assert_int_equal(fwrite(bytes, 1, version_length(version), file), version_length(version));
+    assert_int_equal(fclose(file), 0);
+}
+
+static void *read_versions(void *arg)
+{
+    struct changing *c = arg;
+    struct hr__cache_item item;
+    while (!atomic_load(&c->is_over)) {
+        int before = atomic_load(&c->version);
+        if (!hr__cache_find(c->cache, 0, &item))
+            continue;
+        const uint8_t *bytes = item.bytes;
+        int whole = item.length == version_length(bytes[0]) && bytes[0] >= before;
+        for (size_t i = 0; whole && i < item.length; i++)
+            whole = bytes[i] == bytes[0];
+        atomic_fetch_add(&c->wrong, !whole);
+        atomic_fetch_add(&c->found, 1);
+        hr__cache_unpin(c->cache, &item);
+    }
+    return NULL;
+}
+
+/* Puts in what the file is now, once that is old enough to be kept. */
+static void offer_version(struct changing *c, int version, int convert)
+{
+    uint8_t bytes[8192];
+    memset(bytes, version, sizeof bytes);
+    for (int tries = 0, is_in = 0; !is_in && tries < 500; tries++) {
+        struct hr__cache_ticket ticket;
+        struct hr__cache_item item;
+        if (hr__cache_find(c->cache, 0, &item))
+            hr__cache_unpin(c->cache, &item);
+        hr__cache_claim(c->cache, 0, &ticket);
+        struct hr__cache_offer o = {.ticket = &ticket,
+                                    .bytes = bytes,
+                                    .length = version_length(version),
+                                    .convert = convert};
+        is_in = hr__cache_offer(c->cache, &o);
+        usleep(5000);
+    }
+    struct hr__cache_item item;
+    struct hr__cache_staged *staged = hr__cache_take(c->cache, &item);
+    if (staged)
+        hr__cache_settle(c->cache, staged, &(struct hr__cache_final){.bytes = NULL});
+}
+
+/* What is found is of one version whole, and of the one that the file has, or of a later one. */
+static void test_changing_file(void **state)
+{
+    char root[] = "/tmp/headrace-private-XXXXXX", command[64];
+    struct changing c = {.version = 1};
+    assert_non_null(mkdtemp(root));
+    snprintf(c.path, sizeof c.path, "%s/a.jpg", root);
+    const char *const paths[] = {c.path};
+    write_version(&c, 1);
+    struct hr__cache_options options = {.samples = 1, .budget_bytes = 1 << 20};
+    assert_int_equal(hr_dataset_from_paths(&options.dataset, paths, NULL, 1, NULL), 0);
+    assert_int_equal(hr__cache_create(&c.cache, &options, NULL), 0);
+    pthread_t readers[2];
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&readers[i], NULL, read_versions, &c), 0);
+    for (int version = 1; version <= VERSIONS; version++) {
+        write_version(&c, version);
+        atomic_store(&c.version, version);
+        offer_version(&c, version, version % 2);
+    }
+    unsigned found = atomic_load(&c.found);
+    while (atomic_load(&c.found) == found) /* the last one is there to stay */
+        usleep(1000);
+    atomic_store(&c.is_over, 1);
+    for (int i = 0; i < 2; i++)
+        pthread_join(readers[i], NULL);
+    assert_int_equal(atomic_load(&c.wrong), 0);
+    hr__cache_destroy(&c.cache);
+    hr_dataset_unref(&options.dataset);
+    snprintf(command, sizeof command, "rm -r %s", root);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -526,6 +629,7 @@ int main(void)
         cmocka_unit_test(test_many_threads),
         cmocka_unit_test(test_failing_allocations),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_changing_file),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_memory_refused),
         cmocka_unit_test(test_fork),

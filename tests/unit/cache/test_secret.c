@@ -205,6 +205,14 @@ static void scribble(const char *text, const char *over)
     assert_int_equal(system(command), 0);
 }
 
+/* Times that users of a segment met an item with a wrong tag. */
+static uint64_t foreign(struct hr_cache *cache)
+{
+    struct hr_cache_info info = {.size = sizeof info};
+    hr_cache_get_info(cache, &info);
+    return info.foreign;
+}
+
 static void test_segments(void **state)
 {
     char path[128], second[128];
@@ -229,8 +237,14 @@ static void test_segments(void **state)
         assert_false(holds(cache, 1, ""));
     assert_non_null(strstr(logged, "nobody with this key file put there"));
     assert_null(strstr(strstr(logged, "nobody with") + 1, "nobody with"));
+    const uint64_t met = foreign(cache);
+    assert_true(met >= 3);
     /* The others are as good as before. */
     assert_true(holds(cache, 2, "another value!!"));
+    hr_cache_close(&cache);
+    /* The count outlives who met them. */
+    cache = open_with(path);
+    assert_int_equal(foreign(cache), met);
     hr_cache_close(&cache);
     assert_int_equal(hr_cache_drop("secret", NULL, 0, NULL, NULL, NULL), 0);
 }

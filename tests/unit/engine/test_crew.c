@@ -35,22 +35,10 @@ static atomic_int gate_used, gate_open;
 /* Where caches lie, apart from those of other programs. */
 static char shm[64];
 
-/* A file that was just written is not cached. */
-static void age_files(void)
-{
-    struct timespec old;
-    clock_gettime(CLOCK_REALTIME, &old);
-    old.tv_sec -= 60;
-    const struct timespec times[2] = {old, old};
-    for (size_t i = 0; i < SAMPLES; i++)
-        assert_int_equal(utimensat(AT_FDCWD, fixture.paths[i], times, 0), 0);
-}
-
 static int setup(void **state)
 {
     (void)state;
     fixture_make(&fixture, SAMPLES);
-    age_files();
     strcpy(shm, "/dev/shm/hr-test-XXXXXX");
     assert_non_null(mkdtemp(shm));
     setenv("HEADRACE_SHM", shm, 1);

@@ -401,12 +401,6 @@ static void test_options_of_a_lane(void **state)
     struct hr_loader *lane;
     struct hr_error error;
     struct hr__crew *crew = crew_make(1);
-    lane_options(&o, 8);
-    o.external_order = 1;
-    assert_int_equal(
-        hr__lane_create(&lane, crew, fixture.dataset, fixture.recipe, &o, NULL, NULL, &error),
-        -EINVAL);
-    assert_null(lane);
     lane_options(&o, 0);
     assert_int_equal(
         hr__lane_create(&lane, crew, fixture.dataset, fixture.recipe, &o, NULL, NULL, &error),

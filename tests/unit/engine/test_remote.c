@@ -9,6 +9,8 @@
 #include "base/memory.h"
 #include "engine/loader.h"
 
+#include <headrace/stalls.h>
+
 #include <errno.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -21,6 +23,8 @@ static struct {
     int created, destroyed, abandoned, released;
     int refuse;    /* create fails with it */
     int restored;  /* the last start was a restore */
+    int pushed;    /* indices that came */
+    int ended;     /* push_end came */
     uint64_t bad;  /* every so many'th sample is bad; 0: none */
     uint64_t stop; /* the sample that ends the epoch; 0: none */
 } seen;
@@ -137,6 +141,21 @@ static int standin_next(struct hr_loader *l, struct hr_batch **out, struct hr_er
     return 1;
 }
 
+static int standin_push(struct hr_loader *l, struct hr__push *push, struct hr_error *error)
+{
+    if (seen.ended)
+        return hr__fail(error, -EINVAL, "a batch was pushed after push_end");
+    seen.pushed += (int)push->count;
+    hr__free(push);
+    return 0;
+}
+
+static int standin_push_end(struct hr_loader *l, struct hr_error *error)
+{
+    seen.ended++;
+    return 0;
+}
+
 static int standin_state(const struct hr_loader *l, struct hr_loader_state *state,
                          struct hr_error *error)
 {
@@ -158,6 +177,8 @@ const struct hr__attachment hr__attachment_agent = {
     .abandon = standin_abandon,
     .start = standin_start,
     .next = standin_next,
+    .push = standin_push,
+    .push_end = standin_push_end,
     .get_state = standin_state,
     .get_stats = standin_stats,
 };
@@ -198,6 +219,11 @@ static void test_options_are_checked(void **state)
     o.agent = NULL;
     o.stream = "many";
     refuse(&o, "needs an agent");
+    o.agent = "auto";
+    o.external_order = 1;
+    refuse(&o, "cannot be shared with others");
+    o.external_order = 0;
+    o.agent = NULL;
     o.agent = "";
     refuse(&o, "needs an agent");
     agent_options(&o);
@@ -262,22 +288,28 @@ static void test_a_refusal_is_the_callers(void **state)
     assert_int_equal(seen.destroyed, 0);
 }
 
-static void test_an_order_of_ones_own_stays_here(void **state)
+static void test_an_order_of_ones_own_is_passed_on(void **state)
 {
     (void)state;
     struct hr_loader_options o;
+    struct hr_error error;
     agent_options(&o);
     o.external_order = 1;
-    o.stream = "unused";
     struct hr_loader *loader = fixture_loader(&fixture, &o);
-    assert_int_equal(seen.created, 0);
+    struct hr_stalls_watch *watch;
+    assert_int_equal(seen.created, 1);
+    assert_int_equal(hr_stalls_watch_open(&watch, loader, NULL, &error), -ENOTSUP);
+    assert_non_null(strstr(error.message, "an agent prepares"));
     assert_int_equal(hr_loader_start_epoch(loader, 0, NULL), 0);
     assert_int_equal(hr_loader_push(loader, (int64_t[]){4, 2}, 2, NULL), 0);
-    struct hr_batch *batch = fixture_next(loader);
-    fixture_check(&fixture, batch, 1, 0);
-    hr_batch_release(&batch);
+    assert_int_equal(hr_loader_push(loader, (int64_t[]){4, (int64_t)fixture.count}, 2, &error),
+                     -ERANGE);
+    assert_int_equal(seen.pushed, 2);
+    assert_int_equal(hr_loader_push_end(loader, NULL), 0);
+    assert_int_equal(seen.ended, 1);
+    assert_int_equal(hr_loader_push(loader, (int64_t[]){4}, 1, &error), -EINVAL);
     hr_loader_destroy(&loader);
-    assert_int_equal(seen.destroyed, 0);
+    assert_int_equal(seen.destroyed, 1);
 }
 
 static void test_calls_are_passed_on(void **state)
@@ -415,7 +447,7 @@ int main(void)
         cmocka_unit_test_setup(test_options_are_checked, setup),
         cmocka_unit_test_setup(test_texts_are_copied, setup),
         cmocka_unit_test_setup(test_a_refusal_is_the_callers, setup),
-        cmocka_unit_test_setup(test_an_order_of_ones_own_stays_here, setup),
+        cmocka_unit_test_setup(test_an_order_of_ones_own_is_passed_on, setup),
         cmocka_unit_test_setup(test_calls_are_passed_on, setup),
         cmocka_unit_test_setup(test_bad_samples_are_kept_and_judged, setup),
         cmocka_unit_test_setup(test_forked_child_abandons, setup),

@@ -4,7 +4,8 @@
  * well. PART says what.
  *
  * The directory has: old (5 bytes "old-1"), other ("old-2"), kept ("old-3"), tree/a, tree/sub/b,
- * and link, a symbolic link to tree.
+ * and link, a symbolic link to tree. Hidden: .first and
+ * .b, symbolic links to old and tree/sub/b, and .pipe.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -74,11 +75,28 @@ static const char *list(const char *path)
     return text;
 }
 
+/* Through symbolic links with names of which nothing was changed. */
+static void see_behind_links(void)
+{
+    char text[8] = "";
+    struct stat st;
+    int fd = open(".first", O_RDONLY);
+    CHECK(fd >= 0 && read(fd, text, sizeof text) == 3 && !strcmp(text, "new") && !close(fd));
+    CHECK(holds(".first", "new") && !stat(".first", &st) && st.st_size == 3);
+    CHECK(!lstat(".first", &st) && S_ISLNK(st.st_mode));
+    CHECK(open(".first", O_RDONLY | O_NOFOLLOW) < 0 && errno == ELOOP);
+    CHECK(holds(".b", "b") && !stat(".b", &st) && st.st_size == 1);
+    CHECK((fd = open("link", O_RDONLY | O_DIRECTORY)) >= 0 && !close(fd));
+    CHECK((fd = open("/dev/stderr", O_RDONLY)) >= 0 && !close(fd));
+    CHECK(open(".first/x", O_RDONLY) < 0 && errno == ENOTDIR);
+}
+
 static void use_files(void)
 {
     struct stat st;
     write_file("old", "new");
     CHECK(holds("old", "new") && !stat("old", &st) && st.st_size == 3);
+    see_behind_links();
     int fd = open("other", O_WRONLY | O_APPEND);
     CHECK(fd >= 0 && write(fd, "+", 1) == 1 && !close(fd) && holds("other", "old-2+"));
     fd = open("kept", O_RDWR);
@@ -86,6 +104,7 @@ static void use_files(void)
     CHECK(!truncate("kept", 2) && holds("kept", "Xl"));
     CHECK(!chmod("kept", 0600) && !stat("kept", &st) && (st.st_mode & 07777) == 0600);
     struct timespec times[2] = {{.tv_sec = 5}, {.tv_sec = 7}};
+    CHECK(!chmod(".pipe", 0640)); /* that nobody writes to: it must not be opened */
     CHECK(!utimensat(AT_FDCWD, "kept", times, 0) && !stat("kept", &st) && st.st_mtime == 7);
     CHECK(open("old", O_WRONLY | O_CREAT | O_EXCL, 0600) < 0 && errno == EEXIST);
     CHECK(open("nowhere/x", O_WRONLY | O_CREAT, 0600) < 0 && errno == ENOENT);
@@ -150,6 +169,7 @@ static void use_folders(void)
     CHECK(!strcmp(list("tree/sub"), "b new "));
     remove_below(AT_FDCWD, "tree");
     CHECK(is_gone("tree") && is_gone("link/a") && !strcmp(list("."), "kept link old other "));
+    CHECK(open(".b", O_RDONLY) < 0 && errno == ENOENT && !fopen(".b", "r") && errno == ENOENT);
     CHECK(!mkdir("tree", 0755) && !mkdir("tree/sub", 0755) && !strcmp(list("tree/sub"), ""));
     CHECK(getcwd(before, sizeof before) && !chdir("link/sub"));
     CHECK(getcwd(path, sizeof path) && !strncmp(path, before, strlen(before)));

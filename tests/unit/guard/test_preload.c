@@ -50,6 +50,12 @@ static int set_up(void **unused)
     write_file("work/kept", "old-3");
     write_file("work/tree/a", "a");
     write_file("work/tree/sub/b", "b");
+    snprintf(path, sizeof path, "%s/work/.first", folder);
+    assert_int_equal(symlink("old", path), 0);
+    snprintf(path, sizeof path, "%s/work/.b", folder);
+    assert_int_equal(symlink("tree/sub/b", path), 0);
+    snprintf(path, sizeof path, "%s/work/.pipe", folder);
+    assert_int_equal(mkfifo(path, 0600), 0);
     snprintf(path, sizeof path, "%s/work/link", folder);
     return symlink("tree", path);
 }
@@ -72,7 +78,7 @@ static int add_one(const char *path, const struct stat *st, int kind, struct FTW
     char text[64] = "";
     size_t used = strlen(state);
     (void)at;
-    int fd = kind == FTW_F ? open(path, O_RDONLY) : -1;
+    int fd = kind == FTW_F && S_ISREG(st->st_mode) ? open(path, O_RDONLY) : -1;
     if (fd >= 0) {
         assert_true(read(fd, text, sizeof text - 1) >= 0);
         close(fd);

@@ -67,7 +67,11 @@ static void test_resolve(void **unused)
 static void test_unchanged(void **unused)
 {
     struct hr__guard_place place;
+    struct stat st;
     (void)unused;
+    assert_int_equal(stat(at("scratch/state"), &st), 0);
+    assert_true(st.st_blocks * 512 >=
+                (off_t)sizeof *hr__guard_state); /* none is to be found later */
     assert_int_equal(hr__guard_see(AT_FDCWD, at("tree/a"), 1, &place), HR__GUARD_AS_IS);
     assert_int_equal(hr__guard_may_differ(at("tree/../a")), 0);
     assert_int_equal(kind_of(at("tree/a")), HR__GUARD_ORIGINAL);

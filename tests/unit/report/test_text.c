@@ -59,6 +59,27 @@ static void test_unknown(void **state)
     assert_null(strstr(text_of(&s, 120), "An epoch from"));
 }
 
+/* Short epochs are slower than their steps. */
+static void test_starts(void **state)
+{
+    struct hr_stalls s;
+    char rate[HR__FORMAT_BYTES];
+    fixture_gpu(&s);
+    s.epoch_batches = 20;
+    s.epoch_start_each = true;
+    s.epoch_start_s = 20 * s.step_s[HR_STALLS_WARM].value;
+    hr__format_rate(rate, s.summary.rate[HR_STALLS_WARM].value / 2);
+    const char *row = strstr(text_of(&s, 120), "training, files in memory");
+    assert_non_null(row);
+    row = strstr(row, "with the starts of its epochs");
+    assert_non_null(row);
+    assert_int_equal(strspn(row + strlen("with the starts of its epochs"), " ") +
+                         strlen("with the starts of its epochs"),
+                     (size_t)(strstr(row, rate) - row));
+    s.epoch_start_each = false;
+    assert_null(strstr(text_of(&s, 120), "with the starts"));
+}
+
 static void test_width(void **state)
 {
     struct hr_stalls s;
@@ -185,10 +206,11 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),      cmocka_unit_test(test_unknown),
-        cmocka_unit_test(test_width),      cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_many_ranks), cmocka_unit_test(test_wrap),
-        cmocka_unit_test(test_escapes),    cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_exact),   cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_starts),  cmocka_unit_test(test_width),
+        cmocka_unit_test(test_numbers), cmocka_unit_test(test_many_ranks),
+        cmocka_unit_test(test_wrap),    cmocka_unit_test(test_escapes),
+        cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -424,6 +424,16 @@ static void test_disturbed(void **state)
             s->ranks[0].segments[k].disturbed |= s->ranks[0].segments[k].round == 3;
     assert_int_equal(hr__stalls_derive(s, &error), 0);
     near(s->step_s[HR_STALLS_COLD].value, (4 * .1 + 2 * 1) / 6);
+    /* Nor is a round that was not verified one of the four. */
+    for (size_t k = 0; k < s->ranks[0].segment_count; k++) {
+        struct hr__segment_record *g = &s->ranks[0].segments[k];
+        if (g->phase == HR_STALLS_COLD) {
+            g->disturbed = g->round >= 4;
+            g->verified = g->round != 0;
+        }
+    }
+    assert_int_equal(hr__stalls_derive(s, &error), 0);
+    near(s->step_s[HR_STALLS_COLD].value, (3 * .1 + 2 * 1) / 5);
     hr_stalls_destroy(&s);
 }
 

@@ -189,6 +189,12 @@ static void test_knowledge(void **state)
         snprintf(wanted, sizeof wanted, "%s%s", cases[i].says, behind);
         assert_string_equal(s->sentence, wanted);
     }
+    /* Nor is the whole of short epochs known better than their steps. */
+    s->epoch_batches = 20;
+    s->epoch_start_s = 0.525;
+    s->epoch_start_each = true;
+    in_turn(s, 0.95, 1.15);
+    assert_non_null(strstr(s->sentence, "in all 58 % (give or take 7) of its time is waiting."));
     hr_stalls_destroy(&s);
 
     /* One round has no interval. */
