@@ -547,7 +547,9 @@ int hr__store_grow(struct hr__store *store, uint64_t bytes)
         growth.to = need;
         if (r == -ENOSPC || r == -ENOMEM)
             r = grow_to(s, &growth, 1);
-        if ((r == -ENOSPC || r == -ENOMEM) && !atomic_exchange(&s->full, 1))
+        /* Of a file that was cut another line says why there is no more. */
+        if ((r == -ENOSPC || r == -ENOMEM) && hr__segment_is_sound(s) &&
+            !atomic_exchange(&s->full, 1))
             hr__log(HR_LOG_WARNING,
                     "the cache of %s stays at %" PRIu64 " of %" PRIu64
                     " bytes: %s; the rest is read from storage",
