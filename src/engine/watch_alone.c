@@ -29,6 +29,9 @@
 /* Files that storage is measured with at one depth, at most. */
 #define STORAGE_FILES 8192
 
+/* Files that memory is measured with at least, however little time is left. */
+#define MEMORY_FILES 8
+
 /* Samples that forms are measured with, at most, and seconds for each form, at most. */
 #define FORM_SAMPLES 64
 #define FORM_S       0.4
@@ -249,7 +252,9 @@ static int measure_memory(struct hr_stalls_watch *w, struct hr_error *error)
     struct hr__sample sample = {.path_capacity = 0};
     double bytes = 0;
     uint64_t begin_ns = hr__now_ns(), until_ns = begin_ns + (uint64_t)(slice_s(w) * 0.5e9);
-    for (size_t i = 0; i < w->set.unique_count && hr__now_ns() < until_ns; i++) {
+    for (size_t i = 0; i < w->set.unique_count; i++) {
+        if (i >= MEMORY_FILES && hr__now_ns() >= until_ns)
+            break;
         if (hr__sample_read(&sample, w->loader->dataset, (uint64_t)w->set.unique[i], NULL))
             continue;
         bytes += (double)sample.read.length;

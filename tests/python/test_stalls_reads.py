@@ -110,11 +110,11 @@ class Underneath(Dataset):
 """
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_files_that_are_opened_underneath_python(folder, workers):
+@pytest.mark.parametrize(("workers", "size"), [(0, SIZE), (1, SIZE), (1, 2000)])
+def test_files_that_are_opened_underneath_python(folder, workers, size):
     (folder / "files").mkdir()
     for number in range(COUNT):
-        (folder / "files" / f"{number:03}").write_bytes(bytes(SIZE))
+        (folder / "files" / f"{number:03}").write_bytes(bytes(size))
     body = f"""
 loader = DataLoader(Underneath(), batch_size=4, num_workers={workers})
 while True:
@@ -122,9 +122,11 @@ while True:
         training.step(x, y)
 """
     where = f"where = {str(folder / 'files')!r}\n"
-    record = measure(folder, where + UNDERNEATH + body).record
+    script = where + UNDERNEATH.replace("60_000", str(size)) + body
+    record = measure(folder, script).record
     reason = record["phases"]["cold"]
-    assert re.search(r"a sample reads 0\.0[56]\d? MB \(opened underneath Python", reason)
+    amount = r"0\.0[56]\d?" if size == SIZE else r"0\.00[1-9]\d?"
+    assert re.search(rf"a sample reads {amount} MB \(opened underneath Python", reason)
     assert record["dataset"]["reads_files"]
 
 

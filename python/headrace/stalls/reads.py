@@ -54,7 +54,11 @@ class Learned:
             self.whole = self._really_read(held, run, let_go)
             if self.whole:
                 return []
-        if unexplained > max(HARDLY_ANYTHING * self.samples, SLACK_BYTES, (UNEXPLAINED - 1) * known):
+        # Small samples do not come to much, but each batch reads some.
+        usual = sorted(told)[len(told) // 2] if told else 0
+        all_read = usual * len(given) > HARDLY_ANYTHING * self.samples
+        most = max(HARDLY_ANYTHING * self.samples, SLACK_BYTES, (UNEXPLAINED - 1) * known)
+        if unexplained > most or (all_read and not opened):
             self.unknown_bytes = unexplained
         over = 0 if now is None or received is None else now - received
         if opened:
