@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define MAPPINGS 1024
@@ -34,10 +35,13 @@ static uintptr_t page_bytes(void)
     return (uintptr_t)sysconf(_SC_PAGESIZE);
 }
 
+/* A bare system call: a handler may interrupt any function, and to ThreadSanitizer the C
+ * library's mmap is a write that races with readers. */
 static int map_zeros(uintptr_t begin, uintptr_t end)
 {
-    return mmap((void *)begin, end - begin, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
+    long r = syscall(SYS_mmap, begin, end - begin, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    return r != -1;
 }
 
 /* Non-zero where the address was in a guarded mapping, and can be read now. */
