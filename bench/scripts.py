@@ -28,6 +28,7 @@ TOOLS = os.path.join(os.path.dirname(HERE), "tools")
 SCRIPTS = os.path.join(HERE, "scripts")
 TIME_S = 20  # of an analysis
 BATCHES = 150  # of a truth run
+BATCH = 4  # samples of a batch
 OWN = 0.03  # what overheads of a script's truth may come to, of a share or relative
 WIDE = 0.20  # an interval that is wider is no knowledge
 LIMIT_S = 240
@@ -132,7 +133,11 @@ class Script:
 
 class Truth:
     """Of plain runs, in batches a second: as it is, without samples' time and workers, without
-    that of the steps, with twice the workers (None: that is no change). Each (lowest, highest)."""
+    that of the steps, with twice the workers (None: that is no change). Each (lowest, highest).
+
+    A plain run without samples' time still makes the samples: training alone is at least as fast,
+    and at most as fast as its step sleeps. Likewise a loader without workers, whose plain run
+    still trains."""
 
     def __init__(self, script):
         first = script.truth()
@@ -148,6 +153,9 @@ class Truth:
         for name in ("device", "prepare", "twice"):
             one = getattr(self, name)
             setattr(self, name, one and (one[0] / drift, one[1] * drift))
+        self.device = self.device[0], max(self.device[1], 1e3 / script.step_ms)
+        if not script.workers:
+            self.prepare = self.prepare[0], max(self.prepare[1], 1e3 / (BATCH * script.sample_ms))
 
     @staticmethod
     def about(rate):
@@ -182,14 +190,14 @@ def statements(result, truth, batch):
 
     samples = {key: tuple(batch * rate for rate in getattr(truth, key))
                for key in ("real", "device", "prepare")}
-    start_s = start_of(result)
+    start = start_of(result)
     warm = summary["rate"]["warm"]
     share = summary["warm_share"].get("preparation", (math.nan,) * 3)
-    stepping = with_starts(warm, start_s)[0] / warm[0] if start_s else 1.0  # of the time
+    stepping = with_starts(warm, start)[0] / warm[0]  # of the time
     state("share", [1 - (1 - one) * stepping for one in share], truth.share(), False)
     state("G", summary["device_rate"], samples["device"])
-    state("warm", with_starts(warm, start_s), samples["real"])
-    state("P", summary["prepare_rate"], samples["prepare"])
+    state("warm", with_starts(warm, start), samples["real"])
+    state("P", with_starts(summary["prepare_rate"], start, first=batch), samples["prepare"])
     said = percentage(result.sentence)
     if said is not None:
         state("sentence", said, truth.share(), False)
@@ -201,7 +209,7 @@ def statements(result, truth, batch):
         if one is not None and not math.isnan(one["rate"]):
             twice = tuple(batch * rate for rate in truth.twice)
             rates = one["rate"], one["low"], one["high"]
-            state("twice the workers", with_starts(rates, start_s), twice)
+            state("twice the workers", with_starts(rates, start), twice)
     return found
 
 
@@ -218,17 +226,23 @@ def workers_of(result):
 
 
 def start_of(result):
-    """Seconds by which the starts of epochs lengthen a sample: an analysis states rates within
+    """(samples of an epoch, seconds that its start waits), or None: an analysis states rates within
     an epoch, and its start apart from them."""
     document = document_of(result)
     epoch = document.get("epoch") or {}
     if not epoch.get("each") or not epoch.get("start_s") or not epoch.get("batches"):
-        return 0.0
-    return epoch["start_s"] / (epoch["batches"] * document["loader"]["batch_size"])
+        return None
+    return epoch["batches"] * document["loader"]["batch_size"], epoch["start_s"]
 
 
-def with_starts(rates, start_s):
-    return tuple(1 / (1 / rate + start_s) if rate > 0 else rate for rate in rates)
+def with_starts(rates, start, first=0):
+    """Rates of whole epochs. `first`: samples of the first batch, for whose preparation the start
+    waits; of the rate of preparation they are a part already."""
+    if start is None:
+        return rates
+    epoch, waiting = start
+    return tuple(1 / (1 / rate + (waiting - first / rate) / epoch) if rate > 0 else rate
+                 for rate in rates)
 
 
 def percentage(sentence):
@@ -267,7 +281,7 @@ class Bench(harness.Parts):
         result, printed = script.analyse(self.args.time)
         self.changed += [path for path in before | script.contents()
                          if before.get(path) != script.contents().get(path)]
-        found = statements(result, truth, 4) if result is not None and truth else []
+        found = statements(result, truth, BATCH) if result is not None and truth else []
         wrong = [one for one in found if one[3]]
         self.false += [(name, *one) for one in wrong]
         self.rows.append((name, result, found, truth))
@@ -310,7 +324,7 @@ class Bench(harness.Parts):
                               if key in by else "-" for key in ("G", "P"))
             wrong = ", ".join(what for what, _, _, is_false in found if is_false) or "0"
             log(f"| {name} | {value:.0%} ({low:.0%} to {high:.0%}) | "
-                f"{statistics.mean(true):.0%} | {rates} | {wrong} |")
+                f"{true[0]:.0%} to {true[1]:.0%} | {rates} | {wrong} |")
 
 
 def main():

@@ -1,6 +1,5 @@
 """A loop with Accelerate, which names and rotates its checkpoints itself."""
 
-import time
 
 import accelerate
 import paced
@@ -20,7 +19,7 @@ settings.iteration = 1  # an earlier run left number 0
 clock = paced.Clock()
 for epoch in range(1000):
     for x, y in loader:
-        time.sleep(paced.STEP_S)
+        paced.pause(paced.STEP_S)
         optimizer.zero_grad()
         accelerator.backward(torch.nn.functional.cross_entropy(model(x), y))
         optimizer.step()

@@ -1,6 +1,5 @@
 """A DALI pipeline on the CPU, whose source is Python."""
 
-import time
 
 import numpy
 import paced
@@ -12,7 +11,7 @@ from nvidia.dali.plugin.pytorch import DALIGenericIterator
 def samples(info):
     if info.iteration * paced.BATCH >= paced.COUNT:
         raise StopIteration
-    time.sleep(paced.SAMPLE_S)
+    paced.pause(paced.SAMPLE_S)
     value = info.idx_in_epoch
     return numpy.full(8, value % 7, numpy.float32), numpy.array([value % 3])
 

@@ -1,7 +1,6 @@
 """A loop with Lightning Fabric."""
 
 import os
-import time
 
 import paced
 import torch
@@ -17,7 +16,7 @@ loader = fabric.setup_dataloaders(
 clock = paced.Clock()
 for epoch in range(1000):
     for x, y in loader:
-        time.sleep(paced.STEP_S)
+        paced.pause(paced.STEP_S)
         optimizer.zero_grad()
         fabric.backward(torch.nn.functional.cross_entropy(model(x), y))
         optimizer.step()

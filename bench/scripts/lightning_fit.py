@@ -1,6 +1,5 @@
 """Lightning's Trainer with ModelCheckpoint."""
 
-import time
 
 import lightning
 import paced
@@ -16,7 +15,7 @@ class Module(lightning.LightningModule):
         self.clock = paced.Clock()
 
     def training_step(self, batch, index):
-        time.sleep(paced.STEP_S)
+        paced.pause(paced.STEP_S)
         return torch.nn.functional.cross_entropy(self.layer(batch[0]), batch[1])
 
     def on_train_batch_end(self, *args):

@@ -1,6 +1,5 @@
 """timm's loader and checkpoint saver."""
 
-import time
 
 import paced
 import timm.data
@@ -16,7 +15,7 @@ class Pictures(torch.utils.data.Dataset):
         return paced.COUNT
 
     def __getitem__(self, index):
-        time.sleep(paced.SAMPLE_S)
+        paced.pause(paced.SAMPLE_S)
         return self.transform(Image.new("RGB", (40, 40), (index % 256, 0, 0))), index % 3
 
 
@@ -43,7 +42,7 @@ saver = timm.utils.CheckpointSaver(
 clock = paced.Clock()
 for epoch in range(1000):
     for x, y in loader:
-        time.sleep(paced.STEP_S)
+        paced.pause(paced.STEP_S)
         loss = torch.nn.functional.cross_entropy(model(x), y)
         optimizer.zero_grad()
         loss.backward()

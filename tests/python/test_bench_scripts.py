@@ -34,7 +34,8 @@ def test_a_script(scripts, tmp_path, name):
     before = script.contents()
     result, printed = script.analyse(2)
     assert result is not None, printed
-    assert scripts.start_of(result) >= 0
+    start = scripts.start_of(result)
+    assert start is None or min(start) > 0
     assert script.contents() == before
     assert "were kept from its folders" in printed.replace("\n    ", " ")
 
@@ -52,7 +53,10 @@ def test_statements(scripts):
         "waits 10 % of the time (give or take 9) for x. Besides, each epoch of 20 batches begins "
         "with 0.055 s of waiting for its first one: in all 26 % (give or take 8) of its time is waiting."
     ) == pytest.approx((0.26, 0.18, 0.34))
-    assert scripts.with_starts((100, math.nan), 0.0025) == pytest.approx((80, math.nan), nan_ok=True)
+    start = 80, 0.2
+    assert scripts.with_starts((100, math.nan), start) == pytest.approx((80, math.nan), nan_ok=True)
+    assert scripts.with_starts((100,), start, first=4) == pytest.approx((1 / 0.012,))
+    assert scripts.with_starts((100,), None) == (100,)
 
 
 def test_a_script_without_a_result(scripts, tmp_path):

@@ -128,7 +128,7 @@ class TurnedAway:
         if self.beyond:
             said.append(
                 "not guarded, since nothing can be preloaded into them: "
-                f"{', '.join(self.beyond[:3])}; what they wrote is written"
+                f"{', '.join(self.beyond[:3])}; what they wrote is written, unless the kernel ended them (SIGSYS)"
             )
         return said
 
