@@ -153,6 +153,7 @@ static void scan_start(struct hr_dataset *d, const struct hr_dataset_options *op
     pthread_cond_init(&s->changed, NULL);
     d->background = (struct hr__background){s, scan_stop, scan_wait};
     sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* of a file that was cut: base/truncation.h */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int r = pthread_create(&s->thread, NULL, scan_main, s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -413,6 +413,7 @@ int hr__thread_start(struct hr__thread *thread, void *(*run)(void *), const char
 {
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* of a file that was cut: base/truncation.h */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int r = pthread_create(&thread->id, NULL, run, thread);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
