@@ -10,7 +10,7 @@
  *                       was renamed or linked is not copied
  *   SCRATCH/gone/HASH   the original of a path, and all below it, does not exist any more; the
  *                       path is in the file. Such a marker stays: what comes later is in new/
- *   SCRATCH/work/       files that are being copied
+ *   SCRATCH/work        files that are being copied
  *   SCRATCH/state       mapped by all processes: filters that say "surely not changed"
  *   SCRATCH/exempt      folders that are let through, one a line; by the launcher
  *   SCRATCH/temp        the temporary folder, then the names that were in it at the start

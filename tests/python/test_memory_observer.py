@@ -20,7 +20,7 @@ OBSERVER, MODE = "observer", "Python mode"
 
 @pytest.fixture(scope="module")
 def observer():
-    path, why = _observer.library()
+    path, why = _observer.compiled()
     if path is None:
         pytest.skip(f"no observer here: {why}")
     return path
@@ -367,7 +367,7 @@ def test_it_is_compiled_once(tmp_path, observer):
         "import headrace.memory._observer as o, sys\n"
         "o._compile = lambda command, path, failed: (open(path, 'wb').close(), path.chmod(0o700), "
         "print('compiled', flush=True))\n"
-        "print(o.library()[0])\n")
+        "print(o.compiled()[0])\n")
     environment = {**os.environ, _observer.SETTING: str(tmp_path / "shared")}
     running = [subprocess.Popen([sys.executable, "-c", program], env=environment, text=True,
                                 stdout=subprocess.PIPE) for _ in range(2)]

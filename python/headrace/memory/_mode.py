@@ -71,7 +71,7 @@ class _Mode(_core.MemoryRecorder, TorchDispatchMode):
         return problem
 
     def _observe(self) -> str | None:
-        library, problem = _observer.library()
+        library, problem = _observer.compiled()
         return self.observe(library) if library is not None else problem
 
     def _classify(self, code: types.CodeType) -> tuple[int, int] | None:

@@ -35,7 +35,7 @@ SOURCES = ("observer.cpp", "observer.h")
 _known: tuple[str | None, str | None] | None = None
 
 
-def library() -> tuple[str | None, str | None]:
+def compiled() -> tuple[str | None, str | None]:
     """The path of the library; or None, and why there is none. Compiles it where it is not there
     yet, which takes some seconds and is said on stderr."""
     global _known
