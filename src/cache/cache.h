@@ -31,8 +31,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Items are rounded up to 64 bytes, which adds so many on average. */
-#define HR__CACHE_PADDING 32u
+/* Items are rounded up to 64 bytes, which adds so many at most. */
+#define HR__CACHE_PADDING 63u
 
 struct hr__cache;
 struct hr__cache_spec;
