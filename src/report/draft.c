@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "report/format.h"
-#include "stalls/result.h"
+#include "stalls/model/result.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -6,7 +6,7 @@
 
 #include "report/format.h"
 #include "report/tables.h"
-#include "stalls/inside.h"
+#include "stalls/model/inside.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
  * The first byte says the request and the protocol; the rest lies ready in a socket whose
  * other end is closed for writing, so that nothing ever waits.
  */
-#include "cache/peer_protocol.h"
+#include "cluster/peer_protocol.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
