@@ -41,12 +41,14 @@ enum option {
     OPTION_MEET,
     OPTION_KEY_FILE,
     OPTION_TLS,
+    OPTION_PROTOCOL,
+    OPTION_SASL,
     OPTION_COUNT
 };
 
 static const char *const option_names[OPTION_COUNT] = {
     "size",    "self", "socket",   "user", "password-file", "form", "mtime",
-    "timeout", "meet", "key_file", "tls"};
+    "timeout", "meet", "key_file", "tls",  "protocol",      "sasl"};
 
 /* What is being read, for messages. */
 struct reader {
@@ -310,6 +312,15 @@ static int apply_socket(struct reader *r)
     return 0;
 }
 
+/* Lines of an authfile are USER:PASSWORD, and a login is "USER PASSWORD". */
+static int is_user(struct hr__piece name)
+{
+    for (size_t i = 0; i < name.length; i++)
+        if ((unsigned char)name.at[i] <= ' ' || name.at[i] == 0x7f || name.at[i] == ':')
+            return 0;
+    return name.length > 0;
+}
+
 static int apply_user(struct reader *r)
 {
     struct hr__piece user = r->values[OPTION_USER], file = r->values[OPTION_PASSWORD_FILE];
@@ -320,9 +331,10 @@ static int apply_user(struct reader *r)
                                              : "a password needs its user");
     if (!r->seen[OPTION_USER])
         return 0;
-    if (!user.length || copy(r->out->user, sizeof r->out->user, user))
+    if (!is_user(user) || copy(r->out->user, sizeof r->out->user, user))
         return hr__fail(r->error, -EINVAL,
-                        "cache \"%.*s\": user \"%.*s\" must be a name of at most %zu bytes",
+                        "cache \"%.*s\": user \"%.*s\" must be a name of at most %zu bytes, "
+                        "without blanks and colons",
                         TEXT(r), HR__PIECE(user), sizeof r->out->user - 1);
     if (!file.length || copy(r->out->password_file, sizeof r->out->password_file, file))
         return hr__fail(r->error, -EINVAL,
@@ -383,6 +395,25 @@ static int apply_times(struct reader *r)
     return failed;
 }
 
+/* Options of other clients that a user may look for here. */
+static int refuse_unsupported(const struct reader *r)
+{
+    if (r->seen[OPTION_TLS])
+        return hr__fail(r->error, -ENOTSUP,
+                        "cache \"%.*s\": tls is not in the client that this is built with: let a "
+                        "sidecar such as stunnel carry the connections, and name its local ports "
+                        "here",
+                        TEXT(r));
+    if (r->seen[OPTION_PROTOCOL] || r->seen[OPTION_SASL])
+        return hr__fail(r->error, -ENOTSUP,
+                        "cache \"%.*s\": %s= is not supported: servers are asked in memcached's "
+                        "text protocol alone, without SASL. For a user, start memcached with -Y "
+                        "FILE instead of -S, and write &user=NAME&password-file=PATH",
+                        TEXT(r),
+                        option_names[r->seen[OPTION_SASL] ? OPTION_SASL : OPTION_PROTOCOL]);
+    return 0;
+}
+
 static int read_options(struct reader *r, struct hr__piece rest)
 {
     int failed = 0;
@@ -391,12 +422,8 @@ static int read_options(struct reader *r, struct hr__piece rest)
         rest = hr__piece_behind(rest, option);
         failed = read_option(r, option);
     }
-    if (!failed && r->seen[OPTION_TLS])
-        return hr__fail(r->error, -ENOTSUP,
-                        "cache \"%.*s\": tls is not in the client that this is built with: let a "
-                        "sidecar such as stunnel carry the connections, and name its local ports "
-                        "here",
-                        TEXT(r));
+    if (!failed)
+        failed = refuse_unsupported(r);
     int (*const apply[])(struct reader *) = {apply_size, apply_self,  apply_socket, apply_user,
                                              apply_form, apply_mtime, apply_times,  apply_key_file};
     for (size_t i = 0; !failed && i < sizeof apply / sizeof *apply; i++)

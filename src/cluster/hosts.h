@@ -28,7 +28,7 @@ struct hr__hosts {
     int count;
     int self;         /* index of this machine; -1: said by nobody yet */
     char socket[108]; /* how this machine's own server is reached; "": as in the list */
-    char user[128];   /* SASL; "": none */
+    char user[128];   /* of the servers' authfiles; "": none */
     char password_file[HR__HOST_NAME];
     char key_file[HR__KEY_FILE]; /* "": none */
     int form;                    /* enum hr_form of what is kept; HR_FORM_ENCODED unless said */
@@ -37,8 +37,8 @@ struct hr__hosts {
     uint32_t meet_s;             /* until all ranks are there; default 300 */
 };
 
-/* Errors: -EINVAL says what is wrong with `text`, where, and what to write; -ENOTSUP: tls;
- * -ENOMEM. On failure *out is empty. */
+/* Errors: -EINVAL says what is wrong with `text`, where, and what to write; -ENOTSUP: tls,
+ * and protocols but the text protocol; -ENOMEM. On failure *out is empty. */
 int hr__hosts_parse(struct hr__hosts *out, const char *text, struct hr_error *error);
 void hr__hosts_clear(struct hr__hosts *hosts);
 

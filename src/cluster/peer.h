@@ -29,7 +29,7 @@ struct hr__blocks;
 struct hr__peer_wish {
     const char *address; /* name, address or path of a Unix socket */
     uint16_t port;       /* 0: a path */
-    const char *user;    /* SASL; NULL: none */
+    const char *user;    /* of the server's authfile; NULL: none */
     const char *password;
     struct hr__blocks *blocks; /* where values come from; NULL: the heap */
 };

@@ -57,7 +57,7 @@ static void drop(struct hr__peer_link *link)
 {
     set_socket(link, -1);
     link->begin = link->end = 0;
-    link->is_used = link->is_greeted = 0;
+    link->is_used = link->is_logged_in = 0;
 }
 
 void hr__peer_link_close(struct hr__peer_link *link)
@@ -118,8 +118,9 @@ static int broken(struct hr__peer_link *link, int code, struct hr_error *error)
         return hr__fail(error, -ECONNRESET,
                         link->is_used || link->has_answered
                             ? "%s closed the connection: was it stopped or restarted?"
-                            : "%s closes connections at once: does it ask for a user (user=), or "
-                              "has it no connection left (-c)?",
+                            : "%s closes connections at once: was it started for SASL (-S), which "
+                              "is not spoken here (use -Y FILE instead), or has it no connection "
+                              "left (-c)?",
                         link->label);
     case -ENETUNREACH:
     case -EHOSTUNREACH:
@@ -373,16 +374,6 @@ int hr__peer_link_line(struct hr__peer_link *link, char **line, struct hr_error 
             return r;
     }
     return r < 0 ? r : 0;
-}
-
-const uint8_t *hr__peer_link_has(const struct hr__peer_link *link, size_t length)
-{
-    return link->end - link->begin >= length ? (const uint8_t *)link->buffer + link->begin : NULL;
-}
-
-void hr__peer_link_take(struct hr__peer_link *link, size_t length)
-{
-    link->begin += length;
 }
 
 int hr__peer_link_read(struct hr__peer_link *link, void *out, size_t length, struct hr_error *error)

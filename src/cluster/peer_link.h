@@ -33,7 +33,7 @@ struct hr__peer_link {
     atomic_int is_cancelled;
     struct hr__peer_lookup lookup;
     uint64_t deadline_ns; /* of the request in progress */
-    int is_greeted;       /* what has to be said first on this connection was */
+    int is_logged_in;     /* the server accepted the user on this connection */
     int is_used;          /* an earlier request on this connection was answered */
     int has_answered;     /* something came since the request began */
     size_t begin, end;    /* what of `buffer` was received and not taken yet */
@@ -70,13 +70,6 @@ int hr__peer_link_has_line(struct hr__peer_link *link, char **line, struct hr_er
 
 /* The same, waiting for it: 0. */
 int hr__peer_link_line(struct hr__peer_link *link, char **line, struct hr_error *error);
-
-/* The next `length` bytes if they were received, until the next call; NULL: they were not.
- * length: up to 4096. */
-const uint8_t *hr__peer_link_has(const struct hr__peer_link *link, size_t length);
-
-/* Passes over bytes that are there. */
-void hr__peer_link_take(struct hr__peer_link *link, size_t length);
 
 /* Exactly `length` bytes. */
 int hr__peer_link_read(struct hr__peer_link *link, void *out, size_t length,

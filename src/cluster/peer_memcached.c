@@ -8,61 +8,28 @@
  */
 #include "cluster/peer.h"
 
-#include "cluster/peer_protocol.h"
+#include "cluster/peer_text.h"
 
 #include "base/error.h"
 #include "base/memory.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct hr__peer_client {
     struct hr__peer_link link;
-    const struct hr__peer_protocol *protocol;
     struct hr__blocks *blocks;
-    char user[HR__PEER_CREDENTIAL], password[HR__PEER_CREDENTIAL];
+    char user[HR__PEER_CREDENTIAL], password[HR__PEER_CREDENTIAL]; /* "": no user */
 };
 
-uint8_t *hr__peer_value_alloc(struct hr__blocks *blocks, size_t length)
-{
-    if (blocks)
-        return hr__blocks_alloc(blocks, length + HR__PEER_SLACK);
-    return hr__alloc_aligned(HR__TAG_CACHE, length + HR__PEER_SLACK, 0);
-}
-
-int hr__peer_key_is_good(const char *key)
+/* A key is 1 to HR__PEER_KEY printable characters without blanks. */
+static int is_good_key(const char *key)
 {
     size_t n = 0;
     for (; key[n]; n++)
         if (n == HR__PEER_KEY || key[n] <= ' ' || key[n] > '~')
             return 0;
     return n > 0;
-}
-
-void hr__peer_about_take(struct hr__peer_about *about, const char *name, const char *value)
-{
-    const struct {
-        const char *name;
-        uint64_t *out;
-    } numbers[] = {
-        {"limit_maxbytes", &about->limit_bytes},
-        {"bytes", &about->used_bytes},
-        {"curr_items", &about->items},
-        {"evictions", &about->evictions},
-        {"uptime", &about->uptime_s},
-        {"item_size_max", &about->item_max_bytes},
-    };
-    if (!strcmp(name, "version"))
-        hr__printable(about->version, sizeof about->version, value);
-    /* Of the settings, where "evictions" is a word. */
-    if (!strcmp(name, "evictions") && (!strcmp(value, "on") || !strcmp(value, "off"))) {
-        about->evicts = !strcmp(value, "on");
-        return;
-    }
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (!strcmp(name, numbers[i].name))
-            *numbers[i].out = strtoull(value, NULL, 10);
 }
 
 static void client_close(struct hr__peer_client **client)
@@ -86,7 +53,6 @@ static int client_open(struct hr__peer_client **out, const struct hr__peer_wish 
     struct hr__peer_client *client = hr__alloc(HR__TAG_CACHE, 1, sizeof *client);
     if (!client)
         return hr__fail(error, -ENOMEM, "out of memory for a connection");
-    client->protocol = wish->user ? &hr__peer_binary : &hr__peer_text;
     if (wish->user) {
         strcpy(client->user, wish->user);
         strcpy(client->password, wish->password);
@@ -106,9 +72,9 @@ static int begin(struct hr__peer_client *client, uint64_t deadline_ns, struct hr
 {
     struct hr__peer_link *link = &client->link;
     int r = hr__peer_link_begin(link, deadline_ns, error);
-    if (!r && client->protocol->greet && !link->is_greeted) {
-        r = client->protocol->greet(link, client->user, client->password, error);
-        link->is_greeted = !r;
+    if (!r && client->user[0] && !link->is_logged_in) {
+        r = hr__peer_text_login(link, client->user, client->password, error);
+        link->is_logged_in = !r;
     }
     return r;
 }
@@ -121,13 +87,13 @@ static int client_get(struct hr__peer_client *client, struct hr__peer_value *val
     for (size_t i = 0; i < count; i++) {
         values[i].bytes = NULL;
         values[i].length = 0;
-        if (!hr__peer_key_is_good(values[i].key))
+        if (!is_good_key(values[i].key))
             return hr__fail(error, -EINVAL, "a key for memcached is wrong");
     }
     for (int is_again = 0;; is_again = 1) {
         int r = begin(client, deadline_ns, error);
         if (!r)
-            r = client->protocol->get(&client->link, client->blocks, values, count, error);
+            r = hr__peer_text_get(&client->link, client->blocks, values, count, error);
         if (!hr__peer_link_end(&client->link, r) || is_again)
             return r;
     }
@@ -139,14 +105,14 @@ static int client_put(struct hr__peer_client *client, struct hr__peer_store *sto
     if (!count)
         return 0;
     for (size_t i = 0; i < count; i++)
-        if (!hr__peer_key_is_good(stores[i].key))
+        if (!is_good_key(stores[i].key))
             return hr__fail(error, -EINVAL, "a key for memcached is wrong");
     for (int is_again = 0;; is_again = 1) {
         for (size_t i = 0; i < count; i++)
             stores[i].result = -EINPROGRESS;
         int r = begin(client, deadline_ns, error);
         if (!r)
-            r = client->protocol->put(&client->link, stores, count, error);
+            r = hr__peer_text_put(&client->link, stores, count, error);
         for (size_t i = 0; i < count; i++)
             if (stores[i].result == -EINPROGRESS)
                 stores[i].result = r;
@@ -162,7 +128,7 @@ static int client_about(struct hr__peer_client *client, struct hr__peer_about *a
         *about = (struct hr__peer_about){.evicts = 1};
         int r = begin(client, deadline_ns, error);
         if (!r)
-            r = client->protocol->about(&client->link, about, error);
+            r = hr__peer_text_about(&client->link, about, error);
         if (!hr__peer_link_end(&client->link, r) || is_again)
             return r;
     }

@@ -1,11 +1,12 @@
 /*
  * memcached's text protocol, as doc/protocol.txt of its sources describes it: "get" with many
- * keys, "set" one behind the other without waiting for the answers, "stats".
+ * keys, "set" one behind the other without waiting for the answers, "stats"; and
+ * doc/protocol.txt's "Authentication", which sends user and password in the clear.
  *
  * A refused "set" is answered like any other; the server passes over the value that follows,
  * so that the connection stays in step.
  */
-#include "cluster/peer_protocol.h"
+#include "cluster/peer_text.h"
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -34,7 +35,10 @@ static int refusal(struct hr__peer_link *link, const char *line, struct hr_error
 {
     char shown[96];
     hr__printable(shown, sizeof shown, line);
-    if (begins_with(line, "CLIENT_ERROR unauthenticated"))
+    /* It takes a "set" for a login, and the value for its words. */
+    if (begins_with(line, "CLIENT_ERROR unauthenticated") ||
+        begins_with(line, "CLIENT_ERROR authentication") ||
+        begins_with(line, "CLIENT_ERROR bad authentication"))
         return hr__fail(error, -EACCES, "%s asks for a user: user= and password-file= name one",
                         link->label);
     if (begins_with(line, "ERROR Too many open connections"))
@@ -43,6 +47,70 @@ static int refusal(struct hr__peer_link *link, const char *line, struct hr_error
     if (begins_with(line, "SERVER_ERROR"))
         return hr__fail(error, -EPROTO, "%s cannot answer: \"%s\"", link->label, shown);
     return hr__peer_link_garbage(link, line, error);
+}
+
+static int send_word(struct hr__peer_link *link, const char *word, struct hr_error *error)
+{
+    struct iovec part = {(void *)(uintptr_t)word, strlen(word)};
+    return hr__peer_link_send(link, &part, 1, error);
+}
+
+/* Asks for a key that nobody stores: 1 where the server asks for a user, 0 where it answers. The
+ * request is as long as a frame of the binary protocol, so that a server which speaks only that
+ * closes the connection at once. */
+static int asks_for_user(struct hr__peer_link *link, struct hr_error *error)
+{
+    char *line;
+    int r = send_word(link, "get hr1:is-a-user-needed\r\n", error);
+    if (!r)
+        r = hr__peer_link_line(link, &line, error);
+    if (r)
+        return r;
+    if (begins_with(line, "CLIENT_ERROR unauthenticated"))
+        return 1;
+    return strcmp(line, "END") ? refusal(link, line, error) : 0;
+}
+
+/* The authfile's own form of a login: "set" of any key, with the user and the password as its
+ * value. */
+static int send_login(struct hr__peer_link *link, const char *user, const char *password,
+                      struct hr_error *error)
+{
+    char text[64 + 2 * HR__PEER_CREDENTIAL];
+    int length = snprintf(text, sizeof text, "set hr1:login 0 0 %zu\r\n%s %s\r\n",
+                          strlen(user) + 1 + strlen(password), user, password);
+    struct iovec part = {text, (size_t)length};
+    int r = hr__peer_link_send(link, &part, 1, error);
+    explicit_bzero(text, sizeof text);
+    return r;
+}
+
+int hr__peer_text_login(struct hr__peer_link *link, const char *user, const char *password,
+                        struct hr_error *error)
+{
+    char *line = NULL;
+    int r = asks_for_user(link, error);
+    if (r < 0)
+        return r;
+    if (!r)
+        return hr__fail(error, -EACCES,
+                        "%s knows no users: it was started without -Y, and is to be used without "
+                        "user=",
+                        link->label);
+    r = send_login(link, user, password, error);
+    if (!r)
+        r = hr__peer_link_line(link, &line, error);
+    if (!r && !strcmp(line, "STORED"))
+        return 0;
+    if (!r && begins_with(line, "CLIENT_ERROR"))
+        return hr__fail(error, -EACCES,
+                        "%s refuses the user: does the file of its -Y have the user and the "
+                        "password that user= and password-file= name?",
+                        link->label);
+    /* The server's own words are not shown: they could repeat what was sent. */
+    if (!r || r == -EPROTO)
+        r = hr__peer_link_garbage(link, "no answer to a login", error);
+    return r;
 }
 
 /* A number that ends at a blank or at the end; moves *at behind it. */
@@ -82,11 +150,19 @@ static struct hr__peer_value *announced(char *line, struct hr__peer_value *value
     return NULL;
 }
 
+/* Room for a value; NULL: out of memory. */
+static uint8_t *value_alloc(struct hr__blocks *blocks, size_t length)
+{
+    if (blocks)
+        return hr__blocks_alloc(blocks, length + HR__PEER_SLACK);
+    return hr__alloc_aligned(HR__TAG_CACHE, length + HR__PEER_SLACK, 0);
+}
+
 static int take_value(struct hr__peer_link *link, struct hr__blocks *blocks,
                       struct hr__peer_value *value, size_t length, struct hr_error *error)
 {
     char end[2];
-    uint8_t *bytes = hr__peer_value_alloc(blocks, length);
+    uint8_t *bytes = value_alloc(blocks, length);
     if (!bytes)
         return hr__fail(error, -ENOMEM, "out of memory for an item of %zu bytes", length);
     int r = hr__peer_link_read(link, bytes, length, error);
@@ -121,8 +197,8 @@ static int send_get(struct hr__peer_link *link, const struct hr__peer_value *val
     return r;
 }
 
-static int text_get(struct hr__peer_link *link, struct hr__blocks *blocks,
-                    struct hr__peer_value *values, size_t count, struct hr_error *error)
+int hr__peer_text_get(struct hr__peer_link *link, struct hr__blocks *blocks,
+                      struct hr__peer_value *values, size_t count, struct hr_error *error)
 {
     size_t next = 0;
     char *line;
@@ -174,8 +250,8 @@ static size_t lay_out(struct iovec *parts, char (*heads)[SET_BYTES],
 
 /* Answers are read while more is sent: neither side waits for the other with full buffers. The
  * last may come before all was sent, where the server only passes over the value. */
-static int text_put(struct hr__peer_link *link, struct hr__peer_store *stores, size_t count,
-                    struct hr_error *error)
+int hr__peer_text_put(struct hr__peer_link *link, struct hr__peer_store *stores, size_t count,
+                      struct hr_error *error)
 {
     char(*heads)[SET_BYTES] = hr__alloc(HR__TAG_CACHE, count, SET_BYTES);
     struct iovec *parts = hr__alloc(HR__TAG_CACHE, count, 4 * sizeof *parts), *at = parts;
@@ -203,10 +279,30 @@ static int text_put(struct hr__peer_link *link, struct hr__peer_store *stores, s
     return r;
 }
 
-static int send_word(struct hr__peer_link *link, const char *word, struct hr_error *error)
+/* Takes one statistic; names that are not needed are passed over. */
+static void take_statistic(struct hr__peer_about *about, const char *name, const char *value)
 {
-    struct iovec part = {(void *)(uintptr_t)word, strlen(word)};
-    return hr__peer_link_send(link, &part, 1, error);
+    const struct {
+        const char *name;
+        uint64_t *out;
+    } numbers[] = {
+        {"limit_maxbytes", &about->limit_bytes},
+        {"bytes", &about->used_bytes},
+        {"curr_items", &about->items},
+        {"evictions", &about->evictions},
+        {"uptime", &about->uptime_s},
+        {"item_size_max", &about->item_max_bytes},
+    };
+    if (!strcmp(name, "version"))
+        hr__printable(about->version, sizeof about->version, value);
+    /* Of the settings, where "evictions" is a word. */
+    if (!strcmp(name, "evictions") && (!strcmp(value, "on") || !strcmp(value, "off"))) {
+        about->evicts = !strcmp(value, "on");
+        return;
+    }
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (!strcmp(name, numbers[i].name))
+            *numbers[i].out = strtoull(value, NULL, 10);
 }
 
 /* "STAT NAME VALUE" lines until "END". */
@@ -224,17 +320,15 @@ static int stats(struct hr__peer_link *link, const char *request, struct hr__pee
         char *name = line + 5, *value = strchr(name, ' ');
         if (value) {
             *value = 0;
-            hr__peer_about_take(about, name, value + 1);
+            take_statistic(about, name, value + 1);
         }
     }
     return r ? r : hr__peer_link_garbage(link, "statistics without an end", error);
 }
 
-static int text_about(struct hr__peer_link *link, struct hr__peer_about *about,
-                      struct hr_error *error)
+int hr__peer_text_about(struct hr__peer_link *link, struct hr__peer_about *about,
+                        struct hr_error *error)
 {
     int r = stats(link, "stats\r\n", about, error);
     return r ? r : stats(link, "stats settings\r\n", about, error);
 }
-
-const struct hr__peer_protocol hr__peer_text = {NULL, text_get, text_put, text_about};

@@ -92,6 +92,15 @@ static uint64_t value_of(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
+/* A login is "USER PASSWORD" in one line. */
+static int is_password(const char *bytes, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)bytes[i] <= ' ' || bytes[i] == 0x7f)
+            return 0;
+    return length > 0;
+}
+
 /* The first line of the file. */
 static int read_password(struct hr__peers *peers, const char *path, struct hr_error *error)
 {
@@ -107,9 +116,10 @@ static int read_password(struct hr__peers *peers, const char *path, struct hr_er
     char *end = memchr(peers->password, '\n', length);
     if (end)
         length = (size_t)(end - peers->password);
-    if (!length || length == sizeof peers->password)
+    if (length == sizeof peers->password || !is_password(peers->password, length))
         return hr__fail(error, -EINVAL,
-                        "password-file=%s: its first line has to be a password of 1 to %zu bytes",
+                        "password-file=%s: its first line has to be a password of 1 to %zu bytes "
+                        "without blanks",
                         path, sizeof peers->password - 1);
     peers->password[length] = 0;
     return 0;

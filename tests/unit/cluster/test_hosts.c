@@ -178,6 +178,8 @@ static void test_wrong(void **state)
         {"memcached:a?size=1GiB&user=x", "a user needs the file of a password"},
         {"memcached:a?size=1GiB&password-file=/x", "a password needs its user"},
         {"memcached:a?size=1GiB&user=&password-file=/x", "user \"\" must be a name"},
+        {"memcached:a?size=1GiB&user=x y&password-file=/x", "without blanks and colons"},
+        {"memcached:a?size=1GiB&user=x:y&password-file=/x", "without blanks and colons"},
         {"memcached:a?size=1GiB&user=x&password-file=", "password-file \"\" must be a path"},
         {"memcached:a?size=1GiB&form=auto", "form \"auto\" must be one that all hosts keep"},
         {"memcached:a?size=1GiB&mtime=never", "mtime \"never\" must be yes, or no"},
@@ -205,6 +207,16 @@ static void test_wrong(void **state)
     struct hr_error error;
     assert_int_equal(hr__hosts_parse(&hosts, "memcached:a?size=1GiB&tls=yes", &error), -ENOTSUP);
     assert_non_null(strstr(error.message, "stunnel"));
+    static const char *const options[] = {"protocol=binary", "sasl=PLAIN"};
+    for (int i = 0; i < 2; i++) {
+        char text[128], said[32];
+        snprintf(text, sizeof text, "memcached:a?size=1GiB&user=me&%s", options[i]);
+        snprintf(said, sizeof said, "%.*s= is not supported", (int)strcspn(options[i], "="),
+                 options[i]);
+        assert_int_equal(hr__hosts_parse(&hosts, text, &error), -ENOTSUP);
+        assert_non_null(strstr(error.message, said));
+        assert_non_null(strstr(error.message, "-Y FILE"));
+    }
     /* Where hosts make no sense the message says so. */
     struct hr__cache_spec spec;
     assert_int_equal(hr__cache_spec_parse(&spec, "memcached:a?size=1GiB", &error), -EINVAL);

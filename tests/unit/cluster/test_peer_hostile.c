@@ -213,7 +213,8 @@ static void play(const struct script *script, enum verb verb, const char *user, 
     uint64_t begin = hr__now_ns();
     r = request(client, verb, &error, &values);
     uint64_t took = hr__now_ns() - begin;
-    if (r != expected || !strstr(error.message, s.path) || values > 1)
+    if (r != expected || !strstr(error.message, s.path) || strstr(error.message, "secret") ||
+        values > 1)
         fail_msg("%s: %d instead of %d, %d values, \"%s\"", script->name, r, expected, values,
                  error.message);
     assert_true(took < (DEADLINE_MS + LITTLE_MS) * MS);
@@ -305,64 +306,56 @@ static void test_about(void **state)
     play_all(scripts, COUNT(scripts), ABOUT, NULL);
 }
 
-/* The binary protocol: opcode, key's length, extras' length, status, body's length, opaque, each
- * as the bytes of its number; then the body. */
-#define FRAME(op, key, extras, status, body, opaque)                                               \
-    "\x81" op key extras "\0" status body opaque "\0\0\0\0\0\0\0\0"
-#define ZERO2                            "\0\0"
-#define ZERO4                            "\0\0\0\0"
-#define WELCOME                          FRAME("\x21", ZERO2, "\0", ZERO2, ZERO4, ZERO4)
-#define END_GET                          FRAME("\x0a", ZERO2, "\0", ZERO2, ZERO4, "\0\0\0\2")
-#define VALUE(key, extras, body, opaque) FRAME("\x0d", key, extras, ZERO2, body, opaque)
-#define BYTES(text)                      text, sizeof(text) - 1
+/* What answers the question whether a user is asked for. */
+#define ASKS "CLIENT_ERROR unauthenticated\r\n"
 
-static const struct script framed[] = {
+static const struct script logins[] = {
     {"hangs", NULL, .get = -ETIMEDOUT, .put = -ETIMEDOUT, .about = -ETIMEDOUT},
-    {"hangs behind its welcome", BYTES(WELCOME), .get = -ETIMEDOUT, .put = -ETIMEDOUT,
+    {"hangs before the login", ASKS, .get = -ETIMEDOUT, .put = -ETIMEDOUT, .about = -ETIMEDOUT},
+    {"hangs behind the login", ASKS "STORED\r\n", .get = -ETIMEDOUT, .put = -ETIMEDOUT,
      .about = -ETIMEDOUT},
-    {"trickles", BYTES(WELCOME VALUE("\0\3", "\4", "\0\1\0\0", ZERO4) ZERO4 "abc"), .step_ms = 4,
-     .get = -ETIMEDOUT},
-    {"refuses", BYTES(FRAME("\x21", ZERO2, "\0", "\0\x20", "\0\0\0\5", ZERO4) "Auth."),
-     .get = -EACCES, .put = -EACCES, .about = -EACCES},
-    {"knows no users", BYTES(FRAME("\x21", ZERO2, "\0", "\0\x81", ZERO4, ZERO4)), .get = -EACCES},
-    {"closes", NULL, .then_close = 1, .get = -ECONNRESET, .put = -ECONNRESET},
-    {"text", "ERROR\r\nERROR\r\nERROR\r\nERROR\r\n", .get = -EPROTO, .put = -EPROTO,
+    {"trickles", ASKS "STORED\r\nVALUE abc 0 100000\r\n" BYTES_64, .step_ms = 4, .get = -ETIMEDOUT},
+    {"refuses", ASKS "CLIENT_ERROR authentication failure\r\n", .get = -EACCES, .put = -EACCES,
+     .about = -EACCES},
+    {"asks for none", "END\r\n", .get = -EACCES, .put = -EACCES, .about = -EACCES},
+    {"asks again", ASKS ASKS, .get = -EACCES, .put = -EACCES, .about = -EACCES},
+    {"closes", NULL, .then_close = 1, .get = -ECONNRESET, .put = -ECONNRESET, .about = -ECONNRESET},
+    {"closes before the login", ASKS, .then_close = 1, .get = -ECONNRESET},
+    {"errors", "ERROR\r\nERROR\r\nERROR\r\nERROR\r\n", .get = -EPROTO, .put = -EPROTO,
      .about = -EPROTO},
     {"garbage", BYTES_64, .repeat = 1, .get = -EPROTO, .put = -EPROTO, .about = -EPROTO},
-    {"contradiction", BYTES(WELCOME VALUE("\0\3", "\4", "\0\0\0\6", ZERO4) ZERO4 "ab"),
-     .get = -EPROTO},
-    {"4 GiB", BYTES(WELCOME VALUE("\0\3", "\4", "\xff\xff\xff\xff", ZERO4) ZERO4 "abc"),
-     .get = -EPROTO},
-    {"long key", BYTES(WELCOME VALUE("\xff\xff", "\4", "\0\1\xff\xff", ZERO4) ZERO4 "abc"),
-     .get = -EPROTO},
-    {"wrong key", BYTES(WELCOME VALUE("\0\3", "\4", "\0\0\0\x0c", ZERO4) ZERO4 "xyzhello"),
-     .get = -EPROTO},
-    {"wrong opaque", BYTES(WELCOME VALUE("\0\3", "\4", "\0\0\0\x0c", "\0\0\0\7") ZERO4 "abchello"),
-     .get = -EPROTO},
-    {"twice",
-     BYTES(WELCOME VALUE("\0\3", "\4", "\0\0\0\x0c", ZERO4) ZERO4
-           "abchello" VALUE("\0\3", "\4", "\0\0\0\x0c", ZERO4) ZERO4 "abchello" END_GET),
-     .get = -EPROTO},
-    {"other answer", BYTES(WELCOME FRAME("\x55", ZERO2, "\0", ZERO2, ZERO4, ZERO4)), .get = -EPROTO,
-     .put = -EPROTO, .about = -EPROTO},
-    {"long error", BYTES(WELCOME FRAME("\1", ZERO2, "\0", "\0\3", "\0\x10\0\0", ZERO4)),
-     .get = -EPROTO, .put = -EPROTO, .about = -EPROTO},
-    {"endless", BYTES(WELCOME FRAME("\x10", "\0\1", "\0", ZERO2, "\0\0\0\2", ZERO4) "ab"),
-     .about = -ETIMEDOUT},
-    {"one stored", BYTES(WELCOME FRAME("\1", ZERO2, "\0", ZERO2, ZERO4, ZERO4)), .put = -ETIMEDOUT},
-    {"stored twice",
-     BYTES(WELCOME FRAME("\1", ZERO2, "\0", ZERO2, ZERO4, ZERO4)
-               FRAME("\1", ZERO2, "\0", ZERO2, ZERO4, ZERO4)),
-     .put = -EPROTO},
-    {"busy", BYTES(WELCOME FRAME("\1", ZERO2, "\0", "\0\x85", "\0\0\0\4", ZERO4) "Busy"),
-     .put = -EPROTO},
+    {"repeats the login", ASKS "CLIENT_ERROR me secret\r\n", .get = -EACCES, .put = -EACCES},
+    {"fails with the login", ASKS "SERVER_ERROR me secret\r\n", .get = -EPROTO, .put = -EPROTO},
+    {"repeats it endlessly", ASKS "me secret" BYTES_64, .repeat = 1, .get = -EPROTO, .put = -EPROTO,
+     .about = -EPROTO},
+    {"a value", "VALUE abc 0 5\r\nhello\r\nEND\r\n", .get = -EPROTO},
+    {"a value for the login", ASKS "VALUE abc 0 5\r\nhello\r\nEND\r\n", .get = -EPROTO},
+    {"one stored", ASKS "STORED\r\nSTORED\r\n", .put = -ETIMEDOUT},
+    {"a wrong key", ASKS "STORED\r\nVALUE xyz 0 5\r\nhello\r\nEND\r\n", .get = -EPROTO},
 };
 
+static void test_login(void **state)
+{
+    play_all(logins, COUNT(logins), GET, "me");
+    play_all(logins, COUNT(logins), PUT, "me");
+    play_all(logins, COUNT(logins), ABOUT, "me");
+}
+
+/* A server for the binary protocol alone closes connections: the message says what to do. */
 static void test_binary(void **state)
 {
-    play_all(framed, COUNT(framed), GET, "me");
-    play_all(framed, COUNT(framed), PUT, "me");
-    play_all(framed, COUNT(framed), ABOUT, "me");
+    static const struct script script = {.name = "closes", .then_close = 1};
+    for (int with_user = 0; with_user < 2; with_user++) {
+        struct server s;
+        struct hr_error error = {0, ""};
+        int values;
+        start(&s, &script, 16);
+        struct hr__peer_client *client = client_of(&s, with_user ? "me" : NULL);
+        assert_int_equal(request(client, GET, &error, &values), -ECONNRESET);
+        assert_non_null(strstr(error.message, "use -Y FILE instead"));
+        hr__peer_ops.close(&client);
+        stop(&s);
+    }
 }
 
 /* What comes behind a good answer is no part of the next one. */
@@ -433,9 +426,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_get),       cmocka_unit_test(test_put),
-        cmocka_unit_test(test_about),     cmocka_unit_test(test_binary),
-        cmocka_unit_test(test_too_much),  cmocka_unit_test(test_no_accept),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_about),     cmocka_unit_test(test_login),
+        cmocka_unit_test(test_binary),    cmocka_unit_test(test_too_much),
+        cmocka_unit_test(test_no_accept), cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,17 +12,12 @@
 #include "memcached_fixture.h"
 
 #include <errno.h>
-#include <glob.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -39,12 +34,13 @@ static uint64_t in_ms(uint64_t ms)
     return hr__now_ns() + ms * MS;
 }
 
-static const char *user, *password; /* of the tests of SASL */
+/* Of tests with an authfile: the server's option, and who logs in. */
+static const char *option, *user, *password;
 
 static int begin(struct fixture *f, int is_tcp, int mebibytes)
 {
     memset(f, 0, sizeof *f);
-    if (memcached_start_with(&f->server, is_tcp, mebibytes, user ? "-S" : NULL)) {
+    if (memcached_start_with(&f->server, is_tcp, mebibytes, option)) {
         print_message("no memcached on this machine, or no such address\n");
         return -1;
     }
@@ -352,126 +348,70 @@ static void test_cancel(void **state)
     end(&f);
 }
 
-/* Whom a server with SASL asks: a saslauthd that knows the password "secret". */
-struct asked {
-    char folder[32], path[64];
-    int listener;
-    atomic_int stop, count;
-    pthread_t thread;
-};
+/* The file of a server's -Y. */
+static char authfile[64], with_authfile[72];
 
-static void *answer(void *arg)
+static void begin_authfile(void)
 {
-    struct asked *a = arg;
-    struct pollfd p = {.fd = a->listener, .events = POLLIN};
-    while (!atomic_load(&a->stop)) {
-        if (poll(&p, 1, 20) <= 0)
-            continue;
-        int fd = accept4(a->listener, NULL, NULL, SOCK_CLOEXEC);
-        char words[4][64] = {{0}};
-        for (int i = 0; i < 4; i++) {
-            uint8_t n[2];
-            assert_int_equal(recv(fd, n, 2, MSG_WAITALL), 2);
-            assert_true(n[0] == 0 && n[1] < 64);
-            assert_int_equal(recv(fd, words[i], n[1], MSG_WAITALL), n[1]);
-        }
-        assert_string_equal(words[0], "me");
-        atomic_fetch_add(&a->count, 1);
-        assert_int_equal(send(fd, strcmp(words[1], "secret") ? "\0\2NO" : "\0\2OK", 4, 0), 4);
-        close(fd);
-    }
-    return NULL;
-}
-
-static int begin_asked(struct asked *a)
-{
-    static const char pattern[] = "/usr/lib*/{,*/}sasl2/libplain.so*";
-    struct sockaddr_un at = {.sun_family = AF_UNIX};
-    char name[64];
-    glob_t found;
-    int r = glob(pattern, GLOB_BRACE, NULL, &found);
-    globfree(&found);
-    if (r) {
-        print_message("no SASL PLAIN on this machine (libsasl2-modules)\n");
-        return -1;
-    }
-    *a = (struct asked){.folder = "/tmp/hr-sasl-XXXXXX"};
-    assert_non_null(mkdtemp(a->folder));
-    assert_int_equal(chmod(a->folder, 0755), 0);
-    snprintf(a->path, sizeof a->path, "%s/mux", a->folder);
-    snprintf(name, sizeof name, "%s/memcached.conf", a->folder);
-    FILE *file = fopen(name, "w");
-    fprintf(file, "mech_list: plain\npwcheck_method: saslauthd\nsaslauthd_path: %s\n", a->path);
-    fclose(file);
-    strcpy(at.sun_path, a->path);
-    a->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(a->listener, (struct sockaddr *)&at, sizeof at), 0);
-    assert_int_equal(chmod(a->path, 0777), 0);
-    assert_int_equal(listen(a->listener, 4), 0);
-    assert_int_equal(pthread_create(&a->thread, NULL, answer, a), 0);
-    setenv("SASL_CONF_PATH", a->folder, 1);
+    strcpy(authfile, "/tmp/hr-authfile-XXXXXX");
+    int fd = mkstemp(authfile);
+    assert_true(fd >= 0);
+    assert_int_equal(fchmod(fd, 0644), 0);
+    assert_int_equal(write(fd, "other:word\nme:se:cret\n", 22), 22);
+    close(fd);
+    snprintf(with_authfile, sizeof with_authfile, "-Y%s", authfile);
+    option = with_authfile;
     user = "me";
-    password = "secret";
-    return 0;
+    password = "se:cret";
 }
 
-static void end_asked(struct asked *a)
+static void end_authfile(void)
 {
-    char name[64];
-    atomic_store(&a->stop, 1);
-    pthread_join(a->thread, NULL);
-    close(a->listener);
-    unsetenv("SASL_CONF_PATH");
-    user = password = NULL;
-    snprintf(name, sizeof name, "%s/memcached.conf", a->folder);
-    unlink(name);
-    unlink(a->path);
-    rmdir(a->folder);
+    unlink(authfile);
+    option = user = password = NULL;
+}
+
+/* A get by another user of the same server, and what is said of it. */
+static void refused(const char *name, const char *word, const char *said)
+{
+    struct fixture f;
+    struct hr__peer_value value;
+    user = name;
+    password = word;
+    assert_int_equal(begin(&f, 1, 16), 0);
+    for (int again = 0; again < 2; again++) {
+        ask(&value, 1, 1);
+        assert_int_equal(hr__peer_ops.get(f.client, &value, 1, in_ms(5000), &f.error), -EACCES);
+        assert_non_null(strstr(f.error.message, said));
+        assert_true(!word || !strstr(f.error.message, word));
+    }
+    assert_int_equal(put_one(&f, 1, 100), -EACCES);
+    end(&f);
 }
 
 static void test_user(void **state)
 {
-    struct asked asked;
     struct fixture f;
-    struct hr__peer_value value;
-    if (begin_asked(&asked))
+    begin_authfile();
+    if (begin(&f, 1, 16)) {
+        end_authfile();
         skip();
+    }
+    end(&f);
     round_trip(0);
-    assert_int_equal(asked.count, 1);
     test_refusals(state);
     test_about(state);
     test_bulk_put(state);
     restarted(1);
     test_stopped(state);
-    password = "wrong";
-    if (!begin(&f, 1, 16)) {
-        ask(&value, 1, 1);
-        assert_int_equal(hr__peer_ops.get(f.client, &value, 1, in_ms(5000), &f.error), -EACCES);
-        assert_non_null(strstr(f.error.message, "refuses the user"));
-        end(&f);
-    }
-    /* Without a user it closes connections, and the message says what that may mean. */
-    if (!begin(&f, 1, 16)) {
-        const struct hr__peer_wish wish = {.address = f.server.address, .port = f.server.port};
-        hr__peer_ops.close(&f.client);
-        assert_int_equal(hr__peer_ops.open(&f.client, &wish, &f.error), 0);
-        ask(&value, 1, 1);
-        int r = hr__peer_ops.get(f.client, &value, 1, in_ms(500), &f.error);
-        assert_true(r == -ECONNRESET || r == -ETIMEDOUT);
-        end(&f);
-    }
-    end_asked(&asked);
-    /* A user where none is asked for. */
-    if (!begin(&f, 1, 16)) {
-        const struct hr__peer_wish wish = {
-            .address = f.server.address, .port = f.server.port, .user = "me", .password = "x"};
-        hr__peer_ops.close(&f.client);
-        assert_int_equal(hr__peer_ops.open(&f.client, &wish, &f.error), 0);
-        ask(&value, 1, 1);
-        assert_int_equal(hr__peer_ops.get(f.client, &value, 1, in_ms(5000), &f.error), -EACCES);
-        assert_non_null(strstr(f.error.message, "knows no users"));
-        end(&f);
-    }
+    refused("me", "mistaken", "refuses the user");
+    refused("me", "se:cre", "refuses the user");
+    refused("nobody", "se:cret", "refuses the user");
+    refused(NULL, NULL, "user= and password-file= name one");
+    end_authfile();
+    /* A user where none is asked for: the password is not even sent. */
+    refused("me", "se:cret", "knows no users");
+    user = password = NULL;
 }
 
 /* No server is needed for these. */

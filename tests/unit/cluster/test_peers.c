@@ -700,6 +700,11 @@ static void test_password(void **state)
     assert_int_equal(create_with(path, &error), -EINVAL);
     assert_int_equal(write(fd, "secret\nmore", 11), 11);
     assert_int_equal(create_with(path, &error), 0);
+    assert_int_equal(pwrite(fd, "se ret\r", 7, 0), 7);
+    assert_int_equal(create_with(path, &error), -EINVAL);
+    assert_non_null(strstr(error.message, "without blanks"));
+    assert_null(strstr(error.message, "ret\r"));
+    assert_null(strstr(error.message, "se ret"));
     close(fd);
     unlink(path);
 }
