@@ -25,11 +25,10 @@ BELOW = {
     "recipe": {"base", "codec"},
     "engine": {"base", "dataset", "storage", "order", "codec", "cache", "recipe", "stalls"},
     "agent": {"base", "dataset", "order", "cache", "recipe", "engine", "stalls"},
-    "stalls": {"base", "storage"},
-    "memory": {"base"},
-    "tap": {"base", "memory"},
+    "stalls": {"base", "storage", "report"},
+    "memory": {"base", "report", "stalls"},
     "guard": set(),
-    "report": {"base", "stalls", "memory"},
+    "report": {"base", "stalls"},
 }
 # Programs outside the rooms that measure or test one from inside, and which.
 INSIDE = {"bench/reader.c": {"base", "storage"}, "bench/cache_hit.c": {"base", "cache"},
