@@ -16,6 +16,17 @@
 #define LEAST_SHARE 0.005 /* of the peak, of what is worth a word */
 #define CHEAP       0.02  /* of an iteration: making blocks that are alike again may cost so much */
 
+const char *hr__advice_name(enum hr__advice_kind kind)
+{
+    static const char *const names[HR__ADVICE_KINDS] = {
+        [HR__ADVICE_SWAP] = "swap",
+        [HR__ADVICE_UNTOUCHED] = "untouched",
+        [HR__ADVICE_LATE_FREE] = "late free",
+        [HR__ADVICE_RECOMPUTE] = "recompute",
+    };
+    return names[kind];
+}
+
 /* What could be done about one block. */
 struct chance {
     enum hr__advice_kind kind;

@@ -73,7 +73,11 @@ enum hr__advice_kind {
     HR__ADVICE_UNTOUCHED, /* lives at the peak and is never accessed */
     HR__ADVICE_LATE_FREE, /* lives at the peak after its last access, by an earlier call */
     HR__ADVICE_RECOMPUTE, /* an activation that waits over the peak, and is cheap to make again */
+    HR__ADVICE_KINDS
 };
+
+/* "swap", "late free", ...: as in JSON; static. */
+const char *hr__advice_name(enum hr__advice_kind kind);
 
 struct hr__advice {
     enum hr__advice_kind kind;

@@ -1,7 +1,7 @@
 /* What a record says of its run in numbers, and the batch size that would fit; see analysis.h. */
 #include "memory/analysis/analysis.h"
 
-#include "memory/report/json.h"
+#include "memory/record/names.h"
 
 #include <locale.h>
 #include <math.h>
@@ -38,10 +38,10 @@ static size_t find_main(const struct hr__memory *m)
  * cannot be told. */
 static double capacity(const struct hr__memory *m, size_t at, const struct hr__record *record)
 {
-    char device_name[24], fact_name[64];
+    char device_name[HR__DEVICE_NAME_BYTES], fact_name[64];
     if (!m->devices[at].device || m->devices[at].device == HR_MEMORY_LIBRARIES)
         return NAN;
-    hr__memory_device_name(m->devices[at].device, device_name, sizeof device_name);
+    hr__device_name(m->devices[at].device, device_name);
     snprintf(fact_name, sizeof fact_name, "capacity bytes %s", device_name);
     double said = hr__memory_fact(record, fact_name);
     return isnan(said) && at == m->main_device ? hr__memory_fact(record, "capacity bytes") : said;

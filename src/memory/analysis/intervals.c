@@ -153,6 +153,37 @@ double hr__intervals_quantile(const struct hr__intervals *i, int behaviour, doub
     return exp2((double)HR__ATI_BINS / HR__ATI_PARTS);
 }
 
+const struct hr__quantile hr__quantiles[HR__QUANTILES] = {
+    {"p10", 0.1}, {"p25", 0.25}, {"p50", 0.5}, {"p75", 0.75}, {"p90", 0.9}, {"p99", 0.99},
+};
+
+uint64_t hr__intervals_count(const struct hr__intervals *i)
+{
+    uint64_t count = 0;
+    for (int b = 0; b < HR__BEHAVIOURS; b++)
+        count += i->of[b].count;
+    return count;
+}
+
+static const struct {
+    const char *name, *title;
+} behaviours[HR__BEHAVIOURS] = {
+    [HR__READ_READ] = {"read-read", "read, then read"},
+    [HR__READ_WRITE] = {"read-write", "read, then write"},
+    [HR__WRITE_READ] = {"write-read", "write, then read"},
+    [HR__WRITE_WRITE] = {"write-write", "write, then write"},
+};
+
+const char *hr__behaviour_name(unsigned behaviour)
+{
+    return behaviours[behaviour < HR__BEHAVIOURS ? behaviour : 0].name;
+}
+
+const char *hr__behaviour_title(unsigned behaviour)
+{
+    return behaviours[behaviour < HR__BEHAVIOURS ? behaviour : 0].title;
+}
+
 /* An interval beside what it is sorted by. */
 struct ranked {
     double worth;

@@ -22,6 +22,10 @@ enum hr__behaviour {
     HR__BEHAVIOURS
 };
 
+/* "write-read"; static. And as people say it: "write, then read". */
+const char *hr__behaviour_name(unsigned behaviour);
+const char *hr__behaviour_title(unsigned behaviour);
+
 /* One interval of one block. */
 struct hr__interval_of {
     uint64_t begin_ns, ns;
@@ -68,6 +72,17 @@ double hr__swap_bytes(const struct hr__intervals *intervals, double ns);
 /* The length that a share (0..1) of a behaviour's intervals do not exceed, in ns: within a bin,
  * 9 %; behaviour < 0: of all. NaN: there are none. */
 double hr__intervals_quantile(const struct hr__intervals *intervals, int behaviour, double share);
+
+/* The quantiles that are told of intervals, by the names that they have in JSON. */
+#define HR__QUANTILES 6
+struct hr__quantile {
+    const char *name;
+    double share;
+};
+extern const struct hr__quantile hr__quantiles[HR__QUANTILES];
+
+/* Of all behaviours. */
+uint64_t hr__intervals_count(const struct hr__intervals *intervals);
 
 /* Outliers, the most bytes first. */
 void hr__intervals_sort(struct hr__intervals *intervals);

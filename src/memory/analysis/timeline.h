@@ -5,8 +5,7 @@
 #define HR_MEMORY_ANALYSIS_TIMELINE_H
 
 #include "memory/analysis/blocks.h"
-
-#define HR__CATEGORIES (HR_MEMORY_WORKSPACE + 1)
+#include "memory/record/names.h"
 
 struct hr__period;
 

@@ -14,7 +14,7 @@
 #include "base/memory.h"
 #include "memory/import/kineto_trace.h"
 #include "memory/import/places.h"
-#include "memory/report/json.h"
+#include "memory/record/names.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -441,8 +441,8 @@ static void tell_facts(struct importer *it)
     }
     for (size_t i = 0; i < HR__IMPORT_DEVICES_MOST; i++) {
         const struct totals *t = &it->totals[i];
-        char device[16], fact[40];
-        hr__memory_device_name((int)i, device, sizeof device);
+        char device[HR__DEVICE_NAME_BYTES], fact[48];
+        hr__device_name((int)i, device);
         if (t->is_begun && it->k.capacity_bytes[i]) {
             snprintf(fact, sizeof fact, "capacity bytes %s", device);
             snprintf(number, sizeof number, "%" PRIu64, it->k.capacity_bytes[i]);

@@ -125,8 +125,7 @@ static void sentence(struct page *p)
 
 static void head(struct page *p)
 {
-    const json_t *facts = json_object_get(json_object_get(p->views->root, "run"), "facts");
-    const char *command = hr__view_text(facts, "command");
+    const char *command = hr__view_fact(p->views, "command");
     put(p, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
            "<meta http-equiv=\"Content-Security-Policy\" content=\"");
     put(p, hr__page_memory_policy);
@@ -305,7 +304,7 @@ static void advice(struct page *p)
         put(p, "<details><summary>Block by block</summary>\n");
         table(p, HR__MEMORY_ADVICE);
         put(p, "</details>\n");
-    } else if (hr__view_number(json_object_get(p->views->root, "run"), "accesses") > 0)
+    } else if (p->views->found->found.accesses)
         put(p, "<p>Nothing was found: no large block lies idle over the peak.</p>\n");
     else
         put(p, "<p>Nothing is known: this record does not tell when blocks are used.</p>\n");
@@ -369,6 +368,6 @@ int hr_memory_write_page(const struct hr_memory *const *memories, size_t count, 
     code = hr__draft_write(&p.draft, path, error);
     hr__memory_tables_clear(p.tables);
     hr__draft_clear(&p.draft);
-    hr__memory_views_close(&views, count);
+    hr__memory_views_close(&views);
     return code;
 }

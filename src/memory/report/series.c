@@ -4,11 +4,9 @@
  */
 #include "memory/report/tables.h"
 
-#include "base/memory.h"
 #include "memory/report/words.h"
 #include "report/format.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #define ITERATIONS_SHOWN 200
@@ -17,106 +15,100 @@
 
 void hr__memory_fill_iterations(struct hr__table *t, const struct hr__memory_view *v)
 {
-    const json_t *list = json_object_get(json_object_get(v->root, "pattern"), "different"), *one;
-    size_t shown = v->iteration_count < ITERATIONS_SHOWN ? v->iteration_count : ITERATIONS_SHOWN;
-    for (size_t i = 0; i < shown; i++) {
-        const struct hr__view_iteration *it = &v->iterations[i];
+    const struct hr__period *p = &v->found->period;
+    for (size_t i = 0; i < p->count && i < ITERATIONS_SHOWN; i++) {
+        const struct hr__iteration *it = &p->iterations[i];
         char at[HR__FORMAT_BYTES];
-        double differs_at = NAN;
-        size_t k;
-        json_array_foreach(list, k, one) if (hr__view_number(one, "iteration") == (double)i)
-            differs_at = hr__view_number(one, "differs_at");
         hr__table_cell_print(t, "%zu", i + 1);
         hr__memory_cell_ns(t, (double)it->begin_ns);
         hr__memory_cell_ns(t, (double)(it->end_ns - it->begin_ns));
-        hr__memory_cell_bytes(t, it->most_bytes);
+        hr__memory_cell_bytes(t, (double)it->peak_bytes);
         if (it->is_same)
             hr__table_cell(t, "as the others");
-        else if (isnan(differs_at))
+        else if (!p->behaviours)
             hr__table_cell(t, "different");
         else
-            hr__table_cell_print(t, "different from behaviour %s on",
-                                 hr__format_fixed(at, differs_at + 1, 0, true));
+            hr__table_cell_print(
+                t, "different from behaviour %s on",
+                hr__format_fixed(at, (double)(it->differs_at - it->begin) + 1, 0, true));
     }
 }
 
-const json_t *hr__memory_series(const struct hr__memory_view *v, int category)
+void hr__memory_series(const struct hr__memory_view *v, bool any[HR__CATEGORIES])
 {
-    const json_t *timeline = json_object_get(v->device, "timeline");
-    return json_object_get(json_object_get(timeline, "bytes"), hr__view_categories[category]);
+    const struct hr__timeline *line = v->device ? &v->device->timeline : NULL;
+    for (unsigned c = 0; c < HR__CATEGORIES; c++) {
+        any[c] = false;
+        for (size_t i = 0; line && i < line->count; i++)
+            any[c] |= line->points[i].bytes[c] > 0;
+    }
 }
 
-static double sum_at(const struct hr__memory_view *v, size_t point)
+static uint64_t sum_at(const struct hr__timeline_point *point)
 {
-    double sum = 0;
-    for (int c = 0; c < HR__VIEW_CATEGORIES; c++) {
-        double one = hr__view_at(hr__memory_series(v, c), point);
-        sum += one > 0 ? one : 0;
-    }
+    uint64_t sum = 0;
+    for (unsigned c = 0; c < HR__CATEGORIES; c++)
+        sum += point->bytes[c];
     return sum;
 }
 
 void hr__memory_fill_timeline(struct hr__table *t, const struct hr__memory_view *v)
 {
-    const json_t *times = json_object_get(json_object_get(v->device, "timeline"), "ns");
-    size_t points = json_array_size(times);
+    size_t points = v->device ? v->device->timeline.count : 0;
     size_t rows = points < MOMENTS_SHOWN ? points : MOMENTS_SHOWN;
+    bool any[HR__CATEGORIES];
+    hr__memory_series(v, any);
     for (size_t row = 0; row < rows; row++) {
-        size_t best = row * points / rows;
-        for (size_t i = best; i < (row + 1) * points / rows; i++)
-            best = sum_at(v, i) > sum_at(v, best) ? i : best;
-        hr__memory_cell_ns(t, hr__view_at(times, best));
-        hr__memory_cell_bytes(t, sum_at(v, best));
-        for (int c = 0; c < HR__VIEW_CATEGORIES; c++)
-            if (hr__memory_series(v, c))
-                hr__memory_cell_bytes(t, hr__view_at(hr__memory_series(v, c), best));
+        const struct hr__timeline_point *all = v->device->timeline.points;
+        const struct hr__timeline_point *best = &all[row * points / rows];
+        for (size_t i = row * points / rows; i < (row + 1) * points / rows; i++)
+            best = sum_at(&all[i]) > sum_at(best) ? &all[i] : best;
+        hr__memory_cell_ns(t, (double)best->time_ns);
+        hr__memory_cell_bytes(t, (double)sum_at(best));
+        for (unsigned c = 0; c < HR__CATEGORIES; c++)
+            if (any[c])
+                hr__memory_cell_bytes(t, (double)best->bytes[c]);
     }
 }
 
-/* A block and its place in the list. */
+/* A drawn block and its place among them. */
 struct life {
-    const json_t *block;
-    double bytes;
+    const struct hr__block *block;
     size_t at;
 };
 
 static int by_bytes(const void *a, const void *b)
 {
     const struct life *x = a, *y = b;
-    if (x->bytes != y->bytes)
-        return x->bytes > y->bytes ? -1 : 1;
+    if (x->block->bytes != y->block->bytes)
+        return x->block->bytes > y->block->bytes ? -1 : 1;
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
 void hr__memory_fill_lives(struct hr__table *t, const struct hr__memory_view *v)
 {
-    const json_t *blocks = json_object_get(json_object_get(v->root, "lifetimes"), "blocks");
-    size_t count = json_array_size(blocks);
-    struct life *lives = hr__alloc(HR__TAG_REPORT, count + 1, sizeof *lives);
-    t->failed |= !lives;
-    for (size_t i = 0; lives && i < count; i++) {
-        lives[i].block = json_array_get(blocks, i);
-        lives[i].bytes = hr__view_number(lives[i].block, "bytes");
-        lives[i].at = i;
-    }
-    if (lives && count)
+    struct life lives[HR__DRAWN_MOST];
+    size_t count = v->found->drawn_count;
+    for (size_t i = 0; i < count; i++)
+        lives[i] = (struct life){&v->found->found.blocks[v->found->drawn[i]], i};
+    if (count)
         qsort(lives, count, sizeof *lives, by_bytes);
-    for (size_t i = 0; lives && i < count && i < LIVES_SHOWN; i++) {
-        const json_t *b = lives[i].block;
-        double begin = hr__view_number(b, "alloc_ns"), end = hr__view_number(b, "free_ns");
-        hr__memory_cell_block(t, "", b, false);
-        hr__table_cell(t, hr__view_text(b, "category"));
-        if (begin > 0)
-            hr__memory_cell_ns(t, begin);
+    for (size_t i = 0; i < count && i < LIVES_SHOWN; i++) {
+        const struct hr__block *b = lives[i].block;
+        struct hr__view_block words = hr__view_block(v, v->found->drawn[lives[i].at]);
+        words.line = NULL; /* there is no room for it */
+        hr__memory_cell_block(t, "", &words, false);
+        hr__table_cell(t, hr__category_name(b->category));
+        if (b->alloc_ns)
+            hr__memory_cell_ns(t, (double)b->alloc_ns);
         else
             hr__table_cell(t, "before");
-        if (end > 0)
-            hr__memory_cell_ns(t, end);
+        if (b->free_ns && b->free_ns != HR__STILL_LIVE)
+            hr__memory_cell_ns(t, (double)b->free_ns);
         else
             hr__table_cell(t, "lives on");
-        hr__memory_cell_bytes(t, lives[i].bytes);
-        hr__memory_cell_count(t, hr__view_number(b, "reads"));
-        hr__memory_cell_count(t, hr__view_number(b, "writes"));
+        hr__memory_cell_bytes(t, (double)b->bytes);
+        hr__memory_cell_count(t, b->reads);
+        hr__memory_cell_count(t, b->writes);
     }
-    hr__free(lives);
 }

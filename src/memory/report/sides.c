@@ -5,7 +5,6 @@
 #include "memory/report/tables.h"
 
 #include "base/memory.h"
-#include "memory/report/words.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,31 +12,27 @@
 
 void hr__memory_fill_sides(struct hr__table *t, const struct hr__memory_view *views, size_t count)
 {
-    for (int c = 0; c < HR__VIEW_CATEGORIES; c++) {
+    static const char *const rows[] = {"all", "batch size", "a sample takes", "iteration"};
+    for (unsigned c = 0; c < HR__CATEGORIES; c++) {
         bool any = false;
         for (size_t i = 0; i < count; i++)
-            any |= hr__view_number(json_object_get(views[i].device, "peak"),
-                                   hr__view_categories[c]) > 0;
+            any |= hr__view_peak_of(&views[i], c) > 0;
         if (!any)
             continue;
-        hr__table_cell(t, hr__memory_plural(c));
-        for (size_t i = 0; i < count; i++) {
-            double bytes =
-                hr__view_number(json_object_get(views[i].device, "peak"), hr__view_categories[c]);
-            hr__memory_cell_bytes(t, bytes > 0 ? bytes : 0);
-        }
+        hr__table_cell(t, hr__category_plural(c));
+        for (size_t i = 0; i < count; i++)
+            hr__memory_cell_bytes(t, fmax(hr__view_peak_of(&views[i], c), 0));
     }
-    static const char *const rows[] = {"all", "batch size", "a sample takes", "iteration"};
     for (int row = 0; row < 4; row++) {
         hr__table_cell(t, rows[row]);
         for (size_t i = 0; i < count; i++) {
-            const json_t *batch = json_object_get(views[i].root, "batch");
+            const struct hr__device_memory *d = views[i].device;
             if (row == 0)
-                hr__memory_cell_bytes(t, hr__view_number(views[i].device, "peak_bytes"));
+                hr__memory_cell_bytes(t, hr__view_peak(&views[i]));
             else if (row == 1)
                 hr__memory_cell_count(t, views[i].batch_size);
             else if (row == 2)
-                hr__memory_cell_bytes(t, hr__view_number(batch, "bytes_per_sample"));
+                hr__memory_cell_bytes(t, d ? d->fit.bytes_per_sample : NAN);
             else
                 hr__memory_cell_ns(t, views[i].median_ns);
         }
@@ -47,17 +42,8 @@ void hr__memory_fill_sides(struct hr__table *t, const struct hr__memory_view *vi
 /* A part of the model, and its bytes where it holds the most. */
 struct part {
     const char *name;
-    double most;
+    uint64_t most;
 };
-
-static double bytes_of(const json_t *part)
-{
-    const json_t *by = json_object_get(part, "bytes");
-    double all = 0;
-    for (int c = 0; c < HR__VIEW_CATEGORIES; c++)
-        all += fmax(hr__view_number(by, hr__view_categories[c]), 0);
-    return all;
-}
 
 static int by_most(const void *a, const void *b)
 {
@@ -71,31 +57,29 @@ static size_t find_parts(struct part *parts, const struct hr__memory_view *views
 {
     size_t found = 0;
     for (size_t i = 0; i < count; i++) {
-        const json_t *one;
-        size_t k, at;
-        json_array_foreach(json_object_get(views[i].device, "parts"), k, one)
-        {
-            const char *name = hr__view_text(one, "part");
-            for (at = 0; at < found && strcmp(parts[at].name, name); at++)
-                ;
+        const struct hr__device_memory *d = views[i].device;
+        for (size_t k = 0; d && k < d->part_count; k++) {
+            const char *name = hr__view_name(&views[i], d->parts[k].part);
+            uint64_t bytes = hr__view_part_bytes(&d->parts[k]);
+            size_t at = 0;
+            while (at < found && strcmp(parts[at].name, name))
+                at++;
             if (at == found)
                 parts[found++] = (struct part){.name = name};
-            parts[at].most = fmax(parts[at].most, bytes_of(one));
+            parts[at].most = bytes > parts[at].most ? bytes : parts[at].most;
         }
     }
-    qsort(parts, found, sizeof *parts, by_most);
+    if (found)
+        qsort(parts, found, sizeof *parts, by_most);
     return found;
 }
 
-static double bytes_in(const struct hr__memory_view *view, const char *name)
+static uint64_t bytes_in(const struct hr__memory_view *view, const char *name)
 {
-    const json_t *one;
-    size_t k;
-    json_array_foreach(json_object_get(view->device, "parts"), k, one)
-    {
-        if (!strcmp(hr__view_text(one, "part"), name))
-            return bytes_of(one);
-    }
+    const struct hr__device_memory *d = view->device;
+    for (size_t k = 0; d && k < d->part_count; k++)
+        if (!strcmp(hr__view_name(view, d->parts[k].part), name))
+            return hr__view_part_bytes(&d->parts[k]);
     return 0;
 }
 
@@ -104,7 +88,7 @@ void hr__memory_fill_side_parts(struct hr__table *t, const struct hr__memory_vie
 {
     size_t all = 0;
     for (size_t i = 0; i < count; i++)
-        all += json_array_size(json_object_get(views[i].device, "parts"));
+        all += views[i].device ? views[i].device->part_count : 0;
     struct part *parts = hr__alloc(HR__TAG_REPORT, all + 1, sizeof *parts);
     if (!parts) {
         t->failed = true;
@@ -116,7 +100,7 @@ void hr__memory_fill_side_parts(struct hr__table *t, const struct hr__memory_vie
     for (size_t i = 0; known && i < found && i < most; i++) {
         hr__table_cell(t, *parts[i].name ? parts[i].name : "no part of the model");
         for (size_t k = 0; k < count; k++)
-            hr__memory_cell_bytes(t, bytes_in(&views[k], parts[i].name));
+            hr__memory_cell_bytes(t, (double)bytes_in(&views[k], parts[i].name));
     }
     hr__free(parts);
 }

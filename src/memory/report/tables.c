@@ -1,18 +1,21 @@
 /* The tables of a report on memory; see tables.h. Nothing is computed here but shares. */
 #include "memory/report/tables.h"
 
+#include "base/error.h"
+#include "memory/report/lines.h"
 #include "memory/report/words.h"
 #include "report/format.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#define BRIEF_ROWS  12
-#define BRIEF_FEW   6
-#define PAGE_ROWS   20
-#define GROUPS_MOST 64
+#define BRIEF_ROWS     12
+#define BRIEF_FEW      6
+#define PAGE_ROWS      20
+#define OUTLIERS_SHOWN 40
 
 struct filler {
     const struct hr__memory_view *view;
@@ -62,13 +65,15 @@ static const char *without_folders(const char *line, int kept)
     return name;
 }
 
-void hr__memory_cell_block(struct hr__table *t, const char *begin, const json_t *object, bool brief)
+void hr__memory_cell_block(struct hr__table *t, const char *begin,
+                           const struct hr__view_block *block, bool brief)
 {
     struct hr__draft d = {.text = NULL};
-    const char *line = hr__view_line(object);
+    char line[HR__LINE_BYTES];
     hr__draft_put(&d, begin);
-    hr__view_describe(object, &d);
-    if (*line) {
+    hr__view_describe(block, &d);
+    if (block->line) {
+        hr__line_text(block->record, block->line, line);
         hr__draft_put(&d, ", ");
         hr__draft_put(&d, without_folders(line, brief ? 0 : 2));
     }
@@ -76,9 +81,13 @@ void hr__memory_cell_block(struct hr__table *t, const char *begin, const json_t 
 }
 
 /* "N more" below a list that was cut. */
-static void cell_more(struct hr__table *t, size_t more)
+static void row_more(struct hr__table *t, size_t more)
 {
+    if (!more)
+        return;
     hr__table_cell_print(t, "... %zu more", more);
+    for (int c = 1; c < t->column_count; c++)
+        hr__table_cell(t, "");
 }
 
 static const char *s_of(double count)
@@ -90,14 +99,13 @@ static const char *s_of(double count)
 
 static void fill_peak(struct hr__table *t, const struct filler *f)
 {
-    const json_t *peak = json_object_get(f->view->device, "peak");
-    double total = hr__view_number(f->view->device, "peak_bytes");
-    bool said[HR__VIEW_CATEGORIES] = {false};
-    for (int n = 0; n < HR__VIEW_CATEGORIES; n++) {
+    double total = hr__view_peak(f->view);
+    bool said[HR__CATEGORIES] = {false};
+    for (int n = 0; n < HR__CATEGORIES; n++) {
         int most = -1;
         double bytes = 0;
-        for (int c = 0; c < HR__VIEW_CATEGORIES; c++) {
-            double mine = hr__view_number(peak, hr__view_categories[c]);
+        for (int c = 0; c < HR__CATEGORIES; c++) {
+            double mine = hr__view_peak_of(f->view, c);
             if (!said[c] && mine > bytes) {
                 most = c;
                 bytes = mine;
@@ -106,7 +114,7 @@ static void fill_peak(struct hr__table *t, const struct filler *f)
         if (most < 0)
             return;
         said[most] = true;
-        hr__table_cell(t, hr__memory_plural(most));
+        hr__table_cell(t, hr__category_plural(most));
         hr__memory_cell_bytes(t, bytes);
         cell_share(t, bytes / total);
         hr__table_bar(t, bytes / total);
@@ -115,35 +123,24 @@ static void fill_peak(struct hr__table *t, const struct filler *f)
 
 /* A row of groups that read the same: they differ further up their stacks only. */
 struct group_row {
-    const json_t *group; /* the first of them */
-    double blocks, bytes;
+    struct hr__view_block block;
+    uint64_t blocks, bytes;
 };
 
-static bool reads_same(const json_t *a, const json_t *b)
-{
-    static const char *const same[] = {"category", "what", "operator"};
-    bool alike = !strcmp(hr__view_line(a), hr__view_line(b));
-    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
-        alike &= json_equal(json_object_get(a, same[i]), json_object_get(b, same[i]));
-    return alike;
-}
-
 /* How many rows. */
-static size_t merge_groups(struct group_row rows[GROUPS_MOST], const json_t *groups)
+static size_t merge_groups(struct group_row rows[HR__GROUPS_MOST], const struct hr__memory_view *v)
 {
-    size_t count = 0, i;
-    const json_t *g;
-    json_array_foreach(groups, i, g)
-    {
+    size_t count = 0;
+    for (size_t i = 0; v->device && i < v->device->group_count; i++) {
+        const struct hr__peak_group *g = &v->device->groups[i];
+        struct hr__view_block block = hr__view_group(v, g);
         size_t at = 0;
-        while (at < count && !reads_same(rows[at].group, g))
+        while (at < count && !hr__view_same_block(&rows[at].block, &block))
             at++;
-        if (at == GROUPS_MOST)
-            break;
         if (at == count)
-            rows[count++] = (struct group_row){.group = g};
-        rows[at].blocks += hr__view_number(g, "blocks");
-        rows[at].bytes += hr__view_number(g, "bytes");
+            rows[count++] = (struct group_row){.block = block};
+        rows[at].blocks += g->blocks;
+        rows[at].bytes += g->bytes;
     }
     /* Stable: an insertion sort, of what is nearly in order. */
     for (size_t k = 1; k < count; k++) {
@@ -158,17 +155,17 @@ static size_t merge_groups(struct group_row rows[GROUPS_MOST], const json_t *gro
 
 static void fill_groups(struct hr__table *t, const struct filler *f)
 {
-    double total = hr__view_number(f->view->device, "peak_bytes"), told = 0;
-    struct group_row rows[GROUPS_MOST];
-    size_t count = merge_groups(rows, json_object_get(f->view->device, "peak_blocks"));
-    size_t most = f->brief ? BRIEF_ROWS : PAGE_ROWS;
+    double total = hr__view_peak(f->view), told = 0;
+    struct group_row rows[HR__GROUPS_MOST];
+    size_t count = merge_groups(rows, f->view), most = f->brief ? BRIEF_ROWS : PAGE_ROWS;
     for (size_t i = 0; i < count && i < most; i++) {
-        hr__memory_cell_block(t, "", rows[i].group, f->brief);
-        hr__table_cell(t, hr__view_text(rows[i].group, "category"));
-        hr__memory_cell_count(t, rows[i].blocks);
-        hr__memory_cell_bytes(t, rows[i].bytes);
-        cell_share(t, rows[i].bytes / total);
-        told += rows[i].bytes;
+        double bytes = (double)rows[i].bytes;
+        hr__memory_cell_block(t, "", &rows[i].block, f->brief);
+        hr__table_cell(t, hr__category_name(rows[i].block.category));
+        hr__memory_cell_count(t, (double)rows[i].blocks);
+        hr__memory_cell_bytes(t, bytes);
+        cell_share(t, bytes / total);
+        told += bytes;
     }
     if (total > told) {
         hr__table_cell(t, "all else");
@@ -184,50 +181,37 @@ static void fill_parts(struct hr__table *t, const struct filler *f)
     /* of the columns; else: "else" */
     static const int shown_categories[] = {HR_MEMORY_ACTIVATION, HR_MEMORY_PARAMETER,
                                            HR_MEMORY_GRADIENT, HR_MEMORY_OPTIMIZER_STATE};
-    const json_t *parts = json_object_get(f->view->device, "parts");
-    size_t count = json_array_size(parts), shown = count;
+    const struct hr__device_memory *d = f->view->device;
+    size_t count = d ? d->part_count : 0;
+    const size_t shown = f->brief && count > BRIEF_ROWS ? BRIEF_ROWS : count;
     const int told_categories = f->brief ? 1 : 4;
-    if (count == 1 && !*hr__view_text(json_array_get(parts, 0), "part"))
+    if (count == 1 && !d->parts[0].part)
         return; /* nothing is known of parts */
-    if (f->brief && shown > BRIEF_ROWS)
-        shown = BRIEF_ROWS;
     for (size_t i = 0; i < shown; i++) {
-        const json_t *p = json_array_get(parts, i), *by = json_object_get(p, "bytes");
-        const char *name = hr__view_text(p, "part");
-        double all = 0, told = 0, bytes[4];
-        for (int c = 0; c < HR__VIEW_CATEGORIES; c++)
-            all += fmax(hr__view_number(by, hr__view_categories[c]), 0);
+        const struct hr__part_memory *p = &d->parts[i];
+        uint64_t rest = hr__view_part_bytes(p);
+        hr__table_cell(t, p->part ? hr__view_name(f->view, p->part) : "no part of the model");
+        hr__memory_cell_bytes(t, (double)rest);
         for (int c = 0; c < told_categories; c++) {
-            bytes[c] = fmax(hr__view_number(by, hr__view_categories[shown_categories[c]]), 0);
-            told += bytes[c];
+            hr__memory_cell_bytes(t, (double)p->bytes[shown_categories[c]]);
+            rest -= p->bytes[shown_categories[c]];
         }
-        hr__table_cell(t, *name ? name : "no part of the model");
-        hr__memory_cell_bytes(t, all);
-        for (int c = 0; c < told_categories; c++)
-            hr__memory_cell_bytes(t, bytes[c]);
-        hr__memory_cell_bytes(t, all - told);
+        hr__memory_cell_bytes(t, (double)rest);
     }
-    if (shown < count) {
-        cell_more(t, count - shown);
-        for (int c = 1; c < t->column_count; c++)
-            hr__table_cell(t, "");
-    }
+    row_more(t, count - shown);
 }
 
 static void fill_devices(struct hr__table *t, const struct filler *f)
 {
-    const json_t *devices = json_object_get(f->view->root, "devices");
-    json_t *d;
-    size_t i;
-    if (json_array_size(devices) < 2)
-        return;
-    json_array_foreach(devices, i, d)
-    {
-        hr__table_cell(t, hr__memory_device(hr__view_text(d, "device")));
-        hr__memory_cell_bytes(t, hr__view_number(d, "peak_bytes"));
-        hr__memory_cell_ns(t, hr__view_number(d, "peak_ns"));
-        hr__memory_cell_bytes(t, hr__view_number(d, "end_bytes"));
-        hr__memory_cell_count(t, hr__view_number(d, "blocks"));
+    const struct hr__memory *m = f->view->found;
+    for (size_t i = 0; m->device_count > 1 && i < m->device_count; i++) {
+        const struct hr__device_memory *d = &m->devices[i];
+        char name[HR__VIEW_DEVICE_BYTES];
+        hr__table_cell(t, hr__view_device(d->device, name));
+        hr__memory_cell_bytes(t, (double)d->timeline.peak_bytes);
+        hr__memory_cell_ns(t, (double)d->timeline.peak.time_ns);
+        hr__memory_cell_bytes(t, (double)d->timeline.end_bytes);
+        hr__memory_cell_count(t, (double)d->blocks);
     }
 }
 
@@ -235,47 +219,40 @@ static void fill_devices(struct hr__table *t, const struct filler *f)
 
 static void fill_advice(struct hr__table *t, const struct filler *f)
 {
-    const json_t *list = json_object_get(f->view->root, "advice");
-    size_t count = json_array_size(list), shown = count;
-    if (f->brief && shown > BRIEF_ROWS)
-        shown = BRIEF_ROWS;
+    const struct hr__memory *m = f->view->found;
+    size_t count = m->advice_count, shown = f->brief && count > BRIEF_ROWS ? BRIEF_ROWS : count;
     for (size_t i = 0; i < shown; i++) {
-        const json_t *a = json_array_get(list, i);
-        const char *remedy = hr__memory_remedy(hr__view_text(a, "kind"));
+        const struct hr__advice *a = &m->advice[i];
+        struct hr__view_block block = hr__view_block(f->view, a->block);
         char begin[80];
-        double cost = hr__view_number(a, "cost_ns");
-        snprintf(begin, sizeof begin, "%s: ", remedy ? remedy : "other");
-        hr__memory_cell_block(t, begin, a, f->brief);
-        hr__memory_cell_bytes(t, hr__view_number(a, "bytes"));
-        hr__memory_cell_count(t, hr__view_number(a, "blocks"));
-        hr__memory_cell_ns(t, hr__view_number(a, "ns"));
-        hr__memory_cell_ns(t, cost > 0 ? cost : NAN);
+        snprintf(begin, sizeof begin, "%s: ", hr__memory_remedy(a->kind));
+        hr__memory_cell_block(t, begin, &block, f->brief);
+        hr__memory_cell_bytes(t, (double)a->bytes);
+        hr__memory_cell_count(t, (double)a->blocks);
+        hr__memory_cell_ns(t, (double)a->ns);
+        hr__memory_cell_ns(t, a->cost_ns > 0 ? a->cost_ns : NAN);
     }
-    if (shown < count) {
-        cell_more(t, count - shown);
-        for (int c = 1; c < t->column_count; c++)
-            hr__table_cell(t, "");
-    }
+    row_more(t, count - shown);
 }
 
-static const char *const kinds[] = {"late free", "untouched", "recompute", "swap"};
+/* In the order of the tables: what is simplest to do first. */
+static const enum hr__advice_kind kinds[HR__ADVICE_KINDS] = {
+    HR__ADVICE_LATE_FREE, HR__ADVICE_UNTOUCHED, HR__ADVICE_RECOMPUTE, HR__ADVICE_SWAP};
 
 /* Of the main device; within a kind no block counts twice. */
 static void fill_remedies(struct hr__table *t, const struct filler *f)
 {
-    const json_t *list = json_object_get(f->view->root, "advice"), *one;
-    double total = hr__view_number(f->view->device, "peak_bytes");
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    const struct hr__memory *m = f->view->found;
+    double total = hr__view_peak(f->view);
+    for (size_t k = 0; k < HR__ADVICE_KINDS; k++) {
         double bytes = 0, blocks = 0, cost = 0;
-        size_t i;
-        json_array_foreach(list, i, one)
-        {
-            if (strcmp(hr__view_text(one, "kind"), kinds[k]) != 0 ||
-                strcmp(hr__view_text(one, "device"), f->view->device_name) != 0)
+        for (size_t i = 0; i < m->advice_count; i++) {
+            const struct hr__advice *a = &m->advice[i];
+            if (a->kind != kinds[k] || m->found.blocks[a->block].device != f->view->device->device)
                 continue;
-            bytes += hr__view_number(one, "bytes");
-            blocks += hr__view_number(one, "blocks");
-            cost += fmax(hr__view_number(one, "cost_ns"), 0);
+            bytes += (double)a->bytes;
+            blocks += (double)a->blocks;
+            cost += fmax(a->cost_ns, 0);
         }
         if (!(bytes > 0))
             continue;
@@ -290,21 +267,21 @@ static void fill_remedies(struct hr__table *t, const struct filler *f)
 
 static void fill_caveats(struct hr__table *t, const struct filler *f)
 {
-    const json_t *list = json_object_get(f->view->root, "advice"), *one;
-    size_t i;
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    const struct hr__memory *m = f->view->found;
+    for (size_t k = 0; k < HR__ADVICE_KINDS; k++) {
         bool given = false;
-        json_array_foreach(list, i, one) given |= !strcmp(hr__view_text(one, "kind"), kinds[k]);
+        for (size_t i = 0; i < m->advice_count; i++)
+            given |= m->advice[i].kind == kinds[k];
         if (given)
             hr__table_cell(t, hr__memory_caveat(kinds[k]));
     }
-    if (hr__table_rows(t) && !strcmp(f->view->device_name, "cpu"))
+    if (m->advice_count && !f->view->device->device)
         hr__table_cell(t, "This record is of host memory: swapping is told as if it were an "
                           "accelerator's, behind a link of the bandwidths below.");
-    if (json_array_size(list) > 1)
+    if (m->advice_count > 1)
         hr__table_cell(t, "What different means save does not add up: a block may be in several "
                           "rows, and another moment becomes the peak.");
-    if (json_is_true(json_object_get(f->view->root, "no_swap_advice")))
+    if (m->no_swap_advice)
         hr__table_cell(t,
                        "No advice on swapping: when the accelerator really touched its blocks is "
                        "not known in this record, only when it was asked to.");
@@ -313,8 +290,7 @@ static void fill_caveats(struct hr__table *t, const struct filler *f)
 /* What the batch size is, and how it is known. */
 static void fill_batch_size(struct hr__table *t, const struct hr__memory_view *v)
 {
-    const char *from =
-        hr__view_text(json_object_get(json_object_get(v->root, "run"), "facts"), "batch size from");
+    const char *from = hr__view_fact(v, "batch size from");
     char text[HR__FORMAT_BYTES];
     if (v->fitted > 1) {
         hr__table_cell(t, "a line through");
@@ -332,9 +308,8 @@ static void fill_batch_size(struct hr__table *t, const struct hr__memory_view *v
 static void fill_batch(struct hr__table *t, const struct filler *f)
 {
     const struct hr__memory_view *v = f->view;
-    const json_t *facts = json_object_get(json_object_get(v->root, "run"), "facts");
     char text[HR__FORMAT_BYTES];
-    if (!v->fitted && !*hr__view_text(facts, "batch size from"))
+    if (!v->fitted && !*hr__view_fact(v, "batch size from"))
         return;
     fill_batch_size(t, v);
     if (!v->fitted)
@@ -361,83 +336,78 @@ static void fill_batch(struct hr__table *t, const struct filler *f)
 
 /* ---- intervals ---- */
 
-static const char *const brief_quantiles[] = {"p50", "p90", "p99", NULL};
-static const char *const all_quantiles[] = {"p10", "p25", "p50", "p75", "p90", "p99", NULL};
-
-static void interval_row(struct hr__table *t, const struct filler *f, const char *name,
-                         const json_t *of, double longest)
+/* Of a behaviour; < 0: of all. */
+static void interval_row(struct hr__table *t, const struct filler *f, int behaviour, double longest)
 {
-    const char *const *q = f->brief ? brief_quantiles : all_quantiles;
-    hr__table_cell(t, name);
-    hr__memory_cell_count(t, hr__view_number(of, "count"));
-    for (; *q; q++)
+    const struct hr__intervals *i = &f->view->found->intervals;
+    bool all = behaviour < 0;
+    hr__table_cell(t, all ? "all" : hr__behaviour_title(behaviour));
+    hr__memory_cell_count(t, (double)(all ? hr__intervals_count(i) : i->of[behaviour].count));
+    for (int q = 0; q < HR__QUANTILES; q++) {
+        double share = hr__quantiles[q].share;
         /* Quantiles are ends of bins, which may lie beyond. */
-        hr__memory_cell_ns(t,
-                           fmin(hr__view_number(json_object_get(of, "quantiles_ns"), *q), longest));
+        if (!f->brief || share == 0.5 || share >= 0.9)
+            hr__memory_cell_ns(t, fmin(hr__intervals_quantile(i, behaviour, share), longest));
+    }
     hr__memory_cell_ns(t, longest);
 }
 
 static void fill_intervals(struct hr__table *t, const struct filler *f)
 {
-    static const char *const behaviours[][2] = {
-        {"write-read", "write, then read"},
-        {"read-read", "read, then read"},
-        {"read-write", "read, then write"},
-        {"write-write", "write, then write"},
-    };
-    const json_t *i = json_object_get(f->view->root, "intervals"), *of = json_object_get(i, "of");
+    static const enum hr__behaviour order[HR__BEHAVIOURS] = {HR__WRITE_READ, HR__READ_READ,
+                                                             HR__READ_WRITE, HR__WRITE_WRITE};
+    const struct hr__intervals *i = &f->view->found->intervals;
     double longest = NAN;
-    for (size_t k = 0; k < 4; k++) {
-        const json_t *one = json_object_get(of, behaviours[k][0]);
-        if (!(hr__view_number(one, "count") > 0))
+    for (size_t k = 0; k < HR__BEHAVIOURS; k++) {
+        double its_longest = (double)i->of[order[k]].longest_ns;
+        if (!i->of[order[k]].count)
             continue;
-        interval_row(t, f, behaviours[k][1], one, hr__view_number(one, "longest_ns"));
-        longest = fmax(longest, hr__view_number(one, "longest_ns"));
+        interval_row(t, f, order[k], its_longest);
+        longest = fmax(longest, its_longest);
     }
     if (hr__table_rows(t) > 1)
-        interval_row(t, f, "all", i, longest);
+        interval_row(t, f, -1, longest);
 }
 
 /* "[512, 512] float32, until aten::add_": an interval's operator is the one that ends it. */
-static void cell_interval(struct hr__table *t, const json_t *interval)
+static void cell_interval(struct hr__table *t, const struct hr__memory_view *v,
+                          const struct hr__interval_of *o)
 {
-    const char *what = hr__view_text(interval, "what"), *op = hr__view_text(interval, "operator");
+    const struct hr__block *b = &v->found->found.blocks[o->block];
+    const char *what = hr__view_name(v, b->name), *op = hr__view_name(v, o->op);
     struct hr__draft d = {.text = NULL};
-    hr__draft_put(&d, *what ? what : hr__view_text(interval, "category"));
+    hr__draft_put(&d, *what ? what : hr__category_name(b->category));
     hr__draft_put(&d, *op ? ", until " : "");
     hr__draft_put(&d, op);
     cell_draft(t, &d);
 }
 
 /* Of blocks that are alike the one that stands first is enough. */
-static bool is_alike(const json_t *a, const json_t *b)
+static bool is_alike(const struct hr__memory *m, const struct hr__interval_of *a,
+                     const struct hr__interval_of *b)
 {
-    static const char *const same[] = {"what", "operator", "behaviour", "category", "bytes"};
-    bool alike = true;
-    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
-        alike &= json_equal(json_object_get(a, same[i]), json_object_get(b, same[i]));
-    return alike;
+    const struct hr__block *x = &m->found.blocks[a->block], *y = &m->found.blocks[b->block];
+    return x->name == y->name && x->category == y->category && a->op == b->op &&
+           a->behaviour == b->behaviour && a->bytes == b->bytes;
 }
 
 static void fill_outliers(struct hr__table *t, const struct filler *f)
 {
-    const json_t *i = json_object_get(f->view->root, "intervals");
-    const json_t *list = json_object_get(i, "outliers");
-    double in = hr__view_number(i, "h2d_bytes_per_s"), out = hr__view_number(i, "d2h_bytes_per_s");
-    size_t count = json_array_size(list), most = f->brief ? BRIEF_FEW : 40;
-    for (size_t k = 0; k < count && hr__table_rows(t) < most && !t->failed; k++) {
-        const json_t *o = json_array_get(list, k);
-        double ns = hr__view_number(o, "ns");
+    const struct hr__memory *m = f->view->found;
+    const struct hr__intervals *i = &m->intervals;
+    size_t most = f->brief ? BRIEF_FEW : OUTLIERS_SHOWN;
+    for (size_t k = 0; k < i->outlier_count && hr__table_rows(t) < most && !t->failed; k++) {
+        const struct hr__interval_of *o = &i->outliers[k];
         bool shown = false;
         for (size_t before = 0; before < k; before++)
-            shown |= is_alike(o, json_array_get(list, before));
+            shown |= is_alike(m, o, &i->outliers[before]);
         if (shown)
             continue;
-        cell_interval(t, o);
-        hr__table_cell(t, hr__view_text(o, "behaviour"));
-        hr__memory_cell_bytes(t, hr__view_number(o, "bytes"));
-        hr__memory_cell_ns(t, ns);
-        hr__memory_cell_bytes(t, ns * 1e-9 / (1 / in + 1 / out));
+        cell_interval(t, f->view, o);
+        hr__table_cell(t, hr__behaviour_name(o->behaviour));
+        hr__memory_cell_bytes(t, (double)o->bytes);
+        hr__memory_cell_ns(t, (double)o->ns);
+        hr__memory_cell_bytes(t, hr__swap_bytes(i, (double)o->ns));
     }
 }
 
@@ -445,34 +415,35 @@ static void fill_outliers(struct hr__table *t, const struct filler *f)
 
 static void fill_different(struct hr__table *t, const struct filler *f)
 {
-    const json_t *list = json_object_get(json_object_get(f->view->root, "pattern"), "different");
-    size_t count = json_array_size(list), shown = count;
+    const struct hr__period *p = &f->view->found->period;
+    const size_t most = f->brief ? BRIEF_FEW : BRIEF_ROWS;
     char number[HR__FORMAT_BYTES], at[HR__FORMAT_BYTES];
     struct hr__draft d = {.text = NULL};
-    if (!count)
-        return;
-    if (shown > (f->brief ? BRIEF_FEW : BRIEF_ROWS))
-        shown = f->brief ? BRIEF_FEW : BRIEF_ROWS;
-    for (size_t i = 0; i < shown; i++) {
-        const json_t *one = json_array_get(list, i);
-        hr__draft_print(&d, "%snumber %s, from its behaviour %s on", i ? "; " : "",
-                        hr__format_fixed(number, hr__view_number(one, "iteration") + 1, 0, true),
-                        hr__format_fixed(at, hr__view_number(one, "differs_at") + 1, 0, true));
+    size_t different = 0;
+    for (size_t i = 0; p->behaviours && i < p->count; i++) {
+        const struct hr__iteration *one = &p->iterations[i];
+        if (one->is_same || different++ >= most)
+            continue;
+        hr__draft_print(&d, "%snumber %s, from its behaviour %s on", different > 1 ? "; " : "",
+                        hr__format_fixed(number, (double)i + 1, 0, true),
+                        hr__format_fixed(at, (double)(one->differs_at - one->begin) + 1, 0, true));
     }
-    if (shown < count)
-        hr__draft_print(&d, "; and %zu more", count - shown);
+    if (!different)
+        return;
+    if (different > most)
+        hr__draft_print(&d, "; and %zu more", different - most);
     hr__table_cell(t, "different");
     cell_draft(t, &d);
 }
 
 /* What marks are of. */
-static void fill_steps(struct hr__table *t, const struct filler *f, double marked)
+static void fill_steps(struct hr__table *t, const struct filler *f)
 {
-    const json_t *facts = json_object_get(json_object_get(f->view->root, "run"), "facts");
-    const char *marks = hr__view_text(facts, "marks");
+    const char *marks = hr__view_fact(f->view, "marks");
+    uint32_t marked = f->view->found->found.iterations;
     char text[HR__FORMAT_BYTES];
-    bool imported = *hr__view_text(facts, "imported from");
-    double steps = imported ? marked : marked - 1; /* a recording begins with one */
+    bool imported = *hr__view_fact(f->view, "imported from");
+    double steps = imported ? marked : marked - 1.0; /* a recording begins with one */
     if (!(steps > 0))
         return;
     hr__table_cell(t, "steps");
@@ -484,71 +455,67 @@ static void fill_steps(struct hr__table *t, const struct filler *f, double marke
 
 static void fill_pattern(struct hr__table *t, const struct filler *f)
 {
-    const json_t *p = json_object_get(f->view->root, "pattern");
-    double behaviours = hr__view_number(p, "behaviours"), count = hr__view_number(p, "iterations");
-    double same = hr__view_number(p, "same"), marked = hr__view_number(p, "marked");
+    const struct hr__period *p = &f->view->found->period;
     double median = f->view->median_ns;
     char a[HR__FORMAT_BYTES], b[HR__FORMAT_BYTES];
     hr__table_cell(t, "iterations");
-    if (!(behaviours > 0) && count > 0) {
-        hr__table_cell_print(t, "%s, no two of them the same", hr__format_fixed(b, count, 0, true));
-    } else if (!(behaviours > 0)) {
+    if (!p->behaviours && p->count) {
+        hr__table_cell_print(t, "%s, no two of them the same",
+                             hr__format_fixed(b, (double)p->count, 0, true));
+    } else if (!p->behaviours) {
         hr__table_cell(t, "nothing repeats: the record is too short, or no two iterations are the "
                           "same");
     } else {
-        hr__format_fixed(a, same, 0, true);
-        hr__format_fixed(b, count, 0, true);
-        if (same == count)
+        hr__format_fixed(a, (double)p->same, 0, true);
+        hr__format_fixed(b, (double)p->count, 0, true);
+        if (p->same == p->count)
             hr__table_cell_print(t, "all of %s are the same", b);
         else
             hr__table_cell_print(t, "%s of %s are the same", a, b);
         hr__table_cell(t, "each");
         hr__table_cell_print(t, "%s behaviours (allocations, frees, reads and writes)",
-                             hr__format_fixed(a, behaviours, 0, true));
+                             hr__format_fixed(a, (double)p->behaviours, 0, true));
     }
     if (median > 0) {
         hr__table_cell(t, "takes");
         hr__table_cell_print(t, "%s (median)", hr__format_time(a, median * 1e-9));
     }
-    fill_steps(t, f, marked);
+    fill_steps(t, f);
     fill_different(t, f);
 }
 
 static void fill_fragments(struct hr__table *t, const struct filler *f)
 {
-    const json_t *g = json_object_get(f->view->device, "fragmentation");
-    double reserved = hr__view_number(g, "reserved_bytes");
-    double allocated = hr__view_number(g, "allocated_bytes");
+    const struct hr__segments *s = f->view->device ? &f->view->device->segments : NULL;
     char a[HR__FORMAT_BYTES], b[HR__FORMAT_BYTES];
-    if (!(reserved > 0))
+    if (!s || !s->is_known || !s->most.reserved_bytes)
         return;
+    double reserved = (double)s->most.reserved_bytes, allocated = (double)s->most.allocated_bytes;
     hr__table_cell(t, "taken from the device");
     hr__table_cell_print(t, "%s in %s segment%s", hr__format_bytes(a, reserved),
-                         hr__format_fixed(b, hr__view_number(g, "segments"), 0, true),
-                         s_of(hr__view_number(g, "segments")));
+                         hr__format_fixed(b, s->count, 0, true), s_of(s->count));
     hr__table_cell(t, "of it in blocks");
     hr__table_cell_print(t, "%s, %s", hr__format_bytes(a, allocated),
                          hr__format_share(b, allocated / reserved));
     hr__table_cell(t, "the largest free piece");
-    hr__memory_cell_bytes(t, hr__view_number(g, "largest_free_bytes"));
+    hr__memory_cell_bytes(t, (double)s->largest_free_bytes);
     hr__table_cell(t, "free, but unusable");
-    hr__memory_cell_bytes(t, hr__view_number(g, "unusable_bytes"));
+    hr__memory_cell_bytes(t, (double)s->unusable_bytes);
 }
 
 /* ---- the run ---- */
 
-static void cell_date(struct hr__table *t, double unix_ns)
+static void cell_date(struct hr__table *t, uint64_t unix_ns)
 {
     char text[64];
     struct tm date;
-    time_t seconds = (time_t)(unix_ns * 1e-9);
-    if (!(unix_ns >= 0) || !gmtime_r(&seconds, &date) ||
-        !strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &date))
+    time_t seconds = (time_t)(unix_ns / 1000000000);
+    if (!gmtime_r(&seconds, &date) || !strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &date))
         strcpy(text, "-");
     hr__table_cell(t, text);
 }
 
-static void fill_facts(struct hr__table *t, const json_t *facts)
+static void fill_facts(struct hr__table *t, const struct hr__memory_view *v)
 {
     static const char *const told[][2] = {
         {"command", "command"},   {"torch", "torch"},
@@ -556,7 +523,7 @@ static void fill_facts(struct hr__table *t, const json_t *facts)
         {"recorded", "recorded"}, {"operators", "operators seen by"},
         {"rank", "rank"},         {"imported from", "imported from"}};
     for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
-        const char *value = hr__view_text(facts, told[i][0]);
+        const char *value = hr__view_fact(v, told[i][0]);
         if (!*value)
             continue;
         hr__table_cell(t, told[i][1]);
@@ -564,100 +531,90 @@ static void fill_facts(struct hr__table *t, const json_t *facts)
     }
 }
 
-static void fill_check(struct hr__table *t, const struct filler *f)
+static void fill_check(struct hr__table *t, const struct hr__memory *m)
 {
-    const json_t *check = json_object_get(f->view->root, "check");
-    const json_t *back = json_object_get(check, "peak_backward_bytes"), *devices, *d;
-    double negative = hr__view_number(check, "live_negative");
-    bool same = json_object_size(back) > 0;
-    size_t i;
-    if (!check)
-        return;
-    devices = json_object_get(f->view->root, "devices");
-    json_array_foreach(devices, i, d) same &=
-        hr__view_number(back, hr__view_text(d, "device")) == hr__view_number(d, "peak_bytes");
+    uint64_t negative = 0;
+    bool same = m->device_count > 0;
+    for (size_t i = 0; i < m->device_count; i++) {
+        const struct hr__device_memory *d = &m->devices[i];
+        negative += d->timeline.negative + d->backward.negative;
+        same &= d->backward.peak_bytes == d->timeline.peak_bytes;
+    }
     hr__table_cell(t, "check");
-    if (negative == 0 && same)
+    if (!negative && same)
         hr__table_cell(t, "live bytes are never negative, and replaying the record from its end "
                           "gives the same peak");
     else
         hr__table_cell_print(t,
-                             "FAILED: live bytes are negative at %.0f moments; replayed from its "
-                             "end the record gives %s peak",
+                             "FAILED: live bytes are negative at %" PRIu64
+                             " moments; replayed from its end the record gives %s peak",
                              negative, same ? "the same" : "another");
 }
 
 static void fill_run(struct hr__table *t, const struct filler *f)
 {
-    const json_t *run = json_object_get(f->view->root, "run");
+    const struct hr__memory *m = f->view->found;
+    const char *allocations = hr__view_fact(f->view, "allocations");
     char a[HR__FORMAT_BYTES], b[HR__FORMAT_BYTES], c[HR__FORMAT_BYTES], e[HR__FORMAT_BYTES];
-    double threads = hr__view_number(run, "threads");
-    double ns = hr__view_number(run, "end_ns") - hr__view_number(run, "begin_ns");
-    fill_facts(t, json_object_get(run, "facts"));
+    double ns = (double)m->found.end_ns - (double)m->found.begin_ns;
+    fill_facts(t, f->view);
     hr__table_cell(t, "record");
     hr__table_cell(t, f->view->name);
     /* Imported files may not say when they were made. */
-    if (hr__view_number(run, "start_unix_ns") > 0) {
+    if (m->about.start_unix_ns) {
         hr__table_cell(t, "begun");
-        cell_date(t, hr__view_number(run, "start_unix_ns"));
+        cell_date(t, m->about.start_unix_ns);
     }
     hr__table_cell(t, "holds");
-    hr__table_cell_print(t, "%s events, %s of them accesses, in %s of %.0f thread%s, %s",
-                         hr__format_fixed(a, hr__view_number(run, "events"), 0, true),
-                         hr__format_fixed(b, hr__view_number(run, "accesses"), 0, true),
-                         hr__format_time(c, ns * 1e-9), threads, s_of(threads),
-                         hr__format_bytes(e, hr__view_number(run, "bytes")));
-    if (*hr__view_text(run, "allocations")) {
+    hr__table_cell_print(t, "%s events, %s of them accesses, in %s of %u thread%s, %s",
+                         hr__format_fixed(a, (double)m->found.events, 0, true),
+                         hr__format_fixed(b, (double)m->found.accesses, 0, true),
+                         hr__format_time(c, ns * 1e-9), m->about.threads, s_of(m->about.threads),
+                         hr__format_bytes(e, (double)m->about.bytes));
+    if (*allocations) {
         hr__table_cell(t, "allocations");
-        hr__table_cell_print(t, "told by: %s", hr__view_text(run, "allocations"));
+        hr__table_cell_print(t, "told by: %s", allocations);
     }
-    if (*hr__view_text(run, "clock")) {
-        hr__table_cell(t, "times of accesses");
-        hr__table_cell(t, strcmp(hr__view_text(run, "clock"), "device")
-                              ? "of the host's calls"
-                              : "of the accelerator's work");
-    }
-    fill_check(t, f);
+    hr__table_cell(t, "times of accesses");
+    hr__table_cell(t, m->is_device_clock ? "of the accelerator's work" : "of the host's calls");
+    fill_check(t, m);
 }
 
 static void fill_notes(struct hr__table *t, const struct filler *f)
 {
-    const json_t *notes = json_object_get(json_object_get(f->view->root, "run"), "notes"), *one;
-    size_t i;
-    json_array_foreach(notes, i, one) if (json_is_string(one))
-        hr__table_cell(t, json_string_value(one));
+    for (size_t i = 0; i < f->view->found->note_count; i++)
+        hr__table_cell(t, f->view->found->notes[i]);
 }
 
 static void fill_damage(struct hr__table *t, const struct filler *f)
 {
-    const json_t *run = json_object_get(f->view->root, "run");
-    const json_t *damage = json_object_get(run, "damage");
-    const json_t *odd = json_object_get(f->view->root, "odd");
-    double frees = hr__view_number(odd, "frees"), over = hr__view_number(odd, "allocations");
-    double refused = hr__view_number(odd, "refused"), pieces = hr__view_number(damage, "pieces");
+    const struct hr__memory *m = f->view->found;
+    const struct hr__blocks_found *found = &m->found;
     char a[HR__FORMAT_BYTES], b[HR__FORMAT_BYTES];
-    if (pieces > 0)
+    if (m->damage.extents)
         hr__table_cell_print(t,
-                             "The file is damaged from byte %s on (%s): %.0f piece%s, about %s, "
-                             "could not be read; all else is told.",
-                             hr__format_fixed(a, hr__view_number(damage, "offset"), 0, true),
-                             hr__view_text(damage, "what"), pieces, s_of(pieces),
-                             hr__format_bytes(b, hr__view_number(damage, "bytes")));
-    if (*hr__view_text(run, "problem"))
-        hr__table_cell_print(t, "Recording ended early: %s.", hr__view_text(run, "problem"));
-    if (refused > 0)
-        hr__table_cell_print(t, "%.0f allocation%s, of up to %s, %s refused: out of memory.",
-                             refused, s_of(refused),
-                             hr__format_bytes(a, hr__view_number(odd, "refused_bytes")),
-                             refused == 1 ? "was" : "were");
-    if (frees > 0)
-        hr__table_cell_print(t, "%.0f free%s of addresses at which nothing was known to live.",
-                             frees, s_of(frees));
-    if (over > 0)
+                             "The file is damaged from byte %s on (%s): %" PRIu64
+                             " piece%s, about %s, could not be read; all else is told.",
+                             hr__format_fixed(a, (double)m->damage.first_at, 0, true),
+                             m->damage.what, m->damage.extents, s_of((double)m->damage.extents),
+                             hr__format_bytes(b, (double)m->damage.lost_bytes));
+    if (m->about.problem)
+        hr__table_cell_print(t, "Recording ended early: %s.", hr__errno_text(m->about.problem));
+    if (found->failed)
+        hr__table_cell_print(t, "%" PRIu64 " allocation%s, of up to %s, %s refused: out of memory.",
+                             found->failed, s_of((double)found->failed),
+                             hr__format_bytes(a, (double)found->failed_bytes),
+                             found->failed == 1 ? "was" : "were");
+    if (found->odd_frees)
         hr__table_cell_print(t,
-                             "%.0f allocation%s at addresses where a block still lived: it was "
+                             "%" PRIu64 " free%s of addresses at which nothing was known to live.",
+                             found->odd_frees, s_of((double)found->odd_frees));
+    if (found->odd_allocs)
+        hr__table_cell_print(t,
+                             "%" PRIu64
+                             " allocation%s at addresses where a block still lived: it was "
                              "taken as freed then.",
-                             over, s_of(over));
+                             found->odd_allocs, s_of((double)found->odd_allocs));
 }
 
 /* ---- all ---- */
@@ -725,9 +682,11 @@ static void begin_tables(struct hr__table tables[HR__MEMORY_TABLES],
         for (int c = 1; c < tables[i].column_count; c++)
             tables[i].columns[c] = (struct hr__column){views[c - 1].label, true};
     }
-    for (int c = 0, at = 1; c < HR__VIEW_CATEGORIES; c++)
-        if (hr__memory_series(views, c))
-            series[at++] = hr__memory_plural(c);
+    bool any[HR__CATEGORIES];
+    hr__memory_series(views, any);
+    for (int c = 0, at = 1; c < HR__CATEGORIES; c++)
+        if (any[c])
+            series[at++] = hr__category_plural(c);
     hr__table_begin(&tables[HR__MEMORY_TIMELINE], heads[HR__MEMORY_TIMELINE].title, series);
     for (int c = 1; c < tables[HR__MEMORY_TIMELINE].column_count; c++)
         tables[HR__MEMORY_TIMELINE].columns[c].right = true;

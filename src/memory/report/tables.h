@@ -38,8 +38,8 @@ void hr__memory_tables_make(struct hr__table tables[HR__MEMORY_TABLES],
 void hr__memory_tables_clear(struct hr__table tables[HR__MEMORY_TABLES]);
 bool hr__memory_tables_failed(const struct hr__table tables[HR__MEMORY_TABLES]);
 
-/* series.c: bytes of a category over time, on the main device; NULL: there never are any. */
-const json_t *hr__memory_series(const struct hr__memory_view *view, int category);
+/* series.c: which categories the main device ever holds. */
+void hr__memory_series(const struct hr__memory_view *view, bool any[HR__CATEGORIES]);
 
 /* series.c: the tables of what a page draws. */
 void hr__memory_fill_iterations(struct hr__table *table, const struct hr__memory_view *view);
@@ -59,7 +59,7 @@ void hr__memory_cell_count(struct hr__table *table, double count);
 
 /* "[64, 256] float32 of aten::relu, train.py:12 forward" after `begin`; of the line's file with
  * its last two folders; brief: without. */
-void hr__memory_cell_block(struct hr__table *table, const char *begin, const json_t *object,
-                           bool brief);
+void hr__memory_cell_block(struct hr__table *table, const char *begin,
+                           const struct hr__view_block *block, bool brief);
 
 #endif

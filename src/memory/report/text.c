@@ -8,9 +8,6 @@
 
 #include <errno.h>
 
-#define COLUMNS_LEAST 40
-#define COLUMNS_MOST  160 /* beyond, the eye loses the line */
-
 static void paragraph(const struct hr__memory_view *v,
                       void (*say)(const struct hr__memory_view *, struct hr__draft *), int columns,
                       struct hr__draft *draft)
@@ -34,8 +31,7 @@ int hr_memory_write_text(const struct hr_memory *const *memories, size_t count, 
     struct hr__memory_view *views;
     if (!memories || !count || !path)
         return hr__fail(error, -EINVAL, "a record and a path are needed to write it as text");
-    columns = columns < COLUMNS_LEAST ? COLUMNS_LEAST : columns;
-    columns = columns > COLUMNS_MOST ? COLUMNS_MOST : columns;
+    columns = hr__text_width(columns);
     int code = hr__memory_views_open(&views, memories, count, error);
     if (code)
         return code;
@@ -50,6 +46,6 @@ int hr_memory_write_text(const struct hr_memory *const *memories, size_t count, 
     code = hr__draft_write(&draft, path, error);
     hr__memory_tables_clear(tables);
     hr__draft_clear(&draft);
-    hr__memory_views_close(&views, count);
+    hr__memory_views_close(&views);
     return code;
 }

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "memory/report/lines.h"
 #include "memory/report/opened.h"
 
 #include <errno.h>
@@ -13,46 +14,91 @@
 
 #define LABEL_COLUMNS 22 /* of names in tables and charts */
 
-const char *const hr__view_categories[HR__VIEW_CATEGORIES] = {
-    "unknown", "parameter",  "gradient",  "optimizer state",
-    "input",   "activation", "temporary", "workspace",
-};
-
-double hr__view_number(const json_t *object, const char *name)
+const char *hr__view_name(const struct hr__memory_view *v, uint32_t id)
 {
-    const json_t *value = json_object_get(object, name);
-    return json_is_number(value) ? json_number_value(value) : NAN;
+    return id ? hr__record_name(v->record, id) : "";
 }
 
-double hr__view_at(const json_t *list, size_t index)
+const char *hr__view_fact(const struct hr__memory_view *v, const char *name)
 {
-    const json_t *value = json_array_get(list, index);
-    return json_is_number(value) ? json_number_value(value) : NAN;
+    const char *value = hr__record_fact(v->record, name);
+    return value ? value : "";
 }
 
-const char *hr__view_text(const json_t *object, const char *name)
+double hr__view_peak(const struct hr__memory_view *v)
 {
-    const char *text = json_string_value(json_object_get(object, name));
-    return text ? text : "";
+    return v->device ? (double)v->device->timeline.peak_bytes : NAN;
 }
 
-/* Of blocks that were there before their first operator, that one is of no interest. */
-static bool is_made(const json_t *object)
+double hr__view_peak_of(const struct hr__memory_view *v, unsigned category)
 {
-    static const char *const there[] = {"parameter", "optimizer state", "input"};
-    const char *category = hr__view_text(object, "category");
-    bool made = true;
-    for (size_t i = 0; i < sizeof there / sizeof *there; i++)
-        made &= strcmp(category, there[i]) != 0;
-    return made;
+    return v->device ? (double)v->device->timeline.peak.bytes[category] : NAN;
 }
 
-void hr__view_describe(const json_t *object, struct hr__draft *draft)
+uint64_t hr__view_part_bytes(const struct hr__part_memory *part)
 {
-    const char *what = hr__view_text(object, "what");
-    const char *op = !*what || is_made(object) ? hr__view_text(object, "operator") : "";
+    uint64_t bytes = 0;
+    for (unsigned c = 0; c < HR__CATEGORIES; c++)
+        bytes += part->bytes[c];
+    return bytes;
+}
+
+const char *hr__view_device(int device, char out[HR__VIEW_DEVICE_BYTES])
+{
+    if (device == HR_MEMORY_LIBRARIES)
+        return strcpy(out, "host memory of libraries");
+    return hr__device_name(device, out);
+}
+
+/* ---- blocks ---- */
+
+static struct hr__view_block block_of(const struct hr__memory_view *v, uint8_t category,
+                                      uint32_t what, uint32_t op, uint32_t stack)
+{
+    const struct hr_memory_frame *frames;
+    size_t count = hr__lines_of_user(v->record, stack, &frames);
+    return (struct hr__view_block){.record = v->record,
+                                   .category = category,
+                                   .what = what,
+                                   .op = op,
+                                   .line = count ? frames : NULL};
+}
+
+struct hr__view_block hr__view_block(const struct hr__memory_view *v, uint32_t block)
+{
+    const struct hr__block *b = &v->found->found.blocks[block];
+    return block_of(v, b->category, b->name, b->first_op, b->stack);
+}
+
+struct hr__view_block hr__view_group(const struct hr__memory_view *v,
+                                     const struct hr__peak_group *g)
+{
+    return block_of(v, g->category, g->name, g->op, g->stack);
+}
+
+bool hr__view_same_block(const struct hr__view_block *a, const struct hr__view_block *b)
+{
+    bool same_line = a->line && b->line
+                         ? a->line->file == b->line->file && a->line->line == b->line->line &&
+                               a->line->function == b->line->function
+                         : a->line == b->line;
+    return same_line && a->category == b->category && a->what == b->what && a->op == b->op;
+}
+
+/* The first operator of what was there before it is of no interest. */
+static bool is_made(unsigned category)
+{
+    return category != HR_MEMORY_PARAMETER && category != HR_MEMORY_OPTIMIZER_STATE &&
+           category != HR_MEMORY_INPUT;
+}
+
+void hr__view_describe(const struct hr__view_block *b, struct hr__draft *draft)
+{
+    const char *what = b->what ? hr__record_name(b->record, b->what) : "", *op = "";
+    if (b->op && (!*what || is_made(b->category)))
+        op = hr__record_name(b->record, b->op);
     if (!*what && !*op) {
-        hr__draft_put(draft, hr__view_text(object, "category"));
+        hr__draft_put(draft, hr__category_name(b->category));
         return;
     }
     hr__draft_put(draft, what);
@@ -61,42 +107,20 @@ void hr__view_describe(const json_t *object, struct hr__draft *draft)
     hr__draft_put(draft, op);
 }
 
-const char *hr__view_line(const json_t *object)
-{
-    const char *line = json_string_value(json_array_get(json_object_get(object, "stack"), 0));
-    return line ? line : "";
-}
+/* ---- views ---- */
 
 /* A peak is reached when a block begins: that one knows the phase. */
 static void find_peak(struct hr__memory_view *v)
 {
-    const struct hr__memory *m = v->memory->found;
-    const struct hr__device_memory *d = &m->devices[m->main_device];
-    uint64_t peak_ns = d->timeline.peak.time_ns;
-    for (uint32_t i = 0; i < m->found.count && peak_ns; i++) {
-        const struct hr__block *b = &m->found.blocks[i];
-        if (b->device == d->device && b->alloc_ns == peak_ns) {
+    const struct hr__blocks_found *found = &v->found->found;
+    uint64_t peak_ns = v->device ? v->device->timeline.peak.time_ns : 0;
+    for (uint32_t i = 0; i < found->count && peak_ns; i++) {
+        const struct hr__block *b = &found->blocks[i];
+        if (b->device == v->device->device && b->alloc_ns == peak_ns) {
             v->phase = b->phase;
             v->iteration = b->iteration;
         }
     }
-}
-
-static int find_iterations(struct hr__memory_view *v)
-{
-    const struct hr__period *p = &v->memory->found->period;
-    const json_t *most = json_object_get(json_object_get(v->root, "pattern"), "peak_bytes_each");
-    if (!p->count)
-        return 0;
-    v->iterations = hr__alloc(HR__TAG_REPORT, p->count, sizeof *v->iterations);
-    if (!v->iterations)
-        return -ENOMEM;
-    for (size_t i = 0; i < p->count; i++) {
-        const struct hr__iteration *one = &p->iterations[i];
-        v->iterations[v->iteration_count++] = (struct hr__view_iteration){
-            one->begin_ns, one->end_ns, hr__view_at(most, i), one->is_same != 0};
-    }
-    return 0;
 }
 
 static int by_value(const void *a, const void *b)
@@ -107,12 +131,13 @@ static int by_value(const void *a, const void *b)
 
 static int find_median(struct hr__memory_view *v)
 {
-    double *ns = hr__alloc(HR__TAG_REPORT, v->iteration_count + 1, sizeof *ns);
+    const struct hr__period *p = &v->found->period;
+    double *ns = hr__alloc(HR__TAG_REPORT, p->count + 1, sizeof *ns);
     size_t count = 0;
     v->median_ns = NAN;
-    for (size_t i = 0; ns && i < v->iteration_count; i++)
-        if (v->iterations[i].is_same)
-            ns[count++] = (double)(v->iterations[i].end_ns - v->iterations[i].begin_ns);
+    for (size_t i = 0; ns && i < p->count; i++)
+        if (p->iterations[i].is_same)
+            ns[count++] = (double)(p->iterations[i].end_ns - p->iterations[i].begin_ns);
     if (count) {
         qsort(ns, count, sizeof *ns, by_value);
         v->median_ns = (ns[(count - 1) / 2] + ns[count / 2]) / 2;
@@ -122,22 +147,16 @@ static int find_median(struct hr__memory_view *v)
     return failed ? -ENOMEM : 0;
 }
 
-static int open_view(struct hr__memory_view *v, const struct hr_memory *memory,
-                     struct hr_error *error)
+static int open_view(struct hr__memory_view *v, const struct hr_memory *memory)
 {
-    json_error_t problem;
-    v->memory = memory;
+    const struct hr__memory *m = memory->found;
     v->name = memory->name;
-    v->root = json_loads(hr_memory_json(memory), 0, &problem);
-    if (!v->root)
-        return hr__fail(error, -ENOMEM, "%s: out of memory for its report", memory->name);
-    v->device = json_array_get(json_object_get(v->root, "devices"), memory->found->main_device);
-    v->device_name = hr__view_text(v->device, "device");
-    v->batch_size = hr__view_number(json_object_get(v->root, "batch"), "size");
+    v->record = memory->record;
+    v->found = m;
+    v->device = m->device_count ? &m->devices[m->main_device] : NULL;
+    v->batch_size = v->device ? m->batch_size : NAN;
     find_peak(v);
-    return find_iterations(v) || find_median(v)
-               ? hr__fail(error, -ENOMEM, "out of memory for a report")
-               : 0;
+    return find_median(v);
 }
 
 /* What grows with the batch: of one record in proportion, of several of different sizes by a
@@ -145,20 +164,20 @@ static int open_view(struct hr__memory_view *v, const struct hr_memory *memory,
 static int fit(struct hr__memory_view *views, size_t count)
 {
     struct hr__fit_point *points = hr__alloc(HR__TAG_REPORT, count, sizeof *points);
-    double capacity = hr__view_number(json_object_get(views->root, "batch"), "capacity_bytes");
+    const struct hr__device_memory *first = views->device;
     size_t sized = 0;
     if (!points)
         return -ENOMEM;
-    for (size_t i = 0; i < count; i++) {
-        const struct hr__memory *m = views[i].memory->found;
-        if (!m->device_count || strcmp(views[i].device_name, views->device_name) != 0)
+    views->capacity_bytes = first ? first->capacity_bytes : NAN;
+    for (size_t i = 0; i < count && first; i++) {
+        const struct hr__device_memory *d = views[i].device;
+        if (!d || d->device != first->device)
             continue;
-        points[sized] = m->devices[m->main_device].point;
+        points[sized] = d->point;
         sized += points[sized].batch > 0;
     }
-    hr__memory_fit(&views->fit, points, sized, capacity);
+    hr__memory_fit(&views->fit, points, sized, views->capacity_bytes);
     views->fitted = sized;
-    views->capacity_bytes = capacity;
     hr__free(points);
     return 0;
 }
@@ -199,27 +218,23 @@ int hr__memory_views_open(struct hr__memory_view **out, const struct hr_memory *
                           size_t count, struct hr_error *error)
 {
     struct hr__memory_view *views = hr__alloc(HR__TAG_REPORT, count, sizeof *views);
-    int code = views ? 0 : hr__fail(error, -ENOMEM, "out of memory for a report");
+    int code = views ? 0 : -ENOMEM;
     *out = NULL;
     for (size_t i = 0; i < count && !code; i++)
-        code = open_view(&views[i], memories[i], error);
-    if (!code && fit(views, count))
-        code = hr__fail(error, -ENOMEM, "out of memory for a report");
+        code = open_view(&views[i], memories[i]);
+    if (!code)
+        code = fit(views, count);
     if (code) {
-        hr__memory_views_close(&views, count);
-        return code;
+        hr__memory_views_close(&views);
+        return hr__fail(error, code, "out of memory for a report");
     }
     label(views, count);
     *out = views;
     return 0;
 }
 
-void hr__memory_views_close(struct hr__memory_view **views, size_t count)
+void hr__memory_views_close(struct hr__memory_view **views)
 {
-    for (size_t i = 0; *views && i < count; i++) {
-        json_decref((*views)[i].root);
-        hr__free((*views)[i].iterations);
-    }
     hr__free(*views);
     *views = NULL;
 }

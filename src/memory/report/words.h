@@ -14,14 +14,8 @@ void hr__memory_say_peak(const struct hr__memory_view *view, struct hr__draft *d
  * are none. */
 void hr__memory_say_intervals(const struct hr__memory_view *view, struct hr__draft *draft);
 
-/* "parameters", "activations", ...: of enum hr_memory_category. */
-const char *hr__memory_plural(int category);
-
-/* "cpu", "cuda:0", "host memory of libraries": by its name in the JSON, which may be returned. */
-const char *hr__memory_device(const char *name);
-
-/* What to do, and what to know before: of an advice's kind, as in the JSON; NULL: no such kind. */
-const char *hr__memory_remedy(const char *kind);
-const char *hr__memory_caveat(const char *kind);
+/* What to do, and what to know before. */
+const char *hr__memory_remedy(enum hr__advice_kind kind);
+const char *hr__memory_caveat(enum hr__advice_kind kind);
 
 #endif

@@ -8,9 +8,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define COLUMNS_LEAST 40
-#define COLUMNS_MOST  160 /* beyond, the eye loses the line */
-
 /* What a terminal does not show: it is in the page and in stalls.json. */
 static bool is_shown(int table)
 {
@@ -24,8 +21,7 @@ int hr_stalls_write_text(const struct hr_stalls *result, const char *path, int c
     struct hr__draft sentence = {.text = NULL}, draft = {.text = NULL};
     if (!result || !path)
         return hr__fail(error, -EINVAL, "a result and a path are needed to write it as text");
-    columns = columns < COLUMNS_LEAST ? COLUMNS_LEAST : columns;
-    columns = columns > COLUMNS_MOST ? COLUMNS_MOST : columns;
+    columns = hr__text_width(columns);
     hr__draft_plain(&sentence, result->sentence ? result->sentence : "");
     if (!sentence.failed)
         hr__text_wrap(sentence.text, columns, 0, &draft);
