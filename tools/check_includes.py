@@ -33,10 +33,10 @@ BELOW = {
     "agent": {"base", "dataset", "recipe", "stalls/model", "bulk"},
     "agent/server": {"base", "dataset", "cache", "loader", "agent"},
     "agent/client": {"base", "dataset", "cache", "loader", "agent"},
-    "memory": {"base"},
-    "tap": {"base", "memory"},
     "guard": set(),
-    "report": {"base", "stalls/model", "memory"},
+    "stalls/report": {"base", "report", "stalls/model"},
+    "memory": {"base", "report", "stalls/model"},
+    "report": {"base", "stalls/model"},
 }
 # Programs outside the rooms that measure or test one from inside, and which.
 INSIDE = {"bench/reader.c": {"base", "storage"}, "bench/cache_hit.c": {"base", "cache"},

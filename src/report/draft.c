@@ -175,3 +175,8 @@ size_t hr__text_columns(const char *text, size_t length)
         columns += ((unsigned char)text[i] & 0xC0) != 0x80;
     return columns;
 }
+
+int hr__text_width(int columns)
+{
+    return columns < 40 ? 40 : columns > 160 ? 160 : columns;
+}
