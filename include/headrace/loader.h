@@ -289,9 +289,9 @@ struct hr_loader_stats {
     uint64_t stored, stored_bytes;  /* items that this rank stored on servers */
     uint64_t refused;               /* that servers refused, or that could not be sent in time */
     uint64_t read_ahead;            /* samples that were read for later batches */
-    uint64_t balanced; /* times that threads or reads moved from or to other ranks of the machine */
-    int workers_now;   /* of all that are `threads` at first, those that may work, now */
-    uint64_t damaged_samples; /* that were taken as the recipe's `damaged` says */
+    uint64_t balanced;              /* always 0 */
+    int workers_now;                /* workers of this process: as `options.threads` asks for */
+    uint64_t damaged_samples;       /* that were taken as the recipe's `damaged` says */
 };
 
 HR_API void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats);

@@ -450,8 +450,6 @@ static PyObject *loader_stats(PyObject *object, PyObject *none)
         {"stored_bytes", s.stored_bytes},
         {"refused", s.refused},
         {"read_ahead", s.read_ahead},
-        {"balanced", s.balanced},
-        {"workers_now", (uint64_t)s.workers_now},
     };
     PyObject *dict = Py_BuildValue("{s:O,s:N,s:N,s:N}", "io_uring", s.io_uring ? Py_True : Py_False,
                                    "fetch", histogram(&s.fetch), "prepare", histogram(&s.prepare),

@@ -94,20 +94,6 @@ static int affinity_count(void)
     return online > 0 ? (int)online : 1;
 }
 
-uint64_t hr__cpu_digest(void)
-{
-    size_t bytes;
-    cpu_set_t *set = affinity(&bytes);
-    if (!set)
-        return 0;
-    uint64_t digest = 1;
-    for (size_t cpu = 0; cpu < 8 * bytes; cpu++)
-        if (CPU_ISSET_S(cpu, bytes, set))
-            digest = (digest ^ cpu) * UINT64_C(0x9E3779B97F4A7C15) + 1;
-    CPU_FREE(set);
-    return digest | 1;
-}
-
 /* Reads up to two integers ("max" reads as -1) of a small file; how many were read. */
 static int read_two(const char *path, long long v[2])
 {

@@ -18,8 +18,4 @@ enum hr__isa hr__isa(void);
  * whichever is less, rounded up; at least 1. */
 int hr__cpu_count(void);
 
-/* A number that tells sets of cores (affinity) apart, by all likelihood; not 0 but where the set
- * is not to be had. */
-uint64_t hr__cpu_digest(void);
-
 #endif

@@ -35,7 +35,6 @@ struct fetcher {
     struct hr__depth depth;                  /* reads in flight at most, as the device has it */
     struct hr__job *flight[HR__FETCH_DEPTH]; /* what the reader has */
     unsigned flying;
-    unsigned most;           /* reads in flight at most, as other ranks leave them to this one */
     struct hr__job *waiting; /* whose samples other processes read, the first to ask for first */
     struct hr__job **waiting_end;
     unsigned waiting_count;
@@ -172,8 +171,6 @@ static struct hr__job *submit(struct fetcher *f, struct hr__job *list, struct hr
 static unsigned free_of(const struct fetcher *f)
 {
     unsigned depth = hr__depth_now(&f->depth);
-    if (depth > f->most)
-        depth = f->most;
     return depth > f->flying ? depth - f->flying : 0;
 }
 
@@ -329,17 +326,6 @@ static int64_t collect_timeout(const struct fetcher *f, int more)
     return ns;
 }
 
-/* What the balance between ranks leaves to this fetcher: non-zero where that was nothing for a
- * while. */
-static int stands_by_locked(struct fetcher *f)
-{
-    struct hr_loader *l = f->loader;
-    hr__balancing_pass_locked(l);
-    unsigned depth = hr__depth_now(&f->depth);
-    f->most = (unsigned)hr__balancing_limit_locked(l, (int)depth);
-    return !f->flying && !f->waiting && hr__balancing_fetcher_stands_by_locked(l, f->number);
-}
-
 /* Reads for the workers until stop, or until the reader fails. */
 static int fetch_loop(struct fetcher *f)
 {
@@ -347,8 +333,6 @@ static int fetch_loop(struct fetcher *f)
     int failure = 0;
     pthread_mutex_lock(&l->lock);
     while (!l->stop && !failure) {
-        if (stands_by_locked(f))
-            continue;
         struct hr__job *list =
             l->hosting ? claim_of_hosts_locked(f, room_of(f)) : claim_reads_locked(f, room_of(f));
         struct hr__job *done = wanted_no_more_locked(f);
@@ -421,7 +405,7 @@ void *hr__fetch_main(void *arg)
 {
     struct hr__thread *self = arg;
     struct hr_loader *l = self->loader;
-    struct fetcher f = {.loader = l, .number = self->number, .most = HR__FETCH_DEPTH};
+    struct fetcher f = {.loader = l, .number = self->number};
     f.waiting_end = &f.waiting;
     if (open_reader(&f))
         return NULL;

@@ -230,7 +230,6 @@ static void abandon(struct hr_loader *l)
     hr__ring_abandon(&l->ring);
     hr__caching_abandon(l);
     hr__hosting_abandon(l);
-    hr__balancing_end(l);
     hr__remote_free_texts(l);
     hr__lane_free(&l->lane);
     hr_dataset_unref(&l->dataset);
@@ -260,7 +259,6 @@ void hr_loader_destroy(struct hr_loader **loader)
     hr__bad_destroy(l);
     hr__epoch_unref(&l->plan);
     hr__hosting_destroy(l);
-    hr__balancing_end(l);
     hr__ring_close(&l->ring);
     hr__caching_destroy(l);
     hr__remote_free_texts(l);
@@ -338,7 +336,6 @@ static void begin(struct hr_loader *l, struct hr__epoch *plan)
     l->delivered_samples = 0;
     if (l->hosting)
         hr__hosting_begin_locked(l);
-    hr__balancing_rests_locked(l);
     l->epoch_seen = l->epoch_bad = 0;
     l->over = 0;
     pthread_cond_broadcast(&l->room);
@@ -538,7 +535,6 @@ static struct hr_batch *end_locked(struct hr_loader *l)
 {
     l->over = 1;
     l->no_more = 1;
-    hr__balancing_rests_locked(l);
     return hr__cancel_locked(l);
 }
 
@@ -553,11 +549,9 @@ static int nothing_open_locked(struct hr_loader *l, struct hr_error *error)
     if (l->options.external_order ? l->pushed != NULL : l->opened < l->plan->batches)
         return 1;
     if (l->hosting && hr__hosting_is_storing_locked(l)) {
-        hr__balancing_rests_locked(l);
         return 1;
     }
     l->over = 1;
-    hr__balancing_rests_locked(l);
     return hr__bad_judge_locked(l, l->plan->epoch, 1, error);
 }
 
@@ -588,7 +582,6 @@ static int take_complete_locked(struct hr_loader *l, struct hr_batch **out, stru
     *out = hr__window_pop_locked(l);
     l->delivered++;
     l->delivered_samples += batch->count;
-    hr__balancing_took_locked(l);
     hr__count(&l->counters.batches, 1);
     hr__count(&l->counters.padded_samples, batch->padding);
     hr__wake_claimers_locked(l);
@@ -641,7 +634,6 @@ static int wait_locked(struct hr_loader *l, struct hr_batch **out, struct hr_bat
         if (r != WAIT)
             return r;
         l->consumer_waits = 1;
-        hr__balancing_waits_locked(l, 1);
         unsigned word = atomic_load_explicit(&l->ready_word, memory_order_relaxed);
         pthread_mutex_unlock(&l->lock);
         r = sleep_on(l, word, until_ns);
@@ -732,8 +724,6 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
         pthread_mutex_lock(&l->lock);
         s.ready_batches = l->complete;
         s.io_uring = l->reader_state == 1;
-        s.workers_now = hr__balancing_workers_locked(l);
-        s.balanced = hr__balancing_changes_locked(l);
         pthread_mutex_unlock(&l->lock);
     }
     s.slots = ring.slots;

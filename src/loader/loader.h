@@ -7,7 +7,6 @@
  *   fetcher.c   the fetchers
  *   caching.c   what is kept of it in memory, and in which form
  *   hosts*.c    what is kept of it in the memory of several hosts
- *   balanc*.c   what it uses of the machine, beside the machine's other ranks
  *   bad.c       samples that failed: what is told about them
  *   ring.c      slots
  *   lane.c      loaders whose batches are published in memory of somebody else's
@@ -35,7 +34,6 @@
 #define HR_LOADER_LOADER_H
 
 #include "loader/attach.h"
-#include "loader/balancing.h"
 #include "loader/caching.h"
 #include "loader/hosts/hosts.h"
 #include "loader/lane.h"
@@ -197,9 +195,7 @@ struct hr_loader {
     int workers_wanted;
     struct hr__ring *ring;
     struct hr__caching caching;
-    struct hr__hosting *hosting; /* NULL: its cache is not one of hosts */
-    struct hr__balancing
-        *balancing; /* NULL: no other ranks. Set before workers start, under the lock */
+    struct hr__hosting *hosting;             /* NULL: its cache is not one of hosts */
     const struct hr__attachment *attachment; /* NULL: this process prepares */
     void *attached;                          /* the attachment's own */
     struct hr__lane *lane;                   /* NULL: it is none */
@@ -207,7 +203,7 @@ struct hr_loader {
 
     /* The consumer's thread alone, and destroy. */
     atomic_int pid;             /* of the process that the threads live in; 0: not started */
-    struct hr__thread *workers; /* hr__balancing_most */
+    struct hr__thread *workers; /* workers_wanted */
     int worker_count;
     struct hr__thread fetchers[HR__PREAD_FETCHERS];
     int fetcher_count;

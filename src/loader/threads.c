@@ -377,9 +377,6 @@ static void *work(void *arg)
     struct hr__outcome outcome;
     pthread_mutex_lock(&l->lock);
     while (!l->stop) {
-        hr__balancing_pass_locked(l);
-        if (hr__balancing_worker_stands_by_locked(l, self->number))
-            continue;
         if (hr__caching_should_convert_locked(self)) {
             hr__caching_convert_locked(self);
             continue;
@@ -396,12 +393,8 @@ static void *work(void *arg)
             continue;
         }
         pthread_mutex_unlock(&l->lock);
-        uint64_t start_ns = l->balancing ? hr__now_ns() : 0;
         hr__process(self, job, &outcome);
-        uint64_t end_ns = l->balancing ? hr__now_ns() : 0;
         pthread_mutex_lock(&l->lock);
-        if (l->balancing && !outcome.busy)
-            hr__balancing_worked_locked(l, end_ns - start_ns);
         hr__finish_job_locked(l, job, &outcome);
     }
     pthread_mutex_unlock(&l->lock);
@@ -470,17 +463,6 @@ static int start_worker(struct hr_loader *l, struct hr_error *error)
     return r;
 }
 
-/* Workers that may be given to this loader later; where they cannot be made, fewer do. */
-static void start_spare(struct hr_loader *l, int most)
-{
-    struct hr_error error;
-    while (l->worker_count < most && !start_worker(l, &error))
-        ;
-    pthread_mutex_lock(&l->lock);
-    hr__balancing_started_locked(l, l->worker_count);
-    pthread_mutex_unlock(&l->lock);
-}
-
 int hr__threads_start(struct hr_loader *l, struct hr_error *error)
 {
     /* There are no threads yet, but figures may be asked for. */
@@ -504,17 +486,13 @@ int hr__threads_start(struct hr_loader *l, struct hr_error *error)
             hr__threads_stop(l);
         return r;
     }
-    hr__balancing_start(l);
-    int most = hr__balancing_most(l);
-    l->workers = hr__alloc(HR__TAG_LOADER, (size_t)most, sizeof *l->workers);
+    l->workers = hr__alloc(HR__TAG_LOADER, (size_t)l->workers_wanted, sizeof *l->workers);
     if (!l->workers)
-        r = hr__fail(error, -ENOMEM, "out of memory for %d workers", most);
+        r = hr__fail(error, -ENOMEM, "out of memory for %d workers", l->workers_wanted);
     if (!r)
         r = start_fetchers(l, error);
     while (!r && l->worker_count < l->workers_wanted)
         r = start_worker(l, error);
-    if (!r)
-        start_spare(l, most);
     if (!r && l->hosting)
         r = hr__hosting_start(l, error);
     if (r)
@@ -529,7 +507,6 @@ void hr__threads_stop(struct hr_loader *l)
     pthread_cond_broadcast(&l->work);
     pthread_cond_broadcast(&l->fetch);
     pthread_cond_broadcast(&l->room);
-    hr__balancing_stop_locked(l);
     if (l->hosting)
         hr__hosting_stop_locked(l);
     pthread_mutex_unlock(&l->lock);

@@ -5,12 +5,13 @@ import logging
 
 import pytest
 
+from agents import Agent
 from conftest import COUNT, run_python
 from headrace.torch import DataLoader, _surroundings
 from headrace.torch._arguments import part
 
 NAMES = {name for launcher in _surroundings.LAUNCHERS for name in launcher[1:] if name}
-NAMES |= {"SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID", "SLURM_NTASKS"}
+NAMES |= {"LOCAL_RANK", "SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID", "SLURM_NTASKS"}
 
 TORCHRUN = {"RANK": 5, "WORLD_SIZE": 8, "LOCAL_WORLD_SIZE": 4}
 OTHERS = {
@@ -40,6 +41,7 @@ def surroundings(monkeypatch):
             monkeypatch.setenv(name, str(value))
 
     monkeypatch.setattr(_surroundings, "_said", False)
+    monkeypatch.setattr(_surroundings, "_suggested", False)
     set_all()
     return set_all
 
@@ -117,6 +119,39 @@ def test_tasks_of_a_node_of_slurms(surroundings, tasks, node, expected):
         SLURM_PROCID=0, SLURM_STEP_NUM_TASKS=8, SLURM_STEP_TASKS_PER_NODE=tasks, SLURM_NODEID=node
     )
     assert _surroundings.local_ranks() == expected
+
+
+# Ranks of one machine
+
+
+def suggestions(caplog, dataset, **options):
+    """What begins an epoch says of the machine's ranks."""
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "headrace"), DataLoader(dataset, 4, **options) as loader:
+        iter(loader)
+    return [r.message for r in caplog.records if "prepare for themselves" in r.message]
+
+
+def test_the_first_rank_of_a_machine_suggests_an_agent(dataset, surroundings, caplog):
+    surroundings(**{**TORCHRUN, "RANK": 4, "LOCAL_RANK": 0})
+    (line,) = suggestions(caplog, dataset)
+    assert "4 ranks of this machine" in line and 'agent="auto"' in line
+    assert suggestions(caplog, dataset) == []  # once
+
+
+@pytest.mark.parametrize("local", [{"LOCAL_RANK": 1}, {}])
+def test_other_ranks_of_a_machine_suggest_nothing(dataset, surroundings, caplog, local):
+    surroundings(**TORCHRUN, **local)
+    assert suggestions(caplog, dataset) == []
+
+
+def test_a_rank_that_is_alone_suggests_no_agent(dataset, surroundings, caplog):
+    surroundings(RANK=1, WORLD_SIZE=2, LOCAL_RANK=0, LOCAL_WORLD_SIZE=1)
+    assert suggestions(caplog, dataset) == []
+    surroundings(RANK=0, WORLD_SIZE=2, LOCAL_RANK=0, LOCAL_WORLD_SIZE=2)
+    assert suggestions(caplog, dataset, rank=0, world_size=1) == []  # a run of its own
+    with Agent() as agent:
+        assert suggestions(caplog, dataset, agent=agent.socket) == []
 
 
 def test_nonsense_is_named(surroundings):

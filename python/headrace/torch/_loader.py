@@ -28,7 +28,7 @@ from ._hosts import Exchange, Gather, figures, is_hosts, say_local, stats_of_ran
 from ._iteration import Epoch, Iteration, OneReader
 from ._order import Dealt, Order, OrderedBatches
 from ._stats import add_stats
-from ._surroundings import Part, local_ranks
+from ._surroundings import Part, local_ranks, suggest_agent
 
 # What the native loader was made for: setting one later could not take effect.
 _FIXED = frozenset(
@@ -499,8 +499,7 @@ class DataLoader:
         ``damaged_samples``, ``padded_samples``, ``bytes_read``, ``wait_ns`` (training waited in ``next``),
         ``grown_slots``, ``cache_hits`` (samples whose bytes were cached), ``converted``
         (items) and ``conversion_ns`` (of all threads); the state of now: ``slots``, ``slot_bytes``, ``staged_bytes``,
-        ``ready_batches``, ``threads``, ``workers_now`` (of them, as the machine's other ranks
-        leave them: ``balanced`` counts how often that changed), ``io_uring``, ``cache_bytes`` (that cached items
+        ``ready_batches``, ``threads``, ``io_uring``, ``cache_bytes`` (that cached items
         take), ``cache_source_bytes`` (of the files that an epoch need not read any
         more), ``cache_encoded``, ``cache_coefficients``, ``cache_planes`` (items by form)
         and ``cache_waiting`` (encoded items that wait for a conversion); with an agent
@@ -588,6 +587,8 @@ class DataLoader:
         """What whoever trains should know before the first batch."""
         if self._dealt is not None:
             self._dealt.say()
+        if self._options.get("agent") is None and not self._has_hosts():
+            suggest_agent(self.rank, self.world_size)
         chosen = self._options["assignment"] != "auto"
         if chosen or self.rank or self.world_size == 1 or not self._has_hosts():
             return

@@ -30,7 +30,6 @@ _ADDED = (
     "stored_bytes",
     "refused",
     "read_ahead",
-    "balanced",
 )
 
 

@@ -135,6 +135,25 @@ def _say(seen: _Seen, taken: tuple[int, int]) -> None:
 _said = False
 
 
+def suggest_agent(rank: int, ranks: int) -> None:
+    """One line, once in a process, from the first of a machine's ranks that prepare for
+    themselves: each has its part of the cores, however much work the others have."""
+    global _suggested
+    here = min(local_ranks(), ranks)
+    first = _number("LOCAL_RANK") if "LOCAL_RANK" in os.environ else rank % here
+    if _suggested or here == 1 or first != 0:
+        return
+    _suggested = True
+    _logger.warning(
+        "%d ranks of this machine prepare for themselves, each with its part of the cores: "
+        'agent="auto" shares the cores among them',
+        here,
+    )
+
+
+_suggested = False
+
+
 def local_ranks() -> int:
     """Ranks on this machine, this one included."""
     for who, rank, _, local in LAUNCHERS:

@@ -81,7 +81,7 @@ void hr__hosting_get_rates_locked(const struct hr_loader *l, struct hr_loader_ra
         .own_bytes_per_s = rate_of(&h->meters[HR__TIER_OWN]),
         .peer_bytes_per_s = rate_of(&h->meters[HR__TIER_PEER]),
         .storage_bytes_per_s = rate_of(&h->meters[HR__TIER_STORAGE]),
-        .prepare_bytes_per_s = ns > 0 ? prepared * 1e9 / ns * hr__balancing_workers_locked(l) : 0,
+        .prepare_bytes_per_s = ns > 0 ? prepared * 1e9 / ns * l->workers_wanted : 0,
         /* Between epochs the last one is the one that has just ended. */
         .wait_s =
             h->wait_s >= 0 && !l->over ? h->wait_s : (double)(waited_ns - h->wait_before_ns) * 1e-9,

@@ -225,8 +225,7 @@ static int fetch_locked(struct hr__thread *self, struct hr__group *g)
 {
     struct hr_loader *l = self->loader;
     struct hr__hosting *h = l->hosting;
-    int allowed = hr__balancing_limit_locked(l, h->allowed);
-    int host = h->fetching < allowed ? pick_locked(l) : -1;
+    int host = h->fetching < h->allowed ? pick_locked(l) : -1;
     if (host < 0)
         return 0;
     take_group_locked(l, host, g);
@@ -285,7 +284,6 @@ void *hr__host_main(void *arg)
     struct hr__group *g = &h->groups[self->number];
     pthread_mutex_lock(&l->lock);
     while (!l->stop) {
-        hr__balancing_pass_locked(l);
         h->trying++;
         int refused = hr__hosting_route_locked(l, 0);
         h->trying--;

@@ -5,6 +5,7 @@
  */
 #include "fixture.h"
 
+#include "base/cpu.h"
 #include "order/order.h"
 
 #include <errno.h>
@@ -379,6 +380,26 @@ static void test_stats_add_up(void **state)
     }
 }
 
+/* Without `threads` each of a host's ranks has its part of the cores, and stays with it. */
+static void test_ranks_divide_the_cores(void **state)
+{
+    for (int ranks = 1; ranks < 4; ranks++) {
+        struct hr_loader_options options;
+        struct hr_loader_stats stats = {.size = sizeof stats};
+        fixture_options(&options);
+        options.threads = 0;
+        options.world_size = options.local_world_size = ranks;
+        struct hr_loader *loader = fixture_loader(&fixture, &options);
+        check_epoch(loader, &options, 0);
+        hr_loader_get_stats(loader, &stats);
+        int workers = hr__cpu_count() / ranks - 1;
+        assert_int_equal(stats.threads, workers > 0 ? workers : 1);
+        assert_int_equal(stats.workers_now, stats.threads);
+        assert_int_equal(stats.balanced, 0);
+        hr_loader_destroy(&loader);
+    }
+}
+
 /* This program is linked without the room above, as a library built without agents is. */
 static void test_agent_needs_its_room(void **state)
 {
@@ -403,6 +424,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_shapes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_blocking_reads_go_to_fetchers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_ranks, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_ranks_divide_the_cores, setup, teardown),
         cmocka_unit_test_setup_teardown(test_resume, setup, teardown),
         cmocka_unit_test_setup_teardown(test_resume_cut_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(test_restore_refuses, setup, teardown),
