@@ -1,9 +1,8 @@
 /*
  * Loaders whose batches an agent prepares: what the loader knows of them.
  *
- * The room above (agent/client/attach.c) implements hr__attachment; hr_loader_create finds it
- * through a weak symbol, so that this room and its tests link without it. (A weak symbol takes
- * no member out of a static library: a test of the room above names hr__attachment_agent itself.)
+ * The room above (agent/client/attach.c) implements hr__attachment. hr_loader_create asks
+ * hr__library_attachment for it, so that this room links without the room above.
  *
  * What an implementation finds, in struct hr_loader (loader/loader.h):
  *   dataset, recipe, spec, options  constant from create on; options.agent, stream, agent_command
@@ -64,8 +63,9 @@ struct hr__attachment {
     void (*get_stats)(const struct hr_loader *loader, struct hr_loader_stats *stats);
 };
 
-/* NULL where the agent's room is not linked. */
-extern const struct hr__attachment hr__attachment_agent __attribute__((weak));
+/* The attachment to use; NULL: agents are not part of the program. src/library.c defines it. A
+ * program that links this room alone gets the one of alone.c, unless it defines its own. */
+const struct hr__attachment *hr__library_attachment(void);
 
 /*
  * Who gives a batch's memory back: hr_batch_release calls it for the last reference, on any

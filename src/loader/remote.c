@@ -84,7 +84,8 @@ static int keep_texts(struct hr_loader *l, struct hr_error *error)
 
 int hr__remote_create(struct hr_loader *l, struct hr_error *error)
 {
-    if (!&hr__attachment_agent)
+    const struct hr__attachment *attachment = hr__library_attachment();
+    if (!attachment)
         return hr__fail(error, -ENOTSUP,
                         "agent = \"%s\": this library was built without agents; leave it out",
                         l->options.agent);
@@ -94,9 +95,9 @@ int hr__remote_create(struct hr_loader *l, struct hr_error *error)
     /* From here on a forked child is told from the process that is attached. */
     atomic_store(&l->pid, getpid());
     hr__ring_set_owner(l->ring, getpid());
-    r = hr__attachment_agent.create(l, error);
+    r = attachment->create(l, error);
     if (!r)
-        l->attachment = &hr__attachment_agent;
+        l->attachment = attachment;
     return r;
 }
 

@@ -5,11 +5,13 @@
  * rank's samples, whatever the size of batches, and order/order.h says, as it does for an
  * embedded loader, how batches are cut out of it.
  */
-#include "loader/attach.h"
+#include "agent/client/attach.h"
+
 #include "agent/client/attached.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "cache/spec.h"
+#include "loader/attach.h"
 
 #include <errno.h>
 #include <inttypes.h>

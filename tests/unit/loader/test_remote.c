@@ -171,7 +171,7 @@ static void standin_stats(const struct hr_loader *l, struct hr_loader_stats *sta
     stats->threads = l->options.window;
 }
 
-const struct hr__attachment hr__attachment_agent = {
+static const struct hr__attachment standin = {
     .create = standin_create,
     .destroy = standin_destroy,
     .abandon = standin_abandon,
@@ -182,6 +182,11 @@ const struct hr__attachment hr__attachment_agent = {
     .get_state = standin_state,
     .get_stats = standin_stats,
 };
+
+const struct hr__attachment *hr__library_attachment(void)
+{
+    return &standin;
+}
 
 static int setup(void **state)
 {

@@ -1,0 +1,9 @@
+/* What makes a loader one whose batches an agent prepares (loader/attach.h). */
+#ifndef HR_AGENT_CLIENT_ATTACH_H
+#define HR_AGENT_CLIENT_ATTACH_H
+
+struct hr__attachment;
+
+extern const struct hr__attachment hr__attachment_agent;
+
+#endif

@@ -1,0 +1,9 @@
+/* For programs that link this room without src/library.c: there are no agents. */
+#include "loader/attach.h"
+
+#include <stddef.h>
+
+const struct hr__attachment *hr__library_attachment(void)
+{
+    return NULL;
+}
