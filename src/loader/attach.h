@@ -75,6 +75,8 @@ const struct hr__attachment *hr__library_attachment(void);
  */
 struct hr__batch_owner {
     void (*release)(struct hr_batch *batch);
+    /* It was not handed out. NULL where batches are made to be handed out at once. */
+    void (*give_back)(struct hr_batch *batch);
 };
 
 #endif

@@ -3,6 +3,7 @@
  * order of their batches and places, so that the list does not depend on threads; and the judgement
  * whether there are too many.
  */
+#include "loader/bad.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "loader/loader.h"

@@ -6,7 +6,9 @@
 #include "base/memory.h"
 #include "cache/directory.h"
 #include "cache/spec.h"
+#include "cache/worth.h"
 #include "loader/loader.h"
+#include "loader/schedule.h"
 
 #include <headrace/cache.h>
 
@@ -14,6 +16,22 @@
 
 /* Samples are read between two publications of what was measured. */
 #define PUBLISH_EVERY 256
+
+struct hr__caching {
+    struct hr__cache_spec *spec; /* what was asked for */
+    int form_asked;              /* enum hr_form or HR_FORM_AUTO */
+    struct hr_dataset *whole;    /* whose samples it may hold: the loader's, or its parent */
+    int of_lanes;                /* it is a lane's */
+    int pid;                     /* of the process that made the cache */
+
+    /* Guarded by the loader's lock. */
+    struct hr__worth worth;
+    enum hr_form form;      /* to convert to: what was asked for, or chosen last */
+    uint64_t working_ns;    /* of all workers: preparing, reading, converting */
+    uint64_t converting_ns; /* of them, converting; those in hand as expected */
+    uint64_t offers;        /* so far */
+    int64_t total_bytes;    /* of all samples of `whole`; HR_SIZE_UNKNOWN: not known yet */
+};
 
 /* The form to convert to: the options may say what the text leaves open. */
 static int choose_form(const struct hr__cache_spec *spec, int option, int *out,
@@ -33,11 +51,11 @@ static int choose_form(const struct hr__cache_spec *spec, int option, int *out,
 /* Ranks share, and so do runs of a name. */
 static int open_cache(struct hr_loader *l, struct hr_error *error)
 {
-    const struct hr__cache_spec *spec = l->caching.spec;
-    l->caching.pid = getpid();
-    l->caching.whole = l->dataset;
-    l->caching.total_bytes = HR_SIZE_UNKNOWN;
-    if (!spec->name[0] && l->options.world_size == 1 && !l->lane) {
+    const struct hr__cache_spec *spec = l->caching->spec;
+    l->caching->pid = getpid();
+    l->caching->whole = l->dataset;
+    l->caching->total_bytes = HR_SIZE_UNKNOWN;
+    if (!spec->name[0] && l->options.world_size == 1 && !l->caching->of_lanes) {
         /* It needs no segment; but memory that killed ranks left may be what it lacks. */
         hr__directory_sweep();
         struct hr__cache_options options = {
@@ -45,43 +63,27 @@ static int open_cache(struct hr_loader *l, struct hr_error *error)
             .samples = hr_dataset_count(l->dataset),
             .budget_bytes = spec->share_bytes,
         };
-        return hr__cache_create(&l->caching.cache, &options, error);
+        return hr__cache_create(&l->cache, &options, error);
     }
     char run[HR_CACHE_RUN];
-    l->caching.whole = hr__dataset_origin(l->dataset);
+    l->caching->whole = hr__dataset_origin(l->dataset);
     /* The lanes of a process are a run by themselves, whatever ranks they prepare for. */
-    hr_cache_run(run, l->lane ? 1 : l->options.world_size);
-    return hr__cache_create_shared(&l->caching.cache, l->dataset, spec, run, error);
+    hr_cache_run(run, l->caching->of_lanes ? 1 : l->options.world_size);
+    return hr__cache_create_shared(&l->cache, l->dataset, spec, run, error);
 }
 
-int hr__caching_create(struct hr_loader *l, struct hr_error *error)
+static int enter(struct hr_loader *l, struct hr_error *error)
 {
-    struct hr__caching *c = &l->caching;
-    if (!l->options.cache || !*l->options.cache)
+    if (l->caching->pid == getpid())
         return 0;
-    c->spec = hr__alloc(HR__TAG_LOADER, 1, sizeof *c->spec);
-    if (!c->spec)
-        return hr__fail(error, -ENOMEM, "out of memory for a cache's description");
-    int r = hr__cache_spec_parse(c->spec, l->options.cache, error);
-    if (!r)
-        r = choose_form(c->spec, l->options.cache_form, &c->form_asked, error);
-    if (!r && c->form_asked != HR_FORM_AUTO)
-        c->form = (enum hr_form)c->form_asked;
-    return r ? r : open_cache(l, error);
-}
-
-int hr__caching_enter(struct hr_loader *l, struct hr_error *error)
-{
-    if (!l->caching.spec || l->caching.pid == getpid())
-        return 0;
-    hr__cache_abandon(&l->caching.cache);
+    hr__cache_abandon(&l->cache);
     return open_cache(l, error);
 }
 
-void hr__caching_begin_epoch(struct hr_loader *l)
+static void begin_epoch(struct hr_loader *l)
 {
-    struct hr__caching *c = &l->caching;
-    if (!c->cache || c->total_bytes != HR_SIZE_UNKNOWN)
+    struct hr__caching *c = l->caching;
+    if (!l->cache || c->total_bytes != HR_SIZE_UNKNOWN)
         return;
     int64_t bytes = hr__dataset_total_bytes(c->whole);
     pthread_mutex_lock(&l->lock);
@@ -91,60 +93,47 @@ void hr__caching_begin_epoch(struct hr_loader *l)
 
 static void publish(struct hr_loader *l)
 {
-    struct hr__caching *c = &l->caching;
+    struct hr__caching *c = l->caching;
     pthread_mutex_lock(&l->lock);
     struct hr__worth worth = c->worth;
     enum hr_form form = c->form;
     pthread_mutex_unlock(&l->lock);
-    hr__cache_publish(c->cache, &worth, form, c->form_asked);
+    hr__cache_publish(l->cache, &worth, form, c->form_asked);
 }
 
-void hr__caching_destroy(struct hr_loader *l)
+static void destroy(struct hr_loader *l)
 {
-    if (l->caching.cache && l->caching.offers)
+    struct hr__caching *c = l->caching;
+    if (l->cache && c->offers)
         publish(l);
-    if (l->caching.cache && hr__is_started(l))
-        hr__cache_tell_kept(l->caching.cache);
-    hr__cache_destroy(&l->caching.cache);
-    hr__free(l->caching.spec);
-    l->caching.spec = NULL;
+    if (l->cache && hr__is_started(l))
+        hr__cache_tell_kept(l->cache);
+    hr__cache_destroy(&l->cache);
+    hr__free(c->spec);
+    hr__free(c);
 }
 
-void hr__caching_abandon(struct hr_loader *l)
+static void abandon(struct hr_loader *l)
 {
-    hr__cache_abandon(&l->caching.cache);
-    hr__free(l->caching.spec);
-    l->caching.spec = NULL;
+    hr__cache_abandon(&l->cache);
+    hr__free(l->caching->spec);
+    hr__free(l->caching);
 }
 
-void hr__caching_note_place(struct hr_loader *l, const struct hr__job *job)
+static void note_place(struct hr_loader *l, const struct hr__job *job)
 {
     const struct hr__epoch *plan = job->batch->plan;
     /* An order of the caller's own is nobody else's. */
-    if (l->caching.cache && plan->order)
-        hr__cache_note_place(l->caching.cache, plan->same_order,
+    if (l->cache && plan->order)
+        hr__cache_note_place(l->cache, plan->same_order,
                              plan->epoch * plan->cut.samples + job->batch->positions[job->place]);
-}
-
-enum hr__claim hr__caching_claim(struct hr_loader *l, uint64_t index,
-                                 struct hr__cache_ticket *ticket)
-{
-    if (!l->caching.cache)
-        return HR__CLAIM_ALONE;
-    return ticket->is_claimed ? HR__CLAIM_YOURS : hr__cache_claim(l->caching.cache, index, ticket);
-}
-
-void hr__caching_unclaim(struct hr_loader *l, struct hr__cache_ticket *ticket)
-{
-    if (ticket->is_claimed)
-        hr__cache_unclaim(l->caching.cache, ticket);
 }
 
 /* How often an item will be used after this epoch: ranks deal anew in each epoch, and
  * those of this host, which share the cache, get their part of the samples. */
 static uint64_t uses_locked(const struct hr_loader *l)
 {
-    if (hr__cache_is_kept(l->caching.cache))
+    if (hr__cache_is_kept(l->cache))
         return HR__WORTH_FOREVER;
     if (!l->plan || l->plan->epoch + 1 >= l->options.epochs)
         return 0;
@@ -156,11 +145,11 @@ static uint64_t uses_locked(const struct hr_loader *l)
 static struct hr__worth_moment moment_locked(const struct hr_loader *l, int idle)
 {
     return (struct hr__worth_moment){
-        .uses_known = l->options.epochs > 0 || hr__cache_is_kept(l->caching.cache),
+        .uses_known = l->options.epochs > 0 || hr__cache_is_kept(l->cache),
         .uses = uses_locked(l),
         .idle = idle,
-        .working_ns = l->caching.working_ns,
-        .converting_ns = l->caching.converting_ns,
+        .working_ns = l->caching->working_ns,
+        .converting_ns = l->caching->converting_ns,
     };
 }
 
@@ -177,7 +166,7 @@ uint64_t hr__caching_missing(const struct hr__cache_counts *now, uint64_t sample
 /* What the samples take that are not cached: all known, or by their mean. */
 static uint64_t missing_locked(const struct hr_loader *l, const struct hr__cache_counts *now)
 {
-    const struct hr__caching *c = &l->caching;
+    const struct hr__caching *c = l->caching;
     uint64_t samples = hr_dataset_count(c->whole);
     if (c->total_bytes != HR_SIZE_UNKNOWN)
         return hr__caching_missing(now, samples, (double)c->total_bytes);
@@ -193,13 +182,13 @@ static struct hr__worth_space space_locked(const struct hr_loader *l, int staged
                                            const struct hr__cache_counts *now)
 {
     return (struct hr__worth_space){
-        .budget_bytes = hr__cache_budget(l->caching.cache),
+        .budget_bytes = hr__cache_budget(l->cache),
         .settled_bytes = staged ? now->bytes - now->staged_bytes : now->reserved,
         .staged_bytes = staged ? now->staged_bytes : 0,
         .missing_bytes = missing_locked(l, now),
         .converted = now->items[HR_FORM_COEFFICIENTS] + now->items[HR_FORM_PLANES],
         .staged = now->staged,
-        .asked = l->caching.form_asked,
+        .asked = l->caching->form_asked,
         .fetch_bound = !l->workers_read,
     };
 }
@@ -209,68 +198,68 @@ static enum hr_form choose_locked(struct hr_loader *l, size_t length,
                                   const struct hr__worth_space *space,
                                   const struct hr__worth_moment *moment)
 {
-    l->caching.form = hr__worth_choose(&l->caching.worth, length, space, moment);
-    return l->caching.form;
+    l->caching->form = hr__worth_choose(&l->caching->worth, length, space, moment);
+    return l->caching->form;
 }
 
-void hr__caching_note_locked(struct hr_loader *l, const struct hr__cost *cost)
+static void note_locked(struct hr_loader *l, const struct hr__cost *cost)
 {
-    l->caching.working_ns += cost->working_ns;
+    l->caching->working_ns += cost->working_ns;
     if (cost->prepare_ns && !cost->read_bytes)
-        hr__mean_add(&l->caching.worth.prepare_ns[cost->form], (double)cost->prepare_ns);
+        hr__mean_add(&l->caching->worth.prepare_ns[cost->form], (double)cost->prepare_ns);
 }
 
 /* Costs of a miss go into the means before anything is decided by them. */
 static void note_miss_locked(struct hr_loader *l, const struct hr__cost *cost)
 {
-    struct hr__worth *worth = &l->caching.worth;
+    struct hr__worth *worth = &l->caching->worth;
     hr__mean_add(&worth->prepare_ns[cost->form], (double)cost->prepare_ns);
     hr__mean_add(&worth->read_bytes, (double)cost->read_bytes);
     if (cost->read_ns)
         hr__mean_add(&worth->read_ns, (double)cost->read_ns);
 }
 
-void hr__caching_offer(struct hr_loader *l, uint64_t index, const void *bytes,
-                       const struct hr__cost *cost, struct hr__cache_ticket *ticket)
+static void offer(struct hr_loader *l, struct hr__job *job, uint64_t index,
+                  const struct hr__cost *cost)
 {
     struct hr__cache_counts now;
-    struct hr__cache_offer offer = {.index = index,
-                                    .ticket = ticket,
-                                    .bytes = bytes,
-                                    .length = cost->read_bytes,
-                                    .form = cost->form};
-    hr__cache_get_counts(l->caching.cache, &now);
+    struct hr__cache_offer wish = {.index = index,
+                                   .ticket = &job->ticket,
+                                   .bytes = job->sample.read.bytes,
+                                   .length = cost->read_bytes,
+                                   .form = cost->form};
+    hr__cache_get_counts(l->cache, &now);
     pthread_mutex_lock(&l->lock);
     note_miss_locked(l, cost);
     struct hr__worth_space space = space_locked(l, 0, &now);
     struct hr__worth_moment moment = moment_locked(l, 0);
-    enum hr_form form = choose_locked(l, offer.length, &space, &moment);
+    enum hr_form form = choose_locked(l, wish.length, &space, &moment);
     if (cost->form == HR_FORM_ENCODED && form != HR_FORM_ENCODED &&
         (!moment.uses_known || moment.uses)) {
-        offer.convert = 1;
-        offer.reserve = hr__worth_reserve(&l->caching.worth, form, offer.length, &space, &moment);
+        wish.convert = 1;
+        wish.reserve = hr__worth_reserve(&l->caching->worth, form, wish.length, &space, &moment);
     }
-    int tell = l->caching.offers++ % PUBLISH_EVERY == PUBLISH_EVERY - 1;
+    int tell = l->caching->offers++ % PUBLISH_EVERY == PUBLISH_EVERY - 1;
     pthread_mutex_unlock(&l->lock);
     if (tell)
         publish(l);
-    if (!hr__cache_offer(l->caching.cache, &offer) || !offer.convert)
+    if (!hr__cache_offer(l->cache, &wish) || !wish.convert)
         return;
     pthread_mutex_lock(&l->lock);
     hr__wake_worker_locked(l);
     pthread_mutex_unlock(&l->lock);
 }
 
-int hr__caching_may_convert_locked(struct hr_loader *l, int idle)
+static int may_convert_locked(struct hr_loader *l, int idle)
 {
-    if (!l->caching.cache || l->stop || !hr__cache_waiting(l->caching.cache))
+    if (!l->cache || l->stop || !hr__cache_waiting(l->cache))
         return 0;
     struct hr__worth_moment moment = moment_locked(l, idle);
     struct hr__cache_counts now;
-    hr__cache_get_counts(l->caching.cache, &now);
+    hr__cache_get_counts(l->cache, &now);
     struct hr__worth_space space = space_locked(l, 1, &now);
     enum hr_form form = choose_locked(l, 0, &space, &moment);
-    return hr__worth_convert(&l->caching.worth, form, &moment);
+    return hr__worth_convert(&l->caching->worth, form, &moment);
 }
 
 /* Every sample of the batch that the consumer gets next is in some worker's hands,
@@ -281,12 +270,12 @@ static int next_batch_is_in_hand_locked(const struct hr_loader *l)
     return !batch || (batch->claimed == batch->count && !batch->fetched);
 }
 
-int hr__caching_should_convert_locked(struct hr__thread *self)
+static int should_convert_locked(struct hr__thread *self)
 {
     struct hr_loader *l = self->loader;
     /* In one go: a conversion a batch would be far less than a tenth. */
-    self->converting = (self->converting || next_batch_is_in_hand_locked(l)) &&
-                       hr__caching_may_convert_locked(l, 0);
+    self->converting =
+        (self->converting || next_batch_is_in_hand_locked(l)) && may_convert_locked(l, 0);
     return self->converting;
 }
 
@@ -302,13 +291,13 @@ struct task {
 static void plan_task(struct hr_loader *l, struct task *task)
 {
     struct hr__cache_counts now;
-    hr__cache_get_counts(l->caching.cache, &now);
+    hr__cache_get_counts(l->cache, &now);
     pthread_mutex_lock(&l->lock);
     struct hr__worth_space space = space_locked(l, 1, &now);
     struct hr__worth_moment moment = moment_locked(l, 1);
     task->form = choose_locked(l, task->item.length, &space, &moment);
-    task->growth = hr__worth_growth(&l->caching.worth, task->form);
-    task->leave_free = hr__worth_leave_free(&l->caching.worth, task->form, &space, &moment);
+    task->growth = hr__worth_growth(&l->caching->worth, task->form);
+    task->leave_free = hr__worth_leave_free(&l->caching->worth, task->form, &space, &moment);
     pthread_mutex_unlock(&l->lock);
 }
 
@@ -316,7 +305,7 @@ static void plan_task(struct hr_loader *l, struct task *task)
  * why not: the item stays encoded, which is always right. */
 static int convert(struct hr__thread *self, const struct task *task, struct hr_item *out)
 {
-    struct hr__cache *cache = self->loader->caching.cache;
+    struct hr__cache *cache = self->loader->cache;
     double expected = (double)task->item.length * task->growth;
     if (task->form == HR_FORM_ENCODED ||
         expected > (double)hr__cache_room(cache, task->staged, task->leave_free))
@@ -335,7 +324,7 @@ static enum hr_form convert_one(struct hr__thread *self, double *growth)
     struct task task;
     struct hr_item item;
     *growth = 0;
-    task.staged = hr__cache_take(l->caching.cache, &task.item);
+    task.staged = hr__cache_take(l->cache, &task.item);
     if (!task.staged)
         return HR_FORM_ENCODED;
     plan_task(l, &task);
@@ -347,15 +336,15 @@ static enum hr_form convert_one(struct hr__thread *self, double *growth)
         final.form = item.form;
         *growth = (double)item.length / length;
     }
-    if (hr__cache_settle(l->caching.cache, task.staged, &final))
+    if (hr__cache_settle(l->cache, task.staged, &final))
         hr__count(&l->counters.converted, 1);
     return *growth > 0 ? final.form : HR_FORM_ENCODED;
 }
 
-void hr__caching_convert_locked(struct hr__thread *self)
+static void convert_unlocking(struct hr__thread *self)
 {
     struct hr_loader *l = self->loader;
-    struct hr__caching *c = &l->caching;
+    struct hr__caching *c = l->caching;
     /* Other workers count this one while they decide. */
     uint64_t expected_ns = (uint64_t)hr__worth_convert_ns(&c->worth, c->form);
     c->converting_ns += expected_ns;
@@ -372,4 +361,39 @@ void hr__caching_convert_locked(struct hr__thread *self)
         return;
     hr__mean_add(&c->worth.convert_ns[form], (double)ns);
     hr__mean_add(&c->worth.growth[form], growth);
+}
+
+static const struct hr__keeper keeper = {
+    .enter = enter,
+    .begin_epoch = begin_epoch,
+    .destroy = destroy,
+    .abandon = abandon,
+    .note_place = note_place,
+    .offer = offer,
+    .note_locked = note_locked,
+    .should_convert_locked = should_convert_locked,
+    .may_convert_locked = may_convert_locked,
+    .convert_unlocking = convert_unlocking,
+};
+
+int hr__caching_create(struct hr_loader *l, int of_lanes, struct hr_error *error)
+{
+    if (!l->options.cache || !*l->options.cache)
+        return 0;
+    struct hr__caching *c = hr__alloc(HR__TAG_LOADER, 1, sizeof *c);
+    if (!c)
+        return hr__fail(error, -ENOMEM, "out of memory for a cache's description");
+    l->caching = c;
+    l->keeper = &keeper;
+    l->uncached = 1;
+    c->of_lanes = of_lanes;
+    c->spec = hr__alloc(HR__TAG_LOADER, 1, sizeof *c->spec);
+    if (!c->spec)
+        return hr__fail(error, -ENOMEM, "out of memory for a cache's description");
+    int r = hr__cache_spec_parse(c->spec, l->options.cache, error);
+    if (!r)
+        r = choose_form(c->spec, l->options.cache_form, &c->form_asked, error);
+    if (!r && c->form_asked != HR_FORM_AUTO)
+        c->form = (enum hr_form)c->form_asked;
+    return r ? r : open_cache(l, error);
 }

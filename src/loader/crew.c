@@ -5,7 +5,9 @@
 #include "base/error.h"
 #include "base/futex.h"
 #include "base/memory.h"
-#include "loader/loader.h"
+#include "loader/lane_inside.h"
+#include "loader/process.h"
+#include "loader/schedule.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -125,8 +127,8 @@ static void tell_watch(const struct worker *w, uint64_t begin_ns, uint64_t index
     w->crew->watch(w->crew->watch_arg, &event);
 }
 
-/* Prepares a sample of the lane; its lock is released meanwhile. */
-static void prepare_locked(struct worker *w, struct hr__job *job)
+/* Prepares a sample of the lane. */
+static void prepare_unlocking(struct worker *w, struct hr__job *job)
 {
     struct hr_loader *l = w->thread.loader;
     struct hr__outcome outcome;
@@ -137,7 +139,7 @@ static void prepare_locked(struct worker *w, struct hr__job *job)
     if (w->crew->watch)
         tell_watch(w, begin_ns, index, &outcome);
     pthread_mutex_lock(&l->lock);
-    hr__finish_job_locked(l, job, &outcome);
+    hr__finish_job_unlocking(l, job, &outcome);
 }
 
 /* The lane has no sample to take: what is said of it from now on. Whatever changes that has
@@ -145,35 +147,36 @@ static void prepare_locked(struct worker *w, struct hr__job *job)
 static void say_none_locked(struct hr_loader *l)
 {
     atomic_store(&l->lane->has_work, 0);
-    atomic_store(&l->lane->may_convert, hr__caching_may_convert_locked(l, 1));
+    int may = l->keeper->may_convert_locked && l->keeper->may_convert_locked(l, 1);
+    atomic_store(&l->lane->may_convert, may);
 }
 
 /* What a worker of the loader's own does in one turn of its loop (threads.c), but for waiting. */
-static void work_locked(struct worker *w)
+static void work_unlocking(struct worker *w)
 {
     struct hr_loader *l = w->thread.loader;
     if (l->stop)
         return;
-    if (hr__caching_should_convert_locked(&w->thread)) {
-        hr__caching_convert_locked(&w->thread);
+    if (l->keeper->should_convert_locked && l->keeper->should_convert_locked(&w->thread)) {
+        l->keeper->convert_unlocking(&w->thread);
         return;
     }
-    struct hr__job *job = hr__next_job_locked(l);
+    struct hr__job *job = hr__next_job_unlocking(l);
     if (job)
-        prepare_locked(w, job);
+        prepare_unlocking(w, job);
     else if (hr__has_work_locked(l)) /* looking may have released the lock */
         atomic_store(&l->lane->has_work, 1);
     else
         say_none_locked(l);
 }
 
-static void convert_locked(struct worker *w)
+static void convert_unlocking(struct worker *w)
 {
     struct hr_loader *l = w->thread.loader;
-    int may = hr__caching_may_convert_locked(l, 1);
+    int may = l->keeper->may_convert_locked && l->keeper->may_convert_locked(l, 1);
     atomic_store(&l->lane->may_convert, may);
     if (may)
-        hr__caching_convert_locked(&w->thread);
+        l->keeper->convert_unlocking(&w->thread);
 }
 
 static void visit(struct worker *w, struct hr_loader *l, int is_idle)
@@ -183,13 +186,14 @@ static void visit(struct worker *w, struct hr_loader *l, int is_idle)
     w->thread.loader = l;
     pthread_mutex_lock(&l->lock);
     if (is_idle)
-        convert_locked(w);
+        convert_unlocking(w);
     else
-        work_locked(w);
-    if (l->lane->turn)
-        hr__lane_turn_locked(l->lane);
+        work_unlocking(w);
+    int has_turn = l->lane->turn;
     atomic_store(&l->lane->ask_ns, l->delayed ? l->delayed->ask_ns : UINT64_MAX);
     pthread_mutex_unlock(&l->lock);
+    if (has_turn)
+        hr__lane_publish(l->lane);
 }
 
 /* The lane to visit, or NULL; *is_idle: only to convert something. */

@@ -7,10 +7,12 @@
  * as it is. What another process reads into a shared cache waits in a list, and is asked
  * for again whenever reads have come back.
  */
+#include "loader/fetcher.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "loader/loader.h"
+#include "loader/schedule.h"
 #include "storage/depth.h"
 
 #include <errno.h>
@@ -44,8 +46,8 @@ struct fetcher {
 /* There is a sample to read, and room for it in the staging budget. */
 static int has_read_locked(const struct hr_loader *l)
 {
-    if (l->hosting)
-        return hr__hosting_has_read_locked(l) || hr__can_claim_locked(l);
+    if (l->part->has_read_locked)
+        return l->part->has_read_locked(l) || hr__can_claim_locked(l);
     return !l->workers_read && hr__can_claim_locked(l) &&
            (!l->reserved_bytes ||
             l->reserved_bytes + hr__next_size_locked(l) <= l->options.staging_bytes);
@@ -54,7 +56,7 @@ static int has_read_locked(const struct hr_loader *l)
 /* Takes samples to read, linked by next: as many as `room` in flight and the
  * staging budget allow. The slots of a dropped epoch may wait for what this fetcher has in
  * hand: only with empty hands does it wait for one. */
-static struct hr__job *claim_reads_locked(struct fetcher *f, unsigned room)
+static struct hr__job *claim_reads_unlocking(struct fetcher *f, unsigned room)
 {
     struct hr_loader *l = f->loader;
     struct hr__job *list = NULL, **end = &list;
@@ -63,10 +65,8 @@ static struct hr__job *claim_reads_locked(struct fetcher *f, unsigned room)
     f->refused = 0;
     while (room-- && has_read_locked(l)) {
         int is_empty = !list && !f->flying && !f->waiting;
-        struct hr__job *job = hr__claim_locked(l, is_empty);
-        f->refused = !job && !is_empty && !l->lane;
-        if (!job && l->lane && l->lane->turn)
-            hr__wake_worker_locked(l);
+        struct hr__job *job = hr__claim_unlocking(l, is_empty);
+        f->refused = !job && !is_empty && hr__can_claim_locked(l);
         if (!job)
             break;
         job->charged_bytes = hr__size_of(l, job->batch, job->place);
@@ -82,26 +82,23 @@ static struct hr__job *claim_reads_locked(struct fetcher *f, unsigned room)
     return list;
 }
 
-/* The same with hosts: what is claimed is routed, and what is to be read from storage taken. Where
- * nothing is, later batches are looked to. */
-static struct hr__job *claim_of_hosts_locked(struct fetcher *f, unsigned room)
+/* The same where a part decides what is read. */
+static struct hr__job *take_reads_unlocking(struct fetcher *f, unsigned room)
 {
     struct hr_loader *l = f->loader;
     struct hr__job *list = NULL, **end = &list;
     if (room > FETCH_BULK)
         room = FETCH_BULK;
-    f->refused = hr__hosting_route_locked(l, !f->flying);
+    f->refused = l->part->deal_unlocking(l, !f->flying);
     while (room--) {
-        struct hr__job *job = hr__hosting_read_locked(l);
-        if (!job)
-            job = hr__hosting_ahead_locked(l);
+        struct hr__job *job = l->part->next_read_locked(l);
         if (!job)
             break;
         *end = job;
         end = &job->next;
     }
     *end = NULL;
-    if (list && l->idle_fetchers && hr__hosting_has_read_locked(l))
+    if (list && l->idle_fetchers && l->part->has_read_locked(l))
         pthread_cond_signal(&l->fetch);
     return list;
 }
@@ -136,7 +133,7 @@ static int submit_one(struct fetcher *f, struct hr__job *job)
     job->sample.read.user = job;
     job->unread = 1;
     /* Workers find what is cached where it lies. */
-    enum hr__claim claim = hr__caching_claim(l, index, &job->ticket);
+    enum hr__claim claim = hr__sample_claim(l, index, &job->ticket);
     if (claim == HR__CLAIM_FOUND)
         return 0;
     if (claim == HR__CLAIM_BUSY) {
@@ -219,19 +216,15 @@ static void land(struct fetcher *f, struct hr__job *job)
 
 struct hr_batch *hr__deliver_locked(struct hr_loader *l, struct hr__job *job)
 {
-    if (!job->batch) {
-        hr__hosting_ahead_done_locked(l, job);
+    if (l->part->landed_locked && l->part->landed_locked(l, job))
         return NULL;
-    }
-    if (l->hosting && !job->is_item)
-        hr__hosting_landed_locked(l, job);
     hr__charge_locked(l, job, job->unread ? 0 : job->sample.read.length);
     if (!job->batch->cancelled) {
         hr__stage_locked(l, job);
         return NULL;
     }
     struct hr__outcome outcome = {.blocked = 0};
-    hr__caching_unclaim(l, &job->ticket);
+    hr__sample_unclaim(l, &job->ticket);
     hr__drop_bytes(l, &job->sample.read);
     return hr__finish_locked(l, job, &outcome);
 }
@@ -297,7 +290,7 @@ static unsigned room_of(const struct fetcher *f)
 
 /* Sleeps until there is something to read, or the first of those that wait is to be
  * asked for again. */
-static void wait_for_reads_locked(struct fetcher *f)
+static void wait_for_reads_unlocking(struct fetcher *f)
 {
     struct hr_loader *l = f->loader;
     l->idle_fetchers++;
@@ -333,14 +326,14 @@ static int fetch_loop(struct fetcher *f)
     int failure = 0;
     pthread_mutex_lock(&l->lock);
     while (!l->stop && !failure) {
-        struct hr__job *list =
-            l->hosting ? claim_of_hosts_locked(f, room_of(f)) : claim_reads_locked(f, room_of(f));
+        struct hr__job *list = l->part->next_read_locked ? take_reads_unlocking(f, room_of(f))
+                                                         : claim_reads_unlocking(f, room_of(f));
         struct hr__job *done = wanted_no_more_locked(f);
         int due = f->waiting && f->waiting->ask_ns <= hr__now_ns();
         if (!list && !done && !due && !f->flying) {
             /* Looking may have released the lock: look again before sleeping. */
             if (!l->stop && (f->refused || !(room_of(f) && has_read_locked(l))))
-                wait_for_reads_locked(f);
+                wait_for_reads_unlocking(f);
             continue;
         }
         int more = !l->workers_read;
@@ -417,8 +410,8 @@ void *hr__fetch_main(void *arg)
             hr__errno_text(failure));
     pthread_mutex_lock(&l->lock);
     l->live_fetchers--;
-    if (!l->live_fetchers && l->hosting)
-        hr__hosting_readers_gone_locked(l);
+    if (!l->live_fetchers && l->part->readers_gone_locked)
+        l->part->readers_gone_locked(l);
     else if (!l->live_fetchers)
         hr__let_workers_read_locked(l);
     pthread_mutex_unlock(&l->lock);

@@ -9,7 +9,10 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "loader/loader.h"
+#include "loader/caching.h"
+#include "loader/create.h"
+#include "loader/lane_inside.h"
+#include "loader/schedule.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -21,11 +24,16 @@ static void free_description(struct hr_batch *batch)
     hr__free(batch);
 }
 
+static void drop(struct hr_batch *batch);
+
+static const struct hr__batch_owner chunk_owner = {.give_back = drop};
+
 static struct hr_batch *make_description(struct hr__lane *lane)
 {
     struct hr_batch *batch = hr__alloc(HR__TAG_LOADER, 1, sizeof *batch);
     if (!batch)
         return NULL;
+    batch->owner = &chunk_owner;
     batch->lane = lane;
     batch->positions = hr__alloc(HR__TAG_LOADER, (size_t)lane->loader->options.batch_size,
                                  sizeof *batch->positions);
@@ -35,31 +43,47 @@ static struct hr_batch *make_description(struct hr__lane *lane)
     return NULL;
 }
 
-static struct hr_batch *take_spare(struct hr__lane *lane)
+static struct hr_batch *take_spare_locked(struct hr__lane *lane)
 {
-    pthread_mutex_lock(&lane->loader->lock);
     struct hr_batch *batch = lane->spare;
     if (batch)
         lane->spare = batch->next;
-    pthread_mutex_unlock(&lane->loader->lock);
     return batch;
 }
 
-static void put_spare(struct hr_batch *batch)
+static void put_spare_locked(struct hr_batch *batch)
 {
     struct hr__lane *lane = batch->lane;
     batch->images = NULL;
     batch->labels = batch->indices = NULL;
-    pthread_mutex_lock(&lane->loader->lock);
     batch->next = lane->spare;
     lane->spare = batch;
-    pthread_mutex_unlock(&lane->loader->lock);
 }
 
-int hr__lane_open(struct hr__lane *lane, uint64_t number, struct hr_batch **out,
-                  struct hr_error *error)
+static void put_spare(struct hr_batch *batch)
 {
-    struct hr_batch *batch = take_spare(lane);
+    struct hr_loader *l = batch->lane->loader;
+    pthread_mutex_lock(&l->lock);
+    put_spare_locked(batch);
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* A chunk that is not going to be published. */
+static void drop(struct hr_batch *batch)
+{
+    batch->lane->ops->drop(batch->lane->self, batch->chunk);
+    put_spare(batch);
+}
+
+/* A description of chunk `number`, with room for it: 0, -EAGAIN, or what acquire said. */
+static int open_chunk(struct hr_loader *l, uint64_t number, struct hr_batch **out,
+                      struct hr_error *error)
+{
+    struct hr__lane *lane = l->lane;
+    pthread_mutex_lock(&l->lock);
+    uint64_t room_asked = lane->room_asked;
+    struct hr_batch *batch = take_spare_locked(lane);
+    pthread_mutex_unlock(&l->lock);
     if (!batch)
         batch = make_description(lane);
     if (!batch)
@@ -67,10 +91,14 @@ int hr__lane_open(struct hr__lane *lane, uint64_t number, struct hr_batch **out,
     struct hr__chunk chunk = {0};
     int r = lane->ops->acquire(lane->self, number, &chunk);
     if (r) {
-        put_spare(batch);
+        pthread_mutex_lock(&l->lock);
+        put_spare_locked(batch);
+        /* Room may have come meanwhile, when all who looked for work saw an opening under way. */
+        lane->no_room = r == -EAGAIN && lane->room_asked == room_asked;
+        pthread_mutex_unlock(&l->lock);
         return r == -EAGAIN ? r
                             : hr__fail(error, r, "no memory for %d samples ahead: %s",
-                                       lane->loader->options.batch_size, hr__errno_text(r));
+                                       l->options.batch_size, hr__errno_text(r));
     }
     batch->chunk = number;
     batch->next = NULL;
@@ -79,12 +107,6 @@ int hr__lane_open(struct hr__lane *lane, uint64_t number, struct hr_batch **out,
     batch->indices = chunk.indices;
     *out = batch;
     return 0;
-}
-
-void hr__lane_drop(struct hr_batch *batch)
-{
-    batch->lane->ops->drop(batch->lane->self, batch->chunk);
-    put_spare(batch);
 }
 
 /* A chunk at its turn. */
@@ -172,12 +194,15 @@ static void publish(struct hr__lane *lane, struct turn *turn)
     hr__return_slots(turn->dropped);
 }
 
-void hr__lane_turn_locked(struct hr__lane *lane)
+void hr__lane_publish(struct hr__lane *lane)
 {
     struct hr_loader *l = lane->loader;
     struct turn turn;
-    if (lane->publishing)
+    pthread_mutex_lock(&l->lock);
+    if (lane->publishing) {
+        pthread_mutex_unlock(&l->lock);
         return;
+    }
     lane->publishing = 1;
     while (!lane->starting && take_turn_locked(lane, &turn)) {
         if (hr__can_claim_locked(l))
@@ -190,28 +215,66 @@ void hr__lane_turn_locked(struct hr__lane *lane)
     lane->publishing = 0;
     if (lane->starting)
         pthread_cond_broadcast(&lane->quiet);
+    pthread_mutex_unlock(&l->lock);
 }
 
-void hr__lane_hush_locked(struct hr__lane *lane)
+/* Waits until nobody publishes or opens a chunk, and keeps it so until begin_locked. */
+static void pause_lane(struct hr_loader *l)
 {
-    struct hr_loader *l = lane->loader;
+    struct hr__lane *lane = l->lane;
+    pthread_mutex_lock(&l->lock);
     lane->starting = 1;
     while (lane->publishing || l->opening)
         pthread_cond_wait(&lane->quiet, &l->lock);
+    pthread_mutex_unlock(&l->lock);
 }
 
-void hr__lane_begin_locked(struct hr__lane *lane)
+static void begin_locked(struct hr_loader *l)
 {
+    struct hr__lane *lane = l->lane;
     lane->starting = lane->turn = lane->no_room = 0;
-    lane->end_at = UINT64_MAX;
 }
 
-void hr__lane_free(struct hr__lane **pointer)
+static int can_open_locked(const struct hr_loader *l)
 {
-    struct hr__lane *lane = *pointer;
-    if (!lane)
-        return;
-    *pointer = NULL;
+    return !l->lane->no_room && !l->lane->starting;
+}
+
+static void opened_locked(struct hr_loader *l, int is_broken)
+{
+    if (l->lane->starting)
+        pthread_cond_broadcast(&l->lane->quiet);
+    /* A worker publishes what ended the lane; the opener may be a fetcher. */
+    if (is_broken)
+        hr__wake_worker_locked(l);
+}
+
+/* A lane has no consumer: the worker that comes next, mostly this one, publishes. */
+static void notify_consumer_locked(struct hr_loader *l)
+{
+    l->lane->turn = 1;
+    atomic_store(&l->lane->has_work, 1);
+}
+
+static void notify_workers_locked(struct hr_loader *l, int count)
+{
+    atomic_store(&l->lane->has_work, 1);
+    hr__crew_wake(l->lane->crew, count);
+}
+
+static int join_crew(struct hr_loader *l, struct hr_error *error)
+{
+    return hr__crew_join(l->lane->crew, l, error);
+}
+
+static void leave_crew(struct hr_loader *l)
+{
+    hr__crew_leave(l->lane->crew, l);
+}
+
+static void free_lane(struct hr_loader *l)
+{
+    struct hr__lane *lane = l->lane;
     while (lane->spare) {
         struct hr_batch *next = lane->spare->next;
         free_description(lane->spare);
@@ -222,14 +285,31 @@ void hr__lane_free(struct hr__lane **pointer)
     hr__free(lane);
 }
 
+static const struct hr__part lane_part = {
+    .start = join_crew,
+    .join = leave_crew,
+    .destroy = free_lane,
+    .abandon = free_lane,
+    .pause = pause_lane,
+    .begin_locked = begin_locked,
+    .can_open_locked = can_open_locked,
+    .open = open_chunk,
+    .opened_locked = opened_locked,
+    .notify_consumer_locked = notify_consumer_locked,
+    .notify_workers_locked = notify_workers_locked,
+};
+
 static int make_lane(struct hr_loader *l, struct hr_error *error)
 {
     struct hr__lane *lane = hr__alloc(HR__TAG_LOADER, 1, sizeof *lane);
     if (!lane)
         return hr__fail(error, -ENOMEM, "out of memory for a lane");
     l->lane = lane;
+    l->part = &lane_part;
+    l->borrows_workers = 1;
+    /* As the crew has them: some may be idle, and one looks after delayed samples. */
+    l->idle_workers = l->delayed_watched = 1;
     lane->loader = l;
-    lane->end_at = UINT64_MAX;
     atomic_init(&lane->ask_ns, UINT64_MAX);
     pthread_cond_init(&lane->quiet, NULL);
     lane->bad = hr__alloc(HR__TAG_LOADER, (size_t)l->options.batch_size, sizeof *lane->bad);
@@ -267,7 +347,7 @@ int hr__lane_create(struct hr_loader **out, struct hr__crew *crew, struct hr_dat
         l->lane->crew = crew;
         l->lane->ops = ops;
         l->lane->self = self;
-        r = hr__caching_create(l, error);
+        r = hr__caching_create(l, 1, error);
     }
     l->options.cache = NULL; /* the caller's */
     if (r) {
@@ -301,8 +381,8 @@ int hr__lane_start(struct hr_loader *l, uint64_t epoch, uint64_t position, uint6
 
 void hr__lane_stop(struct hr_loader *l)
 {
+    pause_lane(l);
     pthread_mutex_lock(&l->lock);
-    hr__lane_hush_locked(l->lane);
     struct hr_batch *slots = hr__cancel_locked(l);
     struct hr__epoch *before = l->plan;
     l->plan = NULL;
@@ -310,15 +390,6 @@ void hr__lane_stop(struct hr_loader *l)
     pthread_mutex_unlock(&l->lock);
     hr__return_slots(slots);
     hr__epoch_unref(&before);
-}
-
-void hr__lane_end_at(struct hr_loader *l, uint64_t number)
-{
-    pthread_mutex_lock(&l->lock);
-    l->lane->end_at = number;
-    if (hr__can_claim_locked(l))
-        hr__wake_claimers_locked(l);
-    pthread_mutex_unlock(&l->lock);
 }
 
 void hr__lane_room(struct hr_loader *l)

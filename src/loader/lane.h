@@ -14,8 +14,8 @@
  *
  * Callbacks are made without the loader's lock, from the crew's workers and the fetchers (drop
  * also on the thread that starts, stops or destroys the lane); publish one at a time, in order
- * of the numbers. They may call hr__lane_room, hr__lane_end_at and hr_loader_get_stats, and
- * nothing else of the lane. start, stop and destroy wait for acquire and publish to return: they
+ * of the numbers. They may call hr__lane_room and hr_loader_get_stats, and nothing
+ * else of the lane. start, stop and destroy wait for acquire and publish to return: they
  * are called without a lock that a callback takes, by one thread at a time.
  */
 #ifndef HR_LOADER_LANE_H
@@ -102,10 +102,6 @@ int hr__lane_start(struct hr_loader *lane, uint64_t epoch, uint64_t position, ui
 /* Drops what is not published; acquire and publish are not under way any more on return, and
  * not called until the next start. Does not wait for the samples in hand. */
 void hr__lane_stop(struct hr_loader *lane);
-
-/* Opens no chunk from `number` on, in this epoch. UINT64_MAX: to its end, as after start. Any
- * thread. */
-void hr__lane_end_at(struct hr_loader *lane, uint64_t number);
 
 /* acquire may succeed again, or what `ahead` says has changed much. Any thread. */
 void hr__lane_room(struct hr_loader *lane);

@@ -1,18 +1,18 @@
 /*
- * The consumer's side: options, epochs, handing batches out, state, figures.
+ * The consumer's side: epochs, handing batches out, state, figures.
  *
  * The judgement of bad samples, the counters that must add up and the list of
  * skipped samples are brought up to date here, at a batch's turn, so that they
  * do not depend on how far the workers are ahead.
  */
-#include "loader/loader.h"
 
+#include "loader/loader.h"
 #include "base/clock.h"
-#include "base/cpu.h"
 #include "base/error.h"
 #include "base/futex.h"
 #include "base/memory.h"
 #include "base/versioned.h"
+#include "loader/schedule.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -20,78 +20,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_THREADS 4096
-#define MAX_AHEAD   65536
-
 /* A wait without a limit is cut into slices: a futex that is waited for with a
  * timeout returns after a signal handler even with SA_RESTART. */
 #define WAIT_SLICE_MS 60000
 
-void hr_loader_options_init(struct hr_loader_options *options, size_t size)
-{
-    static const struct hr_loader_options defaults = {
-        .batch_size = 1,
-        .world_size = 1,
-        .local_world_size = 1,
-        .batches_ahead = 2,
-        .staging_bytes = 16u << 20,
-        .on_error = HR_ON_ERROR_RAISE,
-        .max_bad_share = 0.01,
-        .cache_form = HR_FORM_AUTO,
-        .window = 8,
-    };
-    hr__versioned_default(options, size, &defaults, sizeof defaults);
-}
-
-static int check_range(const char *name, int64_t value, int64_t low, int64_t high,
-                       struct hr_error *error)
-{
-    if (value >= low && value <= high)
-        return 0;
-    return hr__fail(error, -EINVAL, "%s = %" PRId64 ": must be from %" PRId64 " to %" PRId64, name,
-                    value, low, high);
-}
-
-static int check_options(const struct hr_loader_options *o, struct hr_error *error)
-{
-    int r = check_range("batch_size", o->batch_size, 1, INT32_MAX, error);
-    if (!r)
-        r = check_range("world_size", o->world_size, 1, INT32_MAX, error);
-    if (!r)
-        r = check_range("rank", o->rank, 0, o->world_size - 1, error);
-    if (!r)
-        r = check_range("threads", o->threads, 0, MAX_THREADS, error);
-    if (!r)
-        r = check_range("local_world_size", o->local_world_size, 1, INT32_MAX, error);
-    if (!r)
-        r = check_range("batches_ahead", o->batches_ahead, 1, MAX_AHEAD, error);
-    if (!r)
-        r = check_range("on_error", o->on_error, HR_ON_ERROR_RAISE, HR_ON_ERROR_SKIP, error);
-    if (!r)
-        r = check_range("wait_ms", o->wait_ms, 0, INT32_MAX, error);
-    if (!r)
-        r = check_range("cache_form", o->cache_form, HR_FORM_AUTO, HR_FORM_PLANES, error);
-    if (!r)
-        r = check_range("assignment", o->assignment, HR_ASSIGNMENT_AUTO, HR_ASSIGNMENT_EXACT,
-                        error);
-    if (!r && !(o->max_bad_share >= 0 && o->max_bad_share <= 1))
-        r = hr__fail(error, -EINVAL, "max_bad_share = %g: must be from 0 to 1", o->max_bad_share);
-    if (!r)
-        r = hr__hosting_check(o, error);
-    return r ? r : hr__remote_check(o, error);
-}
-
-int hr__options_take(struct hr_loader_options *out, const struct hr_loader_options *options,
-                     struct hr_error *error)
-{
-    hr_loader_options_default(out);
-    if (!options)
-        return 0;
-    int r = hr__versioned_take(out, sizeof *out, options, "hr_loader_options", error);
-    return r ? r : check_options(out, error);
-}
-
-static struct hr__cut whole_cut(const struct hr_loader *l)
+struct hr__cut hr__loader_cut(const struct hr_loader *l)
 {
     return (struct hr__cut){
         .samples = hr_dataset_count(l->dataset),
@@ -102,103 +35,11 @@ static struct hr__cut whole_cut(const struct hr_loader *l)
     };
 }
 
-static int check_data(const struct hr_loader *l, struct hr_error *error)
-{
-    struct hr__cut cut = whole_cut(l);
-    if (!cut.samples)
-        return hr__fail(error, -ENODATA, "the dataset has no samples");
-    if (!l->options.external_order && !hr__cut_batches(&cut))
-        return hr__fail(error, -ENODATA,
-                        "no batch would come: %" PRIu64 " samples are less than one batch of %d "
-                        "for each of %d ranks, and drop_last drops it; lower batch_size or turn "
-                        "drop_last off",
-                        cut.samples, l->options.batch_size, l->options.world_size);
-    return 0;
-}
-
-static int make_ring(struct hr_loader *l, struct hr_error *error)
-{
-    /* Copies from two more batches may be under way on a device. */
-    size_t copying = l->options.pinned ? 2 : 0;
-    struct hr__ring_options options = {
-        .spec = l->spec,
-        .batch_size = (size_t)l->options.batch_size,
-        .planned = (size_t)l->options.batches_ahead + 2 + copying,
-        .pinned = l->options.pinned,
-    };
-    return hr__ring_create(&l->ring, &options, error);
-}
-
-static void init_locks(struct hr_loader *l)
-{
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->work, &monotonic);
-    pthread_cond_init(&l->fetch, &monotonic);
-    pthread_cond_init(&l->room, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-}
-
-int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct hr_recipe *recipe,
-                    const struct hr_loader_options *options, struct hr_error *error)
-{
-    struct hr_loader *l = hr__alloc(HR__TAG_LOADER, 1, sizeof *l);
-    if (!l)
-        return hr__fail(error, -ENOMEM, "out of memory for a loader");
-    init_locks(l);
-    l->options = *options;
-    l->dataset = hr_dataset_ref(dataset);
-    l->recipe = hr_recipe_ref(recipe);
-    l->seed = options->seed;
-    l->shuffle = options->shuffle && !options->external_order;
-    hr_recipe_output(recipe, &l->spec);
-    l->workers_wanted = options->threads;
-    if (!l->workers_wanted)
-        l->workers_wanted = hr__cpu_count() / options->local_world_size - 1;
-    if (l->workers_wanted < 1)
-        l->workers_wanted = 1;
-    int r = check_data(l, error);
-    if (r) {
-        hr_loader_destroy(&l);
-        return r;
-    }
-    *out = l;
-    return 0;
-}
-
-int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct hr_recipe *recipe,
-                     const struct hr_loader_options *options, struct hr_error *error)
-{
-    *out = NULL;
-    struct hr_loader_options taken;
-    struct hr_loader *l = NULL;
-    int r = hr__options_take(&taken, options, error);
-    if (!r)
-        r = hr__loader_make(&l, dataset, recipe, &taken, error);
-    if (r)
-        return r;
-    r = make_ring(l, error);
-    if (!r)
-        r = hr__remote_is_wanted(&l->options)    ? hr__remote_create(l, error)
-            : hr__hosting_is_wanted(&l->options) ? hr__hosting_create(l, error)
-                                                 : hr__caching_create(l, error);
-    if (!l->attachment) /* the caller's */
-        l->options.cache = l->options.agent = l->options.stream = l->options.agent_command = NULL;
-    if (r) {
-        hr_loader_destroy(&l);
-        return r;
-    }
-    *out = l;
-    return 0;
-}
-
 static int check_child(const struct hr_loader *l, struct hr_error *error)
 {
     if (!hr__in_child(l))
         return 0;
-    if (l->attachment)
+    if (l->attachment != &hr__attachment_none)
         return hr__fail(error, -ECHILD,
                         "this loader is process %d's, from which this one was forked: make a new "
                         "loader here, which attaches to the same agent",
@@ -207,69 +48,6 @@ static int check_child(const struct hr_loader *l, struct hr_error *error)
                     "this loader's threads live in process %d, from which this one was forked: "
                     "make a new loader here, or make and use it only after forking",
                     atomic_load(&l->pid));
-}
-
-static void free_jobs(struct hr_loader *l)
-{
-    while (l->all_jobs) {
-        struct hr__job *job = l->all_jobs;
-        l->all_jobs = job->all_next;
-        hr__free(job->sample.read.bytes);
-        hr__sample_clear(&job->sample);
-        hr__free(job);
-    }
-    l->free_jobs = NULL;
-}
-
-/* In a forked child the threads do not exist, and locks and what they guard are
- * as they happened to be: only what no thread was changing is freed. */
-static void abandon(struct hr_loader *l)
-{
-    if (l->attachment)
-        l->attachment->abandon(l);
-    hr__ring_abandon(&l->ring);
-    hr__caching_abandon(l);
-    hr__hosting_abandon(l);
-    hr__remote_free_texts(l);
-    hr__lane_free(&l->lane);
-    hr_dataset_unref(&l->dataset);
-    hr_recipe_unref(&l->recipe);
-    hr__free(l);
-}
-
-void hr_loader_destroy(struct hr_loader **loader)
-{
-    struct hr_loader *l = *loader;
-    if (!l)
-        return;
-    *loader = NULL;
-    if (hr__in_child(l)) {
-        abandon(l);
-        return;
-    }
-    if (l->attachment)
-        l->attachment->destroy(l);
-    else if (hr__is_started(l))
-        hr__threads_stop(l);
-    pthread_mutex_lock(&l->lock);
-    struct hr_batch *slots = hr__cancel_locked(l);
-    pthread_mutex_unlock(&l->lock);
-    hr__return_slots(slots);
-    free_jobs(l);
-    hr__bad_destroy(l);
-    hr__epoch_unref(&l->plan);
-    hr__hosting_destroy(l);
-    hr__ring_close(&l->ring);
-    hr__caching_destroy(l);
-    hr__remote_free_texts(l);
-    hr__lane_free(&l->lane);
-    hr_dataset_unref(&l->dataset);
-    hr_recipe_unref(&l->recipe);
-    pthread_cond_destroy(&l->work);
-    pthread_cond_destroy(&l->fetch);
-    pthread_cond_destroy(&l->room);
-    pthread_mutex_destroy(&l->lock);
-    hr__free(l);
 }
 
 /* Not 0; different for what gives a different order, by all likelihood. */
@@ -296,7 +74,7 @@ static int make_plan(const struct hr_loader *l, const struct hr_loader_state *fr
     plan->epoch = from->epoch;
     plan->shuffle = from->shuffle != 0;
     plan->seed = from->seed;
-    plan->cut = whole_cut(l);
+    plan->cut = hr__loader_cut(l);
     plan->cut.start = from->position;
     plan->first_number = from->position / (plan->cut.batch_size * plan->cut.ranks);
     plan->batches = UINT64_MAX;
@@ -319,9 +97,9 @@ static int make_plan(const struct hr_loader *l, const struct hr_loader_state *fr
 /* Drops what is in preparation and begins `plan`, taking it. */
 static void begin(struct hr_loader *l, struct hr__epoch *plan)
 {
+    if (l->part->pause)
+        l->part->pause(l);
     pthread_mutex_lock(&l->lock);
-    if (l->lane)
-        hr__lane_hush_locked(l->lane);
     struct hr_batch *slots = hr__cancel_locked(l);
     struct hr__epoch *before = l->plan;
     struct hr__bad *failed = l->failed;
@@ -334,13 +112,11 @@ static void begin(struct hr_loader *l, struct hr__epoch *plan)
     l->push_ended = 0;
     l->delivered = 0;
     l->delivered_samples = 0;
-    if (l->hosting)
-        hr__hosting_begin_locked(l);
+    if (l->part->begin_locked)
+        l->part->begin_locked(l);
     l->epoch_seen = l->epoch_bad = 0;
     l->over = 0;
     pthread_cond_broadcast(&l->room);
-    if (l->lane)
-        hr__lane_begin_locked(l->lane);
     hr__wake_claimers_locked(l);
     pthread_mutex_unlock(&l->lock);
     hr__return_slots(slots);
@@ -366,12 +142,30 @@ int hr__loader_start_at(struct hr_loader *l, const struct hr_loader_state *state
         if (l->ring)
             hr__ring_set_owner(l->ring, getpid());
     }
-    hr__caching_begin_epoch(l);
+    if (l->keeper->begin_epoch)
+        l->keeper->begin_epoch(l);
     pthread_mutex_lock(&l->lock);
     l->seed = state->seed;
     l->shuffle = state->shuffle != 0;
     pthread_mutex_unlock(&l->lock);
     begin(l, plan);
+    return 0;
+}
+
+static int start_from(struct hr_loader *l, const struct hr_loader_state *from, int is_restored,
+                      struct hr_error *error)
+{
+    int r = l->attachment->start(l, from, is_restored, error);
+    if (r)
+        return r;
+    pthread_mutex_lock(&l->lock);
+    struct hr__bad *failed = l->failed;
+    l->failed = NULL;
+    l->seed = from->seed;
+    l->shuffle = from->shuffle != 0;
+    l->epoch_seen = l->epoch_bad = 0;
+    pthread_mutex_unlock(&l->lock);
+    hr__free(failed);
     return 0;
 }
 
@@ -387,8 +181,7 @@ int hr_loader_start_epoch(struct hr_loader *loader, uint64_t epoch, struct hr_er
         .epoch = epoch,
         .samples = hr_dataset_count(loader->dataset),
     };
-    return loader->attachment ? hr__remote_start(loader, &state, 0, error)
-                              : hr__loader_start_at(loader, &state, 0, error);
+    return start_from(loader, &state, 0, error);
 }
 
 int hr__state_check(const struct hr_loader *l, const struct hr_loader_state *state,
@@ -418,19 +211,14 @@ int hr_loader_restore(struct hr_loader *loader, const struct hr_loader_state *st
         r = hr__state_check(loader, state, error);
     if (r)
         return r;
-    return loader->attachment ? hr__remote_start(loader, state, 1, error)
-                              : hr__loader_start_at(loader, state, 0, error);
+    return start_from(loader, state, 1, error);
 }
 
-int hr_loader_get_state(const struct hr_loader *loader, struct hr_loader_state *state,
-                        struct hr_error *error)
+static int get_state(const struct hr_loader *loader, struct hr_loader_state *state,
+                     struct hr_error *error)
 {
     struct hr_loader *l = (struct hr_loader *)loader;
-    int r = check_child(l, error);
-    if (r)
-        return r;
-    if (l->attachment)
-        return l->attachment->get_state(l, state, error);
+    (void)error;
     *state = (struct hr_loader_state){
         .version = 1,
         .shuffle = (uint32_t)l->shuffle,
@@ -447,9 +235,16 @@ int hr_loader_get_state(const struct hr_loader *loader, struct hr_loader_state *
     return 0;
 }
 
+int hr_loader_get_state(const struct hr_loader *loader, struct hr_loader_state *state,
+                        struct hr_error *error)
+{
+    int r = check_child(loader, error);
+    return r ? r : loader->attachment->get_state(loader, state, error);
+}
+
 uint64_t hr_loader_batches(const struct hr_loader *loader)
 {
-    struct hr__cut cut = whole_cut(loader);
+    struct hr__cut cut = hr__loader_cut(loader);
     return loader->options.external_order ? 0 : hr__cut_batches(&cut);
 }
 
@@ -508,11 +303,19 @@ int hr_loader_push(struct hr_loader *loader, const int64_t *indices, size_t coun
         return hr__fail(error, -ENOMEM, "out of memory for a pushed batch of %zu indices", count);
     push->count = count;
     memcpy(push->indices, indices, count * sizeof *indices);
-    r = loader->attachment ? loader->attachment->push(loader, push, error)
-                           : append_push(loader, push, error);
+    r = loader->attachment->push(loader, push, error);
     if (r)
         hr__free(push);
     return r;
+}
+
+static int end_push(struct hr_loader *l, struct hr_error *error)
+{
+    (void)error;
+    pthread_mutex_lock(&l->lock);
+    l->push_ended = 1;
+    pthread_mutex_unlock(&l->lock);
+    return 0;
 }
 
 int hr_loader_push_end(struct hr_loader *loader, struct hr_error *error)
@@ -522,12 +325,7 @@ int hr_loader_push_end(struct hr_loader *loader, struct hr_error *error)
         return r;
     if (!loader->options.external_order || !hr__is_started(loader))
         return hr__fail(error, -EINVAL, "push_end needs external_order and a started epoch");
-    if (loader->attachment)
-        return loader->attachment->push_end(loader, error);
-    pthread_mutex_lock(&loader->lock);
-    loader->push_ended = 1;
-    pthread_mutex_unlock(&loader->lock);
-    return 0;
+    return loader->attachment->push_end(loader, error);
 }
 
 /* Ends the epoch; the slots are returned for the caller to give back. */
@@ -548,7 +346,7 @@ static int nothing_open_locked(struct hr_loader *l, struct hr_error *error)
                          : hr__fail(error, -EAGAIN, "no batch was pushed: push one, or push_end");
     if (l->options.external_order ? l->pushed != NULL : l->opened < l->plan->batches)
         return 1;
-    if (l->hosting && hr__hosting_is_storing_locked(l)) {
+    if (l->part->holds_end_locked && l->part->holds_end_locked(l)) {
         return 1;
     }
     l->over = 1;
@@ -623,9 +421,9 @@ static int sleep_on(struct hr_loader *l, unsigned word, uint64_t until_ns)
     return hr__futex_wait(&l->ready_word, word, until_ns, 0);
 }
 
-/* Waits for and takes the next batch; the lock is held on entry and exit. */
-static int wait_locked(struct hr_loader *l, struct hr_batch **out, struct hr_batch **slots,
-                       struct hr_error *error)
+/* Waits for and takes the next batch. */
+static int wait_unlocking(struct hr_loader *l, struct hr_batch **out, struct hr_batch **slots,
+                          struct hr_error *error)
 {
     int limit_ms = l->options.wait_ms ? l->options.wait_ms : WAIT_SLICE_MS;
     uint64_t until_ns = hr__now_ns() + (uint64_t)limit_ms * 1000000u;
@@ -653,23 +451,12 @@ static void count_wait(struct hr_loader *l, uint64_t start_ns)
     hr__histogram_add(&l->counters.wait, waited_ns);
 }
 
-int hr_loader_next(struct hr_loader *loader, struct hr_batch **out, struct hr_error *error)
+static int next(struct hr_loader *l, struct hr_batch **out, struct hr_error *error)
 {
-    *out = NULL;
-    int r = check_child(loader, error);
-    if (r)
-        return r;
     struct hr_batch *batch = NULL, *slots = NULL;
-    uint64_t start_ns = hr__now_ns();
-    if (loader->attachment) {
-        r = loader->attachment->next(loader, out, error);
-        count_wait(loader, start_ns);
-        return r;
-    }
-    pthread_mutex_lock(&loader->lock);
-    r = wait_locked(loader, &batch, &slots, error);
-    pthread_mutex_unlock(&loader->lock);
-    count_wait(loader, start_ns);
+    pthread_mutex_lock(&l->lock);
+    int r = wait_unlocking(l, &batch, &slots, error);
+    pthread_mutex_unlock(&l->lock);
     hr__return_slots(slots);
     if (batch) {
         hr__batch_reset(batch);
@@ -678,6 +465,40 @@ int hr_loader_next(struct hr_loader *loader, struct hr_batch **out, struct hr_er
     }
     return r;
 }
+
+int hr_loader_next(struct hr_loader *loader, struct hr_batch **out, struct hr_error *error)
+{
+    *out = NULL;
+    int r = check_child(loader, error);
+    if (r)
+        return r;
+    uint64_t start_ns = hr__now_ns();
+    r = loader->attachment->next(loader, out, error);
+    count_wait(loader, start_ns);
+    return r;
+}
+
+static void destroy(struct hr_loader *l)
+{
+    if (hr__is_started(l))
+        hr__threads_stop(l);
+}
+
+static int start(struct hr_loader *l, const struct hr_loader_state *from, int is_restored,
+                 struct hr_error *error)
+{
+    (void)is_restored;
+    return hr__loader_start_at(l, from, 0, error);
+}
+
+const struct hr__attachment hr__attachment_none = {
+    .destroy = destroy,
+    .start = start,
+    .next = next,
+    .push = append_push,
+    .push_end = end_push,
+    .get_state = get_state,
+};
 
 static void copy_histogram(struct hr_histogram *out, const struct hr__histogram *h)
 {
@@ -717,8 +538,8 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
         .read_ahead = atomic_load_explicit(&c->read_ahead, memory_order_relaxed),
     };
     if (!hr__in_child(l)) {
-        if (l->caching.cache)
-            hr__cache_get_counts(l->caching.cache, &cache);
+        if (l->cache)
+            hr__cache_get_counts(l->cache, &cache);
         if (l->ring)
             hr__ring_counts(l->ring, &ring);
         pthread_mutex_lock(&l->lock);
@@ -738,7 +559,7 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
     copy_histogram(&s.fetch, &c->fetch);
     copy_histogram(&s.prepare, &c->prepare);
     copy_histogram(&s.wait, &c->wait);
-    if (l->attachment && !hr__in_child(l))
+    if (l->attachment->get_stats && !hr__in_child(l))
         l->attachment->get_stats(l, &s);
     hr__versioned_give(stats, &s, sizeof s);
 }

@@ -3,6 +3,8 @@
  * them. What happens then is the implementation's; what is the same for all loaders (counters of
  * waiting, bad samples that are kept, seed and shuffle of a restored state) is loader.c's.
  */
+#include "loader/remote.h"
+
 #include "base/error.h"
 #include "base/memory.h"
 #include "cache/spec.h"
@@ -99,23 +101,6 @@ int hr__remote_create(struct hr_loader *l, struct hr_error *error)
     if (!r)
         l->attachment = attachment;
     return r;
-}
-
-int hr__remote_start(struct hr_loader *l, const struct hr_loader_state *from, int is_restored,
-                     struct hr_error *error)
-{
-    int r = l->attachment->start(l, from, is_restored, error);
-    if (r)
-        return r;
-    pthread_mutex_lock(&l->lock);
-    struct hr__bad *failed = l->failed;
-    l->failed = NULL;
-    l->seed = from->seed;
-    l->shuffle = from->shuffle != 0;
-    l->epoch_seen = l->epoch_bad = 0;
-    pthread_mutex_unlock(&l->lock);
-    hr__free(failed);
-    return 0;
 }
 
 void hr__remote_free_texts(struct hr_loader *l)

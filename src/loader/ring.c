@@ -101,7 +101,8 @@ static int make_images(struct hr__ring *ring, struct hr_batch *batch)
 
 static void release_slot(struct hr_batch *batch);
 
-static const struct hr__batch_owner slot_owner = {.release = release_slot};
+static const struct hr__batch_owner slot_owner = {.release = release_slot,
+                                                  .give_back = hr__ring_return};
 
 static int make_slot(struct hr__ring *ring, struct hr_batch **out, struct hr_error *error)
 {

@@ -9,6 +9,7 @@
  * does the work: batches are opened in order, and what is in them is a function
  * of the plan alone.
  */
+#include "loader/schedule.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/futex.h"
@@ -45,19 +46,16 @@ void hr__epoch_unref(struct hr__epoch **pointer)
     *pointer = NULL;
     if (atomic_fetch_sub_explicit(&plan->refs, 1, memory_order_acq_rel) != 1)
         return;
-    hr__deal_destroy(&plan->deal);
+    if (plan->deal)
+        plan->deal->destroy(plan->deal);
     hr__order_destroy(&plan->order);
     hr__free(plan);
 }
 
-/* A lane has no consumer: the worker that comes next, mostly this one, publishes. */
 void hr__wake_consumer_locked(struct hr_loader *l)
 {
-    if (l->lane) {
-        l->lane->turn = 1;
-        atomic_store(&l->lane->has_work, 1);
-        return;
-    }
+    if (l->part->notify_consumer_locked)
+        l->part->notify_consumer_locked(l);
     if (!l->consumer_waits)
         return;
     l->consumer_waits = 0;
@@ -67,22 +65,18 @@ void hr__wake_consumer_locked(struct hr_loader *l)
 
 void hr__wake_worker_locked(struct hr_loader *l)
 {
-    if (l->lane) {
-        atomic_store(&l->lane->has_work, 1);
-        hr__crew_wake(l->lane->crew, 1);
-    } else if (l->idle_workers) {
+    if (l->part->notify_workers_locked)
+        l->part->notify_workers_locked(l, 1);
+    else if (l->idle_workers)
         pthread_cond_signal(&l->work);
-    }
 }
 
 void hr__wake_workers_locked(struct hr_loader *l)
 {
-    if (l->lane) {
-        atomic_store(&l->lane->has_work, 1);
-        hr__crew_wake(l->lane->crew, INT_MAX);
-    } else {
+    if (l->part->notify_workers_locked)
+        l->part->notify_workers_locked(l, INT_MAX);
+    else
         pthread_cond_broadcast(&l->work);
-    }
 }
 
 void hr__wake_claimers_locked(struct hr_loader *l)
@@ -91,15 +85,8 @@ void hr__wake_claimers_locked(struct hr_loader *l)
         hr__wake_worker_locked(l);
     else if (l->idle_fetchers)
         pthread_cond_signal(&l->fetch);
-    if (l->hosting)
-        hr__hosting_wake_locked(l);
-}
-
-/* What a lane's chunks ask for beside the plan and the window. */
-static int lane_has_room_locked(const struct hr_loader *l)
-{
-    return !l->lane->no_room && !l->lane->starting &&
-           l->plan->first_chunk + l->opened < l->lane->end_at;
+    if (l->part->wake_locked)
+        l->part->wake_locked(l);
 }
 
 /* A batch can be opened: the plan has one, and the window has room. */
@@ -108,7 +95,7 @@ static int can_open_locked(const struct hr_loader *l)
     if (l->stop || !l->plan || l->no_more || l->opening ||
         l->window_count >= l->options.batches_ahead)
         return 0;
-    if ((l->lane && !lane_has_room_locked(l)) || (l->hosting && !l->plan->deal))
+    if (l->part->can_open_locked && !l->part->can_open_locked(l))
         return 0;
     return l->options.external_order ? l->pushed != NULL : l->opened < l->plan->batches;
 }
@@ -142,20 +129,12 @@ void hr__batch_reset(struct hr_batch *batch)
     hr__epoch_unref(&batch->plan);
 }
 
-static void return_slot(struct hr_batch *batch)
-{
-    if (batch->lane)
-        hr__lane_drop(batch);
-    else
-        hr__ring_return(batch);
-}
-
 void hr__return_slots(struct hr_batch *list)
 {
     while (list) {
         struct hr_batch *next = list->next;
         hr__batch_reset(list);
-        return_slot(list);
+        list->owner->give_back(list);
         list = next;
     }
 }
@@ -229,9 +208,9 @@ static void fill(struct hr_loader *l, const struct hr__epoch *plan, uint64_t ope
             batch->indices[i] = push->indices[i];
         }
     } else {
-        batch->count = plan->deal
-                           ? hr__deal_batch(plan->deal, opened, batch->positions, &batch->padding)
-                           : hr__cut_batch(&plan->cut, opened, batch->positions, &batch->padding);
+        batch->count =
+            plan->deal ? plan->deal->batch(plan->deal, opened, batch->positions, &batch->padding)
+                       : hr__cut_batch(&plan->cut, opened, batch->positions, &batch->padding);
         for (size_t i = 0; i < batch->count; i++)
             batch->indices[i] = (int64_t)hr__order_at(plan->order, batch->positions[i]);
     }
@@ -268,12 +247,31 @@ static void open_later_locked(struct hr_loader *l, struct hr__push *push)
         l->pushed_last = push;
 }
 
-/* Opens the next batch: releases the lock while it gets a slot. 0: not without waiting,
- * which is not `may_wait`, and which lanes never do. */
-static int open_locked(struct hr_loader *l, int may_wait)
+/* The opening has ended: 1 and the batch is the window's, taking `plan`; 0: it is not. */
+static int settle_opening_locked(struct hr_loader *l, struct hr__epoch *plan,
+                                 struct hr_batch *batch, const struct hr_error *error)
+{
+    int wanted = !l->stop && l->plan == plan && !l->no_more;
+    l->opening = 0;
+    if (wanted && !error->code) {
+        batch->plan = plan;
+        append_locked(l, batch);
+    } else if (wanted && error->code != -EAGAIN) {
+        l->broken = *error;
+        l->no_more = 1;
+        hr__wake_consumer_locked(l);
+    }
+    if (l->part->opened_locked)
+        l->part->opened_locked(l, l->broken.code);
+    return wanted && !error->code;
+}
+
+/* Opens the next batch; the lock is free while it gets memory. 0: not without waiting, which is
+ * not `may_wait`. */
+static int open_unlocking(struct hr_loader *l, int may_wait)
 {
     struct hr__epoch *plan = hr__epoch_ref(l->plan);
-    uint64_t number = l->opened++, room_asked = l->lane ? l->lane->room_asked : 0;
+    uint64_t number = l->opened++;
     struct hr__push *push = l->pushed;
     if (push) {
         l->pushed = push->next;
@@ -285,50 +283,33 @@ static int open_locked(struct hr_loader *l, int may_wait)
 
     struct hr_batch *batch = NULL;
     struct hr_error error = {0};
-    int r = l->lane ? hr__lane_open(l->lane, plan->first_chunk + number, &batch, &error)
-                    : get_slot(l, plan, may_wait, &batch, &error);
+    int r = l->part->open ? l->part->open(l, number + plan->first_chunk, &batch, &error)
+                          : get_slot(l, plan, may_wait, &batch, &error);
+    error.code = r;
     if (!r)
         fill(l, plan, number, push, batch);
 
     pthread_mutex_lock(&l->lock);
-    l->opening = 0;
-    if (l->lane && l->lane->starting)
-        pthread_cond_broadcast(&l->lane->quiet);
-    int wanted = !l->stop && l->plan == plan && !l->no_more;
-    int later = r == -EAGAIN && (!may_wait || l->lane);
-    if (wanted && later) {
+    int later = r == -EAGAIN && !l->stop && l->plan == plan && !l->no_more;
+    if (later) {
         open_later_locked(l, push);
         push = NULL;
     }
-    if (wanted && later && l->lane) {
-        /* Room may have come meanwhile, when all who looked for work saw an opening under way. */
-        l->lane->no_room = l->lane->room_asked == room_asked;
-        if (!l->lane->no_room)
-            hr__wake_claimers_locked(l);
-        hr__epoch_unref(&plan); /* the loader has its own */
-        return 0;
-    }
+    int is_open = settle_opening_locked(l, plan, batch, &error);
     hr__free(push);
-    if (wanted && !r) {
-        batch->plan = plan;
-        append_locked(l, batch);
+    if (is_open)
         return 1;
-    }
-    if (wanted && !later) {
-        l->broken = error;
-        l->broken.code = r;
-        l->no_more = 1;
-        hr__wake_consumer_locked(l);
-    }
     pthread_mutex_unlock(&l->lock);
     if (batch)
-        return_slot(batch);
+        batch->owner->give_back(batch);
     hr__epoch_unref(&plan);
     pthread_mutex_lock(&l->lock);
-    /* Another epoch may have begun meanwhile, and found us opening: its samples
-     * wait for a thread, or its consumer for a batch that may not come. */
-    hr__wake_claimers_locked(l);
-    hr__wake_consumer_locked(l);
+    /* Another epoch may have begun meanwhile, or room come, and found us opening: samples
+     * wait for a thread, or the consumer for a batch that may not come. */
+    if (!later || hr__can_claim_locked(l))
+        hr__wake_claimers_locked(l);
+    if (!later)
+        hr__wake_consumer_locked(l);
     return !later;
 }
 
@@ -344,7 +325,7 @@ struct hr__job *hr__take_job_locked(struct hr_loader *l)
     if (!job)
         return NULL;
     /* What is kept in the cache need not be in memory twice. */
-    job->sample.uncached = l->caching.cache || l->hosting;
+    job->sample.uncached = l->uncached;
     job->all_next = l->all_jobs;
     l->all_jobs = job;
     return job;
@@ -357,10 +338,10 @@ static void break_locked(struct hr_loader *l)
     hr__wake_consumer_locked(l);
 }
 
-struct hr__job *hr__claim_locked(struct hr_loader *l, int may_wait)
+struct hr__job *hr__claim_unlocking(struct hr_loader *l, int may_wait)
 {
     while (hr__can_claim_locked(l) && !l->cursor)
-        if (!open_locked(l, may_wait))
+        if (!open_unlocking(l, may_wait))
             return NULL;
     if (!hr__can_claim_locked(l))
         return NULL;
@@ -382,6 +363,14 @@ struct hr__job *hr__claim_locked(struct hr_loader *l, int may_wait)
     return job;
 }
 
+void hr__charge_locked(struct hr_loader *l, struct hr__job *job, uint64_t bytes)
+{
+    if (job->is_item)
+        l->reserved_items += bytes - job->charged_bytes;
+    l->reserved_bytes += bytes - job->charged_bytes;
+    job->charged_bytes = bytes;
+}
+
 void hr__free_job_locked(struct hr_loader *l, struct hr__job *job)
 {
     assert(!job->ticket.is_claimed);
@@ -393,8 +382,8 @@ void hr__free_job_locked(struct hr_loader *l, struct hr__job *job)
     if (!l->workers_read && l->idle_fetchers && l->reserved_bytes <= l->options.staging_bytes / 2 &&
         hr__can_claim_locked(l))
         pthread_cond_signal(&l->fetch);
-    if (l->hosting && l->reserved_bytes <= l->options.staging_bytes / 2)
-        hr__hosting_wake_locked(l);
+    if (l->part->wake_locked && l->reserved_bytes <= l->options.staging_bytes / 2)
+        l->part->wake_locked(l);
 }
 
 void hr__account_read(struct hr_loader *l, const struct hr__read *read, uint64_t ns)
@@ -536,8 +525,8 @@ struct hr_batch *hr__finish_locked(struct hr_loader *l, struct hr__job *job,
     note_outcome_locked(l, batch, place, outcome);
     if (batch->done == batch->count) {
         l->complete++;
-        if (l->hosting)
-            hr__hosting_ready_locked(l, batch);
+        if (l->part->ready_locked)
+            l->part->ready_locked(l, batch);
         if (batch == l->window)
             hr__wake_consumer_locked(l);
     } else if (l->broken.code) {
@@ -569,8 +558,8 @@ struct hr_batch *hr__cancel_locked(struct hr_loader *l)
         l->complete += job->batch->done == job->batch->count;
         hr__free_job_locked(l, job);
     }
-    if (l->hosting)
-        hr__hosting_cancel_locked(l);
+    if (l->part->cancel_locked)
+        l->part->cancel_locked(l);
     while (l->window) {
         struct hr_batch *batch = hr__window_pop_locked(l);
         while (batch->fetched) {
@@ -578,7 +567,7 @@ struct hr_batch *hr__cancel_locked(struct hr_loader *l)
             batch->fetched = job->next;
             l->fetched--;
             hr__drop_bytes(l, &job->sample.read);
-            hr__caching_unclaim(l, &job->ticket);
+            hr__sample_unclaim(l, &job->ticket);
             hr__free_job_locked(l, job);
             batch->done++;
         }

@@ -25,6 +25,7 @@
 #include "agent/client/seat.h"
 #include "agent/wire.h"
 #include "loader/loader.h"
+#include "loader/schedule.h"
 
 /* So many agents that end before a batch has come are enough. */
 #define HR__FUTILE_MAX 3

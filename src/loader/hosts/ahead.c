@@ -52,7 +52,7 @@ void hr__hosting_note_locked(struct hr_loader *l, struct hr__cluster *cluster, i
 }
 
 /* Non-zero where a sample is to be read ahead. */
-static int is_wanted_locked(const struct hr__deal *deal, uint64_t index)
+static int is_wanted_locked(const struct hr__host_deal *deal, uint64_t index)
 {
     uint16_t owner = deal->owners[index];
     const struct hr__cluster *cluster = deal->cluster;
@@ -67,7 +67,7 @@ int hr__hosting_wants_look_locked(const struct hr_loader *l)
            !l->no_more && h->ahead_next < l->plan->batches;
 }
 
-void hr__hosting_look_locked(struct hr_loader *l)
+void hr__hosting_look_unlocking(struct hr_loader *l)
 {
     struct hr__hosting *h = l->hosting;
     struct hr__epoch *plan = l->plan;
@@ -77,14 +77,14 @@ void hr__hosting_look_locked(struct hr_loader *l)
         return;
     hr__epoch_ref(plan);
     pthread_mutex_unlock(&l->lock);
-    size_t padding, count = hr__deal_batch(plan->deal, number, h->ahead_positions, &padding);
+    size_t padding, count = plan->deal->batch(plan->deal, number, h->ahead_positions, &padding);
     for (size_t i = 0; i < count; i++)
         h->ahead[i] = (int64_t)hr__order_at(plan->order, h->ahead_positions[i]);
     pthread_mutex_lock(&l->lock);
     if (l->plan == plan) {
         size_t wanted = 0;
         for (size_t i = 0; i < count; i++)
-            if (is_wanted_locked(plan->deal, (uint64_t)h->ahead[i]))
+            if (is_wanted_locked(hr__deal_of(plan), (uint64_t)h->ahead[i]))
                 h->ahead[wanted++] = h->ahead[i];
         h->ahead_count = wanted;
         h->ahead_at = 0;
@@ -105,7 +105,7 @@ static int64_t next_wanted_locked(struct hr_loader *l)
         h->ahead_at = h->ahead_count;
     while (h->ahead_at < h->ahead_count) {
         int64_t index = h->ahead[h->ahead_at++];
-        if (is_wanted_locked(l->plan->deal, (uint64_t)index))
+        if (is_wanted_locked(hr__deal_of(l->plan), (uint64_t)index))
             return index;
     }
     return -1;
@@ -158,7 +158,7 @@ void hr__hosting_ahead_done_locked(struct hr_loader *l, struct hr__job *job)
     struct hr__hosting *h = l->hosting;
     struct hr__read *read = &job->sample.read;
     h->ahead_bytes -= job->ahead_bytes;
-    hr__hosting_landed_locked(l, job);
+    hr__hosting_read_ended_locked(l, job);
     int is_read = !job->unread && !read->result && read->bytes;
     if (job->generation == h->generation) {
         struct hr__job *held = hr__hosting_unhold_locked(l, job->ahead);

@@ -10,20 +10,19 @@
 
 #include <errno.h>
 
-size_t hr__deal_batch(struct hr__deal *deal, uint64_t number, uint64_t *positions, size_t *padding)
+static size_t deal_batch(struct hr__deal *base, uint64_t number, uint64_t *positions,
+                         size_t *padding)
 {
+    struct hr__host_deal *deal = (struct hr__host_deal *)(void *)base;
     pthread_mutex_lock(&deal->lock);
     size_t count = hr__plan_batch(deal->plan, number, positions, padding);
     pthread_mutex_unlock(&deal->lock);
     return count;
 }
 
-void hr__deal_destroy(struct hr__deal **pointer)
+static void destroy_deal(struct hr__deal *base)
 {
-    struct hr__deal *deal = *pointer;
-    *pointer = NULL;
-    if (!deal)
-        return;
+    struct hr__host_deal *deal = (struct hr__host_deal *)(void *)base;
     hr__plan_destroy(&deal->plan);
     hr__cluster_unref(&deal->cluster);
     pthread_mutex_destroy(&deal->lock);
@@ -53,7 +52,7 @@ static void tell_once(struct hr_loader *l, const struct hr__cluster *cluster)
 
 /* The plan of an epoch of a cluster that has met. */
 static int make_plan(struct hr_loader *l, struct hr__cluster *cluster, const struct hr__epoch *plan,
-                     struct hr__deal *deal, struct hr_error *error)
+                     struct hr__host_deal *deal, struct hr_error *error)
 {
     struct hr__plan_rates *rates =
         hr__alloc(HR__TAG_LOADER, (size_t)cluster->hosts.count, sizeof *rates);
@@ -79,23 +78,26 @@ static int make_plan(struct hr_loader *l, struct hr__cluster *cluster, const str
 
 /* The deal of an epoch: meets the other ranks where that has not been done for this list. */
 static int make_deal(struct hr_loader *l, struct hr__cluster *cluster, const struct hr__epoch *plan,
-                     struct hr__deal **out, struct hr_error *error)
+                     struct hr__host_deal **out, struct hr_error *error)
 {
     int r = hr__cluster_meet(l, cluster, plan, error);
     if (r)
         return r;
     tell_once(l, cluster);
-    struct hr__deal *deal = hr__alloc(HR__TAG_LOADER, 1, sizeof *deal);
+    struct hr__host_deal *deal = hr__alloc(HR__TAG_LOADER, 1, sizeof *deal);
     if (!deal)
         return hr__fail(error, -ENOMEM, "out of memory for an epoch's plan");
+    deal->deal = (struct hr__deal){.batch = deal_batch, .destroy = destroy_deal};
     pthread_mutex_init(&deal->lock, NULL);
     deal->cluster = hr__cluster_ref(cluster);
     deal->owners = hr__placement_owners(cluster->placement);
     r = make_plan(l, cluster, plan, deal, error);
-    if (r)
-        hr__deal_destroy(&deal);
+    if (r) {
+        destroy_deal(&deal->deal);
+        return r;
+    }
     *out = deal;
-    return r;
+    return 0;
 }
 
 /* The list of hosts that an epoch goes by: a reference; another takes its place now where it
@@ -116,10 +118,11 @@ static struct hr__cluster *choose_cluster_locked(struct hr_loader *l, const stru
 }
 
 /* The plan's batches can be opened from now on. */
-static void begin_dealt_locked(struct hr_loader *l, struct hr__epoch *plan, struct hr__deal *deal)
+static void begin_dealt_locked(struct hr_loader *l, struct hr__epoch *plan,
+                               struct hr__host_deal *deal)
 {
     struct hr__hosting *h = l->hosting;
-    plan->deal = deal;
+    plan->deal = &deal->deal;
     h->begun_ns = hr__now_ns();
     h->missed = 0;
     h->ahead_count = h->ahead_at = 0;
@@ -134,14 +137,14 @@ static int wants_deal_locked(const struct hr_loader *l)
     return l->plan && !l->plan->deal && !l->no_more && !l->broken.code;
 }
 
-/* Makes the deal of the loader's plan; releases the lock meanwhile. What was made for a plan
+/* Makes the deal of the loader's plan. What was made for a plan
  * that is not the loader's any more is dropped. */
-static void deal_locked(struct hr_loader *l)
+static void deal_unlocking(struct hr_loader *l)
 {
     struct hr__hosting *h = l->hosting;
     struct hr__epoch *plan = hr__epoch_ref(l->plan);
     struct hr__cluster *before = NULL, *cluster = choose_cluster_locked(l, plan, &before);
-    struct hr__deal *deal = NULL;
+    struct hr__host_deal *deal = NULL;
     struct hr_error error = {0};
     atomic_store(&h->halt, 0);
     h->is_dealing = 1;
@@ -163,7 +166,8 @@ static void deal_locked(struct hr_loader *l)
     pthread_mutex_unlock(&l->lock);
     if (!r && wanted)
         hr__cluster_ask(l, cluster);
-    hr__deal_destroy(&deal);
+    if (deal)
+        destroy_deal(&deal->deal);
     hr__cluster_unref(&cluster);
     hr__epoch_unref(&plan);
     pthread_mutex_lock(&l->lock);
@@ -191,9 +195,9 @@ void *hr__deal_main(void *arg)
     pthread_mutex_lock(&l->lock);
     while (!l->stop) {
         if (wants_deal_locked(l))
-            deal_locked(l);
+            deal_unlocking(l);
         else if (hr__hosting_wants_look_locked(l))
-            hr__hosting_look_locked(l);
+            hr__hosting_look_unlocking(l);
         else
             pthread_cond_wait(&h->dealing, &l->lock);
     }

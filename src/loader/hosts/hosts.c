@@ -5,6 +5,7 @@
  * epoch's deal a reference of its own, so that another list can take its place at an epoch's
  * beginning while requests of the one before are still under way.
  */
+#include "loader/hosts/hosts.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "cache/spec.h"
@@ -171,28 +172,6 @@ static void init_conditions(struct hr__hosting *h)
     pthread_condattr_destroy(&monotonic);
 }
 
-int hr__hosting_create(struct hr_loader *l, struct hr_error *error)
-{
-    struct hr__hosting *h = hr__alloc(HR__TAG_LOADER, 1, sizeof *h);
-    if (!h)
-        return hr__fail(error, -ENOMEM, "out of memory for a loader's hosts");
-    init_conditions(h);
-    l->hosting = h;
-    /* A lone rank meets nobody. */
-    h->number = l->options.world_size > 1 ? take_number(l->options.rank) : LOADERS_MAX;
-    h->wait_s = -1;
-    int r = hr__cluster_create(&h->cluster, l, l->options.cache, error);
-    if (r)
-        return r;
-    size_t batch_size = (size_t)l->options.batch_size;
-    h->ahead_positions = hr__alloc(HR__TAG_LOADER, batch_size, sizeof *h->ahead_positions);
-    h->ahead = hr__alloc(HR__TAG_LOADER, batch_size, sizeof *h->ahead);
-    h->groups = hr__alloc(HR__TAG_LOADER, HR__HOST_THREADS, sizeof *h->groups);
-    if (!h->ahead_positions || !h->ahead || !h->groups)
-        return hr__fail(error, -ENOMEM, "out of memory for a loader's hosts");
-    return 0;
-}
-
 static void free_parts(struct hr__hosting *h)
 {
     for (int i = 0; i < 2; i++)
@@ -203,11 +182,9 @@ static void free_parts(struct hr__hosting *h)
     hr__free(h);
 }
 
-void hr__hosting_destroy(struct hr_loader *l)
+static void destroy(struct hr_loader *l)
 {
     struct hr__hosting *h = l->hosting;
-    if (!h)
-        return;
     if (h->cluster)
         hr__hosting_drop_stores_locked(l, h->cluster); /* there is nobody else any more */
     hr__cluster_unref(&h->cluster);
@@ -221,16 +198,14 @@ void hr__hosting_destroy(struct hr_loader *l)
 }
 
 /* The servers' connections are the parent's: what has them is left as it is. */
-void hr__hosting_abandon(struct hr_loader *l)
+static void abandon(struct hr_loader *l)
 {
-    if (!l->hosting)
-        return;
     give_number(l->options.rank, l->hosting->number);
     free_parts(l->hosting);
     l->hosting = NULL;
 }
 
-int hr__hosting_start(struct hr_loader *l, struct hr_error *error)
+static int start(struct hr_loader *l, struct hr_error *error)
 {
     struct hr__hosting *h = l->hosting;
     int wanted = h->cluster->hosts.count;
@@ -255,7 +230,7 @@ int hr__hosting_start(struct hr_loader *l, struct hr_error *error)
     return r;
 }
 
-void hr__hosting_stop_locked(struct hr_loader *l)
+static void stop_locked(struct hr_loader *l)
 {
     struct hr__hosting *h = l->hosting;
     atomic_store(&h->halt, 1);
@@ -265,7 +240,7 @@ void hr__hosting_stop_locked(struct hr_loader *l)
     pthread_cond_broadcast(&h->space);
 }
 
-void hr__hosting_join(struct hr_loader *l)
+static void join(struct hr_loader *l)
 {
     struct hr__hosting *h = l->hosting;
     for (int i = 0; i < h->thread_count; i++) {
@@ -275,4 +250,66 @@ void hr__hosting_join(struct hr_loader *l)
     if (h->has_dealer)
         pthread_join(h->dealer.id, NULL);
     h->thread_count = h->has_dealer = 0;
+}
+
+/* Batches are opened from the plan that the dealer made. */
+static int can_open_locked(const struct hr_loader *l)
+{
+    return l->plan->deal != NULL;
+}
+
+static struct hr__job *next_read_locked(struct hr_loader *l)
+{
+    struct hr__job *job = hr__hosting_read_locked(l);
+    return job ? job : hr__hosting_ahead_locked(l);
+}
+
+static const struct hr__part part = {
+    .start = start,
+    .stop_locked = stop_locked,
+    .join = join,
+    .destroy = destroy,
+    .abandon = abandon,
+    .begin_locked = hr__hosting_begin_locked,
+    .can_open_locked = can_open_locked,
+    .ready_locked = hr__hosting_ready_locked,
+    .cancel_locked = hr__hosting_cancel_locked,
+    .holds_end_locked = hr__hosting_is_storing_locked,
+    .wake_locked = hr__hosting_wake_locked,
+    .deal_unlocking = hr__hosting_deal_unlocking,
+    .next_read_locked = next_read_locked,
+    .has_read_locked = hr__hosting_has_read_locked,
+    .landed_locked = hr__hosting_landed_locked,
+    .readers_gone_locked = hr__hosting_readers_gone_locked,
+};
+
+static const struct hr__keeper keeper = {
+    .offer = hr__hosting_offer,
+    .prepared = hr__hosting_prepared,
+    .forget = hr__hosting_forget,
+};
+
+int hr__hosting_create(struct hr_loader *l, struct hr_error *error)
+{
+    struct hr__hosting *h = hr__alloc(HR__TAG_LOADER, 1, sizeof *h);
+    if (!h)
+        return hr__fail(error, -ENOMEM, "out of memory for a loader's hosts");
+    init_conditions(h);
+    l->hosting = h;
+    l->part = &part;
+    l->keeper = &keeper;
+    l->uncached = l->always_fetched = 1;
+    /* A lone rank meets nobody. */
+    h->number = l->options.world_size > 1 ? take_number(l->options.rank) : LOADERS_MAX;
+    h->wait_s = -1;
+    int r = hr__cluster_create(&h->cluster, l, l->options.cache, error);
+    if (r)
+        return r;
+    size_t batch_size = (size_t)l->options.batch_size;
+    h->ahead_positions = hr__alloc(HR__TAG_LOADER, batch_size, sizeof *h->ahead_positions);
+    h->ahead = hr__alloc(HR__TAG_LOADER, batch_size, sizeof *h->ahead);
+    h->groups = hr__alloc(HR__TAG_LOADER, HR__HOST_THREADS, sizeof *h->groups);
+    if (!h->ahead_positions || !h->ahead || !h->groups)
+        return hr__fail(error, -ENOMEM, "out of memory for a loader's hosts");
+    return 0;
 }

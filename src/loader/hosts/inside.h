@@ -6,8 +6,13 @@
 #define HR_LOADER_HOSTS_INSIDE_H
 
 #include "cluster/host_key.h"
-#include "loader/hosts/hosts.h"
+#include "cluster/hosts.h"
+#include "cluster/meeting.h"
+#include "cluster/peers.h"
+#include "cluster/placement.h"
+#include "cluster/plan.h"
 #include "loader/loader.h"
+#include "loader/schedule.h"
 
 /* Host threads at most, and what one request is for at most. */
 #define HR__HOST_THREADS 4
@@ -96,12 +101,19 @@ struct hr__cluster {
 };
 
 /* The plan of an epoch, with what it borrows from. */
-struct hr__deal {
+struct hr__host_deal {
+    struct hr__deal deal;        /* the first: what the core knows of it */
     struct hr__cluster *cluster; /* a reference */
     const uint16_t *owners;      /* per sample */
     struct hr__plan *plan;
     pthread_mutex_t lock; /* guards the plan's scratch memory; a leaf */
 };
+
+/* The deal of a plan that has one. */
+static inline struct hr__host_deal *hr__deal_of(const struct hr__epoch *plan)
+{
+    return (struct hr__host_deal *)(void *)plan->deal;
+}
 
 /* How fast a tier is, of late: bytes over the time in which anything was asked of it; and what
  * a byte more adds to a request, which tells where little is asked for and requests are
@@ -151,7 +163,6 @@ struct hr__hosting {
     uint64_t queued;                    /* jobs that wait for host threads */
     struct hr__job *reads, *reads_last; /* to be read from storage, in order of their turns */
     struct hr__job *held;               /* whose samples are coming */
-    uint64_t reserved[2];               /* staging: of reads, of items */
     uint64_t store_bytes;               /* that wait to be stored, and those in threads' hands */
     uint64_t stores;                    /* the same, items */
     int store_next;                     /* host that is looked at first */
@@ -182,10 +193,10 @@ void hr__cluster_unref(struct hr__cluster **cluster);
 int hr__cluster_create(struct hr__cluster **out, const struct hr_loader *l, const char *text,
                        struct hr_error *error);
 
-/* hosts_deal.c: what the dealer's thread runs. */
+/* deal.c: what the dealer's thread runs. */
 void *hr__deal_main(void *arg);
 
-/* hosts_meet.c */
+/* meet.c */
 
 /* Meets the other ranks and determines who owns what. Errors: those of hr__meeting_run. */
 int hr__cluster_meet(struct hr_loader *l, struct hr__cluster *cluster, const struct hr__epoch *plan,
@@ -194,7 +205,7 @@ int hr__cluster_meet(struct hr_loader *l, struct hr__cluster *cluster, const str
 /* Asks some of the servers how much memory they use. */
 void hr__cluster_ask(struct hr_loader *l, struct hr__cluster *cluster);
 
-/* hosts_believe.c */
+/* believe.c */
 
 /* What is to be asked for sample `index`: looks at its file, and fills in item->key and what the
  * sample has on storage. Any thread, without the lock. Blocks. */
@@ -213,10 +224,75 @@ int hr__hosting_is_believed(const struct hr_loader *l, struct hr__cluster *clust
 int hr__hosting_seal(const struct hr_loader *l, const struct hr__cluster *cluster,
                      const struct hr__store *store, struct hr__peer_item *item);
 
-/* hosts_threads.c: what a host thread runs. */
+/* deal.c: the plan of an epoch */
+
+/* l->plan is another one: it is to be dealt. */
+void hr__hosting_begin_locked(struct hr_loader *l);
+
+/* route.c: jobs on their way */
+
+/* Claims what can be claimed and puts it where it belongs. `may_wait`: for a slot; as for
+ * hr__claim_unlocking. Non-zero: there was no slot for the next batch, and this thread is to look
+ * again soon. */
+int hr__hosting_deal_unlocking(struct hr_loader *l, int may_wait);
+
+/* The next job that is to be read from storage, charged to the staging budget, or NULL: none,
+ * or no room. */
+struct hr__job *hr__hosting_read_locked(struct hr_loader *l);
+
+/* Non-zero where the former would give one. */
+int hr__hosting_has_read_locked(const struct hr_loader *l);
+
+/* Staging has room again, or jobs can be claimed: wakes host threads. */
+void hr__hosting_wake_locked(struct hr_loader *l);
+
+/* No fetcher is left: workers read what is to be read. */
+void hr__hosting_readers_gone_locked(struct hr_loader *l);
+
+/* Takes back the jobs of the window that are in no thread's hands. */
+void hr__hosting_cancel_locked(struct hr_loader *l);
+
+/* A fetcher's read came back, or was given up. Non-zero: it was read ahead, and the job is done. */
+int hr__hosting_landed_locked(struct hr_loader *l, struct hr__job *job);
+
+/* A read from storage has ended. */
+void hr__hosting_read_ended_locked(struct hr_loader *l, const struct hr__job *job);
+
+/* A batch is complete. */
+void hr__hosting_ready_locked(struct hr_loader *l, const struct hr_batch *batch);
+
+/* ahead.c */
+
+/* A job for a sample of a later batch, charged as what is to be stored; NULL: none, or it would
+ * be in the way. */
+struct hr__job *hr__hosting_ahead_locked(struct hr_loader *l);
+
+/* It came back, read or not. Frees the job. */
+void hr__hosting_ahead_done_locked(struct hr_loader *l, struct hr__job *job);
+
+/* store.c */
+
+/* What a sample's owner has of it is no good: it is stored anew. */
+void hr__hosting_forget(struct hr_loader *l, const struct hr__job *job, uint64_t index);
+
+/* Non-zero while there is something to store that the next epoch should find, for some seconds
+ * at most: the consumer is woken when that changes. */
+int hr__hosting_is_storing_locked(struct hr_loader *l);
+
+/* Takes the bytes of a sample that was read from storage and prepared, if its owner is to have
+ * them. Blocks while too much waits to be stored, a second at most. */
+void hr__hosting_offer(struct hr_loader *l, struct hr__job *job, uint64_t index,
+                       const struct hr__cost *cost);
+
+/* rates.c */
+
+/* A sample was prepared, in so much time. Any thread. */
+void hr__hosting_prepared(struct hr_loader *l, uint64_t index, uint64_t ns);
+
+/* threads.c: what a host thread runs. */
 void *hr__host_main(void *arg);
 
-/* hosts_route.c */
+/* route.c */
 
 /* What an item is expected to have, as it is charged to the staging budget. */
 uint64_t hr__item_size(const struct hr_loader *l, const struct hr__job *job);
@@ -236,28 +312,28 @@ struct hr__job *hr__hosting_unhold_locked(struct hr_loader *l, uint64_t index);
 /* Moves what is to be fetched from a host that is down to the reads. */
 void hr__hosting_reroute_locked(struct hr_loader *l, int host);
 
-/* hosts_ahead.c */
+/* ahead.c */
 
 /* An owner was asked for an item. */
 void hr__hosting_note_locked(struct hr_loader *l, struct hr__cluster *cluster, int owner,
                              uint64_t index, int is_found);
 
-/* The dealer looks into the next batch. Releases the lock meanwhile. */
+/* The dealer looks into the next batch. */
 int hr__hosting_wants_look_locked(const struct hr_loader *l);
-void hr__hosting_look_locked(struct hr_loader *l);
+void hr__hosting_look_unlocking(struct hr_loader *l);
 
-/* hosts_store.c */
+/* store.c */
 
 /* Appends to what waits for the sample's owner. */
 void hr__hosting_push_store_locked(struct hr_loader *l, struct hr__store *store);
 
-/* Stores a group at some host: 0 where there is nothing to store. Releases the lock meanwhile. */
-int hr__hosting_store_locked(struct hr__thread *self);
+/* Stores a group at some host: 0 where there is nothing to store. */
+int hr__hosting_store_unlocking(struct hr__thread *self);
 
 /* Drops what waits to be stored. */
 void hr__hosting_drop_stores_locked(struct hr_loader *l, struct hr__cluster *cluster);
 
-/* hosts_rates.c */
+/* rates.c */
 void hr__meter_note_locked(struct hr__meter *meter, uint64_t bytes, uint64_t ns);
 void hr__meter_begin_locked(struct hr__meter *meter, uint64_t now_ns);
 void hr__meter_end_locked(struct hr__meter *meter, uint64_t now_ns, uint64_t bytes);

@@ -14,16 +14,8 @@ static uint64_t index_of(const struct hr__job *job)
 
 uint64_t hr__item_size(const struct hr_loader *l, const struct hr__job *job)
 {
-    const struct hr__cluster *cluster = job->batch->plan->deal->cluster;
+    const struct hr__cluster *cluster = hr__deal_of(job->batch->plan)->cluster;
     return hr__size_of(l, job->batch, job->place) * cluster->charge_percent / 100;
-}
-
-void hr__charge_locked(struct hr_loader *l, struct hr__job *job, uint64_t bytes)
-{
-    if (l->hosting)
-        l->hosting->reserved[job->is_item] += bytes - job->charged_bytes;
-    l->reserved_bytes += bytes - job->charged_bytes;
-    job->charged_bytes = bytes;
 }
 
 /* Mostly behind the last; what a server had not comes before those that nobody keeps. */
@@ -77,7 +69,7 @@ static void append_locked(struct hr__hosting *h, struct hr__host_queue *q, struc
 static void place_locked(struct hr_loader *l, struct hr__job *job)
 {
     struct hr__hosting *h = l->hosting;
-    const struct hr__deal *deal = job->batch->plan->deal;
+    const struct hr__host_deal *deal = hr__deal_of(job->batch->plan);
     struct hr__cluster *cluster = deal->cluster;
     uint64_t index = index_of(job);
     uint16_t owner = deal->owners[index];
@@ -105,12 +97,12 @@ static void wake_for_queues_locked(struct hr__hosting *h)
         pthread_cond_signal(&h->work);
 }
 
-int hr__hosting_route_locked(struct hr_loader *l, int may_wait)
+int hr__hosting_deal_unlocking(struct hr_loader *l, int may_wait)
 {
     struct hr__hosting *h = l->hosting;
     int routed = 0, refused = 0;
     while (hr__can_claim_locked(l)) {
-        struct hr__job *job = hr__claim_locked(l, may_wait && !h->reads);
+        struct hr__job *job = hr__claim_unlocking(l, may_wait && !h->reads);
         if (!job) {
             refused = hr__can_claim_locked(l);
             break;
@@ -130,9 +122,8 @@ int hr__hosting_has_read_locked(const struct hr_loader *l)
     if (!h->reads)
         return 0;
     uint64_t bytes = hr__size_of(l, h->reads->batch, h->reads->place);
-    uint64_t budget = l->options.staging_bytes;
-    return !h->reserved[0] ||
-           (l->reserved_bytes + bytes <= budget && h->reserved[0] + bytes <= budget / 4 * 3);
+    uint64_t budget = l->options.staging_bytes, reads = l->reserved_bytes - l->reserved_items;
+    return !reads || (l->reserved_bytes + bytes <= budget && reads + bytes <= budget / 4 * 3);
 }
 
 struct hr__job *hr__hosting_read_locked(struct hr_loader *l)
@@ -151,10 +142,21 @@ struct hr__job *hr__hosting_read_locked(struct hr_loader *l)
     return job;
 }
 
-void hr__hosting_landed_locked(struct hr_loader *l, const struct hr__job *job)
+void hr__hosting_read_ended_locked(struct hr_loader *l, const struct hr__job *job)
 {
     hr__meter_end_locked(&l->hosting->meters[HR__TIER_STORAGE], hr__now_ns(),
                          job->unread || !job->sample.read.bytes ? 0 : job->sample.read.length);
+}
+
+int hr__hosting_landed_locked(struct hr_loader *l, struct hr__job *job)
+{
+    if (!job->batch) {
+        hr__hosting_ahead_done_locked(l, job);
+        return 1;
+    }
+    if (!job->is_item)
+        hr__hosting_read_ended_locked(l, job);
+    return 0;
 }
 
 void hr__hosting_wake_locked(struct hr_loader *l)

@@ -133,10 +133,14 @@ static int has_space_locked(const struct hr__hosting *h, int owner, uint64_t byt
            (h->store_bytes + bytes <= HR__STORE_BYTES && (!of_host || of_host + bytes <= most));
 }
 
-void hr__hosting_offer(struct hr_loader *l, struct hr__job *job, uint64_t index)
+void hr__hosting_offer(struct hr_loader *l, struct hr__job *job, uint64_t index,
+                       const struct hr__cost *cost)
 {
+    (void)cost;
+    if (job->tier != HR__TIER_STORAGE)
+        return;
     struct hr__hosting *h = l->hosting;
-    const struct hr__deal *deal = job->batch->plan->deal;
+    const struct hr__host_deal *deal = hr__deal_of(job->batch->plan);
     struct hr__read *read = &job->sample.read;
     uint16_t owner = deal->owners[index];
     if (owner == HR__NOBODY || !hr__peers_is_up(deal->cluster->peers, owner))
@@ -173,7 +177,7 @@ void hr__hosting_offer(struct hr_loader *l, struct hr__job *job, uint64_t index)
 
 void hr__hosting_forget(struct hr_loader *l, const struct hr__job *job, uint64_t index)
 {
-    struct hr__cluster *cluster = job->batch->plan->deal->cluster;
+    struct hr__cluster *cluster = hr__deal_of(job->batch->plan)->cluster;
     pthread_mutex_lock(&l->lock);
     cluster->known[index] &= (uint8_t)~HR__ITEM_THERE;
     pthread_mutex_unlock(&l->lock);
@@ -308,7 +312,7 @@ static int settle_locked(struct hr_loader *l, struct stores *g)
     return is_news;
 }
 
-int hr__hosting_store_locked(struct hr__thread *self)
+int hr__hosting_store_unlocking(struct hr__thread *self)
 {
     struct hr_loader *l = self->loader;
     struct hr__hosting *h = l->hosting;

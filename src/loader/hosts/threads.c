@@ -28,10 +28,9 @@ static const uint64_t pauses_ns[] = {3000000, 10000000, 30000000};
 /* There is room for another item in the staging budget. */
 static int has_room_locked(const struct hr_loader *l, uint64_t bytes)
 {
-    const struct hr__hosting *h = l->hosting;
     uint64_t budget = l->options.staging_bytes;
-    return !h->reserved[1] ||
-           (l->reserved_bytes + bytes <= budget && h->reserved[1] + bytes <= budget / 4 * 3);
+    return !l->reserved_items ||
+           (l->reserved_bytes + bytes <= budget && l->reserved_items + bytes <= budget / 4 * 3);
 }
 
 /* The host whose first item's turn is next, of those that may be asked now; -1: none. Items
@@ -220,8 +219,8 @@ static void adapt_locked(struct hr_loader *l, int is_waiting)
     }
 }
 
-/* Fetches one group: 0 where there is none to fetch now. Releases the lock meanwhile. */
-static int fetch_locked(struct hr__thread *self, struct hr__group *g)
+/* Fetches one group: 0 where there is none to fetch now. */
+static int fetch_unlocking(struct hr__thread *self, struct hr__group *g)
 {
     struct hr_loader *l = self->loader;
     struct hr__hosting *h = l->hosting;
@@ -285,17 +284,17 @@ void *hr__host_main(void *arg)
     pthread_mutex_lock(&l->lock);
     while (!l->stop) {
         h->trying++;
-        int refused = hr__hosting_route_locked(l, 0);
+        int refused = hr__hosting_deal_unlocking(l, 0);
         h->trying--;
         if (l->stop)
             break;
         /* Workers wait where too much waits to be stored. */
         int is_full = h->store_bytes > HR__STORE_BYTES / 2;
-        if (is_full && hr__hosting_store_locked(self))
+        if (is_full && hr__hosting_store_unlocking(self))
             continue;
-        if (fetch_locked(self, g))
+        if (fetch_unlocking(self, g))
             continue;
-        if (!is_full && hr__hosting_store_locked(self))
+        if (!is_full && hr__hosting_store_unlocking(self))
             continue;
         h->idle++;
         if (refused) {

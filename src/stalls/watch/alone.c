@@ -351,7 +351,7 @@ static int measure_forms(struct hr_stalls_watch *w, struct hr_error *error)
     for (int form = 0; !r && form < 3; form++)
         measure_form(w, &t, (enum hr_form)form);
     enum hr_form own = t.count ? hr_form_of(t.bytes[0], t.lengths[0]) : HR_FORM_ENCODED;
-    double cpu_s = w->loader->caching.cache ? 0 : cpu_of_sample(w);
+    double cpu_s = w->loader->cache ? 0 : cpu_of_sample(w);
     for (int i = 0; i < w->form_count && cpu_s > 0; i++)
         if (w->forms[i].form == own)
             w->forms[i].cpu_s = cpu_s;

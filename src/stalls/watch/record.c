@@ -138,7 +138,7 @@ static json_t *loader(const struct hr_stalls_watch *w)
     bad |= set(o, "workers", json_integer(l->workers_wanted));
     bad |= set(o, "batches_ahead", json_integer(l->options.batches_ahead));
     bad |= set(o, "batch_size", json_integer(l->options.batch_size));
-    uint64_t cache = l->caching.cache ? hr__cache_budget(l->caching.cache) : 0;
+    uint64_t cache = l->cache ? hr__cache_budget(l->cache) : 0;
     bad |= set(o, "cache_bytes", whole(cache));
     return bad ? (json_decref(o), NULL) : o;
 }
@@ -345,7 +345,7 @@ static json_t *notes(const struct hr_stalls_watch *w)
     int bad = !list;
     for (size_t i = 0; i < w->note_count && !bad; i++)
         bad = json_array_append_new(list, text(w->notes[i]));
-    if (w->loader->caching.cache && w->set_samples) {
+    if (w->loader->cache && w->set_samples) {
         char words[300];
         snprintf(words, sizeof words,
                  "the loader has a cache: %.0f %% of the measured samples were in it and were not "

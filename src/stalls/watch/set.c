@@ -210,7 +210,7 @@ int64_t hr__watch_sample_bytes(const struct hr_stalls_watch *w, uint64_t index)
 double hr__watch_set_bytes(struct hr_stalls_watch *w, uint64_t from, uint64_t count)
 {
     size_t batch_size = (size_t)w->loader->options.batch_size;
-    struct hr__cache *cache = w->loader->caching.cache;
+    struct hr__cache *cache = w->loader->cache;
     double sum = 0;
     for (size_t i = from * batch_size; i < (from + count) * batch_size; i++) {
         uint64_t index = (uint64_t)w->set.indices[i];

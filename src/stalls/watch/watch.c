@@ -144,7 +144,7 @@ static int check_loader(const struct hr_loader *l, struct hr_error *error)
         return hr__fail(error, -EINVAL,
                         "a watch decides itself which samples come: make the loader with "
                         "external_order");
-    if (l->attachment)
+    if (l->attachment != &hr__attachment_none)
         return hr__fail(error, -ENOTSUP,
                         "a watch measures what this process prepares, and an agent prepares this "
                         "loader's batches: make it without one");
@@ -340,7 +340,7 @@ static void wait_for_conversions(struct hr_stalls_watch *w)
 {
     uint64_t start_ns = hr__now_ns(), before = UINT64_MAX;
     struct hr_loader_stats stats = {.size = sizeof stats};
-    while (w->loader->caching.cache && hr__now_ns() - start_ns < CONVERSIONS_NS) {
+    while (w->loader->cache && hr__now_ns() - start_ns < CONVERSIONS_NS) {
         hr_loader_get_stats(w->loader, &stats);
         if (!stats.cache_waiting || stats.cache_waiting == before)
             return;
@@ -366,7 +366,7 @@ static int have_set(struct hr_stalls_watch *w, struct hr_error *error)
  * and its warm segment find the same of it there. */
 static int prime(struct hr_stalls_watch *w, struct hr_error *error)
 {
-    if (!w->loader->caching.cache || w->primed_set == w->set_number)
+    if (!w->loader->cache || w->primed_set == w->set_number)
         return 0;
     int r = 0;
     if (!w->to_drain) {
@@ -398,7 +398,7 @@ static int make_cold_or_warm(struct hr_stalls_watch *w, struct hr_error *error)
     /* A loader with a cache leaves nothing in the page cache that it reads cold. Files are
      * held there, whether they were just read or not. */
     if (w->chosen.phase == HR_STALLS_WARM)
-        return w->chosen.preread || w->loader->caching.cache || !w->set.containers
+        return w->chosen.preread || w->loader->cache || !w->set.containers
                    ? hr__watch_set_preread(w, error)
                    : 0;
     struct hr_error why = {0};

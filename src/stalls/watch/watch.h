@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "loader/loader.h"
+#include "loader/schedule.h"
 
 #include <headrace/stalls.h>
 #include <headrace/storage.h>

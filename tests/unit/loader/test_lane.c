@@ -136,8 +136,6 @@ static void check_restarts(int threads, int fetchers_read, unsigned random)
         struct yard *y = yards[step(&random) % 2];
         uint64_t samples = yard_start(y, (uint64_t)i, step(&random) % SAMPLES);
         if (step(&random) % 3 == 0)
-            hr__lane_end_at(y->lane, yard_read(y, &y->next) + step(&random) % 4);
-        else if (step(&random) % 3 == 0)
             yard_wait(y, samples < 20 ? samples : 20);
         else
             nanosleep(&(struct timespec){.tv_nsec = (long)(step(&random) % 2000000)}, NULL);
@@ -206,8 +204,6 @@ static void test_room_comes_during_a_refusal(void **state)
         for (uint64_t n = 1, refused = 0; n <= (samples + 7) / 8; n++) {
             while (yard_read(&yard, &yard.refused) == refused)
                 nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
-            /* Somebody looks, finds an opening under way, and sleeps. */
-            hr__lane_end_at(yard.lane, UINT64_MAX);
             nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
             refused = yard_read(&yard, &yard.refused);
             yard_open(&yard, n);
@@ -218,30 +214,6 @@ static void test_room_comes_during_a_refusal(void **state)
         yard_remove(&yard);
         hr__crew_destroy(&crew);
     }
-}
-
-static void test_end_at_opens_no_more(void **state)
-{
-    (void)state;
-    struct hr_loader_options o;
-    struct hr__crew *crew = crew_make(2);
-    lane_options(&o, 8);
-    yard_make(&yard, crew, &fixture, &o);
-    yard.limit = 0;
-    uint64_t samples = yard_start(&yard, 0, 0);
-    hr__lane_end_at(yard.lane, 3);
-    yard_open(&yard, UINT64_MAX);
-    yard_wait(&yard, 24);
-    nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-    assert_int_equal(yard_read(&yard, &yard.samples), 24);
-    assert_int_equal(yard_read(&yard, &yard.next), 3);
-    hr__lane_end_at(yard.lane, UINT64_MAX);
-    yard_wait(&yard, samples);
-    /* A start forgets it. */
-    hr__lane_end_at(yard.lane, 0);
-    yard_wait(&yard, yard_start(&yard, 1, 0));
-    yard_remove(&yard);
-    hr__crew_destroy(&crew);
 }
 
 static void test_stop_drops_and_keeps_quiet(void **state)
@@ -423,7 +395,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_restarts_at_random, setup, teardown),
         cmocka_unit_test_setup_teardown(test_room_wakes_the_lane, setup, teardown),
         cmocka_unit_test_setup_teardown(test_room_comes_during_a_refusal, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_end_at_opens_no_more, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stop_drops_and_keeps_quiet, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_samples_are_replaced, setup, teardown),
         cmocka_unit_test_setup_teardown(test_failure_ends_the_lane_at_its_place, setup, teardown),

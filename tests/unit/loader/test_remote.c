@@ -274,7 +274,7 @@ static void test_texts_are_copied(void **state)
     assert_string_equal(loader->options.stream, "s");
     assert_string_equal(loader->options.agent_command, "c");
     assert_string_equal(loader->options.cache, "1MiB");
-    assert_null(loader->caching.cache);
+    assert_null(loader->cache);
     hr_loader_destroy(&loader);
 }
 

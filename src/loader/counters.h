@@ -1,0 +1,47 @@
+/* What a loader counts. */
+#ifndef HR_LOADER_COUNTERS_H
+#define HR_LOADER_COUNTERS_H
+
+#include <headrace/loader.h>
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct hr__histogram {
+    _Atomic uint64_t count, sum_ns;
+    _Atomic uint64_t buckets[HR_HISTOGRAM_BUCKETS];
+};
+
+/* Counters since the loader was made; relaxed, because nothing is inferred from
+ * one about another. */
+struct hr__counters {
+    _Atomic uint64_t samples, batches, bad_samples, padded_samples, bytes_read, wait_ns;
+    _Atomic uint64_t cache_hits, converted, conversion_ns;
+    _Atomic uint64_t staged_bytes;
+    _Atomic uint64_t damaged_samples;
+    _Atomic uint64_t own_hits, own_bytes, peer_hits, peer_bytes;
+    _Atomic uint64_t stored, stored_bytes, refused, read_ahead;
+    struct hr__histogram fetch, prepare, wait;
+};
+
+static inline void hr__count(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+static inline void hr__uncount(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_fetch_sub_explicit(counter, n, memory_order_relaxed);
+}
+
+static inline void hr__histogram_add(struct hr__histogram *h, uint64_t ns)
+{
+    int bucket = ns ? 63 - __builtin_clzll(ns) : 0;
+    if (bucket >= HR_HISTOGRAM_BUCKETS)
+        bucket = HR_HISTOGRAM_BUCKETS - 1;
+    hr__count(&h->count, 1);
+    hr__count(&h->sum_ns, ns);
+    hr__count(&h->buckets[bucket], 1);
+}
+
+#endif

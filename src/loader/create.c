@@ -1,0 +1,244 @@
+/* Making and destroying loaders: their options, and which parts they have. */
+#include "loader/create.h"
+
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/versioned.h"
+#include "loader/caching.h"
+#include "loader/hosts/hosts.h"
+#include "loader/loader.h"
+#include "loader/remote.h"
+#include "loader/schedule.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <time.h>
+
+#define MAX_THREADS 4096
+#define MAX_AHEAD   65536
+
+void hr_loader_options_init(struct hr_loader_options *options, size_t size)
+{
+    static const struct hr_loader_options defaults = {
+        .batch_size = 1,
+        .world_size = 1,
+        .local_world_size = 1,
+        .batches_ahead = 2,
+        .staging_bytes = 16u << 20,
+        .on_error = HR_ON_ERROR_RAISE,
+        .max_bad_share = 0.01,
+        .cache_form = HR_FORM_AUTO,
+        .window = 8,
+    };
+    hr__versioned_default(options, size, &defaults, sizeof defaults);
+}
+
+static int check_range(const char *name, int64_t value, int64_t low, int64_t high,
+                       struct hr_error *error)
+{
+    if (value >= low && value <= high)
+        return 0;
+    return hr__fail(error, -EINVAL, "%s = %" PRId64 ": must be from %" PRId64 " to %" PRId64, name,
+                    value, low, high);
+}
+
+static int check_options(const struct hr_loader_options *o, struct hr_error *error)
+{
+    int r = check_range("batch_size", o->batch_size, 1, INT32_MAX, error);
+    if (!r)
+        r = check_range("world_size", o->world_size, 1, INT32_MAX, error);
+    if (!r)
+        r = check_range("rank", o->rank, 0, o->world_size - 1, error);
+    if (!r)
+        r = check_range("threads", o->threads, 0, MAX_THREADS, error);
+    if (!r)
+        r = check_range("local_world_size", o->local_world_size, 1, INT32_MAX, error);
+    if (!r)
+        r = check_range("batches_ahead", o->batches_ahead, 1, MAX_AHEAD, error);
+    if (!r)
+        r = check_range("on_error", o->on_error, HR_ON_ERROR_RAISE, HR_ON_ERROR_SKIP, error);
+    if (!r)
+        r = check_range("wait_ms", o->wait_ms, 0, INT32_MAX, error);
+    if (!r)
+        r = check_range("cache_form", o->cache_form, HR_FORM_AUTO, HR_FORM_PLANES, error);
+    if (!r)
+        r = check_range("assignment", o->assignment, HR_ASSIGNMENT_AUTO, HR_ASSIGNMENT_EXACT,
+                        error);
+    if (!r && !(o->max_bad_share >= 0 && o->max_bad_share <= 1))
+        r = hr__fail(error, -EINVAL, "max_bad_share = %g: must be from 0 to 1", o->max_bad_share);
+    if (!r)
+        r = hr__hosting_check(o, error);
+    return r ? r : hr__remote_check(o, error);
+}
+
+int hr__options_take(struct hr_loader_options *out, const struct hr_loader_options *options,
+                     struct hr_error *error)
+{
+    hr_loader_options_default(out);
+    if (!options)
+        return 0;
+    int r = hr__versioned_take(out, sizeof *out, options, "hr_loader_options", error);
+    return r ? r : check_options(out, error);
+}
+
+static int check_data(const struct hr_loader *l, struct hr_error *error)
+{
+    struct hr__cut cut = hr__loader_cut(l);
+    if (!cut.samples)
+        return hr__fail(error, -ENODATA, "the dataset has no samples");
+    if (!l->options.external_order && !hr__cut_batches(&cut))
+        return hr__fail(error, -ENODATA,
+                        "no batch would come: %" PRIu64 " samples are less than one batch of %d "
+                        "for each of %d ranks, and drop_last drops it; lower batch_size or turn "
+                        "drop_last off",
+                        cut.samples, l->options.batch_size, l->options.world_size);
+    return 0;
+}
+
+static int make_ring(struct hr_loader *l, struct hr_error *error)
+{
+    /* Copies from two more batches may be under way on a device. */
+    size_t copying = l->options.pinned ? 2 : 0;
+    struct hr__ring_options options = {
+        .spec = l->spec,
+        .batch_size = (size_t)l->options.batch_size,
+        .planned = (size_t)l->options.batches_ahead + 2 + copying,
+        .pinned = l->options.pinned,
+    };
+    return hr__ring_create(&l->ring, &options, error);
+}
+
+static void init_locks(struct hr_loader *l)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->work, &monotonic);
+    pthread_cond_init(&l->fetch, &monotonic);
+    pthread_cond_init(&l->room, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct hr_recipe *recipe,
+                    const struct hr_loader_options *options, struct hr_error *error)
+{
+    struct hr_loader *l = hr__alloc(HR__TAG_LOADER, 1, sizeof *l);
+    if (!l)
+        return hr__fail(error, -ENOMEM, "out of memory for a loader");
+    static const struct hr__part no_part;
+    static const struct hr__keeper no_keeper;
+    init_locks(l);
+    l->part = &no_part;
+    l->keeper = &no_keeper;
+    l->attachment = &hr__attachment_none;
+    l->options = *options;
+    l->dataset = hr_dataset_ref(dataset);
+    l->recipe = hr_recipe_ref(recipe);
+    l->seed = options->seed;
+    l->shuffle = options->shuffle && !options->external_order;
+    hr_recipe_output(recipe, &l->spec);
+    l->workers_wanted = options->threads;
+    if (!l->workers_wanted)
+        l->workers_wanted = hr__cpu_count() / options->local_world_size - 1;
+    if (l->workers_wanted < 1)
+        l->workers_wanted = 1;
+    int r = check_data(l, error);
+    if (r) {
+        hr_loader_destroy(&l);
+        return r;
+    }
+    *out = l;
+    return 0;
+}
+
+int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct hr_recipe *recipe,
+                     const struct hr_loader_options *options, struct hr_error *error)
+{
+    *out = NULL;
+    struct hr_loader_options taken;
+    struct hr_loader *l = NULL;
+    int r = hr__options_take(&taken, options, error);
+    if (!r)
+        r = hr__loader_make(&l, dataset, recipe, &taken, error);
+    if (r)
+        return r;
+    r = make_ring(l, error);
+    if (!r)
+        r = hr__remote_is_wanted(&l->options)    ? hr__remote_create(l, error)
+            : hr__hosting_is_wanted(&l->options) ? hr__hosting_create(l, error)
+                                                 : hr__caching_create(l, 0, error);
+    if (l->attachment == &hr__attachment_none) /* the caller's */
+        l->options.cache = l->options.agent = l->options.stream = l->options.agent_command = NULL;
+    if (r) {
+        hr_loader_destroy(&l);
+        return r;
+    }
+    *out = l;
+    return 0;
+}
+
+static void free_jobs(struct hr_loader *l)
+{
+    while (l->all_jobs) {
+        struct hr__job *job = l->all_jobs;
+        l->all_jobs = job->all_next;
+        hr__free(job->sample.read.bytes);
+        hr__sample_clear(&job->sample);
+        hr__free(job);
+    }
+    l->free_jobs = NULL;
+}
+
+static void free_shared(struct hr_loader *l)
+{
+    hr__remote_free_texts(l);
+    hr_dataset_unref(&l->dataset);
+    hr_recipe_unref(&l->recipe);
+    hr__free(l);
+}
+
+/* In a forked child the threads do not exist, and locks and what they guard are
+ * as they happened to be: only what no thread was changing is freed. */
+static void abandon(struct hr_loader *l)
+{
+    if (l->attachment->abandon)
+        l->attachment->abandon(l);
+    hr__ring_abandon(&l->ring);
+    if (l->keeper->abandon)
+        l->keeper->abandon(l);
+    if (l->part->abandon)
+        l->part->abandon(l);
+    free_shared(l);
+}
+
+void hr_loader_destroy(struct hr_loader **loader)
+{
+    struct hr_loader *l = *loader;
+    if (!l)
+        return;
+    *loader = NULL;
+    if (hr__in_child(l)) {
+        abandon(l);
+        return;
+    }
+    l->attachment->destroy(l);
+    pthread_mutex_lock(&l->lock);
+    struct hr_batch *slots = hr__cancel_locked(l);
+    pthread_mutex_unlock(&l->lock);
+    hr__return_slots(slots);
+    free_jobs(l);
+    hr__bad_destroy(l);
+    hr__epoch_unref(&l->plan);
+    if (l->part->destroy)
+        l->part->destroy(l);
+    hr__ring_close(&l->ring);
+    if (l->keeper->destroy)
+        l->keeper->destroy(l);
+    pthread_cond_destroy(&l->work);
+    pthread_cond_destroy(&l->fetch);
+    pthread_cond_destroy(&l->room);
+    pthread_mutex_destroy(&l->lock);
+    free_shared(l);
+}

@@ -1,0 +1,286 @@
+/* One sample: obtained, prepared, kept; and what comes of it where that fails. */
+#include "loader/process.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "loader/loader.h"
+#include "loader/schedule.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+/* Stand-ins tried for one bad sample. */
+#define MAX_ATTEMPTS 32
+
+/* How often a worker believes that a sample is cached which it then does not find. */
+#define FIND_ATTEMPTS 3
+
+/* Reads on this thread; what came of it is in the job. Fails only where there is
+ * nothing to read from. */
+static int read_now(struct hr_loader *l, struct hr__job *job, uint64_t index,
+                    struct hr_error *error)
+{
+    struct hr__read *read = &job->sample.read;
+    uint64_t start = hr__now_ns();
+    int r = hr__sample_aim(&job->sample, l->dataset, index, 0, error);
+    if (r)
+        return r;
+    read->result = hr__read_file(read, 0);
+    hr__account_read(l, read, hr__now_ns() - start);
+    return 0;
+}
+
+/* Reads, telling whether this thread had to wait. The kernel's count of
+ * voluntary switches tells storage from a busy machine, which time does not. */
+static int read_and_watch(struct hr_loader *l, struct hr__job *job, uint64_t index, int *blocked,
+                          struct hr_error *error)
+{
+    struct rusage before, after;
+    getrusage(RUSAGE_THREAD, &before);
+    int r = read_now(l, job, index, error);
+    getrusage(RUSAGE_THREAD, &after);
+    *blocked = after.ru_nvcsw != before.ru_nvcsw;
+    return r;
+}
+
+/* The clock of struct hr__cost. */
+static uint64_t cost_clock(const struct hr_loader *l)
+{
+    return l->keeper->note_locked ? hr__thread_cpu_ns() : 0;
+}
+
+/* Runs the recipe on one sample's bytes, into its place in the batch. */
+static int run_recipe(struct hr__thread *self, struct hr__job *job, uint64_t index,
+                      const struct hr_item *item, struct hr__outcome *outcome,
+                      struct hr_error *error)
+{
+    struct hr_loader *l = self->loader;
+    const struct hr__epoch *plan = job->batch->plan;
+    uint8_t *out = (uint8_t *)job->batch->images + job->place * l->spec.bytes;
+    struct hr_draw_key key = {.seed = plan->seed, .epoch = plan->epoch, .index = index};
+    /* Repeats of a sample in an external order must not be the same picture. */
+    if (!plan->order)
+        key.epoch += job->batch->positions[job->place] << 32;
+    error->message[0] = 0;
+    uint64_t start = hr__now_ns(), start_cpu = cost_clock(l);
+    int r = hr_preparer_run(self->preparer, l->recipe, item->bytes, item->length, &key, out, error);
+    uint64_t took_ns = hr__now_ns() - start;
+    hr__histogram_add(&l->counters.prepare, took_ns);
+    if (l->keeper->prepared)
+        l->keeper->prepared(l, index, took_ns);
+    outcome->cost.form = item->form;
+    outcome->cost.prepare_ns = r ? 0 : cost_clock(l) - start_cpu;
+    if (r && !error->message[0])
+        hr__fail(error, r, "%s", hr__errno_text(r));
+    return r;
+}
+
+/* The same on what was read; frees it. What is good is offered to the cache, and a
+ * claim has ended. */
+static int prepare(struct hr__thread *self, struct hr__job *job, uint64_t index,
+                   struct hr__outcome *outcome, struct hr_error *error)
+{
+    struct hr_loader *l = self->loader;
+    struct hr__read *read = &job->sample.read;
+    int r = hr__sample_check(&job->sample, error);
+    if (!r) {
+        struct hr_item item = {read->bytes, read->length, hr_form_of(read->bytes, read->length)};
+        outcome->cost.read_bytes = read->length;
+        r = run_recipe(self, job, index, &item, outcome, error);
+    }
+    if (!r && l->keeper->offer)
+        l->keeper->offer(l, job, index, &outcome->cost);
+    hr__sample_unclaim(l, &job->ticket);
+    hr__drop_bytes(l, read);
+    return r;
+}
+
+/* A sample that is cached: 1 and what became of it in *r. It is read in place. 0 as well where
+ * its bytes were taken away meanwhile. */
+static int prepare_cached(struct hr__thread *self, struct hr__job *job, uint64_t index,
+                          struct hr__outcome *outcome, struct hr_error *error, int *r)
+{
+    struct hr_loader *l = self->loader;
+    struct hr__cache_item hit;
+    if (!l->cache || !hr__cache_find(l->cache, index, &hit))
+        return 0;
+    struct hr_item item = {hit.bytes, hit.length, hit.form};
+    outcome->cost.read_bytes = 0;
+    *r = run_recipe(self, job, index, &item, outcome, error);
+    if (!hr__cache_unpin(l->cache, &hit))
+        return 0;
+    hr__count(&l->counters.cache_hits, 1);
+    return 1;
+}
+
+/* Dataset index of the stand-in for the sample at `position`, at `attempt`. */
+static uint64_t stand_in(const struct hr__epoch *plan, uint64_t position, uint32_t attempt)
+{
+    uint64_t samples = plan->cut.samples;
+    uint64_t other =
+        hr__order_replacement(samples, plan->seed, plan->epoch, position % samples, attempt);
+    return plan->order ? hr__order_at(plan->order, other) : other;
+}
+
+/* Puts another sample where a bad one was. 0, or the last error. */
+static int replace(struct hr__thread *self, struct hr__job *job, struct hr__outcome *outcome,
+                   struct hr_error *error)
+{
+    struct hr_loader *l = self->loader;
+    struct hr_batch *batch = job->batch;
+    const struct hr__epoch *plan = batch->plan;
+    uint64_t others = plan->cut.samples - 1;
+    uint32_t attempts = others < MAX_ATTEMPTS ? (uint32_t)others : MAX_ATTEMPTS;
+    int r = -EBADMSG;
+    for (uint32_t attempt = 0; attempt < attempts && r && hr__is_samples_fault(r); attempt++) {
+        uint64_t index = stand_in(plan, batch->positions[job->place], attempt);
+        outcome->cost.read_ns = 0;
+        if (!prepare_cached(self, job, index, outcome, error, &r)) {
+            /* Stand-ins are rare: one that another process reads is just read twice. */
+            hr__sample_claim(l, index, &job->ticket);
+            r = read_now(l, job, index, error);
+            if (!r)
+                r = prepare(self, job, index, outcome, error);
+            hr__sample_unclaim(l, &job->ticket);
+        }
+        /* A stand-in is intact: a place has room for the story of one sample. */
+        if (!r && hr_preparer_damage(self->preparer))
+            r = hr__fail(error, -EBADMSG, "%s", hr_preparer_damage(self->preparer));
+        if (!r) {
+            batch->indices[job->place] = (int64_t)index;
+            batch->labels[job->place] = hr_dataset_label(l->dataset, index);
+        }
+    }
+    return r;
+}
+
+/* Turns a failure at `index` into the message that the consumer gets. */
+static void fail_job(struct hr_loader *l, struct hr__job *job, uint64_t index,
+                     const struct hr_error *cause, struct hr__outcome *outcome)
+{
+    outcome->failed = hr__bad_make(l, job->batch, job->place, index, cause->message);
+    char path[512] = "?";
+    if (outcome->failed)
+        hr__printable(path, sizeof path, outcome->failed->path);
+    hr__fail(&outcome->error, cause->code, "sample %" PRIu64 " (%s): %.480s", index, path,
+             cause->message);
+    /* What this process lacks does not make a bad sample of it. */
+    if (!hr__is_samples_fault(cause->code)) {
+        hr__free(outcome->failed);
+        outcome->failed = NULL;
+    }
+}
+
+static void handle_failure(struct hr__thread *self, struct hr__job *job, struct hr_error *cause,
+                           struct hr__outcome *outcome)
+{
+    struct hr_loader *l = self->loader;
+    uint64_t index = (uint64_t)job->batch->indices[job->place];
+    if (l->options.on_error != HR_ON_ERROR_SKIP || !hr__is_samples_fault(cause->code)) {
+        fail_job(l, job, index, cause, outcome);
+        return;
+    }
+    outcome->skipped = hr__bad_make(l, job->batch, job->place, index, cause->message);
+    if (!outcome->skipped) {
+        hr__fail(&outcome->error, -ENOMEM, "out of memory for the record of a bad sample");
+        return;
+    }
+    struct hr_error last = {.code = cause->code};
+    int r = replace(self, job, outcome, &last);
+    if (!r)
+        return;
+    if (hr__is_samples_fault(r))
+        snprintf(last.message, sizeof last.message,
+                 "%.300s; no stand-in could be read either (up to %d were tried)",
+                 outcome->skipped->reason, MAX_ATTEMPTS);
+    last.code = r;
+    fail_job(l, job, index, &last, outcome);
+}
+
+/* Prepares a sample of which nothing has been read: from the cache, or by reading it
+ * now, unless another process does: then outcome->busy is set. */
+static int prepare_unread(struct hr__thread *self, struct hr__job *job, uint64_t index,
+                          struct hr__outcome *outcome, struct hr_error *error)
+{
+    struct hr_loader *l = self->loader;
+    int r = 0;
+    /* What is found and yet not there goes away just now, or is damaged. */
+    for (int attempt = 0; attempt < FIND_ATTEMPTS; attempt++) {
+        if (prepare_cached(self, job, index, outcome, error, &r))
+            return r;
+        enum hr__claim claim = hr__sample_claim(l, index, &job->ticket);
+        outcome->busy = claim == HR__CLAIM_BUSY;
+        if (claim != HR__CLAIM_FOUND)
+            break;
+    }
+    if (outcome->busy)
+        return 0;
+    outcome->was_read = 1;
+    uint64_t start_ns = hr__now_ns(), start_cpu = cost_clock(l);
+    r = read_and_watch(l, job, index, &outcome->blocked, error);
+    outcome->fetch_ns = hr__now_ns() - start_ns;
+    outcome->cost.read_ns = outcome->blocked ? outcome->fetch_ns : cost_clock(l) - start_cpu;
+    return r ? r : prepare(self, job, index, outcome, error);
+}
+
+/* What a host gave could not be prepared: its file may. */
+static int prepare_anew(struct hr__thread *self, struct hr__job *job, uint64_t index,
+                        struct hr__outcome *outcome, struct hr_error *error)
+{
+    job->tier = HR__TIER_STORAGE;
+    if (self->loader->keeper->forget)
+        self->loader->keeper->forget(self->loader, job, index);
+    int r = read_now(self->loader, job, index, error);
+    return r ? r : prepare(self, job, index, outcome, error);
+}
+
+/* Notes the damage of a sample that was taken. Without memory it is a failure of this process. */
+static void note_damage(struct hr__thread *self, const struct hr__job *job, uint64_t index,
+                        struct hr__outcome *outcome)
+{
+    const char *damage = hr_preparer_damage(self->preparer);
+    if (!damage)
+        return;
+    outcome->skipped = hr__bad_make(self->loader, job->batch, job->place, index, damage);
+    if (outcome->skipped)
+        outcome->skipped->taken = 1;
+    else
+        hr__fail(&outcome->error, -ENOMEM, "out of memory for the record of a damaged sample");
+}
+
+void hr__process(struct hr__thread *self, struct hr__job *job, struct hr__outcome *outcome)
+{
+    struct hr_loader *l = self->loader;
+    uint64_t index = (uint64_t)job->batch->indices[job->place];
+    struct hr_error error;
+    memset(outcome, 0, offsetof(struct hr__outcome, error));
+    outcome->error.code = 0;
+    outcome->was_read = outcome->blocked = outcome->busy = 0;
+    outcome->fetch_ns = 0;
+    outcome->cost = (struct hr__cost){.form = HR_FORM_ENCODED};
+    uint64_t start_cpu = cost_clock(l);
+    if (l->keeper->note_place)
+        l->keeper->note_place(l, job);
+    int r = job->unread ? prepare_unread(self, job, index, outcome, &error)
+                        : prepare(self, job, index, outcome, &error);
+    if (r && job->tier != HR__TIER_STORAGE && hr__is_samples_fault(r))
+        r = prepare_anew(self, job, index, outcome, &error);
+    outcome->cost.working_ns = cost_clock(l) - start_cpu;
+    if (outcome->busy)
+        return;
+    /* Where it could not be aimed at, prepare did not end the claim. */
+    hr__sample_unclaim(l, &job->ticket);
+    if (r) {
+        error.code = r;
+        handle_failure(self, job, &error, outcome);
+        outcome->cost.working_ns = cost_clock(l) - start_cpu;
+    } else {
+        note_damage(self, job, index, outcome);
+    }
+    if (!outcome->error.code)
+        hr__count(&l->counters.samples, 1);
+}
