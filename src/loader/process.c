@@ -17,7 +17,7 @@
 #define MAX_ATTEMPTS 32
 
 /* How often a worker believes that a sample is cached which it then does not find. */
-#define FIND_ATTEMPTS 3
+#define LOOKS 3
 
 /* Reads on this thread; what came of it is in the job. Fails only where there is
  * nothing to read from. */
@@ -53,68 +53,136 @@ static uint64_t cost_clock(const struct hr_loader *l)
     return l->keeper->note_locked ? hr__thread_cpu_ns() : 0;
 }
 
-/* Runs the recipe on one sample's bytes, into its place in the batch. */
-static int run_recipe(struct hr__thread *self, struct hr__job *job, uint64_t index,
-                      const struct hr_item *item, struct hr__outcome *outcome,
-                      struct hr_error *error)
+/* The bytes of a sample on a worker. */
+struct input {
+    uint64_t index;
+    int is_here; /* somebody read it for this worker: the job has its bytes */
+    int is_stand_in;
+    int looks;     /* how often it may be looked for in the cache yet */
+    int is_cached; /* it lies in the cache, at `hit` */
+    struct hr__cache_item hit;
+    struct hr_item item;
+};
+
+static int find(struct hr_loader *l, struct input *in)
+{
+    in->is_cached = in->looks-- > 0 && l->cache && hr__cache_find(l->cache, in->index, &in->hit);
+    if (in->is_cached)
+        in->item = (struct hr_item){in->hit.bytes, in->hit.length, in->hit.form};
+    return in->is_cached;
+}
+
+/* Non-zero where the sample was found in the cache, or is to be read by this worker; zero:
+ * another process reads it. */
+static int find_or_claim(struct hr_loader *l, struct hr__job *job, struct input *in)
+{
+    /* What is found and yet not there goes away just now, or is damaged. */
+    while (!find(l, in)) {
+        enum hr__claim claim = hr__sample_claim(l, in->index, &job->ticket);
+        /* Stand-ins are rare: one that another process reads is just read twice. */
+        if (claim == HR__CLAIM_BUSY && !in->is_stand_in)
+            return 0;
+        if (claim != HR__CLAIM_FOUND || in->looks <= 0)
+            break;
+    }
+    return 1;
+}
+
+/* Reads a sample on this thread, and notes what that took. */
+static int read_one(struct hr_loader *l, struct hr__job *job, const struct input *in,
+                    struct hr__outcome *outcome, struct hr_error *error)
+{
+    if (in->is_stand_in)
+        return read_now(l, job, in->index, error);
+    outcome->was_read = 1;
+    uint64_t start_ns = hr__now_ns(), start_cpu = cost_clock(l);
+    int r = read_and_watch(l, job, in->index, &outcome->blocked, error);
+    outcome->fetch_ns = hr__now_ns() - start_ns;
+    outcome->cost.read_ns = outcome->blocked ? outcome->fetch_ns : cost_clock(l) - start_cpu;
+    return r;
+}
+
+/* First of a turn: the bytes, from the cache, from who read them, or read now. Sets
+ * outcome->busy where another process reads them. */
+static int obtain(struct hr__thread *self, struct hr__job *job, struct input *in,
+                  struct hr__outcome *outcome, struct hr_error *error)
+{
+    struct hr_loader *l = self->loader;
+    struct hr__read *read = &job->sample.read;
+    int r = 0;
+    in->is_cached = 0;
+    if (!in->is_here) {
+        outcome->busy = !find_or_claim(l, job, in);
+        if (outcome->busy || in->is_cached)
+            return 0;
+        r = read_one(l, job, in, outcome, error);
+    }
+    if (!r)
+        r = hr__sample_check(&job->sample, error);
+    if (!r)
+        in->item =
+            (struct hr_item){read->bytes, read->length, hr_form_of(read->bytes, read->length)};
+    return r;
+}
+
+/* Second: runs the recipe on the bytes, into the sample's place in the batch. */
+static int prepare(struct hr__thread *self, struct hr__job *job, const struct input *in,
+                   struct hr__outcome *outcome, struct hr_error *error)
 {
     struct hr_loader *l = self->loader;
     const struct hr__epoch *plan = job->batch->plan;
     uint8_t *out = (uint8_t *)job->batch->images + job->place * l->spec.bytes;
-    struct hr_draw_key key = {.seed = plan->seed, .epoch = plan->epoch, .index = index};
+    struct hr_draw_key key = {.seed = plan->seed, .epoch = plan->epoch, .index = in->index};
     /* Repeats of a sample in an external order must not be the same picture. */
     if (!plan->order)
         key.epoch += job->batch->positions[job->place] << 32;
     error->message[0] = 0;
     uint64_t start = hr__now_ns(), start_cpu = cost_clock(l);
-    int r = hr_preparer_run(self->preparer, l->recipe, item->bytes, item->length, &key, out, error);
+    int r = hr_preparer_run(self->preparer, l->recipe, in->item.bytes, in->item.length, &key, out,
+                            error);
     uint64_t took_ns = hr__now_ns() - start;
     hr__histogram_add(&l->counters.prepare, took_ns);
     if (l->keeper->prepared)
-        l->keeper->prepared(l, index, took_ns);
-    outcome->cost.form = item->form;
+        l->keeper->prepared(l, in->index, took_ns);
+    outcome->cost.form = in->item.form;
+    outcome->cost.read_bytes = in->is_cached ? 0 : in->item.length;
     outcome->cost.prepare_ns = r ? 0 : cost_clock(l) - start_cpu;
     if (r && !error->message[0])
         hr__fail(error, r, "%s", hr__errno_text(r));
     return r;
 }
 
-/* The same on what was read; frees it. What is good is offered to the cache, and a
- * claim has ended. */
-static int prepare(struct hr__thread *self, struct hr__job *job, uint64_t index,
-                   struct hr__outcome *outcome, struct hr_error *error)
+/* Third: offers what was read to who keeps it, if it `is_good`, gives the bytes back, and ends
+ * a claim. Zero: the bytes were taken away while they were prepared. */
+static int keep(struct hr__thread *self, struct hr__job *job, const struct input *in,
+                const struct hr__outcome *outcome, int is_good)
 {
     struct hr_loader *l = self->loader;
-    struct hr__read *read = &job->sample.read;
-    int r = hr__sample_check(&job->sample, error);
-    if (!r) {
-        struct hr_item item = {read->bytes, read->length, hr_form_of(read->bytes, read->length)};
-        outcome->cost.read_bytes = read->length;
-        r = run_recipe(self, job, index, &item, outcome, error);
+    if (in->is_cached) {
+        if (!hr__cache_unpin(l->cache, &in->hit))
+            return 0;
+        hr__count(&l->counters.cache_hits, 1);
+    } else if (is_good && l->keeper->offer) {
+        l->keeper->offer(l, job, in->index, &outcome->cost);
     }
-    if (!r && l->keeper->offer)
-        l->keeper->offer(l, job, index, &outcome->cost);
     hr__sample_unclaim(l, &job->ticket);
-    hr__drop_bytes(l, read);
-    return r;
+    hr__drop_bytes(l, &job->sample.read);
+    return 1;
 }
 
-/* A sample that is cached: 1 and what became of it in *r. It is read in place. 0 as well where
- * its bytes were taken away meanwhile. */
-static int prepare_cached(struct hr__thread *self, struct hr__job *job, uint64_t index,
-                          struct hr__outcome *outcome, struct hr_error *error, int *r)
+/* A worker's turn with one sample: 0, also where outcome->busy is set; or why it failed. */
+static int take_turn(struct hr__thread *self, struct hr__job *job, struct input *in,
+                     struct hr__outcome *outcome, struct hr_error *error)
 {
-    struct hr_loader *l = self->loader;
-    struct hr__cache_item hit;
-    if (!l->cache || !hr__cache_find(l->cache, index, &hit))
-        return 0;
-    struct hr_item item = {hit.bytes, hit.length, hit.form};
-    outcome->cost.read_bytes = 0;
-    *r = run_recipe(self, job, index, &item, outcome, error);
-    if (!hr__cache_unpin(l->cache, &hit))
-        return 0;
-    hr__count(&l->counters.cache_hits, 1);
-    return 1;
+    for (;;) {
+        int r = obtain(self, job, in, outcome, error);
+        if (outcome->busy)
+            return 0;
+        if (!r)
+            r = prepare(self, job, in, outcome, error);
+        if (keep(self, job, in, outcome, !r))
+            return r;
+    }
 }
 
 /* Dataset index of the stand-in for the sample at `position`, at `attempt`. */
@@ -138,15 +206,9 @@ static int replace(struct hr__thread *self, struct hr__job *job, struct hr__outc
     int r = -EBADMSG;
     for (uint32_t attempt = 0; attempt < attempts && r && hr__is_samples_fault(r); attempt++) {
         uint64_t index = stand_in(plan, batch->positions[job->place], attempt);
+        struct input in = {.index = index, .is_stand_in = 1, .looks = 1};
         outcome->cost.read_ns = 0;
-        if (!prepare_cached(self, job, index, outcome, error, &r)) {
-            /* Stand-ins are rare: one that another process reads is just read twice. */
-            hr__sample_claim(l, index, &job->ticket);
-            r = read_now(l, job, index, error);
-            if (!r)
-                r = prepare(self, job, index, outcome, error);
-            hr__sample_unclaim(l, &job->ticket);
-        }
+        r = take_turn(self, job, &in, outcome, error);
         /* A stand-in is intact: a place has room for the story of one sample. */
         if (!r && hr_preparer_damage(self->preparer))
             r = hr__fail(error, -EBADMSG, "%s", hr_preparer_damage(self->preparer));
@@ -201,43 +263,6 @@ static void handle_failure(struct hr__thread *self, struct hr__job *job, struct 
     fail_job(l, job, index, &last, outcome);
 }
 
-/* Prepares a sample of which nothing has been read: from the cache, or by reading it
- * now, unless another process does: then outcome->busy is set. */
-static int prepare_unread(struct hr__thread *self, struct hr__job *job, uint64_t index,
-                          struct hr__outcome *outcome, struct hr_error *error)
-{
-    struct hr_loader *l = self->loader;
-    int r = 0;
-    /* What is found and yet not there goes away just now, or is damaged. */
-    for (int attempt = 0; attempt < FIND_ATTEMPTS; attempt++) {
-        if (prepare_cached(self, job, index, outcome, error, &r))
-            return r;
-        enum hr__claim claim = hr__sample_claim(l, index, &job->ticket);
-        outcome->busy = claim == HR__CLAIM_BUSY;
-        if (claim != HR__CLAIM_FOUND)
-            break;
-    }
-    if (outcome->busy)
-        return 0;
-    outcome->was_read = 1;
-    uint64_t start_ns = hr__now_ns(), start_cpu = cost_clock(l);
-    r = read_and_watch(l, job, index, &outcome->blocked, error);
-    outcome->fetch_ns = hr__now_ns() - start_ns;
-    outcome->cost.read_ns = outcome->blocked ? outcome->fetch_ns : cost_clock(l) - start_cpu;
-    return r ? r : prepare(self, job, index, outcome, error);
-}
-
-/* What a host gave could not be prepared: its file may. */
-static int prepare_anew(struct hr__thread *self, struct hr__job *job, uint64_t index,
-                        struct hr__outcome *outcome, struct hr_error *error)
-{
-    job->tier = HR__TIER_STORAGE;
-    if (self->loader->keeper->forget)
-        self->loader->keeper->forget(self->loader, job, index);
-    int r = read_now(self->loader, job, index, error);
-    return r ? r : prepare(self, job, index, outcome, error);
-}
-
 /* Notes the damage of a sample that was taken. Without memory it is a failure of this process. */
 static void note_damage(struct hr__thread *self, const struct hr__job *job, uint64_t index,
                         struct hr__outcome *outcome)
@@ -265,15 +290,19 @@ void hr__process(struct hr__thread *self, struct hr__job *job, struct hr__outcom
     uint64_t start_cpu = cost_clock(l);
     if (l->keeper->note_place)
         l->keeper->note_place(l, job);
-    int r = job->unread ? prepare_unread(self, job, index, outcome, &error)
-                        : prepare(self, job, index, outcome, &error);
-    if (r && job->tier != HR__TIER_STORAGE && hr__is_samples_fault(r))
-        r = prepare_anew(self, job, index, outcome, &error);
+    struct input in = {.index = index, .is_here = !job->unread, .looks = LOOKS};
+    int r = take_turn(self, job, &in, outcome, &error);
+    if (r && job->tier != HR__TIER_STORAGE && hr__is_samples_fault(r)) {
+        /* What a host gave could not be prepared: its file may. */
+        job->tier = HR__TIER_STORAGE;
+        if (l->keeper->forget)
+            l->keeper->forget(l, job, index);
+        in = (struct input){.index = index};
+        r = take_turn(self, job, &in, outcome, &error);
+    }
     outcome->cost.working_ns = cost_clock(l) - start_cpu;
     if (outcome->busy)
         return;
-    /* Where it could not be aimed at, prepare did not end the claim. */
-    hr__sample_unclaim(l, &job->ticket);
     if (r) {
         error.code = r;
         handle_failure(self, job, &error, outcome);
