@@ -5,7 +5,7 @@
  * The first byte says the request; the rest lies ready in a socket whose
  * other end is closed for writing, so that nothing ever waits.
  */
-#include "cache/peer_text.h"
+#include "cluster/peer_text.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
