@@ -3,8 +3,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/write_file.h"
 #include "report/format.h"
-#include "stalls/result.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -159,7 +159,7 @@ int hr__draft_write(const struct hr__draft *d, const char *path, struct hr_error
 {
     if (d->failed)
         return hr__fail(error, -ENOMEM, "%s: out of memory", path);
-    return hr__stalls_output(path, d->text ? d->text : "", d->length, error);
+    return hr__write_file(path, d->text ? d->text : "", d->length, error);
 }
 
 void hr__draft_clear(struct hr__draft *d)

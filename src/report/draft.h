@@ -37,7 +37,7 @@ void hr__draft_json(struct hr__draft *draft, const char *text);
  * beyond 9e18. */
 void hr__draft_number(struct hr__draft *draft, double value, int decimals);
 
-/* Writes it as hr__stalls_output does; -ENOMEM where it failed. */
+/* Writes it as hr__write_file does; -ENOMEM where it failed. */
 HR_NODISCARD int hr__draft_write(const struct hr__draft *draft, const char *path,
                                  struct hr_error *error);
 void hr__draft_clear(struct hr__draft *draft);

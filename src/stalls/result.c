@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/write_file.h"
 #include "base/versioned.h"
 
 #include <errno.h>
@@ -286,7 +287,7 @@ int hr_stalls_write(const struct hr_stalls *result, const char *path, struct hr_
     int r = hr__stalls_to_json(result, &text, &length, error);
     if (r)
         return r;
-    r = hr__stalls_output(path, text, length, error);
+    r = hr__write_file(path, text, length, error);
     hr__free(text);
     return r;
 }

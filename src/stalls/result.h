@@ -185,9 +185,4 @@ HR_NODISCARD int hr__stalls_to_json(const struct hr_stalls *stalls, char **text,
 HR_NODISCARD int hr__stalls_from_json(struct hr_stalls **out, const char *text, size_t length,
                                       const char *where, struct hr_error *error);
 
-/* Writes a whole file, which appears at once or not at all; "-" is standard output.
- * Errors: -errno of writing. */
-HR_NODISCARD int hr__stalls_output(const char *path, const char *text, size_t length,
-                                   struct hr_error *error);
-
 #endif
