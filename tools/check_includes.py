@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Checks who includes whom.
 
-The house is built of rooms (folders of src/). A room may include itself, the
-public headers, and the rooms below it, as BELOW says; cli/, python/, examples/
+The house is built of rooms (folders of src/, and folders within these). A room
+may include itself, the public headers, and the rooms below it, as BELOW says:
+a file is of the room whose name is the longest that its path begins with, so
+"stalls/report" has a rule of its own and "stalls" that of all the rest of it; cli/, python/, examples/
 and benchmark programs see the public headers only; a public header includes
 public headers only; nobody includes a .c file. Every include of ours is written
 from the root ("room/file.h"), so that the rule can be read in the line.
@@ -25,10 +27,15 @@ BELOW = {
     "recipe": {"base", "codec"},
     "engine": {"base", "dataset", "storage", "order", "codec", "cache", "recipe", "stalls"},
     "agent": {"base", "dataset", "order", "cache", "recipe", "engine", "stalls"},
-    "stalls": {"base", "storage", "report"},
-    "memory": {"base", "report", "stalls"},
+    "report": {"base"},
+    "stalls": {"base", "storage"},
+    "stalls/report": {"base", "report", "stalls"},
+    "memory/record": {"base"},
+    "memory/import": {"base", "memory/record"},
+    "memory/analysis": {"base", "memory/record"},
+    "memory/report": {"base", "report", "memory/record", "memory/import", "memory/analysis"},
+    "memory/tap": {"base", "memory/record"},
     "guard": set(),
-    "report": {"base", "stalls"},
 }
 # Programs outside the rooms that measure or test one from inside, and which.
 INSIDE = {"bench/reader.c": {"base", "storage"}, "bench/cache_hit.c": {"base", "cache"},
@@ -44,6 +51,13 @@ def includes(path):
         yield text.count("\n", 0, match.start(2)) + 1, match.group(1), match.group(2)
 
 
+def room_of(path):
+    """The room of a path below src/: the longest that it begins with, else None."""
+    parts = path.split("/")[:-1]
+    names = ("/".join(parts[:n]) for n in range(len(parts), 0, -1))
+    return next((name for name in names if name in BELOW), None)
+
+
 def check_room(root, path, room):
     allowed = BELOW[room] | {room}
     for line, bracket, what in includes(path):
@@ -51,7 +65,7 @@ def check_room(root, path, room):
             continue
         if "/" not in what:
             yield line, f'"{what}" is not written from src/: say "{room}/{what}"'
-        elif what.split("/")[0] not in allowed:
+        elif room_of(what) not in allowed:
             yield line, f'room {room} may not include "{what}": only {", ".join(sorted(allowed))}'
         elif not any((root / "src" / name).is_file() for name in (what, f"{what}.in")):
             yield line, f'"{what}" is no file of src/'
@@ -59,8 +73,8 @@ def check_room(root, path, room):
 
 def check_public_only(root, path, rooms=frozenset()):
     for line, bracket, what in includes(path):
-        name = what.split("/")[0]
-        if name in BELOW and name not in rooms and (root / "src" / what).is_file():
+        name = room_of(what)
+        if name and name not in rooms and (root / "src" / what).is_file():
             yield line, f'"{what}" is inside the library: only <headrace/...> may be included here'
         elif bracket == '"' and not (path.parent / what).is_file() and name not in rooms:
             yield line, f'"{what}" is not a file beside this one'
@@ -82,11 +96,13 @@ def breaches(root):
         found.extend(f"{path.relative_to(root)}:{line}: {text}" for line, text in problems)
 
     for path in sorted(root.glob("src/*/**/*.[ch]")):
-        room = path.relative_to(root / "src").parts[0]
-        if room in BELOW:
+        room = room_of(str(path.relative_to(root / "src")))
+        if room:
             add(path, check_room(root, path, room))
         else:
-            add(path, [(1, f"room {room} is unknown: give it its place in {Path(__file__).name}")])
+            folder = path.parent.relative_to(root / "src")
+            add(path, [(1, f"room {folder} is unknown: give it its place in "
+                           f"{Path(__file__).name}")])
     for folder in ("cli", "python", "examples", "bench"):
         for path in sorted(root.glob(f"{folder}/**/*.[ch]")):
             rooms = INSIDE.get(str(path.relative_to(root)), frozenset())

@@ -31,7 +31,7 @@ static const char *plural(double n, const char *one, const char *many)
 static void cell_range(struct hr__table *t, struct hr_interval interval, hr__format_fn format)
 {
     char range[2 * HR__FORMAT_BYTES];
-    hr__table_cell(t, hr__format_range(range, interval, format));
+    hr__table_cell(t, hr__format_range(range, interval.low, interval.high, format));
 }
 
 static void cell_value(struct hr__table *t, double value, hr__format_fn format)

@@ -140,11 +140,11 @@ static void test_numbers(void **state)
     assert_string_equal(hr__format_bytes(a, 1536), "1.50 KiB");
     assert_string_equal(hr__format_bytes(a, 12), "12 B");
     struct hr_interval i = {0.5, 0.4, 0.6};
-    assert_string_equal(hr__format_range(b, i, hr__format_share), "40.0 to 60.0 %");
+    assert_string_equal(hr__format_range(b, i.low, i.high, hr__format_share), "40.0 to 60.0 %");
     i = (struct hr_interval){1e-3, 0.9e-3, 1.1e-3};
-    assert_string_equal(hr__format_range(b, i, hr__format_time), "900 us to 1.10 ms");
+    assert_string_equal(hr__format_range(b, i.low, i.high, hr__format_time), "900 us to 1.10 ms");
     i.low = NAN;
-    assert_string_equal(hr__format_range(b, i, hr__format_time), "-");
+    assert_string_equal(hr__format_range(b, i.low, i.high, hr__format_time), "-");
 }
 
 static void test_wrap(void **state)
