@@ -33,10 +33,10 @@ def tree(tmp_path):
     write(tmp_path, "src/storage/reader.h", '/* R. */\n#include "base/error.h"\n')
     write(tmp_path, "src/storage/reader.c",
           '/* R. */\n#include "storage/reader.h"\n#include <stdio.h>\n')
-    write(tmp_path, "src/engine/loader.c", '/* L. */\n#include "storage/reader.h"\n')
-    write(tmp_path, "src/stalls/result.h", '/* R. */\n#include "storage/reader.h"\n')
+    write(tmp_path, "src/loader/loader.c", '/* L. */\n#include "storage/reader.h"\n')
+    write(tmp_path, "src/stalls/model/result.h", '/* R. */\n#include "storage/reader.h"\n')
     write(tmp_path, "src/stalls/report/page.h",
-          '/* P. */\n#include "report/table.h"\n#include "stalls/result.h"\n')
+          '/* P. */\n#include "report/table.h"\n#include "stalls/model/result.h"\n')
     write(tmp_path, "src/report/table.h", "/* T. */\n")
     write(tmp_path, "src/recipe/x86/fused.h", '/* F. */\n#include "base/error.h"\n')
     write(tmp_path, "cli/main.c", '/* M. */\n#include <headrace/base.h>\n#include "cmd.h"\n')
@@ -51,14 +51,14 @@ def test_includes_in_order(tree):
 
 @pytest.mark.parametrize("name, line, said", [
     ("src/base/log.c", '#include "storage/reader.h"', "room base may not include"),
-    ("src/storage/probe.c", '#include "engine/loader.h"', "room storage may not include"),
+    ("src/storage/probe.c", '#include "loader/loader.h"', "room storage may not include"),
     ("src/storage/probe.c", '  #  include "reader.h"', "not written from src/"),
     ("src/storage/probe.c", '#include "base/none.h"', "no file of src/"),
-    ("src/engine/all.c", '#include "storage/reader.c"', "a source file is included"),
-    ("src/stalls/all.c", '#include "stalls/report/page.h"', "room stalls may not include"),
+    ("src/loader/all.c", '#include "storage/reader.c"', "a source file is included"),
+    ("src/stalls/model/all.c", '#include "stalls/report/page.h"', "room stalls/model may not include"),
     ("src/stalls/report/page.c", '#include "storage/reader.h"',
      "room stalls/report may not include"),
-    ("src/report/page.c", '#include "stalls/result.h"', "room report may not include"),
+    ("src/report/page.c", '#include "stalls/model/result.h"', "room report may not include"),
     ("src/memory/a.c", '#include "base/error.h"', "room memory is unknown"),
     ("src/recipe/x86/b.c", '#include "storage/reader.h"', "room recipe may not include"),
     ("src/attic/a.c", '#include "base/error.h"', "room attic is unknown"),

@@ -6,7 +6,7 @@
 
 #define HR__LINE_BYTES 1024 /* what is longer is cut */
 
-/* "/home/me/train.py:12 forward"; of an operator its name. Returns out. */
+/* "train.py:12 forward", with its folder; of an operator its name. Returns out. */
 const char *hr__line_text(const struct hr__record *record, const struct hr_memory_frame *frame,
                           char out[HR__LINE_BYTES]);
 

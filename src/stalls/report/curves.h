@@ -6,7 +6,7 @@
 #define HR_STALLS_REPORT_CURVES_H
 
 #include "report/table.h"
-#include "stalls/result.h"
+#include "stalls/model/result.h"
 
 #define HR__CURVE_POINTS 24
 

@@ -5,7 +5,7 @@
 #include "stalls/report/page_data.h"
 
 #include "report/format.h"
-#include "stalls/inside.h"
+#include "stalls/model/inside.h"
 #include "stalls/report/tables.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
 #include "stalls/report/tables.h"
 
 #include "report/format.h"
-#include "stalls/inside.h"
+#include "stalls/model/inside.h"
 
 #include <inttypes.h>
 #include <math.h>

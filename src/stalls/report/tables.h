@@ -5,7 +5,7 @@
 #define HR_STALLS_REPORT_TABLES_H
 
 #include "report/table.h"
-#include "stalls/result.h"
+#include "stalls/model/result.h"
 
 enum hr__report_table {
     HR__TABLE_COLD,       /* shares of an epoch from storage */

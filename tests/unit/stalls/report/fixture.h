@@ -2,7 +2,7 @@
 #ifndef HR_TEST_REPORT_FIXTURE_H
 #define HR_TEST_REPORT_FIXTURE_H
 
-#include "stalls/result.h"
+#include "stalls/model/result.h"
 
 /* Two ranks on a GPU each, everything measured; names of outside are harmless. */
 void fixture_gpu(struct hr_stalls *stalls);

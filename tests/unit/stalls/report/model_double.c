@@ -4,7 +4,7 @@
  */
 #include "../../test.h"
 
-#include "stalls/result.h"
+#include "stalls/model/result.h"
 
 #include <errno.h>
 #include <math.h>
