@@ -18,6 +18,9 @@
 #define HR__STALLS_MAX_POINTS 64
 #define HR__STALLS_MAX_PARTS  16
 
+#define HR__STALL       0.02 /* less waiting than this share of the time is none */
+#define HR__SUGGESTIONS 6    /* that a result keeps */
+
 enum hr__loader_kind {
     HR__LOADER_TORCH,    /* worker processes, each prepares whole batches; 0 workers: none */
     HR__LOADER_HEADRACE, /* threads of the process, each prepares samples */
@@ -172,6 +175,11 @@ struct hr_stalls {
     double training_cpu_s;       /* of one batch of one rank, by the training process (phase DEVICE
                                     or HOST); NaN: not known */
     char *sentence;
+
+    /* filled by hr__stalls_advise, which searches for seconds; not in stalls.json */
+    struct hr_stalls_suggestion *suggestions; /* what leaves less than HR__STALL; NULL: not asked,
+                                                 or it could not tell */
+    int suggestion_count;
 };
 
 /* Computes what is derived from what is recorded; the sentence too. Errors: -ENODATA,

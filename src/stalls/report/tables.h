@@ -30,9 +30,6 @@ void hr__tables_make(struct hr__table tables[HR__TABLES], const struct hr_stalls
 void hr__tables_clear(struct hr__table tables[HR__TABLES]);
 bool hr__tables_failed(const struct hr__table tables[HR__TABLES]);
 
-/* "device", "host", ...: as in the records; and for people. */
-const char *hr__phase_name(enum hr_stalls_phase phase);
-
 /* What the loader did alone, all ranks together, at one number of cores. */
 struct hr__drained {
     bool cold;

@@ -81,7 +81,7 @@ static void add_segment(struct trace *t, const struct hr__segment_record *g)
     begin_slice(t, TRACK_SEGMENTS, g->begin_s, g->elapsed_s);
     add_text(t, "name", titles[g->phase]);
     hr__draft_print(&t->draft, ",\"args\":{\"phase\":\"%s\",\"round\":%d,\"set\":%d",
-                    hr__phase_name(g->phase), g->round, g->set);
+                    hr_stalls_phase_name(g->phase), g->round, g->set);
     if (g->phase == HR_STALLS_ALONE)
         hr__draft_print(&t->draft, ",\"loading rank\":%d", g->alone_rank);
     hr__draft_print(&t->draft, ",\"batches\":%" PRIu64, g->batches);
