@@ -33,7 +33,7 @@ BELOW = {
     "stalls/model": {"base", "storage"},
     "stalls/watch": {"base", "dataset", "storage", "cache", "stalls/model", "loader"},
     "agent": {"base", "dataset", "recipe", "stalls/model", "bulk"},
-    "agent/server": {"base", "dataset", "cache", "loader", "agent"},
+    "agent/server": {"base", "dataset", "cache", "report", "loader", "agent"},
     "agent/client": {"base", "dataset", "cache", "loader", "agent"},
     "guard": set(),
     "report": {"base"},

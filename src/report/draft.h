@@ -40,6 +40,8 @@ void hr__draft_number(struct hr__draft *draft, double value, int decimals);
 /* Writes it as hr__write_file does; -ENOMEM where it failed. */
 HR_NODISCARD int hr__draft_write(const struct hr__draft *draft, const char *path,
                                  struct hr_error *error);
+/* *text is the caller's, freed with hr__free, and *draft empty; or -ENOMEM, with a message. */
+HR_NODISCARD int hr__draft_finish(struct hr__draft *draft, char **text, struct hr_error *error);
 void hr__draft_clear(struct hr__draft *draft);
 
 /* Columns of printable text on a terminal: its code points. */
