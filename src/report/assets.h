@@ -1,7 +1,7 @@
 /*
- * What all report pages share: page.css and the charting library, embedded at build time
- * (embed.py). Zero-terminated texts. The scripts of a kind of page, and the content security
- * policy that allows them, are made the same way where that page is.
+ * The style sheet and the charting library of all report pages, embedded at build time by
+ * embed.py. Zero-terminated. Each kind of page embeds its own scripts, and the content security
+ * policy that allows them, in the same way.
  */
 #ifndef HR_REPORT_ASSETS_H
 #define HR_REPORT_ASSETS_H

@@ -1,9 +1,9 @@
 /*
- * A text that grows, and ways to put into it what comes from outside (names of files,
- * commands), so that it can mean nothing else where it lands: a terminal, HTML, JSON.
+ * A growing text, and functions that escape untrusted text (file names, commands) for a
+ * terminal, HTML or JSON.
  *
- * Failure is sticky: after one nothing is added, and it is asked for once, at the end.
- * Numbers do not depend on the program's locale.
+ * Failure is sticky: after the first one nothing is added, and the caller checks once, at the
+ * end. Numbers do not depend on the program's locale.
  */
 #ifndef HR_REPORT_DRAFT_H
 #define HR_REPORT_DRAFT_H

@@ -138,8 +138,8 @@ static void head(struct page *p)
     hr__draft_html(&p->draft, p->views->name);
     put(p, "</title>\n<style>");
     put(p, hr__page_style);
-    put(p, "</style>\n</head>\n<body>\n<header>\n<p class=\"kind\">What the memory of a training "
-           "run is for</p>\n");
+    put(p, "</style>\n</head>\n<body>\n<header>\n<p class=\"kind\">Where training memory "
+           "goes</p>\n");
     sentence(p);
     put(p, "<p>");
     if (*command) {

@@ -1,4 +1,4 @@
-/* What pages about memory call things, and their colours: by number of the category. */
+/* Units, titles and colours of pages about memory; categories are numbered as in the data. */
 report.words = (function () {
   "use strict";
   const { number, colours } = report;

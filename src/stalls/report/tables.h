@@ -1,5 +1,5 @@
 /*
- * What a result says, as tables: the same figures for the terminal and the page.
+ * A result as tables, the same for the terminal and the page.
  */
 #ifndef HR_STALLS_REPORT_TABLES_H
 #define HR_STALLS_REPORT_TABLES_H
