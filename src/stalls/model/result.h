@@ -1,7 +1,7 @@
 /*
  * A result of a measuring run, as the rooms of the library see it: what was measured
  * (records, joined), and what follows from it (rates, shares, intervals). Built by
- * analyse.c from records, or by result_json.c from stalls.json, which holds both; then
+ * result.c from records, or by result_json.c from stalls.json, which holds both; then
  * never changed.
  *
  * Seconds and bytes are of one batch of one rank unless a name says otherwise; arrays are
