@@ -152,9 +152,6 @@ PyObject *core_storage_drop(PyObject *module, PyObject *paths);
 PyObject *core_storage_preread(PyObject *module, PyObject *paths);
 PyObject *core_storage_measure(PyObject *module, PyObject *args, PyObject *kwargs);
 
-/* schedule.c: "device", "host", "warm", "cold", "alone". */
-const char *core_phase_name(enum hr_stalls_phase phase);
-
 extern PyType_Spec core_array_spec;
 extern PyType_Spec core_batch_spec;
 extern PyType_Spec core_dataset_spec;

@@ -195,7 +195,7 @@ static PyObject *rates_by_phase(const struct hr_interval *rates)
 {
     PyObject *dict = PyDict_New();
     for (int i = 0; dict && i < HR_STALLS_PHASES; i++)
-        if (put(dict, core_phase_name((enum hr_stalls_phase)i), interval(&rates[i])) < 0)
+        if (put(dict, hr_stalls_phase_name((enum hr_stalls_phase)i), interval(&rates[i])) < 0)
             Py_CLEAR(dict);
     return dict;
 }
@@ -204,7 +204,7 @@ static PyObject *flags_by_phase(const int *flags)
 {
     PyObject *dict = PyDict_New();
     for (int i = 0; dict && i < HR_STALLS_PHASES; i++)
-        if (put(dict, core_phase_name((enum hr_stalls_phase)i), PyBool_FromLong(flags[i])) < 0)
+        if (put(dict, hr_stalls_phase_name((enum hr_stalls_phase)i), PyBool_FromLong(flags[i])) < 0)
             Py_CLEAR(dict);
     return dict;
 }

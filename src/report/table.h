@@ -1,6 +1,5 @@
 /*
- * Tables of printable text, made once (tables.c) and shown twice: on a terminal
- * (text.c) and in a page (page.c).
+ * Tables of printable text, filled once and shown twice: on a terminal and in a page.
  *
  * Cells are added one after another, row by row. Failure is sticky.
  */

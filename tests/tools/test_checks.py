@@ -34,6 +34,11 @@ def tree(tmp_path):
     write(tmp_path, "src/storage/reader.c",
           '/* R. */\n#include "storage/reader.h"\n#include <stdio.h>\n')
     write(tmp_path, "src/loader/loader.c", '/* L. */\n#include "storage/reader.h"\n')
+    write(tmp_path, "src/stalls/model/result.h", '/* R. */\n#include "storage/reader.h"\n')
+    write(tmp_path, "src/stalls/report/page.h",
+          '/* P. */\n#include "report/table.h"\n#include "stalls/model/result.h"\n')
+    write(tmp_path, "src/report/table.h", "/* T. */\n")
+    write(tmp_path, "src/recipe/x86/fused.h", '/* F. */\n#include "base/error.h"\n')
     write(tmp_path, "cli/main.c", '/* M. */\n#include <headrace/base.h>\n#include "cmd.h"\n')
     write(tmp_path, "cli/cmd.h", "/* C. */\n")
     return tmp_path
@@ -50,6 +55,12 @@ def test_includes_in_order(tree):
     ("src/storage/probe.c", '  #  include "reader.h"', "not written from src/"),
     ("src/storage/probe.c", '#include "base/none.h"', "no file of src/"),
     ("src/loader/all.c", '#include "storage/reader.c"', "a source file is included"),
+    ("src/stalls/model/all.c", '#include "stalls/report/page.h"', "room stalls/model may not include"),
+    ("src/stalls/report/page.c", '#include "storage/reader.h"',
+     "room stalls/report may not include"),
+    ("src/report/page.c", '#include "stalls/model/result.h"', "room report may not include"),
+    ("src/memory/a.c", '#include "base/error.h"', "room memory is unknown"),
+    ("src/recipe/x86/b.c", '#include "storage/reader.h"', "room recipe may not include"),
     ("src/attic/a.c", '#include "base/error.h"', "room attic is unknown"),
     ("cli/cmd_scan.c", '#include "base/error.h"', "inside the library"),
     ("python/ext/module.c", '#include "storage/reader.h"', "inside the library"),

@@ -1,10 +1,10 @@
 /*
- * What would make the peak lower; see analysis.h. Blocks that are alike (bytes, operator,
- * description, category) are one advice. What is advised is arithmetic on what was seen: it is
- * not known whether the program could do without.
+ * Finds what would lower the peak; see analysis.h. Blocks that are alike (bytes, operator,
+ * description, category) make one piece of advice. Advice is arithmetic on what was recorded: we
+ * cannot know whether the program could do without a block.
  *
- * All blocks that live at a peak are looked at, put into the order of what they are alike in,
- * and summed up: what is told is the largest, whatever was met first.
+ * All blocks that live at a peak are sorted by what they have in common and summed up, so that
+ * the largest groups are reported, whichever came first.
  */
 #include "memory/analysis/analysis.h"
 

@@ -1,5 +1,5 @@
 /*
- * Importing other tools' files; see import.h. What a file is, is told by its first bytes, not
+ * Importing other tools' files; see import.h. A file's format is recognised by its first bytes, not
  * by its name.
  */
 #include "memory/import/import.h"

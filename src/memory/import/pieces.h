@@ -1,7 +1,7 @@
 /*
  * Bytes of an address space, as pieces that do not overlap: what an allocator took from a
  * device. What it takes and gives back need not be the same ranges (PyTorch's expandable
- * segments); here each piece that changes is told as one that goes and others that come.
+ * segments); so a change is reported as one piece removed and others added.
  */
 #ifndef HR_MEMORY_IMPORT_PIECES_H
 #define HR_MEMORY_IMPORT_PIECES_H

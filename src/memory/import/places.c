@@ -1,4 +1,4 @@
-/* Addresses that were met; see places.h. Open addressing. */
+/* Addresses and what lives there; see places.h. Open addressing. */
 #include "memory/import/places.h"
 
 #include "base/memory.h"

@@ -1,6 +1,6 @@
 /*
- * Addresses that were met, of several devices, and what lives there: what importers need to
- * tell blocks that were there before a trace began.
+ * The addresses a trace mentions, by device, and what lives there: importers find with it the
+ * blocks that existed before the trace began.
  */
 #ifndef HR_MEMORY_IMPORT_PLACES_H
 #define HR_MEMORY_IMPORT_PLACES_H

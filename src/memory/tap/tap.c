@@ -1,13 +1,13 @@
 /*
- * Telling: who listens begins and ends it, any thread tells.
+ * Notifies a listener of allocations and frees; any thread may notify.
  *
- * A thread that tells counts itself in before it looks whether anybody listens, and out
- * afterwards; hr_tap_end says that nobody does and then waits for the counts. Both are
- * sequentially consistent, so that a thread which still saw the listener was counted. No lock
- * is held while it tells.
+ * A notifying thread increments a counter before it checks whether there is a listener, and
+ * decrements it afterwards. hr_tap_end removes the listener and then waits for the counters. Both
+ * are sequentially consistent, so a thread that still saw the listener was counted. No lock is
+ * held during a notification.
  *
- * A free is told before the block goes back to the allocator, and an allocation after the
- * block came from it: so an address's lives never overlap in what is told.
+ * A free is reported before the block returns to the allocator, and an allocation after the block
+ * came from it, so the reported lives of an address never overlap.
  */
 #include "memory/tap/tap.h"
 

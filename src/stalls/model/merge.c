@@ -79,6 +79,8 @@ static void take_run(struct hr_stalls *s, struct hr_stalls *from)
     s->alone_s = s->waiting = NULL;
     s->straggles = NULL;
     s->sentence = NULL;
+    s->suggestions = NULL;
+    s->suggestion_count = 0;
     *s->remedy = 0;
 }
 

@@ -172,7 +172,8 @@ static void add_list(struct text *t, const struct hr_stalls *s, bool hosts)
     add(t, hosts ? ",\n\"hosts\": [" : ",\n\"ranks\": [");
     for (int i = 0; i < count && !t->failed; i++) {
         json_t *o = json_object();
-        bool ok = hosts ? hr__write_host(o, &s->hosts[i]) : hr__write_rank(o, &s->ranks[i]);
+        bool ok = hosts ? hr__fields_write(o, hr__host_fields, &s->hosts[i])
+                        : hr__fields_write(o, hr__rank_fields, &s->ranks[i]);
         add(t, i ? ",\n" : "\n");
         add_value(t, o);
         t->failed |= !ok;
@@ -259,7 +260,7 @@ static void read_lists(struct hr__json *reader, const json_t *root, struct hr_st
     for (int i = 0; i < s->host_count && !reader->code; i++) {
         json_t *e = hr__json_element(reader, hosts, "hosts", (size_t)i);
         size_t mark = hr__json_enter(reader, "hosts", i);
-        hr__read_host(reader, e, &s->hosts[i]);
+        hr__fields_read(reader, e, hr__host_fields, &s->hosts[i]);
         hr__json_leave(reader, mark);
     }
     s->ranks = list_for(reader, root, "ranks", sizeof *s->ranks, &ranks);
@@ -268,7 +269,7 @@ static void read_lists(struct hr__json *reader, const json_t *root, struct hr_st
         struct hr__rank_record *rank = &s->ranks[i];
         json_t *e = hr__json_element(reader, ranks, "ranks", (size_t)i);
         size_t mark = hr__json_enter(reader, "ranks", i);
-        hr__read_rank(reader, e, rank);
+        hr__fields_read(reader, e, hr__rank_fields, rank);
         if (rank->rank >= s->world_size || (i && rank->rank <= rank[-1].rank))
             hr__json_fail(reader, -EINVAL, "rank",
                           "is %d; write the ranks below world_size, each once, in rising order",

@@ -11,6 +11,7 @@
 #include "report/assets.h"
 #include "report/format.h"
 #include "report/parts.h"
+#include "stalls/report/assets.h"
 #include "stalls/report/page_data.h"
 #include "stalls/report/tables.h"
 
@@ -78,7 +79,7 @@ static void head(struct page *p)
 {
     put(p, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
            "<meta http-equiv=\"Content-Security-Policy\" content=\"");
-    put(p, hr__page_policy);
+    put(p, hr__stalls_page_policy);
     put(p, "\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
            "<meta name=\"color-scheme\" content=\"light dark\">\n"
            "<meta name=\"referrer\" content=\"no-referrer\">\n"
@@ -322,7 +323,7 @@ static void foot(struct page *p)
         put(p, "</script>\n<script>");
         put(p, hr__page_library);
         put(p, "</script>\n<script>");
-        put(p, hr__page_script);
+        put(p, hr__stalls_page_script);
         put(p, "</script>\n");
     }
     put(p, "</body>\n</html>\n");

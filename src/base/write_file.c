@@ -1,13 +1,9 @@
-/*
- * Writing a result: the whole file or nothing. The text goes to a temporary file beside
- * the place it is meant for, which then takes the name. What is not a regular file (a
- * pipe, /dev/null, /dev/stdout) is written as it is; a symbolic link stays, and what it
- * points to is replaced.
- */
+/* Writing a file, whole or not at all; see write_file.h. */
+#include "base/write_file.h"
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "stalls/model/result.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -69,7 +65,7 @@ static int replace(const char *path, const char *text, size_t length)
     return r;
 }
 
-int hr__stalls_output(const char *path, const char *text, size_t length, struct hr_error *error)
+int hr__write_file(const char *path, const char *text, size_t length, struct hr_error *error)
 {
     struct stat st;
     int r;
