@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/write_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -441,18 +442,10 @@ void hr__wire_close_files(struct hr__wire_message *message)
 
 int hr__wire_text_file(const char *text, size_t length)
 {
-    size_t done = 0;
-    int r = 0;
     int file = memfd_create("headrace-text", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (file < 0)
         return -errno;
-    while (done < length && !r) {
-        ssize_t n = write(file, text + done, length - done);
-        if (n > 0)
-            done += (size_t)n;
-        else if (n < 0 && errno != EINTR)
-            r = -errno;
-    }
+    int r = hr__write_all(file, text, length);
     if (!r && fcntl(file, F_ADD_SEALS, SEALS))
         r = -errno;
     if (r) {

@@ -14,15 +14,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int write_all(int fd, const char *text, size_t length)
+int hr__write_all(int fd, const void *bytes, size_t length)
 {
+    const char *from = bytes;
     while (length) {
-        ssize_t n = write(fd, text, length);
+        ssize_t n = write(fd, from, length);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        text += n;
+            return n ? -errno : -EIO;
+        from += n;
         length -= (size_t)n;
     }
     return 0;
@@ -33,7 +34,7 @@ static int write_in_place(const char *path, const char *text, size_t length)
     int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
         return -errno;
-    int r = write_all(fd, text, length);
+    int r = hr__write_all(fd, text, length);
     if (close(fd) && !r)
         r = -errno;
     return r;
@@ -51,7 +52,7 @@ static int replace(const char *path, const char *text, size_t length)
     if (fd < 0) {
         r = -errno;
     } else {
-        r = write_all(fd, text, length);
+        r = hr__write_all(fd, text, length);
         if (!r && fsync(fd))
             r = -errno;
         if (close(fd) && !r)
@@ -72,7 +73,7 @@ int hr__write_file(const char *path, const char *text, size_t length, struct hr_
     if (!strcmp(path, "-")) {
         /* What the program has printed before comes before. */
         fflush(stdout);
-        r = write_all(STDOUT_FILENO, text, length);
+        r = hr__write_all(STDOUT_FILENO, text, length);
         return r ? hr__fail(error, r, "standard output: %s", hr__errno_text(r)) : 0;
     }
     if (!stat(path, &st) && !S_ISREG(st.st_mode)) {

@@ -1,8 +1,14 @@
-/* Writing a file: whole, or not at all. */
+/* Writing to files: all bytes of a call, and a file whole or not at all. */
 #ifndef HR_BASE_WRITE_FILE_H
 #define HR_BASE_WRITE_FILE_H
 
 #include <headrace/base.h>
+
+#include <stddef.h>
+
+/* Writes all of `bytes`, also where a call writes only some or a signal interrupts it. 0 or a
+ * negative errno. */
+int hr__write_all(int fd, const void *bytes, size_t length);
 
 /*
  * Writes a file that appears at once: the text goes to a temporary file beside it, which is

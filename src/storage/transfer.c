@@ -16,31 +16,18 @@
 #include "storage/transfer.h"
 
 #include "base/clock.h"
+#include "storage/cachestat.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #ifndef RWF_DONTCACHE
 #define RWF_DONTCACHE 0x80
 #endif
-
-#ifndef SYS_cachestat
-#define SYS_cachestat 451 /* on all architectures */
-#endif
-
-/* Of cachestat(2), newer than the headers may be. */
-struct cache_range {
-    uint64_t offset, length;
-};
-
-struct cache_pages {
-    uint64_t cached, dirty, under_writeback, evicted, recently_evicted;
-};
 
 /* Offsets, lengths and addresses of O_DIRECT reads: a page satisfies every
  * common device; where it does not, the read fails and is done buffered. */
@@ -200,9 +187,8 @@ enum hr__step hr__transfer_begin(struct hr__transfer *t, struct hr__read *read,
 /* None of an open file is known to be in memory. */
 static int is_cold(int fd)
 {
-    struct cache_range all = {0};
-    struct cache_pages pages = {0};
-    return !syscall(SYS_cachestat, fd, &all, &pages, 0) && !pages.cached;
+    struct hr__cachestat pages = {0};
+    return !hr__cachestat(fd, &pages) && !pages.cached;
 }
 
 /* Makes a descriptor of our own direct, where that can be had. */

@@ -289,7 +289,8 @@ class Launch:
 
 def problem_text(code: int) -> str:
     """Why a recording ended early."""
-    known = {errno.ENOSPC: "the disk was full", errno.EFBIG: "--limit was reached"}
+    known = {errno.ENOSPC: "the disk was full", errno.EFBIG: "--limit was reached",
+             errno.ESTALE: "another program truncated the record"}
     return known.get(code, os.strerror(code))
 
 

@@ -117,7 +117,8 @@ static enum file_kind kind_of(struct hr__input *in)
     const uint8_t *at = in->next, *end = in->end;
     if (begins(at, end, HR__RECORD_MAGIC))
         return RECORD;
-    /* A pickle of protocol 2 and later, or a list or dict of an earlier one. */
+    /* A pickle of protocol 2 and later; or a list or dict of an earlier one, which the reader
+     * refuses by name. */
     if (end - at >= 2 &&
         ((*at == 0x80 && at[1] <= 5) || begins(at, end, "}q") || begins(at, end, "]q") ||
          begins(at, end, "(dp") || begins(at, end, "(lp")))

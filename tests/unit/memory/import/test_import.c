@@ -204,15 +204,20 @@ static void test_json_members(void **state)
 
 /* ---- whole files ---- */
 
-/* A snapshot of protocol 0: a block from before that is freed, one that is allocated, a
- * segment that goes in part. */
+/* A snapshot, as pickle writes it: a block from before that is freed, one that is allocated, a
+ * segment that goes in part. \214 and a length begin a text, M and K a number of two bytes and of
+ * one; ]( .. e is a list, }( .. u a dict. */
 static const char snapshot[] =
-    "(dp0\nVsegments\n(l(dVaddress\nI4096\nsVtotal_size\nI8192\nsVblocks\n(l(dVsize\nI512\n"
-    "sVstate\nVactive_allocated\nsasasVdevice_traces\n(l(l"
-    "(dVaction\nValloc\nsVaddr\nI9000\nsVsize\nI7\nsVtime_us\nI5\nsVframes\n"
-    "(l(dVfilename\nVa.py\nsVline\nI3\nsVname\nVf\nsasa"
-    "(dVaction\nVfree_completed\nsVaddr\nI9512\nsVsize\nI8\nsVtime_us\nI6\nsa"
-    "(dVaction\nVsegment_unmap\nsVaddr\nI8192\nsVsize\nI4096\nsVtime_us\nI7\nsaas.";
+    "\200\004}(\214\010segments]("
+    "}(\214\007addressM\000\020\214\012total_sizeM\000\040"
+    "\214\006blocks](}(\214\004sizeM\000\002\214\005state\214\020active_allocatedueue"
+    "\214\015device_traces](]("
+    "}(\214\006action\214\005alloc\214\004addrM\050\043\214\004sizeK\007\214\007time_usK\005"
+    "\214\006frames](}(\214\010filename\214\004a.py\214\004lineK\003\214\004name\214\001fueu"
+    "}(\214\006action\214\016free_completed\214\004addrM\050\045\214\004sizeK\010"
+    "\214\007time_usK\006u"
+    "}(\214\006action\214\015segment_unmap\214\004addrM\000\040\214\004sizeM\000\020"
+    "\214\007time_usK\007ueeu.";
 
 static const char kineto[] =
     "{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::add\", \"pid\": 1, "

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "memory/record/format.h"
 #include "memory/record/record.h"
+#include "memory/record/recorder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -320,6 +321,59 @@ static void test_fork(void **state)
     struct hr__record *r = open_record();
     assert_int_equal(read_all(r, &count, 1), 10);
     hr__record_close(&r);
+}
+
+/* Another program truncates the file to `length` while two threads' events, names and times of an
+ * accelerator are written; what they write then is lost, and the recording ends. */
+static void record_truncated(off_t length)
+{
+    struct hr_memory_recorder *recorder = make_recorder();
+    struct worker workers[2] = {{recorder, 0, EXTENT_EVENTS + 7}, {recorder, 1, EXTENT_EVENTS + 7}};
+    struct hr_memory_ran ran = {.begin_ns = 1, .end_ns = 2};
+    pthread_t other;
+    uint64_t recorded, lost;
+    hr_memory_name(recorder, "before");
+    hr_memory_record_ran(recorder, &ran, 1);
+    work(&workers[0]);
+    if (truncate(path, length))
+        _exit(1);
+    hr_memory_name(recorder, "after");
+    hr_memory_record_ran(recorder, &ran, 1);
+    if (pthread_create(&other, NULL, work, &workers[1]))
+        _exit(2);
+    work(&workers[0]);
+    pthread_join(other, NULL);
+    hr_memory_counts(recorder, &recorded, &lost);
+    if (hr__recorder_problem(recorder) != -ESTALE || !lost)
+        _exit(3);
+    hr_memory_recorder_destroy(&recorder);
+    _exit(0);
+}
+
+static void test_truncated(void **state)
+{
+    const off_t lengths[] = {0, 100, HR__RECORD_HEADER, HR__RECORD_HEADER + 2 * HR__EXTENT_BYTES};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        int status;
+        pid_t child = fork();
+        if (!child) {
+            signal(SIGBUS, SIG_DFL); /* cmocka has one of its own */
+            record_truncated(lengths[i]);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        struct hr__record *r;
+        struct hr_error error = {0};
+        if (hr__record_open(&r, path, &error)) {
+            assert_true(lengths[i] < HR__RECORD_HEADER && error.message[0]);
+            continue;
+        }
+        struct hr__record_about about;
+        hr__record_about(r, &about);
+        assert_true(lengths[i] > 0);
+        assert_int_equal(about.problem, -ESTALE);
+        hr__record_close(&r);
+    }
 }
 
 static void test_limit(void **state)
@@ -657,6 +711,7 @@ int main(void)
         TEST(test_order),
         TEST(test_killed),
         TEST(test_fork),
+        TEST(test_truncated),
         TEST(test_limit),
         TEST(test_refused),
         TEST(test_cut),
