@@ -1,7 +1,8 @@
 /* The straight line of least squares through the bytes delivered so far; see steady.h. */
 #include "storage/steady.h"
 
-#define LEAST_BINS 8
+/* Fewer show no line: files that were all read in a moment. */
+#define LEAST_BINS 64
 
 double hr__steady_rate(const uint64_t *bytes, size_t count, double each_s)
 {
