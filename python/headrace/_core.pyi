@@ -80,6 +80,7 @@ class _StorageRate(TypedDict):
     exhausted: bool
     failed: int
     parts: list[float]
+    steady_bytes_per_s: float
 
 def storage_check(paths: Iterable[_Path], /) -> _Residency: ...
 def storage_drop(paths: Iterable[_Path], /) -> _Residency: ...

@@ -233,11 +233,12 @@ def storage(measurement: Measurement) -> dict[str, Any] | None:
         except OSError as error:
             measurement.findings.note(f"storage was not measured: {error}")
             break
+        steady = rate["steady_bytes_per_s"]
         depths.append(
             {
                 "depth": depth,
-                "bytes_per_s": rate["bytes_per_s"],
-                "reads_per_s": rate["reads_per_s"],
+                "bytes_per_s": steady,
+                "reads_per_s": rate["reads_per_s"] * steady / rate["bytes_per_s"],
                 "parts": rate["parts"],
             }
         )

@@ -39,6 +39,7 @@ CALM_TRIES = 3  # for a segment that others disturb
 CALM_SHARE = 0.25  # of the time, for trying again
 LEAST_ROUNDS = 4  # that the schedule always runs
 LEAST_BATCHES = 8  # of a segment
+PERHAPS_NETWORK = "the samples perhaps come over the network"
 OUTLAST = 3  # a segment takes so many times what the loader has ahead
 
 
@@ -181,6 +182,13 @@ class Measurement:
             return (
                 "the samples come over the network: no memory of this machine holds them that could "
                 "be dropped, and waiting for them counts as preparation"
+            )
+        if learned.network_bytes:
+            return (
+                f"{PERHAPS_NETWORK}: they read no files, and this machine received "
+                f"{learned.network_bytes / 1e6:.2g} MB while {learned.samples} were loaded, though "
+                "no connection of the loader's processes was seen to; measure again while nothing "
+                "else uses the network"
             )
         megabytes = f"{learned.unknown_bytes / max(1, learned.samples) / 1e6:.2g} MB"
         if learned.unknown_bytes and chosen.files:
@@ -670,7 +678,11 @@ class Measurement:
                 record["reason"] = f"{read:,} bytes were read from storage, by nobody knows what"
         elif not chosen.files:
             record["verified"] = False
-            record["reason"] = "which files are read is not known: see --data"
+            record["reason"] = (
+                PERHAPS_NETWORK
+                if self.source.learned.network_bytes
+                else "which files are read is not known: see --data"
+            )
         elif expected is None:
             # What of the files a segment reads is not known, only what the cold ones read.
             if cold:

@@ -25,7 +25,8 @@ class Learned:
 
     whole: list[str] | None = None  # files that hold the dataset; None: not looked for yet
     nothing: bool = False  # no file and no network: the samples are in memory
-    network: bool = False
+    network: bool = False  # the samples come over connections of the loader's processes
+    network_bytes: int = 0  # that this machine received meanwhile, if not over these
     unknown_bytes: int = 0  # that reads gave and no known file explains
     samples: int = 0  # that were loaded to find out
     problems: list[str] = field(default_factory=list)
@@ -34,6 +35,7 @@ class Learned:
         """The files that ``run`` opens, where it opens some. ``run`` loads samples and tells
         how many; ``let_go`` ends mappings of files."""
         self.unknown_bytes, self.network, self.nothing = 0, False, False
+        self.network_bytes = 0
         since, received = time.perf_counter_ns(), counters.received()
         work.learn(True)
         try:
@@ -43,6 +45,7 @@ class Learned:
         now = counters.received()
         self.samples = max(1, samples)
         opened, held = work.learned()
+        own_bytes, connections = work.received()
         given = [row.given_bytes for row in work.rows() if row.end_ns >= since]
         known = sum(map(_size, opened))
         told = [amount for amount in given if amount is not None]
@@ -64,10 +67,22 @@ class Learned:
         if opened:
             return opened
         self.whole = []
-        if over > HARDLY_ANYTHING * self.samples and not self.unknown_bytes:
-            self.network = True
-        self.nothing = bool(told) and not self.unknown_bytes and not self.network
+        if not self.unknown_bytes:
+            self._tell_network(over, own_bytes, connections)
+        self.nothing = bool(told) and not (
+            self.unknown_bytes or self.network or self.network_bytes
+        )
         return []
+
+    def _tell_network(self, machine_bytes: int, own_bytes: int, connections: int) -> None:
+        """Whether the samples come over the network. What the machine receives may be
+        another process's: only connections of the loader's own processes are a proof. Those
+        that a batch began and ended are known by their number."""
+        much = HARDLY_ANYTHING * self.samples
+        if own_bytes > much or (machine_bytes > much and connections >= self.samples / 2):
+            self.network = True
+        elif machine_bytes > much:
+            self.network_bytes = machine_bytes
 
     def _really_read(
         self, held: list[str], run: Callable[[], int], let_go: Callable[[list[str]], None]

@@ -299,9 +299,11 @@ static json_t *storage(const struct hr_stalls_watch *w)
     int bad = !depths;
     for (int i = 0; i < w->rate_count && !bad; i++) {
         json_t *depth = json_object();
+        const struct hr_storage_rate *rate = &w->rates[i];
+        double steady = rate->steady_bytes_per_s;
         bad = set(depth, "depth", json_integer(w->depths[i]));
-        bad |= set(depth, "bytes_per_s", number(w->rates[i].bytes_per_s));
-        bad |= set(depth, "reads_per_s", number(w->rates[i].reads_per_s));
+        bad |= set(depth, "bytes_per_s", number(steady));
+        bad |= set(depth, "reads_per_s", number(rate->reads_per_s * steady / rate->bytes_per_s));
         bad |= set(depth, "parts", numbers(w->rates[i].parts, (uint64_t)w->rates[i].part_count));
         bad |= json_array_append_new(depths, depth);
     }

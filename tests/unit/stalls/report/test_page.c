@@ -106,7 +106,7 @@ static void test_whole(void **state)
     fixture_gpu(&s);
     const char *page = fixture_written(hr_stalls_write_page, &s);
     assert_int_equal(strncmp(page, "<!DOCTYPE html>", 15), 0);
-    assert_non_null(strstr(page, "<h1>The GPU waits 41 % of the time"));
+    assert_non_null(strstr(page, "<h1>Training waits 41 % of the time"));
     assert_non_null(strstr(page, hr__stalls_page_policy));
     assert_int_equal(count(page, "<section"), count(page, "</section>"));
     assert_int_equal(count(page, "<figure"), count(page, "</figure>"));
