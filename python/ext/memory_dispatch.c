@@ -296,40 +296,6 @@ static PyObject *run(struct memory *m, const struct memory_op *op, PyObject *fun
     return result;
 }
 
-/* What a type of tensors is, met for the first time. */
-static enum memory_kind look_at_type(struct memory *m, PyObject *type)
-{
-    PyObject *its = PyObject_GetAttrString(type, "__torch_dispatch__");
-    enum memory_kind kind = its && its != m->plain ? MEMORY_SUBCLASS : MEMORY_PLAIN;
-    Py_XDECREF(its);
-    PyObject *module = kind ? PyObject_GetAttrString(type, "__module__") : NULL;
-    PyObject *start = module ? PyUnicode_FromString("torch._subclasses") : NULL;
-    if (start && PyUnicode_Check(module) &&
-        PyUnicode_Tailmatch(module, start, 0, PY_SSIZE_T_MAX, -1) > 0)
-        kind = MEMORY_UNREAL;
-    Py_XDECREF(start);
-    Py_XDECREF(module);
-    memory_forget();
-    return kind;
-}
-
-enum memory_kind memory_kind_of(struct memory *m, PyObject *type)
-{
-    if (type == m->tensor_type)
-        return MEMORY_PLAIN;
-    PyObject *known = PyDict_GetItemWithError(m->types, type);
-    if (known)
-        return (enum memory_kind)PyLong_AsLong(known);
-    memory_forget();
-    enum memory_kind kind = look_at_type(m, type);
-    PyObject *number = PyLong_FromLong(kind);
-    if (number)
-        PyDict_SetItem(m->types, type, number);
-    Py_XDECREF(number);
-    memory_forget();
-    return kind;
-}
-
 /* The strangest of some types. */
 static enum memory_kind kind_of_all(struct memory *m, PyObject *types)
 {

@@ -106,11 +106,40 @@ struct memory {
     _Atomic uintptr_t op_thread;  /* in which it does; 0: none */
 };
 
+/* ---- memory_state.c ---- */
+
 /* Records an event with the phase of the moment. */
 void memory_record(struct memory *m, struct hr_memory_event event);
 
 /* Drops what a call raised, but for what ends programs (KeyboardInterrupt, ...), which stays. */
 void memory_forget(void);
+
+/* ---- memory_tap.c ---- */
+
+/* Allocations are told by the tap from now on: 1; 0: there is none; -1 with an exception. */
+int memory_tap_begin(struct memory *m);
+void memory_tap_end(struct memory *m);
+/* Bytes of a block that the tap tells of, and its device; 0: it does not. */
+uint64_t memory_tap_bytes(const struct memory *m, uint64_t address, uint8_t *device);
+/* Refused allocations that it told. */
+uint64_t memory_tap_failures(const struct memory *m);
+
+/* ---- memory_stack.c ---- */
+
+/* The id of the lines that called the operator, 0: none; -1 with an exception. */
+int64_t memory_stack_now(struct memory *m);
+void memory_stacks_clear(struct memory *m);
+
+/* ---- memory_blocks.c ---- */
+
+/* What a type of tensors is. */
+enum memory_kind {
+    MEMORY_PLAIN,
+    MEMORY_SUBCLASS, /* made of other tensors, by a dispatch of its own */
+    MEMORY_UNREAL,   /* of PyTorch's tracing: only shapes, or a graph; has a mode of its own */
+};
+
+enum memory_kind memory_kind_of(struct memory *m, PyObject *type);
 
 /* One access of what an operator was given or gave. */
 struct memory_access {
@@ -121,6 +150,33 @@ struct memory_access {
     uint64_t time_ns;
     uint32_t op, call, stack;
 };
+
+/* Takes in an access of all tensors in an object: a tensor, a tuple, a list. */
+void memory_touch(struct memory *m, PyObject *object, const struct memory_access *access);
+/* The same of a tensor that an observer found. */
+void memory_touch_observed(struct memory *m, const struct observed_tensor *tensor,
+                           const struct memory_access *access);
+
+/* The place of a tensor's storage, followed from now on; MEMORY_NONE: it has none. */
+uint32_t memory_storage_of(struct memory *m, PyObject *tensor, const struct memory_access *access);
+
+/* Says what a storage is; `shape` is a name. part: 0: what was said. */
+void memory_say(struct memory *m, uint32_t storage, uint32_t shape, uint32_t category,
+                uint32_t part);
+/* The name of a tensor's shape and type; 0: none. */
+uint32_t memory_shape(struct memory *m, PyObject *tensor);
+
+/* Whether a tensor, a tuple or a list holds a parameter; of what is followed already. */
+int memory_is_parameter(struct memory *m, PyObject *object);
+int memory_is_parameter_observed(const struct memory *m, const struct observed_tensor *tensor);
+
+/* A storage's memory may be another now. */
+void memory_moved(struct memory *m, uint32_t storage, PyObject *object, uint64_t time_ns);
+
+/* A storage was freed: the reference to it says so. */
+void memory_ended(struct memory *m, PyObject *reference);
+int memory_storages_visit(struct memory *m, visitproc visit, void *arg);
+void memory_storages_clear(struct memory *m);
 
 /* ---- memory_dispatch.c ---- */
 
@@ -171,65 +227,11 @@ void memory_call_failed(struct memory_call *call, PyObject *error);
 /* A method, __torch_dispatch__. */
 PyObject *memory_dispatch(PyObject *object, PyObject *arguments);
 
-/* What a type of tensors is. */
-enum memory_kind {
-    MEMORY_PLAIN,
-    MEMORY_SUBCLASS, /* made of other tensors, by a dispatch of its own */
-    MEMORY_UNREAL,   /* of PyTorch's tracing: only shapes, or a graph; has a mode of its own */
-};
-
-enum memory_kind memory_kind_of(struct memory *m, PyObject *type);
-
-/* ---- memory_blocks.c ---- */
-
-/* Takes in an access of all tensors in an object: a tensor, a tuple, a list. */
-void memory_touch(struct memory *m, PyObject *object, const struct memory_access *access);
-/* The same of a tensor that an observer found. */
-void memory_touch_observed(struct memory *m, const struct observed_tensor *tensor,
-                           const struct memory_access *access);
-
-/* The place of a tensor's storage, followed from now on; MEMORY_NONE: it has none. */
-uint32_t memory_storage_of(struct memory *m, PyObject *tensor, const struct memory_access *access);
-
-/* Says what a storage is; `shape` is a name. part: 0: what was said. */
-void memory_say(struct memory *m, uint32_t storage, uint32_t shape, uint32_t category,
-                uint32_t part);
-/* The name of a tensor's shape and type; 0: none. */
-uint32_t memory_shape(struct memory *m, PyObject *tensor);
-
-/* Whether a tensor, a tuple or a list holds a parameter; of what is followed already. */
-int memory_is_parameter(struct memory *m, PyObject *object);
-int memory_is_parameter_observed(const struct memory *m, const struct observed_tensor *tensor);
-
-/* A storage's memory may be another now. */
-void memory_moved(struct memory *m, uint32_t storage, PyObject *object, uint64_t time_ns);
-
-/* A storage was freed: the reference to it says so. */
-void memory_ended(struct memory *m, PyObject *reference);
-int memory_storages_visit(struct memory *m, visitproc visit, void *arg);
-void memory_storages_clear(struct memory *m);
-
 /* ---- memory_observer.c ---- */
 
 /* observe(path): operators of this thread come from an observer below Python from now on; why
  * that is not possible, or None. */
 PyObject *memory_observe(PyObject *object, PyObject *path);
 void memory_observe_end(struct memory *m);
-
-/* ---- memory_stack.c ---- */
-
-/* The id of the lines that called the operator, 0: none; -1 with an exception. */
-int64_t memory_stack_now(struct memory *m);
-void memory_stacks_clear(struct memory *m);
-
-/* ---- memory_tap.c ---- */
-
-/* Allocations are told by the tap from now on: 1; 0: there is none; -1 with an exception. */
-int memory_tap_begin(struct memory *m);
-void memory_tap_end(struct memory *m);
-/* Bytes of a block that the tap tells of, and its device; 0: it does not. */
-uint64_t memory_tap_bytes(const struct memory *m, uint64_t address, uint8_t *device);
-/* Refused allocations that it told. */
-uint64_t memory_tap_failures(const struct memory *m);
 
 #endif

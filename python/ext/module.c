@@ -8,11 +8,6 @@
 
 static PyModuleDef core_module;
 
-struct core_state *core_state_of(PyObject *self)
-{
-    return PyType_GetModuleState(Py_TYPE(self));
-}
-
 static PyObject *module_drain_log(PyObject *module, PyObject *none)
 {
     core_log_drain(PyModule_GetState(module));
