@@ -91,8 +91,7 @@ class Compose(Transform):
         if not isinstance(transforms, Sequence) or isinstance(transforms, str):
             raise TypeError(f"Compose takes a list of transforms, not {_name(transforms)}")
         self.transforms: list[Transform] = []
-        for name, arguments in _translate(list(transforms)):
-            made = _make(name, arguments)
+        for made in _translate(list(transforms), _make):
             self.transforms += made.transforms if isinstance(made, Compose) else [made]
 
     @property
@@ -408,10 +407,7 @@ def from_torchvision(transform: Any) -> Compose:
     return Compose([transform])
 
 
-def _make(name: str, arguments: Any) -> Transform:
-    if name == "":
-        assert isinstance(arguments, Transform)
-        return arguments
+def _make(name: str, **arguments: Any) -> Transform:
     made: Transform = globals()[name](**arguments)
     return made
 
