@@ -22,7 +22,7 @@ import time
 from typing import Any
 
 from .. import _core
-from .._launch import process, ranks
+from .._launch import hello, process, ranks
 from .._launch.bar import Bar
 from .._launch.folders import RunFolder, remove_left_over
 from .._launch.why import why_no_python
@@ -164,26 +164,15 @@ class Launch:
         with open(os.path.join(self._folder, f"iterations-{name}"), "rb") as file:
             return int.from_bytes(file.read(8), "little")
 
-    def _told(self) -> list[dict[str, str]]:
-        """Lines of all hello files."""
-        found = []
-        for name in sorted(os.listdir(self._folder)):
-            if name.startswith("hello-"):
-                with open(os.path.join(self._folder, name), encoding="utf-8") as file:
-                    for line in file:
-                        if line.endswith("\n"):  # whole: its process was not killed meanwhile
-                            found.append({"pid": name.removeprefix("hello-"), **json.loads(line)})
-        return found
-
     # What came out
 
     def _gather(self) -> tuple[list[dict[str, Any]], int]:
         """The records that are kept, at their places, and whether something failed."""
-        told = self._told()
-        self._say_forked(told)
+        reports = hello.read(self._folder)
+        self._say_forked(reports)
         kept = self._choose()
         if not kept:
-            say(self._why_nothing(told))
+            say(self._why_nothing(reports))
             return [], PROBLEM
         try:
             names = records.name_all(
@@ -237,12 +226,11 @@ class Launch:
                     pass
         return kept
 
-    def _why_nothing(self, told: list[dict[str, str]]) -> str:
-        for line in told:
+    def _why_nothing(self, reports: list[dict[str, str]]) -> str:
+        for line in reports:
             if "failed" in line:
                 return f"the recording does not work with this script: {line['failed']}"
-        hello = [line["hello"] for line in told if "hello" in line]
-        if not hello:
+        if not any("hello" in line for line in reports):
             return f"no Python of the command loaded it: {why_no_python(self.options.command)}"
         if not self._states():
             return "nothing was recorded: the script never imported torch"
@@ -250,8 +238,8 @@ class Launch:
             return f"nothing was recorded: {problem_text(self._problem)}"
         return "nothing was recorded: no operator of torch ran in the thread that imported it"
 
-    def _say_forked(self, told: list[dict[str, str]]) -> None:
-        forked = sorted({line["pid"] for line in told if "forked" in line})
+    def _say_forked(self, reports: list[dict[str, str]]) -> None:
+        forked = sorted({line["pid"] for line in reports if "forked" in line})
         if forked:
             say(
                 f"process {', '.join(forked)} trained and was forked from one that is recorded: "

@@ -21,8 +21,7 @@ from typing import Any
 import torch
 from torch.optim import optimizer as optimizers
 
-from .._launch import ranks
-from . import hook
+from .._launch import hello, ranks
 from ._mode import Recording
 
 _watched: Watched | None = None
@@ -136,7 +135,7 @@ class Watched:
             return False
         if not self._told_fork:
             self._told_fork = True
-            hook.tell(self._folder, "forked", str(self._pid))
+            hello.report(self._folder, "forked", str(self._pid))
         return True
 
 
