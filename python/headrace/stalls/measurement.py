@@ -12,12 +12,12 @@ import gc
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from .. import _core
 from . import counters, load, work
 from .channel import Channel
+from .findings import CannotTell, Findings, Settings
 from .host import memory
 from .replay import NotReplayable, Replay, samples_in
 from .sources import MOST_AHEAD, IndexSet, Other, Source
@@ -40,47 +40,6 @@ CALM_SHARE = 0.25  # of the time, for trying again
 LEAST_ROUNDS = 4  # that the schedule always runs
 LEAST_BATCHES = 8  # of a segment
 OUTLAST = 3  # a segment takes so many times what the loader has ahead
-
-
-class SourceFailed(Exception):
-    """The script's own loader raised: ``__cause__``."""
-
-
-class CannotTell(RuntimeError):
-    """What is measured would mean nothing."""
-
-
-@dataclass
-class Settings:
-    """What the launcher asked for (settings.json)."""
-
-    batches: int = 0
-    time_s: float = 150.0
-    precision: float = 0.02
-    device_replay: bool = True
-    data: str | None = None
-
-
-@dataclass
-class Findings:
-    """What goes into the record."""
-
-    segments: list[dict[str, Any]] = field(default_factory=list)
-    drains: list[dict[str, Any]] = field(default_factory=list)
-    preparation: list[dict[str, Any]] = field(default_factory=list)
-    phases: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    files: list[str] = field(default_factory=list)  # some, for the storage probe
-    filesystem: str = ""
-    ended: str = "script"
-    first_batch_s: float | None = None
-    reads_files: bool = True  # False: the samples are in memory
-    network: bool = False  # the samples come over the network
-    epoch: dict[str, Any] = field(default_factory=dict)
-
-    def note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
 
 
 class Measurement:
@@ -108,7 +67,6 @@ class Measurement:
         self._step_s, self._steps_each = step_s, steps_each
         self._given = 0  # number of the next replayed batch
         self._sets: dict[int, IndexSet] = {}
-        self.begun_s: float | None = None
         self.phase = ""  # under way
         self.restart = False  # the script left the loop and came back
         self._tries = 0  # of the segment under way
@@ -460,6 +418,17 @@ class Measurement:
                     self._hold = None
         return (yield from self._replay_segment(segment))
 
+    def _timer(self, segment: dict[str, Any]) -> Timer:
+        self.restart = False
+        return Timer(
+            segment,
+            self.source,
+            self.channel,
+            self.findings,
+            self.synchronize,
+            self.single_step_s,
+        )
+
     def _replay_segment(self, segment: dict[str, Any]) -> Generator[Any, None, dict[str, Any]]:
         device = segment["phase"] == "device" or self.replay.on_device
         self.channel.gather(0)
@@ -468,7 +437,7 @@ class Measurement:
             settle = segment["settle"]
         for _ in range(settle):
             yield self._replayed(device)
-        timer = Timer(self, segment)
+        timer = self._timer(segment)
         timer.begin()
         for _ in range(segment["batches"]):
             restored = self.replay.restoring_s
@@ -482,6 +451,7 @@ class Measurement:
             )
             yield batch
             if self.restart:
+                self.restart = False
                 timer.drop_last()
         record = timer.end()
         if self.replay.in_place:
@@ -512,7 +482,7 @@ class Measurement:
         yield batch
         for _ in range(segment["settle"] - 1):
             yield self._next(iterator, chosen)
-        timer = Timer(self, segment)
+        timer = self._timer(segment)
         taken = segment["settle"]
         queue_begin = self.source.prepared(started_ns, taken)
         timer.begin()
@@ -525,6 +495,7 @@ class Measurement:
                 if self._again():
                     self.source.finish()
                     return None
+                self.restart = False
                 timer.drop_last()
         record = timer.end()
         taken += segment["batches"]
