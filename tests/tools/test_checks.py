@@ -148,14 +148,14 @@ def test_format(tmp_path):
 
 
 def test_this_tree_keeps_its_rules():
-    for script in ("check_includes.py", "check_sources.py"):
+    for script in ("check_includes.py", "check_imports.py", "check_sources.py"):
         result = check(script, ROOT)
         assert result.returncode == 0, result.stdout
 
 
 def test_checks_run_from_anywhere(tmp_path):
     environment = dict(os.environ, LC_ALL="C")
-    for script in ("check_includes.py", "check_sources.py"):
+    for script in ("check_includes.py", "check_imports.py", "check_sources.py"):
         result = subprocess.run([sys.executable, ROOT / "tools" / script], cwd=tmp_path,
                                 env=environment, capture_output=True, check=False)
         assert result.returncode == 0, result.stdout
