@@ -390,6 +390,13 @@ PyObject *core_cache_bytes(PyObject *module, PyObject *text)
     return PyLong_FromUnsignedLongLong(bytes);
 }
 
+PyObject *core_cache_kind(PyObject *module, PyObject *text)
+{
+    static const char *const names[] = {"private", "kept", "hosts"};
+    const char *words = PyUnicode_AsUTF8AndSize(text, NULL);
+    return words ? PyUnicode_FromString(names[hr_cache_kind(words)]) : NULL;
+}
+
 static PyMethodDef cache_methods[] = {
     {"get", cache_get, METH_VARARGS,
      PyDoc_STR("get(key, wait_ms=0)\n--\n\n"

@@ -44,7 +44,7 @@ struct core_state {
     PyObject *emit_log;             /* headrace._log.emit(level, message) */
 };
 
-/* The state of the module that `self`'s type belongs to. */
+/* errors.c: the state of the module that `self`'s type belongs to. */
 struct core_state *core_state_of(PyObject *self);
 
 /* errors.c: raises the Python exception for a library error. `filename` is a
@@ -108,8 +108,9 @@ PyObject *core_form_of(PyObject *module, PyObject *data);
 
 /* cache.c: cache_run(world_size) of the module. */
 PyObject *core_cache_run(PyObject *module, PyObject *world_size);
-/* cache.c: cache_bytes(text) of the module. */
+/* cache.c: cache_bytes(text) and cache_kind(text) of the module. */
 PyObject *core_cache_bytes(PyObject *module, PyObject *text);
+PyObject *core_cache_kind(PyObject *module, PyObject *text);
 
 /* agent.c: functions of the module. */
 PyObject *core_agent_socket(PyObject *module, PyObject *none);

@@ -128,6 +128,8 @@ static PyMethodDef module_methods[] = {
      PyDoc_STR("cores()\n--\n\nThat this process may use: affinity and CPU quotas.")},
     {"cache_bytes", core_cache_bytes, METH_O,
      PyDoc_STR("cache_bytes(text)\n--\n\nThat a cache asked for with this text may hold.")},
+    {"cache_kind", core_cache_kind, METH_O,
+     PyDoc_STR("cache_kind(text)\n--\n\n'private', 'kept' or 'hosts', as this text says.")},
     {"pack_write", (PyCFunction)(void (*)(void))core_pack_write, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("pack_write(dataset, path, *, form=1, threads=0, trust=False, max_growth=0.0,\n"
                "           restart=False, overwrite=False, skip=False, progress=None)\n--\n\n"

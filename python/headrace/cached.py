@@ -300,7 +300,7 @@ class _Store:
 
     def _tell_what_stays(self, cache: _core.Cache) -> None:
         """Where this process made the object, and is the last user of a kept cache."""
-        if self._maker != os.getpid() or not self.spec.lstrip().startswith("shm:"):
+        if self._maker != os.getpid() or _core.cache_kind(self.spec) != "kept":
             return
         info = cache.info()
         if sum(info["items"]) and info["users"] <= 1:
@@ -593,7 +593,7 @@ def _place(
     if keeps_files and isinstance(root, (str, os.PathLike)):
         where = os.path.realpath(os.fspath(root))
         return spec, f"files of {cls}, {len(dataset)} at {where}", _core.cache_run(ranks)
-    if spec.startswith("shm:"):
+    if _core.cache_kind(spec) == "kept":
         raise ValueError(
             f"a kept cache needs to know what a {cls} is: give identity= a text that tells it from "
             "other datasets and from other versions of itself"

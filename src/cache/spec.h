@@ -25,6 +25,9 @@ struct hr__cache_spec {
     int form;                    /* enum hr_form, HR_FORM_AUTO or HR__FORM_UNSAID */
 };
 
+/* Non-zero where a text asks for a kept cache: it begins with "shm:". */
+int hr__cache_spec_is_kept(const char *text);
+
 /* Errors: -EINVAL says what is wrong with `text`, where, and what to write. */
 int hr__cache_spec_parse(struct hr__cache_spec *out, const char *text, struct hr_error *error);
 

@@ -18,6 +18,8 @@ from typing import Any, Literal, TypeAlias
 import torch
 import torch.distributed as dist
 
+from .. import _core
+
 Gather: TypeAlias = "Callable[[bytes], Sequence[bytes]] | Literal[False] | None"
 
 _logger = logging.getLogger("headrace")
@@ -39,7 +41,7 @@ _MAGIC = b"hrr1"
 
 def is_hosts(cache: str | None) -> bool:
     """Whether the text of a cache is one of several hosts."""
-    return cache is not None and cache.startswith("memcached:")
+    return cache is not None and _core.cache_kind(cache) == "hosts"
 
 
 def figures(rates: Mapping[str, Any]) -> tuple[int, float, float, float, float, float, float]:
