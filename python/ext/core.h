@@ -58,6 +58,20 @@ PyObject *core_raise_cache(struct core_state *state, int code, const struct hr_e
 /* errors.c: bytes of the library to str: UTF-8, anything else escaped. */
 PyObject *core_text(const char *text);
 
+/* values.c: sets an entry of a dictionary; takes `value` over, which may be NULL with an
+ * exception. 0; -1 with an exception. */
+int core_put(PyObject *dict, const char *key, PyObject *value);
+
+/* values.c: the same of several numbers. */
+struct core_number {
+    const char *name;
+    uint64_t value;
+};
+int core_put_numbers(PyObject *dict, const struct core_number *numbers, size_t count);
+
+/* values.c: a list. */
+PyObject *core_numbers(const uint64_t *values, size_t count);
+
 /* log.c: the library's messages wait in a queue until a Python thread that
  * holds the GIL anyway passes them on; a pending exception is kept. */
 int core_log_install(void);
