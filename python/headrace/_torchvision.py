@@ -27,6 +27,8 @@ _WAY_OUT = (
     "Or keep torch.utils.data.DataLoader for this dataset."
 )
 
+_LOADERS = {"default_loader", "pil_loader", "accimage_loader"}
+
 _HINTS = {
     "MixUp": "it works on batches: apply it to what the DataLoader yields",
     "CutMix": "it works on batches: apply it to what the DataLoader yields",
@@ -53,7 +55,7 @@ class _Walk:
             self.refuse(theirs, str(error).removeprefix(f"{name}: "))
 
     def refuse(self, transform: Any, why: str) -> None:
-        self.problems.append(f"{_class_name(transform)}: {why}")
+        self.problems.append(f"{class_name(transform)}: {why}")
 
 
 def translate(transform: Any, make: Make) -> list[Any]:
@@ -74,7 +76,13 @@ def translate(transform: Any, make: Make) -> list[Any]:
     return walk.steps
 
 
-def _class_name(value: Any) -> str:
+def is_loader(function: Any) -> bool:
+    """Whether a function is one of torchvision's that read an image file."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__name__", None)
+    return module == "torchvision.datasets.folder" and name in _LOADERS
+
+
+def class_name(value: Any) -> str:
     named = value if hasattr(value, "__qualname__") else type(value)  # a function or a class
     return f"{named.__module__}.{named.__qualname__}"
 

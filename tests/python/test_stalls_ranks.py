@@ -36,7 +36,7 @@ for round in range(20):
     said = channel.share({"round": round, "text": "é" * round} if rank == 0 else None)
     assert said["round"] == round
 if rank == size - 1:
-    channel.tell("news", {"at": 3})
+    channel.publish("news", {"at": 3})
 assert channel.ask("news") == {"at": 3} and channel.known("news") and not channel.known("none")
 channel.leave()
 print("left")

@@ -53,7 +53,7 @@ class Probe(Rank):
         self.backwards = 0
         self.first_step_s = 0.0  # when training was seen first
         self.trainers: set[int] = set()  # threads that step or go backward
-        self.barked = False  # the watchdog has said that nothing is found
+        self.has_warned = False  # the watchdog has said that nothing is found
         self.has_optimizer: bool | None = None  # once looked for
         self.device: Any = None
         self.stack = _Stack()
@@ -150,9 +150,9 @@ class Probe(Rank):
         now = time.monotonic()
         self.first_step_s = self.first_step_s or now
         limit = float(self.settings.get("watchdog_s") or WATCHDOG_S)
-        if self.barked or now - self.first_step_s < limit or self._may_yet_be_found():
+        if self.has_warned or now - self.first_step_s < limit or self._may_yet_be_found():
             return
-        self.barked = True
+        self.has_warned = True
         print(
             f"headrace stalls: {now - self.first_step_s:.0f} s of training ({self._steps()}) and no "
             f"loop over a loader to measure; seen instead: {self._seen()}; {WAY_OUT}. The script goes "
@@ -212,7 +212,7 @@ class Probe(Rank):
             return False
         if size > 1:
             self.announced = {"loader": state.number, "at": state.batches + LEAD}
-            self.channel().tell("adopt", self.announced)
+            self.channel().publish("adopt", self.announced)
             return False
         return True
 

@@ -1,9 +1,9 @@
-"""The measuring run of one rank, from the first replayed batch to its record.
+"""Measures one rank, segment by segment.
 
-A generator of batches: what it yields is what the script's loop gets, so the time between
-two of its steps is a step of training. Segments follow the schedule of the C library
-(VLDB'21, section 3, by difference); everything that is not training (dropping files,
-waiting for workers, meeting the other ranks) happens between their timed parts.
+A generator of batches: what it yields is what the script's loop gets, so the time between two of
+its steps is a step of training. Segments follow the schedule of the C library (VLDB'21, section 3,
+by difference). Everything that is not training (dropping files, waiting for workers, meeting the
+other ranks) happens between their timed parts.
 """
 
 from __future__ import annotations
@@ -56,14 +56,16 @@ class Measurement:
         progress: Any,
         step_s: float,
         steps_each: int,
+        batch_size: int | None = None,
     ) -> None:
         self.source, self.replay, self.device = source, replay, device
         self.channel, self.settings, self.findings = channel, settings, findings
         self.progress = progress
         self.data: list[str] | None = None
-        self.batch_size = 0
+        self.batch_size = batch_size or samples_in(replay.give(0, False))
+        source.batch_size = self.batch_size
         self.local_size = 1  # ranks of this host
-        self.batch_size_told = False  # by the script: batches do not show it
+        self.batch_size_given = batch_size is not None  # by the script: batches do not show it
         self._step_s, self._steps_each = step_s, steps_each
         self._given = 0  # number of the next replayed batch
         self._sets: dict[int, IndexSet] = {}
@@ -87,7 +89,7 @@ class Measurement:
         self.single_step_s = 0.0  # a step that nothing overlaps with
 
     def samples_in(self, batch: Any) -> int:
-        return self.batch_size if self.batch_size_told else samples_in(batch)
+        return self.batch_size if self.batch_size_given else samples_in(batch)
 
     # Devices
 
@@ -307,7 +309,7 @@ class Measurement:
         self._host_step_s = max(self._host_step_s, sorted(took[MOST_AHEAD:])[MOST_AHEAD // 2])
         if self._queued > MOST_AHEAD:
             raise CannotTell(
-                "cannot tell what training waits for, because a thread of the script reads its "
+                "it is not known what training waits for, because a thread of the script reads its "
                 f"loader more than {MOST_AHEAD} batches ahead"
             )
         self.findings.note(
@@ -446,7 +448,7 @@ class Measurement:
             timer.ask()
             timer.got(
                 self.batch_size
-                if self.batch_size_told
+                if self.batch_size_given
                 else self.replay.samples(self._given, 1, device)
             )
             yield batch
@@ -518,7 +520,7 @@ class Measurement:
     def _begins_otherwise(self, kind: str, record: dict[str, Any]) -> bool:
         """Segments are to begin as an epoch goes on: with the loader's queue full where
         training hardly ever waits, with an empty one where it does. The first segment of a
-        kind, which begins with an empty one, tells; where that was wrong it is run again.
+        kind, which begins with an empty one, decides; where that was wrong it is run again.
         Filling the queue takes long where training and preparation share the cores."""
         if self.source.ahead == 0 or self._ahead.get(kind) is False:
             return False
@@ -683,7 +685,7 @@ class Measurement:
                 self.findings.preparation.append(
                     {
                         "phase": phase,
-                        "samples": self.batch_size if self.batch_size_told else row.samples,
+                        "samples": self.batch_size if self.batch_size_given else row.samples,
                         "cpu_s": row.cpu_s,
                         "wall_s": row.wall_s,
                         "read_bytes": row.read_bytes,

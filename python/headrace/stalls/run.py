@@ -3,12 +3,14 @@ the record at the end, whatever ends it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import weakref
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from .._launch.folders import write_whole
 from . import record
 from .conclude import conclude
 from .findings import Findings, Settings
@@ -16,7 +18,6 @@ from .folders import files_below
 from .loader_state import LoaderState
 from .measurement import Measurement
 from .rank import EXIT_INTERNAL, Rank
-from .replay import samples_in
 from .sources import end_workers, source_of
 
 EXIT_INTERRUPTED = 130
@@ -33,13 +34,8 @@ class Progress:
         if fraction is not None:
             self._fraction = max(self._fraction, fraction)
         state = {"state": "measuring", "fraction": self._fraction, "text": text}
-        partial = f"{self._path}~"
-        try:
-            with open(partial, "w", encoding="utf-8") as file:
-                json.dump(state, file)
-            os.replace(partial, self._path)
-        except OSError:  # a bar less
-            pass
+        with contextlib.suppress(OSError):  # then the bar does not move
+            write_whole(self._path, json.dumps(state))
 
 
 class Run:
@@ -88,14 +84,11 @@ class Run:
             self._progress,
             step_s=steps[len(steps) // 2],
             steps_each=self.state.steps_each,
+            batch_size=self.state.batch_size,
         )
         self.measurement.data = data
         self.measurement.steps_done = steps_done
         self.measurement.local_size = self._ranks["local_world_size"]
-        first = replay.give(0, False)
-        self.measurement.batch_size = self.state.batch_size or samples_in(first)
-        self.measurement.batch_size_told = self.state.batch_size is not None
-        source.batch_size = self.measurement.batch_size
         self._batches = self.measurement.batches()
         if others:
             listed = ", ".join(f"{s.number} ({s.name}, {s.batches} batches)" for s in others)
