@@ -2,13 +2,13 @@
  * Storages of tensors and the memory below them, for headrace._core.MemoryRecorder.
  *
  * A storage is found by the address of PyTorch's object for it, which is quick to ask for, and
- * followed until a weak reference tells that it is freed (PyTorch keeps a storage's Python
+ * followed until a weak reference shows that it was freed (PyTorch keeps a storage's Python
  * object as long as the storage lives). A block is known by the address of its memory: that
  * may change under a storage (resize_, out=), and several storages may lie over the same
  * (from_numpy, from_blob), which ends with the last of them.
  *
- * Where the tap or PyTorch's memory history tells of a block's allocation and end, this does
- * not.
+ * Where the tap or PyTorch's memory history reports a block's allocation and end, this file does
+ * not record them.
  */
 #include "memory_inside.h"
 
@@ -168,7 +168,7 @@ static void leave_block(struct memory *m, uint32_t index, uint64_t time_ns)
     uint32_t first = memory_map_get(&all->by_data, s->data);
     if (first == index && s->next == MEMORY_NONE) {
         memory_map_remove(&all->by_data, s->data);
-        if (s->told)
+        if (s->is_recorded)
             memory_record(m, (struct hr_memory_event){.time_ns = time_ns,
                                                       .address = s->data,
                                                       .bytes = s->bytes,
@@ -224,7 +224,7 @@ static void join_block(struct memory *m, uint32_t index, int was_there, uint64_t
     s->next = first;
     if (first != MEMORY_NONE) {
         s->device = all->all[first].device;
-        s->told = all->all[first].told;
+        s->is_recorded = all->all[first].is_recorded;
         s->part = s->part ? s->part : all->all[first].part;
     }
     if (memory_map_put(&all->by_data, data, index) < 0) {
@@ -237,8 +237,8 @@ static void join_block(struct memory *m, uint32_t index, int was_there, uint64_t
     uint8_t device = s->device;
     uint64_t bytes = memory_tap_bytes(m, data, &device);
     s->device = device;
-    s->told = !bytes && !(s->device && m->history_tells);
-    if (s->told)
+    s->is_recorded = !bytes && !(s->device && m->history_reports);
+    if (s->is_recorded)
         memory_record(m, (struct hr_memory_event){
                              .time_ns = time_ns,
                              .address = data,

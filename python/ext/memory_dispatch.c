@@ -204,15 +204,16 @@ void memory_call_failed(struct memory_call *call, PyObject *error)
 {
     struct memory *m = call->m;
     end_update(call);
-    PyObject *told = PyBool_FromLong(memory_tap_failures(m) != call->failures);
-    PyObject *done = PyObject_CallFunctionObjArgs(m->failed, error ? error : Py_None, told, NULL);
-    Py_DECREF(told);
+    PyObject *is_recorded = PyBool_FromLong(memory_tap_failures(m) != call->failures);
+    PyObject *done =
+        PyObject_CallFunctionObjArgs(m->failed, error ? error : Py_None, is_recorded, NULL);
+    Py_DECREF(is_recorded);
     Py_XDECREF(done);
     memory_forget();
 }
 
 /* The same of Python's own exception. What a signal raises meanwhile goes before it. */
-static void tell_failure(struct memory_call *call)
+static void report_failure(struct memory_call *call)
 {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
@@ -287,7 +288,7 @@ static PyObject *run(struct memory *m, const struct memory_op *op, PyObject *fun
     PyObject *result = PyObject_Call(func, args, kwargs);
     memory_call_returned(&call);
     if (!result) {
-        tell_failure(&call);
+        report_failure(&call);
         return NULL;
     }
     memory_call_end(&call, &arguments, &(struct memory_operands){.args = result});

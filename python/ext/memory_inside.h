@@ -2,7 +2,8 @@
  * What the files of headrace._core.MemoryRecorder share: memory.c (the type), memory_dispatch.c
  * (operators), memory_observer.c (operators that an observer below Python sees), memory_blocks.c
  * (storages and the memory below them), memory_stack.c (lines of code), memory_tap.c (what the
- * allocators tell), memory_map.c (a table).
+ * allocators report), memory_map.c (a table), memory_state.c (helpers of all). A file calls those
+ * that are declared above it here.
  *
  * All of it is under the GIL but for what the tap calls, which any thread may do: that is the
  * recorder and the atomic members.
@@ -39,14 +40,14 @@ void memory_map_clear(struct memory_map *map);
 /* A storage that is followed, from first sight until it is freed. */
 struct memory_storage {
     uint64_t impl;       /* address of PyTorch's object */
-    PyObject *reference; /* weak; its callback tells of the end */
+    PyObject *reference; /* weak; its callback is called at the end */
     uint64_t data;       /* address of its memory; 0: it has none of a device's */
     uint64_t bytes;
-    uint32_t next;    /* storage over the same memory, or the next free place; MEMORY_NONE */
-    uint32_t part;    /* name of the part of the model; 0: not known */
-    uint8_t device;   /* as in events */
-    uint8_t category; /* that was told */
-    uint8_t told;     /* its allocation was told by us: so is its end */
+    uint32_t next;       /* storage over the same memory, or the next free place; MEMORY_NONE */
+    uint32_t part;       /* name of the part of the model; 0: not known */
+    uint8_t device;      /* as in events */
+    uint8_t category;    /* that was recorded */
+    uint8_t is_recorded; /* we recorded its allocation, and record its end */
 };
 
 struct memory_storages {
@@ -80,7 +81,7 @@ struct memory {
     void (*end_observing)(void);
 
     PyObject *describe;    /* describe(func) -> bytes of a struct op; also of (name, overload) */
-    PyObject *failed;      /* failed(exception, is_told): an operator raised it */
+    PyObject *failed;      /* failed(exception, is_recorded): an operator raised it */
     PyObject *address_of;  /* torch._C._storage_address */
     PyObject *tensor_type; /* torch.Tensor */
     PyObject *ops;         /* by func */
@@ -88,7 +89,7 @@ struct memory {
     PyObject *types;       /* of tensors: whether they have a dispatch of their own */
     PyObject *plain;       /* torch.Tensor.__torch_dispatch__ */
     PyObject *on_freed;    /* our own method */
-    PyObject *changes;     /* of the phase, while history tells: list of (ns, phase) */
+    PyObject *changes;     /* of the phase, while history reports: list of (ns, phase) */
     PyObject *untyped_storage, *data_ptr, *nbytes, *is_cpu, *shape, *dtype, *f_back; /* str */
 
     struct memory_storages storages;
@@ -97,7 +98,7 @@ struct memory {
     uint32_t call;            /* operator calls so far */
     uint32_t part;            /* name of the part of the model that runs */
     uint8_t is_surveying;     /* what is met was there before */
-    uint8_t history_tells;    /* of accelerators' allocations */
+    uint8_t history_reports;  /* of accelerators' allocations */
     uint8_t awaits_update;    /* outside passes, what writes a parameter is an optimizer's step */
     uint8_t was_updated;      /* such a step was seen */
 
@@ -116,12 +117,12 @@ void memory_forget(void);
 
 /* ---- memory_tap.c ---- */
 
-/* Allocations are told by the tap from now on: 1; 0: there is none; -1 with an exception. */
+/* The tap reports allocations from now on: 1; 0: there is none; -1 with an exception. */
 int memory_tap_begin(struct memory *m);
 void memory_tap_end(struct memory *m);
-/* Bytes of a block that the tap tells of, and its device; 0: it does not. */
+/* Bytes of a block that the tap knows, and its device; 0: it does not. */
 uint64_t memory_tap_bytes(const struct memory *m, uint64_t address, uint8_t *device);
-/* Refused allocations that it told. */
+/* Refused allocations that it reported. */
 uint64_t memory_tap_failures(const struct memory *m);
 
 /* ---- memory_stack.c ---- */

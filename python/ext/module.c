@@ -152,10 +152,10 @@ static PyMethodDef module_methods[] = {
                "A record's analysis as JSON; bandwidths of 0: what the record says.")},
     {"memory_write_text", core_memory_write_text, METH_VARARGS,
      PyDoc_STR("memory_write_text(paths, out, columns, h2d_bytes_per_s, d2h_bytes_per_s)\n--\n\n"
-               "What records tell, as text.")},
+               "Writes the report on records, as text.")},
     {"memory_write_page", core_memory_write_page, METH_VARARGS,
      PyDoc_STR("memory_write_page(paths, out, h2d_bytes_per_s, d2h_bytes_per_s)\n--\n\n"
-               "What records tell, as an HTML page.")},
+               "Writes the report on records, as an HTML page.")},
     {"memory_compare", core_memory_compare, METH_O,
      PyDoc_STR("memory_compare([before, after])\n--\n\nWhat is different, as JSON.")},
     {"memory_import", core_memory_import, METH_VARARGS,

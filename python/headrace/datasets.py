@@ -1,9 +1,8 @@
-"""What the samples are: image folders, lists of files, and packs.
+"""Datasets: image folders, lists of files, packs and tar files.
 
-All are map-style datasets with torchvision's attributes, so that code written
-for ``torchvision.datasets.ImageFolder`` finds what it looks for. They hold no
-Python object per sample: names and labels stay in the C library, and
-``samples`` and ``targets`` are views of them.
+All are map-style datasets with torchvision's attributes, so that code written for
+``torchvision.datasets.ImageFolder`` works with them. They hold no Python object per sample:
+names and labels stay in the C library, and ``samples`` and ``targets`` are views of them.
 """
 
 from __future__ import annotations

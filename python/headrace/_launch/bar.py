@@ -1,6 +1,7 @@
-"""How far a watched run is, on standard error: a bar on a terminal, otherwise a line now and
-then. The script writes to the same terminal, so the bar's cursor stays at the line's begin:
-what the script prints takes the bar's place, and the bar comes again below."""
+"""Progress of a watched run on standard error: a bar on a terminal, otherwise a line now and then.
+
+The script writes to the same terminal, so the cursor stays at the beginning of the bar's line:
+what the script prints overwrites the bar, which is drawn again below."""
 
 from __future__ import annotations
 

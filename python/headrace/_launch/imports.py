@@ -1,4 +1,4 @@
-"""Waits for the import of certain modules, and tells programs that only start others.
+"""Waits for the import of certain modules, and recognises programs that only start others.
 
 Loaded by its path at the start of every Python of a watched run, before the package is (which
 it may never be there), so it imports nothing but what Python has imported itself.

@@ -1,8 +1,8 @@
-"""The observer of operators (observer.cpp) as a library: compiled once for the torch that is there.
+"""Compiles the observer of operators (observer.cpp) once for the installed torch.
 
-It is kept in the user's cache folder, under a name made of everything that it depends on. What
-is loaded from there must belong to the user, and nobody else may write it. Where no observer can
-be had, Python's dispatch mode records, which gives the same record and takes longer.
+The library is kept in the user's cache folder, under a name made of everything that it depends
+on. It is loaded only if it belongs to the user and nobody else may write it. Where no observer
+is available, Python's dispatch mode records: the same record, but slower.
 """
 
 from __future__ import annotations

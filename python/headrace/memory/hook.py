@@ -1,4 +1,4 @@
-"""Finds the moment when a script has torch, and begins a recording there.
+"""Begins a recording once a script has imported torch.
 
 Loaded by its path at the start of every Python of a recorded run, so it imports nothing but
 what Python has imported itself (:mod:`headrace._launch.imports`).

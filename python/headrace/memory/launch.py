@@ -1,13 +1,13 @@
-"""Runs a command with a recording in each of its Pythons that has torch, follows it, and tells
+"""Runs a command with a recording in each of its Pythons that has torch, follows it, and reports
 what was recorded.
 
-The script is not changed: its output, its exit status and its end are its own. Everything that
-can go wrong on our side is said in one line that begins with ``headrace memory:``.
+The script is not changed: its output, its exit status and its end are its own. Each failure of
+ours is one line that begins with ``headrace memory:``.
 
-Contract with the hook in the script's processes (:mod:`.hook`, :mod:`.watched`), in a folder
-of the run: ``settings.json`` is ours; ``hello-PID``, ``record-*.json`` and ``iterations-*`` are
-theirs. The
-records themselves are where the result will be, so that they stay whatever happens to us.
+The launcher and the hook in the script's processes (:mod:`.hook`, :mod:`.watched`) communicate by
+files in a folder of the run: the launcher writes ``settings.json``, the hook ``hello-PID``,
+``record-*.json`` and ``iterations-*``. The records themselves are written beside the result, so
+that they stay even if the launcher is killed.
 """
 
 from __future__ import annotations
@@ -89,12 +89,12 @@ class Launch:
                 kept, failed = self._gather()
             finally:
                 folder.close()
-            # What is left is telling: Ctrl-C may end that, from now on.
+            # Only the report is left: from now on Ctrl-C may end it.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         if not kept:
             return status or PROBLEM
-        untold = self._tell(kept)
-        return status or failed or untold
+        unprinted = self._print(kept)
+        return status or failed or unprinted
 
     def _follow(self) -> int | None:
         """Runs the script; its exit status as shells count it. None: it could not be started."""
@@ -147,7 +147,7 @@ class Launch:
         return done / most, f"{done} of {most} iterations recorded{then}"
 
     def _states(self) -> list[dict[str, Any]]:
-        """What the processes told of their records, by rank, else by when they began."""
+        """The processes' record-*.json, by rank, else by when they began."""
         found = []
         for name in os.listdir(self._folder):
             if name.startswith("record-") and name.endswith(".json"):
@@ -186,7 +186,7 @@ class Launch:
             return [one for one in kept if os.path.exists(one["path"])], FAILED
         return [{**one, "path": name} for one, name in zip(kept, names)], OK
 
-    def _tell(self, kept: list[dict[str, Any]]) -> int:
+    def _print(self, kept: list[dict[str, Any]]) -> int:
         try:
             self._results(kept)
         except OSError as error:

@@ -1,5 +1,5 @@
-"""From the segments of a rank to its record: what is measured with the loop standing still, and
-whether all of it fits together."""
+"""Makes the record of a rank after its segments: measures what comes after them, and checks that
+all of it fits together."""
 
 from __future__ import annotations
 

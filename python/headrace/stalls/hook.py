@@ -1,9 +1,9 @@
-"""Finds the moment when a script has loaders.
+"""Loads the probe once a script has imported a module with loaders.
 
-Loaded by its path at the start of every Python of a measuring run, so it imports nothing
-but what Python has imported itself: it waits for the modules that have loaders
-(:mod:`headrace._launch.imports`), and only then imports the probe. Where the run is guarded
-(:mod:`headrace.stalls.guard`) and this Python is not, it ends before the script begins.
+Loaded by its path at the start of every Python of a measuring run, so it imports nothing but what
+Python has imported itself until such a module comes (:mod:`headrace._launch.imports`). Where the
+run is guarded (:mod:`headrace.stalls.guard`) and this Python is not, it ends before the script
+begins.
 
 It reports to the launcher by :mod:`headrace._launch.hello`.
 """

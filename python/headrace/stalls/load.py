@@ -1,5 +1,5 @@
-"""What else wants the cores while a segment is measured: other processes, the hypervisor, the
-quota of a container. A segment that others disturbed tells nothing of training."""
+"""Load of others while a segment is measured: other processes, the hypervisor, a container's CPU
+quota. A segment that others disturbed says nothing about training."""
 
 from __future__ import annotations
 

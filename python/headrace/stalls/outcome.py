@@ -1,4 +1,4 @@
-"""What a measuring run left in its folder, and what that means."""
+"""Reads what a measuring run left in its folder."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _take_problem(found: Outcome, path: str) -> None:
 
 
 def why_nothing(found: Outcome, words: list[str]) -> str:
-    """Why a script that ended by itself left nothing: told by how far the probe came."""
+    """Why a script that ended by itself left nothing, by how far the probe came."""
     if found.failed:
         return f"the probe does not work with this script: {found.failed}"
     if not found.hello:

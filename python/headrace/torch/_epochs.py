@@ -1,4 +1,4 @@
-"""Where a DataLoader is: which epoch comes next, how far the live one is, and states of that.
+"""The place of a DataLoader: its next epoch, how far the live one is, and states of both.
 
 The native loader knows the place in its own order; of a user's sampler the place is kept here,
 with what was pushed and has not come back yet.

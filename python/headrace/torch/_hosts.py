@@ -1,10 +1,10 @@
-"""What ranks tell each other where a cache lies on several hosts.
+"""Exchanges rates between the ranks where a cache lies on several hosts.
 
 The plan of an epoch follows from numbers that all ranks share, so the rates that each has
 measured get into it only when every rank is given those of all. They travel as one small
 record a rank, of fixed layout, by the job's own means: torch.distributed, or a function of
 the user's (MPI's allgather, say). The record also says at which place of which epoch its
-rank begins, so that ranks that are out of step are told so.
+rank begins, so that ranks that are out of step get an error.
 """
 
 from __future__ import annotations

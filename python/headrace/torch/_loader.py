@@ -1,4 +1,4 @@
-"""The DataLoader: torch's arguments and manners over the native loader.
+"""The DataLoader: torch's interface over the native loader.
 
 The order of samples, their preparation and the place in an epoch belong to the
 C library; this file translates arguments, cuts a user's sampler into batches,
@@ -146,7 +146,7 @@ class DataLoader(Epochs):
             samples of all ranks together are the same ones. A loss that depends on which samples are in
             one rank's batch (batch norm without synchronisation, in-batch negatives) needs
             ``"exact"``.
-        gather: with several hosts: how the ranks tell each other how fast their hosts are, at
+        gather: with several hosts: how the ranks exchange how fast their hosts are, at
             each ``iter()`` but the first, which all ranks have to reach. ``None``: by
             torch.distributed, where it is initialised; a function of ``bytes`` that
             returns those of all ranks in their order (MPI's ``comm.allgather``); ``False``: never,
@@ -312,7 +312,7 @@ class DataLoader(Epochs):
         self._past_skipped: list[SkippedSample] = []
         self._past_damaged: list[SkippedSample] = []
         self._later_hosts: tuple[int, str] | None = None  # an epoch, and its cache from then on
-        self._begun = False  # whether an epoch was begun, so that there are rates to tell
+        self._begun = False  # whether an epoch was begun, so that there are rates to exchange
         self._pid = os.getpid()
         self._core: _core.Loader | None = None
         # A stream's jobs compare their ranks, which are not known before the first epoch.
@@ -452,8 +452,8 @@ class DataLoader(Epochs):
         return is_hosts(self._options["cache"])
 
     def _agree(self, epoch: int, position: int) -> None:
-        """What the ranks tell each other before an epoch. The first one has nothing to tell,
-        and its own comparison of ranks says best what is wrong between them."""
+        """Exchanges rates with the other ranks before an epoch. There are none before the first
+        one, and its own comparison of ranks says best what is wrong between them."""
         if not self._has_hosts():
             return
         if self._later_hosts is not None and epoch >= self._later_hosts[0]:
@@ -483,7 +483,7 @@ class DataLoader(Epochs):
 
     def close(self) -> None:
         """Stops the threads. Batches that are held stay valid; iterating is over;
-        :meth:`state_dict` still tells the place. RuntimeError while another thread
+        :meth:`state_dict` still has the place. RuntimeError while another thread
         waits for a batch."""
         place = None
         if self._live is not None and self._pid == os.getpid():

@@ -1,6 +1,5 @@
-"""What stands for the native order in Python: torch's sampler attribute, a DistributedSampler
-that the native order takes the place of, and batches of indices with the same statistics for
-measuring.
+"""The native order seen from Python: the sampler attribute, a DistributedSampler that the native
+order replaces, and batches of indices with the same statistics for measuring.
 """
 
 from __future__ import annotations
@@ -87,9 +86,9 @@ class Dealt:
             return
         _said = True
         logging.getLogger("headrace").warning(
-            "the DistributedSampler's place is taken by Headrace's own order, with its seed %d: ranks "
-            "get as many samples as before, each once, in another random order. A subclass of it "
-            "is followed as it is",
+            "Headrace's own order replaces the DistributedSampler, with its seed %d: ranks get as many "
+            "samples as before, each once, in another random order. A subclass of it is not "
+            "replaced",
             self.sampler.seed,
         )
 
