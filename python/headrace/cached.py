@@ -57,7 +57,7 @@ class CachedDataset:
             ``"shm:NAME?size=64GiB"`` is kept, so that other jobs and later runs have it.
         identity: a text that names this dataset and its version, such as
             ``"birds 2024-03, 256 px"``: what was kept under one identity is given to
-            whoever asks with it. Needed for a kept cache, and for ranks to share one, unless
+            all who use it. Needed for a kept cache, and for ranks to share one, unless
             files are kept.
         key: ``key(index)``, for datasets whose samples change: what it returns (str, int,
             bytes, tuples of these) becomes part of the sample's key, so that another value
@@ -676,8 +676,8 @@ class _RandomWatch:
 
     Two signs: a sample's making draws from one of the process-wide generators, or its
     second making, which only the first sample of a process has, gives something else.
-    Whichever process makes samples looks, not the one that makes this object, because what the
-    dataset opens may be no good in a process that is forked later.
+    The process that makes samples looks, not the one that makes this object, because what the
+    dataset opens may be unusable in a process that is forked later.
     """
 
     def __init__(self, dataset: Any) -> None:

@@ -15,8 +15,8 @@ EVERY_S = 10.0
 
 
 class Bar:
-    """Of the verb ``verb``; ``progress`` gives what is done, from 0 to 1 (None: nobody
-    knows), in words, too."""
+    """Of the verb ``verb``; ``progress`` gives what is done, from 0 to 1 (None: not
+    known), and in words."""
 
     def __init__(
         self, verb: str, progress: Callable[[], tuple[float | None, str]], quiet: bool

@@ -77,7 +77,7 @@ class _Loader:
         return self._own.create_module(spec)
 
     def exec_module(self, module: Any) -> None:
-        # From here on nobody sees that there was something in between.
+        # From here on the module looks as if nothing had been in between.
         module.__loader__ = module.__spec__.loader = self._own
         self._own.exec_module(module)
         self._attach(module.__name__, module)

@@ -24,7 +24,7 @@ class Uncompiled:
         self._wrapped: Callable[..., Any] | None = None
 
     def begin(self) -> None:
-        # To load the compiler takes seconds: where nobody has asked for it, not before that.
+        # Loading the compiler takes seconds: only once the program has used it.
         if "torch._dynamo" in sys.modules:
             self._stand_aside()
         before = torch.compile

@@ -116,8 +116,8 @@ class History:
         self._buffer = bytearray()
         self._record: Any = None  # torch.cuda.memory's own function, while it is wrapped
         self._wrapped: Any = None
-        # In most scripts CUDA is not in use yet: what nobody needs is not initialised.
-        # PyTorch keeps what it is given: not this.
+        # In most scripts CUDA is not in use yet, and is not initialised for this.
+        # PyTorch keeps the function: it must not keep this object alive.
         begin = weakref.WeakMethod(self._begin)
         torch.cuda._lazy_call(lambda: (method := begin()) and method())
 

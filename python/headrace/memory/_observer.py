@@ -57,7 +57,7 @@ def compiled() -> tuple[str | None, str | None]:
 
 def _let_through() -> None:
     """Operators of higher order (torch.cond, flex_attention) look for their kernels in Python by
-    the highest key: the observer's is none of theirs. It is nobody's else, so this can stay."""
+    the highest key: the observer's has none. No other code uses that key, so this can stay."""
     try:
         key = torch._C._parse_dispatch_key("Fake")
         always = torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS

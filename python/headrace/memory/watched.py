@@ -119,7 +119,7 @@ class Watched:
     def _others_train(self) -> bool:
         try:
             names = [name for name in os.listdir(self._folder) if name.startswith("record-")]
-        except OSError:  # the run is over: nobody will look at this
+        except OSError:  # the run is over
             return False
         return any(_says_trained(os.path.join(self._folder, name)) for name in names)
 

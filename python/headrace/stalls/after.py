@@ -124,7 +124,7 @@ def _cold(m: Measurement, cores: int) -> None:
         chosen = m.new_set()
         if not chosen.files:
             return
-        m.channel.gather(0)  # nobody holds them any more
+        m.channel.gather(0)  # no rank holds them any more
         m.drop(chosen.files)
         m.progress.say("the loader alone, from storage", None)
         m.channel.gather(0)

@@ -31,7 +31,7 @@ def conclude(m: Measurement, ranks: dict[str, Any], started: str) -> dict[str, A
 
 def _contradicts_itself(document: dict[str, Any]) -> bool:
     """Whether a phase that was verified does not count, because the figures do not fit together:
-    training faster than its parts, or time lost that nobody waited."""
+    training faster than its parts, or time lost without waiting."""
     try:
         summary = _core.Stalls.analyse([json.dumps(record.finite(document))]).summary()
     except (ValueError, RuntimeError):  # too little for any figure

@@ -25,7 +25,7 @@ class Load:
 
     at_s: float
     cores: int
-    busy_s: float | None  # of the cores that this process may use, whoever used them
+    busy_s: float | None  # of the cores that this process may use, by all processes
     steal_s: float
     root: int  # the topmost process of the run
     own_s: float  # CPU of that and of all processes below it

@@ -184,7 +184,7 @@ class Measurement:
         return ""
 
     def drop(self, files: list[str]) -> dict[str, Any]:
-        """Out of memory, also what this process and its workers have mapped."""
+        """Drops files from memory, also what this process and its workers have mapped."""
         self.source.let_go(files)
         return dict(_core.storage_drop(files))
 
@@ -210,7 +210,7 @@ class Measurement:
     # The run
 
     def batches(self) -> Iterator[Any]:
-        """What the script's loop gets from now on."""
+        """Yields what the script's loop gets from now on."""
         # A full collection takes long and comes seldom: its turn is not to be in a segment.
         gc.collect()
         gc.freeze()
@@ -356,7 +356,7 @@ class Measurement:
     def _calm(
         self, segment: dict[str, Any]
     ) -> Generator[Any, None, tuple[dict[str, Any], float]]:
-        """The least disturbed of a few tries (one, where nobody disturbs), and the seconds that
+        """The least disturbed of a few tries (one, if it is not disturbed), and the seconds that
         it took: what the others took has a limit of its own."""
         tried: list[tuple[float, dict[str, Any], float]] = []
         while len(tried) < CALM_TRIES:
@@ -543,7 +543,7 @@ class Measurement:
         return True
 
     def _let_it_get_ahead(self, started_ns: int) -> None:
-        """Until the loader has prepared all that it prepares ahead."""
+        """Waits until the loader has prepared all that it prepares ahead."""
         end = time.perf_counter() + LONGEST_FILL_S
         while time.perf_counter() < end:
             ready = self.source.prepared(started_ns, 1)
@@ -582,7 +582,7 @@ class Measurement:
             yield batch
 
     def _ready(self, chosen: IndexSet, cold: bool, preread: bool) -> dict[str, Any] | None:
-        """Files of a set out of memory, or in it."""
+        """Brings the files of a set out of memory, or into it."""
         if not chosen.files:
             return None
         if cold:
@@ -609,7 +609,7 @@ class Measurement:
         return hold
 
     def _note_reads(self) -> None:
-        """Warm segments that read from storage, though too little to be none."""
+        """Notes warm segments that read from storage, though little enough to be valid."""
         warm = [one for one in self.findings.segments if one["phase"] == "warm"]
         least = max((WARM_CLEAN * (one["expected_bytes"] or 0) for one in warm), default=0)
         reads = [one["read_bytes"] or 0 for one in warm]
@@ -629,7 +629,7 @@ class Measurement:
         read: int | None,
         state: dict[str, Any] | None,
     ) -> None:
-        """Was cold really cold, warm really warm? By what was read from storage."""
+        """Verifies by the bytes read from storage that a cold segment was cold, a warm one warm."""
         record["read_bytes"] = read
         expected = chosen.bytes
         record["expected_bytes"] = expected
@@ -640,7 +640,7 @@ class Measurement:
         elif not chosen.files and not self.findings.reads_files:
             record["verified"] = read <= SLACK_BYTES
             if not record["verified"]:
-                record["reason"] = f"{read:,} bytes were read from storage, by nobody knows what"
+                record["reason"] = f"{read:,} bytes were read from storage by something unknown"
         elif not chosen.files:
             record["verified"] = False
             record["reason"] = "which files are read is not known: see --data"

@@ -57,7 +57,7 @@ class Source:
         self.ahead = 0
         self.batch_size = 0  # samples, set by the run
         self.wrapped = False  # a stream ended within a segment, and was begun again
-        self.learned = Learned()  # what the samples read, where nobody says
+        self.learned = Learned()  # what the samples read, where the dataset does not say
 
     @property
     def name(self) -> str:
@@ -538,7 +538,7 @@ class Headrace(_Indexed):
         samples = difference("samples")
         if not samples:
             return None
-        # What threads count is their time; how much of it was on a core nobody knows.
+        # Threads count elapsed time; how much of it was on a core is not known.
         thread_ns = difference("prepare", "sum_ns") + difference("fetch", "sum_ns")
         return {
             "samples": samples,
@@ -549,8 +549,8 @@ class Headrace(_Indexed):
 
 
 class Other(Source):
-    """Anything that yields batches: the script's own iterator goes on; when it ends, it is
-    begun again, as often as it gives something. ``begin`` makes another of the loader's own
+    """Anything that yields batches: goes on with the script's own iterator; when that ends, begins
+    another, as long as one gives something. ``begin`` makes another of the loader's own
     iterators."""
 
     kind = "other"

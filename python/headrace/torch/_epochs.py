@@ -38,8 +38,7 @@ class Epoch:
 
 
 class OneReader:
-    """A lock that nobody waits for: a thread that comes while another one is inside gets a
-    RuntimeError, and the one inside notices nothing."""
+    """A lock without waiting: a second thread gets a RuntimeError, and the first one goes on."""
 
     def __init__(self) -> None:
         # One that Ctrl-C left locked is open to its own thread.

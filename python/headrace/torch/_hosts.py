@@ -69,7 +69,7 @@ class Exchange:
     def run(
         self, mine: Mapping[str, Any], epoch: int, position: int
     ) -> list[dict[str, Any]] | None:
-        """The rates of all ranks, in their order; None where nobody gathers. Blocks until
+        """The rates of all ranks, in their order; None without a way to gather. Blocks until
         all ranks have come here. RuntimeError where they are not at the same place."""
         gather = self._gather
         if gather is None and self._has_torch():
@@ -134,13 +134,13 @@ def stats_of_ranks(ranks: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
 
 
 def say_local(hosts: int) -> None:
-    """One line, once in a process, for whoever did not choose the assignment."""
+    """Logs one line, once in a process, where the assignment was not chosen."""
     global _said_local
     if not _said_local:
         _said_local = True
         _logger.warning(
-            "samples of a batch are dealt to the ranks of those of the %d hosts that keep them; the "
-            "samples of all ranks together are the usual ones. Losses that depend on which "
+            "each of the %d hosts gets the samples of a batch that it keeps; the samples of all ranks "
+            "together are the usual ones. Losses that depend on which "
             "samples are in one rank's batch (batch norm without synchronisation, in-batch "
             "negatives, MixUp, a mean over a per-rank count) need assignment='exact'; "
             "assignment='local' says that this is known. See docs/hosts.md",

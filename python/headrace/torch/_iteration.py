@@ -12,8 +12,8 @@ from ._feed import Feed
 class Iteration:
     """What ``iter(loader)`` gives: one epoch, from its beginning or a loaded state on.
 
-    Which epoch it is stands fast with its first batch. Until then another ``iter()`` is the
-    same epoch, and set_epoch makes it another one: frameworks do both.
+    Its epoch is fixed by its first batch. Until then another ``iter()`` is the same epoch, and
+    set_epoch changes it: frameworks do both.
     """
 
     def __init__(self, loader: Epochs) -> None:
@@ -26,7 +26,7 @@ class Iteration:
         self._epoch = loader._live = Epoch(before.number, before.resume, before.core)
 
     def _can_take_over(self, before: Epoch) -> bool:
-        """Whether what is in preparation for the iterator before is what this one needs."""
+        """Whether the batches in preparation for the iterator before are those of this one."""
         loader = self._loader
         return (
             loader._feed is None

@@ -69,10 +69,10 @@ class DataLoader(Epochs):
         batch_size: samples per batch of this rank.
         shuffle: a new order every epoch.
         sampler, batch_sampler: any iterable of indices, or of lists of them, endless
-            ones too. Every rank uses its own, as with torch. The place of a
-            ``DistributedSampler`` (not of a subclass) is taken by the loader's own order where
-            both give the ranks the same counts: its ranks, ``shuffle``, ``seed`` and ``set_epoch``
-            count, and one line says so.
+            ones too. Every rank uses its own, as with torch. The
+            loader's own order replaces a ``DistributedSampler`` (not a subclass) where both give
+            the ranks the same counts: its ranks, ``shuffle``, ``seed`` and ``set_epoch`` count,
+            and a warning is logged.
         num_workers: threads. ``None``: the cores that this process may use, over
             LOCAL_WORLD_SIZE, less one, at least one. 0: one thread.
         collate_fn: ``None`` or torch's ``default_collate``; others are refused.
@@ -98,10 +98,10 @@ class DataLoader(Epochs):
         max_bad_share: with ``"skip"``: more bad samples than this share of an epoch's
             raise :class:`headrace.TooManyBadSamples`.
         return_index, return_path: see above.
-        rank, world_size: this process's part. ``None``: what the surroundings say when the first
-            epoch begins: torch.distributed where it is initialised; else RANK and WORLD_SIZE; else
-            0 of 1, unless ``gather`` is a function: then also the variables of Open MPI, MPICH and
-            Slurm. One line says where variables were followed, or not. Unused with a sampler.
+        rank, world_size: this process's part. ``None``: found when the first epoch begins:
+            torch.distributed where it is initialised; else RANK and WORLD_SIZE; else 0 of 1,
+            unless ``gather`` is a function: then also the variables of Open MPI, MPICH and Slurm.
+            A warning is logged where variables were used, or ignored. Unused with a sampler.
         direct_io: read past the page cache.
         io_uring: ``False`` reads with plain threads.
         staging_bytes: encoded bytes read ahead at most; 16 MiB if ``None``.
@@ -119,7 +119,7 @@ class DataLoader(Epochs):
             more bytes; ``"planes"``, faster again for three to six times the bytes;
             ``None`` or ``"auto"``: what ``cache`` says, or else what the budget is best
             spent on by what is measured. Batches are the same.
-        epochs: of the whole run. Told so, busy threads convert cached samples to
+        epochs: of the whole run. With it busy threads convert cached samples to
             ``cache_form`` where the epochs that are left repay it; otherwise only
             idle threads do.
         agent: who prepares. ``None``: this process. ``"auto"``: a process of its own for all
@@ -469,7 +469,7 @@ class DataLoader(Epochs):
             core.set_rates(epoch, [figures(rates) for rates in ranks])
 
     def _say(self, core: _core.Loader) -> None:
-        """What whoever trains should know before the first batch."""
+        """Logs what the user should know before the first batch."""
         if self._dealt is not None:
             self._dealt.say()
         chosen = self._options["assignment"] != "auto"

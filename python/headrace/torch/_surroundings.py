@@ -80,12 +80,12 @@ class Part:
 
 
 class _Seen(NamedTuple):
-    """What the surroundings say."""
+    """What torch.distributed or the environment says."""
 
     rank: int
     ranks: int
     counts: bool  # whether it is said of processes that train one model together
-    where: str  # the variables, "" for torch.distributed or nobody
+    where: str  # the variables, "" for torch.distributed or none
 
 
 def _of_distributed() -> tuple[int, int] | None:
