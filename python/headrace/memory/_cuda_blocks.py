@@ -2,8 +2,8 @@
 
 The history has the sizes that were asked for. A block may be larger: sizes are rounded, and a
 free block that is only a little larger is given whole. ``torch.cuda.memory_allocated`` counts the
-blocks. Their sizes follow from which addresses are free, by the allocator's own rules (c10/cuda/CUDACachingAllocator.cpp: round_size, should_split,
-try_merge_blocks).
+blocks. Their sizes follow from which addresses are free, by the allocator's own rules
+(c10/cuda/CUDACachingAllocator.cpp: round_size, should_split, try_merge_blocks).
 """
 
 from __future__ import annotations
