@@ -516,14 +516,6 @@ static PyObject *loader_batches(PyObject *object, void *closure)
     return PyLong_FromUnsignedLongLong(hr_loader_batches(self->handle));
 }
 
-static PyObject *loader_skipped_count(PyObject *object, void *closure)
-{
-    struct loader *self = (struct loader *)object;
-    if (check_open(self) < 0)
-        return NULL;
-    return PyLong_FromUnsignedLongLong(hr_loader_skipped_count(self->handle));
-}
-
 static PyMethodDef loader_methods[] = {
     {"start_epoch", loader_start_epoch, METH_O,
      PyDoc_STR("start_epoch(epoch)\n--\n\nStarts at the beginning of an epoch.")},
@@ -557,7 +549,6 @@ static PyMethodDef loader_methods[] = {
 
 static PyGetSetDef loader_getset[] = {
     {"batches", loader_batches, NULL, PyDoc_STR("Of a whole epoch, for this rank."), NULL},
-    {"skipped_count", loader_skipped_count, NULL, PyDoc_STR("Samples skipped so far."), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

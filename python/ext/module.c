@@ -14,11 +14,6 @@ static PyObject *module_drain_log(PyObject *module, PyObject *none)
     Py_RETURN_NONE;
 }
 
-static PyObject *module_isa_name(PyObject *module, PyObject *none)
-{
-    return PyUnicode_FromString(hr_isa_name());
-}
-
 static PyObject *module_cores(PyObject *module, PyObject *none)
 {
     return PyLong_FromLong(hr_cores());
@@ -122,8 +117,6 @@ static void module_free(void *module)
 static PyMethodDef module_methods[] = {
     {"drain_log", module_drain_log, METH_NOARGS,
      PyDoc_STR("drain_log()\n--\n\nPasses waiting messages of the library to logging.")},
-    {"isa_name", module_isa_name, METH_NOARGS,
-     PyDoc_STR("isa_name()\n--\n\nThe instruction set in use; results do not depend on it.")},
     {"cores", module_cores, METH_NOARGS,
      PyDoc_STR("cores()\n--\n\nThat this process may use: affinity and CPU quotas.")},
     {"cache_bytes", core_cache_bytes, METH_O,
