@@ -139,7 +139,7 @@ def say_local(hosts: int) -> None:
     if not _said_local:
         _said_local = True
         _logger.warning(
-            "each of the %d hosts gets the samples of a batch that it keeps; the samples of all ranks "
+            "samples of a batch go to ranks on the %d hosts that keep them; the samples of all ranks "
             "together are the usual ones. Losses that depend on which "
             "samples are in one rank's batch (batch norm without synchronisation, in-batch "
             "negatives, MixUp, a mean over a per-rank count) need assignment='exact'; "
