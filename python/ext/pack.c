@@ -90,20 +90,6 @@ static PyObject *raise(struct core_state *state, const struct call *call, int co
     return core_raise(state, code, error, path);
 }
 
-/* Sets key to a list of `count` numbers. */
-static int set_numbers(PyObject *dict, const char *key, const uint64_t *values, int count)
-{
-    PyObject *list = PyList_New(count);
-    for (int i = 0; list && i < count; i++) {
-        PyObject *number = PyLong_FromUnsignedLongLong(values[i]);
-        if (!number || PyList_SetItem(list, i, number) < 0)
-            Py_CLEAR(list);
-    }
-    int r = list ? PyDict_SetItemString(dict, key, list) : -1;
-    Py_XDECREF(list);
-    return r;
-}
-
 static PyObject *result_dict(const struct hr_pack_result *result, PyObject *notices)
 {
     PyObject *dict = Py_BuildValue(
@@ -113,9 +99,10 @@ static PyObject *result_dict(const struct hr_pack_result *result, PyObject *noti
         (unsigned long long)result->bad);
     if (!dict)
         return NULL;
-    if (set_numbers(dict, "samples_of_form", result->samples_of_form, 3) < 0 ||
-        set_numbers(dict, "bytes_of_form", result->bytes_of_form, 3) < 0 ||
-        set_numbers(dict, "samples_kept", result->samples_kept, HR_PACK_KEPT_COUNT) < 0 ||
+    if (core_put(dict, "samples_of_form", core_numbers(result->samples_of_form, 3)) < 0 ||
+        core_put(dict, "bytes_of_form", core_numbers(result->bytes_of_form, 3)) < 0 ||
+        core_put(dict, "samples_kept", core_numbers(result->samples_kept, HR_PACK_KEPT_COUNT)) <
+            0 ||
         (notices && PyDict_SetItemString(dict, "notices", notices) < 0))
         Py_CLEAR(dict);
     return dict;
@@ -129,6 +116,24 @@ static void begin(struct call *call, struct hr_pack_options *options, PyObject *
     options->notice = on_notice;
     options->notice_arg = call;
     call->saved = PyEval_SaveThread();
+}
+
+/* Takes the GIL back; the result of a call that returned `r`, or NULL with an exception. */
+static PyObject *end(struct core_state *state, struct call *call, int r,
+                     const struct hr_error *error, PyObject *path,
+                     const struct hr_pack_result *result)
+{
+    PyObject *dict = NULL;
+    PyEval_RestoreThread(call->saved);
+    core_log_drain(state);
+    PyObject *name = PyUnicode_DecodeFSDefault(PyBytes_AsString(path));
+    if (r && name)
+        raise(state, call, r, error, name);
+    else if (name && !PyErr_Occurred())
+        dict = result_dict(result, call->notices);
+    Py_XDECREF(name);
+    Py_DECREF(call->notices);
+    return dict;
 }
 
 PyObject *core_pack_write(PyObject *module, PyObject *args, PyObject *kwargs)
@@ -153,16 +158,8 @@ PyObject *core_pack_write(PyObject *module, PyObject *args, PyObject *kwargs)
         begin(&call, &options, progress);
         int r = hr_pack_write(core_dataset_handle(dataset), PyBytes_AsString(path), &options,
                               &result, &error);
-        PyEval_RestoreThread(call.saved);
-        core_log_drain(state);
-        PyObject *name = PyUnicode_DecodeFSDefault(PyBytes_AsString(path));
-        if (r && name)
-            raise(state, &call, r, &error, name);
-        else if (name && !PyErr_Occurred())
-            dict = result_dict(&result, call.notices);
-        Py_XDECREF(name);
+        dict = end(state, &call, r, &error, path, &result);
     }
-    Py_XDECREF(call.notices);
     Py_DECREF(path);
     return dict;
 }
@@ -187,16 +184,8 @@ PyObject *core_pack_unpack(PyObject *module, PyObject *args, PyObject *kwargs)
         begin(&call, &options, progress);
         int r = hr_pack_unpack(PyBytes_AsString(path), PyBytes_AsString(directory), &options,
                                &result, &error);
-        PyEval_RestoreThread(call.saved);
-        core_log_drain(state);
-        PyObject *name = PyUnicode_DecodeFSDefault(PyBytes_AsString(path));
-        if (r && name)
-            raise(state, &call, r, &error, name);
-        else if (name && !PyErr_Occurred())
-            dict = result_dict(&result, call.notices);
-        Py_XDECREF(name);
+        dict = end(state, &call, r, &error, path, &result);
     }
-    Py_XDECREF(call.notices);
     Py_DECREF(directory);
     Py_DECREF(path);
     return dict;

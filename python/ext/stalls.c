@@ -167,26 +167,18 @@ done:
     return result;
 }
 
-/* ---- what it tells ---- */
+/* ---- what it says ---- */
 
 static PyObject *interval(const struct hr_interval *interval)
 {
     return Py_BuildValue("(ddd)", interval->value, interval->low, interval->high);
 }
 
-/* Puts `value`, which it takes over, into the dictionary. 0 or -1. */
-static int put(PyObject *dict, const char *key, PyObject *value)
-{
-    int r = value ? PyDict_SetItemString(dict, key, value) : -1;
-    Py_XDECREF(value);
-    return r;
-}
-
 static PyObject *by_cause(const struct hr_interval *shares, int count)
 {
     PyObject *dict = PyDict_New();
     for (int i = 0; dict && i < count; i++)
-        if (put(dict, causes[i], interval(&shares[i])) < 0)
+        if (core_put(dict, causes[i], interval(&shares[i])) < 0)
             Py_CLEAR(dict);
     return dict;
 }
@@ -195,7 +187,7 @@ static PyObject *rates_by_phase(const struct hr_interval *rates)
 {
     PyObject *dict = PyDict_New();
     for (int i = 0; dict && i < HR_STALLS_PHASES; i++)
-        if (put(dict, hr_stalls_phase_name((enum hr_stalls_phase)i), interval(&rates[i])) < 0)
+        if (core_put(dict, hr_stalls_phase_name((enum hr_stalls_phase)i), interval(&rates[i])) < 0)
             Py_CLEAR(dict);
     return dict;
 }
@@ -204,7 +196,7 @@ static PyObject *flags_by_phase(const int *flags)
 {
     PyObject *dict = PyDict_New();
     for (int i = 0; dict && i < HR_STALLS_PHASES; i++)
-        if (put(dict, hr_stalls_phase_name((enum hr_stalls_phase)i), PyBool_FromLong(flags[i])) < 0)
+        if (core_put(dict, hr_stalls_phase_name((enum hr_stalls_phase)i), PyBool_FromLong(flags[i])) < 0)
             Py_CLEAR(dict);
     return dict;
 }
@@ -364,7 +356,7 @@ static PyObject *prediction_dict(const struct hr_stalls_prediction *p)
 {
     PyObject *shares = PyDict_New();
     for (int i = 0; shares && i < 4; i++)
-        if (put(shares, causes[i], PyFloat_FromDouble(p->share[i])) < 0)
+        if (core_put(shares, causes[i], PyFloat_FromDouble(p->share[i])) < 0)
             Py_CLEAR(shares);
     return Py_BuildValue(
         "{s:d,s:d,s:d,s:N,s:d,s:d,s:d,s:d,s:d,s:N,s:N}", "rate", p->rate, "low", p->low, "high",

@@ -21,6 +21,8 @@ struct reader {
     struct hr__piece share; /* applied when the size is known, wherever it stands */
 };
 
+#define SCHEME "shm:"
+
 #define TEXT(r)  HR__PIECE((r)->text)
 #define PIECE(p) HR__PIECE(p)
 
@@ -204,15 +206,20 @@ static int read_private(struct reader *r)
     return failed ? failed : apply_share(r);
 }
 
+int hr__cache_spec_is_kept(const char *text)
+{
+    struct hr__piece p = hr__piece_trim((struct hr__piece){text, strlen(text)});
+    return p.length >= sizeof SCHEME - 1 && !memcmp(p.at, SCHEME, sizeof SCHEME - 1);
+}
+
 int hr__cache_spec_parse(struct hr__cache_spec *out, const char *text, struct hr_error *error)
 {
-    static const char scheme[] = "shm:";
     memset(out, 0, sizeof *out);
     out->form = HR__FORM_UNSAID;
     struct reader r = {
         .text = hr__piece_trim((struct hr__piece){text, strlen(text)}), .out = out, .error = error};
-    struct hr__piece head = {r.text.at, sizeof scheme - 1};
-    if (r.text.length < head.length || !hr__piece_equals(head, scheme))
+    if (!hr__cache_spec_is_kept(text))
         return read_private(&r);
-    return read_kept(&r, (struct hr__piece){head.at + head.length, r.text.length - head.length});
+    const size_t head = sizeof SCHEME - 1;
+    return read_kept(&r, (struct hr__piece){r.text.at + head, r.text.length - head});
 }

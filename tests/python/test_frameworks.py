@@ -91,7 +91,7 @@ tell(os.environ["RANK"], epochs)
 """
     told, said = run(tmp_path, folder, code, TORCHRUN)
     check(told, 2)
-    assert said.count("as RANK and WORLD_SIZE say") == 2
+    assert said.count("because of RANK and WORLD_SIZE") == 2
 
 
 LIGHTNING = """

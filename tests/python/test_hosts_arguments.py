@@ -28,6 +28,8 @@ def rates(host, **more):
 def test_what_does_not_go_with_hosts(dataset, options, says):
     with pytest.raises(ValueError, match=says):
         DataLoader(dataset, cache=HOSTS, **options)
+    with pytest.raises(ValueError, match=says):  # the library passes over blanks, too
+        DataLoader(dataset, cache=f" \n{HOSTS}", **options)
 
 
 def test_what_needs_hosts(dataset):

@@ -36,7 +36,7 @@ for round in range(20):
     said = channel.share({"round": round, "text": "é" * round} if rank == 0 else None)
     assert said["round"] == round
 if rank == size - 1:
-    channel.tell("news", {"at": 3})
+    channel.publish("news", {"at": 3})
 assert channel.ask("news") == {"at": 3} and channel.known("news") and not channel.known("none")
 channel.leave()
 print("left")
@@ -76,7 +76,7 @@ def test_a_missing_rank(tmp_path, monkeypatch):
     with pytest.raises(RanksApart, match="rank 0 waited 0 s for 'adopt'.*in step"):
         first.ask("adopt", 0.05)
     begin = time.monotonic()
-    threading.Thread(target=Channel(1, 3, str(tmp_path)).tell, args=("1.1", 7)).start()
+    threading.Thread(target=Channel(1, 3, str(tmp_path)).publish, args=("1.1", 7)).start()
     with pytest.raises(RanksApart, match=r"'1\.2'"):
         first.gather(1)
     assert 0.15 < time.monotonic() - begin < 5

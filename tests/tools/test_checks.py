@@ -75,6 +75,37 @@ def test_includes_find(tree, name, line, said):
     assert f"{name}:" in result.stdout
 
 
+@pytest.fixture
+def package(tmp_path):
+    write(tmp_path, "python/headrace/__init__.py", "from ._core import f\nfrom .top import g\n")
+    write(tmp_path, "python/headrace/_core.pyi", "def f() -> None: ...\n")
+    write(tmp_path, "python/headrace/top.py", "from . import _core, low\nfrom .inner import deep\n")
+    write(tmp_path, "python/headrace/low.py", "import os\n\nfrom ._core import f\n")
+    write(tmp_path, "python/headrace/inner/__init__.py", "from .deep import x\n")
+    write(tmp_path, "python/headrace/inner/deep.py", "from .. import low\n")
+    return tmp_path
+
+
+def test_imports_without_circles(package):
+    result = check("check_imports.py", package)
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize("name, line, said", [
+    ("low.py", "import headrace.top", "3 modules import each other in a circle"),
+    ("low.py", "def f():\n    from .top import g", "low.py:2: headrace.top"),
+    ("low.py", "if TYPE_CHECKING:\n    from . import top", "low.py:2: headrace.top"),
+    ("low.py", "from . import version", "low.py:1: headrace\n"),
+    ("inner/deep.py", "from ..top import g", "top.py:2: headrace.inner.deep"),
+    ("inner/deep.py", "from . import x", "deep.py:1: headrace.inner\n"),
+])
+def test_imports_in_a_circle(package, name, line, said):
+    write(package, f"python/headrace/{name}", f"{line}\n")
+    result = check("check_imports.py", package)
+    assert result.returncode == 1
+    assert said in result.stdout
+
+
 def library(tmp_path, source):
     if not shutil.which("cc") or not shutil.which("nm"):
         pytest.skip("no C compiler")
@@ -159,14 +190,14 @@ def test_format(tmp_path):
 
 
 def test_this_tree_keeps_its_rules():
-    for script in ("check_includes.py", "check_sources.py"):
+    for script in ("check_includes.py", "check_imports.py", "check_sources.py"):
         result = check(script, ROOT)
         assert result.returncode == 0, result.stdout
 
 
 def test_checks_run_from_anywhere(tmp_path):
     environment = dict(os.environ, LC_ALL="C")
-    for script in ("check_includes.py", "check_sources.py"):
+    for script in ("check_includes.py", "check_imports.py", "check_sources.py"):
         result = subprocess.run([sys.executable, ROOT / "tools" / script], cwd=tmp_path,
                                 env=environment, capture_output=True, check=False)
         assert result.returncode == 0, result.stdout

@@ -1,4 +1,4 @@
-"""What the samples of a dataset read, found out by loading some of them: files that are opened,
+"""Finds out what the samples of a dataset read, by loading some of them: files that they open,
 files that were open or mapped before, bytes from the network, or nothing at all."""
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Learned:
     problems: list[str] = field(default_factory=list)
 
     def of(self, run: Callable[[], int], let_go: Callable[[list[str]], None]) -> list[str]:
-        """The files that ``run`` opens, where it opens some. ``run`` loads samples and tells
-        how many; ``let_go`` ends mappings of files."""
+        """The files that ``run`` opens, where it opens some. ``run`` loads samples and
+        returns how many; ``let_go`` ends mappings of files."""
         self.unknown_bytes, self.network, self.nothing = 0, False, False
         self.network_bytes = 0
         since, received = time.perf_counter_ns(), counters.received()
@@ -47,18 +47,18 @@ class Learned:
         opened, held = work.learned()
         own_bytes, connections = work.received()
         given = [row.given_bytes for row in work.rows() if row.end_ns >= since]
-        known = sum(map(_size, opened))
-        told = [amount for amount in given if amount is not None]
+        known = sum(map(file_size, opened))
+        amounts = [amount for amount in given if amount is not None]
         # The first batch of a process may read its libraries.
-        if len(told) > 4:
-            told.remove(max(told))
-        unexplained = sum(told) - known
+        if len(amounts) > 4:
+            amounts.remove(max(amounts))
+        unexplained = sum(amounts) - known
         if not opened and held:
             self.whole = self._really_read(held, run, let_go)
             if self.whole:
                 return []
         # Small samples do not come to much, but each batch reads some.
-        usual = sorted(told)[len(told) // 2] if told else 0
+        usual = sorted(amounts)[len(amounts) // 2] if amounts else 0
         all_read = usual * len(given) > HARDLY_ANYTHING * self.samples
         most = max(HARDLY_ANYTHING * self.samples, SLACK_BYTES, (UNEXPLAINED - 1) * known)
         if unexplained > most or (all_read and not opened):
@@ -68,13 +68,13 @@ class Learned:
             return opened
         self.whole = []
         if not self.unknown_bytes:
-            self._tell_network(over, own_bytes, connections)
-        self.nothing = bool(told) and not (
+            self._note_network(over, own_bytes, connections)
+        self.nothing = bool(amounts) and not (
             self.unknown_bytes or self.network or self.network_bytes
         )
         return []
 
-    def _tell_network(self, machine_bytes: int, own_bytes: int, connections: int) -> None:
+    def _note_network(self, machine_bytes: int, own_bytes: int, connections: int) -> None:
         """Whether the samples come over the network. What the machine receives may be
         another process's: only connections of the loader's own processes are a proof. Those
         that a batch began and ended are known by their number."""
@@ -100,7 +100,8 @@ class Learned:
         return found
 
 
-def _size(path: str) -> int:
+def file_size(path: str) -> int:
+    """0 where it is not known."""
     try:
         return os.stat(path).st_size
     except OSError:

@@ -1,11 +1,10 @@
-"""What the loader's workers do for each batch, told by themselves.
+"""Rows that the loader's workers write, one for each batch that they fetch.
 
-torch's fetchers are wrapped once, in the process of the training and, because workers
-inherit it or go through the same start, in every worker. While the file ``recording`` lies
-in the run's folder, each batch appends one row to a file of its own process: no pipe, no
-lock, and nothing is lost with a worker. While ``learning`` lies there, paths that are
-opened for reading are written down, so that datasets which do not name their files can be
-dropped from memory; and so is what came over this process's network connections.
+torch's fetchers are wrapped in the training process and in every worker, which inherits the
+wrapper or goes through the same start. While the file ``recording`` is in the run's folder, each
+batch appends one row to a file of its own process: no pipe, no lock, and nothing is lost with a
+worker. While ``learning`` is there, workers also log the paths that they open for reading, so
+that the files of datasets which do not name them can be dropped from memory; and the bytes that came over their network connections.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def _folder() -> str:
 
 
 def _marker(name: str) -> str:
-    """The file that tells workers of this rank what to do."""
+    """The file whose presence switches the workers of this rank."""
     return f"{_folder()}/{name}-{os.environ.get(_OWNER, '0')}"
 
 
