@@ -7,10 +7,10 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -91,13 +91,8 @@ static void run(void *self, size_t n, void (*fn)(void *arg, size_t i), void *arg
 
 static void start_workers(struct hr__pool *p, int count)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS); /* of a file that was cut: base/truncation.h */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (p->thread_count < count && !pthread_create(&p->threads[p->thread_count], NULL, work, p))
+    while (p->thread_count < count && !hr__thread_create(&p->threads[p->thread_count], work, p))
         p->thread_count++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 int hr__pool_create(struct hr__pool **out, int threads, struct hr_error *error)
