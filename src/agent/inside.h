@@ -282,7 +282,6 @@ int hr__kept_open(struct hr__kept **out, const struct hr__stream *stream, struct
 
 /* Keeps it, unless there is one of the same source. */
 void hr__kept_add(struct hr_agent *agent, struct hr__kept **kept);
-bool hr__kept_has(const struct hr_agent *agent, const struct hr__source *source);
 void hr__kept_free(struct hr__kept **kept);
 
 /* stream.c */

@@ -173,14 +173,6 @@ int hr__kept_open(struct hr__kept **out, const struct hr__stream *stream, struct
     return 0;
 }
 
-bool hr__kept_has(const struct hr_agent *agent, const struct hr__source *source)
-{
-    const struct hr__kept *kept = agent->kept;
-    while (kept && memcmp(kept->digest, source->digest, sizeof kept->digest))
-        kept = kept->next;
-    return kept != NULL;
-}
-
 void hr__kept_add(struct hr_agent *agent, struct hr__kept **out)
 {
     struct hr__kept *kept = *out;

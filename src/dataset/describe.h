@@ -18,9 +18,6 @@
 int hr__dataset_set_source(struct hr_dataset *dataset, enum hr__source_kind kind, const char *path,
                            const struct hr_dataset_options *options, struct hr_error *error);
 
-/* Of a subset: its parent's. Owned by the dataset. Any thread. */
-const struct hr__source *hr__dataset_source(const struct hr_dataset *dataset);
-
 /*
  * `path` as an absolute one, if it was relative when the dataset was opened. *out is the
  * caller's, freed with hr__free. Errors: -ENOENT: the working directory was not known then;

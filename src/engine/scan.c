@@ -156,7 +156,8 @@ static void scan_start(struct hr_dataset *d, const struct hr_dataset_options *op
         return;
     d->background = (struct hr__background){0};
     scan_free(s);
-    hr__log(HR_LOG_WARNING, "no thread to look at sizes behind the dataset: %s", hr__errno_text(-r));
+    hr__log(HR_LOG_WARNING, "no thread to look at sizes behind the dataset: %s",
+            hr__errno_text(-r));
 }
 
 int hr_dataset_wait_sizes(struct hr_dataset *dataset)

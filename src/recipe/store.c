@@ -5,11 +5,6 @@
 #include "base/cpu.h"
 #include "recipe/fused_kernels.h"
 
-void hr__store_cast(const float *in, size_t n, enum hr_dtype dtype, void *out)
-{
-    hr__fused_kernels(hr__isa())->cast(in, n, dtype, out);
-}
-
 /* Pixels that are interleaved at a time: their casts stay in L1. */
 #define CHUNK 256
 

@@ -21,9 +21,6 @@ struct hr__store {
     enum hr_layout layout;
 };
 
-/* Casts n floats to `dtype`; the ranges do not overlap. Thread safe. */
-void hr__store_cast(const float *in, size_t n, enum hr_dtype dtype, void *out);
-
 /* Writes row `row` of the sample from the three channels' floats. Thread safe
  * for different rows. */
 void hr__store_row(const struct hr__store *store, int row, const float *const channel[3]);

@@ -21,8 +21,6 @@ struct hr__reference {
 };
 double hr__reference_fetch_rate(const struct hr__reference *reference);
 double hr__reference_speed(const struct hr__reference *reference);
-/* The smallest x with F >= min(P, G); 1 where none is. */
-double hr__reference_cache_share(const struct hr__reference *reference);
 
 /* Distributions: values that are drawn from in a fixed order, seeded. */
 struct hr__values {

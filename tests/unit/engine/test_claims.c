@@ -154,11 +154,6 @@ static struct hr__cache_staged *fake_take(struct hr__cache *cache, struct hr__ca
     return hr__cache_take(of(cache)->inside, item);
 }
 
-static void fake_put_back(struct hr__cache *cache, struct hr__cache_staged *staged)
-{
-    hr__cache_put_back(of(cache)->inside, staged);
-}
-
 static uint64_t fake_room(struct hr__cache *cache, const struct hr__cache_staged *staged,
                           uint64_t leave_free)
 {
@@ -196,7 +191,6 @@ static const struct hr__cache_backend fake = {
     .unclaim = fake_unclaim,
     .offer = fake_offer,
     .take = fake_take,
-    .put_back = fake_put_back,
     .room = fake_room,
     .settle = fake_settle,
     .get_counts = fake_counts,
