@@ -23,7 +23,7 @@ int hr__dataset_set_source(struct hr_dataset *dataset, enum hr__source_kind kind
  * caller's, freed with hr__free. Errors: -ENOENT: the working directory was not known then;
  * -ENOMEM.
  */
-int hr__source_absolute(char **out, const struct hr__source *source, const char *path);
+int hr__source_absolute(char **out, const struct hr__dataset_source *source, const char *path);
 
 /*
  * A digest of what a file or folder stood for when it was opened: keys, labels and classes in

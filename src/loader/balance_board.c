@@ -26,25 +26,25 @@
 #define VERSION 1u
 
 /* The words of an entry. */
-enum { UPDATED, TAKEN, WAITS, PERIOD, STOCK, CORES, WORKERS, WORK, WORDS };
+enum { UPDATED, TAKEN, WAITS, PERIOD, STOCK, BOARD_CORES, BOARD_WORKERS, WORK, WORDS };
 
-struct entry {
-    _Atomic uint64_t words[WORDS]; /* WORKERS: base << 32 | active */
+struct board_entry {
+    _Atomic uint64_t words[WORDS]; /* BOARD_WORKERS: base << 32 | active */
 };
 
 /* What the file is. Native byte order. */
-struct page {
+struct board_page {
     char magic[8];
     uint32_t version, ranks;
     uint64_t reserved[6];
-    struct entry entries[HR__BALANCE_RANKS];
+    struct board_entry entries[HR__BALANCE_RANKS];
 };
 
-struct hr__board {
+struct hr__balance_board {
     struct hr__own_fd own; /* none in a child that was forked */
     int slot;
     char file[96];
-    struct page *page;
+    struct board_page *page;
 };
 
 /* fcntl with an OFD lock on bytes of the file; of F_OFD_GETLK 1 where others hold one. */
@@ -64,25 +64,25 @@ static int lock_bytes(int fd, int command, int type, size_t from, size_t bytes)
 /* Non-zero where anybody else uses the file, or that cannot be told. */
 static int is_used(int fd)
 {
-    return lock_bytes(fd, F_OFD_GETLK, F_WRLCK, 0, sizeof(struct page)) != 0;
+    return lock_bytes(fd, F_OFD_GETLK, F_WRLCK, 0, sizeof(struct board_page)) != 0;
 }
 
 static int lock_entry(int fd, int type, int slot)
 {
-    size_t from = offsetof(struct page, entries) + (size_t)slot * sizeof(struct entry);
-    return lock_bytes(fd, F_OFD_SETLK, type, from, sizeof(struct entry));
+    size_t from = offsetof(struct board_page, entries) + (size_t)slot * sizeof(struct board_entry);
+    return lock_bytes(fd, F_OFD_SETLK, type, from, sizeof(struct board_entry));
 }
 
-static void clear(struct hr__board *b, int slot)
+static void clear(struct hr__balance_board *b, int slot)
 {
     for (int word = 0; word < WORDS; word++)
         atomic_store_explicit(&b->page->entries[slot].words[word], 0, memory_order_relaxed);
 }
 
 /* The file becomes an empty board: nobody else uses it. */
-static int make(struct hr__board *b, struct hr_error *error)
+static int make(struct hr__balance_board *b, struct hr_error *error)
 {
-    struct page head = {.version = VERSION, .ranks = HR__BALANCE_RANKS};
+    struct board_page head = {.version = VERSION, .ranks = HR__BALANCE_RANKS};
     memcpy(head.magic, MAGIC, sizeof MAGIC);
     int r = ftruncate(b->own.fd, 0) ? errno : posix_fallocate(b->own.fd, 0, sizeof head);
     if (!r && pwrite(b->own.fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
@@ -90,7 +90,7 @@ static int make(struct hr__board *b, struct hr_error *error)
     return r ? hr__fail(error, -r, "no shared memory for %s: %s", b->file, hr__errno_text(r)) : 0;
 }
 
-static int check(const struct hr__board *b, struct hr_error *error)
+static int check(const struct hr__balance_board *b, struct hr_error *error)
 {
     struct stat st;
     if (fstat(b->own.fd, &st))
@@ -102,9 +102,9 @@ static int check(const struct hr__board *b, struct hr_error *error)
 }
 
 /* The same of one that others use. */
-static int check_head(const struct hr__board *b, struct hr_error *error)
+static int check_head(const struct hr__balance_board *b, struct hr_error *error)
 {
-    struct page head;
+    struct board_page head;
     struct stat st;
     int is_ours = !fstat(b->own.fd, &st) && st.st_size == (off_t)sizeof head &&
                   pread(b->own.fd, &head, sizeof head, 0) == (ssize_t)sizeof head &&
@@ -114,7 +114,7 @@ static int check_head(const struct hr__board *b, struct hr_error *error)
 }
 
 /* Takes a free entry of the mapped page. */
-static int take_slot(struct hr__board *b, struct hr_error *error)
+static int take_slot(struct hr__balance_board *b, struct hr_error *error)
 {
     for (int i = 0; i < HR__BALANCE_RANKS; i++)
         if (!lock_entry(b->own.fd, F_WRLCK, i)) {
@@ -148,7 +148,7 @@ static void sweep(int directory, const char *except)
     closedir(entries);
 }
 
-static int join(struct hr__board *b, int directory, struct hr_error *error)
+static int join(struct hr__balance_board *b, int directory, struct hr_error *error)
 {
     int r = hr__own_fd_open(&b->own, directory, b->file, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK,
                             0600);
@@ -168,7 +168,7 @@ static int join(struct hr__board *b, int directory, struct hr_error *error)
 
 /* Unmaps and closes; the file goes with its last user. Under the directory's lock where
  * `directory` is not -1. */
-static void leave(struct hr__board *b, int directory)
+static void leave(struct hr__balance_board *b, int directory)
 {
     struct stat ours, there;
     if (directory >= 0 && b->own.fd >= 0 && !is_used(b->own.fd) && !fstat(b->own.fd, &ours) &&
@@ -181,11 +181,11 @@ static void leave(struct hr__board *b, int directory)
     hr__own_fd_close(&b->own);
 }
 
-int hr__board_open(struct hr__board **out, const char *run, struct hr_error *error)
+int hr__board_open(struct hr__balance_board **out, const char *run, struct hr_error *error)
 {
     *out = NULL;
     struct hr__directory d;
-    struct hr__board *b = hr__alloc(HR__TAG_LOADER, 1, sizeof *b);
+    struct hr__balance_board *b = hr__alloc(HR__TAG_LOADER, 1, sizeof *b);
     if (!b)
         return hr__fail(error, -ENOMEM, "out of memory for a board");
     b->own = HR__OWN_FD_NONE;
@@ -209,9 +209,9 @@ int hr__board_open(struct hr__board **out, const char *run, struct hr_error *err
     return 0;
 }
 
-void hr__board_close(struct hr__board **board)
+void hr__board_close(struct hr__balance_board **board)
 {
-    struct hr__board *b = *board;
+    struct hr__balance_board *b = *board;
     if (!b)
         return;
     *board = NULL;
@@ -226,25 +226,25 @@ void hr__board_close(struct hr__board **board)
     hr__free(b);
 }
 
-int hr__board_self(const struct hr__board *board)
+int hr__board_self(const struct hr__balance_board *board)
 {
     return board->slot;
 }
 
-void hr__board_say(struct hr__board *b, const struct hr__balance_rank *rank)
+void hr__board_say(struct hr__balance_board *b, const struct hr__balance_rank *rank)
 {
     const uint64_t words[WORDS] = {
         [UPDATED] = rank->updated_ns, [TAKEN] = rank->taken_ns,
         [WAITS] = rank->waits_ns,     [PERIOD] = rank->period_ns,
-        [STOCK] = rank->stock,        [CORES] = rank->cores,
-        [WORK] = rank->work_ns,       [WORKERS] = (uint64_t)rank->base << 32 | rank->active,
+        [STOCK] = rank->stock,        [BOARD_CORES] = rank->cores,
+        [WORK] = rank->work_ns,       [BOARD_WORKERS] = (uint64_t)rank->base << 32 | rank->active,
     };
     for (int word = 0; word < WORDS; word++)
         atomic_store_explicit(&b->page->entries[b->slot].words[word], words[word],
                               memory_order_relaxed);
 }
 
-void hr__board_hear(const struct hr__board *b, struct hr__balance_rank *ranks)
+void hr__board_hear(const struct hr__balance_board *b, struct hr__balance_rank *ranks)
 {
     for (int i = 0; i < HR__BALANCE_RANKS; i++) {
         uint64_t words[WORDS];
@@ -258,14 +258,14 @@ void hr__board_hear(const struct hr__board *b, struct hr__balance_rank *ranks)
             .period_ns = words[PERIOD],
             .stock = words[STOCK],
             .work_ns = words[WORK],
-            .cores = words[CORES],
-            .base = (uint32_t)(words[WORKERS] >> 32),
-            .active = (uint32_t)words[WORKERS],
+            .cores = words[BOARD_CORES],
+            .base = (uint32_t)(words[BOARD_WORKERS] >> 32),
+            .active = (uint32_t)words[BOARD_WORKERS],
         };
     }
 }
 
-void hr__board_bury(struct hr__board *b, uint64_t before_ns)
+void hr__board_bury(struct hr__balance_board *b, uint64_t before_ns)
 {
     for (int i = 0; i < HR__BALANCE_RANKS; i++) {
         uint64_t updated_ns =

@@ -25,7 +25,7 @@
 #define PERIOD_PAUSE 16
 
 struct hr__balancing {
-    struct hr__board *board;
+    struct hr__balance_board *board;
     struct hr__balance balance;
     struct hr__balance_rank mine; /* what was said last */
     int most;                     /* workers that there are */

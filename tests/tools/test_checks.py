@@ -248,7 +248,7 @@ def test_commits_without_history(history, tmp_path):
 
 
 def test_this_tree_keeps_its_rules():
-    for script in ("check_includes.py", "check_sources.py", "check_commits.py"):
+    for script in ("check_includes.py", "check_sources.py", "check_names.py", "check_commits.py"):
         result = check(script, ROOT)
         assert result.returncode == 0, result.stdout
 

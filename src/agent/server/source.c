@@ -82,13 +82,13 @@ static void open_done(struct hr__errand *errand)
     source->text = NULL;
     /* It stays while they are answered, whatever they do. */
     source->refs++;
-    for (struct hr__job *job = source->agent->jobs; job; job = job->next)
+    for (struct hr__agent_job *job = source->agent->jobs; job; job = job->next)
         if (job->source == source && job->state == HR__JOB_OPENING)
             hr__job_attach(job);
     hr__source_unref(&source);
 }
 
-struct hr__source *hr__source_get(struct hr_agent *agent, struct hr__job *job)
+struct hr__source *hr__source_get(struct hr_agent *agent, struct hr__agent_job *job)
 {
     struct hr__source *source = agent->sources;
     size_t length = strlen(job->text);

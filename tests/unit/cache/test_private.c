@@ -510,7 +510,7 @@ static void test_fork(void **state)
 
 #define VERSIONS 12
 
-struct changing {
+struct private_changing {
     struct hr__cache *cache;
     char path[96];
     atomic_int version, is_over;
@@ -522,7 +522,7 @@ static size_t version_length(int version)
     return 1000 + (size_t)version * 512;
 }
 
-static void write_version(struct changing *c, int version)
+static void write_version(struct private_changing *c, int version)
 {
     uint8_t bytes[8192];
     FILE *file = fopen(c->path, "wb");
@@ -534,7 +534,7 @@ static void write_version(struct changing *c, int version)
 
 static void *read_versions(void *arg)
 {
-    struct changing *c = arg;
+    struct private_changing *c = arg;
     struct hr__cache_item item;
     while (!atomic_load(&c->is_over)) {
         int before = atomic_load(&c->version);
@@ -552,7 +552,7 @@ static void *read_versions(void *arg)
 }
 
 /* Puts in what the file is now, once that is old enough to be kept. */
-static void offer_version(struct changing *c, int version, int convert)
+static void offer_version(struct private_changing *c, int version, int convert)
 {
     uint8_t bytes[8192];
     memset(bytes, version, sizeof bytes);
@@ -579,7 +579,7 @@ static void offer_version(struct changing *c, int version, int convert)
 static void test_changing_file(void **state)
 {
     char root[] = "/tmp/headrace-private-XXXXXX", command[64];
-    struct changing c = {.version = 1};
+    struct private_changing c = {.version = 1};
     assert_non_null(mkdtemp(root));
     snprintf(c.path, sizeof c.path, "%s/a.jpg", root);
     const char *const paths[] = {c.path};

@@ -299,7 +299,7 @@ static void test_any_bytes(void **state)
 
 /* Ranks with workers that prepare samples, each at so many a millisecond and worker, two batches
  * ahead; consumers compute for a while and then wait for each other. */
-struct model {
+struct balance_model {
     int ranks;
     double cost_ms[MODEL_RANKS];
     double done[MODEL_RANKS]; /* samples that are ready, in front of the consumer */
@@ -313,14 +313,14 @@ struct model {
     struct hr__balance_rank said[MODEL_RANKS];
 };
 
-static double jitter(struct model *m)
+static double jitter(struct balance_model *m)
 {
     m->random = m->random * UINT64_C(6364136223846793005) + 1442695040888963407u;
     return 0.5 + (double)(m->random >> 40) / (double)(1 << 24);
 }
 
 /* One millisecond. */
-static void model_step(struct model *m, uint64_t now_ns, uint64_t compute_ns)
+static void model_step(struct balance_model *m, uint64_t now_ns, uint64_t compute_ns)
 {
     int all = 1, active = 0;
     for (int i = 0; i < m->ranks; i++)
@@ -372,7 +372,8 @@ static void model_step(struct model *m, uint64_t now_ns, uint64_t compute_ns)
 }
 
 /* Steps of training in so many seconds. */
-static void model_run(struct model *m, int ranks, const double *cost_ms, int balanced, int seconds)
+static void model_run(struct balance_model *m, int ranks, const double *cost_ms, int balanced,
+                      int seconds)
 {
     memset(m, 0, sizeof *m);
     m->ranks = ranks;
@@ -395,7 +396,7 @@ static void test_model_of_an_expensive_rank(void **state)
     const int best[] = {9, 7}; /* or one less: of 12 workers by 3:1, and by 3:1:1 */
     const double cost[MODEL_RANKS] = {30, 10, 10};
     for (int ranks = 2; ranks <= 3; ranks++) {
-        struct model alone, together, longer;
+        struct balance_model alone, together, longer;
         model_run(&alone, ranks, cost, 0, 60);
         model_run(&together, ranks, cost, 1, 60);
         model_run(&longer, ranks, cost, 1, 120);
@@ -413,7 +414,7 @@ static void test_model_of_an_expensive_rank(void **state)
 static void test_model_of_a_change(void **state)
 {
     const double cost[MODEL_RANKS] = {30, 10};
-    struct model m;
+    struct balance_model m;
     model_run(&m, 2, cost, 1, 30);
     assert_in_range(m.balance[0].active, 8, 9);
     m.cost_ms[0] = 10;
@@ -429,7 +430,7 @@ static void test_model_of_equal_ranks(void **state)
 {
     const double costs[][MODEL_RANKS] = {{20, 20, 20}, {1, 1, 1}, {60, 60, 60}};
     for (size_t i = 0; i < 3; i++) {
-        struct model m;
+        struct balance_model m;
         model_run(&m, 3, costs[i], 1, 60);
         assert_int_equal(m.moves, 0);
         for (int rank = 0; rank < 3; rank++)

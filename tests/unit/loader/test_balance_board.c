@@ -36,9 +36,9 @@ static int teardown(void **state)
     return 0;
 }
 
-static struct hr__board *board_open(void)
+static struct hr__balance_board *board_open(void)
 {
-    struct hr__board *board = NULL;
+    struct hr__balance_board *board = NULL;
     struct hr_error error = {0};
     if (hr__board_open(&board, RUN, &error))
         fail_msg("%s", error.message);
@@ -47,7 +47,7 @@ static struct hr__board *board_open(void)
 
 static int board_fails(void)
 {
-    struct hr__board *board = NULL;
+    struct hr__balance_board *board = NULL;
     struct hr_error error = {0};
     int r = hr__board_open(&board, RUN, &error);
     assert_null(board);
@@ -57,7 +57,7 @@ static int board_fails(void)
 
 static void test_what_is_said_is_heard(void **state)
 {
-    struct hr__board *one = board_open(), *two = board_open();
+    struct hr__balance_board *one = board_open(), *two = board_open();
     struct hr__balance_rank ranks[HR__BALANCE_RANKS];
     const struct hr__balance_rank said = {1, 2, 3, 4, 5, 6, 7, 8, 9};
     assert_int_not_equal(hr__board_self(one), hr__board_self(two));
@@ -77,7 +77,7 @@ static void test_what_is_said_is_heard(void **state)
 
 static void test_full(void **state)
 {
-    struct hr__board *boards[HR__BALANCE_RANKS];
+    struct hr__balance_board *boards[HR__BALANCE_RANKS];
     for (int i = 0; i < HR__BALANCE_RANKS; i++)
         boards[i] = board_open();
     assert_int_equal(board_fails(), -EUSERS);
@@ -98,7 +98,7 @@ static void join_and_die(void)
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (!pid) {
-        struct hr__board *board = board_open();
+        struct hr__balance_board *board = board_open();
         hr__board_say(board, &(struct hr__balance_rank){.updated_ns = 100, .base = 4});
         if (write(ready[1], "!", 1) != 1)
             _exit(1);
@@ -114,7 +114,7 @@ static void join_and_die(void)
 
 static void test_the_dead_are_buried(void **state)
 {
-    struct hr__board *mine = board_open(), *other = board_open();
+    struct hr__balance_board *mine = board_open(), *other = board_open();
     struct hr__balance_rank ranks[HR__BALANCE_RANKS];
     hr__board_say(other, &(struct hr__balance_rank){.updated_ns = 100, .base = 3});
     join_and_die();
@@ -143,7 +143,7 @@ static void test_leftovers(void **state)
     struct hr__balance_rank ranks[HR__BALANCE_RANKS];
     join_and_die();
     assert_int_equal(access(file, F_OK), 0);
-    struct hr__board *board = board_open();
+    struct hr__balance_board *board = board_open();
     hr__board_hear(board, ranks);
     for (int i = 0; i < HR__BALANCE_RANKS; i++)
         assert_int_equal(ranks[i].updated_ns, 0);
@@ -158,7 +158,7 @@ static void test_leftovers(void **state)
 /* A child that was forked does not keep its parent alive, and can close what it inherited. */
 static void test_fork(void **state)
 {
-    struct hr__board *mine = board_open(), *other = board_open();
+    struct hr__balance_board *mine = board_open(), *other = board_open();
     hr__board_say(other, &(struct hr__balance_rank){.updated_ns = 100});
     int hold[2], forked[2];
     char byte;
@@ -201,7 +201,7 @@ static void write_over(const char *bytes, size_t length)
 
 static void test_wrong_files(void **state)
 {
-    struct hr__board *board = board_open();
+    struct hr__balance_board *board = board_open();
     write_over("HRBOARD\0\2", 9);
     assert_int_equal(board_fails(), -EPROTO);
     assert_int_equal(truncate(file, 8192), 0);
@@ -212,7 +212,7 @@ static void test_wrong_files(void **state)
     hr__board_close(&board);
     /* Nobody uses it: whatever it is, it becomes one. */
     board = board_open();
-    struct hr__board *other = board_open();
+    struct hr__balance_board *other = board_open();
     hr__board_close(&board);
     /* Another file in its place is not removed with it. */
     assert_int_equal(unlink(file), 0);

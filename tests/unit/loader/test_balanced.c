@@ -32,7 +32,7 @@
 FIXTURE(SAMPLES)
 
 /* What a rank is to do, and what it did. */
-struct job {
+struct balanced_job {
     int rank, world, is_balanced, no_io_uring, direct;
     long prepare_us; /* that a sample costs more */
     uint64_t epochs;
@@ -45,11 +45,11 @@ struct job {
 
 /* Seen by all processes. */
 static struct {
-    struct job jobs[RANKS];
+    struct balanced_job jobs[RANKS];
 } * common;
 
 static char shm[64];
-static struct job *mine; /* of a process that is a rank */
+static struct balanced_job *mine; /* of a process that is a rank */
 
 static void pause_us(long us)
 {
@@ -83,16 +83,16 @@ static int end(void **state)
 }
 
 /* Waits for the other ranks' consumers, as for their gradients. */
-static void meet(const struct job *job)
+static void meet(const struct balanced_job *job)
 {
     for (int i = 0; i < job->world; i++) {
-        const struct job *other = &common->jobs[i];
+        const struct balanced_job *other = &common->jobs[i];
         while (!other->is_gone && other->steps < job->steps)
             pause_us(200);
     }
 }
 
-static void note_stats(struct job *job, const struct hr_loader *loader, uint64_t epoch)
+static void note_stats(struct balanced_job *job, const struct hr_loader *loader, uint64_t epoch)
 {
     struct hr_loader_stats stats = {.size = sizeof stats};
     hr_loader_get_stats(loader, &stats);
@@ -104,7 +104,7 @@ static void note_stats(struct job *job, const struct hr_loader *loader, uint64_t
     assert_int_equal(stats.threads, THREADS);
 }
 
-static int consume(struct job *job, struct hr_loader *loader, struct hr_error *error)
+static int consume(struct balanced_job *job, struct hr_loader *loader, struct hr_error *error)
 {
     struct hr_batch *batch;
     int r = 0;
@@ -130,7 +130,7 @@ static int consume(struct job *job, struct hr_loader *loader, struct hr_error *e
     return r;
 }
 
-static void run(struct job *job)
+static void run(struct balanced_job *job)
 {
     struct hr_loader_options options;
     struct hr_loader *loader = NULL;
@@ -154,7 +154,7 @@ static void run(struct job *job)
     hr_loader_destroy(&loader);
 }
 
-static pid_t spawn(struct job *job)
+static pid_t spawn(struct balanced_job *job)
 {
     pid_t pid = fork();
     assert_true(pid >= 0);
@@ -164,7 +164,7 @@ static pid_t spawn(struct job *job)
     _exit(job->message[0] != 0);
 }
 
-static void wait_for(pid_t pid, const struct job *job)
+static void wait_for(pid_t pid, const struct balanced_job *job)
 {
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -177,7 +177,7 @@ static void set_up(int world, int balanced, uint64_t epochs)
 {
     memset(common, 0, sizeof *common);
     for (int i = 0; i < world; i++)
-        common->jobs[i] = (struct job){
+        common->jobs[i] = (struct balanced_job){
             .rank = i,
             .world = world,
             .is_balanced = balanced,
@@ -250,7 +250,7 @@ static void test_equal_ranks(void **state)
         assert_in_range(common->jobs[i].workers, THREADS - 1, THREADS + 1);
 }
 
-static void wait_for_steps(const struct job *job, uint64_t steps)
+static void wait_for_steps(const struct balanced_job *job, uint64_t steps)
 {
     uint64_t end_ns = hr__now_ns() + UINT64_C(60000000000);
     while (job->steps < steps && !job->is_gone && hr__now_ns() < end_ns)
@@ -258,7 +258,7 @@ static void wait_for_steps(const struct job *job, uint64_t steps)
     assert_true(job->steps >= steps);
 }
 
-static void kill_job(pid_t pid, struct job *job)
+static void kill_job(pid_t pid, struct balanced_job *job)
 {
     kill(pid, SIGKILL);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
