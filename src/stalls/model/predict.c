@@ -99,6 +99,11 @@ static int predict_reference(const struct hr__model *model, const struct hr__cha
 
 enum { STEP, PREPARE, STORAGE, KINDS };
 
+/* What the model itself was off by at most where its predictions were measured afterwards
+ * (docs/benchmarks.md, make bench-stalls): no interval is narrower, however well its parts are
+ * known. */
+#define MODEL_ERROR 0.05
+
 static void stretch(struct hr__changed *changed, int kind, double factor)
 {
     struct hr__system *s = &changed->system;
@@ -124,7 +129,7 @@ static int predict_interval(const struct hr__model *model, struct hr__changed *c
 {
     const double spreads[KINDS] = {model->step_spread, model->prepare_spread,
                                    model->storage_spread};
-    double below = 0, above = 0;
+    double own = MODEL_ERROR * p->rate, below = own * own, above = own * own;
     int r = 0;
     for (int kind = 0; kind < KINDS && !r; kind++) {
         double slow = p->rate, fast = p->rate, factor = 1 + spreads[kind];

@@ -56,7 +56,8 @@ static void test_cache_share(void **state)
     assert_close(p.device_rate, 320, 1);
     assert_close(p.share[0], 200 / 320.0, 0.01);
     assert_close(p.share[3], 1 - 200 / 320.0, 0.01);
-    assert_true(p.low < p.rate && p.rate < p.high && p.low > 0.95 * p.rate);
+    /* The model's own 5 %, and hardly more: what was measured is known well. */
+    assert_true(p.low <= 0.95 * p.rate && p.high >= 1.05 * p.rate && p.low > 0.93 * p.rate);
     assert_string_equal(p.why, "");
     /* The same share of the page cache misses 1.49 times as much. */
     change.page_cache = 1;
