@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* One call into the library. */
-struct call {
+struct pack_call {
     PyThreadState *saved;
     PyObject *progress; /* callable(done, total), or NULL; borrowed */
     PyObject *notices;  /* list of (index, path, reason, kept); owned */
@@ -23,7 +23,7 @@ struct call {
 
 static int on_progress(void *arg, uint64_t done, uint64_t total, const char *stage)
 {
-    struct call *call = arg;
+    struct pack_call *call = arg;
     PyEval_RestoreThread(call->saved);
     int stop = PyErr_Occurred() || PyErr_CheckSignals();
     /* files that are packed already are looked at first, when a pack is continued */
@@ -39,7 +39,7 @@ static int on_progress(void *arg, uint64_t done, uint64_t total, const char *sta
 
 static void on_notice(void *arg, const struct hr_bad_sample *sample, enum hr_pack_kept kept)
 {
-    struct call *call = arg;
+    struct pack_call *call = arg;
     PyEval_RestoreThread(call->saved);
     if (kept == HR_PACK_KEPT_BAD) {
         call->any = 1;
@@ -62,7 +62,7 @@ static void on_notice(void *arg, const struct hr_bad_sample *sample, enum hr_pac
 
 /* A sample's own error as headrace.SampleError; others as everywhere, but for a full
  * disk, which is the system's error here. */
-static PyObject *raise(struct core_state *state, const struct call *call, int code,
+static PyObject *raise(struct core_state *state, const struct pack_call *call, int code,
                        const struct hr_error *error, PyObject *path)
 {
     char start[48];
@@ -108,7 +108,7 @@ static PyObject *result_dict(const struct hr_pack_result *result, PyObject *noti
     return dict;
 }
 
-static void begin(struct call *call, struct hr_pack_options *options, PyObject *progress)
+static void begin(struct pack_call *call, struct hr_pack_options *options, PyObject *progress)
 {
     call->progress = progress == Py_None ? NULL : progress;
     options->progress = on_progress;
@@ -150,7 +150,7 @@ PyObject *core_pack_write(PyObject *module, PyObject *args, PyObject *kwargs)
                                      &options.threads, &options.trust, &options.max_growth,
                                      &options.restart, &options.overwrite, &skip, &progress))
         return NULL;
-    struct call call = {.notices = PyList_New(0)};
+    struct pack_call call = {.notices = PyList_New(0)};
     struct hr_pack_result result = {.size = sizeof result};
     struct hr_error error = {0};
     options.on_error = skip ? HR_ON_ERROR_SKIP : HR_ON_ERROR_RAISE;
@@ -176,7 +176,7 @@ PyObject *core_pack_unpack(PyObject *module, PyObject *args, PyObject *kwargs)
                                      &path, PyUnicode_FSConverter, &directory, &options.threads,
                                      &options.overwrite, &skip, &progress))
         return NULL;
-    struct call call = {.notices = PyList_New(0)};
+    struct pack_call call = {.notices = PyList_New(0)};
     struct hr_pack_result result = {.size = sizeof result};
     struct hr_error error = {0};
     options.on_error = skip ? HR_ON_ERROR_SKIP : HR_ON_ERROR_RAISE;

@@ -28,14 +28,14 @@
 #define SEALS          (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
 #define BODY           offsetof(struct hr__wire_message, hello)
 
-struct header {
+struct wire_header {
     uint32_t magic, version, type, length; /* of the struct that follows, bytes */
 };
 
-_Static_assert(sizeof(struct header) <= 64, "HR__WIRE_BYTES_MAX leaves 64 bytes for it");
+_Static_assert(sizeof(struct wire_header) <= 64, "HR__WIRE_BYTES_MAX leaves 64 bytes for it");
 
 /* Bytes of a message's struct: a string's, or what lies between members. */
-struct part {
+struct wire_part {
     uint16_t offset, bytes;
 };
 
@@ -44,8 +44,8 @@ struct kind {
     size_t bytes; /* of the struct */
     /* What is out of range, or NULL. */
     const char *(*check)(const struct hr__wire_message *message);
-    struct part text[3];
-    struct part gap;
+    struct wire_part text[3];
+    struct wire_part gap;
     int files; /* that come with it; SEATED: where is_new */
 };
 
@@ -277,8 +277,8 @@ static void clean(const struct kind *kind, char *body)
 size_t hr__wire_pack(const struct hr__wire_message *message, void *bytes)
 {
     const struct kind *kind = &kinds[message->type];
-    const struct header header = {HR__WIRE_MAGIC, HR__WIRE_VERSION, (uint32_t)message->type,
-                                  (uint32_t)kind->bytes};
+    const struct wire_header header = {HR__WIRE_MAGIC, HR__WIRE_VERSION, (uint32_t)message->type,
+                                       (uint32_t)kind->bytes};
     char *body = (char *)bytes + sizeof header;
     memcpy(bytes, &header, sizeof header);
     memcpy(body, (const char *)message + BODY, kind->bytes);
@@ -299,7 +299,7 @@ size_t hr__wire_pack(const struct hr__wire_message *message, void *bytes)
 int hr__wire_unpack(struct hr__wire_message *message, const void *bytes, size_t length,
                     struct hr_error *error)
 {
-    struct header header;
+    struct wire_header header;
     struct hr__wire_message clear;
     memset(message, 0, sizeof *message);
     for (int i = 0; i < HR__WIRE_FILES; i++)

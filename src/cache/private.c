@@ -593,18 +593,6 @@ static struct hr__cache_staged *take(struct hr__cache *cache, struct hr__cache_i
     return staged;
 }
 
-static void put_back(struct hr__cache *cache, struct hr__cache_staged *staged)
-{
-    struct private *c = of(cache);
-    pthread_mutex_lock(&c->lock);
-    staged->next = c->first;
-    c->first = staged;
-    if (c->last == &c->first)
-        c->last = &staged->next;
-    atomic_fetch_add_explicit(&c->waiting, 1, memory_order_relaxed);
-    pthread_mutex_unlock(&c->lock);
-}
-
 /* Bytes that a staged item may become: its own and what was kept for it, and of
  * the free ones those above `leave_free`. */
 static uint64_t room_locked(const struct private *c, const struct hr__cache_staged *staged,
@@ -740,7 +728,6 @@ static const struct hr__cache_backend backend = {
     .unclaim = unclaim,
     .offer = offer,
     .take = take,
-    .put_back = put_back,
     .room = room,
     .settle = settle,
     .get_counts = get_counts,

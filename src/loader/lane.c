@@ -203,7 +203,6 @@ void hr__lane_hush_locked(struct hr__lane *lane)
 void hr__lane_begin_locked(struct hr__lane *lane)
 {
     lane->starting = lane->turn = lane->no_room = 0;
-    lane->end_at = UINT64_MAX;
 }
 
 void hr__lane_free(struct hr__lane **pointer)
@@ -229,7 +228,6 @@ static int make_lane(struct hr_loader *l, struct hr_error *error)
         return hr__fail(error, -ENOMEM, "out of memory for a lane");
     l->lane = lane;
     lane->loader = l;
-    lane->end_at = UINT64_MAX;
     atomic_init(&lane->ask_ns, UINT64_MAX);
     pthread_cond_init(&lane->quiet, NULL);
     lane->bad = hr__alloc(HR__TAG_LOADER, (size_t)l->options.batch_size, sizeof *lane->bad);
@@ -297,28 +295,6 @@ int hr__lane_start(struct hr_loader *l, uint64_t epoch, uint64_t position, uint6
                    ? HR__LANE_ENDLESS
                    : (total - position) / ranks + ((total - position) % ranks != 0);
     return hr__loader_start_at(l, &state, first, error);
-}
-
-void hr__lane_stop(struct hr_loader *l)
-{
-    pthread_mutex_lock(&l->lock);
-    hr__lane_hush_locked(l->lane);
-    struct hr_batch *slots = hr__cancel_locked(l);
-    struct hr__epoch *before = l->plan;
-    l->plan = NULL;
-    l->lane->starting = 0;
-    pthread_mutex_unlock(&l->lock);
-    hr__return_slots(slots);
-    hr__epoch_unref(&before);
-}
-
-void hr__lane_end_at(struct hr_loader *l, uint64_t number)
-{
-    pthread_mutex_lock(&l->lock);
-    l->lane->end_at = number;
-    if (hr__can_claim_locked(l))
-        hr__wake_claimers_locked(l);
-    pthread_mutex_unlock(&l->lock);
 }
 
 void hr__lane_room(struct hr_loader *l)

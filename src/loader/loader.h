@@ -176,7 +176,6 @@ struct hr__lane {
     _Atomic uint64_t ask_ns; /* when the first delayed job is due; UINT64_MAX: none */
 
     /* Guarded by the loader's lock. */
-    uint64_t end_at;        /* no chunk is opened from this number on */
     uint64_t room_asked;    /* times that there may have come room */
     int no_room;            /* acquire had none since */
     int turn;               /* the first of the window may be publishable */

@@ -98,8 +98,7 @@ void hr__wake_claimers_locked(struct hr_loader *l)
 /* What a lane's chunks ask for beside the plan and the window. */
 static int lane_has_room_locked(const struct hr_loader *l)
 {
-    return !l->lane->no_room && !l->lane->starting &&
-           l->plan->first_chunk + l->opened < l->lane->end_at;
+    return !l->lane->no_room && !l->lane->starting;
 }
 
 /* A batch can be opened: the plan has one, and the window has room. */

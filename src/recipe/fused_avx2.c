@@ -81,17 +81,17 @@ INLINE ints select_nan(reals v, ints number, ints nan)
 
 /* Table of the near loop, a record for 8 outputs: this, then for every pair of
  * taps the weights, int16 [8][2]. */
-struct group {
+struct avx2_group {
     int32_t base[2]; /* columns under the windows of outputs 0..3 and 4..7 */
     uint8_t pad[24];
     uint8_t shuffle[32];
 };
 
-_Static_assert(sizeof(struct group) == 64, "weights follow the record aligned");
+_Static_assert(sizeof(struct avx2_group) == 64, "weights follow the record aligned");
 
 INLINE size_t group_bytes(int pairs)
 {
-    return sizeof(struct group) + (size_t)pairs * 32;
+    return sizeof(struct avx2_group) + (size_t)pairs * 32;
 }
 
 /* Two taps of one output after the other fit into a window while the four
@@ -110,7 +110,7 @@ INLINE void near_rows(const struct hr__horizontal *h, const uint8_t *row, float 
 {
     const uint8_t *table = h->table;
     for (int j = 0; j < h->count; j += 8) {
-        const struct group *g = (const struct group *)(const void *)table;
+        const struct avx2_group *g = (const struct avx2_group *)(const void *)table;
         const __m256i *weight = (const __m256i *)(const void *)(table + sizeof *g);
         __m256i shuffle = _mm256_load_si256((const __m256i *)(const void *)g->shuffle);
         const uint8_t *low = row + g->base[0], *high = row + g->base[1];
@@ -150,7 +150,7 @@ static void prepare_near(struct hr__horizontal *h)
     int pairs = (h->taps + 1) / 2;
     uint8_t *table = h->table;
     for (int j = 0; j < h->count; j += 8) {
-        struct group *g = (struct group *)(void *)table;
+        struct avx2_group *g = (struct avx2_group *)(void *)table;
         const int32_t *begin = h->begin + j;
         /* Positions rise, or fall when flipped. */
         g->base[0] = begin[0] < begin[3] ? begin[0] : begin[3];

@@ -85,17 +85,17 @@ INLINE ints select_nan(reals v, ints number, ints nan)
 
 /* Table, a record for 16 outputs: this, then for every quad of taps the high
  * parts, int8 [16][4], and the low ones, uint8 [16][4]. */
-struct group {
+struct avx512_group {
     int32_t base[MAX_QUADS]; /* columns under the windows of the quads */
     uint8_t pad[16];
     uint8_t index[64];
 };
 
-_Static_assert(sizeof(struct group) == 128, "weights follow the record aligned");
+_Static_assert(sizeof(struct avx512_group) == 128, "weights follow the record aligned");
 
 INLINE size_t group_bytes(int quads)
 {
-    return sizeof(struct group) + (size_t)quads * 128;
+    return sizeof(struct avx512_group) + (size_t)quads * 128;
 }
 
 INLINE __m512i load_window(const uint8_t *at, int bytes)
@@ -106,7 +106,7 @@ INLINE __m512i load_window(const uint8_t *at, int bytes)
 }
 
 /* Sums of 16 outputs of one channel. */
-INLINE __m512i sum_group(const uint8_t *row, const struct group *g, int quads, int window)
+INLINE __m512i sum_group(const uint8_t *row, const struct avx512_group *g, int quads, int window)
 {
     const __m512i *weight = (const __m512i *)(const void *)(g + 1);
     __m512i index = _mm512_load_si512(g->index);
@@ -135,7 +135,7 @@ INLINE void near_rows(const struct hr__horizontal *h, const uint8_t *row, float 
 {
     const uint8_t *table = h->table;
     for (int j = 0; j < h->count; j += 16) {
-        const struct group *g = (const struct group *)(const void *)table;
+        const struct avx512_group *g = (const struct avx512_group *)(const void *)table;
         put_sums(h, sum_group(row, g, quads, window), out + j, clamp);
         table += group_bytes(quads);
     }
@@ -190,7 +190,7 @@ static void prepare_near(struct hr__horizontal *h, int spread)
     int quads = (h->taps + 3) / 4;
     uint8_t *table = h->table;
     for (int j = 0; j < h->count; j += 16) {
-        struct group *g = (struct group *)(void *)table;
+        struct avx512_group *g = (struct avx512_group *)(void *)table;
         const int32_t *begin = h->begin + j;
         /* Positions rise, or fall when flipped. */
         int base = begin[0] < begin[15] ? begin[0] : begin[15];

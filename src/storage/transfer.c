@@ -63,7 +63,7 @@ int hr__transfer_open_flags(const struct hr__transfer *t)
     return O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (t->direct ? O_DIRECT : 0);
 }
 
-enum hr__step hr__transfer_fail(struct hr__transfer *t, int result)
+enum hr__transfer_step hr__transfer_fail(struct hr__transfer *t, int result)
 {
     hr__free(t->bytes);
     t->bytes = NULL;
@@ -99,7 +99,7 @@ static void trim(struct hr__transfer *t)
         memmove(t->bytes, t->bytes + skip, t->length);
 }
 
-static enum hr__step finish(struct hr__transfer *t)
+static enum hr__transfer_step finish(struct hr__transfer *t)
 {
     if (t->read->is_range)
         trim(t);
@@ -118,7 +118,7 @@ static enum hr__step finish(struct hr__transfer *t)
 }
 
 /* From the beginning, with a descriptor of our own. */
-static enum hr__step restart(struct hr__transfer *t, int direct)
+static enum hr__transfer_step restart(struct hr__transfer *t, int direct)
 {
     t->direct = direct;
     t->rw_flags = t->was_cold ? RWF_DONTCACHE : 0;
@@ -135,7 +135,7 @@ static enum hr__step restart(struct hr__transfer *t, int direct)
 
 /* O_DIRECT is refused for this file, or has lost its alignment: through the page
  * cache. */
-static enum hr__step restart_buffered(struct hr__transfer *t)
+static enum hr__transfer_step restart_buffered(struct hr__transfer *t)
 {
     return restart(t, 0);
 }
@@ -146,7 +146,7 @@ static int is_passing(int result)
 }
 
 /* Room for the range, from where it begins or, directly, a little before. */
-static enum hr__step begin_range(struct hr__transfer *t)
+static enum hr__transfer_step begin_range(struct hr__transfer *t)
 {
     const struct hr__read *read = t->read;
     t->start = t->direct ? read->offset / DIRECT_ALIGNMENT * DIRECT_ALIGNMENT : read->offset;
@@ -157,8 +157,8 @@ static enum hr__step begin_range(struct hr__transfer *t)
     return read->expected ? HR__STEP_READ : finish(t);
 }
 
-enum hr__step hr__transfer_begin(struct hr__transfer *t, struct hr__read *read,
-                                 const struct hr__transfer_rules *rules)
+enum hr__transfer_step hr__transfer_begin(struct hr__transfer *t, struct hr__read *read,
+                                          const struct hr__transfer_rules *rules)
 {
     read->result = -EINPROGRESS;
     read->bytes = NULL;
@@ -201,7 +201,7 @@ static void become_direct(struct hr__transfer *t)
     t->rw_flags = 0;
 }
 
-enum hr__step hr__transfer_opened(struct hr__transfer *t, int result)
+enum hr__transfer_step hr__transfer_opened(struct hr__transfer *t, int result)
 {
     struct stat status;
     if (is_passing(result) && t->retries++ < RETRIES_MOST)
@@ -253,7 +253,7 @@ size_t hr__transfer_request(const struct hr__transfer *t)
  * without a size may be one of /proc that waits for events: it keeps the flag,
  * and is tried on this thread, which cannot wait then.
  */
-static enum hr__step read_again(struct hr__transfer *t, int result)
+static enum hr__transfer_step read_again(struct hr__transfer *t, int result)
 {
     if (t->retries++ >= RETRIES_MOST)
         return hr__transfer_fail(t, result);
@@ -274,7 +274,7 @@ static enum hr__step read_again(struct hr__transfer *t, int result)
 }
 
 /* A range has got more, or nothing more. */
-static enum hr__step range_got(struct hr__transfer *t, size_t got)
+static enum hr__transfer_step range_got(struct hr__transfer *t, size_t got)
 {
     if (t->length >= t->size)
         return finish(t);
@@ -296,7 +296,7 @@ static int must_change_way(const struct hr__transfer *t, ssize_t result)
     return result < 0 || t->length + (uint64_t)result < t->size;
 }
 
-static enum hr__step change_way(struct hr__transfer *t)
+static enum hr__transfer_step change_way(struct hr__transfer *t)
 {
     /* Files without a size are none on storage. */
     if (t->rw_flags == RWF_NOWAIT || !t->size)
@@ -305,7 +305,7 @@ static enum hr__step change_way(struct hr__transfer *t)
     return HR__STEP_READ;
 }
 
-enum hr__step hr__transfer_got(struct hr__transfer *t, ssize_t result)
+enum hr__transfer_step hr__transfer_got(struct hr__transfer *t, ssize_t result)
 {
     if (must_change_way(t, result))
         return change_way(t);
@@ -346,7 +346,7 @@ static ssize_t read_some(const struct hr__transfer *t)
 void hr__transfer_run(struct hr__read *read, const struct hr__transfer_rules *rules)
 {
     struct hr__transfer t;
-    enum hr__step step = hr__transfer_begin(&t, read, rules);
+    enum hr__transfer_step step = hr__transfer_begin(&t, read, rules);
     while (step != HR__STEP_DONE) {
         step = step == HR__STEP_OPEN ? hr__transfer_opened(&t, open_file(&t))
                                      : hr__transfer_got(&t, read_some(&t));

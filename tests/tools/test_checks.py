@@ -189,8 +189,109 @@ def test_format(tmp_path):
     assert subprocess.run([script], check=False, capture_output=True).returncode == 0
 
 
+@pytest.mark.parametrize("files, said", [
+    ({"src/a/a.c": "struct one { int a; };\nstruct two { struct one *one; };\n",
+      "tests/t.c": "struct three {\n    enum { A, B } kind;\n};\nstatic enum four { C } d;\n"}, None),
+    ({"src/a/a.c": "struct one;\n", "src/b/b.c": "struct one { int a; };\n",
+      "cli/c.c": "static struct one x = {1};\n"}, None),
+    ({"src/a/a.c": "/* struct one { */ char *s = \"struct one {\";\n",
+      "src/b/b.c": "struct one { int a; };\n"}, None),
+    ({"src/a/a.c": "enum { A, B = 2 };\n", "tests/t.c": "enum { A };\n",
+      "bench/b.c": "enum { B };\n"}, None),
+    ({"src/a/a.c": "struct one { int a; };\n", "src/b/b.h": "\nunion one {\n int a; };\n"},
+     "src/b/b.h:2: the tag one"),
+    ({"src/a/a.c": "struct one { int a; };\n", "tests/t.c": "enum one { A };\n"}, "tests/t.c:1:"),
+    ({"bench/b.c": "struct one { int a; };\n", "tests/t.c": "struct one {\n};\n"}, "the tag one"),
+    ({"cli/a.c": "enum { A, B = 2 };\n", "src/b.c": "enum b {\n    C,\n    B,\n};\n"},
+     "src/b.c:3: the enumerator B"),
+    ({"python/ext/a.c": "enum { A };\n", "include/headrace/b.h": "typedef enum { A } b;\n"},
+     "the enumerator A"),
+])
+def test_names(tmp_path, files, said):
+    for name, text in files.items():
+        write(tmp_path, name, text)
+    result = check("check_names.py", tmp_path)
+    assert result.returncode == (0 if said is None else 1), result.stdout
+    if said:
+        assert said in result.stdout
+
+
+def git(root, *arguments):
+    names = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+    return subprocess.run(["git", "-C", root, *names, *arguments], capture_output=True, text=True,
+                          check=True).stdout.strip()
+
+
+def commit(root, subject):
+    git(root, "commit", "-q", "--allow-empty", "-m", subject)
+    return git(root, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def history(tmp_path):
+    """A repository whose first commits follow no rule, and the last of those."""
+    if not shutil.which("git"):
+        pytest.skip("no git")
+    root = tmp_path / "history"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    commit(root, "Begin.")
+    return root, commit(root, "More of it")
+
+
+@pytest.mark.parametrize("subject, said", [
+    ("cache: bound the size of an item", None),
+    ("memory, guard: name what the observer gives", None),
+    ("src/base: start threads in one place", None),
+    ("Cache: bound the size of an item", "room: imperative"),
+    ("cache: Bound the size of an item", "room: imperative"),
+    ("cache:bound the size of an item", "room: imperative"),
+    ("bound the size of an item", "room: imperative"),
+])
+def test_commits(history, subject, said):
+    root, first = history
+    commit(root, "base: say something")
+    commit(root, subject)
+    result = check("check_commits.py", root, first)
+    assert result.returncode == (0 if said is None else 1), result.stdout
+    assert (said or "2 subjects in order") in result.stdout
+
+
+def test_long_subject_is_only_a_warning(history):
+    root, first = history
+    commit(root, "cache: " + "say " * 20 + "more")
+    result = check("check_commits.py", root, first)
+    assert result.returncode == 0 and "warning: " in result.stdout
+
+
+@pytest.mark.parametrize("subject, code", [("all: merge the work on caches", 0),
+                                           ("Merge branch 'side'", 1), ("cache: merge side", 1)])
+def test_merge_commits(history, subject, code):
+    root, first = history
+    git(root, "checkout", "-q", "-b", "side")
+    commit(root, "cache: add a side")
+    git(root, "checkout", "-q", "main")
+    commit(root, "base: add a main")
+    git(root, "merge", "-q", "--no-ff", "-m", subject, "side")
+    assert check("check_commits.py", root, first).returncode == code
+
+
+def test_commits_without_history(history, tmp_path):
+    root, first = history
+    commit(root, "Wrong")
+    git(tmp_path, "clone", "-q", "--depth", "1", f"file://{root}", tmp_path / "shallow")
+    (tmp_path / "plain").mkdir()
+    for place, said in ((tmp_path / "shallow", "a shallow clone"),
+                        (tmp_path / "plain", "no repository")):
+        result = check("check_commits.py", place, first)
+        assert result.returncode == 0 and said in result.stdout
+    result = check("check_commits.py", root, "0" * 40)
+    assert result.returncode == 0 and "without commit" in result.stdout
+
+
 def test_this_tree_keeps_its_rules():
-    for script in ("check_includes.py", "check_imports.py", "check_sources.py"):
+    for script in ("check_includes.py", "check_imports.py", "check_sources.py", "check_names.py",
+                   "check_commits.py"):
         result = check(script, ROOT)
         assert result.returncode == 0, result.stdout
 

@@ -4,7 +4,8 @@ torch's fetchers are wrapped in the training process and in every worker, which 
 wrapper or goes through the same start. While the file ``recording`` is in the run's folder, each
 batch appends one row to a file of its own process: no pipe, no lock, and nothing is lost with a
 worker. While ``learning`` is there, workers also log the paths that they open for reading, so
-that the files of datasets which do not name them can be dropped from memory; and the bytes that came over their network connections.
+that the files of datasets which do not name them can be dropped from memory, and
+the bytes that came over their network connections.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ static const struct info infos[] = {
 };
 
 /* What a sample stands beside. */
-struct place {
+struct metrics_place {
     const json_t *stream, *lane, *subscriber; /* NULL: none */
     int loader;                               /* of several of one process on a lane: 0, 1, ... */
 };
@@ -150,7 +150,7 @@ static void put_label(struct hr__draft *o, char before, const char *name, const 
 }
 
 /* Returns what stands before the next label. */
-static char put_place(struct hr__draft *o, const struct place *at)
+static char put_place(struct hr__draft *o, const struct metrics_place *at)
 {
     if (!at->lane)
         return '{';
@@ -165,14 +165,14 @@ static char put_place(struct hr__draft *o, const struct place *at)
 }
 
 /* A label's value: of the object itself, else of the stream. */
-static const json_t *find(const json_t *object, const struct place *at, const char *key)
+static const json_t *find(const json_t *object, const struct metrics_place *at, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     return value ? value : json_object_get(at->stream, key);
 }
 
 static void put_sample(struct hr__draft *o, const struct family *f, const json_t *object,
-                       const struct place *at)
+                       const struct metrics_place *at)
 {
     const json_t *value = json_object_get(object, f->key);
     if (!json_is_number(value) && !json_is_boolean(value))
@@ -189,7 +189,7 @@ static void put_sample(struct hr__draft *o, const struct family *f, const json_t
 }
 
 static void put_info(struct hr__draft *o, const struct family *f, const json_t *object,
-                     const struct place *at)
+                     const struct metrics_place *at)
 {
     const struct info *info = (const struct info *)f; /* its first member */
     hr__draft_put(o, f->name);
@@ -210,7 +210,7 @@ static int loader_of(const json_t *subscribers, size_t i)
 }
 
 typedef void (*put_fn)(struct hr__draft *o, const struct family *f, const json_t *object,
-                       const struct place *at);
+                       const struct metrics_place *at);
 
 /* Calls `put` for each object of the family's scope. */
 static void each(struct hr__draft *o, const struct family *f, const json_t *status, put_fn put)
@@ -221,7 +221,7 @@ static void each(struct hr__draft *o, const struct family *f, const json_t *stat
     {
         json_array_foreach(json_object_get(stream, "lanes"), l, lane)
         {
-            struct place at = {.stream = stream, .lane = lane};
+            struct metrics_place at = {.stream = stream, .lane = lane};
             const json_t *subscribers = json_object_get(lane, "subscribers");
             if (f->scope == LANE)
                 put(o, f, lane, &at);
@@ -242,14 +242,14 @@ static void put_family(struct hr__draft *o, const struct family *f, const json_t
     const char *type = length > 6 && !strcmp(f->name + length - 6, "_total") ? "counter" : "gauge";
     hr__draft_print(o, "# HELP %s %s\n# TYPE %s %s\n", f->name, f->help, f->name, type);
     if (f->scope == AGENT)
-        put(o, f, status, &(struct place){.lane = NULL});
+        put(o, f, status, &(struct metrics_place){.lane = NULL});
     else
         each(o, f, status, put);
 }
 
 /* What a lane waits for: a sample for each of the answers. */
 static void put_waits(struct hr__draft *o, const struct family *f, const json_t *lane,
-                      const struct place *at)
+                      const struct metrics_place *at)
 {
     static const char *const reasons[] = {"room", "fetch", "prepare", "sampler"};
     const json_t *now = json_object_get(lane, f->key);

@@ -18,13 +18,13 @@
 #define TEXT_MOST   (16u << 20)         /* of one text */
 #define CHUNK_BYTES (128u << 10)
 
-struct chunk {
-    struct chunk *next;
+struct pickle_chunk {
+    struct pickle_chunk *next;
     size_t used, room; /* bytes behind this */
 };
 
 struct hr__pickle {
-    struct chunk *chunks; /* the first is being filled */
+    struct pickle_chunk *chunks; /* the first is being filled */
     uint64_t bytes;
     struct hr__pickle_value root;
 };
@@ -79,7 +79,7 @@ static void *take(struct reader *r, size_t bytes)
 {
     struct hr__pickle *p = r->out;
     bytes = (bytes + 7) / 8 * 8;
-    struct chunk *chunk = p->chunks;
+    struct pickle_chunk *chunk = p->chunks;
     if (!chunk || chunk->room - chunk->used < bytes) {
         size_t room = bytes > CHUNK_BYTES / 4 ? bytes : CHUNK_BYTES;
         if (p->bytes + room > BYTES_MOST)
@@ -592,7 +592,7 @@ void hr__pickle_destroy(struct hr__pickle **pickle)
     if (!p)
         return;
     *pickle = NULL;
-    for (struct chunk *next, *chunk = p->chunks; chunk; chunk = next) {
+    for (struct pickle_chunk *next, *chunk = p->chunks; chunk; chunk = next) {
         next = chunk->next;
         hr__free(chunk);
     }

@@ -45,12 +45,12 @@
 #define FD_LEAST     100 /* programs take lower numbers by name: `exec 3>file` of a shell */
 
 /* A thread's place in the file. Another thread has it when this one has ended. */
-struct writer {
+struct record_writer {
     struct hr_memory_recorder *recorder;
     struct hr__extent_header *extent; /* NULL: none yet, or not any more */
     uint64_t used;                    /* of it, behind its header */
     _Atomic uint64_t recorded, lost;
-    struct writer *next_free;
+    struct record_writer *next_free;
     uint32_t number;
 };
 
@@ -71,14 +71,14 @@ struct hr_memory_recorder {
     /* Guards free_writers and writer_count. Taken within allocators: who holds it allocates
      * nothing and waits for nobody. Lock order: behind all others. */
     pthread_mutex_t places;
-    struct writer *free_writers;
+    struct record_writer *free_writers;
     uint32_t writer_count;
 
     pthread_mutex_t lock; /* guards what follows */
     struct hr__extent_header *texts, *ran;
     struct hr__ids names;  /* of HR__TEXT_NAME */
     struct hr__ids stacks; /* of HR__TEXT_STACK */
-    struct writer writers[THREADS_MOST];
+    struct record_writer writers[THREADS_MOST];
 };
 
 static const struct hr_memory_recorder_options defaults = {.size = sizeof defaults};
@@ -230,7 +230,7 @@ static void end_living(struct hr_memory_recorder *r, int is_mine)
     pthread_mutex_unlock(&living.lock);
 }
 
-static int is_of(const struct hr_memory_recorder *r, const struct writer *w)
+static int is_of(const struct hr_memory_recorder *r, const struct record_writer *w)
 {
     return (uintptr_t)w >= (uintptr_t)r->writers &&
            (uintptr_t)w < (uintptr_t)(r->writers + THREADS_MOST);
@@ -239,7 +239,7 @@ static int is_of(const struct hr_memory_recorder *r, const struct writer *w)
 /* A thread has ended: its place is another's. */
 static void give_back(void *arg)
 {
-    struct writer *w = arg;
+    struct record_writer *w = arg;
     if (!lock_living())
         return;
     struct hr_memory_recorder *r = living.first;
@@ -254,10 +254,10 @@ static void give_back(void *arg)
     pthread_mutex_unlock(&living.lock);
 }
 
-static struct writer *become_writer(struct hr_memory_recorder *r)
+static struct record_writer *become_writer(struct hr_memory_recorder *r)
 {
     pthread_mutex_lock(&r->places);
-    struct writer *w = r->free_writers;
+    struct record_writer *w = r->free_writers;
     if (w) {
         r->free_writers = w->next_free;
     } else if (r->writer_count < THREADS_MOST) {
@@ -274,7 +274,7 @@ static struct writer *become_writer(struct hr_memory_recorder *r)
 }
 
 /* Room for one more event; 0: there is none. */
-static int make_room(struct hr_memory_recorder *r, struct writer *w)
+static int make_room(struct hr_memory_recorder *r, struct record_writer *w)
 {
     end_extent(r, &w->extent);
     w->used = 0;
@@ -301,7 +301,7 @@ void hr_memory_record(struct hr_memory_recorder *r, const struct hr_memory_event
 {
     if (!atomic_load_explicit(r->here, memory_order_relaxed))
         return;
-    struct writer *w = pthread_getspecific(r->key);
+    struct record_writer *w = pthread_getspecific(r->key);
     if (!w && !(w = become_writer(r))) {
         atomic_fetch_add_explicit(&r->lost, 1, memory_order_relaxed);
         return;

@@ -681,7 +681,7 @@ static void begin_tables(struct hr__table tables[HR__MEMORY_TABLES],
     for (int i = HR__MEMORY_SIDES; i <= HR__MEMORY_SIDE_PARTS; i++) {
         hr__table_begin(&tables[i], heads[i].title, labels);
         for (int c = 1; c < tables[i].column_count; c++)
-            tables[i].columns[c] = (struct hr__column){views[c - 1].label, true};
+            tables[i].columns[c] = (struct hr__table_column){views[c - 1].label, true};
     }
     bool any[HR__CATEGORIES];
     hr__memory_series(views, any);

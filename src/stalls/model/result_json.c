@@ -24,7 +24,7 @@ static const struct hr__json_range share_or_not = {0, 1, NAN};
 /* ---- writing ---- */
 
 /* A text that grows; `failed` once memory is out. */
-struct text {
+struct json_text {
     char *bytes;
     size_t length, capacity;
     bool failed;
@@ -32,7 +32,7 @@ struct text {
 
 static int add_bytes(const char *bytes, size_t length, void *arg)
 {
-    struct text *t = arg;
+    struct json_text *t = arg;
     if (t->failed || t->length + length + 1 > t->capacity) {
         size_t capacity = (t->length + length + 1) * 3 / 2 + 4096;
         char *grown = t->failed ? NULL : hr__realloc(HR__TAG_STALLS, t->bytes, capacity, 1);
@@ -49,13 +49,13 @@ static int add_bytes(const char *bytes, size_t length, void *arg)
     return 0;
 }
 
-static void add(struct text *t, const char *words)
+static void add(struct json_text *t, const char *words)
 {
     add_bytes(words, strlen(words), t);
 }
 
 /* Takes the value; NULL is out of memory. */
-static void add_value(struct text *t, json_t *value)
+static void add_value(struct json_text *t, json_t *value)
 {
     if (!value || json_dump_callback(value, add_bytes, t, JSON_COMPACT | JSON_ENCODE_ANY))
         t->failed = true;
@@ -153,7 +153,7 @@ static json_t *derived(const struct hr_stalls *s)
 }
 
 /* The members of an object, one to a line. */
-static void add_members(struct text *t, const json_t *object)
+static void add_members(struct json_text *t, const json_t *object)
 {
     const char *name;
     json_t *value;
@@ -166,7 +166,7 @@ static void add_members(struct text *t, const json_t *object)
     }
 }
 
-static void add_list(struct text *t, const struct hr_stalls *s, bool hosts)
+static void add_list(struct json_text *t, const struct hr_stalls *s, bool hosts)
 {
     int count = hosts ? s->host_count : s->rank_count;
     add(t, hosts ? ",\n\"hosts\": [" : ",\n\"ranks\": [");
@@ -184,7 +184,7 @@ static void add_list(struct text *t, const struct hr_stalls *s, bool hosts)
 int hr__stalls_to_json(const struct hr_stalls *s, char **text, size_t *length,
                        struct hr_error *error)
 {
-    struct text t = {0};
+    struct json_text t = {0};
     json_t *head = json_object();
     bool ok = hr__json_set(head, "headrace", json_string(hr_version())) &&
               hr__json_set(head, "sentence", hr__json_string(s->sentence)) &&

@@ -81,9 +81,9 @@ static const char *storage_word(const struct hr_stalls *s)
 /* ---- what is known ---- */
 
 enum knowledge {
-    NOTHING, /* the interval is too wide for a figure, or there is none */
-    NONE,    /* no waiting worth a word */
-    PERHAPS, /* the interval includes 0 */
+    NOTHING,    /* the interval is too wide for a figure, or there is none */
+    NO_WAITING, /* no waiting worth a word */
+    PERHAPS,    /* the interval includes 0 */
     SURE,
 };
 
@@ -92,7 +92,7 @@ static enum knowledge known(struct hr_interval share)
     if (!hr__share_is_known(share))
         return NOTHING;
     if (share.value < HARDLY)
-        return NONE;
+        return NO_WAITING;
     return share.low > 0 ? SURE : PERHAPS;
 }
 
@@ -206,7 +206,7 @@ static void say_waiting(struct words *w, const struct hr_stalls *s, const struct
             say(w, " (%d to %d %%)", percent(e->wait.low), percent(e->wait.high));
         return;
     }
-    if (e->known == NONE) {
+    if (e->known == NO_WAITING) {
         say(w, "hardly waits for data");
         if (e->wait.high > WIDE)
             say(w, ": at most %d %% of the time", percent(e->wait.high));

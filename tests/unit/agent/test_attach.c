@@ -28,13 +28,13 @@
 #define SAMPLES 203
 #define SEED    42
 
-struct stage {
+struct attach_stage {
     struct hr_dataset *dataset;
     struct hr_recipe *recipe;
     struct hr_tensor_spec spec;
 };
 
-static void set_stage(struct stage *s, size_t samples, int height, int width)
+static void set_stage(struct attach_stage *s, size_t samples, int height, int width)
 {
     struct hr_error error;
     struct hr_operation crop;
@@ -59,7 +59,7 @@ static void set_stage(struct stage *s, size_t samples, int height, int width)
     fake_agent_reset(samples, &s->spec);
 }
 
-static void clear_stage(struct stage *s)
+static void clear_stage(struct attach_stage *s)
 {
     fake_agent_join();
     hr_dataset_unref(&s->dataset);
@@ -77,7 +77,7 @@ static void set_options(struct hr_loader_options *o)
     o->window = 4;
 }
 
-static struct hr_loader *make(const struct stage *s, const struct hr_loader_options *o)
+static struct hr_loader *make(const struct attach_stage *s, const struct hr_loader_options *o)
 {
     struct hr_loader *loader = NULL;
     struct hr_error error;
@@ -188,7 +188,7 @@ static void test_epochs(void **state)
     uint64_t before = hr__allocated(HR__TAG_AGENT);
     for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
         for (size_t j = 0; j < sizeof jobs / sizeof *jobs; j++) {
-            struct stage s;
+            struct attach_stage s;
             struct hr_loader_options o;
             struct expected e;
             set_stage(&s, SAMPLES, sides[i][0], sides[i][1]);
@@ -220,7 +220,7 @@ static void test_epochs(void **state)
 /* A ring that is smaller than a batch; the batch comes in pieces. */
 static void test_larger_than_ring(void **state)
 {
-    struct stage s;
+    struct attach_stage s;
     struct hr_loader_options o;
     struct expected e;
     set_stage(&s, SAMPLES, 64, 64);
@@ -239,7 +239,7 @@ static void test_larger_than_ring(void **state)
 
 static void test_restore(void **state)
 {
-    struct stage s;
+    struct attach_stage s;
     struct hr_loader_options o;
     struct expected e;
     struct hr_loader_state at;
@@ -288,7 +288,7 @@ static void test_restore(void **state)
 
 static void test_join(void **state)
 {
-    struct stage s;
+    struct attach_stage s;
     struct hr_loader_options o;
     struct expected e;
     set_stage(&s, SAMPLES, 16, 16);
@@ -325,7 +325,7 @@ static void test_join(void **state)
 
 static void test_expelled(void **state)
 {
-    struct stage s;
+    struct attach_stage s;
     struct hr_loader_options o;
     struct expected e;
     for (int sides = 16; sides <= 64; sides += 48) {
@@ -354,7 +354,7 @@ static void test_expelled(void **state)
 
 static void test_bad_samples(void **state)
 {
-    struct stage s;
+    struct attach_stage s;
     struct hr_loader_options o;
     struct expected e;
     struct hr_skipped_sample skipped;
@@ -407,7 +407,7 @@ static void test_bad_samples(void **state)
 
 static void test_halt(void **state)
 {
-    struct stage s;
+    struct attach_stage s;
     struct hr_loader_options o;
     struct hr_skipped_sample failed;
     struct hr_batch *batch;
@@ -498,7 +498,7 @@ static int lose_patience(void *arg, uint64_t done, uint64_t total, const char *s
 /* An agent that takes long is waited for as long as the caller has patience. */
 static void test_patience(void **state)
 {
-    struct stage s;
+    struct attach_stage s;
     struct hr_loader_options o;
     struct hr_loader_state at = {.version = 1, .shuffle = 1, .seed = SEED + 1, .samples = SAMPLES};
     struct hr_error error;
@@ -534,7 +534,7 @@ static void test_patience(void **state)
 
 static void test_death(void **state)
 {
-    struct stage s;
+    struct attach_stage s;
     struct hr_loader_options o;
     struct hr_batch *batch, *held;
     struct hr_error error;
@@ -571,7 +571,7 @@ static void test_death(void **state)
 
 static void test_death_auto(void **state)
 {
-    struct stage s;
+    struct attach_stage s;
     struct hr_loader_options o;
     struct hr_batch *held;
     struct expected e;
@@ -614,7 +614,7 @@ static void test_death_auto(void **state)
 /* A message that is none costs a connection, and no sample; one at each HELLO is an error. */
 static void test_garbled(void **state)
 {
-    struct stage s;
+    struct attach_stage s;
     struct hr_loader_options o;
     struct hr_batch *held;
     struct expected e;
@@ -650,7 +650,7 @@ static void test_garbled(void **state)
 /* An agent runs elsewhere: it would read another key file, or none. */
 static void test_key_file_of_the_working_directory(void **state)
 {
-    struct stage s;
+    struct attach_stage s;
     struct hr_loader_options o;
     struct hr_error error;
     struct hr_loader *loader = NULL;
@@ -671,7 +671,7 @@ static void test_key_file_of_the_working_directory(void **state)
 
 static void test_refused(void **state)
 {
-    struct stage s;
+    struct attach_stage s;
     struct hr_loader_options o;
     struct hr_loader *loader = NULL;
     struct hr_error error;
@@ -723,7 +723,7 @@ static uint64_t now_ms(void)
 
 static void test_interrupted(void **state)
 {
-    struct stage s;
+    struct attach_stage s;
     struct hr_loader_options o;
     struct hr_batch *batch;
     struct hr_error error;
@@ -766,7 +766,7 @@ static void test_interrupted(void **state)
 /* Batches outlive the loader, and what the agent then does with its memory. */
 static void test_held(void **state)
 {
-    struct stage s;
+    struct attach_stage s;
     struct hr_loader_options o;
     struct hr_batch *held[3];
     for (int side = 16; side <= 64; side += 48) {
@@ -790,7 +790,7 @@ static void test_held(void **state)
 /* list(loader), twice. */
 static void test_keeps_all(void **state)
 {
-    struct stage s;
+    struct attach_stage s;
     struct hr_loader_options o;
     struct hr_batch *held[64];
     int count = 0;
@@ -813,7 +813,7 @@ static void test_keeps_all(void **state)
 
 static void test_fork(void **state)
 {
-    struct stage s;
+    struct attach_stage s;
     struct hr_loader_options o;
     struct hr_batch *batch, *other;
     struct hr_error error;

@@ -28,7 +28,7 @@ static const char *const hosts_texts[] = {
 };
 
 /* A process of the job. */
-struct rank {
+struct meeting_rank {
     struct hr__meeting_wish wish;
     struct hr__meeting_input inputs[INPUTS];
     const char *hosts;
@@ -43,7 +43,7 @@ struct rank {
     pthread_t thread;
 };
 
-static struct rank ranks[RANKS];
+static struct meeting_rank ranks[RANKS];
 
 static int teardown(void **state)
 {
@@ -58,7 +58,7 @@ static void make(int count, int hosts)
     fake_servers_reset();
     memset(ranks, 0, sizeof ranks);
     for (int r = 0; r < count; r++) {
-        struct rank *rank = &ranks[r];
+        struct meeting_rank *rank = &ranks[r];
         const struct hr__meeting_input inputs[INPUTS] = {
             {"the seed", "0", NULL},
             {"the batch size", "64", "give all ranks one batch size"},
@@ -79,7 +79,7 @@ static void make(int count, int hosts)
 
 static void *run_rank(void *arg)
 {
-    struct rank *rank = arg;
+    struct meeting_rank *rank = arg;
     struct hr__hosts hosts;
     struct hr__peers *peers = NULL;
     struct hr__meeting_found found = {NULL};

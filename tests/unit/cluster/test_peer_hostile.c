@@ -42,7 +42,7 @@ struct script {
     int get, put, about;
 };
 
-struct server {
+struct hostile_server {
     const struct script *script;
     char folder[32], path[64];
     int listener;
@@ -57,7 +57,7 @@ static void nap_ms(int ms)
 }
 
 /* Non-zero: something can be read; 0: it is over. */
-static int readable(struct server *s, int fd)
+static int readable(struct hostile_server *s, int fd)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
     while (!atomic_load(&s->stop))
@@ -67,7 +67,7 @@ static int readable(struct server *s, int fd)
 }
 
 /* Sends until it is all gone, the client is, or the test is over. */
-static int say(struct server *s, int fd, const char *text, size_t length, int step_ms)
+static int say(struct hostile_server *s, int fd, const char *text, size_t length, int step_ms)
 {
     for (size_t i = 0; i < length && !atomic_load(&s->stop);) {
         ssize_t n = send(fd, text + i, step_ms ? 1 : length - i, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -80,7 +80,7 @@ static int say(struct server *s, int fd, const char *text, size_t length, int st
     return 0;
 }
 
-static void act(struct server *s, int fd)
+static void act(struct hostile_server *s, int fd)
 {
     char request[65536];
     const struct script *script = s->script;
@@ -109,7 +109,7 @@ static void act(struct server *s, int fd)
     }
 }
 
-static void serve(struct server *s, int fd)
+static void serve(struct hostile_server *s, int fd)
 {
     char request[65536];
     while (readable(s, fd)) {
@@ -125,7 +125,7 @@ static void serve(struct server *s, int fd)
 
 static void *run(void *arg)
 {
-    struct server *s = arg;
+    struct hostile_server *s = arg;
     for (int n = 0; readable(s, s->listener); n++) {
         int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
         if (fd < 0)
@@ -139,10 +139,10 @@ static void *run(void *arg)
     return NULL;
 }
 
-static void start(struct server *s, const struct script *script, int backlog)
+static void start(struct hostile_server *s, const struct script *script, int backlog)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
-    *s = (struct server){.script = script, .folder = "/tmp/hr-hostile-XXXXXX"};
+    *s = (struct hostile_server){.script = script, .folder = "/tmp/hr-hostile-XXXXXX"};
     assert_non_null(mkdtemp(s->folder));
     snprintf(s->path, sizeof s->path, "%s/s", s->folder);
     strcpy(at.sun_path, s->path);
@@ -153,7 +153,7 @@ static void start(struct server *s, const struct script *script, int backlog)
         assert_int_equal(pthread_create(&s->thread, NULL, run, s), 0);
 }
 
-static void stop(struct server *s)
+static void stop(struct hostile_server *s)
 {
     atomic_store(&s->stop, 1);
     if (s->script)
@@ -163,7 +163,7 @@ static void stop(struct server *s)
     rmdir(s->folder);
 }
 
-static struct hr__peer_client *client_of(const struct server *s, const char *user)
+static struct hr__peer_client *client_of(const struct hostile_server *s, const char *user)
 {
     const struct hr__peer_wish wish = {.address = s->path, .user = user, .password = "secret"};
     struct hr__peer_client *client = NULL;
@@ -205,7 +205,7 @@ static int request(struct hr__peer_client *client, enum verb verb, struct hr_err
 
 static void play(const struct script *script, enum verb verb, const char *user, int expected)
 {
-    struct server s;
+    struct hostile_server s;
     struct hr_error error = {0, ""};
     int values, r;
     start(&s, script, 16);
@@ -346,7 +346,7 @@ static void test_binary(void **state)
 {
     static const struct script script = {.name = "closes", .then_close = 1};
     for (int with_user = 0; with_user < 2; with_user++) {
-        struct server s;
+        struct hostile_server s;
         struct hr_error error = {0, ""};
         int values;
         start(&s, &script, 16);
@@ -363,7 +363,7 @@ static void test_too_much(void **state)
 {
     static const struct script script = {.name = "more",
                                          .answer = "END\r\nVALUE abc 0 5\r\nwrong\r\nEND\r\n"};
-    struct server s;
+    struct hostile_server s;
     struct hr_error error = {0, ""};
     int values;
     start(&s, &script, 16);
@@ -379,7 +379,7 @@ static void test_too_much(void **state)
 /* A server that accepts nobody: connections wait in its backlog, then are not even taken. */
 static void test_no_accept(void **state)
 {
-    struct server s;
+    struct hostile_server s;
     struct hr__peer_client *clients[6];
     struct hr_error error = {0, ""};
     int values;
@@ -404,7 +404,7 @@ static void test_no_memory(void **state)
     for (int verb = GET; verb <= PUT; verb++) {
         int failed = 0, r = -1;
         for (uint64_t n = 1; r && n < 20; n++) {
-            struct server s;
+            struct hostile_server s;
             struct hr_error error = {0, ""};
             int values;
             start(&s, &scripted[verb], 16);

@@ -23,7 +23,7 @@
 
 #define MS UINT64_C(1000000)
 
-struct fixture {
+struct peer_memcached_fixture {
     struct memcached server;
     struct hr__peer_client *client;
     struct hr_error error;
@@ -37,7 +37,7 @@ static uint64_t in_ms(uint64_t ms)
 /* Of tests with an authfile: the server's option, and who logs in. */
 static const char *option, *user, *password;
 
-static int begin(struct fixture *f, int is_tcp, int mebibytes)
+static int begin(struct peer_memcached_fixture *f, int is_tcp, int mebibytes)
 {
     memset(f, 0, sizeof *f);
     if (memcached_start_with(&f->server, is_tcp, mebibytes, option)) {
@@ -50,7 +50,7 @@ static int begin(struct fixture *f, int is_tcp, int mebibytes)
     return 0;
 }
 
-static void end(struct fixture *f)
+static void end(struct peer_memcached_fixture *f)
 {
     hr__peer_ops.close(&f->client);
     assert_null(f->client);
@@ -70,7 +70,7 @@ static uint8_t *pattern(size_t length, unsigned seed)
 }
 
 /* Stores value `i` under its key: a pattern in two parts. */
-static int put_one(struct fixture *f, unsigned i, size_t length)
+static int put_one(struct peer_memcached_fixture *f, unsigned i, size_t length)
 {
     uint8_t *bytes = pattern(length, i);
     size_t head = length > 32 ? length - 32 : 0;
@@ -112,7 +112,7 @@ static size_t length_of(unsigned i)
 
 static void round_trip(int is_tcp)
 {
-    struct fixture f;
+    struct peer_memcached_fixture f;
     struct hr__peer_value values[64];
     if (begin(&f, is_tcp, 64))
         skip();
@@ -157,7 +157,7 @@ static void test_tcp6(void **state)
 /* Large values one behind the other: the answers come while the rest is being sent. */
 static void test_bulk_put(void **state)
 {
-    struct fixture f;
+    struct peer_memcached_fixture f;
     struct hr__peer_store stores[64];
     struct hr__peer_value values[64];
     uint8_t *bytes = pattern(300000, 1);
@@ -186,7 +186,7 @@ static void test_bulk_put(void **state)
  * requests on the connection are answered, and what had been stored is there. */
 static void test_refusals(void **state)
 {
-    struct fixture f;
+    struct peer_memcached_fixture f;
     struct hr__peer_value value;
     unsigned stored = 0, refused = 0;
     if (begin(&f, 0, 16))
@@ -227,7 +227,7 @@ static void test_refusals(void **state)
 
 static void test_about(void **state)
 {
-    struct fixture f;
+    struct peer_memcached_fixture f;
     struct hr__peer_about about;
     if (begin(&f, 0, 64))
         skip();
@@ -245,7 +245,7 @@ static void test_about(void **state)
 
 static void test_expiry(void **state)
 {
-    struct fixture f;
+    struct peer_memcached_fixture f;
     struct hr__peer_value value;
     struct hr__peer_store store = {
         .key = "k", .bytes = "abc", .length = 3, .tail = "", .expires_s = 1};
@@ -269,7 +269,7 @@ static void test_expiry(void **state)
 /* A server that is restarted between two requests costs neither of them. */
 static void restarted(int is_tcp)
 {
-    struct fixture f;
+    struct peer_memcached_fixture f;
     struct hr__peer_value value;
     if (begin(&f, is_tcp, 64))
         skip();
@@ -301,7 +301,7 @@ static void test_restart_tcp(void **state)
 
 static void test_stopped(void **state)
 {
-    struct fixture f;
+    struct peer_memcached_fixture f;
     struct hr__peer_value value;
     if (begin(&f, 1, 64))
         skip();
@@ -329,7 +329,7 @@ static void *cancel_soon(void *arg)
 
 static void test_cancel(void **state)
 {
-    struct fixture f;
+    struct peer_memcached_fixture f;
     struct hr__peer_value value;
     pthread_t thread;
     if (begin(&f, 0, 64))
@@ -374,7 +374,7 @@ static void end_authfile(void)
 /* A get by another user of the same server, and what is said of it. */
 static void refused(const char *name, const char *word, const char *said)
 {
-    struct fixture f;
+    struct peer_memcached_fixture f;
     struct hr__peer_value value;
     user = name;
     password = word;
@@ -391,7 +391,7 @@ static void refused(const char *name, const char *word, const char *said)
 
 static void test_user(void **state)
 {
-    struct fixture f;
+    struct peer_memcached_fixture f;
     begin_authfile();
     if (begin(&f, 1, 16)) {
         end_authfile();

@@ -295,10 +295,9 @@ static void test_idle_workers_sleep(void **state)
     lane_options(&o);
     for (int i = 0; i < 3; i++) {
         yard_make(&yards[i], crew, &fixture, &o);
-        yards[i].limit = i ? 2 : UINT64_MAX;
+        yards[i].limit = i ? 3 - (uint64_t)i : UINT64_MAX;
         yard_start(&yards[i], 0, 0);
     }
-    hr__lane_end_at(yards[2].lane, 1);
     yard_wait(&yards[0], SAMPLES);
     yard_wait(&yards[1], 16);
     yard_wait(&yards[2], 8);

@@ -5,6 +5,8 @@
  */
 #include "yard.h"
 
+#include "loader/loader.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,8 +138,6 @@ static void check_restarts(int threads, int fetchers_read, unsigned random)
         struct yard *y = yards[step(&random) % 2];
         uint64_t samples = yard_start(y, (uint64_t)i, step(&random) % SAMPLES);
         if (step(&random) % 3 == 0)
-            hr__lane_end_at(y->lane, yard_read(y, &y->next) + step(&random) % 4);
-        else if (step(&random) % 3 == 0)
             yard_wait(y, samples < 20 ? samples : 20);
         else
             nanosleep(&(struct timespec){.tv_nsec = (long)(step(&random) % 2000000)}, NULL);
@@ -207,7 +207,9 @@ static void test_room_comes_during_a_refusal(void **state)
             while (yard_read(&yard, &yard.refused) == refused)
                 nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
             /* Somebody looks, finds an opening under way, and sleeps. */
-            hr__lane_end_at(yard.lane, UINT64_MAX);
+            pthread_mutex_lock(&yard.lane->lock);
+            hr__wake_claimers_locked(yard.lane);
+            pthread_mutex_unlock(&yard.lane->lock);
             nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
             refused = yard_read(&yard, &yard.refused);
             yard_open(&yard, n);
@@ -218,57 +220,6 @@ static void test_room_comes_during_a_refusal(void **state)
         yard_remove(&yard);
         hr__crew_destroy(&crew);
     }
-}
-
-static void test_end_at_opens_no_more(void **state)
-{
-    (void)state;
-    struct hr_loader_options o;
-    struct hr__crew *crew = crew_make(2);
-    lane_options(&o, 8);
-    yard_make(&yard, crew, &fixture, &o);
-    yard.limit = 0;
-    uint64_t samples = yard_start(&yard, 0, 0);
-    hr__lane_end_at(yard.lane, 3);
-    yard_open(&yard, UINT64_MAX);
-    yard_wait(&yard, 24);
-    nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-    assert_int_equal(yard_read(&yard, &yard.samples), 24);
-    assert_int_equal(yard_read(&yard, &yard.next), 3);
-    hr__lane_end_at(yard.lane, UINT64_MAX);
-    yard_wait(&yard, samples);
-    /* A start forgets it. */
-    hr__lane_end_at(yard.lane, 0);
-    yard_wait(&yard, yard_start(&yard, 1, 0));
-    yard_remove(&yard);
-    hr__crew_destroy(&crew);
-}
-
-static void test_stop_drops_and_keeps_quiet(void **state)
-{
-    (void)state;
-    struct hr_loader_options o;
-    struct hr__crew *crew = crew_make(3);
-    lane_options(&o, 8);
-    fixture_before_prepare = fixture_delay;
-    yard_make(&yard, crew, &fixture, &o);
-    yard.publish_us = 500;
-    hr__lane_stop(yard.lane); /* before the first start: nothing */
-    for (uint64_t i = 0; i < 20; i++) {
-        yard_start(&yard, i, 0);
-        yard_wait(&yard, 8 * (i % 3));
-        hr__lane_stop(yard.lane);
-        pthread_mutex_lock(&yard.lock);
-        uint64_t acquired = yard.acquired, published = yard.published;
-        assert_int_equal(yard.publishing, 0);
-        pthread_mutex_unlock(&yard.lock);
-        hr__lane_room(yard.lane);
-        nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
-        assert_int_equal(yard_read(&yard, &yard.acquired), acquired);
-        assert_int_equal(yard_read(&yard, &yard.published), published);
-    }
-    yard_remove(&yard);
-    hr__crew_destroy(&crew);
 }
 
 static void test_bad_samples_are_replaced(void **state)
@@ -423,8 +374,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_restarts_at_random, setup, teardown),
         cmocka_unit_test_setup_teardown(test_room_wakes_the_lane, setup, teardown),
         cmocka_unit_test_setup_teardown(test_room_comes_during_a_refusal, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_end_at_opens_no_more, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_stop_drops_and_keeps_quiet, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_samples_are_replaced, setup, teardown),
         cmocka_unit_test_setup_teardown(test_failure_ends_the_lane_at_its_place, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_memory_ends_the_lane, setup, teardown),

@@ -65,7 +65,7 @@ struct map {
     int missing;              /* bytes that were to go and were not there */
 };
 
-static int note_change(void *arg, enum hr__piece_change change, struct hr__piece piece)
+static int note_change(void *arg, enum hr__piece_change change, struct hr__memory_piece piece)
 {
     struct map *map = arg;
     assert_true(piece.begin < piece.end && piece.end <= BYTES);
@@ -93,7 +93,7 @@ static void test_pieces(void **state)
         uint64_t begin = next_random(&random) % BYTES;
         uint64_t length =
             next_random(&random) % (BYTES - begin + 1) / (1 + next_random(&random) % 9);
-        struct hr__piece range = {begin, begin + length};
+        struct hr__memory_piece range = {begin, begin + length};
         int is_added = next_random(&random) % 2, missing = 0;
         for (uint64_t i = range.begin; i < range.end; i++) {
             missing += !is_added && !map.is_in[i];
@@ -115,11 +115,11 @@ static void test_pieces(void **state)
 
 static void test_places(void **state)
 {
-    struct hr__places places = {0};
+    struct hr__memory_places places = {0};
     assert_null(hr__places_look(&places, 1, 5));
     for (uint64_t i = 0; i < 20000; i++)
         for (uint8_t device = 0; device < 2; device++) {
-            struct hr__place *place = hr__places_find(&places, device, i * 512);
+            struct hr__memory_place *place = hr__places_find(&places, device, i * 512);
             assert_non_null(place);
             assert_false(place->is_known);
             place->is_known = 1;

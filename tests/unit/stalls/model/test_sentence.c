@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void says(const struct plan *p, const char *sentence)
+static void says(const struct records_plan *p, const char *sentence)
 {
     struct hr_stalls *s;
     struct hr_error error;
@@ -18,7 +18,7 @@ static void says(const struct plan *p, const char *sentence)
 
 static void test_epochs(void **state)
 {
-    struct plan p = plan_default();
+    struct records_plan p = plan_default();
     /* 150 GB, 30 GB of memory. */
     says(&p, "Training waits 50 % of the time: 30 % for preparing samples on the CPU, 15 % for the "
              "disk, 5 % for the copy to the GPU. That holds with files from storage: of the "
@@ -42,7 +42,7 @@ static void test_epochs(void **state)
 
 static void test_hardly(void **state)
 {
-    struct plan p = plan_default();
+    struct records_plan p = plan_default();
     const double even[] = {.099, .099, .0995, .1};
     memcpy(p.seconds, even, sizeof even);
     says(&p, "Training hardly waits for data (1 % of the time).");
@@ -62,7 +62,7 @@ static void test_hardly(void **state)
 
 static void test_not_measured(void **state)
 {
-    struct plan p = plan_default();
+    struct records_plan p = plan_default();
     p.phases = 7;
     p.why[HR_STALLS_COLD] = "the files lie in memory (tmpfs).";
     says(&p, "Training waits 41 % of the time: 35 % for preparing samples on the CPU, 6 % for the "
@@ -90,7 +90,7 @@ static void test_not_measured(void **state)
 
 static void test_cpu(void **state)
 {
-    struct plan p = plan_default();
+    struct records_plan p = plan_default();
     p.device = "cpu";
     p.phases = 14;
     p.bytes = 2e10;
@@ -104,7 +104,7 @@ static void test_cpu(void **state)
 /* What the model suggests is said when records are analysed, and kept. */
 static void test_remedy(void **state)
 {
-    struct plan p = plan_default();
+    struct records_plan p = plan_default();
     struct hr_stalls *s, *again;
     struct hr_error error;
     const double slow[] = {.05, .05, .1, .1};
@@ -154,7 +154,7 @@ static void in_turn(struct hr_stalls *s, double even_s, double odd_s)
  * nothing; what would settle it is said. */
 static void test_knowledge(void **state)
 {
-    struct plan p = plan_default();
+    struct records_plan p = plan_default();
     struct hr_stalls *s;
     struct hr_error error;
     p.phases = 6;
@@ -210,7 +210,7 @@ static void test_knowledge(void **state)
  * apart are named without figures. */
 static void test_parts(void **state)
 {
-    struct plan p = plan_default();
+    struct records_plan p = plan_default();
     struct hr_stalls *s;
     struct hr_error error;
     p.available = 0;
@@ -232,7 +232,7 @@ static void test_parts(void **state)
 /* Figures that contradict each other are not told. */
 static void test_contradictions(void **state)
 {
-    struct plan p = plan_default();
+    struct records_plan p = plan_default();
     /* From storage 640 samples/s, of which storage alone gives 300. */
     p.depths = "[{\"depth\": 4, \"bytes_per_s\": 3e7, \"reads_per_s\": 300, "
                "\"parts\": [2.9e7, 3e7, 3e7, 3.1e7]}]";
@@ -261,7 +261,7 @@ static void test_contradictions(void **state)
 /* Samples without files, and samples that come over the network, have words of their own. */
 static void test_no_files(void **state)
 {
-    struct plan p = plan_default();
+    struct records_plan p = plan_default();
     struct hr_stalls *s;
     struct hr_error error;
     p.phases = 7;
