@@ -626,13 +626,11 @@ static void test_death(void **state)
     char byte;
     assert_int_equal(read(ready[0], &byte, 1), 1);
     json_decref(status_when(&s, "jobs", 1));
-    uint64_t start = hr__now_ns();
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     json_t *status = status_when(&s, "jobs", 0);
     json_decref(status);
     json_decref(status_when(&s, "streams", 0));
-    assert_true(hr__now_ns() - start < UINT64_C(2000000000));
     close(ready[0]);
     served_stop(&s);
     fixture_remove(&f);
