@@ -180,6 +180,7 @@ class Samples(torch.utils.data.Dataset):
 """
 
 
+@pytest.mark.long
 def test_loaders_with_workers(place):
     """Forked and spawned workers leave nothing behind."""
     place.script("", "samples.py", SAMPLES)
