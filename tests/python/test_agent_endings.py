@@ -293,7 +293,7 @@ print(len(list(loader)), flush=True)
         [sys.executable, "-c", code, str(Path(__file__).parent), str(folder)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         start_new_session=True,
         check=False,
     )
@@ -547,7 +547,7 @@ print(sum(len(labels) for _, labels in epoch))
             drain = Reader(Told(other), 2)
             for _ in range(2 * LONG // 4):
                 other.tell()
-            out, _ = waiting.communicate("go\n", timeout=60)
+            out, _ = waiting.communicate("go\n", timeout=120)
             assert out == f"{LONG}\n" and waiting.returncode == 0
             assert drain.error is None
         finally:
@@ -583,7 +583,7 @@ print(sum(len(labels) for _, labels in DataLoader(data, 4, agent=sys.argv[2])))
         waiting.send_signal(signal.SIGINT)
         assert waiting.stdout.readline() == "interrupted\n"
         agent.process.send_signal(signal.SIGCONT)
-        out, _ = waiting.communicate("go\n", timeout=60)
+        out, _ = waiting.communicate("go\n", timeout=120)
         assert out == f"{COUNT}\n" and waiting.returncode == 0
     finally:
         agent.process.send_signal(signal.SIGCONT)
@@ -605,6 +605,6 @@ live = iter(loader)
 first = next(live)
 print("done", flush=True)
 """
-    done = run_python(code + ending, str(folder), agent.socket, timeout=60)
+    done = run_python(code + ending, str(folder), agent.socket, timeout=120)
     assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
     wait_until(lambda: agent.look()["jobs"] == 0, "the end of its lease")
