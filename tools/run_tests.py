@@ -4,10 +4,10 @@
 Most tests wait most of their time, so all parts run side by side: the C and command tests through
 Meson, those of tools and examples through pytest, and those of the Python package through several
 processes of pytest that share its files (pytest_share.py). Each part leaves its record in BUILD:
-meson-logs/testlog.json, pytest-tools.xml and pytest.xml; with --long, which runs what is marked
-`long` and nothing else, meson-logs/testlog-long.json and pytest-long.xml. What pytest prints goes
-to a log beside the record, and is shown where something failed. The exit status is 0 only when
-nothing failed and something ran in each part.
+meson-logs/testlog.json, pytest-tools.xml and pytest.xml. With --long only those of the package that
+are marked `long` run, and leave pytest-long.xml. What pytest prints goes to a log beside the record,
+and is shown where something failed. The exit status is 0 only when nothing failed and something ran
+in each part.
 """
 
 import argparse
@@ -101,12 +101,10 @@ class Part:
                 self.status == 0 and failed == 0 and passed > 0)
 
 
-def start_meson(build, jobs, is_long):
-    name = "testlog-long" if is_long else "testlog"
-    part = Part("C and command", build / "meson-logs" / f"{name}.json", meson_totals)
-    part.start(["meson", "test", "-C", str(build), "--num-processes", str(jobs), "--print-errorlogs",
-                "--logbase", name, "--suite" if is_long else "--no-suite", "long"],
-               dict(os.environ))
+def start_meson(build, jobs):
+    part = Part("C and command", build / "meson-logs" / "testlog.json", meson_totals)
+    part.start(["meson", "test", "-C", str(build), "--num-processes", str(jobs),
+                "--print-errorlogs"], dict(os.environ))
     return part
 
 
@@ -156,7 +154,7 @@ def main():
             parts.append(start_python(build, claims, environment, jobs, arguments.long))
             if not arguments.long:
                 parts.append(start_tools(build, environment))
-            parts.insert(0, start_meson(build, jobs, arguments.long))
+                parts.insert(0, start_meson(build, jobs))
             for part in parts:
                 part.wait()
         except KeyboardInterrupt:
