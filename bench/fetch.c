@@ -10,7 +10,7 @@
  * printed as one line of JSON. On the loopback this is
  * the cost of the software and of the kernel's copies, not of a network.
  */
-#include "cache/peers.h"
+#include "cluster/peers.h"
 
 #include "base/clock.h"
 #include "base/memory.h"

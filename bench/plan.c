@@ -12,11 +12,11 @@
  * Share: simulated bytes from other hosts over all bytes, sizes as photographs have them, for
  * 2 to 1,024 hosts. Budgets are equal and C / D of all bytes in sum. The last line is JSON.
  */
-#include "order/plan.h"
+#include "cluster/plan.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "order/placement.h"
+#include "cluster/placement.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /*
- * headrace agent: the engine as a process, in the foreground; and what can be asked of one that
+ * headrace agent: the loader as a process, in the foreground; and what can be asked of one that
  * runs: its status, a trace, to end.
  */
 #include "cli.h"

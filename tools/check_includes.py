@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks who includes whom.
 
-The house is built of rooms (folders of src/). A room may include itself, the
+The house is built of rooms (folders of src/, and some of their folders). A room may include itself, the
 public headers, and the rooms below it, as BELOW says; cli/, python/, examples/
 and benchmark programs see the public headers only; a public header includes
 public headers only; nobody includes a .c file. Every include of ours is written
@@ -23,17 +23,33 @@ BELOW = {
     "codec": {"base"},
     "cache": {"base", "dataset", "codec"},
     "recipe": {"base", "codec"},
-    "engine": {"base", "dataset", "storage", "order", "codec", "cache", "recipe", "stalls"},
-    "agent": {"base", "dataset", "order", "cache", "recipe", "engine", "stalls"},
-    "stalls": {"base", "storage"},
-    "memory": {"base"},
-    "tap": {"base", "memory"},
+    "cluster": {"base", "dataset", "order", "cache"},
+    "loader": {"base", "dataset", "storage", "order", "codec", "cache", "recipe", "cluster",
+               "loader/hosts"},
+    "loader/hosts": {"base", "dataset", "order", "cache", "cluster", "loader"},
+    "bulk": {"base", "dataset", "storage", "codec", "cache", "recipe", "loader"},
+    "stalls/model": {"base", "storage"},
+    "stalls/watch": {"base", "dataset", "storage", "cache", "stalls/model", "loader"},
+    "agent": {"base", "dataset", "recipe", "stalls/model", "bulk"},
+    "agent/server": {"base", "dataset", "cache", "loader", "agent"},
+    "agent/client": {"base", "dataset", "cache", "loader", "agent"},
     "guard": set(),
-    "report": {"base", "stalls", "memory"},
+    "stalls/report": {"base", "report", "stalls/model"},
+    "memory": {"base", "report", "stalls/model"},
+    "report": {"base", "stalls/model"},
 }
 # Programs outside the rooms that measure or test one from inside, and which.
 INSIDE = {"bench/reader.c": {"base", "storage"}, "bench/cache_hit.c": {"base", "cache"},
-          "bench/fetch.c": {"base", "cache"}, "bench/plan.c": {"base", "order"}}
+          "bench/fetch.c": {"base", "cluster"}, "bench/plan.c": {"base", "order", "cluster"}}
+
+
+def room_of(path):
+    """The room of a file below src/: the longest folder that BELOW names; None: it has none."""
+    parts = path.split("/")[:-1]
+    while parts and "/".join(parts) not in BELOW:
+        parts.pop()
+    return "/".join(parts) or None
+
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
@@ -52,7 +68,7 @@ def check_room(root, path, room):
             continue
         if "/" not in what:
             yield line, f'"{what}" is not written from src/: say "{room}/{what}"'
-        elif what.split("/")[0] not in allowed:
+        elif room_of(what) not in allowed:
             yield line, f'room {room} may not include "{what}": only {", ".join(sorted(allowed))}'
         elif not any((root / "src" / name).is_file() for name in (what, f"{what}.in")):
             yield line, f'"{what}" is no file of src/'
@@ -60,8 +76,8 @@ def check_room(root, path, room):
 
 def check_public_only(root, path, rooms=frozenset()):
     for line, bracket, what in includes(path):
-        name = what.split("/")[0]
-        if name in BELOW and name not in rooms and (root / "src" / what).is_file():
+        name = room_of(what)
+        if name and name not in rooms and (root / "src" / what).is_file():
             yield line, f'"{what}" is inside the library: only <headrace/...> may be included here'
         elif bracket == '"' and not (path.parent / what).is_file() and name not in rooms:
             yield line, f'"{what}" is not a file beside this one'
@@ -83,11 +99,13 @@ def breaches(root):
         found.extend(f"{path.relative_to(root)}:{line}: {text}" for line, text in problems)
 
     for path in sorted(root.glob("src/*/**/*.[ch]")):
-        room = path.relative_to(root / "src").parts[0]
-        if room in BELOW:
+        inside = path.relative_to(root / "src")
+        room = room_of(str(inside))
+        if room:
             add(path, check_room(root, path, room))
         else:
-            add(path, [(1, f"room {room} is unknown: give it its place in {Path(__file__).name}")])
+            add(path, [(1, f"room {inside.parts[0]} is unknown: give it its place in "
+                           f"{Path(__file__).name}")])
     for folder in ("cli", "python", "examples", "bench"):
         for path in sorted(root.glob(f"{folder}/**/*.[ch]")):
             rooms = INSIDE.get(str(path.relative_to(root)), frozenset())

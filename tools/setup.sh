@@ -25,7 +25,7 @@ PIP_ARGS=${PIP_ARGS:-}
 packages="git gcc g++ make libc6-dev pkg-config binutils python3 python3-venv python3-dev
 ca-certificates zlib1g-dev libjpeg-dev libspng-dev libpng-dev liburing-dev libxxhash-dev
 libjansson-dev libarchive-dev libcmocka-dev libmicrohttpd-dev libmemcached-dev memcached
-libsasl2-modules iproute2 libjs-chart.js"
+iproute2 libjs-chart.js"
 packages_dev="clang clang-format libclang-rt-dev"
 python_packages="numpy pillow meson ninja meson-python pytest"
 # The frameworks that tests and bench-scripts run; where they are absent those tests skip.
@@ -86,7 +86,7 @@ sys.exit(sys.version_info < (3, 11) or
         2>/dev/null || missing="$missing, Python 3.11 or later with its headers and venv"
     [ -z "$missing" ] || fail "this system has no apt-get. Install by its own means: ${missing#, }.
 Some tests and pages want more, and do without: libmicrohttpd, memcached, the development files of
-libmemcached, the mechanism PLAIN of Cyrus SASL, iproute2, Chart.js 3 (-Dchart_js=FILE for meson)."
+libmemcached, iproute2, Chart.js 3 (-Dchart_js=FILE for meson)."
     say "no apt-get here, and nothing that is needed is missing"
 }
 

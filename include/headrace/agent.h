@@ -1,5 +1,5 @@
 /*
- * The agent: the engine as a process of its own, for several ranks and jobs of a host.
+ * The agent: a loader as a process of its own, for several ranks and jobs of a host.
  *
  * Jobs attach with options of their loader (headrace/loader.h: agent, stream, join, lag,
  * window). Those that name the same stream get the same batches: each sample of an epoch is

@@ -29,7 +29,8 @@
  *                               HEADRACE_HOST says it, too; default: by its addresses
  *       &socket=/PATH           how this machine's own server is reached instead
  *       &user=NAME&password-file=PATH
- *                               SASL
+ *                               a user of servers with an authfile (memcached -Y); the first
+ *                               line of PATH is the password
  *       &form=encoded           encoded, coefficients, planes: how JPEGs are kept
  *       &mtime=no               copies of the dataset on the hosts have other modification
  *                               times; default yes: a file that changed is another item

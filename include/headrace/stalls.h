@@ -151,7 +151,8 @@ static inline void hr_stalls_change_default(struct hr_stalls_change *change)
 struct hr_stalls_prediction {
     size_t size;
     double rate;           /* samples/s, of an epoch in a steady state */
-    double low, high;      /* as sure as what was measured allows; NaN: not known */
+    double low, high;      /* as sure as what was measured and the model allow, which is 5 % at
+                              best; NaN: not known */
     double share[4];       /* of the time: compute, copy, preparation, fetch; sum 1 */
     double reference_rate; /* min(F, P, G) of the paper's model */
     double device_rate, prepare_rate, fetch_rate; /* G, P, F under the change; F is

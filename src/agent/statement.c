@@ -8,7 +8,7 @@
 #include "agent/statement_parse.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "engine/scan.h"
+#include "bulk/scan.h"
 
 #include <errno.h>
 #include <limits.h>

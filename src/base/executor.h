@@ -1,7 +1,7 @@
 /*
  * A way to run things in parallel without starting threads.
  *
- * Only the engine starts threads; rooms below it that have parallel work (the
+ * Only loader, bulk and agent start threads; rooms below it that have parallel work (the
  * walk of a folder) take one of these from their caller.
  */
 #ifndef HR_BASE_EXECUTOR_H

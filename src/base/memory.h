@@ -20,7 +20,7 @@ enum hr__tag {
     HR__TAG_RECIPE,
     HR__TAG_STALLS,
     HR__TAG_REPORT,
-    HR__TAG_ENGINE,
+    HR__TAG_LOADER,
     HR__TAG_SLOT, /* batch memory */
     HR__TAG_AGENT,
     HR__TAG_MEMORY,

@@ -5,7 +5,6 @@
 #include "cache/spec.h"
 
 #include "base/error.h"
-#include "cache/hosts.h"
 #include "cache/text.h"
 
 #include <headrace/form.h>
@@ -24,6 +23,14 @@ struct reader {
 
 #define TEXT(r)  HR__PIECE((r)->text)
 #define PIECE(p) HR__PIECE(p)
+
+int hr__hosts_is(const char *text)
+{
+    /* As the reader does: blanks before it are passed over. */
+    while (*text == ' ' || (*text >= '\t' && *text <= '\r'))
+        text++;
+    return !strncmp(text, HR__HOSTS_SCHEME, sizeof HR__HOSTS_SCHEME - 1);
+}
 
 static int read_size(struct reader *r, struct hr__piece value, const char *what)
 {

@@ -25,6 +25,11 @@ struct hr__cache_spec {
     int form;                    /* enum hr_form, HR_FORM_AUTO or HR__FORM_UNSAID */
 };
 
+#define HR__HOSTS_SCHEME "memcached:"
+
+/* Non-zero where a cache's text names servers of several hosts: it begins with "memcached:". */
+int hr__hosts_is(const char *text);
+
 /* Errors: -EINVAL says what is wrong with `text`, where, and what to write. */
 int hr__cache_spec_parse(struct hr__cache_spec *out, const char *text, struct hr_error *error);
 

@@ -1,6 +1,6 @@
 /*
  * Datasets as the public API shows them: reference counts, subsets, and what
- * can be asked about a sample. Opening is in the engine, which has threads.
+ * can be asked about a sample. Opening is in bulk, which has threads.
  */
 #include "dataset/dataset.h"
 

@@ -1,5 +1,5 @@
 /*
- * Inside a dataset: what the engine needs to open one and to fill in sizes.
+ * Inside a dataset: what the loader needs to open one and to fill in sizes.
  *
  * A dataset owns a catalog, or is a subset: a reference to a dataset with a
  * catalog and indices into it (a subset of a subset is flattened). Everything
@@ -16,7 +16,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Work that goes on behind a dataset; made by the engine. */
+/* Work that goes on behind a dataset; made by bulk. */
 struct hr__background {
     void *self; /* NULL: none */
     /* Stops the work, waits for its thread and frees self. In a forked child,

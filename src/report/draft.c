@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "report/format.h"
-#include "stalls/result.h"
+#include "stalls/model/result.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -174,4 +174,9 @@ size_t hr__text_columns(const char *text, size_t length)
     for (size_t i = 0; i < length; i++)
         columns += ((unsigned char)text[i] & 0xC0) != 0x80;
     return columns;
+}
+
+int hr__text_width(int columns)
+{
+    return columns < 40 ? 40 : columns > 160 ? 160 : columns;
 }

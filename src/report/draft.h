@@ -44,5 +44,8 @@ void hr__draft_clear(struct hr__draft *draft);
 
 /* Columns of printable text on a terminal: its code points. */
 size_t hr__text_columns(const char *text, size_t length);
+/* What a report is as wide as on a terminal of so many columns: 40 to 160; beyond, the eye loses
+ * the line. */
+int hr__text_width(int columns);
 
 #endif

@@ -65,7 +65,7 @@ def main():
              "memory_policy": policy(style, memory_script, library).encode("ascii")}
     Path(out).write_text(
         "/* The fixed parts of a report page, made by embed.py. */\n"
-        '#include "report/page_assets.h"\n\n'
+        '#include "report/assets.h"\n\n'
         + "\n".join(array(name, text) for name, text in parts.items()),
         encoding="ascii")
 

@@ -15,7 +15,7 @@
  * the demand that is measured and not the device. Where demand is the lower of the two,
  * nothing is learnt and nothing changes.
  *
- * Depth bounds reads, not bytes: who submits them bounds those (the engine by its
+ * Depth bounds reads, not bytes: who submits them bounds those (the loader by its
  * staging budget).
  */
 #ifndef HR_STORAGE_DEPTH_H

@@ -85,7 +85,7 @@ stalls.json
 
                                                now
 samples/s                                      255
-  range                                 253 to 255
+  range                                 242 to 267
 compute                                       38 %
 copy                                           2 %
 preparation                                   24 %
@@ -108,7 +108,7 @@ stalls.json: 32 cores, storage x2
 
                                                now              then *
 samples/s                                      255                 332
-  range                                 253 to 255          330 to 333
+  range                                 242 to 267          315 to 349
 compute                                       38 %                49 %
 copy                                           2 %                 3 %
 preparation                                   24 %                31 %

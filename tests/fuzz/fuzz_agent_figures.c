@@ -2,7 +2,7 @@
  * An agent's status, whatever it says, as figures: refused, or lines of Prometheus's text
  * format that no name or label of a status can break out of.
  */
-#include "agent/metrics.h"
+#include "agent/server/metrics.h"
 #include "base/memory.h"
 
 #include <errno.h>

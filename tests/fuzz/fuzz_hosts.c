@@ -2,7 +2,7 @@
  * The text that lists hosts: any bytes are read to their end or refused with a message, and
  * what is accepted keeps the promises of its struct, and is read again from its own names.
  */
-#include "cache/hosts.h"
+#include "cluster/hosts.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * are read to their end or refused; a record that is accepted is written and read again as
  * the same, and inputs are found by their own names.
  */
-#include "cache/meeting_record.h"
+#include "cluster/meeting_record.h"
 
 #include <inttypes.h>
 #include <stdio.h>

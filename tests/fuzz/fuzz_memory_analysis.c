@@ -3,9 +3,9 @@
  * less than nothing, the replay from the end gives the same peak, what is told of a peak sums up
  * to it), and the JSON is JSON. 12 bytes make an event, so that addresses meet.
  */
-#include "memory/analysis.h"
-#include "memory/format.h"
-#include "memory/report_json.h"
+#include "memory/analysis/analysis.h"
+#include "memory/record/format.h"
+#include "memory/report/json.h"
 
 #include "base/memory.h"
 

@@ -1,5 +1,5 @@
 /* Any bytes are refused with a message and leave no file, or become a record that can be read. */
-#include "memory/import.h"
+#include "memory/import/import.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* A pickle of any bytes is refused with a message, or read. */
-#include "memory/pickle.h"
+#include "memory/import/pickle.h"
 
 #include <stdlib.h>
 

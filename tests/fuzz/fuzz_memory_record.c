@@ -1,5 +1,5 @@
 /* A memory record of any bytes is refused with a message, or read to its end. */
-#include "memory/record.h"
+#include "memory/record/record.h"
 
 #include <stdlib.h>
 #include <string.h>

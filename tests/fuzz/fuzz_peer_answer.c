@@ -1,12 +1,11 @@
 /*
- * What a server answersin either protocol and to any request: it is understood or refused
- * with a reason; values are of keys that were asked for, each at most once, and all their
- * bytes came.
+ * What a server answers to any request: it is understood or refused with a reason; values are
+ * of keys that were asked for, each at most once, and all their bytes came.
  *
- * The first byte says the request and the protocol; the rest lies ready in a socket whose
+ * The first byte says the request; the rest lies ready in a socket whose
  * other end is closed for writing, so that nothing ever waits.
  */
-#include "cache/peer_protocol.h"
+#include "cluster/peer_text.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -21,12 +20,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define COUNT 3
 
-static int get(struct hr__peer_link *link, const struct hr__peer_protocol *protocol, size_t size,
-               struct hr_error *error)
+static int get(struct hr__peer_link *link, size_t size, struct hr_error *error)
 {
     struct hr__peer_value values[COUNT] = {{.key = "a"}, {.key = "bc"}, {.key = "def"}};
     size_t bytes = 0;
-    int r = protocol->get(link, NULL, values, COUNT, error);
+    int r = hr__peer_text_get(link, NULL, values, COUNT, error);
     for (int i = 0; i < COUNT; i++) {
         if (!values[i].bytes)
             continue;
@@ -39,14 +37,13 @@ static int get(struct hr__peer_link *link, const struct hr__peer_protocol *proto
     return r;
 }
 
-static int put(struct hr__peer_link *link, const struct hr__peer_protocol *protocol,
-               struct hr_error *error)
+static int put(struct hr__peer_link *link, struct hr_error *error)
 {
     struct hr__peer_store stores[COUNT] = {
         {.key = "a", .bytes = "1", .length = 1, .tail = "", .result = 1},
         {.key = "bc", .bytes = "22", .length = 2, .tail = "x", .tail_length = 1, .result = 1},
         {.key = "def", .bytes = "", .length = 0, .tail = "", .result = 1}};
-    int r = protocol->put(link, stores, COUNT, error);
+    int r = hr__peer_text_put(link, stores, COUNT, error);
     for (int i = 0; i < COUNT && !r; i++)
         if (stores[i].result > 0)
             abort();
@@ -70,19 +67,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     shutdown(ends[1], SHUT_WR);
     link.socket = ends[0];
     link.deadline_ns = hr__now_ns() + 5000000000u;
-    const struct hr__peer_protocol *protocol = data[0] & 1 ? &hr__peer_binary : &hr__peer_text;
-    switch (data[0] >> 1) {
+    switch (data[0]) {
     case 0:
-        r = get(&link, protocol, size, &error);
+        r = get(&link, size, &error);
         break;
     case 1:
-        r = put(&link, protocol, &error);
+        r = put(&link, &error);
         break;
     case 2:
-        r = hr__peer_binary.greet(&link, "me", "secret", &error);
+        r = hr__peer_text_login(&link, "me", "secret", &error);
         break;
     default:
-        r = protocol->about(&link, &about, &error);
+        r = hr__peer_text_about(&link, &about, &error);
     }
     if (r ? !error.message[0] || r == -ETIMEDOUT : error.code)
         abort();

@@ -2,7 +2,7 @@
  * Items as servers send them: whatever the bytes are, they are an item of the key or none;
  * what is one was sealed, and is none under another key or with a bit changed.
  */
-#include "cache/peer_item.h"
+#include "cluster/peer_item.h"
 
 #include <stdlib.h>
 #include <string.h>

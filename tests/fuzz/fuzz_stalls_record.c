@@ -2,7 +2,7 @@
  * A record of a measuring run: any bytes are refused with a message or become a result
  * whose shares are shares.
  */
-#include "stalls/inside.h"
+#include "stalls/model/inside.h"
 
 #include <math.h>
 #include <stdlib.h>

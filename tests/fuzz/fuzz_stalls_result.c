@@ -3,7 +3,7 @@
  * and read again as the same.
  */
 #include "base/memory.h"
-#include "stalls/result.h"
+#include "stalls/model/result.h"
 
 #include <stdlib.h>
 #include <string.h>

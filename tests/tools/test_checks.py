@@ -33,7 +33,7 @@ def tree(tmp_path):
     write(tmp_path, "src/storage/reader.h", '/* R. */\n#include "base/error.h"\n')
     write(tmp_path, "src/storage/reader.c",
           '/* R. */\n#include "storage/reader.h"\n#include <stdio.h>\n')
-    write(tmp_path, "src/engine/loader.c", '/* L. */\n#include "storage/reader.h"\n')
+    write(tmp_path, "src/loader/loader.c", '/* L. */\n#include "storage/reader.h"\n')
     write(tmp_path, "cli/main.c", '/* M. */\n#include <headrace/base.h>\n#include "cmd.h"\n')
     write(tmp_path, "cli/cmd.h", "/* C. */\n")
     return tmp_path
@@ -46,10 +46,10 @@ def test_includes_in_order(tree):
 
 @pytest.mark.parametrize("name, line, said", [
     ("src/base/log.c", '#include "storage/reader.h"', "room base may not include"),
-    ("src/storage/probe.c", '#include "engine/loader.h"', "room storage may not include"),
+    ("src/storage/probe.c", '#include "loader/loader.h"', "room storage may not include"),
     ("src/storage/probe.c", '  #  include "reader.h"', "not written from src/"),
     ("src/storage/probe.c", '#include "base/none.h"', "no file of src/"),
-    ("src/engine/all.c", '#include "storage/reader.c"', "a source file is included"),
+    ("src/loader/all.c", '#include "storage/reader.c"', "a source file is included"),
     ("src/attic/a.c", '#include "base/error.h"', "room attic is unknown"),
     ("cli/cmd_scan.c", '#include "base/error.h"', "inside the library"),
     ("python/ext/module.c", '#include "storage/reader.h"', "inside the library"),

@@ -6,7 +6,7 @@
 #ifndef HR_TEST_AGENT_PEER_H
 #define HR_TEST_AGENT_PEER_H
 
-#include "../engine/fixture.h"
+#include "../loader/fixture.h"
 
 #include "agent/share.h"
 #include "agent/wire.h"

@@ -7,9 +7,9 @@
 
 #include "../consumer.h"
 
-#include "agent/attached.h"
+#include "agent/client/attached.h"
 #include "base/memory.h"
-#include "engine/attach.h"
+#include "loader/attach.h"
 #include "order/order.h"
 
 #include <headrace/headrace.h>

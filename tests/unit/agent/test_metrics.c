@@ -2,7 +2,7 @@
  * what it should. Where promtool is installed it reads the text too. */
 #include "../test.h"
 
-#include "agent/metrics.h"
+#include "agent/server/metrics.h"
 #include "base/memory.h"
 #include "prometheus.h"
 

@@ -2,7 +2,7 @@
  * hold and release at random, each of which must find what was published. */
 #include "../test.h"
 
-#include "agent/place.h"
+#include "agent/server/place.h"
 #include "base/memory.h"
 
 #include <errno.h>

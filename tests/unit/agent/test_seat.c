@@ -5,7 +5,7 @@
  */
 #include "fake_lane.h"
 
-#include "agent/seat.h"
+#include "agent/client/seat.h"
 #include "base/clock.h"
 #include "base/memory.h"
 

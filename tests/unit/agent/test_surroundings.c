@@ -1,7 +1,7 @@
 /* What a process runs under, as /proc has it, and what an agent says of it to a job. */
 #include "../test.h"
 
-#include "agent/surroundings.h"
+#include "agent/server/surroundings.h"
 
 #include <signal.h>
 #include <string.h>

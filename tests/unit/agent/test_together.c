@@ -7,7 +7,7 @@
 
 #include "../consumer.h"
 
-#include "engine/attach.h"
+#include "loader/attach.h"
 
 #include <headrace/headrace.h>
 

@@ -2,7 +2,7 @@
  * there, in a size that has a bound. */
 #include "../test.h"
 
-#include "agent/trace.h"
+#include "agent/server/trace.h"
 #include "base/clock.h"
 #include "base/memory.h"
 

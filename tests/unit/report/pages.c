@@ -1,8 +1,8 @@
 /* Writes the pages of the fixtures into a folder, for test_browser.py to open. */
 #include "../test.h"
 
-#include "fixture.h"
-#include "memory_fixture.h"
+#include "../memory/report/memory_fixture.h"
+#include "../stalls/report/fixture.h"
 
 #include <stdio.h>
 

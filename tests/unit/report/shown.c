@@ -37,7 +37,7 @@ void shown_is_file(const char *text, const char *name)
     static char path[4096], expected[65536];
     const char *root = getenv("HEADRACE_SOURCE_ROOT");
     assert_non_null(root);
-    snprintf(path, sizeof path, "%s/tests/unit/report/%s", root, name);
+    snprintf(path, sizeof path, "%s/tests/unit/%s", root, name);
     if (getenv("HEADRACE_REWRITE")) {
         FILE *out = fopen(path, "w");
         assert_non_null(out);

@@ -1,0 +1,261 @@
+/*
+ * Loaders that an agent prepares for: what the loader calls (see attached.h).
+ *
+ * Nothing is said here about what comes when: a lane of the agent is the sequence of this
+ * rank's samples, whatever the size of batches, and order/order.h says, as it does for an
+ * embedded loader, how batches are cut out of it.
+ */
+#include "loader/attach.h"
+#include "agent/client/attached.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "cache/spec.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+uint64_t hr__attached_index(const struct hr__attached *a)
+{
+    return a->delivered * a->cut.batch_size + a->filled;
+}
+
+uint64_t hr__attached_position(const struct hr__attached *a)
+{
+    if (hr__attached_is_pushed(a))
+        return a->cut.start + a->taken;
+    return a->cut.start + hr__attached_index(a) * a->cut.ranks;
+}
+
+void hr__attached_begin(struct hr__attached *a, uint64_t epoch, uint64_t position)
+{
+    const struct hr_loader_options *o = &a->loader->options;
+    int is_pushed = hr__attached_is_pushed(a);
+    a->epoch = epoch;
+    a->cut = (struct hr__cut){
+        .samples = hr_dataset_count(a->loader->dataset),
+        .start = position,
+        .batch_size = (uint64_t)o->batch_size,
+        .ranks = is_pushed ? 1 : (uint64_t)o->world_size,
+        .rank = is_pushed ? 0 : (uint64_t)o->rank,
+        .drop_last = o->drop_last,
+    };
+    uint64_t left = is_pushed ? 0 : a->cut.samples - position;
+    a->batches = is_pushed ? UINT64_MAX : hr__cut_batches(&a->cut);
+    a->first_number = position / (a->cut.batch_size * a->cut.ranks);
+    a->samples = left / a->cut.ranks + (left % a->cut.ranks != 0);
+    a->delivered = 0;
+    a->filled = 0;
+    a->asked = UINT64_MAX;
+    a->is_known = 1;
+}
+
+void hr__attached_drop_partial(struct hr__attached *a)
+{
+    if (!a->partial)
+        return;
+    a->partial->next = NULL;
+    hr__return_slots(a->partial);
+    a->partial = NULL;
+    a->filled = 0;
+}
+
+/* An agent reads a key file from a working directory of its own. */
+static int check_key_file(const char *cache, struct hr_error *error)
+{
+    char here[PATH_MAX];
+    struct hr__cache_spec spec;
+    /* What is wrong with the text otherwise is for the agent to say. */
+    if (!*cache || hr__cache_spec_parse(&spec, cache, NULL) || !*spec.key_file ||
+        *spec.key_file == '/')
+        return 0;
+    if (!getcwd(here, sizeof here))
+        strcpy(here, "");
+    return hr__fail(error, -EINVAL,
+                    "cache: key_file=%s begins at the working directory, and an agent has another "
+                    "one: write key_file=%.300s/%s",
+                    spec.key_file, here, spec.key_file);
+}
+
+/* What an agent is told of a loader. */
+static int describe(struct hr__wire_attach *out, const struct hr_loader *l, struct hr_error *error)
+{
+    const struct hr_loader_options *o = &l->options;
+    const char *stream = o->stream ? o->stream : "", *cache = o->cache ? o->cache : "";
+    *out = (struct hr__wire_attach){
+        .seed = l->seed,
+        .epochs = o->epochs,
+        .staging_bytes = o->staging_bytes,
+        .batch_size = o->batch_size,
+        .batches_ahead = o->batches_ahead,
+        .window = o->window,
+        .rank = o->external_order ? 0 : o->rank,
+        .world_size = o->external_order ? 1 : o->world_size,
+        .external_order = o->external_order != 0,
+        .shuffle = l->shuffle != 0,
+        .on_error = (int32_t)o->on_error,
+        .join = (int32_t)o->join,
+        .lag = (int32_t)o->lag,
+        .cache_form = o->cache_form,
+        .direct_io = o->direct_io != 0,
+        .no_io_uring = o->no_io_uring != 0,
+    };
+    if (strlen(cache) >= sizeof out->cache)
+        return hr__fail(error, -EINVAL,
+                        "cache: %zu characters are too many for an agent, it takes "
+                        "%zu",
+                        strlen(cache), sizeof out->cache - 1);
+    if (strlen(stream) >= sizeof out->stream)
+        return hr__fail(error, -EINVAL, "stream: a name has %zu characters at most",
+                        sizeof out->stream - 1);
+    strcpy(out->cache, cache);
+    strcpy(out->stream, stream);
+    return check_key_file(cache, error);
+}
+
+static int create(struct hr_loader *l, struct hr_error *error)
+{
+    struct hr__attached *a = hr__alloc(HR__TAG_AGENT, 1, sizeof *a);
+    if (!a)
+        return hr__fail(error, -ENOMEM, "out of memory for a loader that is attached");
+    a->loader = l;
+    a->socket = -1;
+    pthread_mutex_init(&a->lock, NULL);
+    int r = describe(&a->attach, l, error);
+    if (!r)
+        r = hr__session_open(a, error);
+    if (r) {
+        hr__session_close(a);
+        pthread_mutex_destroy(&a->lock);
+        hr__free(a);
+        return r;
+    }
+    l->attached = a;
+    return 0;
+}
+
+static void destroy(struct hr_loader *l)
+{
+    struct hr__attached *a = l->attached;
+    l->attached = NULL;
+    hr__attached_drop_partial(a);
+    hr__pushed_clear(a);
+    hr__session_close(a);
+    pthread_mutex_destroy(&a->lock);
+    hr__free(a->seen.instead);
+    hr__free(a);
+}
+
+static void abandon(struct hr_loader *l)
+{
+    struct hr__attached *a = l->attached;
+    l->attached = NULL;
+    hr__session_abandon(a);
+    hr__pushed_clear(a);
+    hr__free(a->seen.instead);
+    hr__free(a);
+}
+
+/* What was asked for is where the next batch comes from. */
+static void aim(struct hr__attached *a, const struct hr_loader_state *from, int is_restored)
+{
+    hr__pushed_clear(a);
+    if (is_restored || hr__attached_is_pushed(a)) {
+        a->is_placed = 1;
+        a->ahead = 0;
+    }
+    a->is_known = 0;
+    a->own_epoch = from->epoch;
+    a->filled = 0;
+    a->delivered = 0;
+    if (a->is_placed)
+        hr__attached_begin(a, from->epoch + a->ahead, from->position);
+    pthread_mutex_lock(&a->lock);
+    a->seat = NULL;
+    pthread_mutex_unlock(&a->lock);
+    a->main = NULL;
+    a->is_expelled = 0;
+    a->futile = 0;
+    a->garbled.code = 0;
+    a->is_started = 1;
+    a->over = 0;
+    a->broken.code = 0;
+}
+
+static int start(struct hr_loader *l, const struct hr_loader_state *from, int is_restored,
+                 struct hr_error *error)
+{
+    struct hr__attached *a = l->attached;
+    int r = 0;
+    if (a->attach.seed != from->seed || (a->attach.shuffle != 0) != (from->shuffle != 0)) {
+        /* Another order: another stream. */
+        hr__session_close(a);
+        a->attach.seed = from->seed;
+        a->attach.shuffle = from->shuffle != 0;
+        a->is_placed = 0;
+    } else if (a->state != HR__CLOSED) {
+        r = hr__session_receive(a, error);
+        if (!r && a->is_hung_up)
+            hr__session_close(a);
+    }
+    if (r)
+        return r;
+    hr__attached_drop_partial(a);
+    aim(a, from, is_restored);
+    if (a->state == HR__CLOSED)
+        return hr__session_open(a, error);
+    hr__session_seek(a);
+    return 0;
+}
+
+static int get_state(const struct hr_loader *l, struct hr_loader_state *state,
+                     struct hr_error *error)
+{
+    const struct hr__attached *a = l->attached;
+    (void)error;
+    *state = (struct hr_loader_state){
+        .version = 1,
+        .shuffle = (uint32_t)a->attach.shuffle,
+        .seed = a->attach.seed,
+        .samples = hr_dataset_count(l->dataset),
+    };
+    if (a->is_known) {
+        state->epoch = a->epoch;
+        state->position = hr__attached_is_pushed(a) ? a->cut.start + a->taken
+                                                    : hr__cut_position(&a->cut, a->delivered);
+    } else if (a->is_started) {
+        state->epoch = a->own_epoch;
+    }
+    return 0;
+}
+
+static void get_stats(const struct hr_loader *l, struct hr_loader_stats *stats)
+{
+    struct hr__attached *a = l->attached;
+    stats->missed = atomic_load_explicit(&a->missed, memory_order_relaxed);
+    stats->alone = atomic_load_explicit(&a->alone, memory_order_relaxed);
+    stats->reattached = atomic_load_explicit(&a->reattached, memory_order_relaxed);
+    stats->threads = atomic_load_explicit(&a->threads, memory_order_relaxed);
+    pthread_mutex_lock(&a->lock);
+    if (a->seat) {
+        uint64_t next = atomic_load_explicit(&a->seat->desk->next, memory_order_relaxed);
+        uint64_t batch = (uint64_t)l->options.batch_size, ready = hr__seat_ready(a->seat, next);
+        /* A batch that was pushed is one chunk, however many samples it has. */
+        stats->ready_batches = (ready + (l->options.external_order ? batch - 1 : 0)) / batch;
+    }
+    pthread_mutex_unlock(&a->lock);
+}
+
+const struct hr__attachment hr__attachment_agent = {
+    .create = create,
+    .destroy = destroy,
+    .abandon = abandon,
+    .start = start,
+    .next = hr__turn_next,
+    .push = hr__pushed_add,
+    .push_end = hr__pushed_end,
+    .get_state = get_state,
+    .get_stats = get_stats,
+};

@@ -1,0 +1,600 @@
+/*
+ * See seat.h: batches that lie in the shared memory itself, and the windows that they lie in.
+ *
+ * What is done with pages while a batch comes and goes, in the usual case: nothing. The places
+ * are mapped already, no page fault has happened since, and a release moves the mark.
+ */
+#include "agent/client/seat.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "loader/attach.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define UNMAPPED UINT64_MAX
+/* Batches begin at addresses like this (headrace/loader.h). */
+#define ALIGNMENT 64
+/* Released leases that rest, at most. */
+#define RESTING_MAX 4
+/* A job that has not written to so many batches is taken for one that does not. */
+#define UNCHANGED_ENOUGH 8
+
+struct hr__window {
+    unsigned refs; /* leases, and the seat whose next leases come here */
+    char *base;
+    size_t bytes;             /* of two rings */
+    struct hr__lease *leases; /* that lie here */
+    uint64_t offsets[];       /* of each of the places twice: what of the file is mapped there */
+};
+
+static void release(struct hr_batch *batch);
+
+static const struct hr__batch_owner lease_owner = {.release = release};
+
+/* Where a batch lies in a window: of which of the places (twice in a row), and in bytes. */
+struct spot {
+    uint64_t first, last;    /* places */
+    uintptr_t begin, end;    /* bytes from the window's base on, or addresses */
+    const uint64_t *offsets; /* of the places in the file; NULL: not asked for */
+};
+
+static uint64_t byte_at(const struct hr__seat_shape *s, uint64_t sample)
+{
+    return sample / s->chunk_samples * s->chunk_bytes + sample % s->chunk_samples * s->sample_bytes;
+}
+
+static struct spot spot_of(const struct hr__seat *seat, uint64_t from, uint64_t to)
+{
+    const struct hr__seat_shape *s = &seat->shape;
+    uint64_t first = from % s->ring_samples, last = first + (to - from) - 1;
+    return (struct spot){
+        .first = first / s->chunk_samples,
+        .last = last / s->chunk_samples,
+        .begin = byte_at(s, first),
+        .end = byte_at(s, last) + s->sample_bytes,
+    };
+}
+
+int hr__lease_is_possible(const struct hr__seat *seat, uint64_t from, uint64_t to)
+{
+    const struct hr__seat_shape *s = &seat->shape;
+    if (seat->only_copies || to - from > s->ring_samples / 2)
+        return 0;
+    if (!s->is_gapless && from / s->chunk_samples != (to - 1) / s->chunk_samples)
+        return 0;
+    return spot_of(seat, from, to).begin % ALIGNMENT == 0;
+}
+
+/* Windows. */
+
+static struct hr__window *make_window(const struct hr__seat *seat)
+{
+    uint64_t places = 2 * seat->shape.places;
+    struct hr__window *w = hr__alloc(HR__TAG_AGENT, 1, sizeof *w + places * sizeof *w->offsets);
+    if (!w)
+        return NULL;
+    w->refs = 1;
+    w->bytes = places * seat->shape.chunk_bytes;
+    w->base = mmap(NULL, w->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (w->base == MAP_FAILED) {
+        hr__free(w);
+        return NULL;
+    }
+    memset(w->offsets, 0xff, places * sizeof *w->offsets);
+    return w;
+}
+
+static void unref_window_locked(struct hr__window **window)
+{
+    struct hr__window *w = *window;
+    *window = NULL;
+    if (!w || --w->refs)
+        return;
+    munmap(w->base, w->bytes);
+    hr__free(w);
+}
+
+static int overlaps(const struct hr__lease *lease, uintptr_t begin, uintptr_t end)
+{
+    return lease->begin < end && begin < lease->end;
+}
+
+static int is_covered(const struct hr__window *w, const struct hr__lease *but, uintptr_t begin,
+                      uintptr_t end)
+{
+    for (const struct hr__lease *l = w->leases; l; l = l->next)
+        if (l != but && overlaps(l, begin, end))
+            return 1;
+    return 0;
+}
+
+/* A window that gets no more leases: what no lease lies in is let go, its addresses are kept. */
+static void retire_locked(struct hr__seat *seat)
+{
+    struct hr__window *w = seat->window;
+    uint64_t bytes = seat->shape.chunk_bytes;
+    for (uint64_t p = 0; w->leases && p < 2 * seat->shape.places; p++) {
+        uintptr_t begin = (uintptr_t)w->base + p * bytes;
+        if (w->offsets[p] == UNMAPPED || is_covered(w, NULL, begin, begin + bytes))
+            continue;
+        (void)mmap((void *)begin, bytes, PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        w->offsets[p] = UNMAPPED;
+    }
+    unref_window_locked(&seat->window);
+}
+
+/* Lists. */
+
+static void link_lease_locked(struct hr__lease *lease)
+{
+    struct hr__seat *seat = lease->seat;
+    struct hr__window *w = lease->window;
+    lease->next = w->leases;
+    if (w->leases)
+        w->leases->previous = lease;
+    w->leases = lease;
+    w->refs++;
+    lease->next_shared = seat->shared;
+    if (seat->shared)
+        seat->shared->previous_shared = lease;
+    seat->shared = lease;
+    seat->held++;
+    atomic_fetch_add_explicit(&seat->refs, 1, memory_order_relaxed);
+}
+
+static void unlink_shared_locked(struct hr__lease *lease)
+{
+    struct hr__seat *seat = lease->seat;
+    if (lease->next_shared)
+        lease->next_shared->previous_shared = lease->previous_shared;
+    if (lease->previous_shared)
+        lease->previous_shared->next_shared = lease->next_shared;
+    else if (seat->shared == lease)
+        seat->shared = lease->next_shared;
+    lease->previous_shared = lease->next_shared = NULL;
+}
+
+static void unlink_window_locked(struct hr__lease *lease)
+{
+    if (lease->next)
+        lease->next->previous = lease->previous;
+    if (lease->previous)
+        lease->previous->next = lease->next;
+    else
+        lease->window->leases = lease->next;
+    unref_window_locked(&lease->window);
+}
+
+/* Pages that are given back. */
+
+static uintptr_t page_of(const struct hr__seat *seat, uintptr_t address)
+{
+    return address & ~(uintptr_t)(seat->pages.page_bytes - 1);
+}
+
+/* The first and the last page, where they are not the batch's alone; returns their number. */
+static int edges_of(const struct hr__lease *lease, uintptr_t pages[2])
+{
+    uintptr_t first = page_of(lease->seat, lease->begin), last = page_of(lease->seat, lease->end);
+    int n = 0;
+    if (first != lease->begin)
+        pages[n++] = first;
+    if (last != lease->end && !(n && first == last))
+        pages[n++] = last;
+    return n;
+}
+
+/* Gives back the private ones of the pages that are the batch's alone; whether there were any. */
+static int drop_inside(const struct hr__lease *lease)
+{
+    const struct hr__seat *seat = lease->seat;
+    uintptr_t begin = page_of(seat, lease->begin + seat->pages.page_bytes - 1);
+    uintptr_t end = page_of(seat, lease->end);
+    return begin < end && hr__pages_drop(&seat->pages, (void *)begin, end - begin);
+}
+
+/* The same for the pages at its ends that nobody else lies in. */
+static int drop_edges_locked(const struct hr__lease *lease)
+{
+    const struct hr__seat *seat = lease->seat;
+    size_t bytes = seat->pages.page_bytes;
+    uintptr_t pages[2];
+    int count = edges_of(lease, pages), found = 0;
+    for (int i = 0; i < count; i++)
+        if (!is_covered(lease->window, lease, pages[i], pages[i] + bytes))
+            found |= hr__pages_drop(&seat->pages, (void *)pages[i], bytes);
+    return found;
+}
+
+/* Its memory serves the next one, or goes. */
+static void free_lease_locked(struct hr__seat *seat, struct hr__lease *lease)
+{
+    if (seat->spare && seat->spare->bytes >= lease->bytes) {
+        hr__free(lease);
+        return;
+    }
+    hr__free(seat->spare);
+    seat->spare = lease;
+}
+
+/* Looks at the pages of resting leases, which end with it. */
+static void look_locked(struct hr__seat *seat)
+{
+    uint64_t faults = hr__pages_faults();
+    seat->faults = faults;
+    while (seat->resting) {
+        struct hr__lease *lease = seat->resting;
+        int is_suspect = lease->faults != faults, found = 0;
+        seat->resting = lease->next_shared;
+        if (is_suspect)
+            found |= drop_inside(lease);
+        if (is_suspect || lease->is_edge_private)
+            found |= drop_edges_locked(lease);
+        if (found)
+            seat->is_changing = 1;
+        unlink_window_locked(lease);
+        free_lease_locked(seat, lease);
+    }
+    seat->resting_count = 0;
+}
+
+/* Whether the batch can lie in the window, without a lease in its way. */
+static int fits_locked(const struct hr__seat *seat, const struct spot *spot)
+{
+    const struct hr__window *w = seat->window;
+    uint64_t bytes = seat->shape.chunk_bytes;
+    uintptr_t base = (uintptr_t)w->base;
+    if (!w->leases)
+        return 1;
+    if (is_covered(w, NULL, base + spot->begin, base + spot->end))
+        return 0;
+    for (uint64_t p = spot->first; p <= spot->last; p++) {
+        uintptr_t place = base + p * bytes;
+        if (w->offsets[p] != spot->offsets[p - spot->first] &&
+            is_covered(w, NULL, place, place + bytes))
+            return 0;
+    }
+    return 1;
+}
+
+/* Maps a place. -ENOTSUP: in this process nothing can be lent. */
+static int map_place_locked(struct hr__seat *seat, uint64_t place, uint64_t offset,
+                            struct hr_error *error)
+{
+    struct hr__window *w = seat->window;
+    uint64_t bytes = seat->shape.chunk_bytes;
+    char *at = w->base + place * bytes;
+    w->offsets[place] = UNMAPPED;
+    if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, seat->data,
+             (off_t)offset) == MAP_FAILED)
+        return hr__fail(error, -ENOMEM,
+                        "no room to map the agent's memory: %s; hold fewer batches, or raise the "
+                        "limits of address space (ulimit -v) and of maps (vm.max_map_count)",
+                        hr__errno_text(errno));
+    if (hr__pages_is_private(&seat->pages, at) == 1) {
+        seat->only_copies = 1;
+        return hr__fail(error, -ENOTSUP, "this process locks its memory: batches are copied");
+    }
+    w->offsets[place] = offset;
+    return 0;
+}
+
+/* A window in which the batch lies, mapped; its addresses in *spot. */
+static int place_locked(struct hr__seat *seat, struct spot *spot, struct hr_error *error)
+{
+    int r = 0;
+    if (seat->resting && !fits_locked(seat, spot))
+        look_locked(seat);
+    if (!seat->window || !fits_locked(seat, spot)) {
+        struct hr__window *w = make_window(seat);
+        if (!w)
+            return hr__fail(error, -ENOMEM, "out of memory for a map of the agent's memory");
+        if (seat->window)
+            retire_locked(seat);
+        seat->window = w;
+        seat->windows++;
+    }
+    for (uint64_t p = spot->first; p <= spot->last && !r; p++) {
+        uint64_t offset = spot->offsets[p - spot->first];
+        if (seat->window->offsets[p] != offset)
+            r = map_place_locked(seat, p, offset, error);
+    }
+    spot->begin += (uintptr_t)seat->window->base;
+    spot->end += (uintptr_t)seat->window->base;
+    return r;
+}
+
+/* Pages at a batch's ends that others may lie in, too. */
+
+/* Whether the page may have become private through other leases. */
+static int is_suspect(const struct hr__lease *lease, uintptr_t page)
+{
+    size_t bytes = lease->seat->pages.page_bytes;
+    if (!is_covered(lease->window, lease, page, page + bytes))
+        return 0;
+    uint64_t faults = hr__pages_faults();
+    for (const struct hr__lease *l = lease->window->leases; l; l = l->next)
+        if (l != lease && overlaps(l, page, page + bytes) &&
+            (l->is_own || l->is_edge_private || l->faults != faults))
+            return 1;
+    return 0;
+}
+
+/* A page that a neighbour made private before our samples were there lacks them. */
+static int mend_edges_locked(struct hr__lease *lease, struct hr_error *error)
+{
+    struct hr__seat *seat = lease->seat;
+    const struct hr__window *w = lease->window;
+    uintptr_t pages[2];
+    int count = edges_of(lease, pages);
+    for (int i = 0; i < count; i++) {
+        if (!is_suspect(lease, pages[i]) || !hr__pages_is_private(&seat->pages, (void *)pages[i]))
+            continue;
+        uintptr_t end = pages[i] + seat->pages.page_bytes;
+        uintptr_t from = lease->begin > pages[i] ? lease->begin : pages[i];
+        uintptr_t to = lease->end < end ? lease->end : end;
+        uint64_t inside = from - (uintptr_t)w->base, bytes = seat->shape.chunk_bytes;
+        lease->is_edge_private = 1;
+        int r = hr__seat_read(seat, w->offsets[inside / bytes] + inside % bytes, to - from,
+                              (void *)from, error);
+        if (r)
+            return r;
+    }
+    return 0;
+}
+
+/* What is kept for long. */
+
+static int own_locked(struct hr__lease *lease, struct hr_error *error)
+{
+    struct hr__seat *seat = lease->seat;
+    size_t page = seat->pages.page_bytes;
+    uintptr_t begin = page_of(seat, lease->begin), end = page_of(seat, lease->end + page - 1);
+    if (hr__pages_own(&seat->pages, (void *)begin, end - begin))
+        return hr__fail(error, -ENOMEM,
+                        "out of memory for a copy of %zu bytes of a batch that is kept: release "
+                        "batches sooner",
+                        (size_t)(end - begin));
+    for (struct hr__lease *l = lease->window->leases; l; l = l->next)
+        if (l != lease && overlaps(l, begin, end))
+            l->is_edge_private = 1;
+    lease->is_own = 1;
+    unlink_shared_locked(lease);
+    seat->owned++;
+    return 0;
+}
+
+/* Those that have samples from `from` on, or, of those, the ones that begin before `before`. */
+static int own_some_locked(struct hr__seat *seat, uint64_t from, uint64_t before,
+                           struct hr_error *error)
+{
+    int r = 0;
+    for (struct hr__lease *l = seat->shared, *next; l && !r; l = next) {
+        next = l->next_shared;
+        if (l->to > from && l->from < before && !l->is_leaving)
+            r = own_locked(l, error);
+    }
+    return r;
+}
+
+int hr__lease_own_from(struct hr__seat *seat, uint64_t from, struct hr_error *error)
+{
+    pthread_mutex_lock(&seat->lock);
+    int r = own_some_locked(seat, from, UINT64_MAX, error);
+    int ring = hr__seat_move_mark_locked(seat);
+    pthread_mutex_unlock(&seat->lock);
+    if (ring)
+        hr__seat_ring(seat);
+    return r;
+}
+
+int hr__lease_own_before(struct hr__seat *seat, uint64_t before, struct hr_error *error)
+{
+    pthread_mutex_lock(&seat->lock);
+    int r = own_some_locked(seat, 0, before, error);
+    int ring = hr__seat_move_mark_locked(seat);
+    pthread_mutex_unlock(&seat->lock);
+    if (ring)
+        hr__seat_ring(seat);
+    return r;
+}
+
+int hr__lease_make_way(struct hr__seat *seat, uint64_t from, uint64_t to, struct hr_error *error)
+{
+    /* The batch after it may be as large. */
+    uint64_t reach = seat->shape.ring_samples - (to - from);
+    return to > reach ? hr__lease_own_before(seat, to - reach, error) : 0;
+}
+
+/* Memory that was used just now, or new; only the lease itself is zeroed. */
+static struct hr__lease *get_block(struct hr__seat *seat, size_t bytes)
+{
+    pthread_mutex_lock(&seat->lock);
+    struct hr__lease *lease = seat->spare;
+    if (lease && lease->bytes >= bytes)
+        seat->spare = NULL;
+    else
+        lease = NULL;
+    pthread_mutex_unlock(&seat->lock);
+    if (lease)
+        bytes = lease->bytes;
+    else
+        lease = hr__alloc_aligned(HR__TAG_AGENT, bytes, 0);
+    if (lease) {
+        memset(lease, 0, sizeof *lease);
+        lease->bytes = bytes;
+    }
+    return lease;
+}
+
+/* One that is not in any list yet, with what the board says. */
+static int make_lease(struct hr__lease **out, struct hr__seat *seat, uint64_t from, uint64_t to,
+                      struct hr_error *error)
+{
+    size_t count = to - from, chunks = hr__seat_chunks(seat, from, to);
+    size_t bytes = sizeof(struct hr__lease) + (3 * count + chunks) * sizeof(int64_t);
+    struct hr__lease *lease = get_block(seat, bytes);
+    if (!lease)
+        return hr__fail(error, -ENOMEM, "out of memory for a batch of %zu samples", count);
+    struct hr_batch *batch = &lease->batch;
+    struct hr__seen *seen = &lease->seen;
+    seen->labels = (int64_t *)(lease + 1);
+    seen->indices = seen->labels + count;
+    seen->instead = seen->indices + count;
+    seen->offsets = (uint64_t *)(seen->instead + count);
+    int r = hr__seat_look(seat, from, to, seen, error);
+    if (r) {
+        hr__free(lease);
+        return r;
+    }
+    lease->seat = seat;
+    lease->from = from;
+    lease->to = to;
+    batch->owner = &lease_owner;
+    batch->spec = &seat->spec;
+    atomic_init(&batch->refs, 1);
+    batch->count = count;
+    batch->labels = seen->labels;
+    batch->indices = seen->indices;
+    batch->replaced = seen->replaced;
+    *out = lease;
+    return 0;
+}
+
+/* Finds it a place in a window, and puts it into the lists. */
+static int settle_lease(struct hr__lease *lease, struct hr_error *error)
+{
+    struct hr__seat *seat = lease->seat;
+    struct spot spot = spot_of(seat, lease->from, lease->to);
+    int ring = 0;
+    spot.offsets = lease->seen.offsets;
+    pthread_mutex_lock(&seat->lock);
+    int r = place_locked(seat, &spot, error);
+    lease->faults = seat->faults;
+    lease->window = seat->window;
+    lease->begin = spot.begin;
+    lease->end = spot.end;
+    lease->batch.images = (void *)spot.begin;
+    if (!r)
+        r = mend_edges_locked(lease, error);
+    if (!r) {
+        link_lease_locked(lease);
+        seat->pending = HR__SEQUENCE_NONE;
+        ring = hr__seat_move_mark_locked(seat);
+    }
+    pthread_mutex_unlock(&seat->lock);
+    if (ring)
+        hr__seat_ring(seat);
+    return r;
+}
+
+int hr__lease_create(struct hr__lease **out, struct hr__seat *seat, uint64_t from, uint64_t to,
+                     struct hr_error *error)
+{
+    *out = NULL;
+    struct hr__lease *lease = NULL;
+    int r = make_lease(&lease, seat, from, to, error);
+    if (r)
+        return r;
+    r = hr__lease_make_way(seat, from, to, error);
+    if (!r)
+        r = hr__seat_take(seat, from, to);
+    if (r)
+        goto fail;
+    r = settle_lease(lease, error);
+    if (!r) {
+        *out = lease;
+        return 0;
+    }
+    (void)hr__seat_go_to(seat, from, NULL);
+fail:
+    hr__free(lease);
+    return r;
+}
+
+/* Whether it can be looked at later. */
+static int may_rest_locked(const struct hr__lease *lease)
+{
+    const struct hr__seat *seat = lease->seat;
+    return lease->window == seat->window && !lease->is_own && !lease->is_edge_private &&
+           !seat->is_changing;
+}
+
+static void rest_locked(struct hr__lease *lease)
+{
+    struct hr__seat *seat = lease->seat;
+    lease->next_shared = seat->resting;
+    seat->resting = lease;
+    if (++seat->resting_count >= RESTING_MAX)
+        look_locked(seat);
+}
+
+/* Gives its pages back at once. The lock is released meanwhile, for it may take long; the
+ * lease still keeps others away. */
+static void clean_locked(struct hr__lease *lease)
+{
+    struct hr__seat *seat = lease->seat;
+    int is_own = lease->is_own;
+    /* The last in a window that gets no more: the whole map goes. */
+    int is_last = lease->window != seat->window && lease->window->refs == 1;
+    lease->is_leaving = 1;
+    pthread_mutex_unlock(&seat->lock);
+    uint64_t faults = hr__pages_faults();
+    int is_suspect = !is_last && (is_own || faults != lease->faults);
+    int found = is_suspect && drop_inside(lease);
+    pthread_mutex_lock(&seat->lock);
+    if (faults > seat->faults)
+        seat->faults = faults;
+    if (is_suspect || lease->is_edge_private)
+        found |= drop_edges_locked(lease);
+    seat->unchanged = found ? 0 : seat->unchanged + 1;
+    if (seat->unchanged >= UNCHANGED_ENOUGH)
+        seat->is_changing = 0;
+    unlink_window_locked(lease);
+}
+
+static void release(struct hr_batch *batch)
+{
+    struct hr__lease *lease =
+        (struct hr__lease *)(void *)((char *)batch - offsetof(struct hr__lease, batch));
+    struct hr__seat *seat = lease->seat;
+    if (seat->pid != getpid()) {
+        /* A forked child: locks and lists are its parent's. */
+        hr__free(lease);
+        hr__seat_unref(&seat);
+        return;
+    }
+    pthread_mutex_lock(&seat->lock);
+    int rests = may_rest_locked(lease);
+    if (!rests)
+        clean_locked(lease);
+    unlink_shared_locked(lease);
+    seat->held--;
+    if (rests)
+        rest_locked(lease);
+    else
+        free_lease_locked(seat, lease);
+    int ring = hr__seat_move_mark_locked(seat);
+    pthread_mutex_unlock(&seat->lock);
+    if (ring)
+        hr__seat_ring(seat);
+    hr__seat_unref(&seat);
+}
+
+void hr__lease_clear(struct hr__seat *seat)
+{
+    while (seat->resting) {
+        struct hr__lease *lease = seat->resting;
+        seat->resting = lease->next_shared;
+        unlink_window_locked(lease);
+        hr__free(lease);
+    }
+    hr__free(seat->spare);
+    seat->spare = NULL;
+    unref_window_locked(&seat->window);
+}

@@ -1,0 +1,101 @@
+/*
+ * Orders of the caller's own, on the job's side (see attached.h): the batches that were pushed
+ * and not handed out yet. The agent gets as many of them as its ring has room for, through the
+ * seat's desk (agent/share.h). A new agent, or the same one after another SEEK, gets them again
+ * from the first that was not handed out: so each is prepared for exactly one delivery.
+ */
+#include "agent/client/attached.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <errno.h>
+
+int hr__attached_is_pushed(const struct hr__attached *a)
+{
+    return a->loader->options.external_order != 0;
+}
+
+void hr__pushed_send(struct hr__attached *a)
+{
+    if (a->state != HR__SEATED || !a->unsent)
+        return;
+    uint64_t batch = a->cut.batch_size, most = a->delivered + a->seat->shape.places;
+    uint64_t before = a->sent;
+    for (; a->unsent && a->sent < most; a->sent++, a->unsent = a->unsent->next) {
+        uint64_t number = (a->base + a->sent * batch) / batch; /* base may be below zero */
+        hr__seat_push(a->seat, number, a->unsent->indices, a->unsent->count);
+    }
+    if (a->sent != before)
+        hr__seat_ring(a->seat);
+}
+
+void hr__pushed_send_again(struct hr__attached *a)
+{
+    a->unsent = a->pushed;
+    a->sent = a->delivered;
+    hr__pushed_send(a);
+}
+
+int hr__pushed_add(struct hr_loader *l, struct hr__push *push, struct hr_error *error)
+{
+    struct hr__attached *a = l->attached;
+    if (!a->is_started)
+        return hr__fail(error, -EINVAL, "no epoch was started: call hr_loader_start_epoch first");
+    if (a->push_ended)
+        return hr__fail(error, -EINVAL, "a batch was pushed after push_end");
+    push->next = NULL;
+    if (a->pushed_last)
+        a->pushed_last->next = push;
+    else
+        a->pushed = push;
+    a->pushed_last = push;
+    a->pushed_count++;
+    if (!a->unsent)
+        a->unsent = push;
+    hr__pushed_send(a);
+    return 0;
+}
+
+int hr__pushed_end(struct hr_loader *l, struct hr_error *error)
+{
+    struct hr__attached *a = l->attached;
+    if (!a->is_started)
+        return hr__fail(error, -EINVAL, "push_end needs external_order and a started epoch");
+    a->push_ended = 1;
+    a->batches = a->delivered + a->pushed_count;
+    return 0;
+}
+
+static void forget_first(struct hr__attached *a)
+{
+    struct hr__push *push = a->pushed;
+    a->pushed = push->next;
+    if (!a->pushed)
+        a->pushed_last = NULL;
+    if (a->unsent == push)
+        a->unsent = a->pushed;
+    a->pushed_count--;
+    hr__free(push);
+}
+
+void hr__pushed_took(struct hr__attached *a)
+{
+    a->taken += a->pushed->count;
+    forget_first(a);
+    hr__pushed_send(a);
+}
+
+int hr__pushed_line_up(struct hr__attached *a, struct hr_error *error)
+{
+    uint64_t from = a->base + hr__attached_index(a);
+    /* The batch before may have left out the end of its chunk. This thread alone changes next. */
+    return a->seat->next == from ? 0 : hr__seat_go_to(a->seat, from, error);
+}
+
+void hr__pushed_clear(struct hr__attached *a)
+{
+    while (a->pushed)
+        forget_first(a);
+    a->push_ended = 0;
+    a->taken = 0;
+}

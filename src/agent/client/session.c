@@ -1,0 +1,513 @@
+/*
+ * The connection to an agent (see attached.h).
+ *
+ * Messages are handled where they are read, and only note what they mean for the batch that
+ * is being made: that the connection has ended, or that we were expelled, is acted upon by the
+ * next turn. So reading is harmless at any moment.
+ *
+ * A seat whose SEATED comes after another SEEK was sent is kept, for the agent may give the same
+ * again; seats that are not needed are left when no answer is under way.
+ */
+#include "agent/client/attached.h"
+#include "agent/launch.h"
+#include "agent/statement.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* An agent that opens a dataset of millions of files may take minutes. */
+#define ATTACH_PATIENCE_NS UINT64_C(600000000000)
+/* Between two questions whether to go on waiting. */
+#define ATTACH_SLICE_NS UINT64_C(100000000)
+/* A wait that is worth a message. */
+#define EXPLAIN_NS UINT64_C(2000000000)
+
+static int is_auto(const struct hr__attached *a)
+{
+    return !strcmp(a->loader->options.agent, "auto");
+}
+
+/* How this program was called, as far as it fits. */
+static void describe_program(char *out, size_t capacity)
+{
+    char raw[256] = "";
+    int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t n = file < 0 ? 0 : read(file, raw, sizeof raw - 1);
+    if (file >= 0)
+        close(file);
+    for (ssize_t i = 0; i + 1 < n; i++)
+        if (!raw[i])
+            raw[i] = ' ';
+    /* The folder of the program says little. */
+    size_t word = strcspn(raw, " "), name = 0;
+    for (size_t i = 0; i < word; i++)
+        if (raw[i] == '/')
+            name = i + 1;
+    hr__printable(out, capacity, raw + name);
+}
+
+static void send_message(struct hr__attached *a, const struct hr__wire_message *message)
+{
+    /* Whatever it was, the connection is of no use any more. */
+    if (hr__wire_send(a->socket, message))
+        a->is_hung_up = 1;
+}
+
+static int send_attach(struct hr__attached *a, struct hr_error *error)
+{
+    char *text = NULL;
+    struct hr__wire_message m = {.type = HR__WIRE_ATTACH, .file_count = 1};
+    int r = hr__statement_write(&text, a->loader->dataset, a->loader->recipe, error);
+    if (r)
+        return r;
+    m.attach = a->attach;
+    m.attach.text_bytes = strlen(text);
+    m.files[0] = hr__wire_text_file(text, strlen(text));
+    hr__free(text);
+    if (m.files[0] < 0)
+        return hr__fail(error, m.files[0], "no memory for a message to the agent: %s",
+                        hr__errno_text(m.files[0]));
+    send_message(a, &m);
+    hr__wire_close_files(&m);
+    a->state = HR__ATTACHING;
+    return 0;
+}
+
+void hr__session_seek(struct hr__attached *a)
+{
+    a->is_expelled = 0;
+    if (hr__attached_is_pushed(a))
+        hr__attached_drop_partial(a); /* places are given between two batches */
+    if (a->state < HR__ATTACHED)
+        return; /* ATTACHED makes up for it */
+    if (a->is_known && a->delivered >= a->batches) {
+        a->state = HR__ATTACHED;
+        return;
+    }
+    struct hr__wire_message m = {.type = HR__WIRE_SEEK,
+                                 .seek = {
+                                     .epoch = a->is_known ? a->epoch : a->own_epoch,
+                                     .position = a->is_known ? hr__attached_position(a) : 0,
+                                     .is_first = !a->is_placed,
+                                     .number = ++a->seek_number,
+                                 }};
+    a->state = HR__SEEKING;
+    a->epoch_ns = 0;
+    send_message(a, &m);
+}
+
+static int unexpected(struct hr_error *error, const char *what)
+{
+    return hr__fail(error, -EPROTO,
+                    "the agent answered what was not asked (%s): are it and this process of the "
+                    "same version?",
+                    what);
+}
+
+static int take_attached(struct hr__attached *a, const struct hr__wire_attached *m,
+                         struct hr_error *error)
+{
+    const struct hr_loader *l = a->loader;
+    const struct hr_tensor_spec *s = &l->spec;
+    if (m->samples != hr_dataset_count(l->dataset))
+        return hr__fail(error, -ESTALE,
+                        "the agent finds %" PRIu64 " samples in the dataset and this process %zu: "
+                        "files were added or removed; open it again",
+                        m->samples, hr_dataset_count(l->dataset));
+    if (m->spec.dtype != s->dtype || m->spec.layout != s->layout || m->spec.bytes != s->bytes ||
+        m->spec.channels != s->channels || m->spec.height != s->height || m->spec.width != s->width)
+        return unexpected(error, "samples of another shape");
+    if (*m->notice)
+        hr__log(HR_LOG_WARNING, "%s", m->notice);
+    a->state = HR__ATTACHED;
+    if (a->is_started && !a->over)
+        hr__session_seek(a);
+    return 0;
+}
+
+static struct hr__seat *find_seat(struct hr__attached *a, uint32_t number)
+{
+    struct hr__seat *seat = a->seats;
+    while (seat && seat->number != number)
+        seat = seat->next_seat;
+    return seat;
+}
+
+static int add_seat(struct hr__attached *a, struct hr__wire_message *m, struct hr_error *error)
+{
+    struct hr__seat *seat;
+    int r = hr__seat_create(&seat, &a->loader->spec, m->files, error);
+    m->file_count = 0; /* the seat's, or closed */
+    if (r)
+        return r;
+    seat->number = m->seated.seat;
+    seat->next_seat = a->seats;
+    a->seats = seat;
+    return 0;
+}
+
+/* Whether the answer is to what was asked. */
+static const char *check_place(const struct hr__attached *a, const struct hr__wire_seated *m)
+{
+    if (m->epoch != a->epoch)
+        return "another epoch";
+    if (m->position != hr__attached_position(a))
+        return "another position";
+    if (hr__attached_is_pushed(a))
+        return m->sequence % a->cut.batch_size ? "a place within a batch" : NULL;
+    return m->samples == a->samples - hr__attached_index(a) ? NULL : "another number of samples";
+}
+
+static int sit_down(struct hr__attached *a, struct hr__seat *seat, const struct hr__wire_seated *m,
+                    struct hr_error *error)
+{
+    if (!a->is_known) {
+        if (m->position > hr_dataset_count(a->loader->dataset))
+            return unexpected(error, "a position beyond the epoch");
+        hr__attached_begin(a, m->epoch, m->position);
+        a->ahead = m->epoch - a->own_epoch;
+        a->is_placed = 1;
+        hr__count(&a->missed, m->missed);
+    }
+    const char *wrong = check_place(a, m);
+    int r = wrong ? unexpected(error, wrong) : 0;
+    if (!r && hr__attached_is_pushed(a))
+        r = hr__seat_check_pushing(seat, a->cut.batch_size, error);
+    if (!r)
+        r = hr__seat_go_to(seat, m->sequence, error);
+    if (r)
+        return r;
+    if (!m->is_alone) {
+        a->main = NULL;
+    } else if (a->seat && !a->seat->is_alone) {
+        a->main = a->seat;
+        a->main_base = a->base;
+    }
+    seat->is_alone = m->is_alone != 0;
+    a->base = m->sequence - hr__attached_index(a);
+    pthread_mutex_lock(&a->lock);
+    a->seat = seat;
+    pthread_mutex_unlock(&a->lock);
+    a->state = HR__SEATED;
+    a->is_expelled = 0;
+    hr__pushed_send_again(a);
+    return 0;
+}
+
+static int take_seated(struct hr__attached *a, struct hr__wire_message *m, struct hr_error *error)
+{
+    struct hr__seat *seat = find_seat(a, m->seated.seat);
+    if (!m->seated.is_new != (seat != NULL))
+        return unexpected(error, "a place that is known, or is not");
+    int r = m->seated.is_new ? add_seat(a, m, error) : 0;
+    if (r || a->state != HR__SEEKING || m->seated.number != a->seek_number)
+        return r;
+    return sit_down(a, seat ? seat : a->seats, &m->seated, error);
+}
+
+static void take_bad(struct hr__attached *a, const struct hr__wire_bad *m)
+{
+    struct hr__seat *seat = find_seat(a, m->seat);
+    size_t length = strlen(m->reason);
+    /* Without memory the reason is lost, and nothing else. */
+    struct hr__told *told = seat ? hr__alloc(HR__TAG_AGENT, 1, sizeof *told + length + 1) : NULL;
+    if (!told)
+        return;
+    memcpy(told->reason, m->reason, length + 1);
+    told->sequence = m->sequence;
+    struct hr__told **link = &seat->told;
+    while (*link && (*link)->sequence < told->sequence)
+        link = &(*link)->next;
+    told->next = *link;
+    *link = told;
+}
+
+static int take_halt(struct hr__attached *a, const struct hr__wire_halt *m, struct hr_error *error)
+{
+    struct hr__seat *seat = find_seat(a, m->seat);
+    if (seat && !seat->halt)
+        seat->halt = hr__alloc(HR__TAG_AGENT, 1, sizeof *seat->halt);
+    if (seat && seat->halt)
+        *seat->halt = *m;
+    /* It is not told again, and we would wait for what does not come. */
+    return !seat || seat->halt
+               ? 0
+               : hr__fail(error, -ENOMEM,
+                          "out of memory for what the agent says of its end: %.300s",
+                          m->error.message);
+}
+
+static int handle(struct hr__attached *a, struct hr__wire_message *m, struct hr_error *error)
+{
+    switch (m->type) {
+    case HR__WIRE_WELCOME:
+        if (a->state != HR__GREETING)
+            return unexpected(error, "WELCOME");
+        atomic_store_explicit(&a->threads, (int)m->welcome.threads, memory_order_relaxed);
+        return send_attach(a, error);
+    case HR__WIRE_ATTACHED:
+        return a->state == HR__ATTACHING ? take_attached(a, &m->attached, error)
+                                         : unexpected(error, "ATTACHED");
+    case HR__WIRE_REFUSED:
+        return hr__fail(error, m->refused.code, "%s", m->refused.message);
+    case HR__WIRE_WAITING:
+        a->epoch_ns = hr__now_ns();
+        a->others = m->waiting;
+        return 0;
+    case HR__WIRE_SEATED:
+        return take_seated(a, m, error);
+    case HR__WIRE_EXPELLED:
+        if (a->state == HR__SEATED && a->seat->number == m->expelled.seat)
+            a->is_expelled = 1;
+        return 0;
+    case HR__WIRE_BAD:
+        take_bad(a, &m->bad);
+        return 0;
+    case HR__WIRE_HALT:
+        return take_halt(a, &m->halt, error);
+    default:
+        return unexpected(error, "a message that is a job's");
+    }
+}
+
+int hr__session_receive(struct hr__attached *a, struct hr_error *error)
+{
+    while (!a->is_hung_up && a->state != HR__CLOSED) {
+        struct hr__wire_message m;
+        struct hr_error why = {0};
+        int r = hr__wire_receive(a->socket, MSG_DONTWAIT, &m, &why);
+        if (r == -EAGAIN)
+            return 0;
+        if (r == -EINTR)
+            continue;
+        if (!r || r == -ECONNRESET || r == -EPIPE) {
+            a->is_hung_up = 1;
+            return 0;
+        }
+        if (r == 1) {
+            r = handle(a, &m, &why);
+            hr__wire_close_files(&m);
+        } else if (!why.code) {
+            hr__fail(&why, r, "nothing can be received from the agent: %s", hr__errno_text(r));
+        }
+        if ((r == -EPROTO || r == -EPROTONOSUPPORT) && is_auto(a)) {
+            hr__log(HR_LOG_WARNING, "%s; connecting to the agent again", why.message);
+            a->garbled = why;
+            a->is_garbled = a->is_hung_up = 1;
+            return 0;
+        }
+        if (r) {
+            hr__session_close(a);
+            if (error)
+                *error = why;
+            return r;
+        }
+    }
+    return 0;
+}
+
+static int connect_agent(struct hr__attached *a, struct hr_error *error)
+{
+    const struct hr_loader_options *o = &a->loader->options;
+    int r = is_auto(a) ? hr__launch_auto(&a->socket, o->agent_command, error)
+                       : hr__launch_connect(&a->socket, o->agent, error);
+    if (r) {
+        a->socket = -1;
+        return r;
+    }
+    a->connection++;
+    a->is_hung_up = 0;
+    a->state = HR__GREETING;
+    struct hr__wire_message m = {.type = HR__WIRE_HELLO, .hello = {.pid = getpid()}};
+    describe_program(m.hello.program, sizeof m.hello.program);
+    /* Where it cannot be sent, what is received says why. */
+    (void)hr__wire_send(a->socket, &m);
+    return 0;
+}
+
+int hr__session_recover(struct hr__attached *a, struct hr_error *error)
+{
+    hr__session_close(a);
+    if (!is_auto(a))
+        return hr__fail(error, -ECONNRESET,
+                        "the agent at %s ended (killed?): start it again and resume from the last "
+                        "state, or use agent = \"auto\"",
+                        a->loader->options.agent);
+    if (a->futile++ >= HR__FUTILE_MAX) {
+        char log[256];
+        if (a->garbled.code)
+            return hr__fail(error, a->garbled.code, "%s", a->garbled.message);
+        hr__launch_log(log, sizeof log);
+        return hr__fail(error, -ECONNRESET,
+                        "%d agents ended one after the other before a batch came: %s may say why",
+                        a->futile, log);
+    }
+    int r = connect_agent(a, error);
+    if (!r)
+        hr__count(&a->reattached, 1);
+    return r;
+}
+
+void hr__session_explain(struct hr__attached *a)
+{
+    const struct hr__wire_waiting *others = &a->others;
+    if (a->state != HR__SEEKING || !a->epoch_ns || hr__now_ns() - a->epoch_ns < EXPLAIN_NS)
+        return;
+    a->epoch_ns = 0;
+    uint64_t samples = hr_dataset_count(a->loader->dataset);
+    char where[96];
+    if (others->position < samples)
+        snprintf(where, sizeof where, "are in epoch %" PRIu64 ", at sample %" PRIu64, others->epoch,
+                 others->position);
+    else
+        snprintf(where, sizeof where, "have ended epoch %" PRIu64, others->epoch);
+    hr__log(HR_LOG_WARNING,
+            "waiting to join stream \"%s\" at its next epoch: the other jobs %s. Where they stop, "
+            "it begins after a minute at most, but not with lag=\"wait\". join=\"now\" begins at "
+            "once; headrace top shows who is waited for",
+            a->attach.stream, where);
+}
+
+int hr__session_wait(struct hr__attached *a, uint64_t until_ns)
+{
+    uint64_t now = hr__now_ns();
+    if (now >= until_ns)
+        return -ETIMEDOUT;
+    struct timespec left = hr__timespec(until_ns - now);
+    struct pollfd wanted = {.fd = a->socket, .events = POLLIN};
+    int n = ppoll(&wanted, 1, &left, NULL);
+    return n > 0 ? 0 : n ? -errno : -ETIMEDOUT;
+}
+
+/* Waits for the agent to answer, for a while, and asks whether to go on with that. */
+static int await_answer(struct hr__attached *a, uint64_t until_ns, struct hr_error *error)
+{
+    const struct hr_loader_options *o = &a->loader->options;
+    uint64_t slice_ns = hr__now_ns() + ATTACH_SLICE_NS;
+    if (slice_ns >= until_ns)
+        return hr__fail(error, -ETIMEDOUT,
+                        "the agent has not answered for ten minutes: is it "
+                        "stopped? End it, or use another");
+    if (!hr__session_wait(a, slice_ns) || !o->progress ||
+        !o->progress(o->progress_arg, 0, 0, "attaching"))
+        return 0;
+    return hr__fail(error, -ECANCELED, "canceled while the agent was waited for");
+}
+
+int hr__session_open(struct hr__attached *a, struct hr_error *error)
+{
+    uint64_t until_ns = hr__now_ns() + ATTACH_PATIENCE_NS;
+    int r = connect_agent(a, error);
+    while (!r && a->state < HR__ATTACHED) {
+        r = hr__session_receive(a, error);
+        if (!r && a->is_hung_up)
+            r = hr__session_recover(a, error);
+        else if (!r && a->state < HR__ATTACHED)
+            r = await_answer(a, until_ns, error);
+    }
+    if (r)
+        hr__session_close(a);
+    return r;
+}
+
+/* Gives back our reference, and what was told of it. */
+static void drop_seat(struct hr__seat *seat)
+{
+    while (seat->told) {
+        struct hr__told *told = seat->told;
+        seat->told = told->next;
+        hr__free(told);
+    }
+    hr__free(seat->halt);
+    seat->halt = NULL;
+    hr__seat_unref(&seat);
+}
+
+static void drop_seats(struct hr__attached *a)
+{
+    while (a->seats) {
+        struct hr__seat *seat = a->seats;
+        a->seats = seat->next_seat;
+        drop_seat(seat);
+    }
+    a->main = NULL;
+}
+
+/* With the end of the connection the agent's memory is not ours any more. Non-zero where some
+ * batch still needs it. */
+static int own_leases(struct hr__attached *a)
+{
+    struct hr_error error;
+    int r = 0;
+    if (!a->is_hung_up || a->is_garbled)
+        for (struct hr__seat *seat = a->seats; seat && !r; seat = seat->next_seat)
+            r = hr__lease_own_from(seat, 0, &error);
+    if (r)
+        hr__log(HR_LOG_WARNING, "%s; the connection to the agent stays open instead",
+                error.message);
+    return r;
+}
+
+void hr__session_close(struct hr__attached *a)
+{
+    int is_needed = a->state != HR__CLOSED && own_leases(a);
+    pthread_mutex_lock(&a->lock);
+    a->seat = NULL;
+    pthread_mutex_unlock(&a->lock);
+    drop_seats(a);
+    if (a->socket >= 0 && !is_needed) {
+        /* A forked child may have it, too: closing alone would not be seen. */
+        shutdown(a->socket, SHUT_RDWR);
+        close(a->socket);
+    }
+    a->socket = -1;
+    a->state = HR__CLOSED;
+    a->is_hung_up = a->is_garbled = 0;
+    a->is_expelled = 0;
+}
+
+void hr__session_abandon(struct hr__attached *a)
+{
+    drop_seats(a);
+    if (a->socket >= 0)
+        close(a->socket);
+}
+
+void hr__session_sweep(struct hr__attached *a)
+{
+    for (struct hr__seat **link = &a->seats; *link;) {
+        struct hr__seat *seat = *link;
+        pthread_mutex_lock(&seat->lock);
+        int is_needed = seat == a->seat || seat == a->main || seat->held;
+        pthread_mutex_unlock(&seat->lock);
+        if (is_needed) {
+            link = &seat->next_seat;
+            continue;
+        }
+        struct hr__wire_message m = {.type = HR__WIRE_LEAVE, .leave = {.seat = seat->number}};
+        send_message(a, &m);
+        *link = seat->next_seat;
+        drop_seat(seat);
+    }
+}
+
+const char *hr__session_told(struct hr__attached *a, uint64_t sequence)
+{
+    struct hr__told **told = &a->seat->told;
+    while (*told && (*told)->sequence < sequence) {
+        struct hr__told *old = *told;
+        *told = old->next;
+        hr__free(old);
+    }
+    return *told && (*told)->sequence == sequence ? (*told)->reason
+                                                  : "bad (the agent did not say why)";
+}

@@ -1,0 +1,427 @@
+/*
+ * The next batch of an attached loader (see attached.h): taking it where it is ready, else
+ * waiting for the bell of the lane, and looking at the connection a few times a second.
+ *
+ * A batch is lent where it lies in one piece, and copied into a slot of the loader's ring
+ * otherwise, or where slots are page-locked. What is copied is taken in pieces, each released
+ * at once, so that a batch may be larger than the lane's ring.
+ *
+ * Bad samples are told and judged at a batch's turn, as in an embedded loader.
+ */
+#include "agent/client/attached.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+/* How often the connection is looked at while the bell is waited for. */
+#define SLICE_NS UINT64_C(50000000)
+/* While copies of slots to a device are being completed. */
+#define SLOT_PAUSE_NS 200000
+
+/* Returned where there is nothing to take yet. */
+#define WAIT 2
+
+static uint64_t at(const struct hr__attached *a)
+{
+    return a->base + hr__attached_index(a);
+}
+
+/* Samples of the next batch. */
+static size_t batch_count(const struct hr__attached *a)
+{
+    if (a->pushed)
+        return a->pushed->count;
+    uint64_t left = a->samples - a->delivered * a->cut.batch_size;
+    return (size_t)(left < a->cut.batch_size ? left : a->cut.batch_size);
+}
+
+/* Of them, at the end, those that only make the ranks' shares equal: the last of an epoch may be
+ * one, where the order has fewer samples than all ranks together take. */
+static size_t batch_padding(const struct hr__attached *a, size_t count)
+{
+    uint64_t rest = (a->cut.samples - a->cut.start) % a->cut.ranks;
+    int is_last = a->delivered * a->cut.batch_size + count == a->samples;
+    return is_last && rest && a->cut.rank >= rest;
+}
+
+/* Fills in what a batch is, before its samples are known. */
+static void begin_batch(const struct hr__attached *a, struct hr_batch *batch, size_t count)
+{
+    batch->count = count;
+    batch->padding = batch_padding(a, count);
+    batch->epoch = a->epoch;
+    batch->number = a->first_number + a->delivered;
+}
+
+/* Records of the bad and the damaged ones among `count` samples, from `place` of the batch on. */
+static void note_bad(struct hr__attached *a, struct hr_batch *batch, size_t place, size_t count,
+                     const int64_t *instead)
+{
+    const int64_t *indices = batch->indices + place;
+    uint64_t from = a->base + a->delivered * a->cut.batch_size + place;
+    struct hr_error why = {0};
+    /* What ends the session is the next turn's. */
+    if (hr__session_receive(a, &why))
+        a->broken = why;
+    for (size_t i = 0; i < count && a->seat; i++) {
+        if (instead[i] < 0 || (uint64_t)instead[i] >= a->cut.samples)
+            continue;
+        struct hr__bad *bad = hr__bad_make(a->loader, batch, place + i, (uint64_t)instead[i],
+                                           hr__session_told(a, from + i));
+        int taken = instead[i] == indices[i];
+        batch->bad += !taken;
+        if (!bad)
+            continue;
+        bad->taken = taken;
+        hr__bad_insert(&batch->skipped, bad);
+    }
+}
+
+/* A batch at its turn: counts and judges it. 1, or an error, and then it is not handed out. */
+static int judge(struct hr__attached *a, struct hr_batch *batch, struct hr_error *error)
+{
+    struct hr_loader *l = a->loader;
+    pthread_mutex_lock(&l->lock);
+    l->epoch_seen += batch->count;
+    l->epoch_bad += batch->bad;
+    hr__bad_keep_locked(l, batch);
+    int r = hr__bad_judge_locked(l, batch->epoch, 0, error);
+    pthread_mutex_unlock(&l->lock);
+    hr__count(&l->counters.bad_samples, batch->bad);
+    if (r) {
+        a->over = 1;
+        return r;
+    }
+    hr__count(&l->counters.samples, batch->count);
+    hr__count(&l->counters.batches, 1);
+    hr__count(&l->counters.padded_samples, batch->padding);
+    if (a->seat) {
+        hr__seat_count(&a->seat->desk->batches, 1);
+        hr__seat_count(&a->seat->desk->samples, batch->count);
+        hr__count(&a->alone, a->seat->is_alone != 0);
+    }
+    a->delivered++;
+    a->filled = 0;
+    if (a->pushed)
+        hr__pushed_took(a);
+    a->futile = 0;
+    a->garbled.code = 0;
+    return 1;
+}
+
+/* What the agent told about the end of the lane, as this loader's failure. */
+static int fail_as_told(struct hr__attached *a, const struct hr__wire_halt *halt,
+                        struct hr_error *error)
+{
+    struct hr_loader *l = a->loader;
+    struct hr_batch batch = {.epoch = a->epoch};
+    struct hr__bad *bad =
+        halt->has_sample ? hr__bad_make(l, &batch, 0, halt->index, halt->reason) : NULL;
+    int code = halt->error.code < 0 ? halt->error.code : -EIO;
+    hr__fail(error, code, "%s", halt->error.message);
+    pthread_mutex_lock(&l->lock);
+    hr__free(l->failed);
+    l->failed = bad;
+    pthread_mutex_unlock(&l->lock);
+    hr__attached_drop_partial(a);
+    a->over = 1;
+    return code;
+}
+
+/* Samples before `to` are not there: WAIT, or why they will not come. */
+static int not_there(struct hr__attached *a, uint64_t to, struct hr_error *error)
+{
+    a->wants = to;
+    uint64_t halt = atomic_load_explicit(&a->seat->board->halt, memory_order_acquire);
+    if (halt >= a->base + a->delivered * a->cut.batch_size + batch_count(a))
+        return WAIT;
+    int r = hr__session_receive(a, error);
+    if (r)
+        return r;
+    return a->seat->halt && a->seat->halt->sequence == halt ? fail_as_told(a, a->seat->halt, error)
+                                                            : WAIT;
+}
+
+/* The lane has gone on without us. */
+static int lost(struct hr__attached *a)
+{
+    a->is_expelled = 1;
+    return WAIT;
+}
+
+static int lend(struct hr__attached *a, size_t count, struct hr_batch **out, struct hr_error *error)
+{
+    struct hr__lease *lease;
+    uint64_t from = at(a);
+    if (hr__seat_is_lost(a->seat, from))
+        return lost(a);
+    if (hr__seat_ready(a->seat, from) < count)
+        return not_there(a, from + count, error);
+    int r = hr__lease_create(&lease, a->seat, from, from + count, error);
+    if (r)
+        /* What cannot be lent will be copied. */
+        return r == -ESTALE ? lost(a) : r == -ENOTSUP ? WAIT : r;
+    struct hr_batch *batch = &lease->batch;
+    begin_batch(a, batch, count);
+    if (lease->seen.noted)
+        note_bad(a, batch, 0, count, lease->seen.instead);
+    r = judge(a, batch, error);
+    if (r == 1)
+        *out = batch;
+    else
+        hr_batch_release(&batch);
+    return r;
+}
+
+/* A slot to copy to. */
+static int get_slot(struct hr__attached *a, size_t count, struct hr_error *error)
+{
+    struct hr__ring *ring = a->loader->ring;
+    int grown = 0;
+    int r = hr__ring_acquire(ring, 0, &a->partial, &grown, error);
+    if (r == -EAGAIN)
+        r = hr__ring_acquire(ring, 1, &a->partial, &grown, error);
+    a->waits_for_slot = r == -EBUSY;
+    if (r) {
+        a->partial = NULL;
+        return r == -EBUSY ? WAIT : r;
+    }
+    a->filled = 0;
+    a->partial->replaced = 0;
+    begin_batch(a, a->partial, count);
+    return 0;
+}
+
+/* Samples that are copied at once: to the end of a chunk, or more where more are there. */
+static uint64_t piece_of(const struct hr__attached *a, size_t left)
+{
+    const struct hr__seat_shape *s = &a->seat->shape;
+    uint64_t ready = hr__seat_ready(a->seat, at(a)),
+             piece = s->chunk_samples - at(a) % s->chunk_samples;
+    uint64_t most = s->ring_samples / 4;
+    if (ready > piece)
+        piece = ready < most ? ready : most > piece ? most : piece;
+    return piece < left ? piece : left;
+}
+
+/* Room for what the board says of a piece, for as long as the loader lives. */
+static int make_seen(struct hr__attached *a, struct hr_error *error)
+{
+    size_t count = (size_t)a->cut.batch_size;
+    /* As many chunks at most, and one that a piece begins within. */
+    if (!a->seen.instead)
+        a->seen.instead = hr__alloc(HR__TAG_AGENT, 2 * count + 1, sizeof *a->seen.instead);
+    if (!a->seen.instead)
+        return hr__fail(error, -ENOMEM, "out of memory for a batch of %zu samples", count);
+    a->seen.offsets = (uint64_t *)(a->seen.instead + count);
+    a->seen.labels = a->partial->labels + a->filled;
+    a->seen.indices = a->partial->indices + a->filled;
+    return 0;
+}
+
+static int copy_piece(struct hr__attached *a, uint64_t piece, struct hr_error *error)
+{
+    struct hr_batch *batch = a->partial;
+    uint64_t from = at(a);
+    if (hr__seat_is_lost(a->seat, from))
+        return lost(a);
+    if (hr__seat_ready(a->seat, from) < piece)
+        return not_there(a, from + piece, error);
+    int r = make_seen(a, error);
+    if (!r)
+        r = hr__seat_look(a->seat, from, from + piece, &a->seen, error);
+    if (!r)
+        r = hr__lease_make_way(a->seat, from, from + piece, error);
+    if (!r)
+        r = hr__seat_take(a->seat, from, from + piece);
+    if (r)
+        return r == -ESTALE ? lost(a) : r;
+    char *images = (char *)batch->images + a->filled * a->loader->spec.bytes;
+    r = hr__seat_copy(a->seat, from, piece, a->seen.offsets, images, error);
+    if (r) {
+        (void)hr__seat_go_to(a->seat, from, NULL);
+        return r;
+    }
+    hr__seat_settle(a->seat);
+    batch->replaced += a->seen.replaced;
+    if (a->seen.noted)
+        note_bad(a, batch, a->filled, piece, a->seen.instead);
+    a->filled += piece;
+    return 0;
+}
+
+static int copy(struct hr__attached *a, size_t count, struct hr_batch **out, struct hr_error *error)
+{
+    int r = a->partial ? 0 : get_slot(a, count, error);
+    while (!r && a->filled < count)
+        r = a->seat ? copy_piece(a, piece_of(a, count - a->filled), error) : WAIT;
+    if (r)
+        return r;
+    struct hr_batch *batch = a->partial;
+    if (a->seat)
+        hr__seat_count(&a->seat->desk->copied, 1);
+    r = judge(a, batch, error);
+    if (r != 1) {
+        hr__attached_drop_partial(a);
+        return r;
+    }
+    a->partial = NULL;
+    hr__batch_reset(batch);
+    hr__ring_deliver(batch);
+    *out = batch;
+    return 1;
+}
+
+/* The end of the epoch: 0, or too many bad samples. */
+static int finish(struct hr__attached *a, struct hr_error *error)
+{
+    struct hr_loader *l = a->loader;
+    a->over = 1;
+    /* What drop_last leaves over is taken, for all that the lane cares. */
+    if (a->seat && a->state == HR__SEATED && !hr__attached_is_pushed(a))
+        (void)hr__seat_go_to(a->seat, a->base + a->samples, NULL);
+    pthread_mutex_lock(&l->lock);
+    int r = hr__bad_judge_locked(l, a->epoch, 1, error);
+    pthread_mutex_unlock(&l->lock);
+    return r;
+}
+
+/* Whether the lane that we were too slow for has our next sample: then we are back. */
+static int has_caught_up(struct hr__attached *a)
+{
+    uint64_t index = hr__attached_index(a);
+    if (!a->main || !a->seat->is_alone || a->asked == index)
+        return 0;
+    struct hr__board *board = (struct hr__board *)(uintptr_t)a->main->board;
+    uint64_t here = a->main_base + index;
+    if (atomic_load_explicit(&board->epoch, memory_order_relaxed) != a->epoch ||
+        atomic_load_explicit(&board->tail, memory_order_relaxed) + a->cut.batch_size > here ||
+        atomic_load_explicit(&board->head, memory_order_relaxed) < here ||
+        hr__seat_is_lost(a->main, here))
+        return 0;
+    a->asked = index;
+    return 1;
+}
+
+/* Where we stand: 0 seated, WAIT, or an error. */
+static int stand(struct hr__attached *a, struct hr_error *error)
+{
+    int r = a->state == HR__SEATED ? 0 : hr__session_receive(a, error);
+    if (!r && a->is_hung_up)
+        r = hr__session_recover(a, error);
+    if (r)
+        return r;
+    if (a->state == HR__CLOSED) {
+        if (error)
+            *error = a->broken;
+        return a->broken.code ? a->broken.code
+                              : hr__fail(error, -ENOTCONN,
+                                         "this loader is not attached to an agent: start an epoch");
+    }
+    if (a->state != HR__SEATED)
+        return WAIT;
+    if (a->is_expelled || has_caught_up(a)) {
+        hr__session_seek(a);
+        return WAIT;
+    }
+    if (a->seats->next_seat)
+        hr__session_sweep(a);
+    return 0;
+}
+
+static int try_next(struct hr__attached *a, struct hr_batch **out, struct hr_error *error)
+{
+    if (!a->is_started)
+        return hr__fail(error, -EINVAL, "no epoch was started: call hr_loader_start_epoch first");
+    if (a->over)
+        return 0;
+    if (a->is_known && a->delivered >= a->batches)
+        return finish(a, error);
+    if (hr__attached_is_pushed(a) && !a->pushed)
+        return hr__fail(error, -EAGAIN, "no batch was pushed: push one, or push_end");
+    int r = stand(a, error);
+    if (!r && hr__attached_is_pushed(a) && !a->filled)
+        r = hr__pushed_line_up(a, error);
+    if (r)
+        return r;
+    a->bell = hr__seat_bell(a->seat);
+    size_t count = batch_count(a);
+    if (a->partial || a->loader->options.pinned ||
+        !hr__lease_is_possible(a->seat, at(a), at(a) + count))
+        return copy(a, count, out, error);
+    return lend(a, count, out, error);
+}
+
+/* Sleeps until something may have come, `until_ns` at most. 0, -EINTR or -ETIMEDOUT. */
+static int rest(struct hr__attached *a, uint64_t until_ns, struct hr_error *error)
+{
+    uint64_t slice_ns = hr__now_ns() + SLICE_NS;
+    int is_last = until_ns <= slice_ns;
+    if (is_last)
+        slice_ns = until_ns;
+    /* What was read by the way has to be acted upon first. */
+    if (a->is_hung_up || a->is_expelled)
+        return 0;
+    int r;
+    if (a->waits_for_slot) {
+        a->waits_for_slot = 0;
+        r = nanosleep(&(struct timespec){.tv_nsec = SLOT_PAUSE_NS}, NULL) ? -errno : 0;
+        if (!r && hr__now_ns() >= until_ns)
+            r = -ETIMEDOUT;
+        return r;
+    }
+    if (a->state != HR__SEATED) {
+        hr__session_explain(a);
+        r = hr__session_wait(a, slice_ns);
+    } else {
+        r = hr__seat_wait(a->seat, a->bell, a->wants, slice_ns);
+    }
+    if (r != -ETIMEDOUT)
+        return r;
+    r = hr__session_receive(a, error);
+    return !r && is_last ? -ETIMEDOUT : r;
+}
+
+static int wait_next(struct hr__attached *a, struct hr_batch **out, struct hr_error *error)
+{
+    int limit_ms = a->loader->options.wait_ms;
+    uint64_t until_ns = limit_ms ? hr__now_ns() + (uint64_t)limit_ms * 1000000u : UINT64_MAX;
+    for (;;) {
+        int r = try_next(a, out, error);
+        if (r != WAIT)
+            return r;
+        r = a->state == HR__CLOSED ? 0 : rest(a, until_ns, error);
+        if (r == -EINTR || r == -ETIMEDOUT)
+            return hr__fail(error, -EINTR, "interrupted while waiting for a batch: call again");
+        if (r)
+            return r;
+    }
+}
+
+int hr__turn_next(struct hr_loader *l, struct hr_batch **out, struct hr_error *error)
+{
+    struct hr__attached *a = l->attached;
+    struct hr_error why = {0};
+    uint64_t begin_ns = hr__now_ns();
+    if (a->left_ns && a->seat)
+        hr__seat_count(&a->seat->desk->step_ns, begin_ns - a->left_ns);
+    int r = wait_next(a, out, &why);
+    a->left_ns = hr__now_ns();
+    if (a->seat) {
+        hr__seat_count(&a->seat->desk->wait_ns, a->left_ns - begin_ns);
+        atomic_store_explicit(&a->seat->desk->batch_samples, (uint32_t)a->cut.batch_size,
+                              memory_order_relaxed);
+    }
+    if (r >= 0)
+        return r;
+    if (r != -EINTR && a->state == HR__CLOSED)
+        a->broken = why;
+    if (error)
+        *error = why;
+    return r;
+}

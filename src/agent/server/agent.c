@@ -1,0 +1,450 @@
+/*
+ * The agent's loop: who connects, what is said, what lanes note, and the end.
+ *
+ * One thread in epoll does all of it; nothing in it waits for a job or for storage. An agent
+ * that was started for somebody ends when it has had no job for a while: under the lock that
+ * starters take (agent/launch.h) it looks once more whether somebody has connected, so that
+ * nobody finds a socket that is about to go.
+ */
+#include "agent/server/inside.h"
+
+#include "agent/launch.h"
+#include "agent/server/recording.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/versioned.h"
+#include "cache/spec.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define MAX_THREADS 4096
+/* Events of a turn of the loop. */
+#define TURN_EVENTS 64
+/* Connections that a turn accepts. */
+#define TURN_ACCEPTS 16
+/* How often is looked at lanes that want room: a net below the bells that jobs ring. */
+#define NET_MS 50
+/* How long nobody is accepted when there are too many open files. */
+#define ACCEPT_AGAIN_MS 100
+/* How long a connection may be silent before it says what it is: HELLO follows connecting. */
+#define HELLO_NS UINT64_C(5000000000)
+
+void hr_agent_options_init(struct hr_agent_options *options, size_t size)
+{
+    static const struct hr_agent_options defaults = {.listener = -1, .idle_ms = -1};
+    hr__versioned_default(options, size, &defaults, sizeof defaults);
+}
+
+int hr__agent_watch(struct hr_agent *agent, int file, struct hr__watched *watched, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.ptr = watched};
+    return epoll_ctl(agent->epoll, EPOLL_CTL_ADD, file, &event) ? -errno : 0;
+}
+
+int hr__agent_rewatch(struct hr_agent *agent, int file, struct hr__watched *watched,
+                      uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.ptr = watched};
+    return epoll_ctl(agent->epoll, EPOLL_CTL_MOD, file, &event) ? -errno : 0;
+}
+
+void hr__agent_unwatch(struct hr_agent *agent, int file)
+{
+    epoll_ctl(agent->epoll, EPOLL_CTL_DEL, file, NULL);
+}
+
+void hr__agent_wake(struct hr_agent *agent)
+{
+    uint64_t one = 1;
+    int kept = errno; /* of what a signal handler interrupted */
+    /* A full counter wakes it as well. */
+    ssize_t n = write(agent->wake, &one, sizeof one);
+    (void)n;
+    errno = kept;
+}
+
+void hr_agent_stop(struct hr_agent *agent)
+{
+    atomic_store(&agent->is_stopping, true);
+    hr__agent_wake(agent);
+}
+
+static void wake_ready(struct hr__watched *watched, uint32_t events)
+{
+    struct hr_agent *agent = HR__OF(struct hr_agent, wake_ready, watched);
+    uint64_t count;
+    ssize_t n = read(agent->wake, &count, sizeof count);
+    (void)n;
+}
+
+/* Out of descriptors: the spare one is good for telling one who waits. False: not even that. */
+static bool refuse_one(struct hr_agent *a)
+{
+    if (a->spare < 0)
+        return false;
+    close(a->spare);
+    int socket = accept4(a->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (socket >= 0) {
+        struct hr__wire_message message = {.type = HR__WIRE_REFUSED, .refused.code = -EMFILE};
+        snprintf(message.refused.message, sizeof message.refused.message,
+                 "the agent at %s has as many open files as it may: end some of its jobs, or "
+                 "start it with a higher limit (ulimit -n)",
+                 a->socket_path);
+        (void)hr__wire_send(socket, &message);
+        close(socket);
+        a->refused++;
+    }
+    a->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return socket >= 0;
+}
+
+/* Accepts who waits, some at a time: how many. */
+static int accept_some(struct hr_agent *agent)
+{
+    int count = 0;
+    /* An event of before it was closed. */
+    while (agent->listener >= 0 && count < TURN_ACCEPTS) {
+        int socket = accept4(agent->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (socket >= 0) {
+            hr__job_create(agent, socket);
+            count++;
+        } else if ((errno == EMFILE || errno == ENFILE) && refuse_one(agent)) {
+            count++;
+        } else if (errno == EAGAIN) {
+            break;
+        } else if (errno != EINTR && errno != ECONNABORTED) {
+            /* Level-triggered: it would come at once again. */
+            epoll_ctl(agent->epoll, EPOLL_CTL_DEL, agent->listener, NULL);
+            agent->accept_again_ns = hr__now_ns() + ACCEPT_AGAIN_MS * UINT64_C(1000000);
+            break;
+        }
+    }
+    return count;
+}
+
+static void listener_ready(struct hr__watched *watched, uint32_t events)
+{
+    accept_some(HR__OF(struct hr_agent, listener_ready, watched));
+}
+
+static int check_options(const struct hr_agent_options *o, struct hr_error *error)
+{
+    struct hr__cache_spec spec;
+    if (o->threads < 0 || o->threads > MAX_THREADS)
+        return hr__fail(error, -EINVAL, "threads = %d: must be from 0 to %d", o->threads,
+                        MAX_THREADS);
+    return o->cache && *o->cache ? hr__cache_spec_parse(&spec, o->cache, error) : 0;
+}
+
+/* Where a listening socket is bound: the caller's. */
+static char *path_of(int listener)
+{
+    struct sockaddr_un address = {0};
+    socklen_t length = sizeof address;
+    if (getsockname(listener, (struct sockaddr *)&address, &length) ||
+        address.sun_family != AF_UNIX || length <= offsetof(struct sockaddr_un, sun_path))
+        return NULL;
+    char path[sizeof address.sun_path + 1] = {0};
+    memcpy(path, address.sun_path, sizeof address.sun_path);
+    return *path ? hr__strdup(HR__TAG_AGENT, path) : NULL;
+}
+
+static int take_listener(struct hr_agent *a, struct hr_error *error)
+{
+    int is_listening = 0;
+    socklen_t length = sizeof is_listening;
+    if (getsockopt(a->listener, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &length) || !is_listening)
+        return hr__fail(error, -EINVAL, "listener = %d: no listening socket", a->listener);
+    fcntl(a->listener, F_SETFD, FD_CLOEXEC);
+    fcntl(a->listener, F_SETFL, fcntl(a->listener, F_GETFL) | O_NONBLOCK);
+    a->socket_path = path_of(a->listener);
+    if (!a->socket_path)
+        return hr__fail(error, -EINVAL, "listener = %d: no Unix socket with a path", a->listener);
+    struct stat st;
+    if (!stat(a->socket_path, &st)) {
+        a->socket_device = st.st_dev;
+        a->socket_inode = st.st_ino;
+    }
+    return 0;
+}
+
+static int make_loop(struct hr_agent *a, struct hr_error *error)
+{
+    a->epoll = epoll_create1(EPOLL_CLOEXEC);
+    a->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    a->listener_ready.ready = listener_ready;
+    a->wake_ready.ready = wake_ready;
+    if (a->epoll < 0 || a->wake < 0)
+        return hr__fail(error, -errno, "an agent: %s", hr__errno_text(errno));
+    int r = hr__agent_watch(a, a->wake, &a->wake_ready, EPOLLIN);
+    if (!r)
+        r = hr__agent_watch(a, a->listener, &a->listener_ready, EPOLLIN);
+    return r ? hr__fail(error, r, "an agent: %s", hr__errno_text(r)) : 0;
+}
+
+/* For the metrics endpoint, on its thread: asks as any viewer does, so that the loop answers. */
+static int status_of(void *arg, char **json, struct hr_error *error)
+{
+    const struct hr_agent *a = arg;
+    return hr_agent_status(a->socket_path, json, error);
+}
+
+int hr_agent_create(struct hr_agent **out, const struct hr_agent_options *options,
+                    struct hr_error *error)
+{
+    *out = NULL;
+    struct hr_agent_options taken;
+    hr_agent_options_default(&taken);
+    int r =
+        options ? hr__versioned_take(&taken, sizeof taken, options, "hr_agent_options", error) : 0;
+    if (!r)
+        r = check_options(&taken, error);
+    if (r)
+        return r;
+    struct hr_agent *a = hr__alloc(HR__TAG_AGENT, 1, sizeof *a);
+    if (!a)
+        return hr__fail(error, -ENOMEM, "out of memory for an agent");
+    a->options = taken;
+    a->listener = taken.listener;
+    a->epoll = a->wake = -1;
+    a->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    a->started_ns = a->idle_since_ns = hr__now_ns();
+    a->threads = taken.threads ? taken.threads : hr__cpu_count() - 1;
+    a->threads = a->threads < 1 ? 1 : a->threads;
+    if (taken.cache && *taken.cache && !(a->cache = hr__strdup(HR__TAG_AGENT, taken.cache)))
+        r = hr__fail(error, -ENOMEM, "out of memory for an agent");
+    if (!r && a->listener < 0)
+        r = hr__launch_listen(&a->listener, taken.socket, error);
+    if (!r)
+        r = take_listener(a, error);
+    if (!r)
+        r = make_loop(a, error);
+    hr__errands_init(&a->errands, a->wake);
+    if (!r)
+        r = hr__crew_create(&a->crew, a->threads, error);
+    if (!r)
+        r = hr__recording_create(a, error);
+    if (!r && taken.metrics && *taken.metrics)
+        r = hr__metrics_start(&a->metrics, taken.metrics, status_of, a, error);
+    if (r) {
+        hr_agent_destroy(&a);
+        return r;
+    }
+    *out = a;
+    return 0;
+}
+
+/* Viewers keep no agent, and who has not said yet what he is does so only for now. */
+static bool has_jobs(const struct hr_agent *a, bool with_new)
+{
+    for (const struct hr__job *job = a->jobs; job; job = job->next)
+        if (!job->is_viewer && (with_new || job->state != HR__JOB_NEW))
+            return true;
+    return false;
+}
+
+/* Calls fn for each lane that is not being made or started. */
+static void each_lane(struct hr_agent *a, bool (*fn)(struct hr__agent_lane *lane))
+{
+    /* Looking at a lane may end it and its stream: from the beginning then. */
+    bool again = true;
+    while (again) {
+        again = false;
+        for (struct hr__stream *s = a->streams; s && !again; s = s->next)
+            for (struct hr__agent_lane *lane = s->lanes; lane && !again; lane = lane->next)
+                again = fn(lane);
+    }
+}
+
+static bool refill(struct hr__agent_lane *lane)
+{
+    if (lane->state == HR__LANE_READY && lane->loader && hr__places_take_room(lane->places))
+        hr__lane_room(lane->loader);
+    return false;
+}
+
+/* Milliseconds until something is due without an event. */
+static int next_turn_ms(struct hr_agent *a)
+{
+    uint64_t now = hr__now_ns(), due = now + UINT64_C(60000000000);
+    if (a->accept_again_ns && a->accept_again_ns < due)
+        due = a->accept_again_ns;
+    if (a->options.idle_ms >= 0 && a->idle_since_ns) {
+        uint64_t end = a->idle_since_ns + (uint64_t)a->options.idle_ms * 1000000;
+        /* Where it could not end just now it tries again a little later. */
+        uint64_t again = now + NET_MS * UINT64_C(1000000);
+        end = end < again ? again : end;
+        due = end < due ? end : due;
+    }
+    uint64_t look = hr__recording_due_ns(a);
+    due = look < due ? look : due;
+    due = a->watch_ns < due ? a->watch_ns : due;
+    for (const struct hr__job *job = a->jobs; job; job = job->next)
+        if (job->state == HR__JOB_NEW && job->asked_ns + HELLO_NS < due)
+            due = job->asked_ns + HELLO_NS;
+    for (struct hr__stream *s = a->streams; s; s = s->next)
+        for (struct hr__agent_lane *lane = s->lanes; lane; lane = lane->next)
+            if (lane->state == HR__LANE_READY && lane->places &&
+                hr__places_wants_room(lane->places) && a->net_ns < due)
+                due = a->net_ns;
+    return due <= now ? 0 : (int)((due - now + 999999) / 1000000);
+}
+
+/* Ends jobs that did not read what they were told, or never said HELLO. */
+static void end_lost(struct hr_agent *a, uint64_t now)
+{
+    struct hr__job *next;
+    for (struct hr__job *job = a->jobs; job; job = next) {
+        next = job->next;
+        if (job->is_lost || (job->state == HR__JOB_NEW && now >= job->asked_ns + HELLO_NS))
+            hr__job_end(job);
+    }
+}
+
+static void turn(struct hr_agent *a)
+{
+    struct epoll_event events[TURN_EVENTS];
+    int n = epoll_wait(a->epoll, events, TURN_EVENTS, next_turn_ms(a));
+    for (int i = 0; i < n; i++) {
+        struct hr__watched *watched = events[i].data.ptr;
+        watched->ready(watched, events[i].events);
+    }
+    uint64_t now = hr__now_ns();
+    if (a->accept_again_ns && now >= a->accept_again_ns)
+        a->accept_again_ns = hr__agent_watch(a, a->listener, &a->listener_ready, EPOLLIN)
+                                 ? now + ACCEPT_AGAIN_MS * UINT64_C(1000000)
+                                 : 0;
+    hr__errands_collect(&a->errands);
+    each_lane(a, hr__agent_lane_look);
+    if (now >= a->net_ns) {
+        a->net_ns = now + NET_MS * UINT64_C(1000000);
+        each_lane(a, refill);
+    }
+    hr__recording_turn(a);
+    hr__streams_watch(a, now);
+    end_lost(a, now);
+    hr__jobs_bury(a);
+    hr__agent_lanes_bury(a);
+    a->idle_since_ns = has_jobs(a, false) ? 0 : a->idle_since_ns ? a->idle_since_ns : now;
+}
+
+static bool is_idle_too_long(const struct hr_agent *a)
+{
+    return a->options.idle_ms >= 0 && a->idle_since_ns &&
+           hr__now_ns() >= a->idle_since_ns + (uint64_t)a->options.idle_ms * 1000000;
+}
+
+static void stop_listening(struct hr_agent *a)
+{
+    if (a->listener < 0)
+        return;
+    /* Who started us may have it still. */
+    hr__agent_unwatch(a, a->listener);
+    close(a->listener);
+    a->listener = -1;
+    a->accept_again_ns = 0;
+}
+
+/* Whether jobs still find this agent: its directory may be gone (a logout), or the socket there
+ * another agent's. */
+static bool has_socket(const struct hr_agent *a)
+{
+    struct stat st;
+    return a->listener >= 0 && !stat(a->socket_path, &st) && st.st_dev == a->socket_device &&
+           st.st_ino == a->socket_inode;
+}
+
+/* Takes the socket away, if it is still ours. The lock is held. */
+static void unbind(struct hr_agent *a)
+{
+    if (has_socket(a))
+        hr__launch_clean(a->socket_path);
+    stop_listening(a);
+}
+
+/* True where nobody has connected meanwhile: then nobody can any more. */
+static bool end_idle(struct hr_agent *a)
+{
+    int lock = -1;
+    int r = has_socket(a) ? hr__launch_lock(&lock, a->socket_path, NULL) : 0;
+    /* Whoever holds the lock so long may be about to connect. Where there cannot be a lock, a job
+     * that connects just now is hung up on, and starts another agent. */
+    bool is_over = r != -ETIMEDOUT && !accept_some(a) && !has_jobs(a, true);
+    if (is_over)
+        unbind(a);
+    if (r)
+        a->idle_since_ns = hr__now_ns();
+    hr__launch_unlock(&lock);
+    return is_over;
+}
+
+/* Everybody's leases end; waits for what is under way. */
+static void end_all(struct hr_agent *a)
+{
+    int lock;
+    if (has_socket(a) && !hr__launch_lock(&lock, a->socket_path, NULL)) {
+        unbind(a);
+        hr__launch_unlock(&lock);
+    }
+    /* Without the lock the socket's name stays, and nobody answers there. */
+    stop_listening(a);
+    while (a->jobs)
+        hr__job_end(a->jobs);
+    while (a->streams || a->errands.out)
+        turn(a);
+    hr__jobs_bury(a);
+    hr__agent_lanes_bury(a);
+}
+
+int hr_agent_run(struct hr_agent *agent, struct hr_error *error)
+{
+    if (agent->was_run)
+        return hr__fail(error, -EINVAL, "this agent has served already: make another");
+    agent->was_run = true;
+    for (;;) {
+        if (atomic_load(&agent->is_stopping))
+            break;
+        if (is_idle_too_long(agent) && end_idle(agent))
+            break;
+        turn(agent);
+    }
+    end_all(agent);
+    return 0;
+}
+
+void hr_agent_destroy(struct hr_agent **agent)
+{
+    struct hr_agent *a = *agent;
+    *agent = NULL;
+    if (!a)
+        return;
+    if (a->listener >= 0 && a->socket_path)
+        end_all(a);
+    /* Whoever it asks for has been hung up on. */
+    hr__metrics_stop(&a->metrics);
+    hr__crew_destroy(&a->crew);
+    hr__recording_destroy(a);
+    hr__kept_free(&a->kept);
+    hr__errands_end(&a->errands);
+    if (a->listener >= 0)
+        close(a->listener);
+    if (a->wake >= 0)
+        close(a->wake);
+    if (a->spare >= 0)
+        close(a->spare);
+    if (a->epoll >= 0)
+        close(a->epoll);
+    hr__free(a->socket_path);
+    hr__free(a->cache);
+    hr__free(a);
+}

@@ -1,0 +1,441 @@
+/*
+ * A connection of a job: its messages, in their turn, and its end.
+ *
+ * What it says is checked by wire.c; what comes out of turn ends it. Messages to it are sent
+ * from the loop and never waited for: what its socket does not take is kept, so much of it that
+ * only a job that does not read is given up.
+ */
+#include "agent/server/inside.h"
+
+#include "agent/launch.h"
+#include "agent/server/recording.h"
+#include "agent/server/surroundings.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "cache/run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Since Linux 6.5. */
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+static void free_unread(struct hr__unread *unread)
+{
+    hr__wire_close_files(&unread->message);
+    hr__free(unread);
+}
+
+/* A copy that owns its files; NULL: refused. */
+static struct hr__unread *keep_message(const struct hr__wire_message *message)
+{
+    struct hr__unread *unread = hr__alloc(HR__TAG_AGENT, 1, sizeof *unread);
+    if (!unread)
+        return NULL;
+    unread->message = *message;
+    unread->message.file_count = 0;
+    for (int i = 0; i < message->file_count; i++) {
+        int file = fcntl(message->files[i], F_DUPFD_CLOEXEC, 0);
+        if (file < 0) {
+            free_unread(unread);
+            return NULL;
+        }
+        unread->message.files[unread->message.file_count++] = file;
+    }
+    return unread;
+}
+
+/* A broken socket is an event of its own. */
+static bool is_broken(int r)
+{
+    return r == -EPIPE || r == -ECONNRESET;
+}
+
+/* It cannot be told something: it is hung up on, or it would wait for that for ever. */
+static void lose(struct hr__job *job)
+{
+    job->is_lost = true;
+    hr__agent_wake(job->agent);
+}
+
+void hr__job_send(struct hr__job *job, const struct hr__wire_message *message)
+{
+    if (job->state == HR__JOB_ENDED || job->is_lost)
+        return;
+    int r = job->unread ? -EAGAIN : hr__wire_send(job->socket, message);
+    if (r && r != -EAGAIN && !is_broken(r))
+        lose(job);
+    if (r != -EAGAIN)
+        return;
+    struct hr__unread *unread = job->unread_count < HR__JOB_UNREAD ? keep_message(message) : NULL;
+    if (!unread) {
+        lose(job);
+        return;
+    }
+    if (job->unread_last)
+        job->unread_last->next = unread;
+    else
+        job->unread = unread;
+    job->unread_last = unread;
+    if (!job->unread_count++ &&
+        hr__agent_rewatch(job->agent, job->socket, &job->socket_ready, EPOLLIN | EPOLLOUT))
+        lose(job);
+}
+
+static void send_unread(struct hr__job *job)
+{
+    while (job->unread) {
+        int r = hr__wire_send(job->socket, &job->unread->message);
+        if (r == -EAGAIN)
+            break;
+        if (r && !is_broken(r)) {
+            lose(job);
+            return;
+        }
+        struct hr__unread *unread = job->unread;
+        job->unread = unread->next;
+        job->unread_count--;
+        free_unread(unread);
+    }
+    if (job->unread)
+        return;
+    job->unread_last = NULL;
+    if (hr__agent_rewatch(job->agent, job->socket, &job->socket_ready, EPOLLIN))
+        lose(job);
+}
+
+void hr__job_refuse(struct hr__job *job, const struct hr_error *error)
+{
+    struct hr__wire_message message = {.type = HR__WIRE_REFUSED, .refused.code = error->code};
+    memcpy(message.refused.message, error->message, sizeof message.refused.message);
+    job->agent->refused++;
+    hr__job_send(job, &message);
+}
+
+void hr__job_end(struct hr__job *job)
+{
+    if (job->state == HR__JOB_ENDED)
+        return;
+    job->state = HR__JOB_ENDED;
+    struct hr__job **link = &job->agent->jobs;
+    while (*link != job)
+        link = &(*link)->next;
+    *link = job->next;
+    hr__recording_forget(job);
+    hr__stream_leave(job);
+    hr__source_unref(&job->source);
+    /* Closing alone leaves them in epoll while a forked child of this process has them. */
+    hr__agent_unwatch(job->agent, job->socket);
+    shutdown(job->socket, SHUT_RDWR); /* the job's end, too, would stay open with that child */
+    close(job->socket);
+    if (job->process >= 0) {
+        hr__agent_unwatch(job->agent, job->process);
+        close(job->process);
+    }
+    job->next = job->agent->ended_jobs;
+    job->agent->ended_jobs = job;
+}
+
+void hr__jobs_bury(struct hr_agent *agent)
+{
+    struct hr__job **link = &agent->ended_jobs;
+    while (*link) {
+        struct hr__job *job = *link;
+        if (job->is_out) {
+            link = &job->next;
+            continue;
+        }
+        *link = job->next;
+        while (job->unread) {
+            struct hr__unread *unread = job->unread;
+            job->unread = unread->next;
+            free_unread(unread);
+        }
+        if (job->text_file >= 0)
+            close(job->text_file);
+        hr__free(job->text);
+        hr__free(job);
+    }
+}
+
+static void out_of_turn(struct hr__job *job, const char *what)
+{
+    struct hr_error error;
+    hr__fail(&error, -EPROTO, "the agent was sent %s out of turn", what);
+    hr__job_refuse(job, &error);
+    hr__job_end(job);
+}
+
+static void greet(struct hr__job *job, const struct hr__wire_hello *hello)
+{
+    if (job->state != HR__JOB_NEW) {
+        out_of_turn(job, "a second HELLO");
+        return;
+    }
+    job->state = HR__JOB_GREETED;
+    job->is_viewer = hello->is_viewer != 0;
+    hr__printable(job->program, sizeof job->program, hello->program);
+    hr__job_send(job,
+                 &(struct hr__wire_message){.type = HR__WIRE_WELCOME,
+                                            .welcome = {.pid = (int32_t)getpid(),
+                                                        .threads = (uint32_t)job->agent->threads}});
+}
+
+static void read_run(struct hr__errand *errand)
+{
+    struct hr__job *job = HR__OF(struct hr__job, errand, errand);
+    job->failed =
+        hr__wire_text_read(job->text_file, job->attach.text_bytes, &job->text, &job->error);
+    if (!job->failed)
+        hr__text_digest(job->digest, job->text, strlen(job->text));
+}
+
+static void read_done(struct hr__errand *errand)
+{
+    struct hr__job *job = HR__OF(struct hr__job, errand, errand);
+    job->is_out = false;
+    close(job->text_file);
+    job->text_file = -1;
+    if (job->state != HR__JOB_OPENING)
+        return;
+    if (!job->failed) {
+        job->source = hr__source_get(job->agent, job);
+        if (!job->source)
+            job->failed = hr__fail(&job->error, -ENOMEM, "the agent is out of memory");
+    }
+    if (job->failed || job->source->is_open)
+        hr__job_attach(job);
+}
+
+/* What the agent runs under and the job does not: it slows down, or may end, what the job gets. */
+static void notice(const struct hr__job *job, char *out, size_t capacity)
+{
+    struct hr__surroundings own, its;
+    char differences[300];
+    *out = 0;
+    if (job->pid <= 0)
+        return;
+    hr__surroundings_read(&own, 0);
+    hr__surroundings_read(&its, job->pid);
+    hr__surroundings_differ(&own, &its, differences, sizeof differences);
+    if (*differences)
+        snprintf(out, capacity,
+                 "the agent (process %d) runs under %s, as whoever started it did. Where that "
+                 "matters, end it (headrace agent --stop) and start it from here",
+                 (int)getpid(), differences);
+}
+
+void hr__job_attach(struct hr__job *job)
+{
+    struct hr_error error = job->error;
+    int r = job->failed;
+    if (!r && job->source->failed) {
+        r = job->source->failed;
+        error = job->source->error;
+    }
+    job->state = HR__JOB_ATTACHED;
+    if (!r)
+        r = hr__stream_enter(job, &error);
+    if (!r) {
+        struct hr__wire_message message = {
+            .type = HR__WIRE_ATTACHED,
+            .attached = {.samples = hr_dataset_count(job->source->dataset),
+                         .spec = job->source->spec}};
+        notice(job, message.attached.notice, sizeof message.attached.notice);
+        hr__job_send(job, &message);
+        return;
+    }
+    hr__stream_leave(job);
+    hr__source_unref(&job->source);
+    job->failed = 0;
+    job->state = HR__JOB_GREETED;
+    hr__job_refuse(job, &error);
+}
+
+static void attach(struct hr__job *job, struct hr__wire_message *message)
+{
+    if (job->state != HR__JOB_GREETED || job->is_viewer) {
+        out_of_turn(job, "ATTACH");
+        return;
+    }
+    job->state = HR__JOB_OPENING;
+    job->asked_ns = hr__now_ns();
+    job->attach = message->attach;
+    job->text_file = message->files[0];
+    message->file_count = 0;
+    job->is_out = true;
+    job->errand.run = read_run;
+    job->errand.done = read_done;
+    hr__errand_start(&job->agent->errands, &job->errand);
+}
+
+static void leave_seat(struct hr__job *job, uint32_t number)
+{
+    struct hr__job_seat *seat = job->seats;
+    while (seat && seat->number != number)
+        seat = seat->next;
+    /* One that it still takes from would wait for ever. */
+    if (!seat || seat == job->seat) {
+        out_of_turn(job, "LEAVE");
+        return;
+    }
+    hr__job_seat_end(job, seat);
+}
+
+static void show_status(struct hr__job *job)
+{
+    struct hr_error error;
+    char *json = NULL;
+    int file = -1, r = hr__status_write(job->agent, &json, &error);
+    if (!r) {
+        file = hr__wire_text_file(json, strlen(json));
+        r = file < 0 ? hr__fail(&error, file, "a file for the status: %s", hr__errno_text(file))
+                     : 0;
+    }
+    if (r)
+        hr__job_refuse(job, &error);
+    else
+        hr__job_send(job, &(struct hr__wire_message){.type = HR__WIRE_TEXT,
+                                                     .text.bytes = strlen(json),
+                                                     .files = {file},
+                                                     .file_count = 1});
+    if (file >= 0)
+        close(file);
+    hr__free(json);
+}
+
+static void handle_viewer(struct hr__job *job, const struct hr__wire_message *message)
+{
+    if (message->type == HR__WIRE_STATUS)
+        show_status(job);
+    else if (message->type == HR__WIRE_TRACE)
+        hr__recording_begin(job, message->trace.seconds);
+    else if (message->type == HR__WIRE_END)
+        hr_agent_stop(job->agent);
+    else
+        out_of_turn(job, "a viewer's message");
+}
+
+static void handle(struct hr__job *job, struct hr__wire_message *message)
+{
+    if (message->type == HR__WIRE_HELLO)
+        greet(job, &message->hello);
+    else if (message->type == HR__WIRE_ATTACH)
+        attach(job, message);
+    else if (job->state != HR__JOB_NEW && job->is_viewer)
+        handle_viewer(job, message);
+    else if (job->state != HR__JOB_ATTACHED)
+        out_of_turn(job, "a message");
+    else if (message->type == HR__WIRE_SEEK) {
+        job->seek = message->seek;
+        hr__stream_seek(job);
+    } else if (message->type == HR__WIRE_LEAVE)
+        leave_seat(job, message->leave.seat);
+    else
+        out_of_turn(job, "a message");
+    hr__wire_close_files(message);
+}
+
+static void socket_ready(struct hr__watched *watched, uint32_t events)
+{
+    struct hr__job *job = HR__OF(struct hr__job, socket_ready, watched);
+    if (job->state != HR__JOB_ENDED && (events & EPOLLOUT))
+        send_unread(job);
+    for (int i = 0; i < HR__JOB_MESSAGES && job->state != HR__JOB_ENDED; i++) {
+        struct hr__wire_message message;
+        struct hr_error error;
+        int r = hr__wire_receive(job->socket, MSG_DONTWAIT, &message, &error);
+        if (r == -EAGAIN || r == -EINTR)
+            return;
+        if (r == 1) {
+            handle(job, &message);
+            continue;
+        }
+        if (r == -EPROTO || r == -EPROTONOSUPPORT)
+            hr__job_refuse(job, &error);
+        hr__job_end(job);
+    }
+}
+
+static void process_ready(struct hr__watched *watched, uint32_t events)
+{
+    hr__job_end(HR__OF(struct hr__job, process_ready, watched));
+}
+
+static int peer_process(int socket, pid_t pid)
+{
+    int file;
+    socklen_t length = sizeof file;
+    if (!getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &file, &length)) {
+        fcntl(file, F_SETFD, FD_CLOEXEC);
+        return file;
+    }
+    return pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+}
+
+/* The process that started `pid`, and when it did begin: the ranks of a job have the same. */
+static uint64_t party_of(pid_t pid)
+{
+    char path[64], text[1024];
+    uint64_t key = 0;
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+        int file = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = file < 0 ? -1 : read(file, text, sizeof text - 1);
+        if (file >= 0)
+            close(file);
+        text[n < 0 ? 0 : n] = 0;
+        const char *at = strrchr(text, ')');
+        if (i == 1)
+            return key ^ hr__run_started(text) << 24;
+        /* Fields 3 and 4 of proc(5): state, parent. */
+        pid = at && strlen(at) > 4 ? (pid_t)strtol(at + 4, NULL, 10) : 0;
+        key = (uint64_t)pid;
+    }
+    return key;
+}
+
+void hr__job_create(struct hr_agent *agent, int socket)
+{
+    struct hr__job *job = hr__alloc(HR__TAG_AGENT, 1, sizeof *job);
+    if (!job) {
+        close(socket);
+        return;
+    }
+    struct ucred peer = {0};
+    socklen_t length = sizeof peer;
+    getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length);
+    job->agent = agent;
+    job->asked_ns = hr__now_ns();
+    job->socket = socket;
+    job->pid = peer.pid;
+    job->party_key = party_of(peer.pid);
+    job->process = peer_process(socket, peer.pid);
+    job->text_file = -1;
+    job->socket_ready.ready = socket_ready;
+    job->process_ready.ready = process_ready;
+    job->next = agent->jobs;
+    agent->jobs = job;
+    int r = hr__launch_is_ours(socket) ? 0 : -EACCES;
+    if (r) {
+        struct hr_error error;
+        hr__fail(&error, r, "this agent serves another user");
+        hr__job_refuse(job, &error);
+    }
+    if (!r)
+        r = hr__agent_watch(agent, socket, &job->socket_ready, EPOLLIN);
+    if (!r && job->process >= 0)
+        r = hr__agent_watch(agent, job->process, &job->process_ready, EPOLLIN);
+    if (r)
+        hr__job_end(job);
+}

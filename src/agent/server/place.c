@@ -1,0 +1,599 @@
+/* Making a lane's memory, its seats and its spans; see place.h. */
+#include "agent/server/place_inside.h"
+
+#include "base/error.h"
+#include "base/futex.h"
+#include "base/memory.h"
+#include "base/round.h"
+#include "cache/capacity.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Since Linux 5.1; older headers lack it. */
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+/* Rings that the data may grow to, with what is lent. */
+#define RINGS 3
+
+/* Between two looks whether a seat that goes is still read. */
+#define READER_PAUSE_NS 20000
+
+#define CHUNK_LEAST  8
+#define CHUNK_MOST   64
+#define PLACES_LEAST 3
+
+void hr__places_ring(struct hr__places *places)
+{
+    atomic_fetch_add(&places->board->bell, 1);
+    hr__futex_wake(&places->board->bell, INT32_MAX, 1);
+}
+
+uint64_t hr__places_chunk(size_t sample_bytes, uint64_t batch_samples, uint64_t page_bytes)
+{
+    for (uint64_t c = CHUNK_LEAST; c <= CHUNK_MOST && c <= batch_samples; c++)
+        if (c * sample_bytes % page_bytes == 0)
+            return c;
+    return batch_samples;
+}
+
+/* An anonymous file of `bytes`, really there, and a mapping of `mapped` bytes of it; `seals` are
+ * set afterwards. */
+static int make_file(const char *name, uint64_t bytes, uint64_t mapped, int seals, void **map,
+                     struct hr_error *error)
+{
+    int file = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (file < 0)
+        return hr__fail(error, -errno, "a lane's shared memory: %s", hr__errno_text(errno));
+    /* Not posix_fallocate, which would write where the kernel cannot. */
+    int r = fallocate(file, 0, 0, (off_t)bytes) ? -errno : 0;
+    if (r) {
+        hr__fail(error, r,
+                 "%" PRIu64 " MiB of shared memory for a stream's batches: %s; lower window or "
+                 "batch_size, or give the machine more memory",
+                 (bytes >> 20) + 1, hr__errno_text(r));
+        goto fail;
+    }
+    void *at = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (at == MAP_FAILED) {
+        r = hr__fail(error, -errno, "mapping %" PRIu64 " MiB of shared memory: %s", mapped >> 20,
+                     hr__errno_text(errno));
+        goto fail;
+    }
+    if (fcntl(file, F_ADD_SEALS, seals) < 0) {
+        r = hr__fail(error, -errno, "sealing shared memory: %s", hr__errno_text(errno));
+        munmap(at, mapped);
+        goto fail;
+    }
+    *map = at;
+    return file;
+fail:
+    close(file);
+    return r;
+}
+
+static int check_size(const struct hr__places *p, struct hr_error *error)
+{
+    uint64_t bytes;
+    if (__builtin_mul_overflow(p->chunk_bytes, p->places * RINGS, &bytes) || bytes > (uint64_t)1
+                                                                                         << 46)
+        return hr__fail(error, -EFBIG,
+                        "a ring of %" PRIu64 " batches of %" PRIu64 " samples of %zu bytes is too "
+                        "large: lower window or batch_size",
+                        p->wish.window, p->wish.batch_samples, p->wish.sample_bytes);
+    return 0;
+}
+
+/* More than there is would not be refused when it is taken: the kernel would end processes. */
+static int check_memory(const struct hr__places *p, struct hr_error *error)
+{
+    uint64_t bytes = p->places * p->chunk_bytes + p->desk_bytes;
+    struct hr__capacity now;
+    hr__capacity_read(&now, -1);
+    if (bytes > now.available)
+        return hr__fail(error, -ENOMEM,
+                        "a ring of %" PRIu64 " batches of %" PRIu64 " samples takes %" PRIu64
+                        " MiB, and the machine has %" PRIu64
+                        " MiB to give: lower window or batch_size",
+                        p->wish.window, p->wish.batch_samples, bytes >> 20, now.available >> 20);
+    if (bytes > now.group_left)
+        return hr__fail(error, -ENOMEM,
+                        "a ring of %" PRIu64 " batches of %" PRIu64 " samples takes %" PRIu64
+                        " MiB, and %s leaves the agent %" PRIu64
+                        " MiB: raise it, or lower window or batch_size",
+                        p->wish.window, p->wish.batch_samples, bytes >> 20, now.left_file,
+                        now.group_left >> 20);
+    return 0;
+}
+
+static int make_board(struct hr__places *p, uint64_t page, struct hr_error *error)
+{
+    struct hr__board b = {
+        .magic = HR__BOARD_MAGIC,
+        .version = HR__SHARE_VERSION,
+        .page_bytes = (uint32_t)page,
+        .lane = p->wish.lane,
+        .sample_bytes = p->wish.sample_bytes,
+        .chunk_samples = p->chunk_samples,
+        .chunk_bytes = p->chunk_bytes,
+        .places = p->places,
+        .data_bytes = RINGS * p->places * p->chunk_bytes,
+        .is_gapless = p->chunk_bytes == p->chunk_samples * p->wish.sample_bytes,
+        .places_offset = sizeof b,
+    };
+    b.samples_offset = b.places_offset + p->places * sizeof(struct hr__board_place);
+    b.board_bytes = b.samples_offset + p->ring_samples * sizeof(struct hr__board_sample);
+    b.board_bytes = hr__round_up(b.board_bytes, page);
+    void *map;
+    int file =
+        make_file("headrace-board", b.board_bytes, b.board_bytes,
+                  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL, &map, error);
+    if (file < 0)
+        return file;
+    p->board_file = file;
+    p->board = map;
+    memcpy(map, &b, offsetof(struct hr__board, head));
+    atomic_store(&p->board->halt, HR__SEQUENCE_NONE);
+    for (uint64_t i = 0; i < p->places; i++)
+        atomic_store(&hr__board_places(p)[i].number, HR__SEQUENCE_NONE);
+    return 0;
+}
+
+/* The ring's pieces exist from the beginning, so that who asks for too much is told so then. */
+static int make_data(struct hr__places *p, struct hr_error *error)
+{
+    void *map;
+    int file = make_file("headrace-data", p->places * p->chunk_bytes, p->board->data_bytes,
+                         F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL, &map, error);
+    if (file < 0)
+        return file;
+    p->data_file = file;
+    p->data = map;
+    p->pieces = p->places;
+    for (uint64_t i = 0; i < p->places; i++)
+        p->ring[i] = (struct hr__place){.number = HR__SEQUENCE_NONE, .piece = i};
+    return 0;
+}
+
+int hr__places_create(struct hr__places **out, const struct hr__places_wish *wish,
+                      struct hr_error *error)
+{
+    *out = NULL;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    struct hr__places *p = hr__alloc(HR__TAG_AGENT, 1, sizeof *p);
+    if (!p)
+        return hr__fail(error, -ENOMEM, "out of memory for a lane");
+    pthread_mutex_init(&p->lock, NULL);
+    p->wish = *wish;
+    p->board_file = p->data_file = p->room = -1;
+    p->is_stopped = true;
+    p->chunk_samples = wish->is_pushed
+                           ? wish->batch_samples
+                           : hr__places_chunk(wish->sample_bytes, wish->batch_samples, page);
+    p->chunk_bytes = hr__round_up(p->chunk_samples * wish->sample_bytes, page);
+    p->places = (wish->window * wish->batch_samples + p->chunk_samples - 1) / p->chunk_samples;
+    /* A batch begins anywhere in a chunk, and there must be one to go on with. */
+    if (p->places < PLACES_LEAST)
+        p->places = PLACES_LEAST;
+    p->ring_samples = p->places * p->chunk_samples;
+    p->desk_bytes = wish->is_pushed ? hr__desk_bytes(page, p->places, p->chunk_samples) : page;
+    int r = check_size(p, error);
+    if (!r)
+        r = check_memory(p, error);
+    if (r)
+        goto fail;
+    p->ring = hr__alloc(HR__TAG_AGENT, p->places, sizeof *p->ring);
+    p->spare = hr__alloc(HR__TAG_AGENT, RINGS * p->places, sizeof *p->spare);
+    p->lent = hr__alloc(HR__TAG_AGENT, RINGS * p->places, sizeof *p->lent);
+    p->labels = hr__alloc(HR__TAG_AGENT, p->ring_samples, sizeof *p->labels);
+    p->indices = hr__alloc(HR__TAG_AGENT, p->ring_samples, sizeof *p->indices);
+    if (!p->ring || !p->spare || !p->lent || !p->labels || !p->indices) {
+        r = hr__fail(error, -ENOMEM, "out of memory for a lane");
+        goto fail;
+    }
+    p->room = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (p->room < 0) {
+        r = hr__fail(error, -errno, "a lane's eventfd: %s", hr__errno_text(errno));
+        goto fail;
+    }
+    r = make_board(p, page, error);
+    if (!r)
+        r = make_data(p, error);
+    if (r)
+        goto fail;
+    *out = p;
+    return 0;
+fail:
+    hr__places_destroy(&p);
+    return r;
+}
+
+void hr__places_destroy(struct hr__places **places)
+{
+    struct hr__places *p = *places;
+    *places = NULL;
+    if (!p)
+        return;
+    while (p->records) {
+        struct hr__place_record *record = p->records;
+        p->records = record->next;
+        hr__place_record_free(p, record);
+    }
+    if (p->data)
+        munmap(p->data, p->board->data_bytes);
+    if (p->board)
+        munmap(p->board, p->board->board_bytes);
+    for (int i = 0; i < 3; i++) {
+        int file = i == 0 ? p->board_file : i == 1 ? p->data_file : p->room;
+        if (file >= 0)
+            close(file);
+    }
+    hr__free(p->ring);
+    hr__free(p->spare);
+    hr__free(p->lent);
+    hr__free(p->labels);
+    hr__free(p->indices);
+    pthread_mutex_destroy(&p->lock);
+    hr__free(p);
+}
+
+/* The number of a chunk of which no seat has been promised a sample. A span of which nothing was
+ * prepared, and a seat that waits for what comes, have sequence numbers that no chunk had yet. */
+static uint64_t fresh_number_locked(const struct hr__places *p)
+{
+    /* A thread that asked for the next one just now may still get it, and drop it. */
+    uint64_t fresh = p->acquired + 1;
+    if (p->span_count && p->spans[0].first / p->chunk_samples >= fresh)
+        fresh = p->spans[0].first / p->chunk_samples + 1;
+    for (const struct hr__place_seat *s = p->seats; s; s = s->next) {
+        uint64_t next = hr__seat_next(p, s);
+        if (s->base != HR__SEQUENCE_NONE && next / p->chunk_samples >= fresh)
+            fresh = next / p->chunk_samples + 1;
+    }
+    return fresh;
+}
+
+uint64_t hr__places_stop(struct hr__places *p)
+{
+    pthread_mutex_lock(&p->lock);
+    p->is_stopped = true;
+    uint64_t first = fresh_number_locked(p);
+    pthread_mutex_unlock(&p->lock);
+    return first;
+}
+
+bool hr__places_go_on(struct hr__places *p)
+{
+    pthread_mutex_lock(&p->lock);
+    bool was_stopped = p->is_stopped;
+    p->is_stopped = p->span_count == 0;
+    pthread_mutex_unlock(&p->lock);
+    return was_stopped;
+}
+
+void hr__places_begin(struct hr__places *p, uint64_t epoch, uint64_t position, uint64_t first,
+                      uint64_t samples)
+{
+    pthread_mutex_lock(&p->lock);
+    memmove(p->spans + 1, p->spans, (HR__SPANS - 1) * sizeof *p->spans);
+    p->span_count += p->span_count < HR__SPANS;
+    uint64_t sequence = first * p->chunk_samples;
+    p->spans[0] = (struct hr__span){
+        .epoch = epoch,
+        .position = position,
+        .first = sequence,
+        .end = sequence + samples,
+        .published = sequence,
+    };
+    p->published = sequence;
+    p->is_awaited = false;
+    atomic_store(&p->board->halt, HR__SEQUENCE_NONE);
+    atomic_store(&p->board->epoch, epoch);
+    atomic_store(&p->board->head, sequence);
+    hr__places_ring(p);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void hr__places_await(struct hr__places *p, bool is_awaited)
+{
+    pthread_mutex_lock(&p->lock);
+    p->is_awaited = is_awaited;
+    pthread_mutex_unlock(&p->lock);
+}
+
+void hr__places_set_waiting(struct hr__places *p, bool is_waiting)
+{
+    pthread_mutex_lock(&p->lock);
+    p->wish.is_waiting = is_waiting;
+    pthread_mutex_unlock(&p->lock);
+}
+
+bool hr__places_span(struct hr__places *p, struct hr__span *out)
+{
+    pthread_mutex_lock(&p->lock);
+    bool is_there = p->span_count > 0;
+    *out = p->spans[0];
+    pthread_mutex_unlock(&p->lock);
+    return is_there;
+}
+
+bool hr__places_back(struct hr__places *p, uint64_t *sequence)
+{
+    pthread_mutex_lock(&p->lock);
+    const struct hr__span *span = &p->spans[0];
+    bool found = false;
+    for (const struct hr__place_seat *s = p->seats; s && p->span_count; s = s->next) {
+        uint64_t next = hr__seat_next(p, s);
+        if (!s->is_taking || s->end != span->end || next < span->first || next >= s->end)
+            continue;
+        *sequence = found && *sequence < next ? *sequence : next;
+        found = true;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return found;
+}
+
+int hr__places_takers(struct hr__places *p, const struct hr__place_seat *but)
+{
+    pthread_mutex_lock(&p->lock);
+    int count = 0;
+    for (const struct hr__place_seat *s = p->seats; s; s = s->next)
+        count += s != but && s->is_taking;
+    pthread_mutex_unlock(&p->lock);
+    return count;
+}
+
+uint64_t hr__places_progress(struct hr__places *p, bool *is_stuck, bool *is_over)
+{
+    uint64_t progress = 0;
+    pthread_mutex_lock(&p->lock);
+    *is_stuck = *is_over = true;
+    for (const struct hr__place_seat *s = p->seats; s; s = s->next) {
+        if (!s->is_taking)
+            continue;
+        uint64_t next = hr__seat_next(p, s);
+        progress += next;
+        *is_over &= next >= s->end;
+        *is_stuck &= next >= s->end || next < p->spans[0].published;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return progress;
+}
+
+int hr__places_seat_create(struct hr__places *p, struct hr__place_seat **out,
+                           uint64_t batch_samples, struct hr_error *error)
+{
+    *out = NULL;
+    struct hr__place_seat *seat = hr__alloc(HR__TAG_AGENT, 1, sizeof *seat);
+    if (!seat)
+        return hr__fail(error, -ENOMEM, "out of memory for a seat");
+    void *map;
+    int file = make_file("headrace-desk", p->desk_bytes, p->desk_bytes,
+                         F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, &map, error);
+    if (file < 0) {
+        hr__free(seat);
+        return file;
+    }
+    seat->file = file;
+    seat->desk = map;
+    seat->desk->magic = HR__DESK_MAGIC;
+    seat->desk->version = HR__SHARE_VERSION;
+    seat->batch_samples = batch_samples;
+    seat->base = HR__SEQUENCE_NONE;
+    pthread_mutex_lock(&p->lock);
+    seat->next = p->seats;
+    p->seats = seat;
+    pthread_mutex_unlock(&p->lock);
+    *out = seat;
+    return 0;
+}
+
+void hr__places_seat_destroy(struct hr__places *p, struct hr__place_seat **out)
+{
+    struct hr__place_seat *seat = *out;
+    *out = NULL;
+    if (!seat)
+        return;
+    pthread_mutex_lock(&p->lock);
+    struct hr__place_seat *_Atomic *link = &p->seats;
+    while (*link != seat)
+        link = &(*link)->next;
+    *link = seat->next;
+    hr__places_reclaim_locked(p);
+    pthread_mutex_unlock(&p->lock);
+    /* Who came to the list before may stand on it: for a few loads, unless it was preempted. */
+    while (atomic_load(&p->readers))
+        nanosleep(&(struct timespec){.tv_nsec = READER_PAUSE_NS}, NULL);
+    munmap(seat->desk, p->desk_bytes);
+    if (seat->file >= 0)
+        close(seat->file);
+    hr__free(seat);
+}
+
+void hr__places_seat_hand_over(struct hr__places *places, struct hr__place_seat *seat)
+{
+    close(seat->file);
+    seat->file = -1;
+}
+
+/* The sequence of a position in a span: false where the span does not have it. */
+static bool sequence_of(const struct hr__span *span, const uint64_t epoch_position[2],
+                        uint64_t step, uint64_t *out)
+{
+    if (span->epoch != epoch_position[0] || epoch_position[1] < span->position ||
+        (epoch_position[1] - span->position) % step)
+        return false;
+    uint64_t samples = (epoch_position[1] - span->position) / step;
+    *out = span->first + samples;
+    return samples <= span->end - span->first;
+}
+
+/* Whether span `i` has the sequence, or is going to have it soon. */
+static bool is_there_locked(const struct hr__places *p, int i, uint64_t sequence)
+{
+    const struct hr__span *span = &p->spans[i];
+    if (sequence < p->tail || (i && span->published != span->end))
+        return false; /* what a former span has not published is not going to come */
+    uint64_t soon = i || span->is_halted ? 0 : p->ring_samples;
+    return sequence <= span->published + soon;
+}
+
+static void sit_locked(struct hr__places *p, struct hr__place_seat *seat, uint64_t sequence,
+                       uint64_t end)
+{
+    uint64_t past[2], present[2];
+    hr__seat_holds_locked(p, seat, past, present);
+    if (seat->base == HR__SEQUENCE_NONE)
+        atomic_store(&seat->desk->mark, sequence);
+    if (past[0] == past[1]) {
+        memcpy(past, present, sizeof past);
+    } else if (present[0] < present[1]) {
+        /* What it holds from both times becomes one piece. */
+        past[0] = past[0] < present[0] ? past[0] : present[0];
+        past[1] = past[1] > present[1] ? past[1] : present[1];
+    }
+    memcpy(seat->past, past, sizeof seat->past);
+    seat->base = sequence;
+    seat->end = end;
+    atomic_store(&seat->desk->next, sequence);
+    atomic_store(&seat->desk->pushed, sequence / p->chunk_samples);
+    seat->is_taking = true;
+    seat->is_expelled = false;
+}
+
+bool hr__places_sit(struct hr__places *p, struct hr__place_seat *seat,
+                    const uint64_t epoch_position[2], uint64_t step, struct hr__span *at,
+                    uint64_t *sequence)
+{
+    bool found = false;
+    pthread_mutex_lock(&p->lock);
+    for (int i = 0; i < p->span_count && !found; i++) {
+        *at = p->spans[i];
+        found = sequence_of(at, epoch_position, step, sequence) &&
+                (!seat || *sequence >= seat->floor) && is_there_locked(p, i, *sequence);
+    }
+    if (found && seat)
+        sit_locked(p, seat, *sequence, at->end);
+    pthread_mutex_unlock(&p->lock);
+    return found;
+}
+
+int hr__places_pushed(struct hr__places *p, const struct hr__place_seat *seat, uint64_t number,
+                      int64_t *indices, size_t *count, struct hr_error *error)
+{
+    if (number >= atomic_load_explicit(&seat->desk->pushed, memory_order_acquire))
+        return 0;
+    uint64_t most = p->chunk_samples, done = (p->published + most - 1) / most;
+    if (number >= done + p->places)
+        return hr__fail(error, -EPROTO, "a job pushed more than %" PRIu64 " batches ahead",
+                        p->places);
+    const struct hr__desk_batch *batch =
+        hr__desk_batch(seat->desk, p->board->page_bytes, most, number % p->places);
+    /* Copied, then looked at: the job may write there at any time. */
+    *count = atomic_load_explicit(&batch->count, memory_order_relaxed);
+    if (!*count || *count > most)
+        return hr__fail(error, -EPROTO, "a job pushed a batch of %zu samples: from 1 to %" PRIu64,
+                        *count, most);
+    memcpy(indices, batch->indices, *count * sizeof *indices);
+    return 1;
+}
+
+void hr__places_set_last(struct hr__places *p, struct hr__place_seat *seat, bool is_last)
+{
+    pthread_mutex_lock(&p->lock);
+    seat->is_last = is_last;
+    pthread_mutex_unlock(&p->lock);
+}
+
+void hr__places_rise(struct hr__places *p, struct hr__place_seat *seat)
+{
+    pthread_mutex_lock(&p->lock);
+    seat->is_taking = false;
+    seat->is_expelled = false;
+    bool is_taken = p->is_awaited;
+    for (const struct hr__place_seat *s = p->seats; s; s = s->next)
+        is_taken |= s->is_taking;
+    /* At once: the loop may be about to seat it again, and what lies there is kept for nobody. */
+    p->is_stopped |= !is_taken;
+    pthread_mutex_unlock(&p->lock);
+}
+
+void hr__places_expel_all(struct hr__places *p)
+{
+    pthread_mutex_lock(&p->lock);
+    /* Beyond what anybody takes next, or he would not see it. */
+    uint64_t floor = fresh_number_locked(p) * p->chunk_samples;
+    for (struct hr__place_seat *s = p->seats; s; s = s->next) {
+        if (!s->is_taking || hr__seat_next(p, s) >= s->end)
+            continue;
+        s->is_expelled = true;
+        s->is_taking = false;
+        s->floor = floor;
+        atomic_store(&s->desk->floor, s->floor);
+    }
+    hr__places_ring(p);
+    pthread_mutex_unlock(&p->lock);
+}
+
+bool hr__places_was_expelled(struct hr__places *p, struct hr__place_seat *seat)
+{
+    pthread_mutex_lock(&p->lock);
+    /* Or it rolled back what the lane believed that it had taken. */
+    bool is = seat->is_expelled || (seat->is_taking && hr__seat_next(p, seat) < seat->floor);
+    if (is)
+        seat->is_taking = false;
+    seat->is_expelled = false;
+    pthread_mutex_unlock(&p->lock);
+    return is;
+}
+
+void hr__places_get_status(struct hr__places *p, struct hr__places_status *out)
+{
+    pthread_mutex_lock(&p->lock);
+    const struct hr__span *span = &p->spans[0];
+    uint64_t next = 0;
+    bool is_taken = hr__places_furthest(p, &next, NULL);
+    *out = (struct hr__places_status){
+        .epoch = span->epoch,
+        .position_samples = span->published - span->first,
+        .span_samples = span->end - span->first,
+        .span_position = span->position,
+        .ready_samples = is_taken && next < span->published ? span->published - next : 0,
+        .memory_bytes = p->pieces * p->chunk_bytes + p->board->board_bytes,
+        .lent_bytes = p->lents * p->chunk_bytes,
+        .wants_room = p->is_short,
+        .is_stopped = p->is_stopped,
+    };
+    pthread_mutex_unlock(&p->lock);
+}
+
+void hr__places_seat_status(struct hr__places *p, const struct hr__place_seat *seat,
+                            struct hr__place_seat_status *out)
+{
+    pthread_mutex_lock(&p->lock);
+    const struct hr__desk *d = seat->desk;
+    uint64_t past[2], present[2];
+    hr__seat_holds_locked(p, seat, past, present);
+    uint64_t next = hr__seat_next(p, seat), head = p->spans[0].published;
+    *out = (struct hr__place_seat_status){
+        .mark = past[0] < past[1] ? past[0] : present[0],
+        .next = next,
+        .behind_samples = next < head ? head - next : 0,
+        .batches = atomic_load(&d->batches),
+        .samples = atomic_load(&d->samples),
+        .wait_ns = atomic_load(&d->wait_ns),
+        .step_ns = atomic_load(&d->step_ns),
+        .copied = atomic_load(&d->copied),
+        .held = atomic_load(&d->held),
+        .is_waiting = atomic_load(&d->wants) != 0,
+    };
+    pthread_mutex_unlock(&p->lock);
+}

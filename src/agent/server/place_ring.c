@@ -1,0 +1,464 @@
+/* Places of the ring: who gets them, and what is published in them; see place.h. */
+#include "agent/server/place_inside.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+uint64_t hr__seat_next(const struct hr__places *p, const struct hr__place_seat *seat)
+{
+    uint64_t next = atomic_load(&seat->desk->next), most = p->published;
+    uint64_t end = seat->end;
+    if (next > most)
+        next = most;
+    if (next < seat->base)
+        next = seat->base;
+    return next > end ? end : next;
+}
+
+/* Nobody may hold more than a ring: batches that are kept so long have been copied before. */
+static uint64_t clamp_mark(const struct hr__places *p, uint64_t mark, uint64_t least, uint64_t next)
+{
+    if (mark < least)
+        mark = least;
+    if (next > p->ring_samples && mark < next - p->ring_samples)
+        mark = next - p->ring_samples;
+    return mark > next ? next : mark;
+}
+
+void hr__seat_holds_locked(const struct hr__places *p, const struct hr__place_seat *seat,
+                           uint64_t past[2], uint64_t present[2])
+{
+    uint64_t mark = atomic_load(&seat->desk->mark);
+    past[0] = past[1] = present[0] = present[1] = 0;
+    if (seat->base == HR__SEQUENCE_NONE)
+        return;
+    past[1] = seat->past[1];
+    past[0] = clamp_mark(p, mark, seat->past[0], past[1]);
+    present[1] = hr__seat_next(p, seat);
+    present[0] = clamp_mark(p, mark, seat->base, present[1]);
+}
+
+bool hr__places_furthest(const struct hr__places *p, uint64_t *next,
+                         const struct hr__place_seat **seat)
+{
+    bool found = false;
+    for (const struct hr__place_seat *s = p->seats; s; s = s->next) {
+        if (!s->is_taking)
+            continue;
+        uint64_t n = hr__seat_next(p, s);
+        if (n >= s->end || (found && n <= *next))
+            continue;
+        *next = n;
+        if (seat)
+            *seat = s;
+        found = true;
+    }
+    return found;
+}
+
+/* Whether a seat holds something of [begin, end). */
+static bool holds_locked(const struct hr__places *p, const struct hr__place_seat *seat,
+                         uint64_t begin, uint64_t end)
+{
+    uint64_t past[2], present[2];
+    hr__seat_holds_locked(p, seat, past, present);
+    return (past[0] < past[1] && past[0] < end && begin < past[1]) ||
+           (present[0] < present[1] && present[0] < end && begin < present[1]);
+}
+
+static bool is_held_locked(const struct hr__places *p, uint64_t number)
+{
+    uint64_t begin = number * p->chunk_samples, end = begin + p->chunk_samples;
+    for (const struct hr__place_seat *s = p->seats; s; s = s->next)
+        if (holds_locked(p, s, begin, end))
+            return true;
+    return false;
+}
+
+void hr__places_reclaim_locked(struct hr__places *p)
+{
+    uint64_t kept = 0;
+    for (uint64_t i = 0; i < p->lents; i++) {
+        if (is_held_locked(p, p->lent[i].number))
+            p->lent[kept++] = p->lent[i];
+        else
+            p->spare[p->spares++] = p->lent[i].piece;
+    }
+    p->lents = kept;
+}
+
+/* Makes a spare piece. Takes milliseconds, so the lock is released meanwhile: of the threads only
+ * the one that acquires changes the number of pieces. False: there is no memory for it. */
+static bool grow_locked(struct hr__places *p)
+{
+    uint64_t begin = p->pieces * p->chunk_bytes;
+    if (begin + p->chunk_bytes > p->board->data_bytes)
+        return false;
+    pthread_mutex_unlock(&p->lock);
+    int r = fallocate(p->data_file, 0, (off_t)begin, (off_t)p->chunk_bytes);
+    pthread_mutex_lock(&p->lock);
+    if (r)
+        return false;
+    p->spare[p->spares++] = p->pieces++;
+    return true;
+}
+
+/* Whether a seat still wants samples before `end`. */
+static bool needs_locked(const struct hr__places *p, const struct hr__place_seat *seat,
+                         uint64_t end)
+{
+    if (!seat->is_taking)
+        return false;
+    uint64_t next = hr__seat_next(p, seat);
+    if (next < seat->end)
+        return next < end;
+    /* Between two epochs: where all wait for all, the next one is kept for it. */
+    return p->wish.is_waiting && !seat->is_last && end > seat->end;
+}
+
+/* Whether the seat that is furthest ahead runs short, were chunk `number` not prepared. What is
+ * in preparation counts as ready, because it needs no more room. */
+static bool is_short_locked(const struct hr__places *p, uint64_t number,
+                            const struct hr__place_seat **furthest)
+{
+    uint64_t next = 0, supply = number * p->chunk_samples;
+    *furthest = NULL;
+    bool is_taken = hr__places_furthest(p, &next, furthest);
+    if (p->is_awaited) {
+        *furthest = NULL; /* he is not seated yet */
+        return true;
+    }
+    if (!is_taken)
+        return false;
+    /* Two batches; in a short ring one, or others could hardly differ from it. */
+    uint64_t batch = (*furthest)->batch_samples, enough = 2 * batch;
+    if (enough > p->ring_samples / 4)
+        enough = batch > p->ring_samples / 4 ? batch : p->ring_samples / 4;
+    if (enough < 2 * p->chunk_samples && batch < p->chunk_samples)
+        enough = 2 * p->chunk_samples;
+    if (enough > p->ring_samples / 2)
+        enough = p->ring_samples / 2;
+    uint64_t wants = atomic_load(&(*furthest)->desk->wants);
+    return supply < next + enough || (wants > supply && wants <= next + p->ring_samples);
+}
+
+/* Takes from all that are slow, but for the one that is furthest ahead. False: not allowed. */
+static bool expel_locked(struct hr__places *p, const struct hr__place_seat *furthest, uint64_t end)
+{
+    for (struct hr__place_seat *s = p->seats; s; s = s->next)
+        if (needs_locked(p, s, end) && (s == furthest || p->wish.is_waiting))
+            return false;
+    for (struct hr__place_seat *s = p->seats; s; s = s->next) {
+        if (!needs_locked(p, s, end))
+            continue;
+        /* Stored before mark and next are loaded again: he who takes stores next, then loads
+         * the floor. */
+        s->floor = end;
+        atomic_store(&s->desk->floor, end);
+        if (needs_locked(p, s, end)) {
+            s->is_expelled = true;
+            s->is_taking = false;
+        }
+        p->wish.tell(p->wish.arg);
+    }
+    return true;
+}
+
+/* Frees the place of chunk `number` from its old samples: 0 or -EAGAIN; -ENOBUFS: that takes a
+ * spare piece, and there is none. */
+static int clear_locked(struct hr__places *p, struct hr__place *place, uint64_t number)
+{
+    uint64_t old = place->number;
+    if (old == HR__SEQUENCE_NONE)
+        return 0;
+    uint64_t end = (old + 1) * p->chunk_samples;
+    bool is_needed = false;
+    for (const struct hr__place_seat *s = p->seats; s; s = s->next)
+        is_needed |= needs_locked(p, s, end);
+    /* Looked at in this order: what is taken between the two looks counts as held. */
+    if (!is_held_locked(p, old) && !is_needed)
+        return 0;
+    const struct hr__place_seat *furthest;
+    if (!is_short_locked(p, number, &furthest))
+        return -EAGAIN;
+    /* Before anybody loses anything: is there memory for what they hold? */
+    hr__places_reclaim_locked(p);
+    if (!p->spares)
+        return -ENOBUFS;
+    if (is_needed && !expel_locked(p, furthest, end))
+        return -EAGAIN;
+    if (is_held_locked(p, old)) {
+        p->lent[p->lents++] = (struct hr__lent){.number = old, .piece = place->piece};
+        place->piece = p->spare[--p->spares];
+    }
+    return 0;
+}
+
+/* 0, or -EAGAIN: what lies there is in use. May release the lock meanwhile. */
+static int try_locked(struct hr__places *p, uint64_t number)
+{
+    struct hr__place *place = &p->ring[number % p->places];
+    int r;
+    do {
+        if (p->is_stopped || place->is_open)
+            return -EAGAIN;
+        r = clear_locked(p, place, number);
+    } while (r == -ENOBUFS && grow_locked(p));
+    return r ? -EAGAIN : 0;
+}
+
+static void open_locked(struct hr__places *p, struct hr__place *place, uint64_t number)
+{
+    p->is_short = false;
+    atomic_store(&p->board->wants_room, 0);
+    if (number >= p->places && (number - p->places + 1) * p->chunk_samples > p->tail) {
+        p->tail = (number - p->places + 1) * p->chunk_samples;
+        atomic_store(&p->board->tail, p->tail);
+        hr__places_forget_records_locked(p);
+    }
+    atomic_store(&hr__board_places(p)[number % p->places].number, HR__SEQUENCE_NONE);
+    place->number = HR__SEQUENCE_NONE;
+    place->is_open = true;
+    if (p->acquired < number + 1)
+        p->acquired = number + 1;
+}
+
+int hr__places_acquire(struct hr__places *p, uint64_t number, struct hr__chunk *out)
+{
+    uint64_t at = number % p->places;
+    pthread_mutex_lock(&p->lock);
+    struct hr__place *place = &p->ring[at];
+    int r = try_locked(p, number);
+    if (r && !p->is_stopped) {
+        /* Wanted first, then looked once more: a job stores its mark, then loads this. */
+        p->is_short = true;
+        atomic_store(&p->board->wants_room, 1);
+        r = try_locked(p, number);
+    }
+    if (!r) {
+        open_locked(p, place, number);
+        *out = (struct hr__chunk){
+            .images = p->data + place->piece * p->chunk_bytes,
+            .labels = p->labels + at * p->chunk_samples,
+            .indices = p->indices + at * p->chunk_samples,
+        };
+    }
+    pthread_mutex_unlock(&p->lock);
+    return r;
+}
+
+void hr__places_drop(struct hr__places *p, uint64_t number)
+{
+    pthread_mutex_lock(&p->lock);
+    p->ring[number % p->places].is_open = false;
+    if (p->is_short)
+        p->wish.tell(p->wish.arg);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* A record; NULL without memory: then the sample's story is lost, but not that it is bad, which
+ * the board says. */
+static struct hr__place_record *make_record(const struct hr__chunk_bad *bad)
+{
+    const char *path = bad && bad->path ? bad->path : "";
+    const char *reason = bad && bad->reason ? bad->reason : "";
+    size_t path_bytes = strlen(path) + 1, reason_bytes = strlen(reason) + 1;
+    struct hr__place_record *record =
+        hr__alloc(HR__TAG_AGENT, 1, sizeof *record + path_bytes + reason_bytes);
+    if (!record)
+        return NULL;
+    char *text = (char *)(record + 1);
+    memcpy(text, path, path_bytes);
+    memcpy(text + path_bytes, reason, reason_bytes);
+    record->path = text;
+    record->reason = text + path_bytes;
+    record->has_sample = bad && bad->path;
+    record->index = bad ? bad->index : 0;
+    return record;
+}
+
+void hr__place_record_free(struct hr__places *p, struct hr__place_record *record)
+{
+    if (record != &p->last_halt)
+        hr__free(record);
+}
+
+/* The one that is always there. If it is still in the list it is about a time before the lane's
+ * last start, and whom it was for has been told, or seated anew. */
+static struct hr__place_record *take_last_halt_locked(struct hr__places *p)
+{
+    struct hr__place_record *halt = &p->last_halt, *before = NULL, **link = &p->records;
+    while (*link && *link != halt) {
+        before = *link;
+        link = &before->next;
+    }
+    if (*link) {
+        *link = halt->next;
+        if (p->unsent == halt)
+            p->unsent = halt->next;
+        if (p->records_last == halt)
+            p->records_last = before;
+    }
+    *halt = (struct hr__place_record){.path = "", .reason = ""};
+    return halt;
+}
+
+/* That the lane ended must be told in any case: who waits for its next sample would for ever. */
+static struct hr__place_record *make_halt_locked(struct hr__places *p,
+                                                 const struct hr__chunk_done *done)
+{
+    struct hr__place_record *record = make_record(&done->failed);
+    if (!record)
+        record = take_last_halt_locked(p);
+    record->is_halt = true;
+    record->error = done->error;
+    return record;
+}
+
+static void add_record_locked(struct hr__places *p, struct hr__place_record *record,
+                              uint64_t sequence)
+{
+    if (!record)
+        return;
+    record->sequence = sequence;
+    if (p->records_last)
+        p->records_last->next = record;
+    else
+        p->records = record;
+    p->records_last = record;
+    if (!p->unsent)
+        p->unsent = record;
+}
+
+void hr__places_forget_records_locked(struct hr__places *p)
+{
+    while (p->records && p->records != p->unsent && p->records->sequence < p->tail) {
+        struct hr__place_record *record = p->records;
+        p->records = record->next;
+        if (!p->records)
+            p->records_last = NULL;
+        hr__place_record_free(p, record);
+    }
+}
+
+static void write_samples_locked(struct hr__places *p, const struct hr__chunk_done *done)
+{
+    uint64_t at = done->number % p->places * p->chunk_samples;
+    struct hr__board_sample *samples =
+        (struct hr__board_sample *)(void *)((uint8_t *)p->board + p->board->samples_offset) + at;
+    for (size_t i = 0; i < done->count; i++)
+        samples[i] = (struct hr__board_sample){
+            .label = p->labels[at + i], .index = p->indices[at + i], .instead = -1};
+    for (size_t i = 0; i < done->bad_count; i++)
+        if (done->bad[i].place < done->count)
+            samples[done->bad[i].place].instead = (int64_t)done->bad[i].index;
+}
+
+static void show_locked(struct hr__places *p)
+{
+    struct hr__span *span = &p->spans[0];
+    atomic_store(&p->board->head, span->published);
+    if (span->is_halted)
+        atomic_store(&p->board->halt, span->published);
+    hr__places_ring(p);
+}
+
+/* A chunk of the present span; what came before it may be held back for its records. */
+static void publish_present_locked(struct hr__places *p, const struct hr__chunk_done *done)
+{
+    struct hr__span *span = &p->spans[0];
+    uint64_t sequence = done->number * p->chunk_samples;
+    span->published = sequence + done->count;
+    p->published = span->published;
+    for (size_t i = 0; i < done->bad_count; i++)
+        if (done->bad[i].place < done->count)
+            add_record_locked(p, make_record(&done->bad[i]), sequence + done->bad[i].place);
+    if (done->error.code) {
+        add_record_locked(p, make_halt_locked(p, done), span->published);
+        span->is_halted = true;
+    }
+    if (!p->unsent)
+        show_locked(p);
+    if (p->unsent || span->is_halted || span->published == span->end)
+        p->wish.tell(p->wish.arg);
+}
+
+void hr__places_publish(struct hr__places *p, const struct hr__chunk_done *done)
+{
+    uint64_t at = done->number % p->places;
+    pthread_mutex_lock(&p->lock);
+    struct hr__place *place = &p->ring[at];
+    place->is_open = false;
+    /* One that was overtaken by the next start is nobody's. */
+    if (p->span_count && done->number * p->chunk_samples >= p->spans[0].first) {
+        write_samples_locked(p, done);
+        struct hr__board_place *board = &hr__board_places(p)[at];
+        atomic_store(&board->offset, place->piece * p->chunk_bytes);
+        atomic_store(&board->number, done->number);
+        place->number = done->number;
+        publish_present_locked(p, done);
+    } else if (p->is_short) {
+        p->wish.tell(p->wish.arg);
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+double hr__places_ahead(struct hr__places *p)
+{
+    const struct hr__place_seat *furthest = NULL;
+    uint64_t next = 0;
+    double ahead = 1e9;
+    /* Before the list: who takes a seat out of it looks at this afterwards. */
+    atomic_fetch_add(&p->readers, 1);
+    if (p->is_awaited)
+        ahead = 0;
+    else if (!p->is_stopped && hr__places_furthest(p, &next, &furthest))
+        ahead = ((double)p->published - (double)next) / (double)furthest->batch_samples;
+    atomic_fetch_sub(&p->readers, 1);
+    return ahead;
+}
+
+void hr__places_recall(struct hr__places *p, uint64_t sequence, uint64_t end,
+                       hr__place_record_fn fn, void *arg)
+{
+    pthread_mutex_lock(&p->lock);
+    for (const struct hr__place_record *r = p->records; r && r != p->unsent; r = r->next)
+        if (r->sequence >= sequence && r->sequence <= end)
+            fn(arg, r);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void hr__places_tell(struct hr__places *p, hr__place_record_fn fn, void *arg)
+{
+    pthread_mutex_lock(&p->lock);
+    bool was_held_back = p->unsent;
+    for (const struct hr__place_record *r = p->unsent; r; r = r->next)
+        fn(arg, r);
+    p->unsent = NULL;
+    if (was_held_back)
+        show_locked(p);
+    hr__places_forget_records_locked(p);
+    pthread_mutex_unlock(&p->lock);
+}
+
+bool hr__places_take_room(struct hr__places *p)
+{
+    pthread_mutex_lock(&p->lock);
+    bool is_short = p->is_short;
+    p->is_short = false;
+    atomic_store(&p->board->wants_room, 0);
+    pthread_mutex_unlock(&p->lock);
+    return is_short;
+}
+
+bool hr__places_wants_room(struct hr__places *p)
+{
+    pthread_mutex_lock(&p->lock);
+    bool is_short = p->is_short;
+    pthread_mutex_unlock(&p->lock);
+    return is_short;
+}

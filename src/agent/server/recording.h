@@ -1,0 +1,35 @@
+/*
+ * What the agent's loop does for a trace, and for the metrics endpoint: who asked, until when,
+ * looks at desks, and the text of it made on an errand. All of it is the loop's thread's alone.
+ */
+#ifndef HR_AGENT_SERVER_RECORDING_H
+#define HR_AGENT_SERVER_RECORDING_H
+
+#include "agent/server/inside.h"
+
+/* Makes the recorder, which the crew's workers tell what they do. No loader has joined yet.
+ * Errors: -ENOMEM. */
+int hr__recording_create(struct hr_agent *agent, struct hr_error *error);
+
+/* The crew is gone. */
+void hr__recording_destroy(struct hr_agent *agent);
+
+/* A viewer asks for so many seconds; it is answered when they are over, or refused. */
+void hr__recording_begin(struct hr__job *viewer, double seconds);
+
+/* The viewer, if it is one that waits for a trace, is gone. */
+void hr__recording_forget(struct hr__job *job);
+
+/* Looks at seats, and ends the recording, where it is time. */
+void hr__recording_turn(struct hr_agent *agent);
+
+/* When it is time; UINT64_MAX: nobody records. */
+uint64_t hr__recording_due_ns(const struct hr_agent *agent);
+
+/* A lane was made. */
+void hr__recording_lane(struct hr__agent_lane *lane);
+
+/* A lane published. On the crew's workers. */
+void hr__recording_published(struct hr__agent_lane *lane, const struct hr__chunk_done *done);
+
+#endif

@@ -1,0 +1,207 @@
+/* Datasets and recipes that jobs named, opened once for equal texts; and the caches of the
+ * agent's own, which outlive their lanes. See inside.h. */
+#include "agent/server/inside.h"
+
+#include "agent/statement.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "cache/cache.h"
+#include "cache/capacity.h"
+#include "cache/spec.h"
+
+#include <headrace/cache.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <string.h>
+#include <xxhash.h>
+
+/* Of an element of a list in a text: jansson's block, its place in the list, and our copy. */
+#define ELEMENT_BYTES 64
+#define TRIM_BYTES    (UINT64_C(16) << 20)
+
+void hr__text_digest(uint64_t out[2], const char *text, size_t length)
+{
+    XXH128_hash_t hash = XXH3_128bits(text, length);
+    out[0] = hash.low64;
+    out[1] = hash.high64;
+}
+
+/* Memory that it takes to read a text: each element of its lists is a block of its own. */
+static uint64_t reading_bytes(const char *text, size_t length)
+{
+    uint64_t elements = 0;
+    for (size_t i = 0; i < length; i++)
+        elements += text[i] == ',';
+    return 2 * (uint64_t)length + ELEMENT_BYTES * elements;
+}
+
+/* 0, and counted among what is being read; or -ENOMEM: there is not so much. */
+static int reserve_reading(struct hr__source *source, uint64_t bytes)
+{
+    struct hr__capacity now;
+    hr__capacity_read(&now, -1);
+    uint64_t most = now.available < now.group_left ? now.available : now.group_left;
+    uint64_t others = atomic_fetch_add(&source->agent->reading_bytes, bytes);
+    if (others + bytes <= most)
+        return 0;
+    atomic_fetch_sub(&source->agent->reading_bytes, bytes);
+    return hr__fail(&source->error, -ENOMEM,
+                    "the agent would need %" PRIu64 " MiB of memory to read what this job says of "
+                    "its dataset (%zu MiB of paths, labels or indices), and there are %" PRIu64
+                    " MiB: name a folder, a list file or a pack in place of them",
+                    bytes >> 20, source->length >> 20, most >> 20);
+}
+
+static void open_run(struct hr__errand *errand)
+{
+    struct hr__source *source = HR__OF(struct hr__source, errand, errand);
+    uint64_t bytes = reading_bytes(source->text, source->length);
+    source->failed = reserve_reading(source, bytes);
+    if (source->failed)
+        return;
+    source->failed = hr__statement_read(source->text, source->length, &source->dataset,
+                                        &source->recipe, &source->error);
+    atomic_fetch_sub(&source->agent->reading_bytes, bytes);
+    /* Small pieces, which the C library would keep for later. */
+    if (bytes > TRIM_BYTES)
+        malloc_trim(0);
+    if (source->failed)
+        return;
+    hr_recipe_output(source->recipe, &source->spec);
+    const char *root = hr_dataset_root(source->dataset);
+    hr__printable(source->name, sizeof source->name, root ? root : "");
+}
+
+static void open_done(struct hr__errand *errand)
+{
+    struct hr__source *source = HR__OF(struct hr__source, errand, errand);
+    source->is_open = true;
+    hr__free(source->text);
+    source->text = NULL;
+    /* It stays while they are answered, whatever they do. */
+    source->refs++;
+    for (struct hr__job *job = source->agent->jobs; job; job = job->next)
+        if (job->source == source && job->state == HR__JOB_OPENING)
+            hr__job_attach(job);
+    hr__source_unref(&source);
+}
+
+struct hr__source *hr__source_get(struct hr_agent *agent, struct hr__job *job)
+{
+    struct hr__source *source = agent->sources;
+    size_t length = strlen(job->text);
+    /* One that has failed is tried again: files may be there now. */
+    while (source && ((source->is_open && source->failed) || source->length != length ||
+                      memcmp(source->digest, job->digest, sizeof source->digest)))
+        source = source->next;
+    if (source) {
+        hr__free(job->text);
+        job->text = NULL;
+        source->refs++;
+        return source;
+    }
+    source = hr__alloc(HR__TAG_AGENT, 1, sizeof *source);
+    if (!source)
+        return NULL;
+    source->agent = agent;
+    source->refs = 1;
+    source->length = length;
+    source->text = job->text;
+    job->text = NULL;
+    memcpy(source->digest, job->digest, sizeof source->digest);
+    source->next = agent->sources;
+    agent->sources = source;
+    source->errand.run = open_run;
+    source->errand.done = open_done;
+    hr__errand_start(&agent->errands, &source->errand);
+    return source;
+}
+
+void hr__source_unref(struct hr__source **out)
+{
+    struct hr__source *source = *out;
+    *out = NULL;
+    /* One that is being opened is freed when that is done. */
+    if (!source || --source->refs > 0 || !source->is_open)
+        return;
+    struct hr__source **link = &source->agent->sources;
+    while (*link != source)
+        link = &(*link)->next;
+    *link = source->next;
+    hr_dataset_unref(&source->dataset);
+    hr_recipe_unref(&source->recipe);
+    hr__free(source->text);
+    hr__free(source);
+}
+
+const char *hr__stream_cache(const struct hr__stream *stream)
+{
+    return stream->agent->cache ? stream->agent->cache : stream->as.cache;
+}
+
+uint64_t hr__stream_cache_budget(const struct hr__stream *stream)
+{
+    const char *text = hr__stream_cache(stream);
+    struct hr__cache_spec spec;
+    return *text && !hr__cache_spec_parse(&spec, text, NULL) ? spec.share_bytes : 0;
+}
+
+int hr__kept_open(struct hr__kept **out, const struct hr__stream *stream, struct hr_error *error)
+{
+    const char *text = hr__stream_cache(stream);
+    struct hr__cache_spec spec;
+    *out = NULL;
+    if (!*text)
+        return 0;
+    int r = hr__cache_spec_parse(&spec, text, error);
+    if (r || spec.name[0])
+        return r;
+    struct hr__kept *kept = hr__alloc(HR__TAG_AGENT, 1, sizeof *kept);
+    if (!kept)
+        return hr__fail(error, -ENOMEM, "out of memory for a cache's description");
+    memcpy(kept->digest, stream->source->digest, sizeof kept->digest);
+    char run[HR_CACHE_RUN];
+    hr_cache_run(run, 1);
+    r = hr__cache_create_shared(&kept->cache, stream->source->dataset, &spec, run, error);
+    if (r) {
+        hr__free(kept);
+        return r;
+    }
+    *out = kept;
+    return 0;
+}
+
+bool hr__kept_has(const struct hr_agent *agent, const struct hr__source *source)
+{
+    const struct hr__kept *kept = agent->kept;
+    while (kept && memcmp(kept->digest, source->digest, sizeof kept->digest))
+        kept = kept->next;
+    return kept != NULL;
+}
+
+void hr__kept_add(struct hr_agent *agent, struct hr__kept **out)
+{
+    struct hr__kept *kept = *out;
+    *out = NULL;
+    if (!kept)
+        return;
+    for (const struct hr__kept *k = agent->kept; k; k = k->next)
+        if (!memcmp(k->digest, kept->digest, sizeof kept->digest)) {
+            hr__kept_free(&kept);
+            return;
+        }
+    kept->next = agent->kept;
+    agent->kept = kept;
+}
+
+void hr__kept_free(struct hr__kept **out)
+{
+    while (*out) {
+        struct hr__kept *kept = *out;
+        *out = kept->next;
+        hr__cache_destroy(&kept->cache);
+        hr__free(kept);
+    }
+}

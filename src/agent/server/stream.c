@@ -1,0 +1,634 @@
+/*
+ * Streams, and who is where.
+ *
+ * A stream has one main lane for each rank that jobs have, and lanes for those who are
+ * elsewhere. A job that seeks is seated, in this order,
+ *
+ *   where some lane has its position, or will soon, the main lane first;
+ *   on the main lane, started at its position, where nobody else takes from that;
+ *   on the main lane's next epoch, when everything of the present one was published;
+ *   on a lane of its own.
+ *
+ * One that joins (is_first) is seated where it asks if the main lane has that; else at the
+ * position of the others' last one, or at their next epoch, as it says. Ranks that one
+ * process started join at one place: the first of them decides for all.
+ *
+ * A job with an order of its own has a stream of its own, whose one lane is started for each of
+ * its wishes, because what is in the lane is what the job pushed since.
+ *
+ * A wish that cannot be met yet is looked at again whenever something has changed.
+ */
+#include "agent/server/inside.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* How long a job that joins with the others' next epoch waits for others that do not get on
+ * (stopped ones), and for others that are between two epochs. */
+#define PATIENCE_NS      UINT64_C(5000000000)
+#define PATIENCE_OVER_NS UINT64_C(60000000000)
+#define LOOK_NS          UINT64_C(1000000000)
+
+static bool is_same(const struct hr__stream *s, const struct hr__job *job)
+{
+    return s->source == job->source;
+}
+
+/* 0, or -EINVAL naming the first difference. */
+static int check_same(const struct hr__stream *s, const struct hr__job *job, struct hr_error *error)
+{
+    const struct hr__wire_attach *a = &s->as, *b = &job->attach;
+    const char *what = !is_same(s, job)                 ? "dataset or recipe"
+                       : a->seed != b->seed             ? "seed"
+                       : a->shuffle != b->shuffle       ? "shuffle"
+                       : a->world_size != b->world_size ? "world_size"
+                       : a->on_error != b->on_error     ? "on_error"
+                                                        : NULL;
+    if (!what)
+        return 0;
+    return hr__fail(error, -EINVAL,
+                    "stream \"%s\" is used by a job with another %s: give this one another "
+                    "stream's name",
+                    a->stream, what);
+}
+
+/* The ranks that one process started are one party. */
+static int join_party(struct hr__job *job, struct hr_error *error)
+{
+    struct hr__stream *s = job->stream;
+    if (job->attach.world_size == 1)
+        return 0;
+    struct hr__party *party = s->parties;
+    while (party && party->key != job->party_key)
+        party = party->next;
+    if (!party) {
+        party = hr__alloc(HR__TAG_AGENT, 1, sizeof *party);
+        if (!party)
+            return hr__fail(error, -ENOMEM, "the agent is out of memory for a job");
+        party->key = job->party_key;
+        party->place[0] = UINT64_MAX;
+        party->next = s->parties;
+        s->parties = party;
+    }
+    party->jobs++;
+    job->party = party;
+    return 0;
+}
+
+static void leave_party(struct hr__job *job)
+{
+    struct hr__party *party = job->party;
+    job->party = NULL;
+    if (!party || --party->jobs)
+        return;
+    struct hr__party **link = &job->stream->parties;
+    while (*link != party)
+        link = &(*link)->next;
+    *link = party->next;
+    hr__free(party);
+}
+
+/* Whether some job of the stream wants that all wait for all. */
+static void count_waiting(struct hr__stream *s)
+{
+    s->is_waiting = false;
+    for (struct hr__job *job = s->agent->jobs; job; job = job->next)
+        s->is_waiting |= job->stream == s && job->attach.lag == HR_LAG_WAIT;
+    for (struct hr__agent_lane *lane = s->lanes; lane; lane = lane->next)
+        if (!lane->is_out && lane->places) /* else its errand makes them, or tells it when done */
+            hr__places_set_waiting(lane->places, s->is_waiting);
+}
+
+static void free_if_unused(struct hr__stream *s)
+{
+    if (s->jobs || s->lanes)
+        return;
+    struct hr__stream **link = &s->agent->streams;
+    while (*link != s)
+        link = &(*link)->next;
+    *link = s->next;
+    hr__source_unref(&s->source);
+    hr__free(s);
+}
+
+int hr__stream_enter(struct hr__job *job, struct hr_error *error)
+{
+    struct hr_agent *agent = job->agent;
+    struct hr__stream *s = NULL;
+    if (job->attach.stream[0])
+        for (s = agent->streams; s; s = s->next)
+            if (s->has_name && s->jobs && !strcmp(s->as.stream, job->attach.stream))
+                break;
+    int r = s ? check_same(s, job, error) : 0;
+    if (r)
+        return r;
+    if (!s) {
+        s = hr__alloc(HR__TAG_AGENT, 1, sizeof *s);
+        if (!s)
+            return hr__fail(error, -ENOMEM, "the agent is out of memory for a stream");
+        s->agent = agent;
+        s->as = job->attach;
+        s->has_name = job->attach.stream[0] != 0;
+        s->source = job->source;
+        s->source->refs++;
+        s->next = agent->streams;
+        agent->streams = s;
+    }
+    job->stream = s;
+    s->jobs++;
+    count_waiting(s);
+    return join_party(job, error);
+}
+
+void hr__stream_forget(struct hr__job *job)
+{
+    job->is_seeking = false;
+    job->awaits_behind = false;
+    if (job->awaited)
+        job->awaited->refs--;
+    job->awaited = NULL;
+}
+
+void hr__job_seat_end(struct hr__job *job, struct hr__job_seat *seat)
+{
+    struct hr__job_seat **link = &job->seats;
+    while (*link != seat)
+        link = &(*link)->next;
+    *link = seat->next;
+    if (job->seat == seat)
+        job->seat = NULL;
+    struct hr__agent_lane *lane = seat->lane;
+    hr__places_seat_destroy(lane->places, &seat->place);
+    lane->refs--;
+    hr__free(seat);
+    /* It may have been what the lane waited for. */
+    atomic_store(&lane->is_told, true);
+    hr__agent_wake(job->agent);
+}
+
+void hr__stream_leave(struct hr__job *job)
+{
+    struct hr__stream *s = job->stream;
+    if (!s)
+        return;
+    hr__stream_forget(job);
+    while (job->seats)
+        hr__job_seat_end(job, job->seats);
+    leave_party(job);
+    job->stream = NULL;
+    s->jobs--;
+    count_waiting(s);
+    hr__stream_settle(s);
+}
+
+static struct hr__agent_lane *main_lane(const struct hr__stream *s, int rank)
+{
+    struct hr__agent_lane *lane = s->lanes;
+    while (lane && (!lane->is_main || lane->rank != rank || lane->state == HR__LANE_ENDING))
+        lane = lane->next;
+    return lane;
+}
+
+static void await(struct hr__job *job, struct hr__agent_lane *lane, bool behind)
+{
+    if (job->awaited != lane) {
+        lane->refs++;
+        if (job->awaited)
+            job->awaited->refs--;
+        job->awaited = lane;
+    }
+    job->awaits_behind = behind;
+}
+
+static void refuse_seek(struct hr__job *job, const struct hr_error *error)
+{
+    hr__stream_forget(job);
+    hr__job_refuse(job, error);
+}
+
+static struct hr__job_seat *seat_in(struct hr__job *job, const struct hr__agent_lane *lane)
+{
+    struct hr__job_seat *seat = job->seats;
+    while (seat && seat->lane != lane)
+        seat = seat->next;
+    return seat;
+}
+
+static struct hr__job_seat *make_seat(struct hr__job *job, struct hr__agent_lane *lane,
+                                      struct hr_error *error)
+{
+    struct hr__job_seat *seat = hr__alloc(HR__TAG_AGENT, 1, sizeof *seat);
+    if (!seat) {
+        hr__fail(error, -ENOMEM, "the agent is out of memory for a seat");
+        return NULL;
+    }
+    if (hr__places_seat_create(lane->places, &seat->place, (uint64_t)job->attach.batch_size,
+                               error)) {
+        hr__free(seat);
+        return NULL;
+    }
+    seat->lane = lane;
+    seat->number = ++job->next_seat;
+    seat->next = job->seats;
+    job->seats = seat;
+    lane->refs++;
+    return seat;
+}
+
+/* Tells the job where it sits. */
+static void answer(struct hr__job *job, struct hr__job_seat *seat, const struct hr__span *span,
+                   uint64_t sequence)
+{
+    struct hr__agent_lane *lane = seat->lane;
+    uint64_t behind = (sequence - span->first) * (uint64_t)job->attach.world_size;
+    uint64_t position = span->position + behind, samples = hr_dataset_count(job->source->dataset);
+    struct hr__wire_message message = {
+        .type = HR__WIRE_SEATED,
+        .seated =
+            {
+                .number = job->seek.number,
+                .seat = seat->number,
+                .is_new = !seat->is_known,
+                .is_alone = !lane->is_main,
+                .epoch = span->epoch,
+                .position = position < samples || job->attach.external_order ? position : samples,
+                .sequence = sequence,
+                .samples = span->end - sequence,
+            },
+    };
+    if (job->seek.is_first &&
+        (span->epoch != job->seek.epoch || message.seated.position != job->seek.position))
+        message.seated.missed = message.seated.position;
+    if (!seat->is_known) {
+        message.files[0] = lane->places->board_file;
+        message.files[1] = lane->places->data_file;
+        message.files[2] = seat->place->file;
+        message.files[3] = lane->places->room;
+        message.file_count = 4;
+    }
+    if (job->seek.is_first)
+        job->epochs_ahead = span->epoch - job->seek.epoch;
+    uint64_t epochs = job->attach.epochs;
+    hr__places_set_last(lane->places, seat->place,
+                        epochs && span->epoch - job->epochs_ahead + 1 >= epochs);
+    job->seat = seat;
+    hr__stream_forget(job);
+    hr__job_send(job, &message);
+    if (!seat->is_known)
+        hr__places_seat_hand_over(lane->places, seat->place);
+    seat->is_known = true;
+    hr__agent_lane_recall(lane, job, span, sequence);
+}
+
+/* Seats the job in a lane at a position: true where it has been answered. */
+static bool sit(struct hr__job *job, struct hr__agent_lane *lane, const uint64_t place[2])
+{
+    struct hr__span span;
+    uint64_t sequence, step = (uint64_t)job->attach.world_size;
+    struct hr__job_seat *seat = seat_in(job, lane);
+    if (lane->state != HR__LANE_READY || lane->failed ||
+        !hr__places_sit(lane->places, seat ? seat->place : NULL, place, step, &span, &sequence))
+        return false;
+    if (!seat) {
+        struct hr_error error;
+        seat = make_seat(job, lane, &error);
+        if (!seat) {
+            refuse_seek(job, &error);
+            return true;
+        }
+        if (!hr__places_sit(lane->places, seat->place, place, step, &span, &sequence)) {
+            hr__job_seat_end(job, seat);
+            return false;
+        }
+    }
+    answer(job, seat, &span, sequence);
+    return true;
+}
+
+/* Others that take from a lane. */
+static int others(const struct hr__job *job, const struct hr__agent_lane *lane)
+{
+    return hr__places_takers(lane->places,
+                             job->seat && job->seat->lane == lane ? job->seat->place : NULL);
+}
+
+/* Whether another job of the rank has a place in the stream: one that goes on to its next epoch
+ * has, although it takes from no lane until it is answered. */
+static bool has_others(const struct hr__job *job)
+{
+    for (const struct hr__job *other = job->agent->jobs; other; other = other->next)
+        if (other != job && other->stream == job->stream &&
+            other->attach.rank == job->attach.rank &&
+            (other->seat || (other->is_seeking && !other->seek.is_first)))
+            return true;
+    return false;
+}
+
+/* A lane of its own: one that it has, or a new one. */
+static void go_alone(struct hr__job *job, const uint64_t place[2])
+{
+    for (struct hr__agent_lane *lane = job->stream->lanes; lane; lane = lane->next) {
+        bool is_mine = job->awaited == lane || seat_in(job, lane);
+        if (lane->is_main || !is_mine || lane->state != HR__LANE_READY || others(job, lane))
+            continue;
+        if (lane->failed) {
+            struct hr_error error = lane->error;
+            refuse_seek(job, &error);
+            return;
+        }
+        hr__agent_lane_set_out(lane, place[0], place[1]);
+        await(job, lane, false);
+        return;
+    }
+    struct hr__agent_lane *lane = hr__agent_lane_make(job->stream, job->attach.rank, false);
+    if (lane) {
+        await(job, lane, false);
+        return;
+    }
+    struct hr_error error;
+    hr__fail(&error, -ENOMEM, "the agent is out of memory for a lane");
+    refuse_seek(job, &error);
+}
+
+/* Whether what is left of the present span is so little that a job waits for it. */
+static bool ends_soon(const struct hr__job *job, const struct hr__agent_lane *lane,
+                      const struct hr__span *span)
+{
+    uint64_t left = span->end - span->published;
+    return job->stream->is_waiting ||
+           left <= 2 * (uint64_t)job->attach.batch_size + lane->places->chunk_samples;
+}
+
+/* The others were seated just now, after an agent was lost, and this one is behind them: they
+ * are brought back, instead of its being alone for the rest of the epoch. All fit in the ring. */
+static bool rewinds(const struct hr__job *job, const struct hr__agent_lane *lane,
+                    const struct hr__span *span, const uint64_t place[2])
+{
+    uint64_t step = (uint64_t)job->attach.world_size, back = span->position - place[1];
+    struct hr__places_status now;
+    if (job->seek.is_first || place[0] != span->epoch || place[1] >= span->position || back % step)
+        return false;
+    hr__places_get_status(lane->places, &now);
+    return back / step + now.position_samples - now.ready_samples <= lane->places->ring_samples;
+}
+
+/* Everybody else on the lane is to ask again where he is. */
+static void expel_others(struct hr__agent_lane *lane)
+{
+    hr__places_expel_all(lane->places);
+    atomic_store(&lane->is_told, true);
+    hr__agent_wake(lane->stream->agent);
+}
+
+/* On the main lane, which has not got the position: true where that is going to have it. */
+static bool bring_main(struct hr__job *job, struct hr__agent_lane *lane, const uint64_t place[2])
+{
+    struct hr__span span;
+    bool is_begun = hr__places_span(lane->places, &span);
+    bool is_next = place[0] == span.epoch + 1 && !place[1];
+    bool is_over = span.is_halted || span.published == span.end;
+    if (!is_begun || !others(job, lane) || (is_next && is_over)) {
+        /* The board says where the present span is halted, and soon not any more: who has not
+         * got that far would take what is behind it for samples. */
+        if (is_begun && span.is_halted)
+            expel_others(lane);
+        hr__agent_lane_set_out(lane, place[0], place[1]);
+    } else if (rewinds(job, lane, &span, place)) {
+        expel_others(lane);
+        hr__agent_lane_set_out(lane, place[0], place[1]);
+    } else if (is_next && ends_soon(job, lane, &span)) {
+        await(job, lane, true);
+        return true;
+    } else {
+        return false;
+    }
+    await(job, lane, false);
+    return true;
+}
+
+static void seek_exact(struct hr__job *job, struct hr__agent_lane *main, const uint64_t place[2])
+{
+    if (sit(job, main, place))
+        return;
+    for (struct hr__agent_lane *lane = job->stream->lanes; lane; lane = lane->next) {
+        if (lane->is_main || lane->rank != job->attach.rank)
+            continue;
+        if (sit(job, lane, place))
+            return;
+        if (job->awaited == lane && lane->is_out && lane->state != HR__LANE_ENDING)
+            return; /* it is being made or started for it */
+    }
+    if (!bring_main(job, main, place))
+        go_alone(job, place);
+}
+
+/* The place where a job joins is its party's, too. */
+static bool sit_first(struct hr__job *job, struct hr__agent_lane *main, const uint64_t place[2])
+{
+    if (!sit(job, main, place))
+        return false;
+    if (job->party)
+        memcpy(job->party->place, place, sizeof job->party->place);
+    return true;
+}
+
+/* Whether nobody who takes from the lane has got on for long: for over_ns where all have taken
+ * an epoch's last sample, because they do something else between two epochs. */
+static bool is_stuck(struct hr__agent_lane *lane, uint64_t now_ns, uint64_t over_ns)
+{
+    bool is_stuck, is_over;
+    uint64_t progress = hr__places_progress(lane->places, &is_stuck, &is_over);
+    if (progress != lane->progress || !is_stuck || !lane->progress_ns) {
+        lane->progress = progress;
+        lane->progress_ns = now_ns;
+    }
+    return now_ns - lane->progress_ns >= (is_over ? over_ns : PATIENCE_NS);
+}
+
+static void wait_for_epoch(struct hr__job *job, struct hr__agent_lane *main,
+                           const struct hr__span *span)
+{
+    if (job->party && job->attach.join == HR_JOIN_EPOCH) {
+        job->party->place[0] = span->epoch + 1;
+        job->party->place[1] = 0;
+    }
+    await(job, main, false);
+    if (!job->was_told)
+        main->progress_ns = 0;
+    /* Who joins now begins what the others have not begun. */
+    uint64_t over_ns = job->attach.join == HR_JOIN_NOW ? 0 : PATIENCE_OVER_NS;
+    if (!job->stream->is_waiting && is_stuck(main, hr__now_ns(), over_ns)) {
+        hr__places_expel_all(main->places);
+        atomic_store(&main->is_told, true);
+        hr__agent_wake(job->agent);
+        hr__agent_lane_set_out(main, span->epoch + 1, 0);
+        return;
+    }
+    if (job->was_told)
+        return;
+    job->was_told = true;
+    uint64_t behind = (span->published - span->first) * (uint64_t)job->attach.world_size;
+    hr__job_send(job, &(struct hr__wire_message){
+                          .type = HR__WIRE_WAITING,
+                          .waiting = {.epoch = span->epoch, .position = span->position + behind}});
+}
+
+static void seek_first(struct hr__job *job, struct hr__agent_lane *main)
+{
+    struct hr__span span;
+    uint64_t asked[2] = {job->seek.epoch, job->seek.position}, sequence;
+    bool is_begun = hr__places_span(main->places, &span);
+    if (job->party && job->party->place[0] != UINT64_MAX) {
+        uint64_t place[2] = {job->party->place[0], job->party->place[1]};
+        if (is_begun && others(job, main) && place[0] > span.epoch && !place[1] &&
+            !sit(job, main, place))
+            wait_for_epoch(job, main, &span);
+        else if (job->is_seeking)
+            seek_exact(job, main, place);
+        return;
+    }
+    if (sit_first(job, main, asked))
+        return;
+    /* What it has been waiting for, too, where the others have not come along. */
+    uint64_t begin[2] = {span.epoch, 0};
+    bool is_joining = is_begun && (has_others(job) || job->was_told);
+    bool may_begin = is_joining && !span.position;
+    if (may_begin && job->attach.join == HR_JOIN_EPOCH && sit_first(job, main, begin))
+        return;
+    if (!is_begun || !has_others(job)) {
+        if (job->party)
+            memcpy(job->party->place, asked, sizeof job->party->place);
+        seek_exact(job, main, asked);
+        return;
+    }
+    if (job->attach.join == HR_JOIN_NOW && hr__places_back(main->places, &sequence)) {
+        uint64_t step = (uint64_t)job->attach.world_size;
+        uint64_t back[2] = {span.epoch, span.position + (sequence - span.first) * step};
+        if (sit_first(job, main, back))
+            return;
+    }
+    if (may_begin && job->attach.join == HR_JOIN_NOW && sit_first(job, main, begin))
+        return;
+    wait_for_epoch(job, main, &span);
+}
+
+/* For an order of the job's own: on the lane where that was started for this and has nothing yet.
+ */
+static void seek_own(struct hr__job *job, struct hr__agent_lane *main, const uint64_t place[2])
+{
+    bool is_for_it = main->is_fresh && main->epoch == place[0] && main->position == place[1];
+    if (is_for_it && sit(job, main, place))
+        return;
+    hr__agent_lane_set_out(main, place[0], place[1]);
+    await(job, main, false);
+}
+
+/* Looks at one job's wish. */
+static void try_seek(struct hr__job *job)
+{
+    struct hr__agent_lane *main = main_lane(job->stream, job->attach.rank);
+    struct hr_error error;
+    if (!main) {
+        main = hr__agent_lane_make(job->stream, job->attach.rank, true);
+        if (main) {
+            await(job, main, false);
+        } else {
+            hr__fail(&error, -ENOMEM, "the agent is out of memory for a lane");
+            refuse_seek(job, &error);
+        }
+        return;
+    }
+    if (main->state != HR__LANE_READY) {
+        await(job, main, false);
+        return;
+    }
+    if (main->failed) {
+        error = main->error;
+        refuse_seek(job, &error);
+        return;
+    }
+    uint64_t place[2] = {job->seek.epoch, job->seek.position};
+    if (job->attach.external_order)
+        seek_own(job, main, place);
+    else if (job->seek.is_first)
+        seek_first(job, main);
+    else
+        seek_exact(job, main, place);
+}
+
+static bool has_rank(const struct hr__stream *s, int rank)
+{
+    for (const struct hr__job *job = s->agent->jobs; job; job = job->next)
+        if (job->stream == s && job->attach.rank == rank)
+            return true;
+    return false;
+}
+
+/* Stops a lane that nobody takes from, ends one that nobody knows. */
+static void keep_up(struct hr__agent_lane *lane)
+{
+    if (lane->state != HR__LANE_READY)
+        return;
+    if (!lane->refs && (lane->failed || !lane->is_main || !has_rank(lane->stream, lane->rank))) {
+        hr__agent_lane_end(lane);
+        return;
+    }
+    if (lane->failed) {
+        /* Who waited for it has been told; the next one may have more luck. */
+        lane->failed = lane->loader ? 0 : lane->failed;
+        return;
+    }
+    bool behind = false;
+    for (const struct hr__job *job = lane->stream->agent->jobs; job; job = job->next)
+        behind |= job->awaited == lane && job->awaits_behind;
+    hr__places_await(lane->places, behind);
+    hr__agent_lane_run(lane, behind || hr__places_takers(lane->places, NULL));
+}
+
+void hr__stream_settle(struct hr__stream *stream)
+{
+    for (struct hr__job *job = stream->agent->jobs; job; job = job->next)
+        if (job->stream == stream && job->is_seeking)
+            try_seek(job);
+    for (struct hr__agent_lane *lane = stream->lanes, *next; lane; lane = next) {
+        next = lane->next;
+        keep_up(lane);
+    }
+    free_if_unused(stream);
+}
+
+void hr__stream_seek(struct hr__job *job)
+{
+    struct hr_error error;
+    uint64_t samples = hr_dataset_count(job->source->dataset);
+    if (job->seat)
+        hr__places_rise(job->seat->lane->places, job->seat->place);
+    job->seat = NULL;
+    job->was_told = job->awaits_behind = false;
+    job->is_seeking = true;
+    job->asked_ns = hr__now_ns();
+    if (job->seek.position > samples && !job->attach.external_order) {
+        hr__fail(&error, -EINVAL, "position %" PRIu64 " is beyond the epoch's %" PRIu64 " samples",
+                 job->seek.position, samples);
+        refuse_seek(job, &error);
+    }
+    hr__stream_settle(job->stream);
+}
+
+void hr__streams_watch(struct hr_agent *agent, uint64_t now_ns)
+{
+    if (agent->watch_ns != UINT64_MAX && now_ns < agent->watch_ns)
+        return;
+    agent->watch_ns = UINT64_MAX;
+    for (struct hr__job *job = agent->jobs; job; job = job->next) {
+        if (!job->is_seeking || !job->was_told)
+            continue;
+        agent->watch_ns = now_ns + LOOK_NS;
+        try_seek(job);
+    }
+}

@@ -1,0 +1,111 @@
+/* See surroundings.h: /proc/PID/stat, status and cgroup, as proc(5) has them. */
+#include "agent/server/surroundings.h"
+
+#include "base/error.h"
+#include "cache/capacity.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NICE_FIELD 19 /* of stat; what follows the program's name is field 3 */
+
+static int read_file(const char *process, const char *name, char *out, size_t capacity)
+{
+    char path[96];
+    snprintf(path, sizeof path, "/proc/%s/%s", process, name);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = file < 0 ? -1 : read(file, out, capacity - 1);
+    if (file >= 0)
+        close(file);
+    out[n < 0 ? 0 : n] = 0;
+    return n > 0;
+}
+
+static int nice_of(const char *stat)
+{
+    const char *at = strrchr(stat, ')');
+    for (int field = 2; at && field < NICE_FIELD; field++)
+        at = strchr(at + 1, ' ');
+    return at ? atoi(at + 1) : 0;
+}
+
+/* The value of a line "KEY:\tVALUE" of status; "": there is none. */
+static const char *value_of(const char *status, const char *key)
+{
+    const char *at = strstr(status, key);
+    at = at ? at + strlen(key) : "";
+    return at + strspn(at, "\t ");
+}
+
+/* "0-3,8" are five. */
+static int count_list(const char *list)
+{
+    int count = 0;
+    while (*list >= '0' && *list <= '9') {
+        char *end;
+        long first = strtol(list, &end, 10), last = first;
+        if (*end == '-')
+            last = strtol(end + 1, &end, 10);
+        count += (int)(last - first + 1);
+        list = end + (*end == ',');
+    }
+    return count;
+}
+
+static int filters_of(const char *status)
+{
+    int filters = atoi(value_of(status, "\nSeccomp_filters:"));
+    /* Before Linux 5.9 there is only the mode: 2 is a filter. */
+    return filters ? filters : atoi(value_of(status, "\nSeccomp:")) == 2;
+}
+
+void hr__surroundings_read(struct hr__surroundings *out, pid_t pid)
+{
+    char process[16] = "self", text[8192];
+    *out = (struct hr__surroundings){.memory_limit = UINT64_MAX};
+    if (pid)
+        snprintf(process, sizeof process, "%ld", (long)pid);
+    if (read_file(process, "stat", text, sizeof text))
+        out->nice = nice_of(text);
+    if (read_file(process, "status", text, sizeof text)) {
+        out->cores = count_list(value_of(text, "\nCpus_allowed_list:"));
+        out->filters = filters_of(text);
+    }
+    if (read_file(process, "cgroup", text, sizeof text) &&
+        !hr__capacity_group_path(text, "memory", out->group, sizeof out->group))
+        (void)hr__capacity_group_path(text, NULL, out->group, sizeof out->group);
+    if (pid)
+        return;
+    struct hr__capacity capacity;
+    hr__capacity_read(&capacity, -1);
+    /* Without a limit, groups of version 1 have one beyond every machine's memory. */
+    if (capacity.group_limit >= capacity.total)
+        return;
+    out->memory_limit = capacity.group_limit;
+    memcpy(out->memory_file, capacity.group_file, sizeof out->memory_file);
+}
+
+void hr__surroundings_differ(const struct hr__surroundings *agent,
+                             const struct hr__surroundings *job, char *out, size_t capacity)
+{
+    char part[4][400] = {""};
+    size_t length = 0;
+    if (agent->nice > job->nice)
+        snprintf(part[0], sizeof *part, "priority nice %d (here %d)", agent->nice, job->nice);
+    if (agent->cores && agent->cores < job->cores)
+        snprintf(part[1], sizeof *part, "%d cores (here %d)", agent->cores, job->cores);
+    if (agent->filters > job->filters)
+        snprintf(part[2], sizeof *part, "a filter of system calls (seccomp)");
+    if (agent->memory_limit != UINT64_MAX && *job->group && strcmp(agent->group, job->group))
+        snprintf(part[3], sizeof *part, "at most %" PRIu64 " MiB of memory (control group %.120s)",
+                 agent->memory_limit >> 20, agent->group);
+    *out = 0;
+    for (int i = 0; i < 4; i++)
+        if (*part[i] && length < capacity)
+            length += (size_t)snprintf(out + length, capacity - length, "%s%s", length ? ", " : "",
+                                       part[i]);
+}

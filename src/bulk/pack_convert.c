@@ -1,0 +1,276 @@
+/*
+ * Reading a sample, choosing its form, converting it, and telling the bad ones.
+ *
+ * Whatever stays encoded is decoded once, whole, so that a bad sample is found when
+ * a pack is made and not in the middle of a training run (not with `trust`). An item
+ * that is in some form already, because the source is a pack, is kept where that is
+ * the form asked for; coefficients become a JPEG again where it is not.
+ */
+#include "bulk/pack_convert.h"
+
+#include "base/error.h"
+#include "bulk/check.h"
+#include "loader/sample.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+/* Raised when what the converter makes of the same bytes changes: an unfinished pack
+ * of another version is not continued. */
+#define CONVERSION_VERSION 1
+
+struct hr__pack_maker {
+    const struct hr_pack_options *options;
+    struct hr__blocks *pool; /* not owned */
+    struct hr_converter *converter;
+    struct hr_converter *restorer; /* a second one: an item of a pack becomes a JPEG in it, from
+                                      which the first makes another item; made when needed */
+    struct hr__checker *checker;
+    struct hr__sample sample;
+};
+
+uint64_t hr__pack_options_digest(const struct hr_pack_options *options)
+{
+    struct {
+        uint32_t version;
+        int32_t form, trust;
+        uint32_t zero;
+        double max_growth;
+    } parts = {CONVERSION_VERSION, options->form, options->trust != 0, 0, options->max_growth};
+    return XXH3_64bits(&parts, sizeof parts);
+}
+
+static int create_converter(struct hr_converter **out, const struct hr_pack_options *options,
+                            struct hr_error *error)
+{
+    struct hr_converter_options converting;
+    hr_converter_options_default(&converting);
+    converting.trust = options->trust;
+    converting.max_growth = options->max_growth;
+    return hr_converter_create(out, &converting, error);
+}
+
+int hr__pack_maker_create(struct hr__pack_maker **out, const struct hr_pack_options *options,
+                          struct hr__blocks *pool, struct hr_error *error)
+{
+    struct hr__pack_maker *m = hr__alloc(HR__TAG_LOADER, 1, sizeof *m);
+    *out = NULL;
+    if (!m)
+        return hr__fail(error, -ENOMEM, "out of memory for a converter");
+    m->options = options;
+    m->pool = pool;
+    int r = create_converter(&m->converter, options, error);
+    if (!r)
+        r = hr__checker_create(&m->checker, error);
+    if (r)
+        hr__pack_maker_destroy(&m);
+    *out = m;
+    return r;
+}
+
+void hr__pack_maker_destroy(struct hr__pack_maker **maker)
+{
+    struct hr__pack_maker *m = *maker;
+    *maker = NULL;
+    if (!m)
+        return;
+    hr_converter_destroy(&m->converter);
+    hr_converter_destroy(&m->restorer);
+    hr__checker_destroy(&m->checker);
+    hr__sample_clear(&m->sample);
+    hr__free(m);
+}
+
+/* A failure of the sample, which is then kept as it is, or of the machine. */
+static void fail(struct hr__made *made, int code, const struct hr_error *why)
+{
+    made->result = code;
+    made->fatal = !hr__is_samples_fault(code);
+    made->entry.kept = HR_PACK_KEPT_BAD;
+    snprintf(made->reason, sizeof made->reason, "%.399s",
+             why->message[0] ? why->message : hr__errno_text(code));
+}
+
+/* The time of a sample's image file as it is now, or HR_SIZE_UNKNOWN. */
+static int64_t mtime_now(const struct hr__sample *sample, const struct hr_dataset *dataset,
+                         uint64_t index)
+{
+    struct stat st;
+    if (sample->read.is_range)
+        return hr__dataset_mtime_ns(dataset, index);
+    if (stat(sample->read.path, &st))
+        return HR_SIZE_UNKNOWN;
+    return (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+}
+
+/* The sample's bytes into made->bytes, as they are on storage; also those whose
+ * checksum is wrong. The time is looked at before the bytes are, so that a change in
+ * between shows when the pack is continued. */
+static int read_sample(struct hr__pack_maker *m, struct hr_dataset *dataset, uint64_t index,
+                       struct hr__made *made, struct hr_error *why)
+{
+    struct hr__sample *s = &m->sample;
+    int r = hr__sample_aim(s, dataset, index, 0, why);
+    if (r)
+        return r;
+    int64_t mtime_ns = mtime_now(s, dataset, index);
+    s->read.result = hr__read_file(&s->read, 0);
+    r = hr__sample_check(s, why);
+    if (s->read.result)
+        return r;
+    made->bytes = s->read.bytes;
+    made->entry.bytes = made->bytes;
+    made->entry.length = s->read.length;
+    made->entry.form = hr_form_of(made->bytes, s->read.length);
+    made->entry.mtime_ns = mtime_ns;
+    made->entry.source_bytes = s->read.length;
+    if (s->read.is_range && s->range.source_bytes)
+        made->entry.source_bytes = s->range.source_bytes;
+    return r;
+}
+
+/* Puts a converter's item in the place of the bytes. */
+static int take_item(struct hr__pack_maker *m, const struct hr_item *item, struct hr__made *made)
+{
+    void *bytes = hr__blocks_alloc(m->pool, item->length ? item->length : 1);
+    if (!bytes)
+        return -ENOMEM;
+    memcpy(bytes, item->bytes, item->length);
+    hr__free(made->bytes);
+    made->bytes = bytes;
+    made->entry.bytes = bytes;
+    made->entry.length = item->length;
+    made->entry.form = item->form;
+    return 0;
+}
+
+static int is_jpeg(const struct hr__pack_entry *entry)
+{
+    const uint8_t *p = entry->bytes;
+    return entry->length >= 3 && p[0] == 0xFF && p[1] == 0xD8 && p[2] == 0xFF;
+}
+
+/* The sample stays as it is; `why` may be NULL. */
+static int keep(struct hr__pack_maker *m, struct hr__made *made, enum hr_pack_kept kept,
+                const struct hr_error *why, struct hr_error *error)
+{
+    made->entry.kept = kept;
+    if (why)
+        snprintf(made->reason, sizeof made->reason, "%.399s", why->message);
+    if (m->options->trust)
+        return 0;
+    return hr__checker_decode(m->checker, made->entry.bytes, made->entry.length, error);
+}
+
+/* What a converter's refusal means; 0: it is none, but an error of the sample. */
+static enum hr_pack_kept refusal(int code, const struct hr__pack_entry *entry)
+{
+    if (code == -ENOSPC)
+        return HR_PACK_KEPT_GROWTH;
+    if (code == -ENOTSUP)
+        return is_jpeg(entry) ? HR_PACK_KEPT_KIND : HR_PACK_KEPT_FORMAT;
+    return HR_PACK_CONVERTED;
+}
+
+static int convert_to(struct hr__pack_maker *m, struct hr__made *made, enum hr_form form,
+                      struct hr_error *error)
+{
+    struct hr_item item;
+    struct hr_error why = {0};
+    int r =
+        hr_converter_run(m->converter, form, made->entry.bytes, made->entry.length, &item, &why);
+    if (!r)
+        return take_item(m, &item, made);
+    enum hr_pack_kept kept = refusal(r, &made->entry);
+    if (kept)
+        return keep(m, made, kept, &why, error);
+    return hr__fail(error, r, "%s", why.message[0] ? why.message : hr__errno_text(r));
+}
+
+/* Bytes that an image would take as planes; 0: it cannot. */
+static uint64_t planes_bytes(struct hr__pack_maker *m, const struct hr__made *made)
+{
+    struct hr_form_estimate estimate = {.size = sizeof estimate};
+    if (hr_converter_estimate(m->converter, HR_FORM_PLANES, made->entry.bytes, made->entry.length,
+                              &estimate, NULL))
+        return 0;
+    return estimate.possible ? estimate.bytes : 0;
+}
+
+/* The form that is worth its bytes. Coefficients are made to know theirs. */
+static int convert_auto(struct hr__pack_maker *m, struct hr__made *made, struct hr_error *error)
+{
+    struct hr_image_info info;
+    struct hr_item item;
+    struct hr_error why = {0};
+    uint64_t bytes[3] = {made->entry.length, 0, 0};
+    int r = hr__checker_info(m->checker, made->entry.bytes, made->entry.length, &info, error);
+    if (r)
+        return r;
+    bytes[HR_FORM_PLANES] = planes_bytes(m, made);
+    r = hr_converter_run(m->converter, HR_FORM_COEFFICIENTS, made->entry.bytes, made->entry.length,
+                         &item, &why);
+    if (r && !refusal(r, &made->entry))
+        return hr__fail(error, r, "%s", why.message[0] ? why.message : hr__errno_text(r));
+    bytes[HR_FORM_COEFFICIENTS] = r ? 0 : item.length;
+    enum hr_form form = hr__pack_worth((uint64_t)info.width * (uint64_t)info.height, bytes);
+    if (form == HR_FORM_COEFFICIENTS)
+        return take_item(m, &item, made);
+    if (form == HR_FORM_PLANES)
+        return convert_to(m, made, form, error);
+    /* that nothing would be gained is no news, that nothing else is possible is */
+    if (r)
+        return keep(m, made, refusal(r, &made->entry), &why, error);
+    return keep(m, made, HR_PACK_KEPT_WORTH, NULL, error);
+}
+
+/* An item of a pack that is not in the form asked for: the JPEG it came from, where
+ * there was one. Planes stay what they are: their JPEG is gone. */
+static int restore(struct hr__pack_maker *m, struct hr__made *made, struct hr_error *error)
+{
+    struct hr_item item;
+    int r = m->restorer ? 0 : create_converter(&m->restorer, m->options, error);
+    if (!r)
+        r = hr_converter_restore(m->restorer, made->entry.bytes, made->entry.length, &item, error);
+    return r ? r : take_item(m, &item, made);
+}
+
+static int convert(struct hr__pack_maker *m, struct hr__made *made, struct hr_error *error)
+{
+    int wanted = m->options->form, r = 0;
+    if (made->entry.form != HR_FORM_ENCODED && wanted != (int)made->entry.form) {
+        if (made->entry.form == HR_FORM_PLANES)
+            return 0;
+        r = restore(m, made, error);
+    } else if (made->entry.form != HR_FORM_ENCODED) {
+        return m->options->trust
+                   ? 0
+                   : hr__checker_decode(m->checker, made->entry.bytes, made->entry.length, error);
+    }
+    if (r)
+        return r;
+    if (wanted == HR_FORM_ENCODED)
+        return keep(m, made, HR_PACK_KEPT_ASKED, NULL, error);
+    if (wanted == HR_FORM_AUTO)
+        return convert_auto(m, made, error);
+    return convert_to(m, made, (enum hr_form)wanted, error);
+}
+
+void hr__pack_make(struct hr__pack_maker *maker, struct hr_dataset *dataset, uint64_t index,
+                   struct hr__made *made)
+{
+    struct hr_error why = {0};
+    memset(made, 0, offsetof(struct hr__made, reason));
+    made->reason[0] = 0;
+    made->result = made->fatal = 0;
+    made->entry.mtime_ns = HR_SIZE_UNKNOWN;
+    int r = read_sample(maker, dataset, index, made, &why);
+    if (!r)
+        r = convert(maker, made, &why);
+    if (r)
+        fail(made, r, &why);
+    made->entry.checksum = XXH3_64bits(made->entry.bytes, made->entry.length);
+}

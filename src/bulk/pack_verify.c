@@ -1,0 +1,46 @@
+/* Looking into a pack: what its index says, and whether its items are what they
+ * were. Verifying is that of every dataset: a sample with a wrong checksum is a bad
+ * one. */
+#include "base/error.h"
+#include "base/versioned.h"
+#include "bulk/pack_file.h"
+#include "dataset/dataset.h"
+#include "dataset/pack.h"
+
+#include <headrace/pack.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+int hr_pack_inspect(const char *path, struct hr_pack_result *result, struct hr_error *error)
+{
+    struct hr__catalog *catalog = NULL;
+    struct hr__pack_superblock super;
+    struct hr_pack_result now = {0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return hr__pack_cannot_open(path, -errno, error);
+    int r = hr__pack_open_file(&catalog, &super, fd, path, error);
+    if (!r) {
+        hr__pack_count(catalog, catalog->header->samples, &now);
+        now.pack_bytes = super.bytes;
+        hr__versioned_give(result, &now, sizeof now);
+    }
+    hr__catalog_destroy(&catalog);
+    close(fd);
+    return r;
+}
+
+int hr_pack_verify(const char *path, int threads, hr_progress_fn progress, void *progress_arg,
+                   struct hr_verify_report **out, struct hr_error *error)
+{
+    struct hr_dataset *dataset;
+    *out = NULL;
+    int r = hr_dataset_open_pack(&dataset, path, NULL, error);
+    if (r)
+        return r;
+    r = hr_dataset_verify(dataset, threads, progress, progress_arg, out, error);
+    hr_dataset_unref(&dataset);
+    return r;
+}

@@ -1,0 +1,381 @@
+/*
+ * Writing a pack: threads that make items, and one that appends them in order.
+ *
+ * Workers take the next sample, read and convert it and put it into the ring at its
+ * number; the caller's thread takes them from there in the order of the samples. So
+ * the file does not depend on the number of threads, and "what is done" is a prefix.
+ * The ring bounds how far workers run ahead, in samples and in bytes. Where the
+ * system gives no threads the caller makes the items itself.
+ */
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/versioned.h"
+#include "bulk/pack_convert.h"
+#include "bulk/pool.h"
+#include "dataset/progress.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Samples that may be in the ring for each worker: an item that takes long must not
+ * hold up the others. */
+#define AHEAD_OF_A_WORKER 8
+
+/* Bytes of finished items that may wait in the ring; the one that is due is always
+ * let in. */
+#define WAITING_BYTES (UINT64_C(256) << 20)
+
+/* Freed item buffers that are kept for the next ones. */
+#define RETAINED_BYTES ((size_t)64 << 20)
+
+/* How long the caller's thread waits before it looks for Ctrl-C. */
+#define LOOK_AROUND_NS UINT64_C(50000000)
+
+struct place {
+    struct hr__made made;
+    int ready;
+};
+
+struct packing {
+    struct hr_dataset *dataset;
+    const struct hr_pack_options *options;
+    struct hr__pack_file *file;
+    struct hr__progress progress;
+    struct hr__blocks *blocks;
+    pthread_t owner; /* the caller's thread, which appends */
+    uint64_t count;  /* samples of the dataset */
+    int no_workers;
+    int appended;                 /* the caller's thread has done its part; its own */
+    struct hr__pack_maker *maker; /* the caller's, without workers */
+    pthread_mutex_t lock;         /* guards what follows */
+    pthread_cond_t room;          /* a place became free, or stop */
+    pthread_cond_t ready;         /* the place that is due became ready, or stop */
+    struct place *ring;           /* sample i is at i % places */
+    uint64_t places;
+    uint64_t next;          /* sample that no worker has taken yet */
+    uint64_t due;           /* sample that is to be appended next */
+    uint64_t waiting_bytes; /* of ready places */
+    int stop;
+    struct hr_error failure; /* of a worker that could not begin; code 0: none */
+    int result;
+    struct hr_error *error; /* the caller's */
+};
+
+const char *hr_pack_kept_text(enum hr_pack_kept kept)
+{
+    static const char *const texts[HR_PACK_KEPT_COUNT] = {
+        [HR_PACK_CONVERTED] = "converted",
+        [HR_PACK_KEPT_ASKED] = "as asked",
+        [HR_PACK_KEPT_FORMAT] = "not a JPEG",
+        [HR_PACK_KEPT_KIND] = "a kind of JPEG without another form",
+        [HR_PACK_KEPT_GROWTH] = "it would grow too much",
+        [HR_PACK_KEPT_WORTH] = "no other form is worth its bytes",
+        [HR_PACK_KEPT_BAD] = "cannot be read or decoded",
+    };
+    return (unsigned)kept < HR_PACK_KEPT_COUNT ? texts[kept] : NULL;
+}
+
+void hr_pack_options_init(struct hr_pack_options *options, size_t size)
+{
+    static const struct hr_pack_options defaults = {.form = HR_FORM_COEFFICIENTS};
+    hr__versioned_default(options, size, &defaults, sizeof defaults);
+}
+
+int hr__pack_take_options(struct hr_pack_options *out, const struct hr_pack_options *options,
+                          struct hr_error *error)
+{
+    hr_pack_options_default(out);
+    int r = options ? hr__versioned_take(out, sizeof *out, options, "hr_pack_options", error) : 0;
+    if (r)
+        return r;
+    if (out->form < HR_FORM_AUTO || out->form > HR_FORM_PLANES)
+        return hr__fail(error, -EINVAL, "hr_pack_options.form is %d: not a form", out->form);
+    if (out->threads < 0)
+        return hr__fail(error, -EINVAL, "hr_pack_options.threads is %d: it must be 0 or more",
+                        out->threads);
+    if (!isfinite(out->max_growth) || out->max_growth < 0)
+        return hr__fail(error, -EINVAL,
+                        "hr_pack_options.max_growth is %g: it must be 0 (any) or more",
+                        out->max_growth);
+    if (out->on_error != HR_ON_ERROR_RAISE && out->on_error != HR_ON_ERROR_SKIP)
+        return hr__fail(error, -EINVAL, "hr_pack_options.on_error is %d: neither raise nor skip",
+                        (int)out->on_error);
+    return 0;
+}
+
+/* A sample may be begun: it is in the ring's window, and there is memory for it. */
+static int may_begin_locked(const struct packing *p)
+{
+    return p->next < p->count && p->next < p->due + p->places &&
+           (p->next == p->due || p->waiting_bytes < WAITING_BYTES);
+}
+
+static void stop_locked(struct packing *p)
+{
+    p->stop = 1;
+    pthread_cond_broadcast(&p->room);
+    pthread_cond_signal(&p->ready);
+}
+
+static void work(struct packing *p, struct hr__pack_maker *maker)
+{
+    struct hr__made made;
+    pthread_mutex_lock(&p->lock);
+    /* to the very end: a thread that came back would be given the caller's item */
+    while (!p->stop) {
+        if (!may_begin_locked(p)) {
+            pthread_cond_wait(&p->room, &p->lock);
+            continue;
+        }
+        uint64_t i = p->next++;
+        pthread_mutex_unlock(&p->lock);
+        hr__pack_make(maker, p->dataset, i, &made);
+        pthread_mutex_lock(&p->lock);
+        struct place *place = &p->ring[i % p->places];
+        place->made = made;
+        place->ready = 1;
+        p->waiting_bytes += made.entry.length;
+        if (i == p->due)
+            pthread_cond_signal(&p->ready);
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void worker_main(struct packing *p)
+{
+    struct hr__pack_maker *maker;
+    struct hr_error error = {0};
+    int r = hr__pack_maker_create(&maker, p->options, p->blocks, &error);
+    if (!r) {
+        work(p, maker);
+        hr__pack_maker_destroy(&maker);
+        return;
+    }
+    pthread_mutex_lock(&p->lock);
+    error.code = r;
+    p->failure = error;
+    stop_locked(p);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* Waits a little for the place that is due. 1: it is in *made, the caller's; 0: not
+ * yet; or an error. */
+static int wait_for_due(struct packing *p, struct hr__made *made)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    uint64_t ns = (uint64_t)until.tv_nsec + LOOK_AROUND_NS;
+    until.tv_sec += (time_t)(ns / 1000000000u);
+    until.tv_nsec = (long)(ns % 1000000000u);
+    pthread_mutex_lock(&p->lock);
+    struct place *place = &p->ring[p->due % p->places];
+    int r = 0;
+    while (!place->ready && !p->stop && !r)
+        r = pthread_cond_clockwait(&p->ready, &p->lock, CLOCK_MONOTONIC, &until);
+    if (place->ready) {
+        *made = place->made;
+        place->ready = 0;
+        p->waiting_bytes -= made->entry.length;
+        p->due++;
+        pthread_cond_broadcast(&p->room);
+        r = 1;
+    } else {
+        r = p->stop ? hr__fail(p->error, p->failure.code, "%s", p->failure.message) : 0;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return r;
+}
+
+static int next_made(struct packing *p, struct hr__made *made)
+{
+    if (!p->no_workers)
+        return wait_for_due(p, made);
+    int r = p->maker ? 0 : hr__pack_maker_create(&p->maker, p->options, p->blocks, p->error);
+    if (r)
+        return r;
+    hr__pack_make(p->maker, p->dataset, p->due++, made);
+    return 1;
+}
+
+static void notice(struct packing *p, uint64_t index, enum hr_pack_kept kept, const char *reason)
+{
+    char path[PATH_MAX];
+    if (!p->options->notice)
+        return;
+    hr_dataset_path(p->dataset, index, path, sizeof path);
+    struct hr_bad_sample sample = {index, path, reason};
+    p->options->notice(p->options->notice_arg, &sample, kept);
+}
+
+/* A sample that ends the run. */
+static int fail_sample(struct packing *p, uint64_t index, const struct hr__made *made)
+{
+    char path[512], printable[512];
+    if (made->fatal)
+        return hr__fail(p->error, made->result, "%s", made->reason);
+    notice(p, index, HR_PACK_KEPT_BAD, made->reason);
+    hr_dataset_path(p->dataset, index, path, sizeof path);
+    hr__printable(printable, sizeof printable, path);
+    return hr__fail(p->error, made->result,
+                    "sample %" PRIu64 " (%s): %s; repair it and continue, or keep bad samples as "
+                    "they are (on_error skip)",
+                    index, printable, made->reason);
+}
+
+static int append(struct packing *p, uint64_t index, const struct hr__made *made)
+{
+    if (made->result && (made->fatal || p->options->on_error == HR_ON_ERROR_RAISE))
+        return fail_sample(p, index, made);
+    int r = hr__pack_file_append(p->file, &made->entry, p->error);
+    if (!r && made->reason[0])
+        notice(p, index, made->entry.kept, made->reason);
+    return r;
+}
+
+/* The caller's thread: appends until all is done or something ends the run. What was
+ * appended is made safe in every case. */
+static int append_all(struct packing *p)
+{
+    struct hr__made made;
+    int r = 0;
+    while (!r && p->file->done < p->count) {
+        r = next_made(p, &made);
+        if (r == 1) {
+            r = append(p, p->file->done, &made);
+            hr__free(made.bytes);
+            if (!r)
+                hr__progress_add(&p->progress, 1);
+        } else if (!r) {
+            hr__progress_add(&p->progress, 0);
+        }
+        if (!r && hr__pack_file_is_due(p->file))
+            r = hr__pack_file_commit(p->file, p->error);
+        if (!r && hr__progress_cancelled(&p->progress))
+            r = -ECANCELED;
+    }
+    int safe = hr__pack_file_commit(p->file, r && r != -ECANCELED ? NULL : p->error);
+    if (r == -ECANCELED && !safe)
+        return hr__fail(p->error, r,
+                        "packing was cancelled; the first %" PRIu64 " of %" PRIu64
+                        " samples are kept in %s: call it again to continue",
+                        p->file->safe, p->count, p->file->partial);
+    return r ? r : safe;
+}
+
+static void packing_thread(void *arg, size_t i)
+{
+    struct packing *p = arg;
+    if (!pthread_equal(pthread_self(), p->owner)) {
+        worker_main(p);
+        return;
+    }
+    /* the caller may be given a second item when it has finished the first */
+    if (p->appended)
+        return;
+    p->appended = 1;
+    p->result = append_all(p);
+    pthread_mutex_lock(&p->lock);
+    stop_locked(p);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* Runs the threads; the file is there and has p->file->done samples. */
+static int run(struct packing *p)
+{
+    struct hr__pool *pool = NULL;
+    int threads = p->options->threads > 0 ? p->options->threads : hr__cpu_count();
+    int r = hr__pool_create(&pool, threads + 1, p->error);
+    if (r)
+        return r;
+    const struct hr__executor *executor = hr__pool_executor(pool);
+    p->no_workers = executor->threads < 2;
+    p->places = (uint64_t)executor->threads * AHEAD_OF_A_WORKER;
+    p->ring = hr__alloc(HR__TAG_LOADER, p->places, sizeof *p->ring);
+    p->blocks = hr__blocks_create(HR__TAG_LOADER, 64, RETAINED_BYTES);
+    if (!p->ring || !p->blocks) {
+        r = hr__fail(p->error, -ENOMEM, "out of memory to pack with %d threads", threads);
+    } else {
+        p->next = p->due = p->file->done;
+        executor->run(executor->self, (size_t)executor->threads, packing_thread, p);
+        /* where workers could not begin, they may have used up the items */
+        r = p->appended ? p->result : hr__fail(p->error, p->failure.code, "%s", p->failure.message);
+    }
+    hr__pool_destroy(&pool);
+    for (uint64_t i = 0; p->ring && i < p->places; i++)
+        if (p->ring[i].ready)
+            hr__free(p->ring[i].made.bytes);
+    hr__pack_maker_destroy(&p->maker);
+    hr__blocks_destroy(&p->blocks);
+    hr__free(p->ring);
+    return r;
+}
+
+/* Bad samples of an earlier run are told of again: a person wants the whole list. */
+static void tell_of_earlier(struct packing *p)
+{
+    for (uint64_t i = 0; i < p->file->done; i++)
+        if (hr__range_kept(&p->file->catalog->ranges[i]) == HR_PACK_KEPT_BAD)
+            notice(p, i, HR_PACK_KEPT_BAD, "an earlier run found that it is bad");
+}
+
+static int write_pack(struct packing *p, struct hr_pack_result *result)
+{
+    hr__progress_init(&p->progress, p->options->progress, p->options->progress_arg);
+    int r = hr__pack_check_sources(p->file, p->dataset, &p->progress, p->error);
+    if (r)
+        return r;
+    hr__progress_stage(&p->progress, "packing", p->count);
+    hr__progress_add(&p->progress, p->file->done);
+    tell_of_earlier(p);
+    if (p->file->done < p->count)
+        r = run(p);
+    if (!r && hr__progress_end(&p->progress))
+        r = hr__fail(p->error, -ECANCELED,
+                     "packing was cancelled when all samples were in %s: call it again to finish",
+                     p->file->partial);
+    if (!r)
+        r = hr__pack_file_finish(p->file, p->options->overwrite, p->error);
+    if (r || !result)
+        return r;
+    struct hr_pack_result now = {0};
+    hr__pack_count(p->file->catalog, p->count, &now);
+    now.pack_bytes = p->file->super.bytes;
+    now.continued = p->file->continued;
+    hr__versioned_give(result, &now, sizeof now);
+    return 0;
+}
+
+int hr_pack_write(struct hr_dataset *dataset, const char *path,
+                  const struct hr_pack_options *options, struct hr_pack_result *result,
+                  struct hr_error *error)
+{
+    struct hr_pack_options taken;
+    struct packing p = {
+        .dataset = dataset,
+        .options = &taken,
+        .owner = pthread_self(),
+        .count = hr_dataset_count(dataset),
+        .lock = PTHREAD_MUTEX_INITIALIZER,
+        .room = PTHREAD_COND_INITIALIZER,
+        .ready = PTHREAD_COND_INITIALIZER,
+        .error = error,
+    };
+    int r = hr__pack_take_options(&taken, options, error);
+    if (!r)
+        r = hr__pack_file_open(&p.file, dataset, path, &taken, hr__pack_options_digest(&taken),
+                               error);
+    if (!r)
+        r = write_pack(&p, result);
+    hr__pack_file_close(&p.file);
+    pthread_cond_destroy(&p.ready);
+    pthread_cond_destroy(&p.room);
+    pthread_mutex_destroy(&p.lock);
+    return r;
+}

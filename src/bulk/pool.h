@@ -1,0 +1,33 @@
+/*
+ * A small pool of threads behind struct hr__executor, for work that comes in
+ * items: walking folders, looking at files, verifying. The calling thread works
+ * too. Workers block all signals, so that Ctrl-C reaches the program's threads.
+ */
+#ifndef HR_BULK_POOL_H
+#define HR_BULK_POOL_H
+
+#include "base/executor.h"
+
+#include <headrace/base.h>
+
+struct hr__pool;
+
+/*
+ * Makes a pool that runs up to `threads` calls at once, the caller's included
+ * (0: the cores of this process). Where the system refuses threads the pool has
+ * fewer; results never depend on it. On success *out is the caller's.
+ * Errors: -ENOMEM.
+ */
+int hr__pool_create(struct hr__pool **out, int threads, struct hr_error *error);
+
+/* The pool as an executor; valid as long as the pool. One run at a time, from
+ * one thread. run returns when all calls that were begun have returned. */
+const struct hr__executor *hr__pool_executor(struct hr__pool *pool);
+
+/* Items not begun yet are left out, of this and all later runs. Any thread. */
+void hr__pool_cancel(struct hr__pool *pool);
+
+/* Waits for the workers to end and frees the pool. Accepts NULL. Not during a run. */
+void hr__pool_destroy(struct hr__pool **pool);
+
+#endif

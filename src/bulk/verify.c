@@ -1,0 +1,187 @@
+/*
+ * Verifying a dataset: every sample is read and decoded whole, as a training
+ * run would meet it at worst, and the failures are listed by index.
+ *
+ * Each thread has its own checker, which keeps its memory from image to image.
+ */
+#include "base/error.h"
+#include "base/memory.h"
+#include "bulk/check.h"
+#include "bulk/pool.h"
+#include "dataset/progress.h"
+#include "loader/sample.h"
+
+#include <headrace/dataset.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct bad {
+    uint64_t index;
+    char *path, *reason; /* owned */
+};
+
+struct hr_verify_report {
+    struct bad *bad; /* by index */
+    size_t count, capacity;
+};
+
+/* One thread's tools. */
+struct bench {
+    struct hr__checker *checker;
+    struct hr__sample sample;
+};
+
+struct verification {
+    struct hr_dataset *dataset;
+    struct hr__progress *progress;
+    _Atomic size_t next;  /* sample not yet taken */
+    pthread_mutex_t lock; /* guards the rest */
+    struct hr_error stop; /* what ends the whole run; code 0: nothing */
+    struct hr_verify_report *report;
+};
+
+static int add_bad(struct verification *v, size_t index, const char *reason)
+{
+    struct hr_verify_report *report = v->report;
+    size_t length = hr_dataset_path(v->dataset, index, NULL, 0);
+    struct bad bad = {index, hr__alloc(HR__TAG_LOADER, length + 1, 1),
+                      hr__strdup(HR__TAG_LOADER, reason)};
+    int r = bad.path && bad.reason ? 0 : -ENOMEM;
+    if (!r)
+        hr_dataset_path(v->dataset, index, bad.path, length + 1);
+    pthread_mutex_lock(&v->lock);
+    if (!r && report->count == report->capacity) {
+        size_t capacity = report->capacity ? report->capacity * 2 : 16;
+        struct bad *more = hr__realloc(HR__TAG_LOADER, report->bad, capacity, sizeof *more);
+        if (more) {
+            report->bad = more;
+            report->capacity = capacity;
+        } else {
+            r = -ENOMEM;
+        }
+    }
+    if (!r)
+        report->bad[report->count++] = bad;
+    pthread_mutex_unlock(&v->lock);
+    if (r) {
+        hr__free(bad.path);
+        hr__free(bad.reason);
+    }
+    return r;
+}
+
+/* Returns what ends the run; a bad sample is written down and is none of that. */
+static int verify_sample(struct verification *v, struct bench *b, size_t index,
+                         struct hr_error *why)
+{
+    int r = hr__sample_read(&b->sample, v->dataset, index, why);
+    if (!r) {
+        r = hr__checker_decode(b->checker, b->sample.read.bytes, b->sample.read.length, why);
+        hr__free(b->sample.read.bytes);
+    }
+    if (!r || !hr__is_samples_fault(r))
+        return r;
+    return add_bad(v, index, why->message)
+               ? hr__fail(why, -ENOMEM, "out of memory for the record of a bad sample")
+               : 0;
+}
+
+/* One thread: takes samples until there are no more. */
+static void verify_many(void *arg, size_t i)
+{
+    struct verification *v = arg;
+    struct bench b = {0};
+    size_t count = hr_dataset_count(v->dataset);
+    struct hr_error why = {0};
+    int r = hr__checker_create(&b.checker, &why);
+    while (!r && !hr__progress_cancelled(v->progress)) {
+        size_t index = atomic_fetch_add_explicit(&v->next, 1, memory_order_relaxed);
+        if (index >= count)
+            break;
+        r = verify_sample(v, &b, index, &why);
+        hr__progress_add(v->progress, 1);
+    }
+    if (r) {
+        pthread_mutex_lock(&v->lock);
+        v->stop = why;
+        v->stop.code = r;
+        pthread_mutex_unlock(&v->lock);
+        hr__progress_cancel(v->progress);
+    }
+    hr__checker_destroy(&b.checker);
+    hr__sample_clear(&b.sample);
+}
+
+static int compare_bad(const void *a, const void *b)
+{
+    const struct bad *x = a, *y = b;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+int hr_dataset_verify(struct hr_dataset *dataset, int threads, hr_progress_fn progress,
+                      void *progress_arg, struct hr_verify_report **out, struct hr_error *error)
+{
+    struct hr__progress p;
+    struct hr__pool *pool = NULL;
+    struct verification v = {.dataset = dataset, .progress = &p};
+    *out = NULL;
+    int r = hr__pool_create(&pool, threads, error);
+    if (r)
+        return r;
+    v.report = hr__alloc(HR__TAG_LOADER, 1, sizeof *v.report);
+    if (!v.report) {
+        hr__pool_destroy(&pool);
+        return hr__fail(error, -ENOMEM, "out of memory for a report");
+    }
+    pthread_mutex_init(&v.lock, NULL);
+    hr__progress_init(&p, progress, progress_arg);
+    hr__progress_stage(&p, "verifying", hr_dataset_count(dataset));
+    const struct hr__executor *executor = hr__pool_executor(pool);
+    executor->run(executor->self, (size_t)executor->threads, verify_many, &v);
+    hr__pool_destroy(&pool);
+    pthread_mutex_destroy(&v.lock);
+    r = v.stop.code;
+    if (r)
+        hr__fail(error, r, "verifying stopped: %s",
+                 v.stop.message[0] ? v.stop.message : hr__errno_text(r));
+    else if (hr__progress_end(&p))
+        r = hr__fail(error, -ECANCELED, "verifying was cancelled");
+    if (r) {
+        hr_verify_report_destroy(&v.report);
+        return r;
+    }
+    if (v.report->count)
+        qsort(v.report->bad, v.report->count, sizeof *v.report->bad, compare_bad);
+    *out = v.report;
+    return 0;
+}
+
+size_t hr_verify_report_count(const struct hr_verify_report *report)
+{
+    return report->count;
+}
+
+void hr_verify_report_get(const struct hr_verify_report *report, size_t i,
+                          struct hr_bad_sample *sample)
+{
+    const struct bad *b = &report->bad[i];
+    *sample = (struct hr_bad_sample){b->index, b->path, b->reason};
+}
+
+void hr_verify_report_destroy(struct hr_verify_report **report)
+{
+    struct hr_verify_report *r = *report;
+    *report = NULL;
+    if (!r)
+        return;
+    for (size_t i = 0; i < r->count; i++) {
+        hr__free(r->bad[i].path);
+        hr__free(r->bad[i].reason);
+    }
+    hr__free(r->bad);
+    hr__free(r);
+}

@@ -1,0 +1,315 @@
+/*
+ * Filling a kept cache with a dataset ahead of its first run.
+ *
+ * Each thread takes the next sample in the order of the dataset, which is that of its
+ * folders or containers, reads it and gives it its final form at once. What others, such
+ * as a run that goes on already, have cached or are reading is left to them.
+ *
+ * Nothing is prepared here, so what a form saves is not measured; and it is not needed:
+ * a cache is there to spare fetches, so encoded items come first, and what is left over
+ * goes into the form that was asked for, `auto` being coefficients.
+ */
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/versioned.h"
+#include "bulk/pool.h"
+#include "cache/identity.h"
+#include "cache/spec.h"
+#include "cache/worth.h"
+#include "dataset/progress.h"
+#include "loader/caching.h"
+#include "loader/sample.h"
+
+#include <headrace/cache.h>
+#include <headrace/prepare.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+/* Offers in a row that did not fit, or were refused memory: no more are made. */
+#define REFUSALS_MAX 64
+
+/* How long to wait before asking again for a sample that another process reads. */
+#define ASK_NS 500000
+
+struct warming {
+    struct hr_dataset *dataset;
+    struct hr__progress *progress;
+    struct hr__cache *cache;
+    int form;             /* to convert to: enum hr_form */
+    uint64_t samples;     /* that the cache may hold */
+    uint64_t total_bytes; /* of them */
+    _Atomic size_t next;  /* sample not yet taken */
+    _Atomic uint64_t cached, read_bytes, bad, refusals;
+    pthread_mutex_t lock;   /* guards the rest */
+    struct hr__worth worth; /* growth */
+    uint64_t granted;       /* bytes by which items grew that are about to be offered */
+    struct hr_error stop;   /* what ends the whole; code 0: nothing */
+};
+
+/* One thread's tools. */
+struct bench {
+    struct hr__sample sample;
+    struct hr_converter *converter;
+    struct hr__cache_ticket ticket;
+    uint64_t granted; /* of warming.granted */
+};
+
+/* The moment is that of a cache for good. */
+static const struct hr__worth_moment for_good = {.uses_known = 1, .uses = HR__WORTH_FOREVER};
+
+static struct hr__worth_space space_of(const struct warming *w)
+{
+    struct hr__cache_counts now;
+    hr__cache_get_counts(w->cache, &now);
+    return (struct hr__worth_space){
+        .budget_bytes = hr__cache_budget(w->cache),
+        .settled_bytes = now.reserved,
+        .missing_bytes = hr__caching_missing(&now, w->samples, (double)w->total_bytes),
+        .asked = w->form,
+        .fetch_bound = 1,
+    };
+}
+
+/* The form that a sample should get. */
+static enum hr_form choose(struct warming *w, size_t length)
+{
+    struct hr__worth_space space = space_of(w);
+    pthread_mutex_lock(&w->lock);
+    enum hr_form form = hr__worth_choose(&w->worth, length, &space, &for_good);
+    pthread_mutex_unlock(&w->lock);
+    return form;
+}
+
+/* Non-zero where a sample of `length` bytes, as it came out of its conversion, leaves room
+ * for those that are missing; then `b` has that growth granted until it is offered. Notes
+ * what it came to. */
+static int is_affordable(struct warming *w, struct bench *b, size_t length,
+                         const struct hr_item *converted)
+{
+    pthread_mutex_lock(&w->lock);
+    struct hr__worth_space space = space_of(w);
+    space.missing_bytes -= space.missing_bytes < length ? space.missing_bytes : length;
+    hr__mean_add(&w->worth.growth[converted->form], (double)converted->length / (double)length);
+    uint64_t leave = hr__worth_leave_free(&w->worth, converted->form, &space, &for_good);
+    uint64_t takes = space.settled_bytes + w->granted + converted->length + HR__CACHE_PADDING;
+    int is = takes + leave <= space.budget_bytes;
+    b->granted = is && converted->length > length ? converted->length - length : 0;
+    w->granted += b->granted;
+    pthread_mutex_unlock(&w->lock);
+    return is;
+}
+
+/* Converts what was read, where that is worth it and can be done; the item is in *item.
+ * -EBADMSG: the sample is damaged. */
+static int convert(struct warming *w, struct bench *b, struct hr_item *item, struct hr_error *why)
+{
+    enum hr_form form = choose(w, item->length);
+    if (item->form != HR_FORM_ENCODED || form == HR_FORM_ENCODED)
+        return 0;
+    int r = b->converter ? 0 : hr_converter_create(&b->converter, NULL, why);
+    if (r)
+        return r;
+    struct hr_item converted;
+    r = hr_converter_run(b->converter, form, item->bytes, item->length, &converted, why);
+    /* What has no other form stays as it is. */
+    if (r)
+        return r == -EBADMSG || r == -ENOMEM ? r : 0;
+    if (is_affordable(w, b, item->length, &converted))
+        *item = converted;
+    return 0;
+}
+
+/* Offers a sample's bytes; ends its claim. */
+static int keep(struct warming *w, struct bench *b, size_t index, struct hr_error *why)
+{
+    const struct hr__read *read = &b->sample.read;
+    struct hr_item item = {read->bytes, read->length, hr_form_of(read->bytes, read->length)};
+    int r = convert(w, b, &item, why);
+    if (r)
+        return r;
+    struct hr__cache_offer offer = {
+        .index = index,
+        .ticket = &b->ticket,
+        .bytes = item.bytes,
+        .length = item.length,
+        .source_bytes = read->length,
+        .form = item.form,
+    };
+    int kept = hr__cache_offer(w->cache, &offer);
+    /* It may be larger converted than there is room for. */
+    if (!kept && item.bytes != read->bytes) {
+        offer.bytes = read->bytes;
+        offer.length = read->length;
+        offer.form = hr_form_of(read->bytes, read->length);
+        kept = hr__cache_offer(w->cache, &offer);
+    }
+    pthread_mutex_lock(&w->lock);
+    w->granted -= b->granted;
+    b->granted = 0;
+    pthread_mutex_unlock(&w->lock);
+    atomic_fetch_add(&w->cached, kept != 0);
+    if (kept)
+        atomic_store(&w->refusals, 0);
+    else
+        atomic_fetch_add(&w->refusals, 1);
+    return 0;
+}
+
+/* Non-zero where the sample is cached. */
+static int is_cached(struct warming *w, size_t index)
+{
+    struct hr__cache_item item;
+    if (!hr__cache_find(w->cache, index, &item))
+        return 0;
+    hr__cache_unpin(w->cache, &item);
+    return 1;
+}
+
+/* The sample is this thread's to read, 1, or it is cached by now, or the whole is to end. */
+static int claim(struct warming *w, struct bench *b, size_t index)
+{
+    enum hr__claim answer;
+    while ((answer = hr__cache_claim(w->cache, index, &b->ticket)) == HR__CLAIM_BUSY) {
+        if (hr__progress_cancelled(w->progress))
+            return 0;
+        nanosleep(&(struct timespec){.tv_nsec = ASK_NS}, NULL);
+    }
+    atomic_fetch_add(&w->cached, answer == HR__CLAIM_FOUND);
+    return answer != HR__CLAIM_FOUND;
+}
+
+/* Returns what ends the whole; a bad sample is counted and is none of that. */
+static int warm_sample(struct warming *w, struct bench *b, size_t index, struct hr_error *why)
+{
+    if (is_cached(w, index)) {
+        atomic_fetch_add(&w->cached, 1);
+        return 0;
+    }
+    if (atomic_load(&w->refusals) >= REFUSALS_MAX || !claim(w, b, index))
+        return 0;
+    int r = hr__sample_read(&b->sample, w->dataset, index, why);
+    if (!r) {
+        atomic_fetch_add(&w->read_bytes, b->sample.read.length);
+        r = keep(w, b, index, why);
+        hr__free(b->sample.read.bytes);
+        b->sample.read.bytes = NULL;
+    }
+    hr__cache_unclaim(w->cache, &b->ticket);
+    if (!r || !hr__is_samples_fault(r))
+        return r;
+    atomic_fetch_add(&w->bad, 1);
+    return 0;
+}
+
+/* One thread: takes samples until there are no more. */
+static void warm_many(void *arg, size_t i)
+{
+    struct warming *w = arg;
+    struct bench b = {.sample = {.uncached = 1}};
+    size_t count = hr_dataset_count(w->dataset);
+    struct hr_error why = {0};
+    int r = 0;
+    while (!r && !hr__progress_cancelled(w->progress)) {
+        size_t index = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed);
+        if (index >= count)
+            break;
+        r = warm_sample(w, &b, index, &why);
+        hr__progress_add(w->progress, 1);
+    }
+    if (r) {
+        pthread_mutex_lock(&w->lock);
+        w->stop = why;
+        w->stop.code = r;
+        pthread_mutex_unlock(&w->lock);
+        hr__progress_cancel(w->progress);
+    }
+    hr_converter_destroy(&b.converter);
+    hr__sample_clear(&b.sample);
+}
+
+static void report_on(const struct warming *w, struct hr_cache_warm_report *out)
+{
+    struct hr__cache_counts now;
+    hr__cache_get_counts(w->cache, &now);
+    struct hr_cache_warm_report report = {
+        .samples = hr_dataset_count(w->dataset),
+        .cached = w->cached,
+        .read_bytes = w->read_bytes,
+        .used_bytes = now.bytes,
+        .items = {now.items[0], now.items[1], now.items[2]},
+        .bad = w->bad,
+    };
+    if (out)
+        hr__versioned_give(out, &report, sizeof report);
+}
+
+static int open_cache(struct warming *w, const char *text, struct hr_error *error)
+{
+    struct hr__cache_spec spec;
+    int r = hr__cache_spec_parse(&spec, text, error);
+    if (r)
+        return r;
+    if (!spec.name[0])
+        return hr__fail(error, -EINVAL,
+                        "\"%.200s\" is a private cache, which would go with this process: name "
+                        "it, as in shm:NAME?size=64GiB",
+                        text);
+    w->form = spec.form < 0 ? HR_FORM_COEFFICIENTS : spec.form;
+    /* Of preparing only the proportions count here, and those are the typical ones. */
+    hr__mean_add(&w->worth.prepare_ns[HR_FORM_ENCODED], 1e6);
+    return hr__cache_create_shared(&w->cache, w->dataset, &spec, NULL, error);
+}
+
+/* What there is to be cached. */
+static int measure(struct warming *w, struct hr_error *error)
+{
+    struct hr_dataset *whole = hr__dataset_origin(w->dataset);
+    int r = hr_dataset_wait_sizes(whole);
+    if (r)
+        return hr__fail(error, r, "the sizes of the samples were not found out: %s",
+                        hr__errno_text(r));
+    int64_t bytes = hr__dataset_total_bytes(whole);
+    w->samples = hr_dataset_count(whole);
+    w->total_bytes = bytes > 0 ? (uint64_t)bytes : 0;
+    return 0;
+}
+
+int hr_cache_warm(struct hr_dataset *dataset, const char *spec, int threads,
+                  hr_progress_fn progress, void *progress_arg, struct hr_cache_warm_report *report,
+                  struct hr_error *error)
+{
+    struct hr__progress p;
+    struct hr__pool *pool = NULL;
+    struct warming w = {.dataset = dataset, .progress = &p};
+    int r = open_cache(&w, spec, error);
+    if (!r)
+        r = measure(&w, error);
+    if (!r)
+        r = hr__pool_create(&pool, threads, error);
+    if (r) {
+        hr__cache_destroy(&w.cache);
+        return r;
+    }
+    /* Files that were written just now would not be kept. */
+    nanosleep(&(struct timespec){.tv_nsec = HR__STAMP_FRESH_NS}, NULL);
+    pthread_mutex_init(&w.lock, NULL);
+    hr__progress_init(&p, progress, progress_arg);
+    hr__progress_stage(&p, "caching", hr_dataset_count(dataset));
+    const struct hr__executor *executor = hr__pool_executor(pool);
+    executor->run(executor->self, (size_t)executor->threads, warm_many, &w);
+    hr__pool_destroy(&pool);
+    pthread_mutex_destroy(&w.lock);
+    r = w.stop.code;
+    if (r)
+        hr__fail(error, r, "filling the cache stopped: %s",
+                 w.stop.message[0] ? w.stop.message : hr__errno_text(r));
+    else if (hr__progress_end(&p))
+        r = hr__fail(error, -ECANCELED, "filling the cache was cancelled; what is in it stays");
+    report_on(&w, report);
+    hr__cache_destroy(&w.cache);
+    return r;
+}

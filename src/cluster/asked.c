@@ -1,0 +1,25 @@
+/* How much a cache may hold, by the text that asks for it; include/headrace/cache.h. */
+#include "base/error.h"
+#include "cache/spec.h"
+#include "cluster/hosts.h"
+
+#include <headrace/cache.h>
+
+int hr_cache_bytes(const char *text, uint64_t *bytes, struct hr_error *error)
+{
+    struct hr__cache_spec spec;
+    struct hr__hosts hosts;
+    *bytes = 0;
+    if (!hr__hosts_is(text)) {
+        int r = hr__cache_spec_parse(&spec, text, error);
+        *bytes = r ? 0 : spec.share_bytes;
+        return r;
+    }
+    int r = hr__hosts_parse(&hosts, text, error);
+    if (r)
+        return r;
+    for (int i = 0; i < hosts.count; i++)
+        *bytes += hosts.hosts[i].budget_bytes;
+    hr__hosts_clear(&hosts);
+    return 0;
+}

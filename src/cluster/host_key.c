@@ -1,0 +1,160 @@
+/*
+ * See host_key.h. Digests are XXH3-128 over records of fixed layout in little-endian order,
+ * so that machines of another kind agree.
+ */
+#include "cluster/host_key.h"
+
+#include "base/error.h"
+#include "dataset/dataset.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <limits.h>
+#include <stddef.h>
+#include <string.h>
+#include <xxhash.h>
+
+/* A key begins with it; another version of its making knows none of the items. */
+#define KEY_VERSION 2
+
+/* What a sample is in its dataset, whatever the machine. Fields are little-endian. */
+struct place {
+    uint64_t version;
+    uint64_t dataset[2];
+    uint64_t bytes, mtime_ns;
+    uint64_t container, offset, checksum, form; /* of a piece; 0 without containers */
+    char name[PATH_MAX];
+};
+
+static void write_pair(uint64_t out[2], XXH128_hash_t hash)
+{
+    out[0] = hash.low64;
+    out[1] = hash.high64;
+}
+
+static void add_number(XXH3_state_t *state, uint64_t value)
+{
+    value = htole64(value);
+    XXH3_128bits_update(state, &value, sizeof value);
+}
+
+/* The name with its length before it, so that no two lists of names are one text. */
+static int add_name(XXH3_state_t *state, const struct hr_dataset *dataset, size_t index)
+{
+    char name[PATH_MAX];
+    size_t length = hr_dataset_key(dataset, index, name, sizeof name);
+    if (length >= sizeof name)
+        return -ENAMETOOLONG;
+    add_number(state, length);
+    XXH3_128bits_update(state, name, length);
+    return 0;
+}
+
+/* Of containers the size counts, too: pieces of one that was written anew may lie where they
+ * lay. */
+static void add_containers(XXH3_state_t *state, const struct hr__catalog *catalog)
+{
+    if (!catalog->ranges)
+        return;
+    for (uint64_t i = 0; i < catalog->header->containers; i++)
+        add_number(state, catalog->containers[i].bytes);
+}
+
+enum part { PART_NAMES, PART_SIZES, PART_TIMES, PART_DATASET, PART_COUNT };
+
+/* Of all samples at once: each name is put together only once. */
+static int digest_parts(XXH3_state_t *parts[PART_COUNT], const struct hr_dataset *dataset)
+{
+    for (size_t i = 0; i < dataset->count; i++) {
+        if (add_name(parts[PART_NAMES], dataset, i))
+            return -ENAMETOOLONG;
+        add_number(parts[PART_NAMES], (uint64_t)hr_dataset_label(dataset, i));
+        add_number(parts[PART_SIZES], (uint64_t)hr_dataset_sample_bytes(dataset, i));
+        add_number(parts[PART_TIMES], (uint64_t)hr__dataset_mtime_ns(dataset, i));
+    }
+    return 0;
+}
+
+static int digest_dataset(XXH3_state_t *state, const struct hr_dataset *origin)
+{
+    add_containers(state, origin->catalog);
+    for (size_t i = 0; i < origin->count; i++) {
+        if (add_name(state, origin, i))
+            return -ENAMETOOLONG;
+        add_number(state, (uint64_t)hr_dataset_sample_bytes(origin, i));
+    }
+    return 0;
+}
+
+int hr__host_digest(struct hr__host_digest *out, const struct hr_dataset *dataset,
+                    struct hr_error *error)
+{
+    XXH3_state_t *parts[PART_COUNT] = {NULL};
+    const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
+    int r = 0;
+    /* acquire: with the flag come the sizes */
+    if (!atomic_load_explicit(&origin->sizes_known, memory_order_acquire))
+        return hr__fail(error, -EAGAIN, "the sizes of the dataset's files are not known yet");
+    for (int i = 0; i < PART_COUNT; i++) {
+        parts[i] = XXH3_createState();
+        if (!parts[i])
+            r = -ENOMEM;
+        else
+            XXH3_128bits_reset(parts[i]);
+    }
+    if (!r)
+        r = digest_parts(parts, dataset);
+    if (!r)
+        r = digest_dataset(parts[PART_DATASET], origin);
+    if (!r) {
+        write_pair(out->names, XXH3_128bits_digest(parts[PART_NAMES]));
+        write_pair(out->sizes, XXH3_128bits_digest(parts[PART_SIZES]));
+        write_pair(out->times, XXH3_128bits_digest(parts[PART_TIMES]));
+        write_pair(out->dataset, XXH3_128bits_digest(parts[PART_DATASET]));
+    }
+    for (int i = 0; i < PART_COUNT; i++)
+        XXH3_freeState(parts[i]);
+    return r ? hr__fail(error, r, "no digest of the dataset could be made: %s", hr__errno_text(r))
+             : 0;
+}
+
+static const struct hr__catalog_range *range_of(const struct hr_dataset *dataset, uint64_t index)
+{
+    const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
+    uint64_t at = dataset->parent ? (uint64_t)dataset->indices[index] : index;
+    return origin->catalog->ranges ? &origin->catalog->ranges[at] : NULL;
+}
+
+int hr__host_key_is_exact(const struct hr_dataset *dataset, uint64_t index)
+{
+    const struct hr__catalog_range *range = range_of(dataset, index);
+    return range && range->flags & HR__RANGE_HAS_CHECKSUM;
+}
+
+int hr__host_key(uint64_t key[2], const struct hr__host_digest *digest,
+                 const struct hr_dataset *dataset, uint64_t index, const struct hr__stamp *stamp)
+{
+    struct place place;
+    const struct hr__catalog_range *range = range_of(dataset, index);
+    int is_exact = hr__host_key_is_exact(dataset, index);
+    memset(&place, 0, offsetof(struct place, name));
+    place.version = htole64(KEY_VERSION);
+    place.dataset[0] = htole64(digest->dataset[0]);
+    place.dataset[1] = htole64(digest->dataset[1]);
+    place.bytes =
+        htole64((uint64_t)(range ? hr_dataset_sample_bytes(dataset, index) : stamp->bytes));
+    if (digest->with_mtime)
+        place.mtime_ns =
+            htole64((uint64_t)(is_exact ? hr__dataset_mtime_ns(dataset, index) : stamp->mtime_ns));
+    if (range) {
+        place.container = htole64(range->container);
+        place.offset = htole64(range->offset);
+        place.checksum = htole64(range->checksum);
+        place.form = htole64(range->form);
+    }
+    size_t length = hr_dataset_key(dataset, index, place.name, sizeof place.name);
+    if (length >= sizeof place.name)
+        return -ENAMETOOLONG;
+    write_pair(key, XXH3_128bits(&place, offsetof(struct place, name) + length));
+    return 0;
+}

@@ -1,0 +1,127 @@
+/*
+ * Which host of a list this machine is; see hosts.h.
+ *
+ * An entry is this machine where one of the addresses that its name has is one of an
+ * interface here, or a loopback one. Names that cannot be looked up are somebody else's; a
+ * name server that does not answer is not asked for each of a thousand names.
+ */
+#include "cluster/hosts.h"
+
+#include "base/error.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Lookups that may end without an answer before the rest go by this machine's name alone. */
+#define UNANSWERED_MAX 2
+
+/* An address as 16 bytes, those of IPv4 mapped; 0 where it is of another family. */
+static int to_address(struct in6_addr *out, const struct sockaddr *from)
+{
+    if (!from)
+        return 0;
+    if (from->sa_family == AF_INET6) {
+        *out = ((const struct sockaddr_in6 *)(const void *)from)->sin6_addr;
+        return 1;
+    }
+    if (from->sa_family != AF_INET)
+        return 0;
+    const struct in_addr v4 = ((const struct sockaddr_in *)(const void *)from)->sin_addr;
+    memset(out, 0, sizeof *out);
+    out->s6_addr[10] = out->s6_addr[11] = 0xff;
+    memcpy(&out->s6_addr[12], &v4, 4);
+    return 1;
+}
+
+static int is_here(const struct in6_addr *address, const struct ifaddrs *interfaces)
+{
+    struct in6_addr other;
+    if (IN6_IS_ADDR_LOOPBACK(address) ||
+        (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == 127))
+        return 1;
+    for (const struct ifaddrs *at = interfaces; at; at = at->ifa_next)
+        if (to_address(&other, at->ifa_addr) && !memcmp(&other, address, sizeof other))
+            return 1;
+    return 0;
+}
+
+/* Whether a name is this machine's own: all of it, or its first part. */
+static int is_own_name(const char *name)
+{
+    char own[256];
+    if (gethostname(own, sizeof own))
+        return 0;
+    own[sizeof own - 1] = 0;
+    size_t first = strcspn(own, ".");
+    return !strcasecmp(name, own) || (!strncasecmp(name, own, first) && !name[first]);
+}
+
+static int is_self(const struct hr__host *host, const struct ifaddrs *interfaces, int *unanswered)
+{
+    struct addrinfo *list = NULL, hints = {.ai_socktype = SOCK_STREAM};
+    struct in6_addr address;
+    int found = 0;
+    if (!host->port)
+        return 1;
+    if (*unanswered >= UNANSWERED_MAX)
+        hints.ai_flags = AI_NUMERICHOST;
+    int r = getaddrinfo(host->address, NULL, &hints, &list);
+    *unanswered += r == EAI_AGAIN;
+    if (r)
+        return is_own_name(host->address);
+    for (const struct addrinfo *at = list; !found && at; at = at->ai_next)
+        found = to_address(&address, at->ai_addr) && is_here(&address, interfaces);
+    freeaddrinfo(list);
+    return found;
+}
+
+static int told_by_environment(struct hr__hosts *hosts, const char *word, struct hr_error *error)
+{
+    char text[512];
+    hosts->self = hr__hosts_index(hosts, word);
+    if (hosts->self >= 0)
+        return 0;
+    hr__hosts_text(hosts, text, sizeof text);
+    return hr__fail(error, -EINVAL,
+                    "HEADRACE_HOST=%.100s is none of the %d hosts %s: give it an index from 0 to "
+                    "%d, or an entry of the list",
+                    word, hosts->count, text, hosts->count - 1);
+}
+
+int hr__hosts_find_self(struct hr__hosts *hosts, struct hr_error *error)
+{
+    const char *word = getenv("HEADRACE_HOST");
+    struct ifaddrs *interfaces = NULL;
+    int unanswered = 0, found = -1, failed = 0;
+    if (hosts->self >= 0)
+        return 0;
+    if (word && *word)
+        return told_by_environment(hosts, word, error);
+    if (getifaddrs(&interfaces))
+        interfaces = NULL; /* loopback addresses and paths still tell */
+    for (int i = 0; !failed && i < hosts->count; i++) {
+        if (!is_self(&hosts->hosts[i], interfaces, &unanswered))
+            continue;
+        if (found >= 0)
+            failed = hr__fail(error, -EEXIST,
+                              "hosts %s and %s are both this machine: say which of them each "
+                              "process belongs to, by HEADRACE_HOST=%d or HEADRACE_HOST=%d in its "
+                              "environment, or &self= in the cache's text",
+                              hosts->hosts[found].name, hosts->hosts[i].name, found, i);
+        else
+            found = i;
+    }
+    if (interfaces)
+        freeifaddrs(interfaces);
+    if (!failed)
+        hosts->self = found;
+    return failed;
+}

@@ -1,0 +1,56 @@
+/*
+ * A run's name from what launchers put into the environment of all its ranks alike; see
+ * meeting.h. How often torchrun has restarted is no part of it: each agent counts that for itself,
+ * and not where only another one's workers had failed.
+ *
+ * Open MPI and PMIx come before Slurm: mpirun inside a Slurm job gives the ranks of its
+ * machine another step than the others.
+ */
+#include "cluster/meeting.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#define PARTS 5
+
+/* A launcher: it is this one where the first of its variables is set. */
+static const struct {
+    const char *name;
+    const char *variables[PARTS];
+} launchers[] = {
+    {"HEADRACE_JOB", {"HEADRACE_JOB"}},
+    {"torchrun", {"TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"}},
+    {"pmix", {"PMIX_NAMESPACE", "MASTER_ADDR", "MASTER_PORT"}},
+    {"openmpi", {"OMPI_MCA_ess_base_jobid", "MASTER_ADDR", "MASTER_PORT"}},
+    {"slurm",
+     {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT"}},
+    {"master", {"MASTER_ADDR", "MASTER_PORT"}},
+};
+
+static const char *value_of(const char *variable)
+{
+    const char *value = variable ? getenv(variable) : NULL;
+    return value ? value : "";
+}
+
+void hr__meeting_job(char *out, size_t room)
+{
+    char text[4096];
+    const char *name = "default", *const *variables = NULL;
+    for (size_t i = 0; !variables && i < sizeof launchers / sizeof *launchers; i++)
+        if (*value_of(launchers[i].variables[0])) {
+            variables = launchers[i].variables;
+            name = launchers[i].name;
+        }
+    size_t length = (size_t)snprintf(text, sizeof text, "%s", name);
+    for (int i = 0; variables && i < PARTS && variables[i]; i++)
+        length += (size_t)snprintf(text + length, sizeof text - length, " %.512s",
+                                   value_of(variables[i]));
+    snprintf(out, room, "%s", text);
+    /* A name that is cut still is this job's alone. */
+    if (length >= room && room > 20)
+        snprintf(out + room - 20, 20, "...%016" PRIx64, XXH3_64bits(text, length));
+}

@@ -1,0 +1,352 @@
+/*
+ * The CUDA backend over the driver interface, loaded with dlopen; and the
+ * backend that does nothing.
+ *
+ * A fence is one event per device, recorded over the device's whole primary
+ * context (cuCtxRecordEvent, CUDA 12.5 and later), because nobody tells us the
+ * streams that a framework copies on. Prototypes follow NVIDIA's CUDA Driver
+ * API reference, version 12.5.
+ *
+ * All calls are made in the relaxed capture mode, so that a CUDA graph being
+ * captured by another thread is not invalidated by a query of ours.
+ */
+#include "loader/accelerator.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    CUDA_SUCCESS = 0,
+    CUDA_NOT_READY = 600,
+    CUDA_CAPTURE_FIRST = 900, /* STREAM_CAPTURE_UNSUPPORTED and its relatives */
+    CUDA_CAPTURE_LAST = 908,
+};
+
+#define CUDA_HOST_REGISTER_PORTABLE 0x01u
+#define CUDA_EVENT_DISABLE_TIMING   0x02u
+#define CUDA_CAPTURE_MODE_RELAXED   2
+
+struct driver {
+    int (*init)(unsigned flags);
+    int (*device_count)(int *count);
+    int (*device_get)(int *device, int ordinal);
+    int (*primary_state)(int device, unsigned *flags, int *active);
+    int (*primary_retain)(void **context, int device);
+    int (*primary_release)(int device);
+    int (*push)(void *context);
+    int (*pop)(void **context);
+    int (*host_register)(void *memory, size_t bytes, unsigned flags);
+    int (*host_unregister)(void *memory);
+    int (*event_create)(void **event, unsigned flags);
+    int (*event_query)(void *event);
+    int (*event_destroy)(void *event);
+    int (*context_record)(void *context, void *event);
+    int (*exchange_capture_mode)(int *mode);
+};
+
+struct cuda {
+    struct driver driver;
+    int devices;                 /* of the host, at most HR__MAX_DEVICES */
+    int device[HR__MAX_DEVICES]; /* the driver's handles */
+    pthread_mutex_t lock;        /* guards context[] */
+    /* Primary contexts that this backend has seen in use and holds on to. */
+    void *context[HR__MAX_DEVICES];
+};
+
+static const struct symbol {
+    const char *name;
+    size_t offset;
+} symbols[] = {
+    {"cuInit", offsetof(struct driver, init)},
+    {"cuDeviceGetCount", offsetof(struct driver, device_count)},
+    {"cuDeviceGet", offsetof(struct driver, device_get)},
+    {"cuDevicePrimaryCtxGetState", offsetof(struct driver, primary_state)},
+    {"cuDevicePrimaryCtxRetain", offsetof(struct driver, primary_retain)},
+    {"cuDevicePrimaryCtxRelease_v2", offsetof(struct driver, primary_release)},
+    {"cuCtxPushCurrent_v2", offsetof(struct driver, push)},
+    {"cuCtxPopCurrent_v2", offsetof(struct driver, pop)},
+    {"cuMemHostRegister_v2", offsetof(struct driver, host_register)},
+    {"cuMemHostUnregister", offsetof(struct driver, host_unregister)},
+    {"cuEventCreate", offsetof(struct driver, event_create)},
+    {"cuEventQuery", offsetof(struct driver, event_query)},
+    {"cuEventDestroy_v2", offsetof(struct driver, event_destroy)},
+    {"cuCtxRecordEvent", offsetof(struct driver, context_record)},
+    {"cuThreadExchangeStreamCaptureMode", offsetof(struct driver, exchange_capture_mode)},
+};
+
+static int load(struct driver *driver, struct hr_error *error)
+{
+    const char *path = secure_getenv("HEADRACE_CUDA_LIBRARY");
+    if (!path || !*path)
+        path = "libcuda.so.1";
+    /* Never closed: the driver keeps threads of its own. */
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return hr__fail(error, -ENOTSUP,
+                        "no CUDA driver (%s): pinned batches need an NVIDIA GPU and its driver; "
+                        "leave `pinned` off",
+                        dlerror());
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        void *address = dlsym(library, symbols[i].name);
+        if (!address)
+            return hr__fail(error, -ENOTSUP,
+                            "the CUDA driver (%s) has no %s: pinned batches need a driver for "
+                            "CUDA 12.5 or later; update it or leave `pinned` off",
+                            path, symbols[i].name);
+        memcpy((char *)driver + symbols[i].offset, &address, sizeof address);
+    }
+    return 0;
+}
+
+/* Enters the relaxed capture mode; the result goes to leave(). */
+static int enter(const struct cuda *cuda)
+{
+    int mode = CUDA_CAPTURE_MODE_RELAXED;
+    cuda->driver.exchange_capture_mode(&mode);
+    return mode;
+}
+
+static void leave(const struct cuda *cuda, int mode)
+{
+    cuda->driver.exchange_capture_mode(&mode);
+}
+
+/* The primary context of device d if it is in use (or `make`), else NULL.
+ * Once seen it is retained, so that it outlives our events in it. */
+static void *context_of(struct cuda *cuda, int d, int make)
+{
+    unsigned flags;
+    int active = 0;
+    pthread_mutex_lock(&cuda->lock);
+    if (!cuda->context[d] &&
+        (make || (!cuda->driver.primary_state(cuda->device[d], &flags, &active) && active)) &&
+        cuda->driver.primary_retain(&cuda->context[d], cuda->device[d]))
+        cuda->context[d] = NULL;
+    void *context = cuda->context[d];
+    pthread_mutex_unlock(&cuda->lock);
+    return context;
+}
+
+/* Any context to lock memory in. A process of a multi-GPU job that has not
+ * chosen its device yet must not take memory of the first one by accident. */
+static void *any_context(struct cuda *cuda)
+{
+    for (int d = 0; d < cuda->devices; d++) {
+        void *context = context_of(cuda, d, 0);
+        if (context)
+            return context;
+    }
+    return cuda->devices == 1 ? context_of(cuda, 0, 1) : NULL;
+}
+
+static void cuda_close(void *state)
+{
+    struct cuda *cuda = state;
+    if (!cuda)
+        return;
+    for (int d = 0; d < cuda->devices; d++)
+        if (cuda->context[d])
+            cuda->driver.primary_release(cuda->device[d]);
+    pthread_mutex_destroy(&cuda->lock);
+    hr__free(cuda);
+}
+
+static int cuda_open(void **state, struct hr_error *error)
+{
+    *state = NULL;
+    struct cuda *cuda = hr__alloc(HR__TAG_LOADER, 1, sizeof *cuda);
+    if (!cuda)
+        return hr__fail(error, -ENOMEM, "out of memory for the CUDA backend");
+    pthread_mutex_init(&cuda->lock, NULL);
+    int r = load(&cuda->driver, error);
+    if (r)
+        goto fail;
+    int code = cuda->driver.init(0);
+    if (!code)
+        code = cuda->driver.device_count(&cuda->devices);
+    if (cuda->devices > HR__MAX_DEVICES)
+        cuda->devices = HR__MAX_DEVICES;
+    for (int d = 0; d < cuda->devices && !code; d++)
+        code = cuda->driver.device_get(&cuda->device[d], d);
+    if (code || !cuda->devices) {
+        r = hr__fail(error, -ENOTSUP,
+                     "no CUDA device can be used (driver error %d): leave `pinned` off", code);
+        cuda->devices = 0;
+        goto fail;
+    }
+    int mode = enter(cuda);
+    void *context = any_context(cuda);
+    leave(cuda, mode);
+    if (!context) {
+        r = hr__fail(error, -ENOTSUP,
+                     "%d GPUs and none of them in use by this process yet: choose and use the "
+                     "device before making a pinned loader",
+                     cuda->devices);
+        goto fail;
+    }
+    *state = cuda;
+    return 0;
+fail:
+    cuda_close(cuda);
+    return r;
+}
+
+static int cuda_lock(void *state, void *memory, size_t bytes, struct hr_error *error)
+{
+    struct cuda *cuda = state;
+    void *context = any_context(cuda);
+    int mode = enter(cuda);
+    int code = context ? cuda->driver.push(context) : 201;
+    if (!code) {
+        code = cuda->driver.host_register(memory, bytes, CUDA_HOST_REGISTER_PORTABLE);
+        cuda->driver.pop(&context);
+    }
+    leave(cuda, mode);
+    if (code)
+        return hr__fail(error, code == 2 ? -ENOMEM : -ENOTSUP,
+                        "cannot page-lock a batch of %zu bytes (cuMemHostRegister: error %d): "
+                        "leave `pinned` off, or raise the locked-memory limit",
+                        bytes, code);
+    return 0;
+}
+
+static void cuda_unlock(void *state, void *memory)
+{
+    struct cuda *cuda = state;
+    void *context = any_context(cuda);
+    int mode = enter(cuda);
+    if (context && !cuda->driver.push(context)) {
+        cuda->driver.host_unregister(memory);
+        cuda->driver.pop(&context);
+    }
+    leave(cuda, mode);
+}
+
+/* One device's part of a fence: its driver error. */
+static int record_device(struct cuda *cuda, void *context, void **event)
+{
+    int code = 0;
+    if (!*event) {
+        code = cuda->driver.push(context);
+        if (code)
+            return code;
+        code = cuda->driver.event_create(event, CUDA_EVENT_DISABLE_TIMING);
+        void *popped;
+        cuda->driver.pop(&popped);
+        if (code) {
+            *event = NULL;
+            return code;
+        }
+    }
+    return cuda->driver.context_record(context, *event);
+}
+
+static int cuda_record(void *state, struct hr__fence *fence)
+{
+    struct cuda *cuda = state;
+    int mode = enter(cuda);
+    int r = 0;
+    fence->waiting = 0;
+    for (int d = 0; d < cuda->devices && !r; d++) {
+        void *context = context_of(cuda, d, 0);
+        int code = context ? record_device(cuda, context, &fence->event[d]) : CUDA_SUCCESS;
+        if (context && code == CUDA_SUCCESS)
+            fence->waiting |= UINT32_C(1) << d;
+        else if (code == 2 || (code >= CUDA_CAPTURE_FIRST && code <= CUDA_CAPTURE_LAST))
+            r = -EBUSY;
+        /* Any other error: the driver is shut down or the context is lost, and
+         * with it every copy. */
+    }
+    leave(cuda, mode);
+    return r;
+}
+
+static int cuda_done(void *state, struct hr__fence *fence)
+{
+    struct cuda *cuda = state;
+    if (!fence->waiting)
+        return 1;
+    int mode = enter(cuda);
+    for (int d = 0; d < cuda->devices; d++) {
+        if (!(fence->waiting & UINT32_C(1) << d))
+            continue;
+        int code = cuda->driver.event_query(fence->event[d]);
+        if (code == CUDA_NOT_READY || (code >= CUDA_CAPTURE_FIRST && code <= CUDA_CAPTURE_LAST))
+            break;
+        fence->waiting &= ~(UINT32_C(1) << d);
+    }
+    leave(cuda, mode);
+    return !fence->waiting;
+}
+
+static void cuda_forget(void *state, struct hr__fence *fence)
+{
+    struct cuda *cuda = state;
+    int mode = enter(cuda);
+    for (int d = 0; d < cuda->devices; d++)
+        if (fence->event[d])
+            cuda->driver.event_destroy(fence->event[d]);
+    leave(cuda, mode);
+    memset(fence, 0, sizeof *fence);
+}
+
+const struct hr__accelerator hr__accelerator_cuda = {
+    .name = "cuda",
+    .open = cuda_open,
+    .close = cuda_close,
+    .lock = cuda_lock,
+    .unlock = cuda_unlock,
+    .record = cuda_record,
+    .done = cuda_done,
+    .forget = cuda_forget,
+};
+
+static int none_open(void **state, struct hr_error *error)
+{
+    *state = NULL;
+    return 0;
+}
+
+static void none_close(void *state)
+{
+}
+
+static int none_lock(void *state, void *memory, size_t bytes, struct hr_error *error)
+{
+    return 0;
+}
+
+static void none_unlock(void *state, void *memory)
+{
+}
+
+static int none_record(void *state, struct hr__fence *fence)
+{
+    return 0;
+}
+
+static int none_done(void *state, struct hr__fence *fence)
+{
+    return 1;
+}
+
+static void none_forget(void *state, struct hr__fence *fence)
+{
+}
+
+const struct hr__accelerator hr__accelerator_none = {
+    .name = "none",
+    .open = none_open,
+    .close = none_close,
+    .lock = none_lock,
+    .unlock = none_unlock,
+    .record = none_record,
+    .done = none_done,
+    .forget = none_forget,
+};

@@ -1,0 +1,363 @@
+/* Workers that serve many lanes; see crew.h. */
+#include "loader/crew.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/futex.h"
+#include "base/memory.h"
+#include "loader/loader.h"
+
+#include <errno.h>
+#include <limits.h>
+
+/* A lane in the crew. Guarded by the crew's lock. */
+struct member {
+    struct hr_loader *loader;
+    int visitors;    /* workers that are in the loader, or have a sample of it */
+    int is_leaving;  /* not to be visited any more */
+    uint64_t served; /* when it was visited last, in visits of the crew */
+};
+
+struct worker {
+    struct hr__thread thread; /* .loader: visited last */
+    struct hr__crew *crew;
+};
+
+struct hr__crew {
+    struct worker *workers;
+    int count; /* of them, running */
+    hr__crew_watch_fn watch;
+    void *watch_arg;
+
+    atomic_uint word;    /* moves on with each wake-up: a futex */
+    atomic_int sleepers; /* workers that sleep, or are about to */
+    atomic_int watched;  /* one of them wakes up when the first delayed sample is due */
+    atomic_int stop;
+
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t left;  /* a worker came back from a lane that is leaving */
+    struct member **members;
+    int member_count, member_capacity;
+    uint64_t visits;
+};
+
+/* What a look at all lanes finds. */
+struct look {
+    struct member *due;  /* the one that is due first; NULL: none has work */
+    struct member *idle; /* where an item may be converted by somebody who has nothing else to do */
+    int others;          /* lanes beside `due` that may have work */
+    uint64_t soonest_ns; /* when the first delayed sample is due; UINT64_MAX: there is none */
+};
+
+static int may_have_work(const struct hr__lane *lane, uint64_t now_ns)
+{
+    return atomic_load(&lane->has_work) || atomic_load(&lane->ask_ns) <= now_ns;
+}
+
+static struct look look_locked(const struct hr__crew *c)
+{
+    struct look found = {.soonest_ns = UINT64_MAX};
+    uint64_t now_ns = 0;
+    double least = 0;
+    for (int i = 0; i < c->member_count; i++) {
+        struct member *m = c->members[i];
+        struct hr__lane *lane = m->loader->lane;
+        if (m->is_leaving)
+            continue;
+        uint64_t ask_ns = atomic_load(&lane->ask_ns);
+        if (ask_ns != UINT64_MAX && !now_ns)
+            now_ns = hr__now_ns();
+        if (ask_ns < found.soonest_ns)
+            found.soonest_ns = ask_ns;
+        if (atomic_load(&lane->may_convert) && (!found.idle || m->served < found.idle->served))
+            found.idle = m;
+        if (!may_have_work(lane, now_ns))
+            continue;
+        double ahead = lane->ops->ahead(lane->self);
+        found.others += found.due != NULL;
+        if (!found.due || ahead < least || (ahead == least && m->served < found.due->served)) {
+            found.due = m;
+            least = ahead;
+        }
+    }
+    return found;
+}
+
+void hr__crew_wake(struct hr__crew *c, int count)
+{
+    /* In the one order of all these: the caller's hint, this load; a sleeper's count, its last
+     * look. One of the two sees the other. */
+    if (!atomic_load(&c->sleepers))
+        return;
+    atomic_fetch_add(&c->word, 1);
+    hr__futex_wake(&c->word, count, 0);
+}
+
+/* Sleeps until there may be work. Of the sleepers one looks after the samples that wait for
+ * other processes. */
+static void sleep_until_work(struct hr__crew *c)
+{
+    atomic_fetch_add(&c->sleepers, 1);
+    unsigned word = atomic_load(&c->word);
+    pthread_mutex_lock(&c->lock);
+    struct look found = look_locked(c);
+    pthread_mutex_unlock(&c->lock);
+    if (!found.due && !found.idle && !atomic_load(&c->stop)) {
+        int watches = found.soonest_ns != UINT64_MAX && !atomic_exchange(&c->watched, 1);
+        hr__futex_wait(&c->word, word, watches ? found.soonest_ns : HR__FUTEX_EVER, 0);
+        if (watches)
+            atomic_store(&c->watched, 0);
+    }
+    atomic_fetch_sub(&c->sleepers, 1);
+}
+
+static void tell_watch(const struct worker *w, uint64_t begin_ns, uint64_t index,
+                       const struct hr__outcome *outcome)
+{
+    struct hr__crew_event event = {
+        .begin_ns = begin_ns,
+        .end_ns = hr__now_ns(),
+        .worker = w->thread.number,
+        .loader = w->thread.loader,
+        .index = index,
+        .read_ns = outcome->fetch_ns,
+    };
+    w->crew->watch(w->crew->watch_arg, &event);
+}
+
+/* Prepares a sample of the lane; its lock is released meanwhile. */
+static void prepare_locked(struct worker *w, struct hr__job *job)
+{
+    struct hr_loader *l = w->thread.loader;
+    struct hr__outcome outcome;
+    pthread_mutex_unlock(&l->lock);
+    uint64_t index = (uint64_t)job->batch->indices[job->place];
+    uint64_t begin_ns = w->crew->watch ? hr__now_ns() : 0;
+    hr__process(&w->thread, job, &outcome);
+    if (w->crew->watch)
+        tell_watch(w, begin_ns, index, &outcome);
+    pthread_mutex_lock(&l->lock);
+    hr__finish_job_locked(l, job, &outcome);
+}
+
+/* The lane has no sample to take: what is said of it from now on. Whatever changes that has
+ * the lock too, and says otherwise then. */
+static void say_none_locked(struct hr_loader *l)
+{
+    atomic_store(&l->lane->has_work, 0);
+    atomic_store(&l->lane->may_convert, hr__caching_may_convert_locked(l, 1));
+}
+
+/* What a worker of the loader's own does in one turn of its loop (threads.c), but for waiting. */
+static void work_locked(struct worker *w)
+{
+    struct hr_loader *l = w->thread.loader;
+    if (l->stop)
+        return;
+    if (hr__caching_should_convert_locked(&w->thread)) {
+        hr__caching_convert_locked(&w->thread);
+        return;
+    }
+    struct hr__job *job = hr__next_job_locked(l);
+    if (job)
+        prepare_locked(w, job);
+    else if (hr__has_work_locked(l)) /* looking may have released the lock */
+        atomic_store(&l->lane->has_work, 1);
+    else
+        say_none_locked(l);
+}
+
+static void convert_locked(struct worker *w)
+{
+    struct hr_loader *l = w->thread.loader;
+    int may = hr__caching_may_convert_locked(l, 1);
+    atomic_store(&l->lane->may_convert, may);
+    if (may)
+        hr__caching_convert_locked(&w->thread);
+}
+
+static void visit(struct worker *w, struct hr_loader *l, int is_idle)
+{
+    if (w->thread.loader != l)
+        w->thread.converting = 0;
+    w->thread.loader = l;
+    pthread_mutex_lock(&l->lock);
+    if (is_idle)
+        convert_locked(w);
+    else
+        work_locked(w);
+    if (l->lane->turn)
+        hr__lane_turn_locked(l->lane);
+    atomic_store(&l->lane->ask_ns, l->delayed ? l->delayed->ask_ns : UINT64_MAX);
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* The lane to visit, or NULL; *is_idle: only to convert something. */
+static struct member *choose_locked(struct hr__crew *c, int *is_idle)
+{
+    struct look found = look_locked(c);
+    struct member *m = found.due ? found.due : found.idle;
+    *is_idle = !found.due;
+    if (!m)
+        return NULL;
+    m->served = ++c->visits;
+    m->visitors++;
+    if (found.others || (found.soonest_ns != UINT64_MAX && !atomic_load(&c->watched)))
+        hr__crew_wake(c, 1);
+    return m;
+}
+
+static void come_back_locked(struct hr__crew *c, struct member *m)
+{
+    m->visitors--;
+    if (m->is_leaving && !m->visitors)
+        pthread_cond_broadcast(&c->left);
+}
+
+static void *run(void *arg)
+{
+    struct worker *w = arg;
+    struct hr__crew *c = w->crew;
+    pthread_mutex_lock(&c->lock);
+    while (!atomic_load(&c->stop)) {
+        int is_idle;
+        struct member *m = choose_locked(c, &is_idle);
+        pthread_mutex_unlock(&c->lock);
+        if (m)
+            visit(w, m->loader, is_idle);
+        else
+            sleep_until_work(c);
+        pthread_mutex_lock(&c->lock);
+        if (m)
+            come_back_locked(c, m);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+static int start_worker(struct hr__crew *c, struct hr_error *error)
+{
+    struct worker *w = &c->workers[c->count];
+    w->crew = c;
+    w->thread.number = c->count;
+    int r = hr_preparer_create(&w->thread.preparer, error);
+    if (!r)
+        r = hr__thread_start(&w->thread, run, "hr-crew", error);
+    if (r)
+        hr_preparer_destroy(&w->thread.preparer);
+    else
+        c->count++;
+    return r;
+}
+
+int hr__crew_create(struct hr__crew **out, int threads, struct hr_error *error)
+{
+    *out = NULL;
+    struct hr__crew *c = hr__alloc(HR__TAG_LOADER, 1, sizeof *c);
+    if (!c)
+        return hr__fail(error, -ENOMEM, "out of memory for a crew of workers");
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->left, NULL);
+    int r = 0;
+    c->workers = hr__alloc(HR__TAG_LOADER, (size_t)threads, sizeof *c->workers);
+    if (!c->workers)
+        r = hr__fail(error, -ENOMEM, "out of memory for %d workers", threads);
+    while (!r && c->count < threads)
+        r = start_worker(c, error);
+    if (r)
+        hr__crew_destroy(&c);
+    *out = c;
+    return r;
+}
+
+void hr__crew_destroy(struct hr__crew **crew)
+{
+    struct hr__crew *c = *crew;
+    if (!c)
+        return;
+    *crew = NULL;
+    atomic_store(&c->stop, 1);
+    hr__crew_wake(c, INT_MAX);
+    for (int i = 0; i < c->count; i++) {
+        pthread_join(c->workers[i].thread.id, NULL);
+        hr_preparer_destroy(&c->workers[i].thread.preparer);
+        hr_converter_destroy(&c->workers[i].thread.converter);
+    }
+    for (int i = 0; i < c->member_count; i++)
+        hr__free(c->members[i]);
+    hr__free(c->members);
+    hr__free(c->workers);
+    pthread_cond_destroy(&c->left);
+    pthread_mutex_destroy(&c->lock);
+    hr__free(c);
+}
+
+int hr__crew_threads(const struct hr__crew *crew)
+{
+    return crew->count;
+}
+
+void hr__crew_watch(struct hr__crew *crew, hr__crew_watch_fn watch, void *arg)
+{
+    /* Workers look at it when they have a sample in hand: after a lane has joined. */
+    pthread_mutex_lock(&crew->lock);
+    crew->watch = watch;
+    crew->watch_arg = arg;
+    pthread_mutex_unlock(&crew->lock);
+}
+
+static int grow_locked(struct hr__crew *c)
+{
+    if (c->member_count < c->member_capacity)
+        return 0;
+    int capacity = c->member_capacity ? 2 * c->member_capacity : 8;
+    struct member **members =
+        hr__realloc(HR__TAG_LOADER, c->members, (size_t)capacity, sizeof(struct member *));
+    if (!members)
+        return -ENOMEM;
+    c->members = members;
+    c->member_capacity = capacity;
+    return 0;
+}
+
+int hr__crew_join(struct hr__crew *c, struct hr_loader *loader, struct hr_error *error)
+{
+    struct member *m = hr__alloc(HR__TAG_LOADER, 1, sizeof *m);
+    pthread_mutex_lock(&c->lock);
+    int r = m ? grow_locked(c) : -ENOMEM;
+    if (!r) {
+        m->loader = loader;
+        c->members[c->member_count++] = m;
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (!r)
+        return 0;
+    hr__free(m);
+    return hr__fail(error, r, "out of memory for a lane of the crew");
+}
+
+static int find_locked(const struct hr__crew *c, const struct hr_loader *loader)
+{
+    int i = 0;
+    while (i < c->member_count && c->members[i]->loader != loader)
+        i++;
+    return i;
+}
+
+void hr__crew_leave(struct hr__crew *c, struct hr_loader *loader)
+{
+    struct member *m = NULL;
+    pthread_mutex_lock(&c->lock);
+    int i = find_locked(c, loader);
+    if (i < c->member_count) {
+        m = c->members[i];
+        m->is_leaving = 1;
+        while (m->visitors)
+            pthread_cond_wait(&c->left, &c->lock);
+        /* Others may have come and gone meanwhile. */
+        i = find_locked(c, loader);
+        c->members[i] = c->members[--c->member_count];
+    }
+    pthread_mutex_unlock(&c->lock);
+    hr__free(m);
+}

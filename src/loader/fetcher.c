@@ -1,0 +1,442 @@
+/*
+ * The fetchers: threads that read files when reading blocks (see loader.h), many at a
+ * time, for the workers to prepare.
+ *
+ * A fetcher takes samples from the schedule in order, as the staging budget allows, and
+ * keeps as many reads in flight as the device gains by. What is cached goes to the workers
+ * as it is. What another process reads into a shared cache waits in a list, and is asked
+ * for again whenever reads have come back.
+ */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "loader/loader.h"
+#include "storage/depth.h"
+
+#include <errno.h>
+
+/* How long a fetcher waits for a read before it looks at the rest of the world:
+ * briefly where it could soon submit more. */
+#define FETCH_WAIT_NS       INT64_C(20000000)
+#define FETCH_WAIT_SHORT_NS INT64_C(2000000)
+
+/* Reads taken from the schedule at once, so that the first are in flight early. */
+#define FETCH_BULK 32
+
+/* Jobs that a fetcher lets wait for other processes at once. */
+#define WAITING_MAX 64
+
+/* A fetcher's own state. */
+struct fetcher {
+    struct hr_loader *loader;
+    int number;
+    struct hr__reader *reader;
+    int direct;                              /* the reader's: O_DIRECT is wanted */
+    struct hr__depth depth;                  /* reads in flight at most, as the device has it */
+    struct hr__job *flight[HR__FETCH_DEPTH]; /* what the reader has */
+    unsigned flying;
+    unsigned most;           /* reads in flight at most, as other ranks leave them to this one */
+    struct hr__job *waiting; /* whose samples other processes read, the first to ask for first */
+    struct hr__job **waiting_end;
+    unsigned waiting_count;
+    int refused; /* there was something to read, but no slot for its batch */
+};
+
+/* There is a sample to read, and room for it in the staging budget. */
+static int has_read_locked(const struct hr_loader *l)
+{
+    if (l->hosting)
+        return hr__hosting_has_read_locked(l) || hr__can_claim_locked(l);
+    return !l->workers_read && hr__can_claim_locked(l) &&
+           (!l->reserved_bytes ||
+            l->reserved_bytes + hr__next_size_locked(l) <= l->options.staging_bytes);
+}
+
+/* Takes samples to read, linked by next: as many as `room` in flight and the
+ * staging budget allow. The slots of a dropped epoch may wait for what this fetcher has in
+ * hand: only with empty hands does it wait for one. */
+static struct hr__job *claim_reads_locked(struct fetcher *f, unsigned room)
+{
+    struct hr_loader *l = f->loader;
+    struct hr__job *list = NULL, **end = &list;
+    if (room > FETCH_BULK)
+        room = FETCH_BULK;
+    f->refused = 0;
+    while (room-- && has_read_locked(l)) {
+        int is_empty = !list && !f->flying && !f->waiting;
+        struct hr__job *job = hr__claim_locked(l, is_empty);
+        f->refused = !job && !is_empty && !l->lane;
+        if (!job && l->lane && l->lane->turn)
+            hr__wake_worker_locked(l);
+        if (!job)
+            break;
+        job->charged_bytes = hr__size_of(l, job->batch, job->place);
+        l->reserved_bytes += job->charged_bytes;
+        *end = job;
+        end = &job->next;
+        if (l->fetcher_samples && !--l->fetcher_samples && !l->options.direct_io)
+            hr__let_workers_read_locked(l);
+    }
+    *end = NULL;
+    if (list && l->idle_fetchers && has_read_locked(l))
+        pthread_cond_signal(&l->fetch);
+    return list;
+}
+
+/* The same with hosts: what is claimed is routed, and what is to be read from storage taken. Where
+ * nothing is, later batches are looked to. */
+static struct hr__job *claim_of_hosts_locked(struct fetcher *f, unsigned room)
+{
+    struct hr_loader *l = f->loader;
+    struct hr__job *list = NULL, **end = &list;
+    if (room > FETCH_BULK)
+        room = FETCH_BULK;
+    f->refused = hr__hosting_route_locked(l, !f->flying);
+    while (room--) {
+        struct hr__job *job = hr__hosting_read_locked(l);
+        if (!job)
+            job = hr__hosting_ahead_locked(l);
+        if (!job)
+            break;
+        *end = job;
+        end = &job->next;
+    }
+    *end = NULL;
+    if (list && l->idle_fetchers && hr__hosting_has_read_locked(l))
+        pthread_cond_signal(&l->fetch);
+    return list;
+}
+
+/* Puts a job whose sample another process reads behind those that wait already. */
+static void wait_for_other(struct fetcher *f, struct hr__job *job)
+{
+    hr__job_wait(job, f->waiting_count);
+    job->next = NULL;
+    *f->waiting_end = job;
+    f->waiting_end = &job->next;
+    f->waiting_count++;
+}
+
+/* The first of those that wait. */
+static struct hr__job *wait_no_more(struct fetcher *f)
+{
+    struct hr__job *job = f->waiting;
+    f->waiting = job->next;
+    if (!f->waiting)
+        f->waiting_end = &f->waiting;
+    f->waiting_count--;
+    return job;
+}
+
+/* Hands a job to the reader, 1; or sees that it need not, or cannot, be read here: 0,
+ * then it is a worker's; or lets it wait, 1. */
+static int submit_one(struct fetcher *f, struct hr__job *job)
+{
+    struct hr_loader *l = f->loader;
+    uint64_t index = job->batch ? (uint64_t)job->batch->indices[job->place] : job->ahead;
+    job->sample.read.user = job;
+    job->unread = 1;
+    /* Workers find what is cached where it lies. */
+    enum hr__claim claim = hr__caching_claim(l, index, &job->ticket);
+    if (claim == HR__CLAIM_FOUND)
+        return 0;
+    if (claim == HR__CLAIM_BUSY) {
+        wait_for_other(f, job);
+        return 1;
+    }
+    if (hr__sample_aim(&job->sample, l->dataset, index, f->direct, NULL) ||
+        hr__reader_submit(f->reader, &job->sample.read))
+        return 0;
+    job->unread = 0;
+    job->flight = f->flying;
+    f->flight[f->flying++] = job;
+    return 1;
+}
+
+/* Hands claimed reads to the reader; those that are the workers' are returned in
+ * front of `left`. */
+static struct hr__job *submit(struct fetcher *f, struct hr__job *list, struct hr__job *left)
+{
+    while (list) {
+        struct hr__job *job = list;
+        list = job->next;
+        if (!submit_one(f, job)) {
+            job->next = left;
+            left = job;
+        }
+    }
+    return left;
+}
+
+/* Reads that may be submitted beside those in flight. */
+static unsigned free_of(const struct fetcher *f)
+{
+    unsigned depth = hr__depth_now(&f->depth);
+    if (depth > f->most)
+        depth = f->most;
+    return depth > f->flying ? depth - f->flying : 0;
+}
+
+/* The same with those that wait and are to be asked for again by now, as far as the
+ * reader has room. */
+static struct hr__job *ask_again(struct fetcher *f, struct hr__job *left)
+{
+    if (!f->waiting)
+        return left;
+    uint64_t now_ns = hr__now_ns();
+    while (f->waiting && f->waiting->ask_ns <= now_ns && free_of(f)) {
+        struct hr__job *job = wait_no_more(f);
+        if (!submit_one(f, job)) {
+            job->next = left;
+            left = job;
+        }
+    }
+    return left;
+}
+
+/* Those that wait and need not any more, because their epoch was dropped. */
+static struct hr__job *wanted_no_more_locked(struct fetcher *f)
+{
+    struct hr__job *gone = NULL;
+    for (unsigned n = f->waiting_count; n; n--) {
+        struct hr__job *job = wait_no_more(f);
+        if (job->batch->cancelled) {
+            job->next = gone;
+            gone = job;
+            continue;
+        }
+        job->next = NULL;
+        *f->waiting_end = job;
+        f->waiting_end = &job->next;
+        f->waiting_count++;
+    }
+    return gone;
+}
+
+static void land(struct fetcher *f, struct hr__job *job)
+{
+    struct hr__job *last = f->flight[--f->flying];
+    f->flight[job->flight] = last;
+    last->flight = job->flight;
+}
+
+struct hr_batch *hr__deliver_locked(struct hr_loader *l, struct hr__job *job)
+{
+    if (!job->batch) {
+        hr__hosting_ahead_done_locked(l, job);
+        return NULL;
+    }
+    if (l->hosting && !job->is_item)
+        hr__hosting_landed_locked(l, job);
+    hr__charge_locked(l, job, job->unread ? 0 : job->sample.read.length);
+    if (!job->batch->cancelled) {
+        hr__stage_locked(l, job);
+        return NULL;
+    }
+    struct hr__outcome outcome = {.blocked = 0};
+    hr__caching_unclaim(l, &job->ticket);
+    hr__drop_bytes(l, &job->sample.read);
+    return hr__finish_locked(l, job, &outcome);
+}
+
+static void deliver(struct hr_loader *l, struct hr__job *list)
+{
+    struct hr_batch *slots = NULL;
+    pthread_mutex_lock(&l->lock);
+    while (list) {
+        struct hr__job *next = list->next;
+        struct hr_batch *slot = hr__deliver_locked(l, list);
+        if (slot) {
+            slot->next = slots;
+            slots = slot;
+        }
+        list = next;
+    }
+    pthread_mutex_unlock(&l->lock);
+    hr__return_slots(slots);
+}
+
+/* What is read ahead goes to its owner unseen: here is where damage is found. */
+static void check_ahead(struct hr_loader *l, struct hr__job *job)
+{
+    if (!hr__sample_check(&job->sample, NULL))
+        return;
+    hr__drop_bytes(l, &job->sample.read);
+    job->unread = 1;
+}
+
+/* Completed reads as a list of jobs in front of `list`; a negative errno in
+ * *failure when the reader is broken. */
+static struct hr__job *collect(struct fetcher *f, int64_t timeout_ns, struct hr__job *list,
+                               int *failure)
+{
+    struct hr__read *done[HR__FETCH_DEPTH];
+    unsigned in_flight = f->flying;
+    uint64_t bytes = 0;
+    int n = hr__reader_wait(f->reader, done, HR__FETCH_DEPTH, timeout_ns);
+    *failure = n < 0 && n != -EINTR ? n : 0;
+    /* From the last to the first: the list begins with the oldest. */
+    for (int i = n - 1; i >= 0; i--) {
+        struct hr__job *job = done[i]->user;
+        bytes += done[i]->length;
+        land(f, job);
+        if (done[i]->result)
+            done[i]->bytes = NULL;
+        hr__account_read(f->loader, done[i], done[i]->completed_ns - done[i]->submitted_ns);
+        if (!job->batch)
+            check_ahead(f->loader, job);
+        job->next = list;
+        list = job;
+    }
+    hr__depth_note(&f->depth, in_flight, in_flight - f->flying, bytes, hr__now_ns());
+    return list;
+}
+
+/* How many reads a fetcher may take from the schedule now. */
+static unsigned room_of(const struct fetcher *f)
+{
+    return f->waiting_count < WAITING_MAX ? free_of(f) : 0;
+}
+
+/* Sleeps until there is something to read, or the first of those that wait is to be
+ * asked for again. */
+static void wait_for_reads_locked(struct fetcher *f)
+{
+    struct hr_loader *l = f->loader;
+    l->idle_fetchers++;
+    if (f->waiting || f->refused) {
+        uint64_t until_ns = hr__now_ns() + FETCH_WAIT_SHORT_NS;
+        if (f->waiting && (!f->refused || f->waiting->ask_ns < until_ns))
+            until_ns = f->waiting->ask_ns;
+        struct timespec until = hr__timespec(until_ns);
+        pthread_cond_timedwait(&l->fetch, &l->lock, &until);
+    } else {
+        pthread_cond_wait(&l->fetch, &l->lock);
+    }
+    l->idle_fetchers--;
+    hr__depth_note(&f->depth, 0, 0, 0, hr__now_ns());
+}
+
+/* How long to wait for a read. */
+static int64_t collect_timeout(const struct fetcher *f, int more)
+{
+    int64_t ns = free_of(f) && more ? FETCH_WAIT_SHORT_NS : FETCH_WAIT_NS;
+    if (f->waiting && free_of(f)) {
+        int64_t until_ns = (int64_t)(f->waiting->ask_ns - hr__now_ns());
+        if (until_ns < ns)
+            ns = until_ns > 0 ? until_ns : 0;
+    }
+    return ns;
+}
+
+/* What the balance between ranks leaves to this fetcher: non-zero where that was nothing for a
+ * while. */
+static int stands_by_locked(struct fetcher *f)
+{
+    struct hr_loader *l = f->loader;
+    hr__balancing_pass_locked(l);
+    unsigned depth = hr__depth_now(&f->depth);
+    f->most = (unsigned)hr__balancing_limit_locked(l, (int)depth);
+    return !f->flying && !f->waiting && hr__balancing_fetcher_stands_by_locked(l, f->number);
+}
+
+/* Reads for the workers until stop, or until the reader fails. */
+static int fetch_loop(struct fetcher *f)
+{
+    struct hr_loader *l = f->loader;
+    int failure = 0;
+    pthread_mutex_lock(&l->lock);
+    while (!l->stop && !failure) {
+        if (stands_by_locked(f))
+            continue;
+        struct hr__job *list =
+            l->hosting ? claim_of_hosts_locked(f, room_of(f)) : claim_reads_locked(f, room_of(f));
+        struct hr__job *done = wanted_no_more_locked(f);
+        int due = f->waiting && f->waiting->ask_ns <= hr__now_ns();
+        if (!list && !done && !due && !f->flying) {
+            /* Looking may have released the lock: look again before sleeping. */
+            if (!l->stop && (f->refused || !(room_of(f) && has_read_locked(l))))
+                wait_for_reads_locked(f);
+            continue;
+        }
+        int more = !l->workers_read;
+        pthread_mutex_unlock(&l->lock);
+        done = submit(f, list, done);
+        done = ask_again(f, done);
+        if (f->flying)
+            done = collect(f, done ? 0 : collect_timeout(f, more), done, &failure);
+        deliver(l, done);
+        pthread_mutex_lock(&l->lock);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return failure;
+}
+
+static int open_reader(struct fetcher *f)
+{
+    struct hr_loader *l = f->loader;
+    struct hr_error error = {0};
+    struct hr__reader_options options = {
+        .depth = HR__FETCH_DEPTH,
+        .direct = l->options.direct_io,
+        .no_io_uring = l->options.no_io_uring || f->number > 0,
+    };
+    int r = hr__reader_create(&f->reader, &options, &error);
+    f->direct = options.direct;
+    int uring = !r && hr__reader_is_io_uring(f->reader);
+    /* A pread reader reads while it is handed a request: one at a time, so that
+     * the other fetchers share what there is to read. */
+    hr__depth_init(&f->depth, uring ? HR__FETCH_DEPTH : 1);
+    pthread_mutex_lock(&l->lock);
+    l->live_fetchers += !r;
+    if (f->number == 0) {
+        l->reader_state = r ? r : uring ? 1 : 2;
+        pthread_cond_broadcast(&l->room);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return r;
+}
+
+/* Frees the reader; what it had in flight goes to the workers, who read anew. */
+static void close_reader(struct fetcher *f)
+{
+    struct hr__job *list = NULL;
+    hr__reader_destroy(&f->reader);
+    while (f->flying) {
+        struct hr__job *job = f->flight[--f->flying];
+        job->unread = 1;
+        job->sample.read.bytes = NULL;
+        job->next = list;
+        list = job;
+    }
+    while (f->waiting) {
+        struct hr__job *job = wait_no_more(f);
+        job->next = list;
+        list = job;
+    }
+    deliver(f->loader, list);
+}
+
+void *hr__fetch_main(void *arg)
+{
+    struct hr__thread *self = arg;
+    struct hr_loader *l = self->loader;
+    struct fetcher f = {.loader = l, .number = self->number, .most = HR__FETCH_DEPTH};
+    f.waiting_end = &f.waiting;
+    if (open_reader(&f))
+        return NULL;
+    int failure = fetch_loop(&f);
+    close_reader(&f);
+    if (!failure)
+        return NULL;
+    hr__log(HR_LOG_WARNING, "asynchronous reads failed (%s): the workers read for themselves",
+            hr__errno_text(failure));
+    pthread_mutex_lock(&l->lock);
+    l->live_fetchers--;
+    if (!l->live_fetchers && l->hosting)
+        hr__hosting_readers_gone_locked(l);
+    else if (!l->live_fetchers)
+        hr__let_workers_read_locked(l);
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}

@@ -1,0 +1,278 @@
+/*
+ * Making and ending what a loader has with hosts; see hosts.h.
+ *
+ * A cluster is a list of hosts with all that follows from it. The loader has one, and each
+ * epoch's deal a reference of its own, so that another list can take its place at an epoch's
+ * beginning while requests of the one before are still under way.
+ */
+#include "base/error.h"
+#include "base/memory.h"
+#include "cache/spec.h"
+#include "loader/hosts/inside.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+/* Loaders of a rank in this process that are told apart in meetings, and ranks in a process
+ * (of tests: a process has one). */
+#define LOADERS_MAX 64
+#define RANKS_MAX   256
+
+/* What an item is charged, in percent of its sample's bytes: what it grows by on the mean, and
+ * some room. What grows beyond it is kept encoded. */
+static const uint64_t charge_percents[] = {
+    [HR_FORM_ENCODED] = 100, [HR_FORM_COEFFICIENTS] = 160, [HR_FORM_PLANES] = 500};
+
+/* Which numbers are in use, a bit each, by rank. Ranks make their loaders in the same order, so
+ * that the lowest free number is the same on all of them, and one loader's meeting is not
+ * taken for another's. */
+static _Atomic uint64_t numbers[RANKS_MAX];
+
+static unsigned take_number(int rank)
+{
+    _Atomic uint64_t *used = &numbers[rank % RANKS_MAX];
+    uint64_t before = atomic_load(used), bit;
+    do {
+        bit = ~before & (before + 1);
+        if (!bit)
+            return LOADERS_MAX;
+    } while (!atomic_compare_exchange_weak(used, &before, before | bit));
+    return (unsigned)__builtin_ctzll(bit);
+}
+
+static void give_number(int rank, unsigned number)
+{
+    if (number < LOADERS_MAX)
+        atomic_fetch_and(&numbers[rank % RANKS_MAX], ~(UINT64_C(1) << number));
+}
+
+int hr__hosting_is_wanted(const struct hr_loader_options *options)
+{
+    return options->cache && hr__hosts_is(options->cache);
+}
+
+int hr__hosting_check(const struct hr_loader_options *o, struct hr_error *error)
+{
+    if (!hr__hosting_is_wanted(o))
+        return o->assignment != HR_ASSIGNMENT_LOCAL
+                   ? 0
+                   : hr__fail(error, -EINVAL,
+                              "assignment = local: it goes by which host keeps a sample, so it "
+                              "needs a cache of hosts (\"memcached:...\")");
+    if (o->agent && *o->agent)
+        return hr__fail(error, -ENOTSUP,
+                        "an agent prepares streams for this machine alone, and cannot deal "
+                        "samples to the hosts of \"%.100s\": leave agent out",
+                        o->cache);
+    if (o->external_order)
+        return hr__fail(error, -ENOTSUP,
+                        "an order of the caller's own cannot be dealt to the hosts of "
+                        "\"%.100s\": leave out the order (a sampler), or the cache",
+                        o->cache);
+    return 0;
+}
+
+struct hr__cluster *hr__cluster_ref(struct hr__cluster *cluster)
+{
+    atomic_fetch_add_explicit(&cluster->refs, 1, memory_order_relaxed);
+    return cluster;
+}
+
+void hr__cluster_unref(struct hr__cluster **pointer)
+{
+    struct hr__cluster *c = *pointer;
+    *pointer = NULL;
+    if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    hr__placement_destroy(&c->placement);
+    hr__peers_destroy(&c->peers);
+    hr__hosts_clear(&c->hosts);
+    hr__free(c->sizes);
+    hr__free(c->host_of_rank);
+    hr__free(c->queues);
+    hr__free(c->abouts);
+    hr__free(c->known);
+    hr__free(c->contents);
+    hr__free(c);
+}
+
+/* The form of items is the text's to say, for all ranks compare it. */
+static int check_form(const struct hr_loader *l, const struct hr__hosts *hosts,
+                      struct hr_error *error)
+{
+    int form = l->options.cache_form;
+    if (form == HR_FORM_AUTO || form == hosts->form)
+        return 0;
+    return hr__fail(error, -EINVAL,
+                    "cache_form = %s, and the hosts keep %s: say form=%s in the text of the hosts",
+                    hr_form_name((enum hr_form)form), hr_form_name((enum hr_form)hosts->form),
+                    hr_form_name((enum hr_form)form));
+}
+
+/* Once in a process. */
+static void tell_without_mtime(const struct hr__hosts *hosts)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    if (hosts->with_mtime || atomic_flag_test_and_set(&told))
+        return;
+    hr__log(HR_LOG_WARNING,
+            "mtime=no: where hosts have copies of their own, a file that was rewritten is told by "
+            "its size and by samples of its content (all of it up to 64 KiB, else 4 KiB at its "
+            "beginning, middle and end); what differs elsewhere is not seen");
+}
+
+int hr__cluster_create(struct hr__cluster **out, const struct hr_loader *l, const char *text,
+                       struct hr_error *error)
+{
+    struct hr__cluster *c = hr__alloc(HR__TAG_LOADER, 1, sizeof *c);
+    *out = NULL;
+    if (!c)
+        return hr__fail(error, -ENOMEM, "out of memory for a list of hosts");
+    atomic_init(&c->refs, 1);
+    c->samples = hr_dataset_count(l->dataset);
+    int r = hr__hosts_parse(&c->hosts, text, error);
+    if (!r)
+        r = hr__hosts_find_self(&c->hosts, error);
+    if (!r)
+        r = check_form(l, &c->hosts, error);
+    if (!r && c->hosts.count > HR__HOSTS_MAX)
+        r = hr__fail(error, -EINVAL, "%d hosts: there may be %d", c->hosts.count, HR__HOSTS_MAX);
+    if (!r)
+        r = hr__peers_create(&c->peers, &c->hosts, &hr__peer_ops, error);
+    if (r)
+        goto fail;
+    tell_without_mtime(&c->hosts);
+    c->charge_percent = charge_percents[c->hosts.form];
+    size_t count = (size_t)c->hosts.count;
+    c->queues = hr__alloc(HR__TAG_LOADER, count, sizeof *c->queues);
+    c->abouts = hr__alloc(HR__TAG_LOADER, count, sizeof *c->abouts);
+    c->known = hr__alloc(HR__TAG_LOADER, c->samples, 1);
+    c->contents = hr__alloc(HR__TAG_LOADER, c->samples, sizeof *c->contents);
+    if (!c->queues || !c->abouts || !c->known || !c->contents) {
+        r = hr__fail(error, -ENOMEM, "out of memory for the items of %d hosts", c->hosts.count);
+        goto fail;
+    }
+    *out = c;
+    return 0;
+fail:
+    hr__cluster_unref(&c);
+    return r;
+}
+
+static void init_conditions(struct hr__hosting *h)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&h->dealing, &monotonic);
+    pthread_cond_init(&h->work, &monotonic);
+    pthread_cond_init(&h->space, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+int hr__hosting_create(struct hr_loader *l, struct hr_error *error)
+{
+    struct hr__hosting *h = hr__alloc(HR__TAG_LOADER, 1, sizeof *h);
+    if (!h)
+        return hr__fail(error, -ENOMEM, "out of memory for a loader's hosts");
+    init_conditions(h);
+    l->hosting = h;
+    /* A lone rank meets nobody. */
+    h->number = l->options.world_size > 1 ? take_number(l->options.rank) : LOADERS_MAX;
+    h->wait_s = -1;
+    int r = hr__cluster_create(&h->cluster, l, l->options.cache, error);
+    if (r)
+        return r;
+    size_t batch_size = (size_t)l->options.batch_size;
+    h->ahead_positions = hr__alloc(HR__TAG_LOADER, batch_size, sizeof *h->ahead_positions);
+    h->ahead = hr__alloc(HR__TAG_LOADER, batch_size, sizeof *h->ahead);
+    h->groups = hr__alloc(HR__TAG_LOADER, HR__HOST_THREADS, sizeof *h->groups);
+    if (!h->ahead_positions || !h->ahead || !h->groups)
+        return hr__fail(error, -ENOMEM, "out of memory for a loader's hosts");
+    return 0;
+}
+
+static void free_parts(struct hr__hosting *h)
+{
+    for (int i = 0; i < 2; i++)
+        hr__free(h->rates[i].ranks);
+    hr__free(h->ahead_positions);
+    hr__free(h->ahead);
+    hr__free(h->groups);
+    hr__free(h);
+}
+
+void hr__hosting_destroy(struct hr_loader *l)
+{
+    struct hr__hosting *h = l->hosting;
+    if (!h)
+        return;
+    if (h->cluster)
+        hr__hosting_drop_stores_locked(l, h->cluster); /* there is nobody else any more */
+    hr__cluster_unref(&h->cluster);
+    hr__cluster_unref(&h->next);
+    pthread_cond_destroy(&h->dealing);
+    pthread_cond_destroy(&h->work);
+    pthread_cond_destroy(&h->space);
+    give_number(l->options.rank, h->number);
+    l->hosting = NULL;
+    free_parts(h);
+}
+
+/* The servers' connections are the parent's: what has them is left as it is. */
+void hr__hosting_abandon(struct hr_loader *l)
+{
+    if (!l->hosting)
+        return;
+    give_number(l->options.rank, l->hosting->number);
+    free_parts(l->hosting);
+    l->hosting = NULL;
+}
+
+int hr__hosting_start(struct hr_loader *l, struct hr_error *error)
+{
+    struct hr__hosting *h = l->hosting;
+    int wanted = h->cluster->hosts.count;
+    if (wanted > HR__HOST_THREADS || h->next)
+        wanted = HR__HOST_THREADS;
+    /* One more stores while the first is waited for. */
+    if (wanted < 2)
+        wanted = 2;
+    h->allowed = 1;
+    int r = 0;
+    while (!r && h->thread_count < wanted) {
+        struct hr__thread *thread = &h->threads[h->thread_count];
+        *thread = (struct hr__thread){.loader = l, .number = h->thread_count};
+        r = hr__thread_start(thread, hr__host_main, "hr-host", error);
+        h->thread_count += !r;
+    }
+    if (!r) {
+        h->dealer = (struct hr__thread){.loader = l};
+        r = hr__thread_start(&h->dealer, hr__deal_main, "hr-deal", error);
+        h->has_dealer = !r;
+    }
+    return r;
+}
+
+void hr__hosting_stop_locked(struct hr_loader *l)
+{
+    struct hr__hosting *h = l->hosting;
+    atomic_store(&h->halt, 1);
+    hr__peers_cancel(h->cluster->peers);
+    pthread_cond_broadcast(&h->dealing);
+    pthread_cond_broadcast(&h->work);
+    pthread_cond_broadcast(&h->space);
+}
+
+void hr__hosting_join(struct hr_loader *l)
+{
+    struct hr__hosting *h = l->hosting;
+    for (int i = 0; i < h->thread_count; i++) {
+        pthread_join(h->threads[i].id, NULL);
+        hr_converter_destroy(&h->threads[i].converter);
+    }
+    if (h->has_dealer)
+        pthread_join(h->dealer.id, NULL);
+    h->thread_count = h->has_dealer = 0;
+}

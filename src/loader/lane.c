@@ -1,0 +1,332 @@
+/*
+ * Lanes (lane.h): what is different from a loader with a consumer.
+ *
+ * A chunk is a batch of the window whose memory is acquired when it is opened. In place of a
+ * consumer's call, whichever worker makes the window's first chunk complete publishes it and
+ * what is complete behind it; the others go on preparing meanwhile.
+ */
+#include "loader/lane.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "loader/loader.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+
+static void free_description(struct hr_batch *batch)
+{
+    hr__free(batch->positions);
+    hr__free(batch);
+}
+
+static struct hr_batch *make_description(struct hr__lane *lane)
+{
+    struct hr_batch *batch = hr__alloc(HR__TAG_LOADER, 1, sizeof *batch);
+    if (!batch)
+        return NULL;
+    batch->lane = lane;
+    batch->positions = hr__alloc(HR__TAG_LOADER, (size_t)lane->loader->options.batch_size,
+                                 sizeof *batch->positions);
+    if (batch->positions)
+        return batch;
+    hr__free(batch);
+    return NULL;
+}
+
+static struct hr_batch *take_spare(struct hr__lane *lane)
+{
+    pthread_mutex_lock(&lane->loader->lock);
+    struct hr_batch *batch = lane->spare;
+    if (batch)
+        lane->spare = batch->next;
+    pthread_mutex_unlock(&lane->loader->lock);
+    return batch;
+}
+
+static void put_spare(struct hr_batch *batch)
+{
+    struct hr__lane *lane = batch->lane;
+    batch->images = NULL;
+    batch->labels = batch->indices = NULL;
+    pthread_mutex_lock(&lane->loader->lock);
+    batch->next = lane->spare;
+    lane->spare = batch;
+    pthread_mutex_unlock(&lane->loader->lock);
+}
+
+int hr__lane_open(struct hr__lane *lane, uint64_t number, struct hr_batch **out,
+                  struct hr_error *error)
+{
+    struct hr_batch *batch = take_spare(lane);
+    if (!batch)
+        batch = make_description(lane);
+    if (!batch)
+        return hr__fail(error, -ENOMEM, "out of memory for chunk %" PRIu64 " of a lane", number);
+    struct hr__chunk chunk = {0};
+    int r = lane->ops->acquire(lane->self, number, &chunk);
+    if (r) {
+        put_spare(batch);
+        return r == -EAGAIN ? r
+                            : hr__fail(error, r, "no memory for %d samples ahead: %s",
+                                       lane->loader->options.batch_size, hr__errno_text(r));
+    }
+    batch->chunk = number;
+    batch->next = NULL;
+    batch->images = chunk.images;
+    batch->labels = chunk.labels;
+    batch->indices = chunk.indices;
+    *out = batch;
+    return 0;
+}
+
+void hr__lane_drop(struct hr_batch *batch)
+{
+    batch->lane->ops->drop(batch->lane->self, batch->chunk);
+    put_spare(batch);
+}
+
+/* A chunk at its turn. */
+struct turn {
+    struct hr_batch *batch;   /* out of the window; NULL: none could be opened */
+    struct hr_batch *dropped; /* what was behind one that ended the lane */
+    struct hr__chunk_done done;
+};
+
+static void describe_bad(const struct hr__bad *bad, struct hr__chunk_bad *out)
+{
+    *out = (struct hr__chunk_bad){
+        .place = bad->place,
+        .taken = bad->taken,
+        .index = bad->index,
+        .path = bad->path,
+        .reason = bad->reason,
+    };
+}
+
+/* What is in a chunk up to the place where the lane ended, if it did. */
+static void describe(struct hr__lane *lane, const struct hr_batch *batch,
+                     struct hr__chunk_done *done)
+{
+    size_t unused = batch->count - done->count;
+    done->number = batch->chunk;
+    done->epoch = batch->epoch;
+    done->padding = batch->padding > unused ? batch->padding - unused : 0;
+    done->bad = lane->bad;
+    for (const struct hr__bad *bad = batch->skipped; bad && bad->place < done->count;
+         bad = bad->next)
+        describe_bad(bad, &lane->bad[done->bad_count++]);
+    if (batch->failed)
+        describe_bad(batch->failed, &done->failed);
+}
+
+/* The same rule as for a consumer (loader.c): what made the next chunk impossible counts at its
+ * turn, or at once where the first one cannot go on either. */
+static int take_turn_locked(struct hr__lane *lane, struct turn *turn)
+{
+    struct hr_loader *l = lane->loader;
+    struct hr_batch *batch = l->window;
+    if (l->stop || l->over || !l->plan)
+        return 0;
+    int is_complete = batch && batch->done == batch->count;
+    int is_broken = l->broken.code &&
+                    (!batch || (batch->claimed < batch->count && batch->done == batch->claimed));
+    if (!is_complete && !is_broken)
+        return 0;
+    *turn = (struct turn){.batch = batch};
+    struct hr__chunk_done *done = &turn->done;
+    if (!is_complete)
+        done->error = l->broken;
+    if (batch) {
+        done->count = batch->claimed;
+        if (batch->error.code) {
+            done->error = batch->error;
+            done->count = batch->error_place;
+        }
+        hr__window_pop_locked(l);
+        describe(lane, batch, done);
+    } else {
+        done->number = l->plan->first_chunk + l->opened - 1;
+        done->epoch = l->plan->epoch;
+    }
+    if (done->error.code) {
+        l->over = l->no_more = 1;
+        turn->dropped = hr__cancel_locked(l);
+    }
+    return 1;
+}
+
+static void publish(struct hr__lane *lane, struct turn *turn)
+{
+    struct hr__counters *c = &lane->loader->counters;
+    hr__count(&c->batches, 1);
+    for (size_t i = 0; i < turn->done.bad_count; i++)
+        hr__count(turn->done.bad[i].taken ? &c->damaged_samples : &c->bad_samples, 1);
+    hr__count(&c->padded_samples, turn->done.padding);
+    lane->ops->publish(lane->self, &turn->done);
+    if (turn->batch) {
+        hr__batch_reset(turn->batch);
+        put_spare(turn->batch);
+    }
+    hr__return_slots(turn->dropped);
+}
+
+void hr__lane_turn_locked(struct hr__lane *lane)
+{
+    struct hr_loader *l = lane->loader;
+    struct turn turn;
+    if (lane->publishing)
+        return;
+    lane->publishing = 1;
+    while (!lane->starting && take_turn_locked(lane, &turn)) {
+        if (hr__can_claim_locked(l))
+            hr__wake_claimers_locked(l);
+        pthread_mutex_unlock(&l->lock);
+        publish(lane, &turn);
+        pthread_mutex_lock(&l->lock);
+    }
+    lane->turn = 0;
+    lane->publishing = 0;
+    if (lane->starting)
+        pthread_cond_broadcast(&lane->quiet);
+}
+
+void hr__lane_hush_locked(struct hr__lane *lane)
+{
+    struct hr_loader *l = lane->loader;
+    lane->starting = 1;
+    while (lane->publishing || l->opening)
+        pthread_cond_wait(&lane->quiet, &l->lock);
+}
+
+void hr__lane_begin_locked(struct hr__lane *lane)
+{
+    lane->starting = lane->turn = lane->no_room = 0;
+    lane->end_at = UINT64_MAX;
+}
+
+void hr__lane_free(struct hr__lane **pointer)
+{
+    struct hr__lane *lane = *pointer;
+    if (!lane)
+        return;
+    *pointer = NULL;
+    while (lane->spare) {
+        struct hr_batch *next = lane->spare->next;
+        free_description(lane->spare);
+        lane->spare = next;
+    }
+    pthread_cond_destroy(&lane->quiet);
+    hr__free(lane->bad);
+    hr__free(lane);
+}
+
+static int make_lane(struct hr_loader *l, struct hr_error *error)
+{
+    struct hr__lane *lane = hr__alloc(HR__TAG_LOADER, 1, sizeof *lane);
+    if (!lane)
+        return hr__fail(error, -ENOMEM, "out of memory for a lane");
+    l->lane = lane;
+    lane->loader = l;
+    lane->end_at = UINT64_MAX;
+    atomic_init(&lane->ask_ns, UINT64_MAX);
+    pthread_cond_init(&lane->quiet, NULL);
+    lane->bad = hr__alloc(HR__TAG_LOADER, (size_t)l->options.batch_size, sizeof *lane->bad);
+    return lane->bad ? 0 : hr__fail(error, -ENOMEM, "out of memory for a lane");
+}
+
+/* The caller's options as a lane has them. */
+static int take_options(struct hr_loader_options *out, const struct hr_loader_options *options,
+                        const struct hr__crew *crew, struct hr_error *error)
+{
+    int r = hr__options_take(out, options, error);
+    if (r)
+        return r;
+    out->agent = out->stream = out->agent_command = NULL;
+    out->pinned = out->drop_last = out->wait_ms = 0;
+    out->max_bad_share = 1;
+    out->threads = hr__crew_threads(crew);
+    return 0;
+}
+
+int hr__lane_create(struct hr_loader **out, struct hr__crew *crew, struct hr_dataset *dataset,
+                    struct hr_recipe *recipe, const struct hr_loader_options *options,
+                    const struct hr__lane_ops *ops, void *self, struct hr_error *error)
+{
+    *out = NULL;
+    struct hr_loader_options taken;
+    struct hr_loader *l = NULL;
+    int r = take_options(&taken, options, crew, error);
+    if (!r)
+        r = hr__loader_make(&l, dataset, recipe, &taken, error);
+    if (r)
+        return r;
+    r = make_lane(l, error);
+    if (!r) {
+        l->lane->crew = crew;
+        l->lane->ops = ops;
+        l->lane->self = self;
+        r = hr__caching_create(l, error);
+    }
+    l->options.cache = NULL; /* the caller's */
+    if (r) {
+        hr_loader_destroy(&l);
+        return r;
+    }
+    *out = l;
+    return 0;
+}
+
+int hr__lane_start(struct hr_loader *l, uint64_t epoch, uint64_t position, uint64_t first,
+                   uint64_t *samples, struct hr_error *error)
+{
+    uint64_t total = hr_dataset_count(l->dataset), ranks = (uint64_t)l->options.world_size;
+    struct hr_loader_state state = {
+        .version = 1,
+        .shuffle = (uint32_t)l->shuffle,
+        .seed = l->seed,
+        .epoch = epoch,
+        .position = position,
+        .samples = total,
+    };
+    int r = hr__state_check(l, &state, error);
+    if (r)
+        return r;
+    *samples = l->options.external_order
+                   ? HR__LANE_ENDLESS
+                   : (total - position) / ranks + ((total - position) % ranks != 0);
+    return hr__loader_start_at(l, &state, first, error);
+}
+
+void hr__lane_stop(struct hr_loader *l)
+{
+    pthread_mutex_lock(&l->lock);
+    hr__lane_hush_locked(l->lane);
+    struct hr_batch *slots = hr__cancel_locked(l);
+    struct hr__epoch *before = l->plan;
+    l->plan = NULL;
+    l->lane->starting = 0;
+    pthread_mutex_unlock(&l->lock);
+    hr__return_slots(slots);
+    hr__epoch_unref(&before);
+}
+
+void hr__lane_end_at(struct hr_loader *l, uint64_t number)
+{
+    pthread_mutex_lock(&l->lock);
+    l->lane->end_at = number;
+    if (hr__can_claim_locked(l))
+        hr__wake_claimers_locked(l);
+    pthread_mutex_unlock(&l->lock);
+}
+
+void hr__lane_room(struct hr_loader *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->lane->room_asked++;
+    l->lane->no_room = 0;
+    if (hr__can_claim_locked(l))
+        hr__wake_claimers_locked(l);
+    pthread_mutex_unlock(&l->lock);
+}

@@ -1,0 +1,754 @@
+/*
+ * The consumer's side: options, epochs, handing batches out, state, figures.
+ *
+ * The judgement of bad samples, the counters that must add up and the list of
+ * skipped samples are brought up to date here, at a batch's turn, so that they
+ * do not depend on how far the workers are ahead.
+ */
+#include "loader/loader.h"
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/futex.h"
+#include "base/memory.h"
+#include "base/versioned.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_THREADS 4096
+#define MAX_AHEAD   65536
+
+/* A wait without a limit is cut into slices: a futex that is waited for with a
+ * timeout returns after a signal handler even with SA_RESTART. */
+#define WAIT_SLICE_MS 60000
+
+void hr_loader_options_init(struct hr_loader_options *options, size_t size)
+{
+    static const struct hr_loader_options defaults = {
+        .batch_size = 1,
+        .world_size = 1,
+        .local_world_size = 1,
+        .batches_ahead = 2,
+        .staging_bytes = 16u << 20,
+        .on_error = HR_ON_ERROR_RAISE,
+        .max_bad_share = 0.01,
+        .cache_form = HR_FORM_AUTO,
+        .window = 8,
+    };
+    hr__versioned_default(options, size, &defaults, sizeof defaults);
+}
+
+static int check_range(const char *name, int64_t value, int64_t low, int64_t high,
+                       struct hr_error *error)
+{
+    if (value >= low && value <= high)
+        return 0;
+    return hr__fail(error, -EINVAL, "%s = %" PRId64 ": must be from %" PRId64 " to %" PRId64, name,
+                    value, low, high);
+}
+
+static int check_options(const struct hr_loader_options *o, struct hr_error *error)
+{
+    int r = check_range("batch_size", o->batch_size, 1, INT32_MAX, error);
+    if (!r)
+        r = check_range("world_size", o->world_size, 1, INT32_MAX, error);
+    if (!r)
+        r = check_range("rank", o->rank, 0, o->world_size - 1, error);
+    if (!r)
+        r = check_range("threads", o->threads, 0, MAX_THREADS, error);
+    if (!r)
+        r = check_range("local_world_size", o->local_world_size, 1, INT32_MAX, error);
+    if (!r)
+        r = check_range("batches_ahead", o->batches_ahead, 1, MAX_AHEAD, error);
+    if (!r)
+        r = check_range("on_error", o->on_error, HR_ON_ERROR_RAISE, HR_ON_ERROR_SKIP, error);
+    if (!r)
+        r = check_range("wait_ms", o->wait_ms, 0, INT32_MAX, error);
+    if (!r)
+        r = check_range("cache_form", o->cache_form, HR_FORM_AUTO, HR_FORM_PLANES, error);
+    if (!r)
+        r = check_range("assignment", o->assignment, HR_ASSIGNMENT_AUTO, HR_ASSIGNMENT_EXACT,
+                        error);
+    if (!r && !(o->max_bad_share >= 0 && o->max_bad_share <= 1))
+        r = hr__fail(error, -EINVAL, "max_bad_share = %g: must be from 0 to 1", o->max_bad_share);
+    if (!r)
+        r = hr__hosting_check(o, error);
+    return r ? r : hr__remote_check(o, error);
+}
+
+int hr__options_take(struct hr_loader_options *out, const struct hr_loader_options *options,
+                     struct hr_error *error)
+{
+    hr_loader_options_default(out);
+    if (!options)
+        return 0;
+    int r = hr__versioned_take(out, sizeof *out, options, "hr_loader_options", error);
+    return r ? r : check_options(out, error);
+}
+
+static struct hr__cut whole_cut(const struct hr_loader *l)
+{
+    return (struct hr__cut){
+        .samples = hr_dataset_count(l->dataset),
+        .batch_size = (uint64_t)l->options.batch_size,
+        .ranks = (uint64_t)l->options.world_size,
+        .rank = (uint64_t)l->options.rank,
+        .drop_last = l->options.drop_last,
+    };
+}
+
+static int check_data(const struct hr_loader *l, struct hr_error *error)
+{
+    struct hr__cut cut = whole_cut(l);
+    if (!cut.samples)
+        return hr__fail(error, -ENODATA, "the dataset has no samples");
+    if (!l->options.external_order && !hr__cut_batches(&cut))
+        return hr__fail(error, -ENODATA,
+                        "no batch would come: %" PRIu64 " samples are less than one batch of %d "
+                        "for each of %d ranks, and drop_last drops it; lower batch_size or turn "
+                        "drop_last off",
+                        cut.samples, l->options.batch_size, l->options.world_size);
+    return 0;
+}
+
+static int make_ring(struct hr_loader *l, struct hr_error *error)
+{
+    /* Copies from two more batches may be under way on a device. */
+    size_t copying = l->options.pinned ? 2 : 0;
+    struct hr__ring_options options = {
+        .spec = l->spec,
+        .batch_size = (size_t)l->options.batch_size,
+        .planned = (size_t)l->options.batches_ahead + 2 + copying,
+        .pinned = l->options.pinned,
+    };
+    return hr__ring_create(&l->ring, &options, error);
+}
+
+static void init_locks(struct hr_loader *l)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->work, &monotonic);
+    pthread_cond_init(&l->fetch, &monotonic);
+    pthread_cond_init(&l->room, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct hr_recipe *recipe,
+                    const struct hr_loader_options *options, struct hr_error *error)
+{
+    struct hr_loader *l = hr__alloc(HR__TAG_LOADER, 1, sizeof *l);
+    if (!l)
+        return hr__fail(error, -ENOMEM, "out of memory for a loader");
+    init_locks(l);
+    l->options = *options;
+    l->dataset = hr_dataset_ref(dataset);
+    l->recipe = hr_recipe_ref(recipe);
+    l->seed = options->seed;
+    l->shuffle = options->shuffle && !options->external_order;
+    hr_recipe_output(recipe, &l->spec);
+    l->workers_wanted = options->threads;
+    if (!l->workers_wanted)
+        l->workers_wanted = hr__cpu_count() / options->local_world_size - 1;
+    if (l->workers_wanted < 1)
+        l->workers_wanted = 1;
+    int r = check_data(l, error);
+    if (r) {
+        hr_loader_destroy(&l);
+        return r;
+    }
+    *out = l;
+    return 0;
+}
+
+int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct hr_recipe *recipe,
+                     const struct hr_loader_options *options, struct hr_error *error)
+{
+    *out = NULL;
+    struct hr_loader_options taken;
+    struct hr_loader *l = NULL;
+    int r = hr__options_take(&taken, options, error);
+    if (!r)
+        r = hr__loader_make(&l, dataset, recipe, &taken, error);
+    if (r)
+        return r;
+    r = make_ring(l, error);
+    if (!r)
+        r = hr__remote_is_wanted(&l->options)    ? hr__remote_create(l, error)
+            : hr__hosting_is_wanted(&l->options) ? hr__hosting_create(l, error)
+                                                 : hr__caching_create(l, error);
+    if (!l->attachment) /* the caller's */
+        l->options.cache = l->options.agent = l->options.stream = l->options.agent_command = NULL;
+    if (r) {
+        hr_loader_destroy(&l);
+        return r;
+    }
+    *out = l;
+    return 0;
+}
+
+static int check_child(const struct hr_loader *l, struct hr_error *error)
+{
+    if (!hr__in_child(l))
+        return 0;
+    if (l->attachment)
+        return hr__fail(error, -ECHILD,
+                        "this loader is process %d's, from which this one was forked: make a new "
+                        "loader here, which attaches to the same agent",
+                        atomic_load(&l->pid));
+    return hr__fail(error, -ECHILD,
+                    "this loader's threads live in process %d, from which this one was forked: "
+                    "make a new loader here, or make and use it only after forking",
+                    atomic_load(&l->pid));
+}
+
+static void free_jobs(struct hr_loader *l)
+{
+    while (l->all_jobs) {
+        struct hr__job *job = l->all_jobs;
+        l->all_jobs = job->all_next;
+        hr__free(job->sample.read.bytes);
+        hr__sample_clear(&job->sample);
+        hr__free(job);
+    }
+    l->free_jobs = NULL;
+}
+
+/* In a forked child the threads do not exist, and locks and what they guard are
+ * as they happened to be: only what no thread was changing is freed. */
+static void abandon(struct hr_loader *l)
+{
+    if (l->attachment)
+        l->attachment->abandon(l);
+    hr__ring_abandon(&l->ring);
+    hr__caching_abandon(l);
+    hr__hosting_abandon(l);
+    hr__balancing_end(l);
+    hr__remote_free_texts(l);
+    hr__lane_free(&l->lane);
+    hr_dataset_unref(&l->dataset);
+    hr_recipe_unref(&l->recipe);
+    hr__free(l);
+}
+
+void hr_loader_destroy(struct hr_loader **loader)
+{
+    struct hr_loader *l = *loader;
+    if (!l)
+        return;
+    *loader = NULL;
+    if (hr__in_child(l)) {
+        abandon(l);
+        return;
+    }
+    if (l->attachment)
+        l->attachment->destroy(l);
+    else if (hr__is_started(l))
+        hr__threads_stop(l);
+    pthread_mutex_lock(&l->lock);
+    struct hr_batch *slots = hr__cancel_locked(l);
+    pthread_mutex_unlock(&l->lock);
+    hr__return_slots(slots);
+    free_jobs(l);
+    hr__bad_destroy(l);
+    hr__epoch_unref(&l->plan);
+    hr__hosting_destroy(l);
+    hr__balancing_end(l);
+    hr__ring_close(&l->ring);
+    hr__caching_destroy(l);
+    hr__remote_free_texts(l);
+    hr__lane_free(&l->lane);
+    hr_dataset_unref(&l->dataset);
+    hr_recipe_unref(&l->recipe);
+    pthread_cond_destroy(&l->work);
+    pthread_cond_destroy(&l->fetch);
+    pthread_cond_destroy(&l->room);
+    pthread_mutex_destroy(&l->lock);
+    hr__free(l);
+}
+
+/* Not 0; different for what gives a different order, by all likelihood. */
+static uint64_t digest_of_order(const struct hr__epoch *plan, int shuffle)
+{
+    const uint64_t parts[] = {shuffle ? plan->seed + 1 : 0, plan->cut.samples, plan->cut.ranks,
+                              plan->cut.rank};
+    uint64_t digest = 1;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        digest = (digest ^ parts[i]) * UINT64_C(0x9E3779B97F4A7C15);
+        digest ^= digest >> 29;
+    }
+    return digest | 1;
+}
+
+/* The plan of an epoch from position `start` on. */
+static int make_plan(const struct hr_loader *l, const struct hr_loader_state *from,
+                     struct hr__epoch **out, struct hr_error *error)
+{
+    struct hr__epoch *plan = hr__alloc(HR__TAG_LOADER, 1, sizeof *plan);
+    if (!plan)
+        return hr__fail(error, -ENOMEM, "out of memory for an epoch's plan");
+    atomic_init(&plan->refs, 1);
+    plan->epoch = from->epoch;
+    plan->shuffle = from->shuffle != 0;
+    plan->seed = from->seed;
+    plan->cut = whole_cut(l);
+    plan->cut.start = from->position;
+    plan->first_number = from->position / (plan->cut.batch_size * plan->cut.ranks);
+    plan->batches = UINT64_MAX;
+    if (!l->options.external_order) {
+        int r = hr__order_create(&plan->order, plan->cut.samples, from->shuffle != 0, from->seed,
+                                 from->epoch, error);
+        if (r) {
+            hr__epoch_unref(&plan);
+            return r;
+        }
+        plan->batches = hr__cut_batches(&plan->cut);
+        plan->same_order = digest_of_order(plan, from->shuffle != 0);
+    } else {
+        plan->first_number = from->position / plan->cut.batch_size;
+    }
+    *out = plan;
+    return 0;
+}
+
+/* Drops what is in preparation and begins `plan`, taking it. */
+static void begin(struct hr_loader *l, struct hr__epoch *plan)
+{
+    pthread_mutex_lock(&l->lock);
+    if (l->lane)
+        hr__lane_hush_locked(l->lane);
+    struct hr_batch *slots = hr__cancel_locked(l);
+    struct hr__epoch *before = l->plan;
+    struct hr__bad *failed = l->failed;
+    l->failed = NULL;
+    l->plan = plan;
+    l->opened = 0;
+    l->no_more = 0;
+    l->broken.code = 0;
+    l->pushed_samples = plan->cut.start;
+    l->push_ended = 0;
+    l->delivered = 0;
+    l->delivered_samples = 0;
+    if (l->hosting)
+        hr__hosting_begin_locked(l);
+    hr__balancing_rests_locked(l);
+    l->epoch_seen = l->epoch_bad = 0;
+    l->over = 0;
+    pthread_cond_broadcast(&l->room);
+    if (l->lane)
+        hr__lane_begin_locked(l->lane);
+    hr__wake_claimers_locked(l);
+    pthread_mutex_unlock(&l->lock);
+    hr__return_slots(slots);
+    hr__epoch_unref(&before);
+    hr__free(failed);
+}
+
+int hr__loader_start_at(struct hr_loader *l, const struct hr_loader_state *state,
+                        uint64_t first_chunk, struct hr_error *error)
+{
+    struct hr__epoch *plan = NULL;
+    int r = make_plan(l, state, &plan, error);
+    if (r)
+        return r;
+    plan->first_chunk = first_chunk;
+    if (!hr__is_started(l)) {
+        r = hr__threads_start(l, error);
+        if (r) {
+            hr__epoch_unref(&plan);
+            return r;
+        }
+        atomic_store(&l->pid, getpid());
+        if (l->ring)
+            hr__ring_set_owner(l->ring, getpid());
+    }
+    hr__caching_begin_epoch(l);
+    pthread_mutex_lock(&l->lock);
+    l->seed = state->seed;
+    l->shuffle = state->shuffle != 0;
+    pthread_mutex_unlock(&l->lock);
+    begin(l, plan);
+    return 0;
+}
+
+int hr_loader_start_epoch(struct hr_loader *loader, uint64_t epoch, struct hr_error *error)
+{
+    int r = check_child(loader, error);
+    if (r)
+        return r;
+    struct hr_loader_state state = {
+        .version = 1,
+        .shuffle = (uint32_t)loader->shuffle,
+        .seed = loader->seed,
+        .epoch = epoch,
+        .samples = hr_dataset_count(loader->dataset),
+    };
+    return loader->attachment ? hr__remote_start(loader, &state, 0, error)
+                              : hr__loader_start_at(loader, &state, 0, error);
+}
+
+int hr__state_check(const struct hr_loader *l, const struct hr_loader_state *state,
+                    struct hr_error *error)
+{
+    uint64_t samples = hr_dataset_count(l->dataset);
+    if (state->version != 1)
+        return hr__fail(error, -EINVAL, "a loader state of version %u: this library knows 1",
+                        state->version);
+    if (state->samples != samples)
+        return hr__fail(error, -EINVAL,
+                        "the state is of a dataset of %" PRIu64 " samples, this one has %" PRIu64,
+                        state->samples, samples);
+    if (state->position > samples && !l->options.external_order)
+        return hr__fail(error, -EINVAL,
+                        "the state's position %" PRIu64 " is beyond the epoch's %" PRIu64
+                        " samples",
+                        state->position, samples);
+    return 0;
+}
+
+int hr_loader_restore(struct hr_loader *loader, const struct hr_loader_state *state,
+                      struct hr_error *error)
+{
+    int r = check_child(loader, error);
+    if (!r)
+        r = hr__state_check(loader, state, error);
+    if (r)
+        return r;
+    return loader->attachment ? hr__remote_start(loader, state, 1, error)
+                              : hr__loader_start_at(loader, state, 0, error);
+}
+
+int hr_loader_get_state(const struct hr_loader *loader, struct hr_loader_state *state,
+                        struct hr_error *error)
+{
+    struct hr_loader *l = (struct hr_loader *)loader;
+    int r = check_child(l, error);
+    if (r)
+        return r;
+    if (l->attachment)
+        return l->attachment->get_state(l, state, error);
+    *state = (struct hr_loader_state){
+        .version = 1,
+        .shuffle = (uint32_t)l->shuffle,
+        .seed = l->seed,
+        .samples = hr_dataset_count(l->dataset),
+    };
+    pthread_mutex_lock(&l->lock);
+    if (l->plan) {
+        state->epoch = l->plan->epoch;
+        state->position = l->options.external_order ? l->plan->cut.start + l->delivered_samples
+                                                    : hr__cut_position(&l->plan->cut, l->delivered);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return 0;
+}
+
+uint64_t hr_loader_batches(const struct hr_loader *loader)
+{
+    struct hr__cut cut = whole_cut(loader);
+    return loader->options.external_order ? 0 : hr__cut_batches(&cut);
+}
+
+static int check_push(const struct hr_loader *l, const int64_t *indices, size_t count,
+                      struct hr_error *error)
+{
+    int r = check_child(l, error);
+    if (r)
+        return r;
+    if (!l->options.external_order)
+        return hr__fail(error, -EINVAL, "push needs a loader with external_order");
+    if (!hr__is_started(l))
+        return hr__fail(error, -EINVAL, "no epoch was started: call hr_loader_start_epoch first");
+    if (!count || count > (size_t)l->options.batch_size)
+        return hr__fail(error, -EINVAL,
+                        "a batch of %zu samples was pushed: it must be from 1 to %d", count,
+                        l->options.batch_size);
+    size_t samples = hr_dataset_count(l->dataset);
+    for (size_t i = 0; i < count; i++)
+        if (indices[i] < 0 || (uint64_t)indices[i] >= samples)
+            return hr__fail(error, -ERANGE,
+                            "there is no sample %" PRId64 ": the dataset has %zu, from 0 on",
+                            indices[i], samples);
+    return 0;
+}
+
+/* Takes the batch over. */
+static int append_push(struct hr_loader *loader, struct hr__push *push, struct hr_error *error)
+{
+    pthread_mutex_lock(&loader->lock);
+    if (loader->push_ended) {
+        pthread_mutex_unlock(&loader->lock);
+        return hr__fail(error, -EINVAL, "a batch was pushed after push_end");
+    }
+    push->position = loader->pushed_samples;
+    loader->pushed_samples += push->count;
+    if (loader->pushed_last)
+        loader->pushed_last->next = push;
+    else
+        loader->pushed = push;
+    loader->pushed_last = push;
+    hr__wake_claimers_locked(loader);
+    pthread_mutex_unlock(&loader->lock);
+    return 0;
+}
+
+int hr_loader_push(struct hr_loader *loader, const int64_t *indices, size_t count,
+                   struct hr_error *error)
+{
+    int r = check_push(loader, indices, count, error);
+    if (r)
+        return r;
+    struct hr__push *push =
+        hr__alloc(HR__TAG_LOADER, 1, sizeof *push + count * sizeof *push->indices);
+    if (!push)
+        return hr__fail(error, -ENOMEM, "out of memory for a pushed batch of %zu indices", count);
+    push->count = count;
+    memcpy(push->indices, indices, count * sizeof *indices);
+    r = loader->attachment ? loader->attachment->push(loader, push, error)
+                           : append_push(loader, push, error);
+    if (r)
+        hr__free(push);
+    return r;
+}
+
+int hr_loader_push_end(struct hr_loader *loader, struct hr_error *error)
+{
+    int r = check_child(loader, error);
+    if (r)
+        return r;
+    if (!loader->options.external_order || !hr__is_started(loader))
+        return hr__fail(error, -EINVAL, "push_end needs external_order and a started epoch");
+    if (loader->attachment)
+        return loader->attachment->push_end(loader, error);
+    pthread_mutex_lock(&loader->lock);
+    loader->push_ended = 1;
+    pthread_mutex_unlock(&loader->lock);
+    return 0;
+}
+
+/* Ends the epoch; the slots are returned for the caller to give back. */
+static struct hr_batch *end_locked(struct hr_loader *l)
+{
+    l->over = 1;
+    l->no_more = 1;
+    hr__balancing_rests_locked(l);
+    return hr__cancel_locked(l);
+}
+
+/* Nothing is open: does more come? 1 wait for it, 0 the epoch's end, or an error. */
+static int nothing_open_locked(struct hr_loader *l, struct hr_error *error)
+{
+    if (l->opening)
+        return 1;
+    if (l->options.external_order && !l->push_ended)
+        return l->pushed ? 1
+                         : hr__fail(error, -EAGAIN, "no batch was pushed: push one, or push_end");
+    if (l->options.external_order ? l->pushed != NULL : l->opened < l->plan->batches)
+        return 1;
+    if (l->hosting && hr__hosting_is_storing_locked(l)) {
+        hr__balancing_rests_locked(l);
+        return 1;
+    }
+    l->over = 1;
+    hr__balancing_rests_locked(l);
+    return hr__bad_judge_locked(l, l->plan->epoch, 1, error);
+}
+
+/* A complete batch at its turn: 1 and the batch, or an error. */
+static int take_complete_locked(struct hr_loader *l, struct hr_batch **out, struct hr_batch **slots,
+                                struct hr_error *error)
+{
+    struct hr_batch *batch = l->window;
+    if (batch->error.code) {
+        if (error)
+            *error = batch->error;
+        int code = batch->error.code;
+        hr__free(l->failed);
+        l->failed = batch->failed;
+        batch->failed = NULL;
+        *slots = end_locked(l);
+        return code;
+    }
+    l->epoch_seen += batch->count;
+    l->epoch_bad += batch->bad;
+    hr__count(&l->counters.bad_samples, batch->bad);
+    hr__bad_keep_locked(l, batch);
+    int r = hr__bad_judge_locked(l, l->plan->epoch, 0, error);
+    if (r) {
+        *slots = end_locked(l);
+        return r;
+    }
+    *out = hr__window_pop_locked(l);
+    l->delivered++;
+    l->delivered_samples += batch->count;
+    hr__balancing_took_locked(l);
+    hr__count(&l->counters.batches, 1);
+    hr__count(&l->counters.padded_samples, batch->padding);
+    hr__wake_claimers_locked(l);
+    return 1;
+}
+
+/* Returned by take_locked when the consumer has to wait. */
+#define WAIT 2
+
+static int take_locked(struct hr_loader *l, struct hr_batch **out, struct hr_batch **slots,
+                       struct hr_error *error)
+{
+    if (!l->plan)
+        return hr__fail(error, -EINVAL, "no epoch was started: call hr_loader_start_epoch first");
+    if (l->over)
+        return 0;
+    struct hr_batch *batch = l->window;
+    if (batch && batch->done == batch->count)
+        return take_complete_locked(l, out, slots, error);
+    /* What made the next batch impossible: at its turn, or at once where the
+     * first one cannot go on either. */
+    if (l->broken.code &&
+        (!batch || (batch->claimed < batch->count && batch->done == batch->claimed))) {
+        int code = l->broken.code;
+        if (error)
+            *error = l->broken;
+        *slots = end_locked(l);
+        return code;
+    }
+    if (batch)
+        return WAIT;
+    int r = nothing_open_locked(l, error);
+    return r == 1 ? WAIT : r;
+}
+
+/* Sleeps until the word moves on, `until_ns` at most: 0, -EINTR or -ETIMEDOUT. */
+static int sleep_on(struct hr_loader *l, unsigned word, uint64_t until_ns)
+{
+    return hr__futex_wait(&l->ready_word, word, until_ns, 0);
+}
+
+/* Waits for and takes the next batch; the lock is held on entry and exit. */
+static int wait_locked(struct hr_loader *l, struct hr_batch **out, struct hr_batch **slots,
+                       struct hr_error *error)
+{
+    int limit_ms = l->options.wait_ms ? l->options.wait_ms : WAIT_SLICE_MS;
+    uint64_t until_ns = hr__now_ns() + (uint64_t)limit_ms * 1000000u;
+    for (;;) {
+        int r = take_locked(l, out, slots, error);
+        if (r != WAIT)
+            return r;
+        l->consumer_waits = 1;
+        hr__balancing_waits_locked(l, 1);
+        unsigned word = atomic_load_explicit(&l->ready_word, memory_order_relaxed);
+        pthread_mutex_unlock(&l->lock);
+        r = sleep_on(l, word, until_ns);
+        pthread_mutex_lock(&l->lock);
+        l->consumer_waits = 0;
+        if (r == -ETIMEDOUT && !l->options.wait_ms)
+            until_ns = hr__now_ns() + (uint64_t)WAIT_SLICE_MS * 1000000u;
+        else if (r)
+            return hr__fail(error, -EINTR, "interrupted while waiting for a batch: call again");
+    }
+}
+
+static void count_wait(struct hr_loader *l, uint64_t start_ns)
+{
+    uint64_t waited_ns = hr__now_ns() - start_ns;
+    hr__count(&l->counters.wait_ns, waited_ns);
+    hr__histogram_add(&l->counters.wait, waited_ns);
+}
+
+int hr_loader_next(struct hr_loader *loader, struct hr_batch **out, struct hr_error *error)
+{
+    *out = NULL;
+    int r = check_child(loader, error);
+    if (r)
+        return r;
+    struct hr_batch *batch = NULL, *slots = NULL;
+    uint64_t start_ns = hr__now_ns();
+    if (loader->attachment) {
+        r = loader->attachment->next(loader, out, error);
+        count_wait(loader, start_ns);
+        return r;
+    }
+    pthread_mutex_lock(&loader->lock);
+    r = wait_locked(loader, &batch, &slots, error);
+    pthread_mutex_unlock(&loader->lock);
+    count_wait(loader, start_ns);
+    hr__return_slots(slots);
+    if (batch) {
+        hr__batch_reset(batch);
+        hr__ring_deliver(batch);
+        *out = batch;
+    }
+    return r;
+}
+
+static void copy_histogram(struct hr_histogram *out, const struct hr__histogram *h)
+{
+    out->count = atomic_load_explicit(&h->count, memory_order_relaxed);
+    out->sum_ns = atomic_load_explicit(&h->sum_ns, memory_order_relaxed);
+    for (int i = 0; i < HR_HISTOGRAM_BUCKETS; i++)
+        out->buckets[i] = atomic_load_explicit(&h->buckets[i], memory_order_relaxed);
+}
+
+void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats)
+{
+    struct hr_loader *l = (struct hr_loader *)loader;
+    const struct hr__counters *c = &l->counters;
+    struct hr__ring_counts ring = {0};
+    struct hr__cache_counts cache = {0};
+    struct hr_loader_stats s = {
+        .samples = atomic_load_explicit(&c->samples, memory_order_relaxed),
+        .batches = atomic_load_explicit(&c->batches, memory_order_relaxed),
+        .bad_samples = atomic_load_explicit(&c->bad_samples, memory_order_relaxed),
+        .damaged_samples = atomic_load_explicit(&c->damaged_samples, memory_order_relaxed),
+        .padded_samples = atomic_load_explicit(&c->padded_samples, memory_order_relaxed),
+        .bytes_read = atomic_load_explicit(&c->bytes_read, memory_order_relaxed),
+        .wait_ns = atomic_load_explicit(&c->wait_ns, memory_order_relaxed),
+        .staged_bytes = atomic_load_explicit(&c->staged_bytes, memory_order_relaxed),
+        .threads = l->workers_wanted,
+        .workers_now = l->workers_wanted,
+        .cache_hits = atomic_load_explicit(&c->cache_hits, memory_order_relaxed),
+        .converted = atomic_load_explicit(&c->converted, memory_order_relaxed),
+        .conversion_ns = atomic_load_explicit(&c->conversion_ns, memory_order_relaxed),
+        .own_hits = atomic_load_explicit(&c->own_hits, memory_order_relaxed),
+        .own_bytes = atomic_load_explicit(&c->own_bytes, memory_order_relaxed),
+        .peer_hits = atomic_load_explicit(&c->peer_hits, memory_order_relaxed),
+        .peer_bytes = atomic_load_explicit(&c->peer_bytes, memory_order_relaxed),
+        .stored = atomic_load_explicit(&c->stored, memory_order_relaxed),
+        .stored_bytes = atomic_load_explicit(&c->stored_bytes, memory_order_relaxed),
+        .refused = atomic_load_explicit(&c->refused, memory_order_relaxed),
+        .read_ahead = atomic_load_explicit(&c->read_ahead, memory_order_relaxed),
+    };
+    if (!hr__in_child(l)) {
+        if (l->caching.cache)
+            hr__cache_get_counts(l->caching.cache, &cache);
+        if (l->ring)
+            hr__ring_counts(l->ring, &ring);
+        pthread_mutex_lock(&l->lock);
+        s.ready_batches = l->complete;
+        s.io_uring = l->reader_state == 1;
+        s.workers_now = hr__balancing_workers_locked(l);
+        s.balanced = hr__balancing_changes_locked(l);
+        pthread_mutex_unlock(&l->lock);
+    }
+    s.slots = ring.slots;
+    s.grown_slots = ring.grown;
+    s.slot_bytes = ring.slot_bytes;
+    s.cache_bytes = cache.bytes;
+    s.cache_source_bytes = cache.source_bytes;
+    s.cache_encoded = cache.items[HR_FORM_ENCODED];
+    s.cache_coefficients = cache.items[HR_FORM_COEFFICIENTS];
+    s.cache_planes = cache.items[HR_FORM_PLANES];
+    s.cache_waiting = cache.staged;
+    copy_histogram(&s.fetch, &c->fetch);
+    copy_histogram(&s.prepare, &c->prepare);
+    copy_histogram(&s.wait, &c->wait);
+    if (l->attachment && !hr__in_child(l))
+        l->attachment->get_stats(l, &s);
+    hr__versioned_give(stats, &s, sizeof s);
+}

@@ -1,0 +1,455 @@
+/*
+ * Slots: making, handing out, taking back (see ring.h).
+ *
+ * One lock, a leaf: it guards the lists and counts, and nothing is called under
+ * it but the accelerator's record and done, which do not block. Slots are made
+ * and freed outside it, because page-locking takes milliseconds.
+ */
+#include "loader/ring.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/round.h"
+#include "loader/attach.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
+
+/* How long freeing waits for a fence that cannot be recorded. */
+#define UNRECORDED_PATIENCE_NS UINT64_C(2000000000)
+
+/* How long slots are waited for while no copy completes: a device that never
+ * becomes idle must not stop us. */
+#define COPY_PATIENCE_NS UINT64_C(1000000000)
+
+struct hr__ring {
+    atomic_uint refs;   /* loader + batches handed out */
+    atomic_int owner;   /* process id */
+    size_t image_bytes; /* of one slot */
+    size_t batch_size;
+    struct hr_tensor_spec spec;
+    const struct hr__accelerator *accelerator;
+    void *accelerator_state;
+    int whole_pages;
+
+    pthread_mutex_t lock;     /* guards what follows */
+    struct hr_batch *free;    /* ready for use, last used first: its pages are warm */
+    struct hr_batch *pending; /* released, copies perhaps not complete */
+    size_t planned;           /* slots */
+    size_t total;             /* slots, wherever they are */
+    size_t held;              /* of them, handed out */
+    uint64_t moved_ns;        /* when copies were last seen to complete, or to begin */
+    uint64_t grown;
+    int closed; /* the loader is gone */
+};
+
+static void unref(struct hr__ring *ring)
+{
+    if (atomic_fetch_sub_explicit(&ring->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (atomic_load(&ring->owner) == getpid() && ring->accelerator)
+        ring->accelerator->close(ring->accelerator_state);
+    pthread_mutex_destroy(&ring->lock);
+    hr__free(ring);
+}
+
+/* Frees memory only: for a half-made slot, and for a forked child. */
+static void free_memory(struct hr_batch *batch)
+{
+    hr__free(batch->images);
+    hr__free(batch->labels);
+    hr__free(batch->indices);
+    hr__free(batch->positions);
+    hr__free(batch);
+}
+
+static void free_slot(struct hr_batch *batch)
+{
+    struct hr__ring *ring = batch->ring;
+    ring->accelerator->forget(ring->accelerator_state, &batch->fence);
+    ring->accelerator->unlock(ring->accelerator_state, batch->images);
+    free_memory(batch);
+}
+
+/* Image memory: 64-byte aligned; whole pages where it is page-locked; on a huge
+ * page's boundary where it is large enough to gain from one. */
+static int make_images(struct hr__ring *ring, struct hr_batch *batch)
+{
+    size_t alignment = 64;
+    size_t bytes = ring->image_bytes;
+    if (ring->whole_pages)
+        alignment = (size_t)sysconf(_SC_PAGESIZE);
+    if (bytes >= HUGE_PAGE_BYTES)
+        alignment = HUGE_PAGE_BYTES;
+    if (alignment > 64)
+        bytes = hr__round_up(bytes, (size_t)sysconf(_SC_PAGESIZE));
+    batch->images = hr__alloc_aligned_to(HR__TAG_SLOT, bytes, 0, alignment);
+    if (!batch->images)
+        return -ENOMEM;
+    if (alignment == HUGE_PAGE_BYTES)
+        /* A wish: without it the memory works as well, more slowly. */
+        (void)madvise(batch->images, bytes, MADV_HUGEPAGE);
+    return 0;
+}
+
+static void release_slot(struct hr_batch *batch);
+
+static const struct hr__batch_owner slot_owner = {.release = release_slot};
+
+static int make_slot(struct hr__ring *ring, struct hr_batch **out, struct hr_error *error)
+{
+    struct hr_batch *batch = hr__alloc(HR__TAG_LOADER, 1, sizeof *batch);
+    int r = -ENOMEM;
+    if (!batch)
+        goto fail;
+    batch->owner = &slot_owner;
+    batch->spec = &ring->spec;
+    batch->ring = ring;
+    batch->labels = hr__alloc(HR__TAG_SLOT, ring->batch_size, sizeof *batch->labels);
+    batch->indices = hr__alloc(HR__TAG_SLOT, ring->batch_size, sizeof *batch->indices);
+    batch->positions = hr__alloc(HR__TAG_LOADER, ring->batch_size, sizeof *batch->positions);
+    if (!batch->labels || !batch->indices || !batch->positions || make_images(ring, batch))
+        goto fail;
+    r = ring->accelerator->lock(ring->accelerator_state, batch->images, ring->image_bytes, error);
+    if (r) {
+        free_memory(batch);
+        return r;
+    }
+    *out = batch;
+    return 0;
+fail:
+    if (batch)
+        free_memory(batch);
+    return hr__fail(error, r,
+                    "out of memory for a batch of %zu bytes: lower batch_size or batches_ahead",
+                    ring->image_bytes);
+}
+
+int hr__ring_create(struct hr__ring **out, const struct hr__ring_options *options,
+                    struct hr_error *error)
+{
+    *out = NULL;
+    size_t bytes;
+    if (__builtin_mul_overflow(options->batch_size, options->spec.bytes, &bytes) ||
+        bytes > SIZE_MAX / 4)
+        return hr__fail(error, -EINVAL, "batch_size %zu x %zu bytes per sample is too large",
+                        options->batch_size, options->spec.bytes);
+    struct hr__ring *ring = hr__alloc(HR__TAG_LOADER, 1, sizeof *ring);
+    if (!ring)
+        return hr__fail(error, -ENOMEM, "out of memory for the ring of batches");
+    const struct hr__accelerator *accelerator =
+        options->pinned ? &hr__accelerator_cuda : &hr__accelerator_none;
+    int r = accelerator->open(&ring->accelerator_state, error);
+    if (r) {
+        hr__free(ring);
+        return r;
+    }
+    ring->accelerator = accelerator;
+    atomic_init(&ring->refs, 1);
+    atomic_init(&ring->owner, getpid());
+    ring->image_bytes = bytes;
+    ring->batch_size = options->batch_size;
+    ring->spec = options->spec;
+    ring->planned = options->planned;
+    ring->whole_pages = options->pinned;
+    pthread_mutex_init(&ring->lock, NULL);
+    *out = ring;
+    return 0;
+}
+
+void hr__ring_set_owner(struct hr__ring *ring, int pid)
+{
+    atomic_store(&ring->owner, pid);
+}
+
+static void record(struct hr__ring *ring, struct hr_batch *batch)
+{
+    batch->recorded = !ring->accelerator->record(ring->accelerator_state, &batch->fence);
+}
+
+/* Non-zero when nothing may still be reading the slot. */
+static int is_idle(struct hr__ring *ring, struct hr_batch *batch)
+{
+    return batch->recorded && ring->accelerator->done(ring->accelerator_state, &batch->fence);
+}
+
+/* Takes an idle slot into the free list, or out of the ring: then it is the
+ * caller's to free, outside the lock. */
+static struct hr_batch *settle_locked(struct hr__ring *ring, struct hr_batch *batch)
+{
+    if (!ring->closed && ring->total - ring->held <= ring->planned) {
+        batch->next = ring->free;
+        ring->free = batch;
+        return NULL;
+    }
+    ring->total--;
+    return batch;
+}
+
+/* Moves pending slots whose copies are complete; returns a list of those to be
+ * freed. */
+static struct hr_batch *poll_locked(struct hr__ring *ring)
+{
+    struct hr_batch *surplus = NULL;
+    struct hr_batch **link = &ring->pending;
+    while (*link) {
+        struct hr_batch *batch = *link;
+        if (!is_idle(ring, batch)) {
+            link = &batch->next;
+            continue;
+        }
+        *link = batch->next;
+        ring->moved_ns = hr__now_ns();
+        if (settle_locked(ring, batch)) {
+            batch->next = surplus;
+            surplus = batch;
+        }
+    }
+    return surplus;
+}
+
+static void free_list(struct hr_batch *list)
+{
+    while (list) {
+        struct hr_batch *next = list->next;
+        free_slot(list);
+        list = next;
+    }
+}
+
+/* Non-zero where waiting for a fence is likely to free a slot soon. */
+static int copies_move_locked(const struct hr__ring *ring)
+{
+    const struct hr_batch *batch = ring->pending;
+    while (batch && !batch->recorded)
+        batch = batch->next;
+    return batch && hr__now_ns() - ring->moved_ns < COPY_PATIENCE_NS;
+}
+
+int hr__ring_acquire(struct hr__ring *ring, int grow, struct hr_batch **out, int *grown,
+                     struct hr_error *error)
+{
+    pthread_mutex_lock(&ring->lock);
+    struct hr_batch *surplus = poll_locked(ring);
+    struct hr_batch *batch = ring->free;
+    int beyond = ring->total >= ring->planned;
+    int make = !batch && (!beyond || grow);
+    int r = 0;
+    if (!batch && !make)
+        r = copies_move_locked(ring) ? -EBUSY : -EAGAIN;
+    if (batch)
+        ring->free = batch->next;
+    else if (make)
+        ring->total++;
+    pthread_mutex_unlock(&ring->lock);
+    free_list(surplus);
+    if (make) {
+        r = make_slot(ring, &batch, error);
+        pthread_mutex_lock(&ring->lock);
+        if (r)
+            ring->total--;
+        else
+            ring->grown += (unsigned)beyond;
+        pthread_mutex_unlock(&ring->lock);
+        *grown = !r && beyond;
+    }
+    if (r)
+        return r;
+    batch->next = NULL;
+    *out = batch;
+    return 0;
+}
+
+void hr__ring_return(struct hr_batch *batch)
+{
+    struct hr__ring *ring = batch->ring;
+    pthread_mutex_lock(&ring->lock);
+    struct hr_batch *surplus = settle_locked(ring, batch);
+    pthread_mutex_unlock(&ring->lock);
+    if (surplus)
+        free_slot(surplus);
+}
+
+void hr__ring_deliver(struct hr_batch *batch)
+{
+    struct hr__ring *ring = batch->ring;
+    atomic_store_explicit(&batch->refs, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&ring->refs, 1, memory_order_relaxed);
+    batch->recorded = 0;
+    pthread_mutex_lock(&ring->lock);
+    ring->held++;
+    pthread_mutex_unlock(&ring->lock);
+}
+
+/* Waits until copies from a slot of a closed ring are complete, then frees it.
+ * A fence that cannot be recorded for long (a capture that does not end) leaves
+ * the memory alone: losing it is better than changing what is being copied. */
+static void retire(struct hr__ring *ring, struct hr_batch *batch)
+{
+    uint64_t start = hr__now_ns();
+    long pause_ns = 20000;
+    while (!is_idle(ring, batch)) {
+        if (!batch->recorded && hr__now_ns() - start > UNRECORDED_PATIENCE_NS) {
+            hr__log(HR_LOG_WARNING,
+                    "a stream capture hides whether copies from a batch are complete: its %zu "
+                    "bytes are not freed",
+                    ring->image_bytes);
+            return;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = pause_ns}, NULL);
+        if (!batch->recorded) {
+            /* Each try disturbs a capture in progress: few of them. */
+            pause_ns = 100000000;
+            record(ring, batch);
+        } else if (pause_ns < 1000000) {
+            pause_ns *= 2;
+        }
+    }
+    free_slot(batch);
+}
+
+/* The last release of a slot that was handed out. */
+static void take_back(struct hr__ring *ring, struct hr_batch *batch)
+{
+    record(ring, batch);
+    int idle = is_idle(ring, batch);
+    struct hr_batch *surplus = NULL;
+    pthread_mutex_lock(&ring->lock);
+    ring->held--;
+    int closed = ring->closed;
+    /* Recording works (again): the releasing thread is a good one to catch up
+     * in, because polling from others would disturb a capture. */
+    for (struct hr_batch *b = batch->recorded ? ring->pending : NULL; b; b = b->next)
+        if (!b->recorded)
+            record(ring, b);
+    if (closed) {
+        ring->total--;
+    } else if (idle) {
+        surplus = settle_locked(ring, batch);
+    } else {
+        if (!ring->pending)
+            ring->moved_ns = hr__now_ns();
+        batch->next = ring->pending;
+        ring->pending = batch;
+    }
+    pthread_mutex_unlock(&ring->lock);
+    if (surplus)
+        free_slot(surplus);
+    if (closed)
+        retire(ring, batch);
+}
+
+static void release_slot(struct hr_batch *batch)
+{
+    struct hr__ring *ring = batch->ring;
+    if (atomic_load_explicit(&ring->owner, memory_order_relaxed) == getpid())
+        take_back(ring, batch);
+    else
+        free_memory(batch); /* a forked child: its copy of the memory is its own */
+    unref(ring);
+}
+
+void hr__ring_close(struct hr__ring **pointer)
+{
+    struct hr__ring *ring = *pointer;
+    if (!ring)
+        return;
+    pthread_mutex_lock(&ring->lock);
+    ring->closed = 1;
+    struct hr_batch *idle = ring->free;
+    struct hr_batch *pending = ring->pending;
+    ring->free = ring->pending = NULL;
+    ring->total = ring->held;
+    pthread_mutex_unlock(&ring->lock);
+    free_list(idle);
+    while (pending) {
+        struct hr_batch *next = pending->next;
+        retire(ring, pending);
+        pending = next;
+    }
+    unref(ring);
+    *pointer = NULL;
+}
+
+static void free_memory_list(struct hr_batch *list)
+{
+    while (list) {
+        struct hr_batch *next = list->next;
+        free_memory(list);
+        list = next;
+    }
+}
+
+void hr__ring_abandon(struct hr__ring **pointer)
+{
+    struct hr__ring *ring = *pointer;
+    if (!ring)
+        return;
+    /* Held at the moment of the fork, the lock would never be released here, and
+     * the lists under it may be half-changed: then their memory stays. */
+    if (!pthread_mutex_trylock(&ring->lock)) {
+        free_memory_list(ring->free);
+        free_memory_list(ring->pending);
+        ring->free = ring->pending = NULL;
+        pthread_mutex_unlock(&ring->lock);
+    }
+    unref(ring);
+    *pointer = NULL;
+}
+
+void hr__ring_plan(struct hr__ring *ring, int more)
+{
+    pthread_mutex_lock(&ring->lock);
+    ring->planned += (size_t)(ssize_t)more;
+    pthread_mutex_unlock(&ring->lock);
+}
+
+void hr__ring_counts(const struct hr__ring *ring, struct hr__ring_counts *counts)
+{
+    struct hr__ring *r = (struct hr__ring *)ring;
+    pthread_mutex_lock(&r->lock);
+    counts->slots = r->total;
+    counts->grown = r->grown;
+    pthread_mutex_unlock(&r->lock);
+    counts->slot_bytes = r->image_bytes + r->batch_size * 2 * sizeof(int64_t);
+}
+
+void hr_batch_get(const struct hr_batch *batch, struct hr_batch_view *view)
+{
+    *view = (struct hr_batch_view){
+        .images = batch->images,
+        .spec = *batch->spec,
+        .labels = batch->labels,
+        .indices = batch->indices,
+        .count = batch->count,
+        .epoch = batch->epoch,
+        .number = batch->number,
+        .padding = batch->padding,
+        .replaced = batch->replaced,
+    };
+}
+
+struct hr_batch *hr_batch_ref(struct hr_batch *batch)
+{
+    atomic_fetch_add_explicit(&batch->refs, 1, memory_order_relaxed);
+    return batch;
+}
+
+void hr_batch_release(struct hr_batch **pointer)
+{
+    struct hr_batch *batch = *pointer;
+    if (!batch)
+        return;
+    *pointer = NULL;
+    /* Release: what this thread did with the memory happens before its reuse. */
+    if (atomic_fetch_sub_explicit(&batch->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    batch->owner->release(batch);
+}

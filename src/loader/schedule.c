@@ -1,0 +1,604 @@
+/*
+ * Which sample is worked on next.
+ *
+ * Everything here runs under the loader's lock and takes a fraction of a
+ * microsecond, but for the opening of a batch: one thread at a time does that,
+ * with the lock released, while the others go on with what is open.
+ *
+ * Nothing here depends on which thread asks or when, except the choice of who
+ * does the work: batches are opened in order, and what is in them is a function
+ * of the plan alone.
+ */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/futex.h"
+#include "base/memory.h"
+#include "loader/loader.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A file of unknown size is charged to the staging budget as so many bytes. */
+#define TYPICAL_FILE_BYTES (128u << 10)
+
+/* When to ask again for a sample that another process reads: at first after the one, at
+ * last after the other, and never so that many of them keep a core busy with asking. */
+#define ASK_NS_MIN  100000u
+#define ASK_NS_MAX  1000000u
+#define ASK_NS_EACH 10000u
+
+struct hr__epoch *hr__epoch_ref(struct hr__epoch *plan)
+{
+    atomic_fetch_add_explicit(&plan->refs, 1, memory_order_relaxed);
+    return plan;
+}
+
+void hr__epoch_unref(struct hr__epoch **pointer)
+{
+    struct hr__epoch *plan = *pointer;
+    if (!plan)
+        return;
+    *pointer = NULL;
+    if (atomic_fetch_sub_explicit(&plan->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    hr__deal_destroy(&plan->deal);
+    hr__order_destroy(&plan->order);
+    hr__free(plan);
+}
+
+/* A lane has no consumer: the worker that comes next, mostly this one, publishes. */
+void hr__wake_consumer_locked(struct hr_loader *l)
+{
+    if (l->lane) {
+        l->lane->turn = 1;
+        atomic_store(&l->lane->has_work, 1);
+        return;
+    }
+    if (!l->consumer_waits)
+        return;
+    l->consumer_waits = 0;
+    atomic_fetch_add_explicit(&l->ready_word, 1, memory_order_release);
+    hr__futex_wake(&l->ready_word, 1, 0);
+}
+
+void hr__wake_worker_locked(struct hr_loader *l)
+{
+    if (l->lane) {
+        atomic_store(&l->lane->has_work, 1);
+        hr__crew_wake(l->lane->crew, 1);
+    } else if (l->idle_workers) {
+        pthread_cond_signal(&l->work);
+    }
+}
+
+void hr__wake_workers_locked(struct hr_loader *l)
+{
+    if (l->lane) {
+        atomic_store(&l->lane->has_work, 1);
+        hr__crew_wake(l->lane->crew, INT_MAX);
+    } else {
+        pthread_cond_broadcast(&l->work);
+    }
+}
+
+void hr__wake_claimers_locked(struct hr_loader *l)
+{
+    if (l->workers_read)
+        hr__wake_worker_locked(l);
+    else if (l->idle_fetchers)
+        pthread_cond_signal(&l->fetch);
+    if (l->hosting)
+        hr__hosting_wake_locked(l);
+}
+
+/* What a lane's chunks ask for beside the plan and the window. */
+static int lane_has_room_locked(const struct hr_loader *l)
+{
+    return !l->lane->no_room && !l->lane->starting &&
+           l->plan->first_chunk + l->opened < l->lane->end_at;
+}
+
+/* A batch can be opened: the plan has one, and the window has room. */
+static int can_open_locked(const struct hr_loader *l)
+{
+    if (l->stop || !l->plan || l->no_more || l->opening ||
+        l->window_count >= l->options.batches_ahead)
+        return 0;
+    if ((l->lane && !lane_has_room_locked(l)) || (l->hosting && !l->plan->deal))
+        return 0;
+    return l->options.external_order ? l->pushed != NULL : l->opened < l->plan->batches;
+}
+
+int hr__can_claim_locked(const struct hr_loader *l)
+{
+    return !l->broken.code && (l->cursor || can_open_locked(l));
+}
+
+uint64_t hr__size_of(const struct hr_loader *l, const struct hr_batch *batch, size_t place)
+{
+    int64_t bytes = hr_dataset_sample_bytes(l->dataset, (size_t)batch->indices[place]);
+    return bytes < 0 ? TYPICAL_FILE_BYTES : (uint64_t)bytes;
+}
+
+uint64_t hr__next_size_locked(const struct hr_loader *l)
+{
+    return l->cursor ? hr__size_of(l, l->cursor, l->cursor->claimed) : TYPICAL_FILE_BYTES;
+}
+
+void hr__batch_reset(struct hr_batch *batch)
+{
+    hr__bad_free_list(batch->skipped);
+    hr__free(batch->failed);
+    batch->skipped = batch->failed = NULL;
+    batch->bad = 0;
+    batch->error.code = 0;
+    batch->claimed = batch->done = 0;
+    batch->cancelled = 0;
+    batch->fetched = batch->fetched_last = NULL;
+    hr__epoch_unref(&batch->plan);
+}
+
+static void return_slot(struct hr_batch *batch)
+{
+    if (batch->lane)
+        hr__lane_drop(batch);
+    else
+        hr__ring_return(batch);
+}
+
+void hr__return_slots(struct hr_batch *list)
+{
+    while (list) {
+        struct hr_batch *next = list->next;
+        hr__batch_reset(list);
+        return_slot(list);
+        list = next;
+    }
+}
+
+/* What get_slot looks at before each try. */
+static int still_wanted(struct hr_loader *l, const struct hr__epoch *plan, int *stale)
+{
+    pthread_mutex_lock(&l->lock);
+    int wanted = !l->stop && l->plan == plan;
+    *stale = l->stale;
+    pthread_mutex_unlock(&l->lock);
+    return wanted;
+}
+
+/* Sleeps until a slot may have come back, `ns` at most. */
+static void wait_for_room(struct hr_loader *l, const struct hr__epoch *plan, uint64_t ns)
+{
+    struct timespec until = hr__timespec(hr__now_ns() + ns);
+    pthread_mutex_lock(&l->lock);
+    if (!l->stop && l->plan == plan)
+        pthread_cond_timedwait(&l->room, &l->lock, &until);
+    pthread_mutex_unlock(&l->lock);
+}
+
+/*
+ * A slot for the next batch of `plan`. Slots that are about to come back without
+ * the consumer (of a dropped epoch; copies on the device) are waited for; those
+ * that the consumer holds are not: the ring grows. -ECANCELED: no longer wanted;
+ * -EAGAIN: not without waiting, and that is not `may_wait`.
+ */
+static int get_slot(struct hr_loader *l, const struct hr__epoch *plan, int may_wait,
+                    struct hr_batch **batch, struct hr_error *error)
+{
+    uint64_t pause_ns = 100000;
+    int stale, r, grown = 0;
+    for (;;) {
+        if (!still_wanted(l, plan, &stale))
+            return -ECANCELED;
+        r = hr__ring_acquire(l->ring, 0, batch, &grown, error);
+        if (r != -EAGAIN && r != -EBUSY)
+            return r;
+        if (!stale && r == -EAGAIN) {
+            r = hr__ring_acquire(l->ring, 1, batch, &grown, error);
+            break;
+        }
+        if (!may_wait)
+            return -EAGAIN;
+        wait_for_room(l, plan, pause_ns);
+        if (pause_ns < 2000000)
+            pause_ns *= 2;
+    }
+    struct hr__ring_counts counts;
+    hr__ring_counts(l->ring, &counts);
+    if (grown && counts.grown == 1)
+        hr__log(HR_LOG_WARNING,
+                "more batches are held than planned for: the ring grows beyond %d slots of %llu "
+                "bytes; release batches, or expect memory for all that are held",
+                l->options.batches_ahead + 2, (unsigned long long)counts.slot_bytes);
+    return r;
+}
+
+/* Determines what is in batch `opened` of the plan. */
+static void fill(struct hr_loader *l, const struct hr__epoch *plan, uint64_t opened,
+                 const struct hr__push *push, struct hr_batch *batch)
+{
+    batch->padding = 0;
+    if (push) {
+        batch->count = push->count;
+        for (size_t i = 0; i < push->count; i++) {
+            batch->positions[i] = push->position + i;
+            batch->indices[i] = push->indices[i];
+        }
+    } else {
+        batch->count = plan->deal
+                           ? hr__deal_batch(plan->deal, opened, batch->positions, &batch->padding)
+                           : hr__cut_batch(&plan->cut, opened, batch->positions, &batch->padding);
+        for (size_t i = 0; i < batch->count; i++)
+            batch->indices[i] = (int64_t)hr__order_at(plan->order, batch->positions[i]);
+    }
+    for (size_t i = 0; i < batch->count; i++)
+        batch->labels[i] = hr_dataset_label(l->dataset, (size_t)batch->indices[i]);
+    batch->replaced = 0;
+    batch->epoch = plan->epoch;
+    batch->number = plan->first_number + opened;
+    batch->opened_ns = plan->deal ? hr__now_ns() : 0;
+}
+
+static void append_locked(struct hr_loader *l, struct hr_batch *batch)
+{
+    batch->next = NULL;
+    if (l->window_last)
+        l->window_last->next = batch;
+    else
+        l->window = batch;
+    l->window_last = batch;
+    l->window_count++;
+    if (!l->cursor)
+        l->cursor = batch;
+}
+
+/* As if it had not been opened. Only the opener changes what it took. */
+static void open_later_locked(struct hr_loader *l, struct hr__push *push)
+{
+    l->opened--;
+    if (!push)
+        return;
+    push->next = l->pushed;
+    l->pushed = push;
+    if (!l->pushed_last)
+        l->pushed_last = push;
+}
+
+/* Opens the next batch: releases the lock while it gets a slot. 0: not without waiting,
+ * which is not `may_wait`, and which lanes never do. */
+static int open_locked(struct hr_loader *l, int may_wait)
+{
+    struct hr__epoch *plan = hr__epoch_ref(l->plan);
+    uint64_t number = l->opened++, room_asked = l->lane ? l->lane->room_asked : 0;
+    struct hr__push *push = l->pushed;
+    if (push) {
+        l->pushed = push->next;
+        if (!l->pushed)
+            l->pushed_last = NULL;
+    }
+    l->opening = 1;
+    pthread_mutex_unlock(&l->lock);
+
+    struct hr_batch *batch = NULL;
+    struct hr_error error = {0};
+    int r = l->lane ? hr__lane_open(l->lane, plan->first_chunk + number, &batch, &error)
+                    : get_slot(l, plan, may_wait, &batch, &error);
+    if (!r)
+        fill(l, plan, number, push, batch);
+
+    pthread_mutex_lock(&l->lock);
+    l->opening = 0;
+    if (l->lane && l->lane->starting)
+        pthread_cond_broadcast(&l->lane->quiet);
+    int wanted = !l->stop && l->plan == plan && !l->no_more;
+    int later = r == -EAGAIN && (!may_wait || l->lane);
+    if (wanted && later) {
+        open_later_locked(l, push);
+        push = NULL;
+    }
+    if (wanted && later && l->lane) {
+        /* Room may have come meanwhile, when all who looked for work saw an opening under way. */
+        l->lane->no_room = l->lane->room_asked == room_asked;
+        if (!l->lane->no_room)
+            hr__wake_claimers_locked(l);
+        hr__epoch_unref(&plan); /* the loader has its own */
+        return 0;
+    }
+    hr__free(push);
+    if (wanted && !r) {
+        batch->plan = plan;
+        append_locked(l, batch);
+        return 1;
+    }
+    if (wanted && !later) {
+        l->broken = error;
+        l->broken.code = r;
+        l->no_more = 1;
+        hr__wake_consumer_locked(l);
+    }
+    pthread_mutex_unlock(&l->lock);
+    if (batch)
+        return_slot(batch);
+    hr__epoch_unref(&plan);
+    pthread_mutex_lock(&l->lock);
+    /* Another epoch may have begun meanwhile, and found us opening: its samples
+     * wait for a thread, or its consumer for a batch that may not come. */
+    hr__wake_claimers_locked(l);
+    hr__wake_consumer_locked(l);
+    return !later;
+}
+
+struct hr__job *hr__take_job_locked(struct hr_loader *l)
+{
+    struct hr__job *job = l->free_jobs;
+    if (job) {
+        l->free_jobs = job->next;
+        job->next = NULL;
+        return job;
+    }
+    job = hr__alloc(HR__TAG_LOADER, 1, sizeof *job);
+    if (!job)
+        return NULL;
+    /* What is kept in the cache need not be in memory twice. */
+    job->sample.uncached = l->caching.cache || l->hosting;
+    job->all_next = l->all_jobs;
+    l->all_jobs = job;
+    return job;
+}
+
+static void break_locked(struct hr_loader *l)
+{
+    l->no_more = 1;
+    hr__fail(&l->broken, -ENOMEM, "out of memory for a sample's read: lower batches_ahead");
+    hr__wake_consumer_locked(l);
+}
+
+struct hr__job *hr__claim_locked(struct hr_loader *l, int may_wait)
+{
+    while (hr__can_claim_locked(l) && !l->cursor)
+        if (!open_locked(l, may_wait))
+            return NULL;
+    if (!hr__can_claim_locked(l))
+        return NULL;
+    struct hr__job *job = hr__take_job_locked(l);
+    if (!job) {
+        break_locked(l);
+        return NULL;
+    }
+    struct hr_batch *batch = l->cursor;
+    job->batch = batch;
+    job->place = batch->claimed++;
+    job->unread = 1;
+    job->charged_bytes = 0;
+    job->pause_ns = 0;
+    job->tier = HR__TIER_STORAGE;
+    job->seen = 0;
+    if (batch->claimed == batch->count)
+        l->cursor = batch->next;
+    return job;
+}
+
+void hr__free_job_locked(struct hr_loader *l, struct hr__job *job)
+{
+    assert(!job->ticket.is_claimed);
+    hr__charge_locked(l, job, 0);
+    job->batch = NULL;
+    job->next = l->free_jobs;
+    l->free_jobs = job;
+    /* Half empty: enough room for the fetchers to work in bulk. */
+    if (!l->workers_read && l->idle_fetchers && l->reserved_bytes <= l->options.staging_bytes / 2 &&
+        hr__can_claim_locked(l))
+        pthread_cond_signal(&l->fetch);
+    if (l->hosting && l->reserved_bytes <= l->options.staging_bytes / 2)
+        hr__hosting_wake_locked(l);
+}
+
+void hr__account_read(struct hr_loader *l, const struct hr__read *read, uint64_t ns)
+{
+    if (read->result)
+        return;
+    hr__count(&l->counters.bytes_read, read->length);
+    hr__count(&l->counters.staged_bytes, read->length);
+    hr__histogram_add(&l->counters.fetch, ns);
+}
+
+void hr__drop_bytes(struct hr_loader *l, struct hr__read *read)
+{
+    if (!read->bytes)
+        return;
+    hr__uncount(&l->counters.staged_bytes, read->length);
+    hr__free(read->bytes);
+    read->bytes = NULL;
+}
+
+void hr__let_workers_read_locked(struct hr_loader *l)
+{
+    l->workers_read = 1;
+    /* A trial: one blocked read among the first ends it. */
+    l->blocked_score = HR__BLOCKED_LIMIT - HR__BLOCKED_STEP;
+    hr__wake_workers_locked(l);
+}
+
+void hr__stage_locked(struct hr_loader *l, struct hr__job *job)
+{
+    struct hr_batch *batch = job->batch;
+    job->next = NULL;
+    if (batch->fetched_last)
+        batch->fetched_last->next = job;
+    else
+        batch->fetched = job;
+    batch->fetched_last = job;
+    l->fetched++;
+    hr__wake_worker_locked(l);
+}
+
+void hr__job_wait(struct hr__job *job, uint64_t waiting)
+{
+    uint64_t pause_ns = job->pause_ns ? 2 * job->pause_ns : ASK_NS_MIN;
+    if (pause_ns > ASK_NS_MAX)
+        pause_ns = ASK_NS_MAX;
+    job->pause_ns = pause_ns;
+    if (pause_ns < waiting * ASK_NS_EACH)
+        pause_ns = waiting * ASK_NS_EACH;
+    job->ask_ns = hr__now_ns() + pause_ns;
+}
+
+void hr__delay_locked(struct hr_loader *l, struct hr__job *job)
+{
+    assert(!job->batch->cancelled && !job->ticket.is_claimed);
+    hr__job_wait(job, l->delayed_count);
+    job->next = NULL;
+    if (l->delayed_last)
+        l->delayed_last->next = job;
+    else
+        l->delayed = job;
+    l->delayed_last = job;
+    l->delayed_count++;
+}
+
+static struct hr__job *pop_delayed_locked(struct hr_loader *l)
+{
+    struct hr__job *job = l->delayed;
+    l->delayed = job->next;
+    if (!l->delayed)
+        l->delayed_last = NULL;
+    l->delayed_count--;
+    job->next = NULL;
+    return job;
+}
+
+struct hr__job *hr__take_delayed_locked(struct hr_loader *l)
+{
+    if (!l->delayed || hr__now_ns() < l->delayed->ask_ns)
+        return NULL;
+    return pop_delayed_locked(l);
+}
+
+struct hr__job *hr__take_staged_locked(struct hr_loader *l)
+{
+    if (!l->fetched)
+        return NULL;
+    struct hr_batch *batch = l->window;
+    while (batch && !batch->fetched)
+        batch = batch->next;
+    if (!batch)
+        return NULL;
+    struct hr__job *job = batch->fetched;
+    batch->fetched = job->next;
+    if (!batch->fetched)
+        batch->fetched_last = NULL;
+    job->next = NULL;
+    l->fetched--;
+    return job;
+}
+
+static void note_outcome_locked(struct hr_loader *l, struct hr_batch *batch, size_t place,
+                                struct hr__outcome *outcome)
+{
+    if (outcome->skipped) {
+        hr__bad_insert(&batch->skipped, outcome->skipped);
+        batch->bad += !outcome->skipped->taken;
+        batch->replaced += !outcome->skipped->taken && !outcome->error.code;
+        outcome->skipped = NULL;
+    }
+    if (!outcome->error.code)
+        return;
+    l->no_more = 1;
+    /* The failure with the lowest place is the batch's. */
+    if (!batch->error.code || place < batch->error_place) {
+        hr__free(batch->failed);
+        batch->failed = outcome->failed;
+        batch->error = outcome->error;
+        batch->error_place = place;
+        outcome->failed = NULL;
+    }
+}
+
+struct hr_batch *hr__finish_locked(struct hr_loader *l, struct hr__job *job,
+                                   struct hr__outcome *outcome)
+{
+    struct hr_batch *batch = job->batch;
+    size_t place = job->place;
+    hr__free_job_locked(l, job);
+    batch->done++;
+    if (batch->cancelled) {
+        if (batch->done < batch->claimed)
+            return NULL;
+        l->stale--;
+        pthread_cond_broadcast(&l->room);
+        batch->next = NULL;
+        return batch;
+    }
+    note_outcome_locked(l, batch, place, outcome);
+    if (batch->done == batch->count) {
+        l->complete++;
+        if (l->hosting)
+            hr__hosting_ready_locked(l, batch);
+        if (batch == l->window)
+            hr__wake_consumer_locked(l);
+    } else if (l->broken.code) {
+        hr__wake_consumer_locked(l);
+    }
+    return NULL;
+}
+
+struct hr_batch *hr__window_pop_locked(struct hr_loader *l)
+{
+    struct hr_batch *batch = l->window;
+    l->window = batch->next;
+    if (!l->window)
+        l->window_last = NULL;
+    l->window_count--;
+    l->complete -= batch->done == batch->count;
+    if (l->cursor == batch)
+        l->cursor = batch->next;
+    batch->next = NULL;
+    return batch;
+}
+
+struct hr_batch *hr__cancel_locked(struct hr_loader *l)
+{
+    struct hr_batch *slots = NULL;
+    while (l->delayed) {
+        struct hr__job *job = pop_delayed_locked(l);
+        job->batch->done++;
+        l->complete += job->batch->done == job->batch->count;
+        hr__free_job_locked(l, job);
+    }
+    if (l->hosting)
+        hr__hosting_cancel_locked(l);
+    while (l->window) {
+        struct hr_batch *batch = hr__window_pop_locked(l);
+        while (batch->fetched) {
+            struct hr__job *job = batch->fetched;
+            batch->fetched = job->next;
+            l->fetched--;
+            hr__drop_bytes(l, &job->sample.read);
+            hr__caching_unclaim(l, &job->ticket);
+            hr__free_job_locked(l, job);
+            batch->done++;
+        }
+        batch->fetched_last = NULL;
+        batch->cancelled = 1;
+        /* After stop nobody has a job in hand. */
+        if (batch->done < batch->claimed && !l->stop) {
+            l->stale++;
+        } else {
+            batch->next = slots;
+            slots = batch;
+        }
+    }
+    assert(!l->fetched && !l->complete);
+    l->cursor = NULL;
+    while (l->pushed) {
+        struct hr__push *push = l->pushed;
+        l->pushed = push->next;
+        hr__free(push);
+    }
+    l->pushed_last = NULL;
+    return slots;
+}

@@ -1,0 +1,206 @@
+/*
+ * What would make the peak lower; see analysis.h. Blocks that are alike (bytes, operator,
+ * description, category) are one advice. What is advised is arithmetic on what was seen: it is
+ * not known whether the program could do without.
+ *
+ * All blocks that live at a peak are looked at, put into the order of what they are alike in,
+ * and summed up: what is told is the largest, whatever was met first.
+ */
+#include "memory/analysis/analysis.h"
+
+#include "base/memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define LEAST_SHARE 0.005 /* of the peak, of what is worth a word */
+#define CHEAP       0.02  /* of an iteration: making blocks that are alike again may cost so much */
+
+const char *hr__advice_name(enum hr__advice_kind kind)
+{
+    static const char *const names[HR__ADVICE_KINDS] = {
+        [HR__ADVICE_SWAP] = "swap",
+        [HR__ADVICE_UNTOUCHED] = "untouched",
+        [HR__ADVICE_LATE_FREE] = "late free",
+        [HR__ADVICE_RECOMPUTE] = "recompute",
+    };
+    return names[kind];
+}
+
+/* What could be done about one block. */
+struct chance {
+    enum hr__advice_kind kind;
+    uint32_t block;
+    uint64_t begin_ns, ns;
+    double cost_ns;
+};
+
+struct advisor {
+    struct hr__memory *m;
+    const struct hr__device_memory *d;
+    const double *op_ns;
+    uint32_t ops;
+    struct chance *chances;
+    size_t count, room;
+    int code;
+};
+
+static void note(struct advisor *a, struct chance chance)
+{
+    if (a->count == a->room) {
+        size_t room = a->room ? 2 * a->room : 256;
+        struct chance *more = hr__realloc(HR__TAG_MEMORY, a->chances, room, sizeof *more);
+        if (!more) {
+            a->code = -ENOMEM;
+            return;
+        }
+        a->chances = more;
+        a->room = room;
+    }
+    a->chances[a->count++] = chance;
+}
+
+/* A block that is not touched over the peak, and for how long. The call that runs then needs
+ * what it told of before and what it tells of afterwards. */
+static void look_at_span(struct advisor *a, const struct hr__span *span)
+{
+    const struct hr__intervals *i = &a->m->intervals;
+    const struct hr__block *b = &a->m->found.blocks[span->block];
+    double bytes = (double)b->bytes;
+    if (a->d->running_call &&
+        (span->begin_call == a->d->running_call || span->end_call == a->d->running_call))
+        return;
+    if (b->bytes && bytes <= hr__swap_bytes(i, (double)span->ns))
+        note(a, (struct chance){HR__ADVICE_SWAP, span->block, span->begin_ns, span->ns,
+                                1e9 * (bytes / i->d2h_bytes_per_s + bytes / i->h2d_bytes_per_s)});
+    /* Made by one operator, needed again much later: that may be cheaper to repeat. */
+    double made_ns = b->first_op < a->ops ? a->op_ns[b->first_op] : 0;
+    if (b->category == HR_MEMORY_ACTIVATION && made_ns > 0 && made_ns < CHEAP * (double)span->ns)
+        note(a,
+             (struct chance){HR__ADVICE_RECOMPUTE, span->block, span->begin_ns, span->ns, made_ns});
+}
+
+/* Where iterations are not known, what is cheap for the time that a block waits is. */
+static int is_worth_it(const struct advisor *a, const struct hr__advice *one)
+{
+    double iteration_ns = (double)a->m->iteration_ns;
+    return one->kind != HR__ADVICE_RECOMPUTE || !(iteration_ns > 0) ||
+           one->cost_ns <= CHEAP * iteration_ns;
+}
+
+/* A block that lives at the peak without need. What the call that runs then works on it needs,
+ * though it told of it before. */
+static void look_at_life(struct advisor *a, uint32_t block)
+{
+    const struct hr__block *b = &a->m->found.blocks[block];
+    uint64_t peak_ns = a->d->timeline.peak.time_ns;
+    uint64_t end = b->free_ns == HR__STILL_LIVE ? a->m->found.end_ns : b->free_ns;
+    if (!b->bytes || b->category == HR_MEMORY_WORKSPACE)
+        return;
+    if (!b->reads && !b->writes)
+        note(a, (struct chance){HR__ADVICE_UNTOUCHED, block, b->alloc_ns, end - b->alloc_ns, 0});
+    else if (b->last_ns < peak_ns && b->free_ns != HR__STILL_LIVE &&
+             !(b->last_call && b->last_call == a->d->running_call))
+        note(a, (struct chance){HR__ADVICE_LATE_FREE, block, b->last_ns, end - b->last_ns, 0});
+}
+
+/* ---- like ones ---- */
+
+#define ORDER(a, b)                                                                                \
+    if ((a) != (b))                                                                                \
+    return (a) < (b) ? -1 : 1
+
+static int by_kind(const struct chance *x, const struct chance *y, const struct hr__block *blocks)
+{
+    const struct hr__block *a = &blocks[x->block], *b = &blocks[y->block];
+    ORDER(x->kind, y->kind);
+    ORDER(a->bytes, b->bytes);
+    ORDER(a->first_op, b->first_op);
+    ORDER(a->name, b->name);
+    ORDER(a->category, b->category);
+    return 0;
+}
+
+static int by_chance(const void *a, const void *b, void *arg)
+{
+    const struct chance *x = a, *y = b;
+    int order = by_kind(x, y, arg);
+    if (order)
+        return order;
+    ORDER(x->block, y->block);
+    return 0;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    const struct hr__advice *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    ORDER(x->block, y->block);
+    ORDER(x->kind, y->kind);
+    return 0;
+}
+
+/* Keeps the best; they are sorted at the end of each device. */
+static void offer(struct hr__memory *m, const struct hr__advice *one)
+{
+    if (m->advice_count < HR__ADVICE_MOST) {
+        m->advice[m->advice_count++] = *one;
+        return;
+    }
+    size_t least = 0;
+    for (size_t k = 1; k < m->advice_count; k++)
+        if (by_bytes(&m->advice[k], &m->advice[least]) > 0)
+            least = k;
+    if (by_bytes(one, &m->advice[least]) < 0)
+        m->advice[least] = *one;
+}
+
+static void sum_up(struct advisor *a)
+{
+    struct hr__block *blocks = a->m->found.blocks;
+    uint64_t least = (uint64_t)(LEAST_SHARE * (double)a->d->timeline.peak_bytes) + 1;
+    if (a->count)
+        qsort_r(a->chances, a->count, sizeof *a->chances, by_chance, blocks);
+    for (size_t k = 0, next; k < a->count; k = next) {
+        const struct chance *first = &a->chances[k];
+        struct hr__advice one = {.kind = first->kind};
+        for (next = k; next < a->count && !by_kind(first, &a->chances[next], blocks); next++) {
+            const struct chance *c = &a->chances[next];
+            if (!one.blocks || c->ns > one.ns) {
+                one.block = c->block;
+                one.begin_ns = c->begin_ns;
+                one.ns = c->ns;
+            }
+            one.blocks++;
+            one.bytes += blocks[c->block].bytes;
+            one.cost_ns += c->cost_ns;
+        }
+        if (one.bytes >= least && is_worth_it(a, &one))
+            offer(a->m, &one);
+    }
+}
+
+int hr__memory_advise(struct hr__memory *memory, const struct hr__span *spans, size_t count,
+                      const double *op_ns, uint32_t ops)
+{
+    int code = 0;
+    for (size_t i = 0; i < memory->device_count && !code; i++) {
+        const struct hr__device_memory *d = &memory->devices[i];
+        struct advisor a = {.m = memory, .d = d, .op_ns = op_ns, .ops = ops};
+        /* Where nothing was accessed nothing is known of needs. */
+        if (!memory->found.of_device[d->device].accesses)
+            continue;
+        for (size_t k = 0; k < count && !d->host_timed; k++)
+            if (memory->found.blocks[spans[k].block].device == d->device)
+                look_at_span(&a, &spans[k]);
+        for (size_t k = 0; k < d->living_count; k++)
+            look_at_life(&a, d->living[k]);
+        sum_up(&a);
+        hr__free(a.chances);
+        code = a.code;
+    }
+    if (memory->advice_count)
+        qsort(memory->advice, memory->advice_count, sizeof *memory->advice, by_bytes);
+    return code;
+}

@@ -1,0 +1,798 @@
+/*
+ * Reading pickles of plain values; see pickle.h.
+ *
+ * Opcodes are a table of small functions. All that is read lies in an arena and goes with it;
+ * lists that grow leave their old places behind there, at most as much again.
+ */
+#include "memory/import/pickle.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BYTES_MOST  (UINT64_C(8) << 30) /* of all that is read */
+#define TEXT_MOST   (16u << 20)         /* of one text */
+#define LINE_MOST   (1u << 20)          /* of a text of protocol 0, as it is written */
+#define CHUNK_BYTES (128u << 10)
+
+struct chunk {
+    struct chunk *next;
+    size_t used, room; /* bytes behind this */
+};
+
+struct hr__pickle {
+    struct chunk *chunks; /* the first is being filled */
+    uint64_t bytes;
+    struct hr__pickle_value root;
+};
+
+struct values {
+    struct hr__pickle_value *items;
+    size_t count, room;
+};
+
+struct reader {
+    struct hr__input *in;
+    struct hr_error *error;
+    struct hr__pickle *out;
+    struct values stack, memo;
+    size_t *marks; /* heights of the stack */
+    size_t mark_count, mark_room;
+    char *line; /* what is read of one, and a zero */
+    size_t line_room;
+    uint64_t at; /* offset of the opcode */
+    uint8_t opcode;
+    int is_done;
+};
+
+struct opcode {
+    const char *name;
+    int (*run)(struct reader *r, unsigned arg);
+    unsigned arg;
+};
+
+static const struct opcode opcodes[256];
+
+/* ---- failures ---- */
+
+static int bad(struct reader *r, const char *what)
+{
+    return hr__fail(r->error, -EBADMSG, "%s: byte %" PRIu64 ": opcode %s: %s", r->in->name, r->at,
+                    opcodes[r->opcode].name, what);
+}
+
+static int no_memory(struct reader *r)
+{
+    return hr__fail(r->error, -ENOMEM, "%s: byte %" PRIu64 ": out of memory for what it holds",
+                    r->in->name, r->at);
+}
+
+static int ended(struct reader *r)
+{
+    return hr__input_ended(r->in, "a pickle", r->error);
+}
+
+/* ---- memory ---- */
+
+static void *take(struct reader *r, size_t bytes)
+{
+    struct hr__pickle *p = r->out;
+    bytes = (bytes + 7) / 8 * 8;
+    struct chunk *chunk = p->chunks;
+    if (!chunk || chunk->room - chunk->used < bytes) {
+        size_t room = bytes > CHUNK_BYTES / 4 ? bytes : CHUNK_BYTES;
+        if (p->bytes + room > BYTES_MOST)
+            return NULL;
+        chunk = hr__alloc(HR__TAG_MEMORY, 1, sizeof *chunk + room);
+        if (!chunk)
+            return NULL;
+        p->bytes += room;
+        chunk->room = room;
+        /* What needs a chunk of its own leaves the one that is being filled in front. */
+        if (p->chunks && room != CHUNK_BYTES) {
+            chunk->next = p->chunks->next;
+            p->chunks->next = chunk;
+        } else {
+            chunk->next = p->chunks;
+            p->chunks = chunk;
+        }
+    }
+    void *memory = (char *)(chunk + 1) + chunk->used;
+    chunk->used += bytes;
+    return memory;
+}
+
+/* Room for one more; 0: there is no memory for it. */
+static int grow(void **items, size_t *room, size_t count, size_t each)
+{
+    if (count < *room)
+        return 1;
+    size_t more = *room ? 2 * *room : 256;
+    void *grown = hr__realloc(HR__TAG_MEMORY, *items, more, each);
+    if (!grown)
+        return 0;
+    *items = grown;
+    *room = more;
+    return 1;
+}
+
+/* ---- the stack ---- */
+
+static int push(struct reader *r, struct hr__pickle_value value)
+{
+    struct values *s = &r->stack;
+    if (s->count * sizeof value > BYTES_MOST / 4 ||
+        !grow((void **)&s->items, &s->room, s->count, sizeof value))
+        return no_memory(r);
+    s->items[s->count++] = value;
+    return 0;
+}
+
+/* The height below which an opcode may not reach: that of the last mark. */
+static size_t bottom(const struct reader *r)
+{
+    return r->mark_count ? r->marks[r->mark_count - 1] : 0;
+}
+
+/* The topmost values, `count` of them; NULL: there are not as many. */
+static struct hr__pickle_value *top(struct reader *r, size_t count)
+{
+    return r->stack.count - bottom(r) >= count ? r->stack.items + r->stack.count - count : NULL;
+}
+
+static int op_mark(struct reader *r, unsigned arg)
+{
+    (void)arg;
+    if (!grow((void **)&r->marks, &r->mark_room, r->mark_count, sizeof *r->marks))
+        return no_memory(r);
+    r->marks[r->mark_count++] = r->stack.count;
+    return 0;
+}
+
+static int op_pop(struct reader *r, unsigned arg)
+{
+    (void)arg;
+    if (top(r, 1))
+        r->stack.count--;
+    else if (r->mark_count)
+        r->mark_count--;
+    else
+        return bad(r, "nothing is there");
+    return 0;
+}
+
+static int op_pop_mark(struct reader *r, unsigned arg)
+{
+    (void)arg;
+    if (!r->mark_count)
+        return bad(r, "no mark is there");
+    r->stack.count = r->marks[--r->mark_count];
+    return 0;
+}
+
+static int op_dup(struct reader *r, unsigned arg)
+{
+    (void)arg;
+    struct hr__pickle_value *value = top(r, 1);
+    return value ? push(r, *value) : bad(r, "nothing is there");
+}
+
+static int op_stop(struct reader *r, unsigned arg)
+{
+    (void)arg;
+    struct hr__pickle_value *value = top(r, 1);
+    if (!value)
+        return bad(r, "nothing is there");
+    r->out->root = *value;
+    r->is_done = 1;
+    return 0;
+}
+
+/* ---- numbers ---- */
+
+/* `count` bytes, at most 8, little-endian. */
+static int read_count(struct reader *r, unsigned count, uint64_t *out)
+{
+    uint8_t bytes[8];
+    *out = 0;
+    if (!hr__input_read(r->in, bytes, count))
+        return ended(r);
+    for (unsigned i = 0; i < count; i++)
+        *out |= (uint64_t)bytes[i] << 8 * i;
+    return 0;
+}
+
+/* The rest of a line, without its end; *length bytes at r->line, a zero behind them. */
+static int read_line(struct reader *r, size_t *length)
+{
+    size_t n = 0;
+    *length = 0;
+    for (int byte; (byte = hr__input_get(r->in)) != '\n';) {
+        if (byte < 0)
+            return ended(r);
+        if (n + 1 == LINE_MOST)
+            return bad(r, "its line is too long");
+        if (!grow((void **)&r->line, &r->line_room, n + 1, 1))
+            return no_memory(r);
+        r->line[n++] = (char)byte;
+    }
+    if (!grow((void **)&r->line, &r->line_room, n, 1))
+        return no_memory(r);
+    r->line[n] = 0;
+    *length = n;
+    return 0;
+}
+
+static int push_integer(struct reader *r, int64_t integer)
+{
+    return push(r, (struct hr__pickle_value){.kind = HR__PICKLE_INTEGER, .as.integer = integer});
+}
+
+static int push_natural(struct reader *r, uint64_t natural)
+{
+    return natural <= INT64_MAX ? push_integer(r, (int64_t)natural)
+                                : push(r, (struct hr__pickle_value){.kind = HR__PICKLE_NATURAL,
+                                                                    .as.natural = natural});
+}
+
+/* arg: bytes; 4 are signed. */
+static int op_binint(struct reader *r, unsigned arg)
+{
+    uint64_t number;
+    int code = read_count(r, arg, &number);
+    if (code)
+        return code;
+    return push_integer(r, arg == 4 ? (int32_t)(uint32_t)number : (int64_t)number);
+}
+
+/* Of any length, two's complement. arg: bytes of its length. */
+static int op_long(struct reader *r, unsigned arg)
+{
+    uint64_t length, number = 0;
+    uint8_t bytes[16] = {0};
+    int code = read_count(r, arg, &length);
+    if (code)
+        return code;
+    if (length > sizeof bytes)
+        return bad(r, "a number of more than 64 bits");
+    if (!hr__input_read(r->in, bytes, (size_t)length))
+        return ended(r);
+    uint8_t sign = length && bytes[length - 1] & 0x80 ? 0xFF : 0;
+    memset(bytes + length, sign, sizeof bytes - (size_t)length);
+    for (unsigned i = 0; i < 8; i++)
+        number |= (uint64_t)bytes[i] << 8 * i;
+    for (unsigned i = 8; i < sizeof bytes; i++)
+        if (bytes[i] != sign)
+            return bad(r, "a number of more than 64 bits");
+    if (sign && !(number >> 63))
+        return bad(r, "a number of more than 64 bits");
+    return sign ? push_integer(r, (int64_t)number) : push_natural(r, number);
+}
+
+/* In decimal. arg 1: 00 and 01 are no numbers but False and True. */
+static int op_decimal(struct reader *r, unsigned arg)
+{
+    size_t length;
+    char *end;
+    int code = read_line(r, &length);
+    if (code)
+        return code;
+    if (arg && length == 2 && r->line[0] == '0' && (r->line[1] == '0' || r->line[1] == '1'))
+        return push(
+            r, (struct hr__pickle_value){.kind = HR__PICKLE_BOOL, .as.integer = r->line[1] == '1'});
+    if (length && r->line[length - 1] == 'L')
+        r->line[--length] = 0;
+    /* strtoull takes spaces and signs: none but a minus belongs here. */
+    int is_negative = r->line[0] == '-';
+    if (r->line[is_negative] < '0' || r->line[is_negative] > '9')
+        return bad(r, "no number");
+    errno = 0;
+    uint64_t natural = is_negative ? 0 : strtoull(r->line, &end, 10);
+    int64_t integer = is_negative ? strtoll(r->line, &end, 10) : 0;
+    if (errno == ERANGE)
+        return bad(r, "a number of more than 64 bits");
+    if (end != r->line + length)
+        return bad(r, "no number");
+    return is_negative ? push_integer(r, integer) : push_natural(r, natural);
+}
+
+static int push_real(struct reader *r, double real)
+{
+    return push(r, (struct hr__pickle_value){.kind = HR__PICKLE_REAL, .as.real = real});
+}
+
+static int op_float(struct reader *r, unsigned arg)
+{
+    (void)arg;
+    size_t length;
+    char *end;
+    int code = read_line(r, &length);
+    if (code)
+        return code;
+    double real = strtod(r->line, &end);
+    return length && end == r->line + length ? push_real(r, real) : bad(r, "no number");
+}
+
+/* Big-endian, unlike all else. */
+static int op_binfloat(struct reader *r, unsigned arg)
+{
+    (void)arg;
+    uint64_t bits;
+    double real;
+    int code = read_count(r, 8, &bits);
+    if (code)
+        return code;
+    bits = __builtin_bswap64(bits);
+    memcpy(&real, &bits, sizeof real);
+    return push_real(r, real);
+}
+
+/* arg: 0 None, 1 False, 2 True. */
+static int op_constant(struct reader *r, unsigned arg)
+{
+    return push(r, (struct hr__pickle_value){.kind = arg ? HR__PICKLE_BOOL : HR__PICKLE_NONE,
+                                             .as.integer = arg == 2});
+}
+
+/* ---- texts ---- */
+
+static int push_text(struct reader *r, enum hr__pickle_kind kind, const char *text, size_t length)
+{
+    return push(
+        r, (struct hr__pickle_value){.kind = kind, .length = (uint32_t)length, .as.text = text});
+}
+
+/* arg: bytes of its length; with 16 added it is of bytes, not of a text. */
+static int op_text(struct reader *r, unsigned arg)
+{
+    uint64_t length;
+    int code = read_count(r, arg & 15, &length);
+    if (code)
+        return code;
+    if (length > TEXT_MOST)
+        return bad(r, "more than 16 MiB at once");
+    char *text = take(r, (size_t)length + 1);
+    if (!text)
+        return no_memory(r);
+    if (!hr__input_read(r->in, text, (size_t)length))
+        return ended(r);
+    text[length] = 0;
+    return push_text(r, arg & 16 ? HR__PICKLE_BYTES : HR__PICKLE_TEXT, text, (size_t)length);
+}
+
+/* Writes a character as UTF-8: how many bytes, at most 4. */
+static size_t put_utf8(char *out, uint32_t c)
+{
+    if (c < 0x80) {
+        out[0] = (char)c;
+        return 1;
+    }
+    size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = n; --i; c >>= 6)
+        out[i] = (char)(0x80 | (c & 0x3F));
+    out[0] = (char)((0xF00 >> n & 0xFF) | c);
+    return n;
+}
+
+/* The number that `digits` hexadecimal digits are; -1: they are none. */
+static int64_t from_hex(const char *text, size_t digits)
+{
+    int64_t number = 0;
+    for (size_t i = 0; i < digits; i++) {
+        char c = text[i];
+        int digit = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                           : -1;
+        if (digit < 0)
+            return -1;
+        number = number << 4 | digit;
+    }
+    return number;
+}
+
+/* A line of Latin-1 with \uXXXX and \UXXXXXXXX in it. */
+static int op_unicode(struct reader *r, unsigned arg)
+{
+    (void)arg;
+    size_t length, n = 0;
+    int code = read_line(r, &length);
+    if (code)
+        return code;
+    char *text = take(r, 2 * length + 1);
+    if (!text)
+        return no_memory(r);
+    for (size_t i = 0; i < length;) {
+        uint32_t c = (uint8_t)r->line[i++];
+        size_t digits = c != '\\' ? 0 : r->line[i] == 'u' ? 4 : r->line[i] == 'U' ? 8 : 0;
+        if (digits) {
+            int64_t number = length - i > digits ? from_hex(r->line + i + 1, digits) : -1;
+            if (number < 0 || number > 0x10FFFF)
+                return bad(r, "no character");
+            c = (uint32_t)number;
+            i += 1 + digits;
+        }
+        n += put_utf8(text + n, c);
+    }
+    text[n] = 0;
+    return push_text(r, HR__PICKLE_TEXT, text, n);
+}
+
+/* ---- lists, tuples, dicts ---- */
+
+static struct hr__pickle_many *make_many(struct reader *r, size_t count)
+{
+    struct hr__pickle_many *many = take(r, sizeof *many);
+    struct hr__pickle_value *items = count ? take(r, count * sizeof *items) : NULL;
+    if (!many || (count && !items) || count > UINT32_MAX / 2)
+        return NULL;
+    *many = (struct hr__pickle_many){.items = items, .room = (uint32_t)count};
+    return many;
+}
+
+static int add(struct reader *r, struct hr__pickle_many *many,
+               const struct hr__pickle_value *values, size_t count)
+{
+    if (many->room - many->count < count) {
+        size_t room = many->room + many->room / 2;
+        room = room < many->count + count ? many->count + count : room;
+        struct hr__pickle_value *items =
+            room > UINT32_MAX / 2 ? NULL : take(r, room * sizeof *items);
+        if (!items)
+            return no_memory(r);
+        if (many->count)
+            memcpy(items, many->items, many->count * sizeof *items);
+        many->items = items;
+        many->room = (uint32_t)room;
+    }
+    if (count)
+        memcpy(many->items + many->count, values, count * sizeof *values);
+    many->count += (uint32_t)count;
+    return 0;
+}
+
+/* Replaces the topmost `count` values by a container of them. */
+static int gather(struct reader *r, enum hr__pickle_kind kind, size_t count)
+{
+    struct hr__pickle_many *many = make_many(r, count);
+    if (!many)
+        return no_memory(r);
+    int code = count ? add(r, many, r->stack.items + r->stack.count - count, count) : 0;
+    r->stack.count -= count;
+    return code ? code : push(r, (struct hr__pickle_value){.kind = kind, .as.many = many});
+}
+
+/* An empty one. arg: its kind. */
+static int op_empty(struct reader *r, unsigned arg)
+{
+    return gather(r, arg, 0);
+}
+
+/* One of what lies above the last mark. arg: its kind. */
+static int op_gather(struct reader *r, unsigned arg)
+{
+    if (!r->mark_count)
+        return bad(r, "no mark is there");
+    size_t count = r->stack.count - bottom(r);
+    if (arg == HR__PICKLE_DICT && count % 2)
+        return bad(r, "a key without a value");
+    r->mark_count--;
+    return gather(r, arg, count);
+}
+
+/* arg: how many. */
+static int op_tuple(struct reader *r, unsigned arg)
+{
+    return top(r, arg) ? gather(r, HR__PICKLE_TUPLE, arg) : bad(r, "nothing is there");
+}
+
+/* Adds the topmost values to the container below them. */
+static int extend(struct reader *r, enum hr__pickle_kind kind, size_t count)
+{
+    struct hr__pickle_value *values = top(r, count + 1);
+    if (!values || values->kind != kind)
+        return bad(r, kind == HR__PICKLE_LIST ? "no list is there" : "no dict is there");
+    if (kind == HR__PICKLE_DICT && count % 2)
+        return bad(r, "a key without a value");
+    int code = add(r, values->as.many, values + 1, count);
+    r->stack.count -= count;
+    return code;
+}
+
+/* arg: the kind. */
+static int op_add_one(struct reader *r, unsigned arg)
+{
+    return extend(r, arg, arg == HR__PICKLE_DICT ? 2 : 1);
+}
+
+static int op_add_marked(struct reader *r, unsigned arg)
+{
+    if (!r->mark_count)
+        return bad(r, "no mark is there");
+    size_t count = r->stack.count - bottom(r);
+    r->mark_count--;
+    return extend(r, arg, count);
+}
+
+/* ---- the memo ---- */
+
+/* The index of PUT and GET. arg: bytes of it; 0: a line. */
+static int read_index(struct reader *r, unsigned arg, uint64_t *index)
+{
+    size_t length;
+    char *end;
+    if (arg)
+        return read_count(r, arg, index);
+    *index = 0;
+    int code = read_line(r, &length);
+    if (code)
+        return code;
+    *index = strtoull(r->line, &end, 10);
+    if (r->line[0] < '0' || r->line[0] > '9' || end != r->line + length)
+        return bad(r, "no index");
+    return 0;
+}
+
+static int put(struct reader *r, uint64_t index)
+{
+    struct values *memo = &r->memo;
+    struct hr__pickle_value *value = top(r, 1);
+    if (!value)
+        return bad(r, "nothing is there");
+    /* Writers count from 0 or 1: there are never more than bytes before it. */
+    if (index > r->at)
+        return bad(r, "its index cannot be");
+    if (index > BYTES_MOST / 4 / sizeof *value)
+        return no_memory(r);
+    while (memo->count <= index) {
+        if (!grow((void **)&memo->items, &memo->room, memo->count, sizeof *memo->items))
+            return no_memory(r);
+        memo->items[memo->count++] = (struct hr__pickle_value){.kind = HR__PICKLE_UNSET};
+    }
+    memo->items[index] = *value;
+    return 0;
+}
+
+static int op_put(struct reader *r, unsigned arg)
+{
+    uint64_t index;
+    int code = read_index(r, arg, &index);
+    return code ? code : put(r, index);
+}
+
+static int op_memoize(struct reader *r, unsigned arg)
+{
+    (void)arg;
+    return put(r, r->memo.count);
+}
+
+static int op_get(struct reader *r, unsigned arg)
+{
+    uint64_t index;
+    int code = read_index(r, arg, &index);
+    if (code)
+        return code;
+    if (index >= r->memo.count || r->memo.items[index].kind == HR__PICKLE_UNSET)
+        return bad(r, "nothing was put there");
+    return push(r, r->memo.items[index]);
+}
+
+/* ---- the rest ---- */
+
+static int op_proto(struct reader *r, unsigned arg)
+{
+    (void)arg;
+    int version = hr__input_get(r->in);
+    if (version < 0)
+        return ended(r);
+    return version <= 5 ? 0 : bad(r, "a protocol later than 5");
+}
+
+/* Frames only tell how much to read at once. */
+static int op_frame(struct reader *r, unsigned arg)
+{
+    (void)arg;
+    uint64_t length;
+    return read_count(r, 8, &length);
+}
+
+static int op_refuse(struct reader *r, unsigned arg)
+{
+    char words[192] = "";
+    size_t length = 0, second = 0;
+    /* GLOBAL and INST name what they would call in two lines. */
+    if (arg && !read_line(r, &length)) {
+        snprintf(words, sizeof words, " (%.80s", r->line);
+        if (!read_line(r, &second))
+            snprintf(words + strlen(words), sizeof words - strlen(words), " %.80s", r->line);
+        snprintf(words + strlen(words), sizeof words - strlen(words), ")");
+    }
+    return hr__fail(r->error, -EBADMSG,
+                    "%s: byte %" PRIu64 ": opcode %s%s: only plain values are read, of which a "
+                    "snapshot consists; nothing was executed",
+                    r->in->name, r->at, opcodes[r->opcode].name, words);
+}
+
+static const struct opcode opcodes[256] = {
+    ['('] = {"MARK", op_mark, 0},
+    ['.'] = {"STOP", op_stop, 0},
+    ['0'] = {"POP", op_pop, 0},
+    ['1'] = {"POP_MARK", op_pop_mark, 0},
+    ['2'] = {"DUP", op_dup, 0},
+    ['F'] = {"FLOAT", op_float, 0},
+    ['G'] = {"BINFLOAT", op_binfloat, 0},
+    ['I'] = {"INT", op_decimal, 1},
+    ['L'] = {"LONG", op_decimal, 0},
+    ['J'] = {"BININT", op_binint, 4},
+    ['K'] = {"BININT1", op_binint, 1},
+    ['M'] = {"BININT2", op_binint, 2},
+    [0x8A] = {"LONG1", op_long, 1},
+    [0x8B] = {"LONG4", op_long, 4},
+    ['N'] = {"NONE", op_constant, 0},
+    [0x89] = {"NEWFALSE", op_constant, 1},
+    [0x88] = {"NEWTRUE", op_constant, 2},
+    ['V'] = {"UNICODE", op_unicode, 0},
+    [0x8C] = {"SHORT_BINUNICODE", op_text, 1},
+    ['X'] = {"BINUNICODE", op_text, 4},
+    [0x8D] = {"BINUNICODE8", op_text, 8},
+    ['C'] = {"SHORT_BINBYTES", op_text, 16 + 1},
+    ['B'] = {"BINBYTES", op_text, 16 + 4},
+    [0x8E] = {"BINBYTES8", op_text, 16 + 8},
+    [']'] = {"EMPTY_LIST", op_empty, HR__PICKLE_LIST},
+    [')'] = {"EMPTY_TUPLE", op_empty, HR__PICKLE_TUPLE},
+    ['}'] = {"EMPTY_DICT", op_empty, HR__PICKLE_DICT},
+    ['l'] = {"LIST", op_gather, HR__PICKLE_LIST},
+    ['t'] = {"TUPLE", op_gather, HR__PICKLE_TUPLE},
+    ['d'] = {"DICT", op_gather, HR__PICKLE_DICT},
+    [0x85] = {"TUPLE1", op_tuple, 1},
+    [0x86] = {"TUPLE2", op_tuple, 2},
+    [0x87] = {"TUPLE3", op_tuple, 3},
+    ['a'] = {"APPEND", op_add_one, HR__PICKLE_LIST},
+    ['s'] = {"SETITEM", op_add_one, HR__PICKLE_DICT},
+    ['e'] = {"APPENDS", op_add_marked, HR__PICKLE_LIST},
+    ['u'] = {"SETITEMS", op_add_marked, HR__PICKLE_DICT},
+    ['p'] = {"PUT", op_put, 0},
+    ['q'] = {"BINPUT", op_put, 1},
+    ['r'] = {"LONG_BINPUT", op_put, 4},
+    [0x94] = {"MEMOIZE", op_memoize, 0},
+    ['g'] = {"GET", op_get, 0},
+    ['h'] = {"BINGET", op_get, 1},
+    ['j'] = {"LONG_BINGET", op_get, 4},
+    [0x80] = {"PROTO", op_proto, 0},
+    [0x95] = {"FRAME", op_frame, 0},
+    ['c'] = {"GLOBAL", op_refuse, 1},
+    ['i'] = {"INST", op_refuse, 1},
+    ['o'] = {"OBJ", op_refuse, 0},
+    ['R'] = {"REDUCE", op_refuse, 0},
+    ['b'] = {"BUILD", op_refuse, 0},
+    ['P'] = {"PERSID", op_refuse, 0},
+    ['Q'] = {"BINPERSID", op_refuse, 0},
+    ['S'] = {"STRING", op_refuse, 0},
+    ['T'] = {"BINSTRING", op_refuse, 0},
+    ['U'] = {"SHORT_BINSTRING", op_refuse, 0},
+    [0x81] = {"NEWOBJ", op_refuse, 0},
+    [0x82] = {"EXT1", op_refuse, 0},
+    [0x83] = {"EXT2", op_refuse, 0},
+    [0x84] = {"EXT4", op_refuse, 0},
+    [0x8F] = {"EMPTY_SET", op_refuse, 0},
+    [0x90] = {"ADDITEMS", op_refuse, 0},
+    [0x91] = {"FROZENSET", op_refuse, 0},
+    [0x92] = {"NEWOBJ_EX", op_refuse, 0},
+    [0x93] = {"STACK_GLOBAL", op_refuse, 0},
+    [0x96] = {"BYTEARRAY8", op_refuse, 0},
+    [0x97] = {"NEXT_BUFFER", op_refuse, 0},
+    [0x98] = {"READONLY_BUFFER", op_refuse, 0},
+};
+
+static int read_all(struct reader *r)
+{
+    while (!r->is_done) {
+        r->at = hr__input_at(r->in);
+        int byte = hr__input_get(r->in);
+        if (byte < 0)
+            return ended(r);
+        r->opcode = (uint8_t)byte;
+        if (!opcodes[byte].run)
+            return hr__fail(r->error, -EBADMSG,
+                            "%s: byte %" PRIu64 ": 0x%02X is no opcode of a pickle", r->in->name,
+                            r->at, (unsigned)byte);
+        int code = opcodes[byte].run(r, opcodes[byte].arg);
+        if (code)
+            return code;
+    }
+    return 0;
+}
+
+int hr__pickle_read(struct hr__pickle **out, struct hr__input *in, struct hr_error *error)
+{
+    struct reader r = {.in = in, .error = error};
+    r.out = hr__alloc(HR__TAG_MEMORY, 1, sizeof *r.out);
+    int code = r.out ? read_all(&r) : no_memory(&r);
+    hr__free(r.stack.items);
+    hr__free(r.memo.items);
+    hr__free(r.marks);
+    hr__free(r.line);
+    if (code)
+        hr__pickle_destroy(&r.out);
+    *out = r.out;
+    return code;
+}
+
+void hr__pickle_destroy(struct hr__pickle **pickle)
+{
+    struct hr__pickle *p = *pickle;
+    if (!p)
+        return;
+    *pickle = NULL;
+    for (struct chunk *next, *chunk = p->chunks; chunk; chunk = next) {
+        next = chunk->next;
+        hr__free(chunk);
+    }
+    hr__free(p);
+}
+
+/* ---- looking ---- */
+
+const struct hr__pickle_value *hr__pickle_root(const struct hr__pickle *pickle)
+{
+    return &pickle->root;
+}
+
+const struct hr__pickle_value *hr__pickle_get(const struct hr__pickle_value *dict, const char *key)
+{
+    if (!dict || dict->kind != HR__PICKLE_DICT)
+        return NULL;
+    const struct hr__pickle_many *many = dict->as.many;
+    size_t length = strlen(key);
+    /* Backwards: what was set last counts. */
+    for (uint32_t i = many->count; i >= 2; i -= 2) {
+        const struct hr__pickle_value *one = &many->items[i - 2];
+        if (one->kind == HR__PICKLE_TEXT && one->length == length &&
+            !memcmp(one->as.text, key, length))
+            return one + 1;
+    }
+    return NULL;
+}
+
+uint32_t hr__pickle_count(const struct hr__pickle_value *list)
+{
+    return list && (list->kind == HR__PICKLE_LIST || list->kind == HR__PICKLE_TUPLE)
+               ? list->as.many->count
+               : 0;
+}
+
+const struct hr__pickle_value *hr__pickle_at(const struct hr__pickle_value *list, uint32_t index)
+{
+    return index < hr__pickle_count(list) ? &list->as.many->items[index] : NULL;
+}
+
+int hr__pickle_u64(const struct hr__pickle_value *value, uint64_t *out)
+{
+    if (!value)
+        return 0;
+    switch (value->kind) {
+    case HR__PICKLE_INTEGER:
+        *out = (uint64_t)value->as.integer;
+        return value->as.integer >= 0;
+    case HR__PICKLE_NATURAL:
+        *out = value->as.natural;
+        return 1;
+    case HR__PICKLE_REAL:
+        if (!(value->as.real >= 0 && value->as.real < 9007199254740992.0))
+            return 0;
+        *out = (uint64_t)value->as.real;
+        return (double)*out == value->as.real;
+    default:
+        return 0;
+    }
+}
+
+const char *hr__pickle_text(const struct hr__pickle_value *value)
+{
+    return value && value->kind == HR__PICKLE_TEXT ? value->as.text : NULL;
+}

@@ -1,0 +1,321 @@
+/*
+ * malloc and its relatives, which the program calls instead of the C library's where this
+ * library was preloaded (or linked ahead of it).
+ *
+ * Each calls the next one of its name (RTLD_NEXT), so that another allocator which is preloaded
+ * behind us is used as ever. A block that is not told costs a comparison at malloc and one load
+ * at free. What is told: blocks of `least` bytes and more, and those that PyTorch's CPU
+ * allocator takes, whatever their size: posix_memalign from within libc10 (c10::alloc_cpu is
+ * its one call of it; its malloc and realloc are containers').
+ *
+ * While the next functions are being looked up, which may allocate, an arena serves. The
+ * functions that a C library itself builds of the others are built of ours here, so that no
+ * block is seen twice or not at all.
+ */
+#include "memory/tap/host.h"
+#include "memory/tap/tap.h"
+
+#include <headrace/memory.h>
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <malloc.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT      __attribute__((visibility("default")))
+#define LIKELY(x)   __builtin_expect(!!(x), 1)
+#define ARENA_BYTES 16384
+
+/* ---- the next functions ---- */
+
+struct next {
+    void *(*_Atomic malloc)(size_t);
+    void (*_Atomic free)(void *);
+    void *(*_Atomic calloc)(size_t, size_t);
+    void *(*_Atomic realloc)(void *, size_t);
+    int (*_Atomic posix_memalign)(void **, size_t, size_t);
+    void *(*_Atomic aligned_alloc)(size_t, size_t);
+    void *(*_Atomic memalign)(size_t, size_t);
+    void *(*_Atomic valloc)(size_t);
+    void *(*_Atomic pvalloc)(size_t);
+};
+
+static struct next next;
+static __thread int is_resolving __attribute__((tls_model("initial-exec")));
+static _Atomic uint64_t least = 65536;
+
+void hr__tap_set_least(uint64_t bytes)
+{
+    atomic_store_explicit(&least, bytes ? bytes : 1, memory_order_relaxed);
+}
+
+#define NEXT(name) atomic_load_explicit(&next.name, memory_order_relaxed)
+
+/* The arena: zeroed, and given once. A block's bytes stand before it. */
+static alignas(16) char arena[ARENA_BYTES];
+static atomic_size_t arena_used;
+
+static void *arena_alloc(size_t bytes)
+{
+    if (bytes > ARENA_BYTES)
+        return NULL;
+    size_t whole = 16 + (bytes + 15) / 16 * 16;
+    size_t at = atomic_fetch_add(&arena_used, whole);
+    if (at > ARENA_BYTES || whole > ARENA_BYTES - at)
+        return NULL;
+    memcpy(arena + at, &bytes, sizeof bytes);
+    return arena + at + 16;
+}
+
+static int is_arena(const void *block)
+{
+    /* One of no bytes may lie at its very end. */
+    return (uintptr_t)block - (uintptr_t)arena <= ARENA_BYTES;
+}
+
+static void *arena_move(void *block, size_t bytes, void *to)
+{
+    size_t had;
+    memcpy(&had, (char *)block - 16, sizeof had);
+    return to ? memcpy(to, block, had < bytes ? had : bytes) : NULL;
+}
+
+/* Non-zero when the next functions are known. 0: this thread is looking them up just now. More
+ * than one thread may: all find the same. */
+static int resolve(void)
+{
+    static const char *const names[] = {"free",           "calloc",        "realloc",
+                                        "posix_memalign", "aligned_alloc", "memalign",
+                                        "valloc",         "pvalloc",       "malloc"};
+    void *found[sizeof names / sizeof names[0]];
+    if (is_resolving)
+        return 0;
+    is_resolving = 1;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        found[i] = dlsym(RTLD_NEXT, names[i]);
+    is_resolving = 0;
+    atomic_store(&next.free, (void (*)(void *))found[0]);
+    atomic_store(&next.calloc, (void *(*)(size_t, size_t))found[1]);
+    atomic_store(&next.realloc, (void *(*)(void *, size_t))found[2]);
+    atomic_store(&next.posix_memalign, (int (*)(void **, size_t, size_t))found[3]);
+    atomic_store(&next.aligned_alloc, (void *(*)(size_t, size_t))found[4]);
+    atomic_store(&next.memalign, (void *(*)(size_t, size_t))found[5]);
+    atomic_store(&next.valloc, (void *(*)(size_t))found[6]);
+    atomic_store(&next.pvalloc, (void *(*)(size_t))found[7]);
+    atomic_store(&next.malloc, (void *(*)(size_t))found[8]);
+    return NEXT(malloc) && NEXT(free) && NEXT(calloc) && NEXT(realloc);
+}
+
+#define KNOWN(name) (LIKELY(NEXT(name) != NULL) || resolve())
+
+/* ---- PyTorch's calls ---- */
+
+/* Text of libc10: [low, high); 0: not loaded yet. It is never unloaded. */
+static _Atomic uintptr_t torch_low, torch_high;
+static _Atomic unsigned long long objects_seen; /* loaded so far when it was last looked for */
+
+static int look_at_object(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    unsigned long long *added = arg;
+    const char *slash = strrchr(info->dlpi_name, '/');
+    (void)size;
+    if (!*added) {
+        *added = info->dlpi_adds;
+        if (*added == atomic_load_explicit(&objects_seen, memory_order_relaxed))
+            return 1;
+    }
+    if (strcmp(slash ? slash + 1 : info->dlpi_name, "libc10.so"))
+        return 0;
+    for (size_t i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_X))
+            continue;
+        uintptr_t low = info->dlpi_addr + segment->p_vaddr;
+        atomic_store(&torch_low, low);
+        atomic_store(&torch_high, low + segment->p_memsz);
+    }
+    return 1;
+}
+
+/* Whether a caller of an aligned allocation is PyTorch's CPU allocator. */
+static int is_torch(const void *caller)
+{
+    uintptr_t high = atomic_load_explicit(&torch_high, memory_order_acquire);
+    if (!high) {
+        unsigned long long added = 0;
+        dl_iterate_phdr(look_at_object, &added);
+        atomic_store_explicit(&objects_seen, added, memory_order_relaxed);
+        high = atomic_load(&torch_high);
+    }
+    uintptr_t low = atomic_load_explicit(&torch_low, memory_order_relaxed);
+    return (uintptr_t)caller - low < high - low;
+}
+
+/* ---- telling ---- */
+
+/* A block that is to be told, or the lack of one; errno as the allocator left it. */
+static void tell(const void *block, uint64_t bytes, uint8_t device)
+{
+    int saved = errno;
+    if (block)
+        hr__tap_allocated(block, bytes, device);
+    else
+        hr__tap_refused(bytes, device);
+    errno = saved;
+}
+
+/* A block of nobody's but ours to look at. */
+static void *seen(void *block, size_t bytes)
+{
+    if (!LIKELY(bytes < atomic_load_explicit(&least, memory_order_relaxed)))
+        tell(block, bytes, HR_MEMORY_LIBRARIES);
+    return block;
+}
+
+/* An aligned one. An alignment that cannot be is no refusal, and does not come here. */
+static void seen_aligned(void *block, size_t bytes, const void *caller)
+{
+    if (is_torch(caller))
+        tell(block, bytes, 0);
+    else
+        seen(block, bytes);
+}
+
+static void seen_free(void *block)
+{
+    int saved = errno;
+    hr__tap_freed(block, NULL);
+    errno = saved;
+}
+
+/* ---- what the program calls ---- */
+
+EXPORT void *malloc(size_t bytes)
+{
+    if (!KNOWN(malloc))
+        return arena_alloc(bytes);
+    return seen(NEXT(malloc)(bytes), bytes);
+}
+
+EXPORT void free(void *block)
+{
+    if (is_arena(block) || !KNOWN(free))
+        return;
+    if (hr__tap_may_know(block))
+        seen_free(block);
+    NEXT(free)(block);
+}
+
+EXPORT void *calloc(size_t count, size_t size)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes))
+        bytes = SIZE_MAX; /* is refused, and told as such */
+    if (!KNOWN(calloc))
+        return arena_alloc(bytes);
+    return seen(NEXT(calloc)(count, size), bytes);
+}
+
+/* Of a block that is told, or will be. */
+static void *realloc_seen(void *old, size_t bytes)
+{
+    struct hr__tap_entry was = {.device = HR_MEMORY_LIBRARIES};
+    /* Told before: the old place may be another thread's as soon as the block has moved. */
+    int saved = errno, was_known = hr__tap_freed(old, &was);
+    errno = saved;
+    void *block = NEXT(realloc)(old, bytes);
+    if (block && was.device != HR_MEMORY_LIBRARIES && bytes)
+        tell(block, bytes, was.device);
+    else if (block)
+        seen(block, bytes);
+    else if (bytes) {
+        tell(NULL, bytes, was.device);
+        if (was_known)
+            tell(old, was.bytes, was.device);
+    }
+    return block;
+}
+
+EXPORT void *realloc(void *old, size_t bytes)
+{
+    if (!KNOWN(realloc))
+        return old ? arena_move(old, bytes, arena_alloc(bytes)) : arena_alloc(bytes);
+    if (is_arena(old))
+        return arena_move(old, bytes, malloc(bytes));
+    if (LIKELY(bytes < atomic_load_explicit(&least, memory_order_relaxed) &&
+               !hr__tap_may_know(old)))
+        return NEXT(realloc)(old, bytes);
+    return realloc_seen(old, bytes);
+}
+
+EXPORT void *reallocarray(void *old, size_t count, size_t size)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes)) {
+        errno = ENOMEM;
+        tell(NULL, SIZE_MAX, HR_MEMORY_LIBRARIES);
+        return NULL;
+    }
+    return realloc(old, bytes);
+}
+
+EXPORT int posix_memalign(void **out, size_t alignment, size_t bytes)
+{
+    if (!KNOWN(posix_memalign))
+        return ENOMEM;
+    int failed = NEXT(posix_memalign)(out, alignment, bytes);
+    if (failed != EINVAL)
+        seen_aligned(failed ? NULL : *out, bytes, __builtin_return_address(0));
+    return failed;
+}
+
+EXPORT void *aligned_alloc(size_t alignment, size_t bytes)
+{
+    if (!KNOWN(aligned_alloc))
+        return NULL;
+    void *block = NEXT(aligned_alloc)(alignment, bytes);
+    if (block || errno != EINVAL)
+        seen_aligned(block, bytes, __builtin_return_address(0));
+    return block;
+}
+
+EXPORT void *memalign(size_t alignment, size_t bytes)
+{
+    if (!KNOWN(memalign))
+        return NULL;
+    void *block = NEXT(memalign)(alignment, bytes);
+    if (block || errno != EINVAL)
+        seen_aligned(block, bytes, __builtin_return_address(0));
+    return block;
+}
+
+EXPORT void *valloc(size_t bytes)
+{
+    if (!KNOWN(valloc))
+        return NULL;
+    return seen(NEXT(valloc)(bytes), bytes);
+}
+
+EXPORT void *pvalloc(size_t bytes)
+{
+    if (!KNOWN(pvalloc))
+        return NULL;
+    return seen(NEXT(pvalloc)(bytes), bytes);
+}
+
+EXPORT int hr_tap_sees_host(void)
+{
+    /* By trying: only then is ours asked, and looks for the next one. */
+    void *(*volatile programs_malloc)(size_t) = (void *(*)(size_t))dlsym(RTLD_DEFAULT, "malloc");
+    void (*volatile programs_free)(void *) = (void (*)(void *))dlsym(RTLD_DEFAULT, "free");
+    if (!programs_malloc || !programs_free)
+        return 0;
+    programs_free(programs_malloc(1));
+    return NEXT(malloc) != NULL;
+}

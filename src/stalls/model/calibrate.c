@@ -1,0 +1,533 @@
+/*
+ * From a result to a system whose simulation gives what was measured.
+ *
+ * What is measured directly is taken as it is: the step, CPU of a sample, storage by depth.
+ * What is not follows from what it does:
+ *   - contention: CPU of a sample over the number of busy cores, in the drains (a line);
+ *   - CPU of a sample, and a delay that needs no core: the loader alone at all cores (P);
+ *   - how much slower a step on the CPU is beside the loader: its CPU time there;
+ *   - the warm phase: where training computes on the CPU, the growth of work while cores are
+ *     wanted by more threads than there are: of a step's, where it has several threads (those
+ *     of a parallel loop wait for each other in a spin), else of all work (caches); where the
+ *     loader is the bound, its work; else the receiving of a batch;
+ *   - the cold phase: where it was slower than simulated, storage, its rate and the latency
+ *     by the same factor; where it was faster, the latency.
+ * Each is solved for, so that the unchanged system reproduces both phases as far as it can;
+ * but only what shows is changed (hr__calibrate_explains): what hides behind something else
+ * stays as it was measured by itself, and a phase may be met less well.
+ */
+#include "stalls/model/calibrate.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "stalls/model/inside.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#define MOST_SHARING  4.0
+#define MOST_CROWDING 0.5
+#define CROWDED       0.3 /* of a batch's time that cores are short where training computes */
+#define COMPUTES      0.2 /* of a step, on a core: training that shares cores notices it */
+
+int hr__model_batches(const struct hr__system *system)
+{
+    double each = (double)system->batch_size * system->ranks;
+    double batches = HR__STALLS_SAMPLES_MAX / each;
+    return batches > HR__STALLS_BATCHES ? HR__STALLS_BATCHES : batches < 40 ? 40 : (int)batches;
+}
+
+/* ---- what was measured ---- */
+
+double hr__phase_s(const struct hr_stalls *stalls, enum hr_stalls_phase phase)
+{
+    double middle = stalls->middle_s[phase], mean = stalls->step_s[phase].value;
+    return hr__known(middle) ? middle : hr__known(mean) ? mean : NAN;
+}
+
+static const struct hr__host_record *host_of(const struct hr_stalls *stalls, const char *name)
+{
+    for (int i = 0; i < stalls->host_count; i++)
+        if (!strcmp(stalls->hosts[i].name, name))
+            return &stalls->hosts[i];
+    return stalls->host_count ? &stalls->hosts[0] : NULL;
+}
+
+static bool on_host(const struct hr__model *model, const struct hr__rank_record *rank)
+{
+    return !strcmp(rank->host, model->stalls->ranks[0].host);
+}
+
+static int find_host(struct hr__model *model, struct hr_error *error)
+{
+    const struct hr_stalls *stalls = model->stalls;
+    int local = 0;
+    if (stalls->rank_count < 1 || !stalls->host_count)
+        return hr__fail(error, -ENODATA,
+                        "the result tells nothing of the machine it was measured on: measure again "
+                        "with headrace stalls");
+    model->host = host_of(stalls, stalls->ranks[0].host);
+    for (int i = 0; i < stalls->rank_count; i++)
+        local += on_host(model, &stalls->ranks[i]);
+    model->ranks = stalls->world_size > 0 ? stalls->world_size : stalls->rank_count;
+    model->hosts = model->ranks / local > 0 ? model->ranks / local : 1;
+    model->system.ranks = local;
+    model->system.cores = model->host->cores > 0 ? model->host->cores : 1;
+    model->available_bytes =
+        model->host->available_bytes ? (double)model->host->available_bytes : NAN;
+    model->memory_bytes_per_s = model->host->memory_bytes_per_s;
+    return 0;
+}
+
+double hr__values_mean(const double *values, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += values[i];
+    return count ? sum / (double)count : NAN;
+}
+
+static int take_sizes(struct hr__model *model)
+{
+    const struct hr_stalls *stalls = model->stalls;
+    double mean = hr__values_mean(stalls->sizes, stalls->size_count);
+    if (!hr__known(mean))
+        mean = hr__mean_bytes(stalls);
+    model->file_bytes = hr__known(mean) ? mean : NAN;
+    model->dataset_bytes = hr__dataset_bytes(stalls);
+    size_t count = stalls->size_count && hr__known(mean) ? stalls->size_count : 1;
+    model->sizes = hr__alloc(HR__TAG_STALLS, count, sizeof *model->sizes);
+    if (!model->sizes)
+        return -ENOMEM;
+    if (count > 1)
+        memcpy(model->sizes, stalls->sizes, count * sizeof *model->sizes);
+    else /* a sample is a byte then, and storage's rates those of samples */
+        model->sizes[0] = hr__known(mean) ? mean : 1;
+    model->system.bytes = (struct hr__values){model->sizes, count};
+    return 0;
+}
+
+/* ---- solving ---- */
+
+int hr__calibrate_solve(const struct hr__model *model, hr__try_fn try_it, double wanted_s,
+                        const double range[2], double *value, struct hr_error *error)
+{
+    double at[2] = {range[0], range[1]}, off[2] = {0, 0}, found;
+    int r = 0, last = -1;
+    for (int i = 0; i < 2 && !r; i++) {
+        r = try_it(model, at[i], &found, error);
+        off[i] = found - wanted_s;
+        *value = at[i];
+        if (!r && (i == 0 ? off[0] >= 0 : off[1] <= 0))
+            return 0;
+    }
+    for (int i = 0; i < 24 && !r; i++) {
+        *value = at[0] - off[0] * (at[1] - at[0]) / (off[1] - off[0]);
+        r = try_it(model, *value, &found, error);
+        if (fabs(found - wanted_s) < HR__CALIBRATE_EXACT * wanted_s)
+            break;
+        int side = found > wanted_s;
+        at[side] = *value;
+        off[side] = found - wanted_s;
+        if (last == side)
+            off[!side] /= 2;
+        last = side;
+    }
+    return r;
+}
+
+/* ---- the loader ---- */
+
+static void take_kind(struct hr__model *model)
+{
+    const struct hr_stalls *stalls = model->stalls;
+    struct hr__system *s = &model->system;
+    s->loader = stalls->loader == HR__LOADER_HEADRACE ? HR__LOADER_HEADRACE : HR__LOADER_TORCH;
+    s->workers = stalls->workers;
+    /* What has no workers and yet prepares ahead has one, whatever it is. */
+    if (s->workers < 1)
+        s->workers = stalls->loader != HR__LOADER_TORCH && stalls->prefetch_batches > 0;
+    s->batches_ahead = stalls->prefetch_batches;
+    if (s->workers > 0 && s->batches_ahead < 1)
+        s->batches_ahead = s->loader == HR__LOADER_HEADRACE ? HR__STALLS_AHEAD : 2 * s->workers;
+    s->batch_size = stalls->batch_size > 0 ? stalls->batch_size : 1;
+    s->fetches_ahead = s->loader == HR__LOADER_HEADRACE && s->workers > 0 ? HR__STALLS_FETCHES : 0;
+}
+
+/* ---- storage ---- */
+
+/* All that storage can do: the mean of the depths that come near to the best one, which
+ * alone is the luckiest (throttles let a burst through first). */
+static double fastest_of(const struct hr__storage_curve *curve)
+{
+    double best = 0, sum = 0, count = 0;
+    for (int i = 0; i < curve->count; i++)
+        best = fmax(best, curve->depths[i].bytes_per_s);
+    for (int i = 0; i < curve->count; i++)
+        if (curve->depths[i].bytes_per_s > 0.85 * best) {
+            sum += curve->depths[i].bytes_per_s;
+            count++;
+        }
+    return fmax(curve->required, count > 0 ? sum / count : 0);
+}
+
+/* What a read takes besides its transfer, at one of the depths measured. */
+static double latency_of(const struct hr__depth_record *d, double fastest)
+{
+    double transfer_s = d->bytes_per_s / d->reads_per_s / fastest;
+    return fmax(0, d->depth / d->reads_per_s - transfer_s);
+}
+
+void hr__model_storage(const struct hr__model *model, int depth, double factor,
+                       struct hr__system *system)
+{
+    const struct hr__storage_curve *curve = &model->storage;
+    const struct hr__depth_record *d = curve->depths;
+    double fastest = fastest_of(curve), latency = curve->count ? latency_of(d, fastest) : 0;
+    int i = 0;
+    /* Where storage does all it can, reads take longer because there are more of them,
+     * which the simulation knows; what a read takes shows at smaller depths. */
+    while (i + 1 < curve->count && d[i].depth < depth && d[i + 1].bytes_per_s < 0.9 * fastest) {
+        double low = latency_of(&d[i], fastest), high = latency_of(&d[i + 1], fastest);
+        double way = log((double)depth / d[i].depth) / log((double)d[i + 1].depth / d[i].depth);
+        latency = low + (high - low) * fmin(1, way);
+        i++;
+    }
+    double slower = curve->factor / factor;
+    double mean_bytes = hr__values_mean(model->sizes, system->bytes.count);
+    double transfer_s = mean_bytes / fastest * slower;
+    system->storage_bytes_per_s = fastest / slower;
+    system->storage_latency_s = latency * curve->latency_factor * slower;
+    system->storage_saved_s = fmin(transfer_s, curve->saved_s * mean_bytes * slower);
+}
+
+int hr__reads_in_flight(const struct hr__system *s)
+{
+    int each = s->fetches_ahead > 0 ? s->fetches_ahead : s->workers > 0 ? s->workers : 1;
+    return each * s->ranks;
+}
+
+static void take_storage(struct hr__model *model)
+{
+    struct hr__storage_curve *curve = &model->storage;
+    curve->factor = curve->latency_factor = 1;
+    for (size_t i = 0; i < model->host->depth_count && curve->count < HR__STALLS_MAX_POINTS; i++) {
+        struct hr__depth_record d = model->host->depths[i];
+        if (d.depth < 1 || !hr__known(d.bytes_per_s) || !hr__known(d.reads_per_s) ||
+            (curve->count && d.depth <= curve->depths[curve->count - 1].depth))
+            continue;
+        curve->depths[curve->count++] = d;
+    }
+    model->has_storage = curve->count > 0;
+    double paused = model->host->paused_bytes_per_s;
+    if (curve->count && curve->depths[0].depth == 1 && hr__known(paused))
+        curve->saved_s = fmax(0, 1 / curve->depths[0].bytes_per_s - 1 / paused);
+    const struct hr_stalls *stalls = model->stalls;
+    bool verified = !*stalls->phase_reason[HR_STALLS_COLD];
+    model->storage_spread = hypot(hr__spread(&stalls->summary.fetch_rate),
+                                  verified ? hr__spread(&stalls->step_s[HR_STALLS_COLD]) : 0);
+}
+
+/* Share of the bytes of cold segments that were really read: a loader's own cache has the
+ * rest. */
+static double share_read(const struct hr_stalls *stalls)
+{
+    double read = 0, expected = 0;
+    for (int r = 0; r < stalls->rank_count; r++)
+        for (size_t i = 0; i < stalls->ranks[r].segment_count; i++) {
+            const struct hr__segment_record *one = &stalls->ranks[r].segments[i];
+            if (one->phase == HR_STALLS_COLD && one->read_bytes >= 0 &&
+                hr__known(one->expected_bytes)) {
+                read += one->read_bytes;
+                expected += one->expected_bytes;
+            }
+        }
+    double share = expected > 0 ? read / expected : 1;
+    return share > 0.9 ? 1 : share;
+}
+
+/* ---- meeting the phases ---- */
+
+static int simulate(const struct hr__system *system, double *batch_s, struct hr_error *error)
+{
+    return hr__simulate_batch_s(system, hr__model_batches(system), HR__CALIBRATE_SEED, batch_s,
+                                NULL, error);
+}
+
+static int try_sharing(const struct hr__model *model, double value, double *batch_s,
+                       struct hr_error *error)
+{
+    struct hr__system s = model->system;
+    s.missing = 0;
+    s.sharing = value;
+    return simulate(&s, batch_s, error);
+}
+
+static int try_crowding(const struct hr__model *model, double value, double *batch_s,
+                        struct hr_error *error)
+{
+    struct hr__system s = model->system;
+    s.missing = 0;
+    s.crowding = value;
+    return simulate(&s, batch_s, error);
+}
+
+static int try_loader(const struct hr__model *model, double value, double *batch_s,
+                      struct hr_error *error)
+{
+    struct hr__system s = model->system;
+    double *values = hr__alloc(HR__TAG_STALLS, s.prepare_s.count, sizeof *values);
+    if (!values)
+        return hr__fail(error, -ENOMEM, "out of memory while predicting");
+    for (size_t i = 0; i < s.prepare_s.count; i++)
+        values[i] = s.prepare_s.values[i] * value;
+    s.prepare_s.values = values;
+    s.delay_s *= value;
+    s.missing = 0;
+    int r = simulate(&s, batch_s, error);
+    hr__free(values);
+    return r;
+}
+
+static int try_storage(const struct hr__model *model, double value, double *batch_s,
+                       struct hr_error *error)
+{
+    struct hr__system s = model->system;
+    s.missing = model->cold_missing;
+    hr__model_storage(model, hr__reads_in_flight(&s), 1 / value, &s);
+    return simulate(&s, batch_s, error);
+}
+
+/* Training that shares the cores notices what the loader does on them. */
+static bool computes(const struct hr__model *model)
+{
+    const struct hr__system *s = &model->system;
+    double each_s = s->step_cpu_s / s->step_threads;
+    return each_s >= COMPUTES * hr__values_mean(model->step_s, s->step_s.count);
+}
+
+/* The growth of work that meets the warm phase, of training that computes on the cores: of
+ * its own, where its threads wait for each other; of all work, where there is but one of
+ * them. None where a great one would not do, or would hardly show: then it is something
+ * else. */
+static int fit_sharing(struct hr__model *model, double wanted_s, double *now_s,
+                       struct hr_error *error)
+{
+    struct hr__system *s = &model->system;
+    bool spins = s->step_threads > 1;
+    hr__try_fn try_it = spins ? try_sharing : try_crowding;
+    double *growth = spins ? &s->sharing : &s->crowding;
+    double most = spins ? MOST_SHARING : MOST_CROWDING, most_s = 0, found_s = 0, value = 0;
+    if (!computes(model))
+        return 0;
+    int r = try_it(model, most, &most_s, error);
+    if (r || most_s < wanted_s || most_s < *now_s * (1 + HR__CALIBRATE_CLOSE))
+        return r;
+    r = hr__calibrate_solve(model, try_it, wanted_s, (double[]){0, most}, &value, error);
+    if (!r)
+        r = try_it(model, value, &found_s, error);
+    /* Work grows only while the loader is at work too, for a part of the time. */
+    if (r || !hr__calibrate_explains(*now_s, found_s, wanted_s, value * CROWDED * *now_s))
+        return r;
+    *growth = value;
+    *now_s = found_s;
+    return 0;
+}
+
+/* The loader's work, by a factor, where that is near to being the bound, or shares the cores
+ * with training that takes less than the two together seem to need. */
+static int fit_loading(struct hr__model *model, double wanted_s, double *now_s,
+                       struct hr_error *error)
+{
+    struct hr__system *s = &model->system, alone = model->system;
+    const double range[2] = {0.5, 2};
+    double rate = 0, value = 1, found_s = 0;
+    alone.missing = 0;
+    int r = hr__loader_rate(&alone, &rate, error);
+    double loading_s = (double)s->batch_size * s->ranks / rate;
+    bool counts = loading_s > 0.85 * wanted_s || !s->workers;
+    if (r || !(counts || (*now_s > wanted_s && computes(model))))
+        return r;
+    r = hr__calibrate_solve(model, try_loader, wanted_s, range, &value, error);
+    if (!r)
+        r = try_loader(model, value, &found_s, error);
+    if (r || value <= range[0] || value >= range[1] ||
+        !hr__calibrate_explains(*now_s, found_s, wanted_s, (value - 1) * loading_s))
+        return r;
+    hr__prepare_scale(model, value);
+    s->delay_s *= value;
+    *now_s = found_s;
+    return 0;
+}
+
+static bool is_met(double now_s, double wanted_s)
+{
+    return fabs(wanted_s - now_s) < HR__CALIBRATE_CLOSE * wanted_s;
+}
+
+/* What of the warm phase is met neither by what training and loading do to each other nor by
+ * the loader's work comes with each batch. */
+static int fit_warm(struct hr__model *model, double wanted_s, struct hr_error *error)
+{
+    double now_s = 0;
+    int r = try_sharing(model, 0, &now_s, error);
+    if (!r && wanted_s > now_s && !is_met(now_s, wanted_s))
+        r = fit_sharing(model, wanted_s, &now_s, error);
+    if (!r && !is_met(now_s, wanted_s))
+        r = fit_loading(model, wanted_s, &now_s, error);
+    if (!r && wanted_s > now_s && !is_met(now_s, wanted_s)) {
+        model->system.batch_cpu_s += wanted_s - now_s;
+        model->unexplained_s = wanted_s - now_s;
+    }
+    return r;
+}
+
+static int try_latency(const struct hr__model *model, double value, double *batch_s,
+                       struct hr_error *error)
+{
+    struct hr__model m = *model;
+    m.storage.latency_factor = value;
+    return try_storage(&m, 1, batch_s, error);
+}
+
+/* What was really read in the cold phase, or by the loader alone: storage is at least that
+ * fast, and where it was not measured by itself it is taken to be no faster. */
+static void require_read(struct hr__model *model, double cold_s)
+{
+    const struct hr__system *s = &model->system;
+    double bytes = hr__values_mean(model->sizes, s->bytes.count) * model->cold_missing;
+    struct hr__drain drain;
+    model->storage.required = bytes * s->batch_size * s->ranks / cold_s;
+    if (model->has_storage && hr__drains_find(model, true, &drain, 1))
+        model->storage.required = fmax(model->storage.required, bytes * drain.rate);
+    model->has_storage = model->has_storage || model->storage.required > 0;
+}
+
+/* Storage that is slower by a factor, its rate and the time of a read. */
+static int fit_storage(struct hr__model *model, double wanted_s, double now_s,
+                       struct hr_error *error)
+{
+    struct hr__system at = model->system, *s = &at;
+    double value = 1, found_s = 0;
+    int r = hr__calibrate_solve(model, try_storage, wanted_s, (double[]){1, 10}, &value, error);
+    if (!r)
+        r = try_storage(model, value, &found_s, error);
+    hr__model_storage(model, hr__reads_in_flight(s), 1, s);
+    double samples = (double)s->batch_size * s->ranks * model->cold_missing;
+    double transfer_s = hr__values_mean(model->sizes, s->bytes.count) / s->storage_bytes_per_s;
+    double each_s = (transfer_s + s->storage_latency_s) / hr__reads_in_flight(s);
+    double reading_s = samples * fmax(transfer_s, each_s);
+    if (!r && hr__calibrate_explains(now_s, found_s, wanted_s, (value - 1) * reading_s))
+        model->storage.factor = value;
+    return r;
+}
+
+/* Reads that take less time each, at the same rate of all. */
+static int fit_latency(struct hr__model *model, double wanted_s, double now_s,
+                       struct hr_error *error)
+{
+    struct hr__system at = model->system, *s = &at;
+    double value = 1, found_s = 0;
+    int r = hr__calibrate_solve(model, try_latency, wanted_s, (double[]){0.1, 1}, &value, error);
+    if (!r)
+        r = try_latency(model, value, &found_s, error);
+    hr__model_storage(model, hr__reads_in_flight(s), 1, s);
+    double samples = (double)s->batch_size * s->ranks * model->cold_missing;
+    double waiting_s = samples * s->storage_latency_s / hr__reads_in_flight(s);
+    if (!r && value > 0.1 &&
+        hr__calibrate_explains(now_s, found_s, wanted_s, (1 - value) * waiting_s))
+        model->storage.latency_factor = value;
+    return r;
+}
+
+/* A cold phase that was slower than simulated means slower storage. One that was faster
+ * says nothing of its rate, which is known to be no less than what was read, but of what a
+ * read takes. */
+static int fit_cold(struct hr__model *model, double cold_s, struct hr_error *error)
+{
+    double now_s = 0, seen_s = 0;
+    if (!hr__known(cold_s) || !(model->cold_missing > 0))
+        return 0;
+    require_read(model, cold_s);
+    if (!model->has_storage)
+        return 0;
+    int r = try_storage(model, 1, &now_s, error);
+    if (!r)
+        r = try_loader(model, 1, &seen_s, error);
+    /* Storage that hides behind the loader's work shows no more than that. */
+    double wanted_s = fmax(cold_s, seen_s * (1 + HR__CALIBRATE_CLOSE));
+    bool hidden = wanted_s > cold_s && now_s <= wanted_s;
+    if (r || hidden || is_met(now_s, wanted_s))
+        return r;
+    return now_s < wanted_s ? fit_storage(model, wanted_s, now_s, error)
+                            : fit_latency(model, wanted_s, now_s, error);
+}
+
+/* The cold phase counts only where it was verified: one whose files were not all on storage
+ * says nothing of it. */
+static double cold_phase_s(const struct hr_stalls *stalls)
+{
+    return *stalls->phase_reason[HR_STALLS_COLD] ? NAN : hr__phase_s(stalls, HR_STALLS_COLD);
+}
+
+/* How well the phases are met in the end. */
+static int meet(struct hr__model *model, const double measured_s[2], struct hr_error *error)
+{
+    int r = 0;
+    for (int i = 0; i < 2 && !r; i++) {
+        model->met[i] = (struct hr__met){measured_s[i], NAN};
+        if (!hr__known(measured_s[i]) || (i == HR__MET_COLD && !model->has_storage))
+            continue;
+        r = i == HR__MET_COLD ? try_storage(model, 1, &model->met[i].found_s, error)
+                              : try_loader(model, 1, &model->met[i].found_s, error);
+    }
+    return r;
+}
+
+/* ---- all of it ---- */
+
+void hr__model_clear(struct hr__model *model)
+{
+    hr__free(model->step_s);
+    hr__free(model->prepare_s);
+    hr__free(model->sizes);
+    *model = (struct hr__model){.stalls = NULL};
+}
+
+int hr__model_open(struct hr__model *model, const struct hr_stalls *stalls, struct hr_error *error)
+{
+    struct hr__drain drains[HR__STALLS_MAX_POINTS];
+    *model = (struct hr__model){.stalls = stalls, .cold_missing = 1};
+    int r = find_host(model, error);
+    if (r)
+        goto fail;
+    take_kind(model);
+    int count = hr__drains_find(model, false, drains, HR__STALLS_MAX_POINTS);
+    double cpu_s = hr__contention_fit(model, drains, count);
+    r = hr__step_fit(model, error);
+    if (!r)
+        r = take_sizes(model);
+    if (!r)
+        r = hr__loader_fit(model, drains, count, cpu_s, error);
+    if (r)
+        goto fail;
+    take_storage(model);
+    hr__beside_fit(model);
+    const double measured_s[] = {[HR__MET_WARM] = hr__phase_s(stalls, HR_STALLS_WARM),
+                                 [HR__MET_COLD] = cold_phase_s(stalls)};
+    model->cold_missing = share_read(stalls);
+    if (hr__known(measured_s[HR__MET_WARM]))
+        r = fit_warm(model, measured_s[HR__MET_WARM], error);
+    if (!r)
+        r = fit_cold(model, measured_s[HR__MET_COLD], error);
+    if (!r)
+        r = meet(model, measured_s, error);
+    if (!r)
+        return 0;
+fail:
+    if (r == -ENOMEM)
+        hr__fail(error, r, "out of memory while predicting");
+    hr__model_clear(model);
+    return r;
+}

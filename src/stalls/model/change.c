@@ -1,0 +1,444 @@
+/*
+ * A calibrated system under a change: what of it is different, what share of the samples
+ * is then missing, and what had to be assumed.
+ *
+ * A cache that never evicts misses 1 - x. The kernel's page cache evicts what an epoch
+ * still needs; measured on Linux 6.18 with shuffled epochs, it read so many times as much:
+ * 1.35 at x = 0.35, 1.49 at 0.5, 1.75 at 0.65, 1.96 at 0.8.
+ */
+#include "stalls/model/predict.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <headrace/form.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what makes sense ---- */
+
+static int refuse(struct hr_error *error, const char *what)
+{
+    return hr__fail(error, -EINVAL, "%s", what);
+}
+
+int hr__change_check(const struct hr_stalls_change *c, struct hr_error *error)
+{
+    if (isnan(c->cache_share) || c->cache_share > 1)
+        return refuse(error, "a cache's share of the dataset must be from 0 to 1");
+    if (c->cache_share >= 0 && c->cache_bytes)
+        return refuse(error, "a cache is given by its share or by its bytes, not by both");
+    if (c->cores < 0 || c->ranks < 0 || c->workers < 0 || c->cores > 65536 || c->ranks > 65536 ||
+        c->workers > 65536)
+        return refuse(error, "cores, ranks and workers must be from 1 to 65536");
+    if (!(c->storage_bytes_per_s >= 0 && c->storage_factor >= 0 && c->device_speedup >= 0) ||
+        isinf(c->storage_bytes_per_s) || isinf(c->storage_factor) || isinf(c->device_speedup))
+        return refuse(error, "speeds of storage and device must be positive numbers");
+    if (c->storage_bytes_per_s > 0 && c->storage_factor > 0)
+        return refuse(error, "storage is given by its bytes/s or by a factor, not by both");
+    if (c->loader != HR_STALLS_LOADER_SAME && c->loader != HR_STALLS_LOADER_HEADRACE)
+        return refuse(error, "the loader must be the same or Headrace's");
+    if (c->form < HR_FORM_AUTO || c->form > HR_FORM_PLANES)
+        return refuse(error, "there is no such form: encoded, coefficients, planes or auto");
+    if (c->page_cache && c->loader == HR_STALLS_LOADER_HEADRACE && c->form > HR_FORM_ENCODED)
+        return refuse(error, "the page cache holds files as they are: other forms need a cache of "
+                             "Headrace's, or a pack");
+    return 0;
+}
+
+static void __attribute__((format(printf, 2, 3)))
+assume(struct hr__changed *changed, const char *format, ...)
+{
+    size_t used = strlen(changed->why), room = sizeof changed->why - used;
+    va_list args;
+    if (used && room > 3) {
+        memcpy(changed->why + used, "; ", 3);
+        used += 2;
+        room -= 2;
+    }
+    va_start(args, format);
+    vsnprintf(changed->why + used, room, format, args);
+    va_end(args);
+}
+
+/* ---- what is missing ---- */
+
+double hr__page_cache_missing(double x)
+{
+    static const struct {
+        double x, times;
+    } curve[] = {{0, 1}, {0.35, 1.35}, {0.5, 1.49}, {0.65, 1.75}, {0.8, 1.96}, {1, 1}};
+    size_t i = 1;
+    if (!(x > 0))
+        return 1;
+    if (x >= 1)
+        return 0;
+    while (curve[i].x < x)
+        i++;
+    double way = (x - curve[i - 1].x) / (curve[i].x - curve[i - 1].x);
+    double times = curve[i - 1].times + way * (curve[i].times - curve[i - 1].times);
+    return fmin(1, (1 - x) * times);
+}
+
+/* The share of the dataset that `bytes` of cache hold when items are `growth` times as
+ * large as files; -1: not known. */
+static double share_of(const struct hr__model *model, double bytes, double growth)
+{
+    if (!(bytes >= 0) || !(model->dataset_bytes > 0))
+        return -1;
+    return fmin(1, bytes / (model->dataset_bytes * growth));
+}
+
+/* Sets what is cached and what is missing. `own`: the loader has a cache that never evicts
+ * unless the change says otherwise. */
+static int set_missing(const struct hr__model *model, const struct hr_stalls_change *change,
+                       bool own, double growth, struct hr__changed *changed, struct hr_error *error)
+{
+    double x = change->cache_share, own_bytes = model->stalls->loader_cache_bytes;
+    bool asked = change->cache_share >= 0 || change->cache_bytes, evicts = change->page_cache;
+    if (change->cache_bytes) {
+        x = share_of(model, (double)change->cache_bytes, growth);
+        if (x < 0)
+            return hr__fail(error, -ENODATA,
+                            "how large the dataset is was not measured, so a cache is no share of "
+                            "it: give the share (--cache-share), or measure with --data DIR");
+    } else if (!asked && !change->page_cache && own_bytes > 0 &&
+               change->loader == HR_STALLS_LOADER_SAME) {
+        x = share_of(model, own_bytes, 1);
+    } else if (!asked) {
+        evicts = change->page_cache || !own;
+        x = share_of(model, model->available_bytes, evicts ? 1 : growth);
+        if (!change->page_cache && own && x >= 0)
+            assume(changed, "a cache of the memory that is free, %s",
+                   change->form > 0 ? hr_form_name((enum hr_form)change->form) : "encoded");
+    }
+    if (!asked && !model->has_storage) {
+        x = 1;
+        if (!model->stalls->reads_no_files && !model->stalls->network)
+            assume(changed, "storage was not measured: all files are taken to be in memory");
+    } else if (x < 0) {
+        x = 0;
+        assume(changed, "how much of the dataset fits into memory is not known: all of it is taken "
+                        "to come from storage");
+    }
+    changed->cached = x;
+    changed->system.missing = evicts ? hr__page_cache_missing(x) : 1 - x;
+    return 0;
+}
+
+static int set_storage(const struct hr__model *model, const struct hr_stalls_change *change,
+                       struct hr__changed *changed, struct hr_error *error)
+{
+    struct hr__system *s = &changed->system;
+    const struct hr__storage_curve *curve = &model->storage;
+    double factor = change->storage_factor > 0 ? change->storage_factor : 1;
+    if (!(s->missing > 0))
+        return 0;
+    if (!model->has_storage)
+        return hr__fail(error, -ENODATA, "not known: how fast storage is was not measured%s",
+                        model->stalls->network ? ", and the samples come over the network"
+                        : model->stalls->reads_no_files
+                            ? ", and the samples read no files"
+                            : ": measure again where the files can be dropped from memory (not "
+                              "tmpfs), with --data DIR where the loader does not name its files");
+    int depth = hr__reads_in_flight(s), last = curve->count - 1;
+    hr__model_storage(model, depth, factor, s);
+    if (change->storage_bytes_per_s > 0) {
+        factor = change->storage_bytes_per_s / s->storage_bytes_per_s;
+        hr__model_storage(model, depth, factor, s);
+    }
+    if (last < 0) {
+        assume(changed, "storage is as fast as the cold epoch shows, at least");
+    } else if (depth > curve->depths[last].depth && last > 0 &&
+               curve->depths[last].bytes_per_s > 1.1 * curve->depths[last - 1].bytes_per_s) {
+        changed->extrapolated = 1;
+        assume(changed, "%d reads in flight, more than the %d that were measured", depth,
+               curve->depths[last].depth);
+    }
+    return 0;
+}
+
+/* ---- the loader ---- */
+
+static const struct hr__form_record *form_of(const struct hr__host_record *host, int form)
+{
+    for (size_t i = 0; i < host->form_count; i++)
+        if ((int)host->forms[i].form == form && host->forms[i].cpu_s > 0)
+            return &host->forms[i];
+    return NULL;
+}
+
+static int default_threads(int cores, int ranks)
+{
+    return cores / ranks > 1 ? cores / ranks - 1 : 1;
+}
+
+/* CPU of reading a file that lies in the page cache, which a sample in the loader's own
+ * cache does not take; 0: not known. */
+static double read_cpu(const struct hr__model *model)
+{
+    double each = model->file_bytes / model->memory_bytes_per_s;
+    return each > 0 && each < INFINITY ? each : 0;
+}
+
+static double mean_prepare(const struct hr__changed *changed)
+{
+    double sum = 0;
+    size_t count = changed->system.prepare_s.count;
+    for (size_t i = 0; i < count; i++)
+        sum += changed->prepare_s[i];
+    return count ? sum / (double)count : 0;
+}
+
+static void set_prepare(struct hr__changed *changed, double mean)
+{
+    double now = mean_prepare(changed);
+    for (size_t i = 0; i < changed->system.prepare_s.count; i++)
+        changed->prepare_s[i] = now > 0 ? changed->prepare_s[i] * mean / now : mean;
+}
+
+/* Headrace's loader was measured without a cache of its own, and gets one. */
+static void set_own_cache(const struct hr__model *model, struct hr__changed *changed)
+{
+    double prepare_s = mean_prepare(changed), saved = fmin(read_cpu(model), prepare_s / 2);
+    set_prepare(changed, prepare_s - saved);
+    changed->system.missing_cpu_s += saved;
+}
+
+/* Headrace's loader: items in the form, missing ones from their files. */
+static int set_headrace(const struct hr__model *model, const struct hr_stalls_change *change,
+                        struct hr__changed *changed, double *growth, struct hr_error *error)
+{
+    struct hr__system *s = &changed->system;
+    int form = change->form == HR_FORM_AUTO ? HR_FORM_ENCODED : change->form;
+    const struct hr__form_record *encoded = form_of(model->host, HR_FORM_ENCODED);
+    const struct hr__form_record *item = form_of(model->host, form);
+    if (!encoded || !item)
+        return hr__fail(error, -ENODATA,
+                        model->host->no_forms[0]
+                            ? "Headrace's loader cannot take the place of this one: %s%s%s"
+                            : "what Headrace's loader costs on these files was not measured%s%s%s",
+                        model->host->no_forms, encoded ? " as " : "",
+                        encoded ? hr_form_name((enum hr_form)form) : "");
+    double read_s = read_cpu(model);
+    set_prepare(changed, item->cpu_s + (change->page_cache ? read_s : 0));
+    *growth = encoded->bytes > 0 && item->bytes > 0 ? item->bytes / encoded->bytes : 1;
+    s->loader = HR__LOADER_HEADRACE;
+    s->workers = default_threads(s->cores, s->ranks);
+    s->batches_ahead = HR__STALLS_AHEAD;
+    s->fetches_ahead = HR__STALLS_FETCHES;
+    s->delay_s = s->batch_cpu_s = 0;
+    s->missing_cpu_s = fmax(0, encoded->cpu_s - item->cpu_s) + (change->page_cache ? 0 : read_s);
+    return 0;
+}
+
+static void set_workers(const struct hr__model *model, int workers, struct hr__changed *changed)
+{
+    struct hr__system *s = &changed->system;
+    if (s->loader == HR__LOADER_TORCH) {
+        int each = s->workers > 0 ? s->batches_ahead / s->workers : 2;
+        s->batches_ahead = workers * (each > 0 ? each : 1);
+    } else {
+        s->batches_ahead = s->batches_ahead > 0 ? s->batches_ahead : HR__STALLS_AHEAD;
+        s->fetches_ahead = HR__STALLS_FETCHES;
+    }
+    s->workers = workers;
+    if (model->stalls->loader == HR__LOADER_OTHER)
+        assume(changed, "the loader is taken to have workers as torch's has");
+}
+
+/* ---- the machine and the training ---- */
+
+/* Fewer threads share a step's work: each has more of it, and one alone waits for none. */
+static void set_step_threads(struct hr__changed *changed, int threads)
+{
+    struct hr__system *s = &changed->system;
+    double mean = 0, more_s = s->step_cpu_s / threads - s->step_cpu_s / s->step_threads;
+    for (size_t i = 0; i < s->step_s.count; i++)
+        mean += changed->step_s[i] / (double)s->step_s.count;
+    for (size_t i = 0; i < s->step_s.count && more_s > 0 && mean > 0; i++)
+        changed->step_s[i] *= 1 + more_s / mean;
+    s->step_threads = threads;
+    s->sharing = threads > 1 ? s->sharing : 0;
+}
+
+static void set_machine(const struct hr__model *model, const struct hr_stalls_change *change,
+                        struct hr__changed *changed)
+{
+    struct hr__system *s = &changed->system;
+    int measured = model->system.cores, threads = s->workers, ranks = s->ranks;
+    if (change->ranks) {
+        int hosts = changed->hosts < change->ranks ? changed->hosts : change->ranks;
+        changed->hosts = hosts;
+        s->ranks = (change->ranks + hosts - 1) / hosts;
+        changed->ranks = change->ranks;
+        if (change->ranks > model->ranks) {
+            changed->extrapolated = 1;
+            assume(changed,
+                   "%d ranks, where %d were measured: each as fast as now, whatever "
+                   "they exchange",
+                   change->ranks, model->ranks);
+        }
+    }
+    if (change->cores) {
+        s->cores = change->cores;
+        if (change->cores > measured) {
+            changed->extrapolated = 1;
+            assume(changed, "%d cores, where the machine has %d", change->cores, measured);
+        }
+        /* torch takes as many threads as there are cores, unless it is told otherwise. */
+        if (model->stalls->on_cpu && model->stalls->training_threads == measured &&
+            s->step_threads == measured)
+            set_step_threads(changed, change->cores);
+    }
+    /* So does Headrace's loader. */
+    if (s->loader == HR__LOADER_HEADRACE && threads == default_threads(measured, ranks))
+        s->workers = default_threads(s->cores, s->ranks);
+}
+
+static void set_device(const struct hr_stalls_change *change, struct hr__changed *changed)
+{
+    struct hr__system *s = &changed->system;
+    double mean = 0, speedup = change->device_speedup;
+    if (!(speedup > 0))
+        return;
+    for (size_t i = 0; i < s->step_s.count; i++)
+        mean += changed->step_s[i] / (double)s->step_s.count;
+    double copied = mean > 0 ? fmin(1, s->copy_s / mean) : 0;
+    for (size_t i = 0; i < s->step_s.count; i++)
+        changed->step_s[i] *= copied + (1 - copied) / speedup;
+    /* Threads of a CPU compute that much faster; a loop that feeds a device does not. */
+    if (s->step_cpu_s / (s->step_threads > 0 ? s->step_threads : 1) > 0.5 * mean)
+        s->step_cpu_s /= speedup;
+}
+
+/* ---- what it rests on ---- */
+
+#define WIDEST      0.5  /* half an interval over its figure, with which nothing follows */
+#define MISFIT_MOST 0.2  /* of a measured phase, that the model may be off */
+#define MISFIT_SAID 0.05 /* and from which on it is said */
+#define SETTLES_IT  "measure for longer (--time), or on a quieter machine"
+
+/* What is asked for needs to know what the loader does. */
+static int need_prepare(const struct hr__model *model, const struct hr_stalls_change *change,
+                        struct hr_error *error)
+{
+    bool asked = change->cores || change->workers || change->ranks || change->device_speedup > 0;
+    if (model->has_prepare || !asked || change->loader == HR_STALLS_LOADER_HEADRACE)
+        return 0;
+    return hr__fail(error, -ENODATA,
+                    "not known: how fast the loader prepares was not measured (P), because it was "
+                    "not run by itself; what other cores, workers or devices would change depends "
+                    "on it");
+}
+
+static int need_spreads(const struct hr__model *model, const struct hr__changed *changed,
+                        struct hr_error *error)
+{
+    const struct {
+        const char *what;
+        double spread;
+        bool counts;
+    } inputs[] = {
+        {"how long a step takes", model->step_spread, true},
+        {"how fast the loader is", model->prepare_spread, changed->rests_on_loader},
+        {"how fast storage is", model->storage_spread, changed->system.missing > 0},
+    };
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        if (inputs[i].counts && inputs[i].spread > WIDEST)
+            return hr__fail(error, -ENODATA,
+                            "not known: %s was measured to no better than +-%.0f %%: " SETTLES_IT,
+                            inputs[i].what, 100 * fmin(inputs[i].spread, 10));
+    return 0;
+}
+
+/* The model has to give what was measured. */
+static int need_met(const struct hr__model *model, struct hr__changed *changed,
+                    struct hr_error *error)
+{
+    static const char *const where[] = {"in memory", "on storage"};
+    double samples = (double)model->system.batch_size * model->ranks;
+    const struct hr__met *warm = &model->met[HR__MET_WARM];
+    if (model->has_prepare && model->unexplained_s > MISFIT_MOST * warm->measured_s)
+        return hr__fail(error, -ENODATA,
+                        "not known: with files in memory a batch took %.3g s, of which the step, "
+                        "the loader and the cores that they share explain %.3g s: something else "
+                        "slowed it. Please " SETTLES_IT,
+                        warm->measured_s, warm->measured_s - model->unexplained_s);
+    for (int i = 0; i < 2; i++) {
+        const struct hr__met *met = &model->met[i];
+        double off = fabs(met->measured_s / met->found_s - 1);
+        if (!(off > MISFIT_SAID) || (i == HR__MET_COLD && !(changed->system.missing > 0)))
+            continue;
+        if (off > MISFIT_MOST)
+            return hr__fail(error, -ENODATA,
+                            "not known: with files %s the model gives %.4g samples/s where %.4g "
+                            "were measured: " SETTLES_IT,
+                            where[i], samples / met->found_s, samples / met->measured_s);
+        assume(changed, "with files %s the model gives %.4g samples/s where %.4g were measured",
+               where[i], samples / met->found_s, samples / met->measured_s);
+    }
+    return 0;
+}
+
+/* ---- all of it ---- */
+
+static double *copy_values(struct hr__values *values)
+{
+    double *copy = hr__alloc(HR__TAG_STALLS, values->count + 1, sizeof *copy);
+    if (copy && values->count)
+        memcpy(copy, values->values, values->count * sizeof *copy);
+    if (copy)
+        values->values = copy;
+    return copy;
+}
+
+void hr__changed_clear(struct hr__changed *changed)
+{
+    hr__free(changed->step_s);
+    hr__free(changed->prepare_s);
+    *changed = (struct hr__changed){.hosts = 0};
+}
+
+int hr__model_change(const struct hr__model *model, const struct hr_stalls_change *change,
+                     struct hr__changed *changed, struct hr_error *error)
+{
+    bool headrace = change->loader == HR_STALLS_LOADER_HEADRACE;
+    double growth = 1;
+    *changed =
+        (struct hr__changed){.system = model->system, .hosts = model->hosts, .ranks = model->ranks};
+    changed->step_s = copy_values(&changed->system.step_s);
+    changed->prepare_s = copy_values(&changed->system.prepare_s);
+    changed->rests_on_loader = !headrace;
+    int r = hr__change_check(change, error);
+    if (!r)
+        r = need_prepare(model, change, error);
+    if (!r && (!changed->step_s || !changed->prepare_s))
+        r = hr__fail(error, -ENOMEM, "out of memory while predicting");
+    if (!r) {
+        set_machine(model, change, changed);
+        set_device(change, changed);
+    }
+    if (!r && headrace)
+        r = set_headrace(model, change, changed, &growth, error);
+    bool cache = change->cache_share >= 0 || change->cache_bytes;
+    if (!r && !headrace && changed->system.loader == HR__LOADER_HEADRACE && cache &&
+        !change->page_cache && !(model->stalls->loader_cache_bytes > 0))
+        set_own_cache(model, changed);
+    if (!r && change->workers)
+        set_workers(model, change->workers, changed);
+    if (!r)
+        r = set_missing(model, change, headrace, growth, changed, error);
+    if (!r)
+        r = set_storage(model, change, changed, error);
+    if (!r)
+        r = need_spreads(model, changed, error);
+    if (!r)
+        r = need_met(model, changed, error);
+    if (r)
+        hr__changed_clear(changed);
+    return r;
+}

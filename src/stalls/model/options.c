@@ -1,0 +1,41 @@
+/*
+ * Defaults of the options of this room.
+ */
+#include "base/versioned.h"
+#include "stalls/model/result.h"
+
+void hr_stalls_change_init(struct hr_stalls_change *change, size_t size)
+{
+    static const struct hr_stalls_change defaults = {
+        .size = sizeof defaults,
+        .cache_share = -1,
+        .loader = HR_STALLS_LOADER_SAME,
+        .form = HR_FORM_AUTO,
+    };
+    hr__versioned_default(change, size, &defaults, sizeof defaults);
+}
+
+void hr_stalls_schedule_options_init(struct hr_stalls_schedule_options *options, size_t size)
+{
+    static const struct hr_stalls_schedule_options defaults = {
+        .size = sizeof defaults,
+        .ranks = 1,
+        .batches = 20,
+        .settle = 2,
+        .max_s = 150,
+        .precision = 0.02,
+    };
+    hr__versioned_default(options, size, &defaults, sizeof defaults);
+}
+
+void hr_stalls_watch_options_init(struct hr_stalls_watch_options *options, size_t size)
+{
+    static const struct hr_stalls_watch_options defaults = {
+        .size = sizeof defaults,
+        .warm_up = 5,
+        .time_s = 150,
+        .precision = 0.02,
+        .threads_of_training = 1,
+    };
+    hr__versioned_default(options, size, &defaults, sizeof defaults);
+}

@@ -1,0 +1,93 @@
+/*
+ * Writing a result: the whole file or nothing. The text goes to a temporary file beside
+ * the place it is meant for, which then takes the name. What is not a regular file (a
+ * pipe, /dev/null, /dev/stdout) is written as it is; a symbolic link stays, and what it
+ * points to is replaced.
+ */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "stalls/model/result.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int write_all(int fd, const char *text, size_t length)
+{
+    while (length) {
+        ssize_t n = write(fd, text, length);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        text += n;
+        length -= (size_t)n;
+    }
+    return 0;
+}
+
+static int write_in_place(const char *path, const char *text, size_t length)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return -errno;
+    int r = write_all(fd, text, length);
+    if (close(fd) && !r)
+        r = -errno;
+    return r;
+}
+
+static int replace(const char *path, const char *text, size_t length)
+{
+    size_t capacity = strlen(path) + 48;
+    char *temporary = hr__alloc(HR__TAG_STALLS, capacity, 1);
+    if (!temporary)
+        return -ENOMEM;
+    snprintf(temporary, capacity, "%s.%ld-%" PRIu64, path, (long)getpid(), hr__now_ns());
+    int r = 0;
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0) {
+        r = -errno;
+    } else {
+        r = write_all(fd, text, length);
+        if (!r && fsync(fd))
+            r = -errno;
+        if (close(fd) && !r)
+            r = -errno;
+        if (!r && rename(temporary, path))
+            r = -errno;
+        if (r)
+            unlink(temporary);
+    }
+    hr__free(temporary);
+    return r;
+}
+
+int hr__stalls_output(const char *path, const char *text, size_t length, struct hr_error *error)
+{
+    struct stat st;
+    int r;
+    if (!strcmp(path, "-")) {
+        /* What the program has printed before comes before. */
+        fflush(stdout);
+        r = write_all(STDOUT_FILENO, text, length);
+        return r ? hr__fail(error, r, "standard output: %s", hr__errno_text(r)) : 0;
+    }
+    if (!stat(path, &st) && !S_ISREG(st.st_mode)) {
+        r = S_ISDIR(st.st_mode) ? -EISDIR : write_in_place(path, text, length);
+    } else {
+        char *target = realpath(path, NULL);
+        r = replace(target ? target : path, text, length);
+        free(target);
+    }
+    if (r)
+        return hr__fail(error, r, "%s could not be written: %s%s", path, hr__errno_text(r),
+                        r == -ENOENT ? ": create its directory first" : "");
+    return 0;
+}

@@ -1,0 +1,286 @@
+/*
+ * The loader's rates without training (P), storage's (F), and what a sample costs on
+ * cores.
+ *
+ * P comes from draining the loader with its files in memory on all cores, all ranks at
+ * once: the sum of their rates.
+ *
+ * F comes from storage read alone at as many reads in flight as the loader has, over the
+ * bytes of a sample. A cold drain is the better evidence in two cases: where it really
+ * read its bytes and was faster still, storage can do at least that (the depth measured
+ * was not the loader's), counted by the bytes that it read; and where storage could not
+ * be read alone. Then, of loaders whose workers fetch and prepare one after the other,
+ * 1/F is what a cold sample takes longer than a warm one; of others F is the cold rate
+ * where it is clearly below the warm one.
+ */
+#include "stalls/model/inside.h"
+#include "stalls/model/parts.h"
+
+#include <string.h>
+
+/* Reads in flight of one rank of Headrace's loader. */
+#define HEADRACE_DEPTH 64
+/* Of the bytes expected, that a cold drain must have read. */
+#define REALLY_READ 0.9
+/* Of the warm rate, below which a cold one is storage's. */
+#define CLEARLY_BELOW 0.9
+/* Storage is read in these. */
+#define BLOCK_BYTES 4096.0
+/* Rates at two depths that differ by less than this share are the same. */
+#define AS_MUCH 0.15
+
+/* Of the files that a loader was seen to read, where the dataset does not name them. */
+static double learned_bytes(const struct hr_stalls *s)
+{
+    double bytes = 0, samples = 0;
+    for (int i = 0; i < s->rank_count; i++)
+        for (size_t k = 0; k < s->ranks[i].segment_count; k++) {
+            const struct hr__segment_record *g = &s->ranks[i].segments[k];
+            if (g->phase == HR_STALLS_COLD && g->verified == 1 && g->expected_bytes > 0 &&
+                g->expected_samples > 0) {
+                bytes += g->expected_bytes;
+                samples += g->expected_samples;
+            }
+        }
+    return samples > 0 ? bytes / samples : NAN;
+}
+
+double hr__mean_bytes(const struct hr_stalls *s)
+{
+    if (s->samples && s->bytes > 0)
+        return s->bytes / (double)s->samples;
+    double mean = hr__moments_of(s->sizes, s->size_count).mean;
+    return mean > 0 ? mean : learned_bytes(s);
+}
+
+double hr__dataset_bytes(const struct hr_stalls *s)
+{
+    double bytes = s->bytes > 0 ? s->bytes : (double)s->samples * hr__mean_bytes(s);
+    return bytes > 0 && isfinite(bytes) ? bytes : NAN;
+}
+
+int hr__loader_depth(const struct hr_stalls *s, const struct hr__host_record *host)
+{
+    int each = s->loader == HR__LOADER_HEADRACE                  ? HEADRACE_DEPTH
+               : s->loader == HR__LOADER_TORCH && s->workers > 0 ? s->workers
+                                                                 : 1;
+    int ranks = 0;
+    for (int i = 0; i < s->rank_count; i++)
+        ranks += !strcmp(s->ranks[i].host, host->name);
+    return each * ranks;
+}
+
+/* Between the depths measured straight in the logarithm of the depth; beyond them the
+ * nearest: fewer reads than measured give in proportion. */
+static double rate_at(const struct hr__host_record *host, int depth)
+{
+    const struct hr__depth_record *d = host->depths;
+    size_t n = host->depth_count;
+    if (!n)
+        return NAN;
+    if (depth <= d[0].depth)
+        return d[0].bytes_per_s * depth / d[0].depth;
+    for (size_t i = 1; i < n; i++)
+        if (depth <= d[i].depth) {
+            double at =
+                log((double)depth / d[i - 1].depth) / log((double)d[i].depth / d[i - 1].depth);
+            return d[i - 1].bytes_per_s + at * (d[i].bytes_per_s - d[i - 1].bytes_per_s);
+        }
+    return d[n - 1].bytes_per_s;
+}
+
+/* The same with its interval: by the parts of the time at that depth, and at those that gave as
+ * much, which storage that gives no more with more reads in flight lets vary alike. */
+static struct hr_interval alone_rate(const struct hr__host_record *host, int depth)
+{
+    double parts[HR__STALLS_MAX_POINTS * HR__STALLS_MAX_PARTS], rate = rate_at(host, depth);
+    size_t n = 0;
+    for (size_t i = 0; i < host->depth_count; i++) {
+        const struct hr__depth_record *d = &host->depths[i];
+        if (fabs(d->bytes_per_s / rate - 1) > AS_MUCH)
+            continue;
+        for (int k = 0; k < d->part_count; k++)
+            parts[n++] = d->parts[k];
+    }
+    struct hr_interval varied = hr__interval_positive(parts, n);
+    return (struct hr_interval){rate, rate * varied.low / varied.value,
+                                rate * varied.high / varied.value};
+}
+
+static int most_cores(const struct hr__rank_record *rank, bool cold)
+{
+    int most = 0;
+    for (size_t i = 0; i < rank->drain_count; i++)
+        if (rank->drains[i].cold == cold && rank->drains[i].cores > most)
+            most = rank->drains[i].cores;
+    return most;
+}
+
+/* The number-th drain of a rank on all its cores; NULL: none. */
+static const struct hr__drain_record *drain_of(const struct hr__rank_record *rank, bool cold,
+                                               size_t number)
+{
+    int cores = most_cores(rank, cold);
+    for (size_t i = 0; i < rank->drain_count; i++) {
+        const struct hr__drain_record *d = &rank->drains[i];
+        if (d->cold == cold && d->cores == cores && d->elapsed_s > 0 && d->samples && number-- == 0)
+            return d;
+    }
+    return NULL;
+}
+
+/* Rate of all ranks draining at once; by drain. */
+static struct hr_interval drain_rate(const struct hr_stalls *s, bool cold, double scale)
+{
+    double rates[HR__STALLS_MAX_POINTS];
+    size_t n = 0;
+    for (; n < HR__STALLS_MAX_POINTS; n++) {
+        double sum = 0;
+        int with = 0;
+        for (int i = 0; i < s->rank_count; i++) {
+            const struct hr__drain_record *d = drain_of(&s->ranks[i], cold, n);
+            sum += d ? (double)d->samples / d->elapsed_s : 0;
+            with += d != NULL;
+        }
+        if (!with)
+            break;
+        rates[n] = sum / with * s->rank_count * scale;
+    }
+    return hr__interval_positive(rates, n);
+}
+
+/* Whether the cold drains really read from storage. */
+static bool really_read(const struct hr_stalls *s, double mean_bytes)
+{
+    double read = 0, expected = 0;
+    for (int i = 0; i < s->rank_count; i++)
+        for (size_t k = 0; k < s->ranks[i].drain_count; k++) {
+            const struct hr__drain_record *d = &s->ranks[i].drains[k];
+            if (!d->cold)
+                continue;
+            if (!isfinite(d->read_bytes))
+                return false;
+            read += d->read_bytes;
+            expected += (double)d->samples * mean_bytes;
+        }
+    return expected > 0 && read >= REALLY_READ * expected;
+}
+
+/* Bytes that storage delivers for a sample, in whole blocks as the kernel counts them. */
+static double mean_blocks(const struct hr_stalls *s)
+{
+    double sum = 0;
+    if (!s->size_count)
+        return hr__mean_bytes(s);
+    for (size_t i = 0; i < s->size_count; i++)
+        sum += ceil(s->sizes[i] / BLOCK_BYTES) * BLOCK_BYTES;
+    return sum / (double)s->size_count;
+}
+
+/* Cold drains by the bytes they read: a drain's samples may be larger or smaller than the
+ * dataset's. */
+static struct hr_interval read_rate(const struct hr_stalls *s, double scale)
+{
+    double rates[HR__STALLS_MAX_POINTS], mean = mean_blocks(s);
+    size_t n = 0;
+    for (; n < HR__STALLS_MAX_POINTS; n++) {
+        double sum = 0;
+        int with = 0;
+        for (int i = 0; i < s->rank_count; i++) {
+            const struct hr__drain_record *d = drain_of(&s->ranks[i], true, n);
+            sum += d ? d->read_bytes / d->elapsed_s / mean : 0;
+            with += d != NULL;
+        }
+        if (!with)
+            break;
+        rates[n] = sum / with * s->rank_count * scale;
+    }
+    return hr__interval_positive(rates, n);
+}
+
+static struct hr_interval fetch_rate(const struct hr_stalls *s, double scale)
+{
+    double mean = hr__mean_bytes(s);
+    struct hr_interval alone = {0, 0, 0};
+    for (int i = 0; i < s->host_count; i++) {
+        struct hr_interval one = alone_rate(&s->hosts[i], hr__loader_depth(s, &s->hosts[i]));
+        alone.value += one.value * scale / mean;
+        alone.low += one.low * scale / mean;
+        alone.high += one.high * scale / mean;
+    }
+    struct hr_interval cold = drain_rate(s, true, scale), warm = s->summary.prepare_rate;
+    bool real = cold.value > 0 && mean > 0 && really_read(s, mean);
+    struct hr_interval read = real ? read_rate(s, scale) : HR__UNKNOWN;
+    if (alone.value > 0 && isfinite(alone.value))
+        return read.value > alone.value ? read : alone;
+    if (!real || !(warm.value > 0))
+        return HR__UNKNOWN;
+    if (s->loader == HR__LOADER_HEADRACE)
+        return cold.value < CLEARLY_BELOW * warm.value ? read : HR__UNKNOWN;
+    double longer = 1 / cold.value - 1 / warm.value;
+    return longer > 0 ? (struct hr_interval){1 / longer, NAN, NAN} : HR__UNKNOWN;
+}
+
+/* A sum over something, and over what it is spread. */
+struct ratio {
+    double sum, over;
+};
+
+static double value_of(struct ratio r)
+{
+    return r.over > 0 ? r.sum / r.over : NAN;
+}
+
+/* CPU seconds of preparing a sample: by workers' own accounts, warm before cold; else of
+ * what the loader alone took. */
+static double prepare_cpu_s(const struct hr_stalls *s)
+{
+    struct ratio prepared[2] = {{0}}, drained = {0};
+    for (int i = 0; i < s->rank_count; i++) {
+        const struct hr__rank_record *rank = &s->ranks[i];
+        for (size_t k = 0; k < rank->prepare_count; k++) {
+            const struct hr__prepare_record *p = &rank->prepares[k];
+            if (!isfinite(p->cpu_s))
+                continue;
+            prepared[p->cold].sum += p->cpu_s;
+            prepared[p->cold].over += p->samples;
+        }
+        for (size_t k = 0; k < rank->drain_count; k++) {
+            const struct hr__drain_record *d = &rank->drains[k];
+            if (d->cold || !isfinite(d->cpu_s))
+                continue;
+            drained.sum += d->cpu_s;
+            drained.over += (double)d->samples;
+        }
+    }
+    /* Older records tell the time of Headrace's threads, not only that on a core. */
+    if (s->loader == HR__LOADER_HEADRACE && drained.over > 0)
+        return value_of(drained);
+    return value_of(prepared[0].over > 0   ? prepared[0]
+                    : prepared[1].over > 0 ? prepared[1]
+                                           : drained);
+}
+
+/* CPU seconds of a batch of one rank in its training process, nothing being loaded. */
+static double training_cpu_s(const struct hr_stalls *s)
+{
+    struct ratio by_phase[HR_STALLS_PHASES] = {{0}};
+    for (int i = 0; i < s->rank_count; i++)
+        for (size_t k = 0; k < s->ranks[i].segment_count; k++) {
+            const struct hr__segment_record *g = &s->ranks[i].segments[k];
+            if (!isfinite(g->process_cpu_s))
+                continue;
+            by_phase[g->phase].sum += g->process_cpu_s;
+            by_phase[g->phase].over += (double)g->batches;
+        }
+    double device = value_of(by_phase[HR_STALLS_DEVICE]);
+    return isfinite(device) ? device : value_of(by_phase[HR_STALLS_HOST]);
+}
+
+void hr__derive_rates(struct hr_stalls *s, double scale)
+{
+    s->summary.prepare_rate = drain_rate(s, false, scale);
+    s->summary.fetch_rate = fetch_rate(s, scale);
+    s->prepare_cpu_s = prepare_cpu_s(s);
+    s->training_cpu_s = training_cpu_s(s);
+}

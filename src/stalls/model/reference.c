@@ -1,0 +1,47 @@
+/*
+ * The reference model: Mohan, Phanishayee, Raniwala, Chidambaram, "Analyzing and
+ * Mitigating Data Stalls in DNN Training", VLDB'21, section 3.4. Fetching an epoch of D
+ * samples, of which the share x is cached, takes
+ *
+ *     T_f = D x / C + D (1 - x) / S,        F = D / T_f,
+ *
+ * and training runs at min(F, P, G). D cancels. A cached share of x is taken to be a
+ * share of hits of x, which is true of a cache that never evicts.
+ */
+#include "stalls/model/model.h"
+
+#include <math.h>
+
+/* Seconds of one sample at `rate`; nothing at a rate that is not known or infinite. */
+static double seconds(double rate)
+{
+    return rate > 0 ? 1 / rate : rate == 0 ? INFINITY : 0;
+}
+
+double hr__reference_fetch_rate(const struct hr__reference *reference)
+{
+    double x = reference->cached;
+    double fetch_s = (x > 0 ? x * seconds(reference->cache_rate) : 0) +
+                     (x < 1 ? (1 - x) * seconds(reference->storage_rate) : 0);
+    return fetch_s > 0 ? 1 / fetch_s : INFINITY;
+}
+
+double hr__reference_speed(const struct hr__reference *reference)
+{
+    /* fmin ignores what is NaN: not known. */
+    return fmin(hr__reference_fetch_rate(reference),
+                fmin(reference->prepare_rate, reference->device_rate));
+}
+
+double hr__reference_cache_share(const struct hr__reference *reference)
+{
+    double wanted_s = seconds(fmin(reference->prepare_rate, reference->device_rate));
+    double cache_s = seconds(reference->cache_rate), storage_s = seconds(reference->storage_rate);
+    if (storage_s <= wanted_s)
+        return 0;
+    if (cache_s >= wanted_s)
+        return 1;
+    if (isinf(storage_s))
+        return 1;
+    return (storage_s - wanted_s) / (storage_s - cache_s);
+}

@@ -1,0 +1,308 @@
+/*
+ * A result as an object: its life, copies of it, and what the public calls make of its
+ * parts. Records are read (record_json.c), joined (merge.c), and what follows from them
+ * is computed once (derive.c).
+ */
+#include "stalls/model/inside.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/versioned.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Longer than any result: 4096 ranks take some 200 MB. */
+#define MOST_BYTES ((off_t)1 << 31)
+
+struct hr_stalls *hr__stalls_create(void)
+{
+    return hr__alloc(HR__TAG_STALLS, 1, sizeof(struct hr_stalls));
+}
+
+void hr__rank_destroy(struct hr__rank_record *rank)
+{
+    for (size_t i = 0; i < rank->segment_count; i++) {
+        hr__free(rank->segments[i].wait_s);
+        hr__free(rank->segments[i].batch_s);
+    }
+    hr__free(rank->segments);
+    hr__free(rank->drains);
+    hr__free(rank->prepares);
+}
+
+void hr__host_destroy(struct hr__host_record *host)
+{
+    hr__free(host->depths);
+    hr__free(host->forms);
+}
+
+void hr__texts_destroy(char **texts, size_t count)
+{
+    for (size_t i = 0; texts && i < count; i++)
+        hr__free(texts[i]);
+    hr__free(texts);
+}
+
+void hr__stalls_drop_derived(struct hr_stalls *s)
+{
+    hr__free(s->alone_s);
+    hr__free(s->waiting);
+    hr__free(s->straggles);
+    hr__free(s->sentence);
+    s->alone_s = s->waiting = NULL;
+    s->straggles = NULL;
+    s->sentence = NULL;
+}
+
+void hr_stalls_destroy(struct hr_stalls **result)
+{
+    struct hr_stalls *s = result ? *result : NULL;
+    if (!s)
+        return;
+    for (int i = 0; i < s->rank_count; i++)
+        hr__rank_destroy(&s->ranks[i]);
+    for (int i = 0; i < s->host_count; i++)
+        hr__host_destroy(&s->hosts[i]);
+    hr__texts_destroy(s->notes, s->note_count);
+    hr__texts_destroy(s->files_written, s->file_count);
+    hr__stalls_drop_derived(s);
+    hr__free(s->ranks);
+    hr__free(s->hosts);
+    hr__free(s->sizes);
+    hr__free(s->command);
+    hr__free(s->started);
+    hr__free(s->ended);
+    hr__free(s);
+    *result = NULL;
+}
+
+/* Replaces *block, which is another's, by a copy of our own; empty ones by NULL. */
+static bool own(void *block, size_t count, size_t size)
+{
+    void *from, *to = NULL;
+    memcpy(&from, block, sizeof from);
+    if (count && from) {
+        to = hr__alloc(HR__TAG_STALLS, count, size);
+        if (to)
+            memcpy(to, from, count * size);
+    }
+    memcpy(block, &to, sizeof to);
+    return to || !count || !from;
+}
+
+static bool own_text(char **text)
+{
+    return own(text, *text ? strlen(*text) + 1 : 0, 1);
+}
+
+static bool own_texts(char ***texts, size_t count)
+{
+    bool ok = own(texts, count, sizeof **texts);
+    for (size_t i = 0; *texts && i < count; i++)
+        ok &= own_text(&(*texts)[i]);
+    return ok;
+}
+
+static bool own_rank(struct hr__rank_record *rank)
+{
+    bool ok = own(&rank->segments, rank->segment_count, sizeof *rank->segments);
+    if (!rank->segments)
+        rank->segment_count = 0;
+    for (size_t i = 0; i < rank->segment_count; i++) {
+        struct hr__segment_record *g = &rank->segments[i];
+        ok &= own(&g->wait_s, g->batches, sizeof *g->wait_s);
+        ok &= own(&g->batch_s, g->batches, sizeof *g->batch_s);
+    }
+    ok &= own(&rank->drains, rank->drain_count, sizeof *rank->drains);
+    ok &= own(&rank->prepares, rank->prepare_count, sizeof *rank->prepares);
+    return ok;
+}
+
+/* A copy shares every pointer at first; each is then replaced by one of its own, or by
+ * NULL where memory is out, so that the copy can be destroyed at any point after. */
+int hr__stalls_copy(struct hr_stalls **out, const struct hr_stalls *from, struct hr_error *error)
+{
+    struct hr_stalls *s = *out = hr__stalls_create();
+    if (!s)
+        return hr__fail(error, -ENOMEM, "out of memory for a copy of a result");
+    *s = *from;
+    s->alone_s = s->waiting = NULL;
+    s->straggles = NULL;
+    s->sentence = NULL;
+    bool ok = own_text(&s->command);
+    ok &= own_text(&s->started);
+    ok &= own_text(&s->ended);
+    ok &= own(&s->sizes, s->size_count, sizeof *s->sizes);
+    ok &= own_texts(&s->notes, s->note_count);
+    ok &= own_texts(&s->files_written, s->file_count);
+    ok &= own(&s->ranks, (size_t)s->rank_count, sizeof *s->ranks);
+    if (!s->ranks)
+        s->rank_count = 0;
+    for (int i = 0; i < s->rank_count; i++)
+        ok &= own_rank(&s->ranks[i]);
+    ok &= own(&s->hosts, (size_t)s->host_count, sizeof *s->hosts);
+    if (!s->hosts)
+        s->host_count = 0;
+    for (int i = 0; i < s->host_count; i++) {
+        ok &= own(&s->hosts[i].depths, s->hosts[i].depth_count, sizeof *s->hosts[i].depths);
+        ok &= own(&s->hosts[i].forms, s->hosts[i].form_count, sizeof *s->hosts[i].forms);
+    }
+    if (ok)
+        return 0;
+    hr_stalls_destroy(out);
+    return hr__fail(error, -ENOMEM, "out of memory for a copy of a result of %d ranks",
+                    from->rank_count);
+}
+
+/* Joins parts, which are used up, and derives; destroys them either way. */
+static int join_and_derive(struct hr_stalls **out, struct hr_stalls **parts, int count,
+                           const char *kind, struct hr_error *error)
+{
+    struct hr_stalls *s = NULL;
+    int r = hr__stalls_join(&s, parts, count, kind, error);
+    for (int i = 0; i < count; i++)
+        hr_stalls_destroy(&parts[i]);
+    hr__free(parts);
+    if (!r)
+        r = hr__stalls_derive(s, error);
+    if (!r)
+        r = hr__stalls_advise(s, error);
+    if (r)
+        hr_stalls_destroy(&s);
+    *out = s;
+    return r;
+}
+
+static int check_count(int count, const char *kind, struct hr_error *error)
+{
+    if (count < 1 || count > HR__STALLS_MAX_RANKS)
+        return hr__fail(error, -EINVAL, "there are %d %ss; give 1 to %d, one of each", count, kind,
+                        HR__STALLS_MAX_RANKS);
+    return 0;
+}
+
+int hr_stalls_analyse(struct hr_stalls **out, const char *const *records, const size_t *lengths,
+                      int count, struct hr_error *error)
+{
+    *out = NULL;
+    int r = check_count(count, "record", error);
+    if (r)
+        return r;
+    struct hr_stalls **parts = hr__alloc(HR__TAG_STALLS, (size_t)count, sizeof(struct hr_stalls *));
+    if (!parts)
+        return hr__fail(error, -ENOMEM, "out of memory for %d records", count);
+    for (int i = 0; i < count && !r; i++) {
+        char where[48];
+        snprintf(where, sizeof where, "record %d", i + 1);
+        r = hr__stalls_read_record(&parts[i], records[i], lengths[i], where, error);
+    }
+    if (!r)
+        return join_and_derive(out, parts, count, "record", error);
+    for (int i = 0; i < count; i++)
+        hr_stalls_destroy(&parts[i]);
+    hr__free(parts);
+    return r;
+}
+
+int hr_stalls_merge(struct hr_stalls **out, const struct hr_stalls *const *parts, int count,
+                    struct hr_error *error)
+{
+    *out = NULL;
+    int r = check_count(count, "result", error);
+    if (r)
+        return r;
+    struct hr_stalls **copies =
+        hr__alloc(HR__TAG_STALLS, (size_t)count, sizeof(struct hr_stalls *));
+    if (!copies)
+        return hr__fail(error, -ENOMEM, "out of memory for %d results", count);
+    for (int i = 0; i < count && !r; i++)
+        r = hr__stalls_copy(&copies[i], parts[i], error);
+    if (!r)
+        return join_and_derive(out, copies, count, "result", error);
+    for (int i = 0; i < count; i++)
+        hr_stalls_destroy(&copies[i]);
+    hr__free(copies);
+    return r;
+}
+
+/* All bytes of a file into memory of our own. */
+static int read_file(const char *path, char **text, size_t *length, struct hr_error *error)
+{
+    struct stat st;
+    int r = 0, fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    *text = NULL;
+    *length = 0;
+    if (fd < 0 || fstat(fd, &st)) {
+        r = hr__fail(error, -errno, "%s could not be read: %s", path, hr__errno_text(errno));
+    } else if (!S_ISREG(st.st_mode) || st.st_size > MOST_BYTES) {
+        r = hr__fail(error, S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL,
+                     "%s is no stalls.json: give the file that headrace stalls wrote", path);
+    } else if (!(*text = hr__alloc(HR__TAG_STALLS, (size_t)st.st_size + 1, 1))) {
+        r = hr__fail(error, -ENOMEM, "out of memory for the %lld bytes of %s",
+                     (long long)st.st_size, path);
+    }
+    while (!r && *length < (size_t)st.st_size) {
+        ssize_t n = read(fd, *text + *length, (size_t)st.st_size - *length);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            r = hr__fail(error, -errno, "%s could not be read: %s", path, hr__errno_text(errno));
+        if (n <= 0)
+            break;
+        *length += (size_t)n;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (r) {
+        hr__free(*text);
+        *text = NULL;
+    }
+    return r;
+}
+
+int hr_stalls_read(struct hr_stalls **out, const char *path, struct hr_error *error)
+{
+    char *text;
+    size_t length;
+    *out = NULL;
+    int r = read_file(path, &text, &length, error);
+    if (r)
+        return r;
+    r = hr__stalls_from_json(out, text, length, path, error);
+    hr__free(text);
+    return r;
+}
+
+int hr_stalls_write(const struct hr_stalls *result, const char *path, struct hr_error *error)
+{
+    char *text;
+    size_t length;
+    int r = hr__stalls_to_json(result, &text, &length, error);
+    if (r)
+        return r;
+    r = hr__stalls_output(path, text, length, error);
+    hr__free(text);
+    return r;
+}
+
+int hr_stalls_get_summary(const struct hr_stalls *result, struct hr_stalls_summary *summary,
+                          struct hr_error *error)
+{
+    if (summary->size < sizeof summary->size)
+        return hr__fail(error, -EINVAL,
+                        "summary->size is %zu: set it to sizeof(struct hr_stalls_summary)",
+                        summary->size);
+    hr__versioned_give(summary, &result->summary, sizeof result->summary);
+    return 0;
+}
+
+const char *hr_stalls_sentence(const struct hr_stalls *result)
+{
+    return result->sentence;
+}

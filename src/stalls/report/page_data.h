@@ -1,0 +1,34 @@
+/*
+ * What the charts of a page draw, as JSON that a script element may hold.
+ */
+#ifndef HR_STALLS_REPORT_PAGE_DATA_H
+#define HR_STALLS_REPORT_PAGE_DATA_H
+
+#include "stalls/report/curves.h"
+
+struct hr__page_data {
+    const struct hr_stalls *stalls;
+    struct hr__curves cache, cores;
+    /* of the first rank: a segment of each, to show batch by batch; NULL: there is none */
+    const struct hr__segment_record *cold, *warm;
+};
+
+/* Everything but the predictions is of `stalls`, which has to stay. Some 40 predictions. */
+void hr__page_data_make(struct hr__page_data *data, const struct hr_stalls *stalls);
+
+void hr__page_data_json(const struct hr__page_data *data, struct hr__draft *draft);
+
+/* The batches of both segments, as a table. */
+void hr__page_data_batches(const struct hr__page_data *data, struct hr__table *table);
+
+/* Share of the time that ranks[index] is blocked in next() in a phase; NaN: not known. */
+double hr__page_data_waiting(const struct hr_stalls *stalls, int index, enum hr_stalls_phase phase);
+
+/* Bytes/s of files that a host's training would use if it never waited; NaN: not known. */
+double hr__page_data_needed(const struct hr_stalls *stalls);
+
+/* Whether shares are known well enough to be drawn. */
+bool hr__page_data_drawn(const struct hr_stalls *stalls, const struct hr_interval *share,
+                         int parts);
+
+#endif

@@ -1,0 +1,621 @@
+/*
+ * A watched loop: which batch comes next, and when it was asked for. See watch.h.
+ *
+ * Time is measured between two calls of next, at the ends of a segment's timed part only;
+ * the times of single batches are recorded beside it for the picture they give. A part
+ * begins when the batch before its first is asked to be followed, so that it has as many
+ * waits as steps.
+ */
+#include "stalls/watch/watch.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/versioned.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Settling batches of a segment: what the loader has ahead, within these. */
+#define SETTLE_MIN 2
+#define SETTLE_MAX 8
+
+/* A segment should have so many batches, and take so long, where both fit in. */
+#define SEGMENT_BATCHES 20
+#define SEGMENT_S       0.3
+/* Rounds that the time has to suffice for, and those that the schedule always runs. */
+#define ROUNDS       6
+#define LEAST_ROUNDS 4
+/* Segments are so many times as long as what the loader has ahead, so that what is measured is
+ * the loader and not its queue. */
+#define OUTLAST 3
+
+/* Of the time, for what is measured after the loop. */
+#define AFTER_SHARE 0.2
+#define AFTER_MAX_S 20.0
+
+#define NOTES_MAX 64
+
+/* How long a replay waits for conversions in the loader's cache to end. */
+#define CONVERSIONS_NS UINT64_C(3000000000)
+
+void hr__watch_note(struct hr_stalls_watch *w, const char *format, ...)
+{
+    char text[400];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    for (size_t i = 0; i < w->note_count; i++)
+        if (!strcmp(w->notes[i], text))
+            return;
+    if (w->note_count == NOTES_MAX)
+        return;
+    if (!w->notes)
+        w->notes = hr__alloc(HR__TAG_LOADER, NOTES_MAX, sizeof *w->notes);
+    char *copy = w->notes ? hr__strdup(HR__TAG_LOADER, text) : NULL;
+    if (copy)
+        w->notes[w->note_count++] = copy;
+}
+
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec t;
+    if (clock_gettime(clock, &t))
+        return 0;
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t thread_ns(pthread_t thread)
+{
+    clockid_t clock;
+    return pthread_getcpuclockid(thread, &clock) ? 0 : clock_ns(clock);
+}
+
+void hr__watch_mark(struct hr_stalls_watch *w, struct hr__watch_mark *mark)
+{
+    const struct hr_loader *l = w->loader;
+    mark->worker_cpu_ns = 0;
+    for (int i = 0; i < l->worker_count; i++)
+        mark->worker_cpu_ns += thread_ns(l->workers[i].id);
+    for (int i = 0; i < l->fetcher_count; i++)
+        mark->worker_cpu_ns += thread_ns(l->fetchers[i].id);
+    mark->process_cpu_ns =
+        clock_ns(CLOCK_PROCESS_CPUTIME_ID) - mark->worker_cpu_ns - w->excluded_cpu_ns;
+    mark->prepare_ns = atomic_load_explicit(&l->counters.prepare.sum_ns, memory_order_relaxed);
+    mark->read_bytes = hr__watch_read_bytes();
+    mark->ns = hr__watch_now(w);
+}
+
+/* The loader's next batch: 1, or an error. */
+static int load(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr_error *error)
+{
+    int r = hr_loader_next(w->loader, batch, error);
+    return r ? r
+             : hr__fail(error, -EINVAL,
+                        "a batch of the watch is missing: use its loader through the watch only");
+}
+
+int hr__watch_drain_batches(struct hr_stalls_watch *w, struct hr_error *error)
+{
+    while (w->to_drain) {
+        struct hr_batch *batch;
+        int r = load(w, &batch, error);
+        if (r < 0)
+            return r;
+        hr_batch_release(&batch);
+        w->to_drain--;
+    }
+    return 0;
+}
+
+/* ---- opening and closing ---- */
+
+static int check_options(const struct hr_stalls_watch_options *o, struct hr_error *error)
+{
+    if (!(o->time_s >= 0 && o->time_s <= 1e9))
+        return hr__fail(error, -EINVAL, "time_s = %g: must be at least 0 (no limit)", o->time_s);
+    if (!(o->precision > 0 && o->precision < 1))
+        return hr__fail(error, -EINVAL, "precision = %g: must be above 0 and below 1",
+                        o->precision);
+    if (o->warm_up > 1000000)
+        return hr__fail(error, -EINVAL, "warm_up = %" PRIu64 ": must be at most 1000000",
+                        o->warm_up);
+    if (o->threads_of_training < 1 || o->threads_of_training > 65536)
+        return hr__fail(error, -EINVAL, "threads_of_training = %d: must be from 1 to 65536",
+                        o->threads_of_training);
+    return 0;
+}
+
+static int check_loader(const struct hr_loader *l, struct hr_error *error)
+{
+    if (hr__in_child(l))
+        return hr__fail(error, -ECHILD,
+                        "the loader's threads live in another process: make a loader here");
+    if (!l->options.external_order)
+        return hr__fail(error, -EINVAL,
+                        "a watch decides itself which samples come: make the loader with "
+                        "external_order");
+    if (l->attachment)
+        return hr__fail(error, -ENOTSUP,
+                        "a watch measures what this process prepares, and an agent prepares this "
+                        "loader's batches: make it without one");
+    if (l->options.world_size > 1)
+        return hr__fail(error, -ENOTSUP,
+                        "a watch measures a lone process, and this loader is of %d ranks: make it "
+                        "with world_size 1",
+                        l->options.world_size);
+    return 0;
+}
+
+/* Tells the run from others, and when it was. */
+static void sign(struct hr_stalls_watch *w)
+{
+    unsigned char bytes[16];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) {
+        uint64_t parts[2] = {hr__now_ns(), (uint64_t)getpid()};
+        memcpy(bytes, parts, sizeof bytes);
+    }
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(w->run + 2 * i, 3, "%02x", bytes[i]);
+    time_t now = time(NULL);
+    struct tm utc;
+    if (gmtime_r(&now, &utc))
+        strftime(w->started, sizeof w->started, "%Y-%m-%dT%H:%M:%SZ", &utc);
+}
+
+int hr_stalls_watch_open(struct hr_stalls_watch **out, struct hr_loader *loader,
+                         const struct hr_stalls_watch_options *options, struct hr_error *error)
+{
+    *out = NULL;
+    struct hr_stalls_watch_options taken;
+    hr_stalls_watch_options_default(&taken);
+    int r = options ? hr__versioned_take(&taken, sizeof taken, options, "hr_stalls_watch_options",
+                                         error)
+                    : 0;
+    if (!r)
+        r = check_options(&taken, error);
+    if (!r)
+        r = check_loader(loader, error);
+    if (r)
+        return r;
+    struct hr_stalls_watch *w = hr__alloc(HR__TAG_LOADER, 1, sizeof *w);
+    if (!w)
+        return hr__fail(error, -ENOMEM, "out of memory for a watch");
+    w->loader = loader;
+    w->options = taken;
+    /* So many batches are replayed. */
+    if (w->options.warm_up < HR__WATCH_KEPT)
+        w->options.warm_up = HR__WATCH_KEPT;
+    w->opened_ns = hr__now_ns();
+    w->first_batch_s = w->memory_bytes_per_s = NAN;
+    w->set_number = w->primed_set = -1;
+    sign(w);
+    r = hr__order_create(&w->order, hr_dataset_count(loader->dataset), 1, loader->options.seed, 0,
+                         error);
+    if (!r)
+        r = hr__watch_set_make(w, w->options.warm_up + (uint64_t)loader->options.batches_ahead, 0,
+                               error);
+    if (!r)
+        r = hr__watch_look_at_storage(w, error);
+    if (r) {
+        hr_stalls_watch_close(&w);
+        return r;
+    }
+    *out = w;
+    return 0;
+}
+
+void hr_stalls_watch_close(struct hr_stalls_watch **watch)
+{
+    struct hr_stalls_watch *w = *watch;
+    if (!w)
+        return;
+    *watch = NULL;
+    /* What was pushed and not asked for is nobody's any more. */
+    if (hr__is_started(w->loader) && !hr__in_child(w->loader))
+        (void)!hr_loader_start_epoch(w->loader, 0, NULL);
+    hr__watch_keep_none(w);
+    hr__watch_set_clear(&w->set);
+    hr__order_destroy(&w->order);
+    hr_stalls_schedule_destroy(&w->schedule);
+    for (size_t i = 0; i < w->segment_count; i++)
+        hr__free(w->segments[i].wait_s);
+    hr__free(w->segments);
+    hr__free(w->now.wait_s);
+    for (size_t i = 0; i < w->note_count; i++)
+        hr__free(w->notes[i]);
+    hr__free(w->notes);
+    hr__free(w);
+}
+
+/* ---- warm-up ---- */
+
+/* How long the segments are, after what a batch took in the warm-up. */
+static void plan_segments(struct hr_stalls_watch *w, double batch_s, double max_s)
+{
+    const struct hr_loader *l = w->loader;
+    uint64_t ahead = (uint64_t)l->options.batches_ahead;
+    int phases = __builtin_popcount((unsigned)w->phases);
+    w->settle = ahead < SETTLE_MIN ? SETTLE_MIN : ahead > SETTLE_MAX ? SETTLE_MAX : ahead;
+    double wanted = ceil(SEGMENT_S / fmax(batch_s, 1e-6));
+    wanted = fmax(wanted, SEGMENT_BATCHES);
+    if (max_s > 0)
+        wanted = fmin(wanted, max_s / (ROUNDS * phases * fmax(batch_s, 1e-6)) - (double)w->settle);
+    wanted = fmax(wanted, OUTLAST * (double)ahead);
+    if (w->options.batches)
+        wanted =
+            fmin(wanted, (double)w->options.batches / (LEAST_ROUNDS * phases) - (double)w->settle);
+    w->batches = (uint64_t)fmin(fmax(wanted, 2), 4096);
+    /* A sample that comes twice in a segment is not cold the second time. */
+    uint64_t whole = hr_dataset_count(l->dataset) / (uint64_t)l->options.batch_size;
+    uint64_t others = w->settle + ahead;
+    if (whole >= others + 2) {
+        if (w->batches > whole - others)
+            w->batches = whole - others;
+        return;
+    }
+    w->phases &= ~(1 << HR_STALLS_COLD);
+    if (!w->phase_reason[HR_STALLS_COLD][0])
+        snprintf(w->phase_reason[HR_STALLS_COLD], sizeof w->phase_reason[HR_STALLS_COLD],
+                 "the dataset has %zu samples: a segment needs at least %" PRIu64
+                 " different ones, batches of %d",
+                 hr_dataset_count(l->dataset), (others + 2) * (uint64_t)l->options.batch_size,
+                 l->options.batch_size);
+}
+
+static int make_schedule(struct hr_stalls_watch *w, struct hr_error *error)
+{
+    uint64_t steps = w->options.warm_up - w->warm_up_from;
+    double batch_s = (double)(w->asked_ns - w->warm_up_ns) * 1e-9 / (double)steps;
+    double gone_s = (double)(hr__now_ns() - w->opened_ns) * 1e-9, max_s = 0;
+    w->after_s = AFTER_MAX_S;
+    if (w->options.time_s > 0) {
+        w->after_s = fmin(AFTER_SHARE * w->options.time_s, AFTER_MAX_S);
+        max_s = fmax(w->options.time_s - gone_s - w->after_s, 0.2 * w->options.time_s);
+    }
+    plan_segments(w, batch_s, max_s);
+    struct hr_stalls_schedule_options options;
+    hr_stalls_schedule_options_default(&options);
+    options.phases = w->phases;
+    options.settle = w->settle;
+    options.batches = w->batches;
+    options.max_batches = w->options.batches;
+    options.max_s = max_s;
+    options.precision = w->options.precision;
+    return hr_stalls_schedule_create(&w->schedule, &options, error);
+}
+
+static int warm_up(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr_error *error)
+{
+    int r = 0;
+    if (!w->given && !w->is_asking)
+        r = hr__watch_set_push(w, error);
+    if (r)
+        return r;
+    if (w->given <= w->options.warm_up / 2 && !w->is_asking) {
+        w->warm_up_ns = w->asked_ns;
+        w->warm_up_from = w->given;
+    }
+    if (w->given == w->options.warm_up) {
+        r = hr__watch_drain_batches(w, error);
+        if (r)
+            return r;
+        hr__watch_inspect(w);
+        w->stage = HR__WATCH_BEGIN;
+        return make_schedule(w, error);
+    }
+    r = load(w, batch, error);
+    if (r < 0)
+        return r;
+    if (!w->given++)
+        w->first_batch_s = (double)(hr__watch_now(w) - w->asked_ns) * 1e-9;
+    if (w->given == w->options.warm_up)
+        w->to_drain = w->set.batches - w->given;
+    if (w->options.warm_up - w->given < HR__WATCH_KEPT) {
+        r = hr__watch_keep(w, *batch, error);
+        if (r)
+            hr_batch_release(batch);
+    }
+    return r ? r : 1;
+}
+
+/* ---- segments ---- */
+
+static bool is_real(const struct hr_stalls_segment *segment)
+{
+    return segment->phase == HR_STALLS_WARM || segment->phase == HR_STALLS_COLD;
+}
+
+/* Idle workers convert what waits in the cache; a replay is to have the cores alone. */
+static void wait_for_conversions(struct hr_stalls_watch *w)
+{
+    uint64_t start_ns = hr__now_ns(), before = UINT64_MAX;
+    struct hr_loader_stats stats = {.size = sizeof stats};
+    while (w->loader->caching.cache && hr__now_ns() - start_ns < CONVERSIONS_NS) {
+        hr_loader_get_stats(w->loader, &stats);
+        if (!stats.cache_waiting || stats.cache_waiting == before)
+            return;
+        before = stats.cache_waiting;
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    }
+}
+
+/* The set of the segment in hand, which its other segment may have left. */
+static int have_set(struct hr_stalls_watch *w, struct hr_error *error)
+{
+    if (w->set_number == w->chosen.set)
+        return 0;
+    uint64_t ahead = (uint64_t)w->loader->options.batches_ahead;
+    int r =
+        hr__watch_set_make(w, w->settle + w->batches + ahead, (uint64_t)w->chosen.set + 1, error);
+    if (!r)
+        w->set_number = w->chosen.set;
+    return r;
+}
+
+/* Offers a set's samples to the loader's cache before it is measured, so that its cold
+ * and its warm segment find the same of it there. */
+static int prime(struct hr_stalls_watch *w, struct hr_error *error)
+{
+    if (!w->loader->caching.cache || w->primed_set == w->set_number)
+        return 0;
+    int r = 0;
+    if (!w->to_drain) {
+        r = hr__watch_set_push(w, error);
+        w->to_drain = r ? 0 : w->set.batches;
+    }
+    if (!r)
+        r = hr__watch_drain_batches(w, error);
+    if (!r)
+        w->primed_set = w->set_number;
+    return r;
+}
+
+/* Workers read first, as in a run that has been warm for long; where reads block the
+ * settling batches show it. */
+static void forget_blocking(struct hr_loader *l)
+{
+    if (l->options.direct_io)
+        return;
+    pthread_mutex_lock(&l->lock);
+    hr__let_workers_read_locked(l);
+    l->blocked_score = 0;
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* Makes what a real segment reads cold or warm. 1: it cannot be, and was left out. */
+static int make_cold_or_warm(struct hr_stalls_watch *w, struct hr_error *error)
+{
+    /* A loader with a cache leaves nothing in the page cache that it reads cold. Files are
+     * held there, whether they were just read or not. */
+    if (w->chosen.phase == HR_STALLS_WARM)
+        return w->chosen.preread || w->loader->caching.cache || !w->set.containers
+                   ? hr__watch_set_preread(w, error)
+                   : 0;
+    struct hr_error why = {0};
+    int r = hr__watch_set_drop(w, &why);
+    if (!r)
+        return 0;
+    if (r == -EINTR || r == -ENOMEM) {
+        if (error)
+            *error = why;
+        return r;
+    }
+    snprintf(w->phase_reason[HR_STALLS_COLD], sizeof w->phase_reason[HR_STALLS_COLD], "%.255s",
+             why.message);
+    hr_stalls_schedule_drop(w->schedule, HR_STALLS_COLD);
+    w->phases &= ~(1 << HR_STALLS_COLD);
+    return 1;
+}
+
+static int begin_real(struct hr_stalls_watch *w, struct hr_error *error)
+{
+    int r = have_set(w, error);
+    if (!r)
+        r = prime(w, error);
+    if (!r)
+        r = make_cold_or_warm(w, error);
+    if (r) {
+        w->is_chosen = r < 0;
+        return r < 0 ? r : 0;
+    }
+    w->whole_expected_bytes = hr__watch_set_bytes(w, 0, w->set.batches);
+    w->now.expected_bytes = hr__watch_set_bytes(w, w->settle, w->batches);
+    w->whole_read_bytes = hr__watch_read_bytes();
+    forget_blocking(w->loader);
+    return hr__watch_set_push(w, error);
+}
+
+/* Chooses the next segment and makes everything ready for its first batch. */
+static int begin(struct hr_stalls_watch *w, struct hr_error *error)
+{
+    if (!w->is_chosen) {
+        w->chosen = (struct hr_stalls_segment){.size = sizeof w->chosen};
+        if (!hr_stalls_schedule_next(w->schedule, &w->chosen)) {
+            w->stage = HR__WATCH_AFTER;
+            return 0;
+        }
+        w->is_chosen = true;
+        w->chosen_ns = hr__now_ns();
+        w->to_drain = 0;
+    }
+    hr__free(w->now.wait_s);
+    w->now = (struct hr__watch_segment){.what = w->chosen, .verified = -1};
+    w->now.samples = w->chosen.batches * (uint64_t)w->loader->options.batch_size;
+    w->now.wait_s = hr__alloc(HR__TAG_LOADER, w->chosen.batches, 2 * sizeof(double));
+    if (!w->now.wait_s)
+        return hr__fail(error, -ENOMEM, "out of memory for a segment");
+    w->now.batch_s = w->now.wait_s + w->chosen.batches;
+    int r = 0;
+    if (is_real(&w->chosen))
+        r = begin_real(w, error);
+    else
+        wait_for_conversions(w);
+    if (r || !w->is_chosen)
+        return r;
+    w->given = 0;
+    w->stage = HR__WATCH_RUN;
+    return 0;
+}
+
+static void synchronize(struct hr_stalls_watch *w)
+{
+    if (w->options.synchronize)
+        w->options.synchronize(w->options.arg);
+}
+
+/* The loop asks for a batch: the step before it has ended. */
+static void note_asking(struct hr_stalls_watch *w)
+{
+    struct hr__watch_segment *now = &w->now;
+    uint64_t settle = w->chosen.settle, batches = w->chosen.batches;
+    bool is_first = w->given == settle, is_end = w->given == settle + batches;
+    if (is_first || is_end)
+        synchronize(w);
+    uint64_t ns = hr__watch_now(w);
+    if (is_end) {
+        hr__watch_mark(w, &now->end);
+        now->end.ns = ns;
+    } else if (is_first) {
+        hr__watch_mark(w, &now->begin);
+        ns = now->begin.ns;
+    }
+    if (w->given > settle)
+        now->batch_s[w->given - settle - 1] = (double)(ns - w->asked_ns) * 1e-9;
+    w->asked_ns = ns;
+}
+
+static int run(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr_error *error)
+{
+    uint64_t settle = w->chosen.settle, last = settle + w->chosen.batches;
+    if (!w->is_asking)
+        note_asking(w);
+    if (w->given == last) {
+        w->stage = HR__WATCH_END;
+        w->to_drain = is_real(&w->chosen) ? (uint64_t)w->loader->options.batches_ahead : 0;
+        return 0;
+    }
+    int r = 1;
+    if (is_real(&w->chosen))
+        r = load(w, batch, error);
+    else
+        *batch = hr__watch_replay(w);
+    if (r < 0)
+        return r;
+    if (w->given >= settle)
+        w->now.wait_s[w->given - settle] = (double)(hr__watch_now(w) - w->asked_ns) * 1e-9;
+    w->given++;
+    return 1;
+}
+
+static int record_segment(struct hr_stalls_watch *w, struct hr_error *error)
+{
+    if (w->segment_count == w->segment_capacity) {
+        size_t capacity = w->segment_capacity ? 2 * w->segment_capacity : 32;
+        struct hr__watch_segment *more =
+            hr__realloc(HR__TAG_LOADER, w->segments, capacity, sizeof *more);
+        if (!more)
+            return hr__fail(error, -ENOMEM, "out of memory for %zu segments", capacity);
+        w->segments = more;
+        w->segment_capacity = capacity;
+    }
+    w->segments[w->segment_count++] = w->now;
+    w->now.wait_s = w->now.batch_s = NULL;
+    return 0;
+}
+
+static int end(struct hr_stalls_watch *w, struct hr_error *error)
+{
+    int r = hr__watch_drain_batches(w, error);
+    if (r)
+        return r;
+    hr__watch_verify(w);
+    if (!is_real(&w->chosen))
+        hr__watch_inspect(w);
+    double timed_s = (double)(w->now.end.ns - w->now.begin.ns) * 1e-9;
+    r = record_segment(w, error);
+    if (r)
+        return r;
+    hr_stalls_schedule_report(w->schedule, timed_s, (double)(hr__now_ns() - w->chosen_ns) * 1e-9);
+    w->is_chosen = false;
+    w->stage = HR__WATCH_BEGIN;
+    return 0;
+}
+
+/* ---- next ---- */
+
+/* One step: 1 and a batch, 0: go on, or an error. */
+static int step(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr_error *error)
+{
+    int r = 0;
+    switch (w->stage) {
+    case HR__WATCH_WARM_UP:
+        return warm_up(w, batch, error);
+    case HR__WATCH_BEGIN:
+        return begin(w, error);
+    case HR__WATCH_RUN:
+        return run(w, batch, error);
+    case HR__WATCH_END:
+        return end(w, error);
+    case HR__WATCH_AFTER:
+        r = hr__watch_after(w, error);
+        if (!r)
+            w->stage = HR__WATCH_OVER;
+        return r;
+    case HR__WATCH_OVER:
+        break;
+    }
+    return 0;
+}
+
+int hr_stalls_watch_next(struct hr_stalls_watch *watch, struct hr_batch **batch,
+                         struct hr_error *error)
+{
+    struct hr_stalls_watch *w = watch;
+    *batch = NULL;
+    if (hr__in_child(w->loader))
+        return hr__fail(error, -ECHILD,
+                        "this watch measures a loop of another process, from which this one was "
+                        "forked");
+    if (w->stage == HR__WATCH_WARM_UP && !w->is_asking)
+        w->asked_ns = hr__watch_now(w);
+    struct hr_error why = {0};
+    int r = 0;
+    while (!r && w->stage != HR__WATCH_OVER) {
+        r = step(w, batch, &why);
+        w->is_asking = r == -EINTR;
+    }
+    w->interrupted = r == -EINTR;
+    if (r >= 0)
+        return r;
+    if (error)
+        *error = why;
+    if (r != -EINTR) {
+        hr__watch_note(w, "the measurement ended with an error: %.300s", why.message);
+        w->failed = true;
+        w->stage = HR__WATCH_OVER;
+    }
+    return r;
+}
+
+int hr_stalls_watch_result(struct hr_stalls_watch *watch, struct hr_stalls **out,
+                           struct hr_error *error)
+{
+    *out = NULL;
+    char *text = hr__watch_record(watch);
+    if (!text)
+        return hr__fail(error, -ENOMEM, "out of memory for the record of what was measured");
+    size_t length = strlen(text);
+    int r = hr_stalls_analyse(out, (const char *const *)&text, &length, 1, error);
+    free(text);
+    return r;
+}

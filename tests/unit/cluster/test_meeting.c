@@ -1,0 +1,559 @@
+/*
+ * Meetings of ranks, as threads that see servers in memory: all come, come late, not at all,
+ * twice, once more; with other inputs; on servers that are down, come up, and forget.
+ */
+#include "../test.h"
+
+#include "base/memory.h"
+#include "cluster/meeting.h"
+#include "cluster/meeting_record.h"
+#include "fake_servers.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RANKS  128
+#define INPUTS 4
+
+static const char *const hosts_texts[] = {
+    "",
+    "memcached:alpha:1?size=1GiB&timeout=100ms",
+    "memcached:alpha:1,beta:2?size=1GiB&timeout=100ms",
+    "memcached:alpha:1,beta:2,gamma:3?size=1GiB&timeout=100ms",
+};
+
+/* A process of the job. */
+struct rank {
+    struct hr__meeting_wish wish;
+    struct hr__meeting_input inputs[INPUTS];
+    const char *hosts;
+    useconds_t late_us;
+    int again; /* how many meetings more, one after another */
+    atomic_int stop;
+    /* out */
+    int result;
+    struct hr_error error;
+    int host_of_rank[RANKS];
+    pthread_t thread;
+};
+
+static struct rank ranks[RANKS];
+
+static int teardown(void **state)
+{
+    fake_servers_reset();
+    assert_int_equal(hr__allocated(HR__TAG_CACHE), 0);
+    return 0;
+}
+
+/* So many ranks on so many hosts, all alike. */
+static void make(int count, int hosts)
+{
+    fake_servers_reset();
+    memset(ranks, 0, sizeof ranks);
+    for (int r = 0; r < count; r++) {
+        struct rank *rank = &ranks[r];
+        const struct hr__meeting_input inputs[INPUTS] = {
+            {"the seed", "0", NULL},
+            {"the batch size", "64", "give all ranks one batch size"},
+            {"the host list", "alpha, beta", NULL},
+            {"the dataset", "1,000 samples", NULL}};
+        memcpy(rank->inputs, inputs, sizeof inputs);
+        rank->hosts = hosts_texts[hosts];
+        rank->wish = (struct hr__meeting_wish){.job = "test",
+                                               .rank = r,
+                                               .world_size = count,
+                                               .host = r * hosts / count,
+                                               .inputs = rank->inputs,
+                                               .input_count = INPUTS,
+                                               .limit_s = 20,
+                                               .stop = &rank->stop};
+    }
+}
+
+static void *run_rank(void *arg)
+{
+    struct rank *rank = arg;
+    struct hr__hosts hosts;
+    struct hr__peers *peers = NULL;
+    struct hr__meeting_found found = {NULL};
+    usleep(rank->late_us);
+    rank->result = hr__hosts_parse(&hosts, rank->hosts, &rank->error);
+    if (!rank->result)
+        rank->result = hr__peers_create(&peers, &hosts, &fake_peer_ops, &rank->error);
+    for (int i = 0; !rank->result && i <= rank->again; i++) {
+        hr__free(found.host_of_rank);
+        rank->result = hr__meeting_run(peers, &hosts, &rank->wish, &found, &rank->error);
+    }
+    if (!rank->result)
+        memcpy(rank->host_of_rank, found.host_of_rank, sizeof(int) * (size_t)rank->wish.world_size);
+    hr__free(found.host_of_rank);
+    hr__peers_destroy(&peers);
+    hr__hosts_clear(&hosts);
+    return NULL;
+}
+
+static void start(int first, int end)
+{
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, 512 << 10);
+    for (int r = first; r < end; r++)
+        assert_int_equal(pthread_create(&ranks[r].thread, &attr, run_rank, &ranks[r]), 0);
+    pthread_attr_destroy(&attr);
+}
+
+static void join(int first, int end)
+{
+    for (int r = first; r < end; r++)
+        assert_int_equal(pthread_join(ranks[r].thread, NULL), 0);
+}
+
+static void assert_met(int first, int end)
+{
+    for (int r = first; r < end; r++) {
+        if (ranks[r].result)
+            fail_msg("rank %d: %d %s", r, ranks[r].result, ranks[r].error.message);
+        for (int i = 0; i < ranks[r].wish.world_size; i++)
+            assert_int_equal(ranks[r].host_of_rank[i], ranks[i].wish.host);
+    }
+}
+
+static void assert_said(int rank, int code, const char *said)
+{
+    if (ranks[rank].result != code || !strstr(ranks[rank].error.message, said))
+        fail_msg("rank %d: %d, not \"%s\": %s", rank, ranks[rank].result, said,
+                 ranks[rank].error.message);
+}
+
+static void meet(int count)
+{
+    start(0, count);
+    join(0, count);
+}
+
+static void test_all_come(void **state)
+{
+    for (int count = 1; count <= 8; count++)
+        for (int hosts = 1; hosts <= 3 && hosts <= count; hosts++) {
+            make(count, hosts);
+            if (count == 5)
+                ranks[4].wish.host = -1;
+            meet(count);
+            assert_met(0, count);
+        }
+}
+
+/* Two of eight differ: whichever input it is, all ranks say the same of it. */
+static void test_differences(void **state)
+{
+    static const char *const said[INPUTS] = {
+        "do not agree on the seed: 0 at rank 0 (alpha:1), 1 (alpha:1) and 4 more; other at rank 2 "
+        "(alpha:1), 5 (beta:2): make them equal",
+        "do not agree on the batch size: 64 at rank 0 (alpha:1), 1 (alpha:1) and 4 more; other at "
+        "rank 2 (alpha:1), 5 (beta:2): give all ranks one batch size",
+        "do not agree on the host list: alpha, beta at rank 0 (alpha:1)",
+        "do not agree on the dataset: 1,000 samples at rank 0",
+    };
+    for (int i = 0; i < INPUTS; i++) {
+        make(8, 2);
+        ranks[2].inputs[i].value = ranks[5].inputs[i].value = "other";
+        meet(8);
+        for (int r = 0; r < 8; r++) {
+            assert_said(r, -EINVAL, said[i]);
+            assert_string_equal(ranks[r].error.message, ranks[0].error.message);
+        }
+    }
+}
+
+static void test_several_differences(void **state)
+{
+    make(4, 2);
+    ranks[3].inputs[0].value = "1";
+    ranks[3].inputs[3].value = "999 samples";
+    ranks[1].inputs[1].value = "32";
+    meet(4);
+    for (int r = 0; r < 4; r++) {
+        assert_said(
+            r, -EINVAL,
+            "the seed: 0 at rank 0 (alpha:1), 1 (alpha:1) and 1 more; 1 at rank 3 (beta:2): "
+            "make them equal. They differ, too, in the batch size, the dataset");
+    }
+    /* One that has an input which the others do not know: another version of the library. */
+    make(3, 1);
+    ranks[1].inputs[3].name = "the weather";
+    meet(3);
+    for (int r = 0; r < 3; r++) {
+        assert_said(r, -EINVAL,
+                    "the dataset: 1,000 samples at rank 0 (alpha:1), 2 (alpha:1); "
+                    "nothing at rank 1 (alpha:1)");
+        assert_said(r, -EINVAL, "They differ, too, in the weather");
+    }
+    /* All different. */
+    make(8, 1);
+    static const char *const values[] = {"10", "11", "12", "13", "14", "15", "16", "17"};
+    for (int r = 0; r < 8; r++)
+        ranks[r].inputs[0].value = values[r];
+    meet(8);
+    for (int r = 0; r < 8; r++)
+        assert_said(r, -EINVAL, "10 at rank 0 (alpha:1); 11 at rank 1 (alpha:1); 12 at rank 2");
+}
+
+/* What is long is cut, and told apart all the same. */
+static void test_long_values(void **state)
+{
+    char values[2][4000];
+    for (int i = 0; i < 2; i++) {
+        memset(values[i], 'x', sizeof values[i]);
+        values[i][10] = '\n';
+        values[i][sizeof values[i] - 2] = (char)('a' + i);
+        values[i][sizeof values[i] - 1] = 0;
+    }
+    make(2, 1);
+    ranks[0].inputs[1].value = ranks[1].inputs[1].value = values[0];
+    meet(2);
+    assert_met(0, 2);
+    make(2, 1);
+    ranks[0].inputs[1].value = values[0];
+    ranks[1].inputs[1].value = values[1];
+    meet(2);
+    for (int r = 0; r < 2; r++)
+        assert_said(r, -EINVAL, "the batch size: xxxxxxxxxx xxx");
+}
+
+/* What earlier runs left is not in the way of later ones, whatever became of those. */
+static void test_stale(void **state)
+{
+    make(4, 2);
+    ranks[1].inputs[0].value = "7";
+    meet(4);
+    assert_said(0, -EINVAL, "the seed");
+    for (int r = 0; r < 4; r++)
+        ranks[r].inputs[0].value = "8";
+    meet(4);
+    assert_met(0, 4);
+    /* One that three of four ranks came to. */
+    for (int r = 0; r < 4; r++) {
+        ranks[r].inputs[0].value = "9";
+        ranks[r].wish.limit_s = 1;
+    }
+    start(0, 3);
+    join(0, 3);
+    for (int r = 0; r < 3; r++)
+        assert_said(r, -ETIMEDOUT, "before the first batch for rank 3 of 4");
+    for (int r = 0; r < 4; r++) {
+        ranks[r].inputs[0].value = "10";
+        ranks[r].wish.limit_s = 20;
+    }
+    meet(4);
+    assert_met(0, 4);
+    /* Then with another world. */
+    for (int r = 0; r < 3; r++)
+        ranks[r].wish.world_size = 3;
+    start(0, 3);
+    join(0, 3);
+    assert_met(0, 3);
+}
+
+/* The same job at once again and again, each rank at its own pace: nobody is left behind. */
+static void test_again(void **state)
+{
+    make(5, 2);
+    for (int r = 0; r < 5; r++)
+        ranks[r].again = 30;
+    meet(5);
+    assert_met(0, 5);
+}
+
+static void test_servers_down(void **state)
+{
+    make(6, 3);
+    fake_server_set_down(0, 1);
+    meet(6);
+    assert_met(0, 6);
+    make(6, 3);
+    fake_server_set_down(0, 1);
+    fake_server_set_down(2, 1);
+    meet(6);
+    assert_met(0, 6);
+    /* A world of one needs none. */
+    make(1, 3);
+    for (int s = 0; s < 3; s++)
+        fake_server_set_down(s, 1);
+    meet(1);
+    assert_met(0, 1);
+}
+
+static void test_all_down(void **state)
+{
+    make(3, 2);
+    fake_server_set_down(0, 1);
+    fake_server_set_down(1, 1);
+    for (int r = 0; r < 3; r++)
+        ranks[r].wish.limit_s = 1;
+    meet(3);
+    for (int r = 0; r < 3; r++)
+        assert_said(r, -ETIMEDOUT, "no server answers: alpha:1, beta:2");
+    assert_said(1, -ETIMEDOUT, "rank 1 (alpha:1) waited 1 s before the first batch for ranks 0, 2");
+}
+
+/* Servers that come up while ranks wait, or lose what they had. */
+static void test_servers_come_up(void **state)
+{
+    make(4, 2);
+    fake_server_set_down(0, 1);
+    fake_server_set_down(1, 1);
+    start(0, 4);
+    usleep(300000);
+    fake_server_set_down(1, 0);
+    join(0, 4);
+    assert_met(0, 4);
+    make(4, 2);
+    ranks[3].late_us = 500000;
+    start(0, 4);
+    usleep(250000);
+    fake_server_empty(0);
+    fake_server_empty(1);
+    join(0, 4);
+    assert_met(0, 4);
+}
+
+static void test_late(void **state)
+{
+    make(8, 3);
+    ranks[6].late_us = 700000;
+    meet(8);
+    assert_met(0, 8);
+}
+
+static void test_missing(void **state)
+{
+    make(8, 2);
+    for (int r = 0; r < 8; r++)
+        ranks[r].wish.limit_s = 1;
+    fake_server_set_down(1, 1);
+    start(0, 2);
+    start(4, 7);
+    join(0, 2);
+    join(4, 7);
+    assert_said(0, -ETIMEDOUT, "for ranks 2-3, 7 of 8; servers that do not answer: beta:2");
+    assert_said(5, -ETIMEDOUT, "&meet= gives them more time");
+}
+
+/* Ranks that see no server in common do not meet, and say what they see. */
+static void test_apart(void **state)
+{
+    make(2, 2);
+    ranks[0].hosts = "memcached:alpha:1,beta:7?size=1GiB&timeout=100ms";
+    ranks[1].hosts = "memcached:alpha:8,beta:2?size=1GiB&timeout=100ms";
+    fake_server_set_down(6, 1);
+    fake_server_set_down(7, 1);
+    ranks[0].wish.limit_s = ranks[1].wish.limit_s = 1;
+    meet(2);
+    assert_said(0, -ETIMEDOUT, "for rank 1 of 2; servers that do not answer: beta:7");
+    assert_said(1, -ETIMEDOUT, "for rank 0 of 2; servers that do not answer: alpha:8");
+    /* With one in common they do, though their own servers differ. */
+    make(3, 3);
+    for (int s = 3; s < 6; s++)
+        fake_server_set_down(s, 1);
+    ranks[0].hosts = "memcached:alpha:1,beta:4,gamma:3?size=1GiB&timeout=100ms";
+    ranks[1].hosts = "memcached:alpha:5,beta:2,gamma:3?size=1GiB&timeout=100ms";
+    ranks[2].hosts = "memcached:alpha:1,beta:6,gamma:3?size=1GiB&timeout=100ms";
+    meet(3);
+    assert_met(0, 3);
+}
+
+static void test_cancel(void **state)
+{
+    make(3, 2);
+    start(0, 2);
+    usleep(100000);
+    atomic_store(&ranks[0].stop, 1);
+    join(0, 1);
+    assert_int_equal(ranks[0].result, -ECANCELED);
+    atomic_store(&ranks[1].stop, 1);
+    join(1, 2);
+    assert_int_equal(ranks[1].result, -ECANCELED);
+    /* One that was cancelled is not in the way of the next. */
+    make(1, 1);
+    atomic_store(&ranks[0].stop, 1);
+    meet(1);
+    assert_int_equal(ranks[0].result, -ECANCELED);
+}
+
+static void test_twice(void **state)
+{
+    make(3, 1);
+    ranks[2].wish.rank = 1;
+    ranks[2].wish.host = -1;
+    for (int r = 0; r < 3; r++)
+        ranks[r].wish.limit_s = 1;
+    meet(3);
+    /* The one whose place was taken says so; the other waits for the rank that is missing. */
+    int which = ranks[1].result == -EINVAL ? 1 : 2;
+    assert_said(which, -EINVAL, "two processes are rank 1 of this job, on ");
+}
+
+static void test_other_world(void **state)
+{
+    make(4, 1);
+    ranks[1].wish.world_size = 8;
+    for (int r = 0; r < 4; r++)
+        ranks[r].wish.limit_s = 8;
+    start(0, 3);
+    join(0, 3);
+    assert_said(
+        0, -EINVAL,
+        "do not agree on the number of ranks: 4 at rank 0 (alpha:1), 8 at rank 1 (alpha:1)");
+    assert_said(1, -EINVAL, "8 at rank 1 (alpha:1), 4 at rank ");
+}
+
+/* A dead rank of another world has left other writings on other servers, and one that arrives
+ * late: that is nobody who counts another world. */
+static void test_left_by_another_world(void **state)
+{
+    struct hr__meeting_record stale = {
+        .world_size = 3, .run = 7, .writing = 1, .number = 5, .inputs = 5, .place = "alpha:1"};
+    char key[HR__MEETING_KEY], text[HR__MEETING_RECORD];
+    make(2, 2);
+    hr__meeting_rank_key(key, "test", 1);
+    for (int server = 0; server < 2; server++, stale.writing++) {
+        assert_int_equal(hr__meeting_record_write(text, &stale), 0);
+        fake_server_put(server, key, text);
+    }
+    start(0, 1);
+    usleep(300000);
+    stale.writing++;
+    assert_int_equal(hr__meeting_record_write(text, &stale), 0);
+    fake_server_put(0, key, text);
+    usleep(300000);
+    start(1, 2);
+    join(0, 2);
+    assert_met(0, 2);
+}
+
+/* Whatever is found where a record should be is nobody's. */
+static void test_garbage(void **state)
+{
+    struct hr__meeting_record stale = {.world_size = 2,
+                                       .number = 5,
+                                       .inputs = 5,
+                                       .agreed = 5,
+                                       .before_number = 5,
+                                       .before_inputs = 5,
+                                       .before_agreed = 5,
+                                       .place = "alpha:1"};
+    char key[HR__MEETING_KEY], of_another[HR__MEETING_RECORD], unnumbered[HR__MEETING_RECORD];
+    assert_int_equal(hr__meeting_record_write(of_another, &stale), 0);
+    stale.number = 0;
+    assert_int_equal(hr__meeting_record_write(unnumbered, &stale), 0);
+    const char *const texts[] = {"",         "hr1",      unnumbered,
+                                 "\xff\xfe", of_another, "hr1 2 0 0 0 5 5 5 5 5 5 alpha:1"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        make(2, 1);
+        for (int r = 0; r < 2; r++) {
+            hr__meeting_rank_key(key, "test", r);
+            fake_server_put(0, key, texts[i]);
+        }
+        meet(2);
+        assert_met(0, 2);
+    }
+    make(2, 1);
+    ranks[0].wish.limit_s = 1;
+    hr__meeting_rank_key(key, "test", 1);
+    fake_server_put(0, key, of_another);
+    start(0, 1);
+    join(0, 1);
+    assert_said(0, -ETIMEDOUT, "for rank 1 of 2");
+}
+
+/* One that waits long asks seldom; many that come at once do not ask too often. */
+static void test_cost(void **state)
+{
+    make(2, 1);
+    ranks[0].wish.world_size = 1024;
+    ranks[0].wish.limit_s = 2;
+    start(0, 1);
+    join(0, 1);
+    struct fake_counts counts = fake_server_counts(0);
+    assert_int_equal(ranks[0].result, -ETIMEDOUT);
+    assert_said(0, -ETIMEDOUT, "for ranks 1-1023 of 1024");
+    if (counts.keys > 20 * 1024 || counts.puts > 20)
+        fail_msg("%d gets of %d keys, %d puts", (int)counts.gets, (int)counts.keys,
+                 (int)counts.puts);
+    make(RANKS, 2);
+    meet(RANKS);
+    assert_met(0, RANKS);
+    uint64_t keys = fake_server_counts(0).keys + fake_server_counts(1).keys;
+    assert_true(keys < 40 * RANKS * RANKS);
+}
+
+static void test_wrong_wishes(void **state)
+{
+    make(2, 1);
+    ranks[0].wish.rank = 2;
+    ranks[1].wish.world_size = 0;
+    meet(2);
+    assert_said(0, -EINVAL, "rank 2 is not in a world of 2 ranks");
+    assert_said(1, -EINVAL, "a world of 0 ranks cannot meet");
+    make(1, 1);
+    ranks[0].wish.input_count = HR__MEETING_INPUTS + 1;
+    meet(1);
+    assert_said(0, -EINVAL, "inputs cannot be compared");
+}
+
+static void test_no_memory(void **state)
+{
+    struct hr__hosts hosts;
+    struct hr__peers *peers = NULL;
+    struct hr_error error;
+    int failures = 0, r;
+    make(1, 1);
+    assert_int_equal(hr__hosts_parse(&hosts, hosts_texts[1], &error), 0);
+    assert_int_equal(hr__peers_create(&peers, &hosts, &fake_peer_ops, &error), 0);
+    do {
+        struct hr__meeting_found found = {NULL};
+        hr__alloc_fail_at((uint64_t)failures + 1, 0);
+        r = hr__meeting_run(peers, &hosts, &ranks[0].wish, &found, &error);
+        assert_true(!r || r == -ENOMEM);
+        assert_int_equal(!r, found.host_of_rank != NULL);
+        hr__free(found.host_of_rank);
+        failures += r != 0;
+    } while (r && failures < 50);
+    hr__alloc_fail_at(0, 0);
+    assert_int_equal(r, 0);
+    assert_true(failures >= 8);
+    hr__peers_destroy(&peers);
+    hr__hosts_clear(&hosts);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_come),
+        cmocka_unit_test(test_differences),
+        cmocka_unit_test(test_several_differences),
+        cmocka_unit_test(test_long_values),
+        cmocka_unit_test(test_stale),
+        cmocka_unit_test(test_again),
+        cmocka_unit_test(test_servers_down),
+        cmocka_unit_test(test_all_down),
+        cmocka_unit_test(test_servers_come_up),
+        cmocka_unit_test(test_late),
+        cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_apart),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_twice),
+        cmocka_unit_test(test_other_world),
+        cmocka_unit_test(test_left_by_another_world),
+        cmocka_unit_test(test_garbage),
+        cmocka_unit_test(test_cost),
+        cmocka_unit_test(test_wrong_wishes),
+        cmocka_unit_test(test_no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, teardown);
+}

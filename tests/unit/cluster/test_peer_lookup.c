@@ -1,0 +1,105 @@
+/*
+ * Addresses of names: those in digits without a thread, others within their time, after which
+ * the search goes on behind and its answer serves the next call.
+ */
+#include "../test.h"
+
+#include "cluster/peer_lookup.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <time.h>
+
+#define MS UINT64_C(1000000)
+
+static int look(struct hr__peer_lookup *lookup, const char *name, uint64_t ms,
+                struct addrinfo **list)
+{
+    const char *reason = NULL;
+    atomic_int stop = 0;
+    int r = hr__peer_lookup(lookup, name, 11211, hr__now_ns() + ms * MS, &stop, list, &reason);
+    assert_true(!r == (*list != NULL));
+    assert_true((r == -EHOSTUNREACH) == (reason != NULL));
+    return r;
+}
+
+static void test_digits(void **state)
+{
+    struct hr__peer_lookup lookup = {NULL};
+    struct addrinfo *list;
+    /* No time is needed, and nothing is left behind. */
+    assert_int_equal(look(&lookup, "127.0.0.1", 0, &list), 0);
+    assert_int_equal(list->ai_family, AF_INET);
+    assert_int_equal(((struct sockaddr_in *)(void *)list->ai_addr)->sin_port, htons(11211));
+    freeaddrinfo(list);
+    assert_int_equal(look(&lookup, "fd00::1", 0, &list), 0);
+    assert_int_equal(list->ai_family, AF_INET6);
+    freeaddrinfo(list);
+    assert_null(lookup.pending);
+}
+
+static void test_names(void **state)
+{
+    struct hr__peer_lookup lookup = {NULL};
+    struct addrinfo *list;
+    assert_int_equal(look(&lookup, "localhost", 30000, &list), 0);
+    freeaddrinfo(list);
+    int r = look(&lookup, "no-such-host.invalid", 30000, &list);
+    assert_int_equal(r, -EHOSTUNREACH);
+    assert_null(lookup.pending);
+}
+
+static void test_time(void **state)
+{
+    struct hr__peer_lookup lookup = {NULL};
+    struct addrinfo *list;
+    const struct timespec pause = {0, 5 * MS};
+    int r = look(&lookup, "localhost", 0, &list), calls = 1;
+    for (; r == -ETIMEDOUT && calls < 4000; calls++) {
+        assert_non_null(lookup.pending);
+        nanosleep(&pause, NULL);
+        r = look(&lookup, "localhost", 0, &list);
+    }
+    assert_int_equal(r, 0);
+    freeaddrinfo(list);
+}
+
+static void test_stop(void **state)
+{
+    struct hr__peer_lookup lookup = {NULL};
+    struct addrinfo *list;
+    const char *reason = NULL;
+    atomic_int stop = 1;
+    int r = hr__peer_lookup(&lookup, "localhost", 11211, hr__now_ns() + 30000 * MS, &stop, &list,
+                            &reason);
+    assert_true(r == -ECANCELED || !r);
+    if (!r)
+        freeaddrinfo(list);
+    hr__peer_lookup_clear(&lookup);
+    assert_null(lookup.pending);
+    hr__peer_lookup_clear(&lookup);
+}
+
+/* The thread lets go of its search soon after. */
+static int nothing_left(void **state)
+{
+    const struct timespec pause = {0, 5 * MS};
+    for (int i = 0; i < 4000 && hr__allocated(HR__TAG_CACHE); i++)
+        nanosleep(&pause, NULL);
+    return hr__allocated(HR__TAG_CACHE) ? -1 : 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(test_digits, nothing_left),
+        cmocka_unit_test_teardown(test_names, nothing_left),
+        cmocka_unit_test_teardown(test_time, nothing_left),
+        cmocka_unit_test_teardown(test_stop, nothing_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

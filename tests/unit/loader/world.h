@@ -1,0 +1,77 @@
+/*
+ * What the tests of several hosts share: a world of real memcached servers and of ranks, each a
+ * loader that a thread of its own consumes, and books of what each rank got.
+ *
+ * Threads only keep books; what they got is compared afterwards with what a plain loader gives,
+ * sample by sample: the image of a sample is a function of seed, epoch and index.
+ */
+#ifndef HR_TEST_ENGINE_WORLD_H
+#define HR_TEST_ENGINE_WORLD_H
+
+#include "../cluster/memcached_fixture.h"
+#include "fixture.h"
+
+#define WORLD_HOSTS 4
+#define WORLD_RANKS 8
+
+/* What a rank got of an epoch. */
+struct world_rank {
+    struct world *world;
+    int rank;
+    struct hr_loader *loader;
+    uint64_t epoch;
+    uint64_t most;     /* batches to take; then it stops */
+    uint64_t batches;  /* that it took */
+    size_t count;      /* samples, padding left out */
+    size_t padding;    /* of all batches */
+    size_t replaced;   /* likewise */
+    int64_t *indices;  /* count */
+    uint64_t *numbers; /* count: of their batches */
+    uint8_t *images;   /* count */
+    size_t room;       /* of the three */
+    int result;        /* of the last next */
+    struct hr_error error;
+    struct hr_loader_state state;             /* behind what it took */
+    void (*between)(struct world_rank *rank); /* after each batch; NULL: nothing */
+};
+
+struct world {
+    struct fixture *fixture;
+    struct memcached servers[WORLD_HOSTS];
+    int hosts, ranks;
+    int ranks_a_host;
+    char rest[128]; /* of the text, behind the list: "size=1MiB" */
+    struct hr_loader_options options;
+    struct world_rank all[WORLD_RANKS];
+    uint8_t *reference; /* images of an epoch by index */
+    uint64_t reference_epoch;
+};
+
+/* Starts servers; skips the test where there is no memcached. */
+void world_make(struct world *w, struct fixture *f, int hosts, int ranks);
+void world_remove(struct world *w);
+
+/* The text of a rank. */
+void world_text(const struct world *w, int rank, char *out, size_t room);
+
+/* Makes the ranks' loaders, or those that are missing. */
+void world_open(struct world *w);
+void world_close(struct world *w);
+
+/* All ranks run an epoch to its end, or so many batches of it. Fails the test where one fails. */
+void world_run(struct world *w, uint64_t epoch, uint64_t most);
+
+/* The same from where the ranks are; start it by world_start, and wait by world_wait. */
+void world_consume(struct world *w);
+
+/* Fails unless each sample of the dataset came once over all ranks, but for `missing` of them, and
+ * all have the right images. */
+void world_check(struct world *w, size_t missing);
+
+/* Sums over the ranks, since their loaders were made. */
+void world_stats(const struct world *w, struct hr_loader_stats *sum);
+
+/* Bytes of all files. */
+uint64_t world_bytes(const struct world *w);
+
+#endif

@@ -1,0 +1,343 @@
+/* What importers are made of: pieces of address space against a map of bytes, JSON element by
+ * element wherever the buffer ends, want of memory at any moment; and that an opened import leaves
+ * nothing behind. test_import.py has the formats themselves. */
+#include "../../test.h"
+
+#include "base/memory.h"
+#include "memory/import/import.h"
+#include "memory/import/json_stream.h"
+#include "memory/import/pieces.h"
+#include "memory/import/places.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[64], file[128], to[128];
+
+static int set_up(void **state)
+{
+    strcpy(folder, "/tmp/headrace-import-test-XXXXXX");
+    if (!mkdtemp(folder))
+        return 1;
+    snprintf(file, sizeof file, "%s/file", folder);
+    snprintf(to, sizeof to, "%s/to", folder);
+    return setenv("TMPDIR", folder, 1);
+}
+
+/* Names in the folder. */
+static int count_files(void)
+{
+    int count = 0;
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    while (readdir(dir))
+        count++;
+    closedir(dir);
+    return count - 2;
+}
+
+static int tear_down(void **state)
+{
+    unlink(file);
+    unlink(to);
+    return rmdir(folder);
+}
+
+static uint32_t next_random(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+/* ---- pieces ---- */
+
+#define BYTES 200
+
+struct map {
+    uint8_t is_in[BYTES];     /* as it ought to be */
+    uint8_t told[BYTES];      /* pieces that were told and did not go: their bytes */
+    uint16_t ends[BYTES + 1]; /* of a told piece, by its beginning; 0: none begins there */
+    int missing;              /* bytes that were to go and were not there */
+};
+
+static int note_change(void *arg, enum hr__piece_change change, struct hr__piece piece)
+{
+    struct map *map = arg;
+    assert_true(piece.begin < piece.end && piece.end <= BYTES);
+    if (change == HR__PIECE_MISSING) {
+        map->missing += (int)(piece.end - piece.begin);
+        return 0;
+    }
+    /* What goes is exactly a piece that came. */
+    if (change == HR__PIECE_GONE)
+        assert_int_equal(map->ends[piece.begin], piece.end);
+    map->ends[piece.begin] = change == HR__PIECE_NEW ? (uint16_t)piece.end : 0;
+    for (uint64_t i = piece.begin; i < piece.end; i++) {
+        assert_int_equal(map->told[i], change == HR__PIECE_GONE);
+        map->told[i] = change == HR__PIECE_NEW;
+    }
+    return 0;
+}
+
+static void test_pieces(void **state)
+{
+    struct hr__pieces pieces = {0};
+    struct map map = {.missing = 0};
+    uint32_t random = 3;
+    for (int round = 0; round < 20000; round++) {
+        uint64_t begin = next_random(&random) % BYTES;
+        uint64_t length =
+            next_random(&random) % (BYTES - begin + 1) / (1 + next_random(&random) % 9);
+        struct hr__piece range = {begin, begin + length};
+        int is_added = next_random(&random) % 2, missing = 0;
+        for (uint64_t i = range.begin; i < range.end; i++) {
+            missing += !is_added && !map.is_in[i];
+            map.is_in[i] = (uint8_t)is_added;
+        }
+        map.missing = 0;
+        assert_int_equal(
+            (is_added ? hr__pieces_add : hr__pieces_remove)(&pieces, range, note_change, &map), 0);
+        assert_int_equal(map.missing, missing);
+        assert_memory_equal(map.told, map.is_in, BYTES);
+        for (size_t i = 0; i < pieces.count; i++) {
+            assert_true(pieces.pieces[i].begin < pieces.pieces[i].end);
+            assert_true(!i || pieces.pieces[i - 1].end <= pieces.pieces[i].begin);
+            assert_int_equal(map.ends[pieces.pieces[i].begin], pieces.pieces[i].end);
+        }
+    }
+    hr__pieces_clear(&pieces);
+}
+
+static void test_places(void **state)
+{
+    struct hr__places places = {0};
+    assert_null(hr__places_look(&places, 1, 5));
+    for (uint64_t i = 0; i < 20000; i++)
+        for (uint8_t device = 0; device < 2; device++) {
+            struct hr__place *place = hr__places_find(&places, device, i * 512);
+            assert_non_null(place);
+            assert_false(place->is_known);
+            place->is_known = 1;
+            place->bytes = i * 2 + device;
+        }
+    for (uint64_t i = 0; i < 20000; i++)
+        for (uint8_t device = 0; device < 2; device++)
+            assert_int_equal(hr__places_look(&places, device, i * 512)->bytes, i * 2 + device);
+    assert_null(hr__places_look(&places, 2, 512));
+    assert_int_equal(places.count, 40000);
+    hr__places_clear(&places);
+}
+
+/* ---- JSON ---- */
+
+static void write_file(const char *path, const char *bytes, size_t length)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, length, f), length);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Elements around the place where the buffer ends, in each position to it. */
+static void test_json_over_buffers(void **state)
+{
+    static const char elements[] = "{\"a\": [1, \"]\\\"}\", {}]} ,-12.5e3 , \"x\\\\\" ,[ ],true]";
+    static const char *const want[] = {"{\"a\": [1, \"]\\\"}\", {}]}", "-12.5e3", "\"x\\\\\"",
+                                       "[ ]", "true"};
+    const size_t edge = 256u << 10;
+    char *bytes = malloc(edge + 200);
+    for (size_t begin = edge - sizeof elements; begin <= edge; begin += 3) {
+        struct hr__input in;
+        struct hr__json_stream stream;
+        struct hr_error error = {0};
+        memset(bytes, ' ', edge + 200);
+        bytes[7] = '[';
+        memcpy(bytes + begin, elements, sizeof elements - 1);
+        write_file(file, bytes, begin + sizeof elements - 1);
+        assert_int_equal(hr__input_open(&in, file, &error), 0);
+        hr__json_stream_init(&stream, &in);
+        assert_int_equal(hr__json_begin(&stream, '[', &error), 0);
+        for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+            assert_int_equal(hr__json_next(&stream, &error), 1);
+            assert_string_equal(stream.text, want[i]);
+        }
+        assert_int_equal(hr__json_next(&stream, &error), 0);
+        assert_int_equal(hr__json_peek(&stream), -1);
+        hr__json_stream_clear(&stream);
+        hr__input_close(&in);
+    }
+    free(bytes);
+}
+
+static void test_json_members(void **state)
+{
+    static const char text[] =
+        "{\"skip\": [{\"}\": 1}], \"n\":17,\"list\": [ 1,2 ], \"last\" : \"\"}";
+    struct hr__input in;
+    struct hr__json_stream stream;
+    hr__input_memory(&in, "text", text, sizeof text - 1);
+    hr__json_stream_init(&stream, &in);
+    assert_int_equal(hr__json_begin(&stream, '{', NULL), 0);
+    assert_int_equal(hr__json_key(&stream, NULL), 1);
+    assert_string_equal(stream.text, "skip");
+    assert_int_equal(hr__json_skip(&stream, NULL), 0);
+    assert_int_equal(hr__json_key(&stream, NULL), 1);
+    assert_int_equal(hr__json_capture(&stream, NULL), 0);
+    assert_string_equal(stream.text, "17");
+    assert_int_equal(hr__json_key(&stream, NULL), 1);
+    assert_string_equal(stream.text, "list");
+    assert_int_equal(hr__json_begin(&stream, '[', NULL), 0);
+    while (hr__json_next(&stream, NULL) > 0)
+        ;
+    hr__json_left(&stream);
+    assert_int_equal(hr__json_key(&stream, NULL), 1);
+    assert_string_equal(stream.text, "last");
+    assert_int_equal(hr__json_skip(&stream, NULL), 0);
+    assert_int_equal(hr__json_key(&stream, NULL), 0);
+    hr__json_stream_clear(&stream);
+}
+
+/* ---- whole files ---- */
+
+/* A snapshot of protocol 0: a block from before that is freed, one that is allocated, a
+ * segment that goes in part. */
+static const char snapshot[] =
+    "(dp0\nVsegments\n(l(dVaddress\nI4096\nsVtotal_size\nI8192\nsVblocks\n(l(dVsize\nI512\n"
+    "sVstate\nVactive_allocated\nsasasVdevice_traces\n(l(l"
+    "(dVaction\nValloc\nsVaddr\nI9000\nsVsize\nI7\nsVtime_us\nI5\nsVframes\n"
+    "(l(dVfilename\nVa.py\nsVline\nI3\nsVname\nVf\nsasa"
+    "(dVaction\nVfree_completed\nsVaddr\nI9512\nsVsize\nI8\nsVtime_us\nI6\nsa"
+    "(dVaction\nVsegment_unmap\nsVaddr\nI8192\nsVsize\nI4096\nsVtime_us\nI7\nsaas.";
+
+static const char kineto[] =
+    "{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::add\", \"pid\": 1, "
+    "\"tid\": 2, \"ts\": 5, \"dur\": 9.25}, {\"ph\": \"i\", \"name\": \"[memory]\", \"pid\": 1, "
+    "\"tid\": 2, \"ts\": 6.5, \"args\": {\"Addr\": 64, \"Bytes\": 100, \"Total Allocated\": 900, "
+    "\"Device Type\": 0, \"Device Id\": -1}}]}";
+
+static const char timeline[] =
+    "[[-1, 1, 5, 0], [100, 2, 64, 4], [200, 3, -64, 4], [200, 3, 64, 5]]";
+
+static const struct {
+    const char *bytes;
+    size_t length;
+    uint64_t blocks_bytes; /* live in the end */
+} files[] = {
+    {snapshot, sizeof snapshot - 1, 512 + 7},
+    {kineto, sizeof kineto - 1, 900},
+    {timeline, sizeof timeline - 1, 69},
+};
+
+#define FILES (sizeof files / sizeof *files)
+
+static uint64_t live_bytes(struct hr__record *record)
+{
+    const struct hr_memory_event *events;
+    uint64_t live = 0;
+    for (int n; (n = hr__record_next(record, &events, NULL)) > 0;)
+        for (int i = 0; i < n; i++) {
+            int kind = events[i].kind;
+            live += kind == HR_MEMORY_ALLOC || kind == HR_MEMORY_PRESENT ? events[i].bytes : 0;
+            live -= kind == HR_MEMORY_FREE ? events[i].bytes : 0;
+        }
+    return live;
+}
+
+/* Opened as they are; nothing stays in TMPDIR. */
+static void test_open(void **state)
+{
+    struct hr_error error = {0};
+    for (size_t i = 0; i < FILES; i++) {
+        struct hr__record *record;
+        struct hr_memory *memory;
+        write_file(file, files[i].bytes, files[i].length);
+        if (hr__import_open(&record, file, &error))
+            fail_msg("%s", error.message);
+        assert_int_equal(count_files(), 1);
+        assert_string_equal(hr__record_fact(record, "allocations"), "imported");
+        assert_int_equal(live_bytes(record), files[i].blocks_bytes);
+        hr__record_close(&record);
+        if (hr_memory_open(&memory, file, NULL, &error))
+            fail_msg("%s", error.message);
+        assert_non_null(strstr(hr_memory_json(memory), "\"imported\""));
+        hr_memory_destroy(&memory);
+        /* Cut anywhere it is refused, and leaves nothing either. */
+        for (size_t cut = 0; cut < files[i].length; cut += 5) {
+            write_file(file, files[i].bytes, cut);
+            assert_int_equal(hr_memory_open(&memory, file, NULL, &error), -EBADMSG);
+            assert_null(memory);
+            assert_int_equal(count_files(), 1);
+        }
+    }
+    assert_int_equal(setenv("TMPDIR", "/nowhere/at/all", 1), 0);
+    struct hr__record *record;
+    write_file(file, timeline, sizeof timeline - 1);
+    assert_int_equal(hr__import_open(&record, file, &error), -ENOENT);
+    assert_non_null(strstr(error.message, "/nowhere/at/all"));
+    assert_int_equal(setenv("TMPDIR", folder, 1), 0);
+}
+
+/* Wherever memory runs out: an error and no file, or, of a name, a record without it; nothing
+ * is kept. */
+static void test_no_memory(void **state)
+{
+    const uint64_t before = hr__allocated(HR__TAG_MEMORY);
+    for (size_t i = 0; i < FILES; i++) {
+        int code = 0, failures = 0;
+        write_file(file, files[i].bytes, files[i].length);
+        for (uint64_t n = 1; n < 200; n++) {
+            struct hr_error error = {0};
+            hr__alloc_fail_at(n, 0);
+            code = hr_memory_import(file, to, &error);
+            hr__alloc_fail_at(0, 0);
+            assert_int_equal(hr__allocated(HR__TAG_MEMORY), before);
+            assert_int_equal(access(to, F_OK) == 0, code == 0);
+            assert_true(code == 0 || (code == -ENOMEM && error.message[0]));
+            failures += code != 0;
+            unlink(to);
+        }
+        assert_int_equal(code, 0);
+        assert_true(failures > 2);
+    }
+}
+
+static void test_where_it_cannot_be_written(void **state)
+{
+    struct hr_error error = {0};
+    write_file(file, kineto, sizeof kineto - 1);
+    assert_int_equal(hr_memory_import(file, "/nowhere/at/all", &error), -ENOENT);
+    assert_non_null(strstr(error.message, "/nowhere/at/all"));
+    /* Onto itself: it is left as it is. */
+    assert_int_equal(hr_memory_import(file, file, &error), -EEXIST);
+    struct stat status, after;
+    assert_int_equal(stat(file, &status), 0);
+    assert_int_equal(status.st_size, sizeof kineto - 1);
+    /* What is there stays until the whole of another is imported. */
+    assert_int_equal(hr_memory_import(file, to, &error), 0);
+    assert_int_equal(stat(to, &status), 0);
+    write_file(file, kineto, sizeof kineto / 2);
+    assert_int_equal(hr_memory_import(file, to, &error), -EBADMSG);
+    assert_int_equal(stat(to, &after), 0);
+    assert_int_equal(after.st_ino, status.st_ino);
+    assert_int_equal(count_files(), 2);
+    assert_int_equal(unlink(to), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_json_over_buffers),
+        cmocka_unit_test(test_json_members),
+        cmocka_unit_test(test_open),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_where_it_cannot_be_written),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

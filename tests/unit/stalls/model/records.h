@@ -1,0 +1,33 @@
+/*
+ * Records as the probe writes them, made of scripted times, for tests of what is read and
+ * derived.
+ */
+#ifndef HR_TEST_RECORDS_H
+#define HR_TEST_RECORDS_H
+
+#include "stalls/model/result.h"
+
+/* What a run was like; plan_default fills in one GPU, 10 batches of 64 a segment, four
+ * rounds of four phases: 50, 55, 85 and 100 ms a batch. */
+struct plan {
+    int world, ranks_per_host, rounds, batches, batch_size, workers;
+    const char *kind, *device, *run, *ended, *filesystem;
+    int phases;         /* bits */
+    double seconds[5];  /* of a batch, by phase; ALONE where ranks load alone */
+    double noise[16];   /* by round: factor of all its times is 1 + noise */
+    int verified[5];    /* by phase: 1, 0, -1 */
+    const char *why[5]; /* phases' reasons, NULL: none */
+    double bytes, available, samples;
+    double wait; /* share of a batch blocked in next(), in warm and cold segments */
+    const char *drains, *depths, *preparation, *notes, *files, *forms; /* JSON arrays */
+};
+
+struct plan plan_default(void);
+
+/* Times of rank `rank` may be longer: `factor`. The text is the caller's (free). */
+char *plan_record(const struct plan *plan, int rank, double factor);
+
+/* Analyses all ranks of a plan, each with factor 1. */
+int plan_analyse(const struct plan *plan, struct hr_stalls **out, struct hr_error *error);
+
+#endif

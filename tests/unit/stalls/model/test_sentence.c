@@ -1,0 +1,303 @@
+/* The sentence, word for word, for runs of many kinds. */
+#include "../../test.h"
+#include "base/memory.h"
+#include "records.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void says(const struct plan *p, const char *sentence)
+{
+    struct hr_stalls *s;
+    struct hr_error error;
+    assert_int_equal(plan_analyse(p, &s, &error), 0);
+    assert_string_equal(hr_stalls_sentence(s), sentence);
+    hr_stalls_destroy(&s);
+}
+
+static void test_epochs(void **state)
+{
+    struct plan p = plan_default();
+    /* 150 GB, 30 GB of memory. */
+    says(&p, "The GPU waits 50 % of the time: 30 % for preparing samples on the CPU, 15 % for the "
+             "disk, 5 % for the copy to the GPU. That is with files from storage: of the "
+             "dataset's 150 GB, 30 GB fit in memory, which leaves about 48 % of waiting by the "
+             "model; with all files there it waits 41 % of the time: 35 % for preparing samples on "
+             "the CPU, 6 % for the copy to the GPU.");
+    p.bytes = 2.5e9;
+    says(&p,
+         "The GPU waits 41 % of the time: 35 % for preparing samples on the CPU, 6 % for the "
+         "copy to the GPU. That is once the dataset's 2.5 GB are in memory; in the first epoch, "
+         "whose files come from storage, it waits 50 % of the time: 30 % for preparing samples "
+         "on the CPU, 15 % for the disk, 5 % for the copy to the GPU.");
+    p.available = 0;
+    p.filesystem = "nfs4";
+    says(&p,
+         "The GPU waits 50 % of the time: 30 % for preparing samples on the CPU, 15 % for "
+         "network storage, 5 % for the copy to the GPU. That is with files from storage; when "
+         "they are in memory, it waits 41 % of the time: 35 % for preparing samples on the CPU, "
+         "6 % for the copy to the GPU.");
+}
+
+static void test_hardly(void **state)
+{
+    struct plan p = plan_default();
+    const double even[] = {.099, .099, .0995, .1};
+    memcpy(p.seconds, even, sizeof even);
+    says(&p, "The GPU hardly waits for data (1 % of the time).");
+    /* Storage alone, and only in the first epoch. */
+    const double disk[] = {.06, .06, .06, .1};
+    memcpy(p.seconds, disk, sizeof disk);
+    p.bytes = 2e10;
+    says(&p,
+         "The GPU hardly waits for data (0 % of the time). That is once the dataset's 20 GB are "
+         "in memory; in the first epoch, whose files come from storage, it waits 40 % of the "
+         "time for the disk.");
+    /* No difference between them. */
+    const double same[] = {.06, .06, .1, .1};
+    memcpy(p.seconds, same, sizeof same);
+    p.world = 2;
+    says(&p, "The GPUs wait 40 % of the time for preparing samples on the CPU.");
+}
+
+static void test_not_measured(void **state)
+{
+    struct plan p = plan_default();
+    p.phases = 7;
+    p.why[HR_STALLS_COLD] = "the files lie in memory (tmpfs).";
+    says(&p, "The GPU waits 41 % of the time: 35 % for preparing samples on the CPU, 6 % for the "
+             "copy to the GPU. That is with files in memory. What the disk adds was not "
+             "measured: the files lie in memory (tmpfs).");
+    p = plan_default();
+    p.verified[HR_STALLS_COLD] = 0;
+    says(&p, "The GPU waits 41 % of the time: 35 % for preparing samples on the CPU, 6 % for the "
+             "copy to the GPU. That is with files in memory. What the disk adds could not be "
+             "verified: nothing was read.");
+    /* A loader as it is. */
+    p = plan_default();
+    p.phases = 6;
+    p.kind = "other";
+    p.filesystem = "";
+    p.verified[HR_STALLS_WARM] = 0;
+    p.why[HR_STALLS_WARM] = "which files are read is not known";
+    p.why[HR_STALLS_COLD] = "which files are read is not known";
+    p.why[HR_STALLS_DEVICE] = "the step failed with a batch on the device";
+    says(&p, "The GPU waits 35 % of the time for its loader, which reads and prepares samples. "
+             "Whether files were in memory could not be verified: which files are read is not "
+             "known. What storage adds was not measured: which files are read is not known. The "
+             "copy to the GPU counts as computing: the step failed with a batch on the device.");
+}
+
+static void test_cpu(void **state)
+{
+    struct plan p = plan_default();
+    p.device = "cpu";
+    p.phases = 14;
+    p.bytes = 2e10;
+    p.why[HR_STALLS_DEVICE] = "training runs on the CPU";
+    says(&p, "Training, which runs on the CPU, waits 35 % of the time for preparing samples on the "
+             "CPU. That is once the dataset's 20 GB are in memory; in the first epoch, whose files "
+             "come from storage, it waits 45 % of the time: 30 % for preparing samples on the CPU, "
+             "15 % for the disk.");
+}
+
+/* What the model suggests is said when records are analysed, and kept. */
+static void test_remedy(void **state)
+{
+    struct plan p = plan_default();
+    struct hr_stalls *s, *again;
+    struct hr_error error;
+    const double slow[] = {.05, .05, .1, .1};
+    memcpy(p.seconds, slow, sizeof slow);
+    p.bytes = 2e10;
+    p.depths = "[{\"depth\": 4, \"bytes_per_s\": 5e9, \"reads_per_s\": 50000},"
+               "{\"depth\": 64, \"bytes_per_s\": 5e9, \"reads_per_s\": 50000}]";
+    p.preparation = "[{\"phase\": \"warm\", \"samples\": 64, \"cpu_s\": 0.39, \"wall_s\": 0.4},"
+                    "{\"phase\": \"warm\", \"samples\": 64, \"cpu_s\": 0.4, \"wall_s\": 0.4}]";
+    p.forms = "[{\"form\": \"encoded\", \"cpu_s\": 0.001, \"bytes\": 100000}]";
+    assert_int_equal(plan_analyse(&p, &s, &error), 0);
+    assert_ptr_equal(strstr(s->sentence, "The GPU waits 50 % of the time for preparing samples on "
+                                         "the CPU. Headrace's loader or "),
+                     s->sentence);
+    assert_non_null(strstr(s->sentence, " workers would remove the wait."));
+    char *text;
+    size_t length;
+    assert_int_equal(hr__stalls_to_json(s, &text, &length, &error), 0);
+    assert_int_equal(hr__stalls_from_json(&again, text, length, "text", &error), 0);
+    assert_string_equal(s->sentence, again->sentence);
+    hr__free(text);
+    hr_stalls_destroy(&s);
+    hr_stalls_destroy(&again);
+
+    /* What remains is the copy. */
+    p = plan_default();
+    assert_int_equal(plan_analyse(&p, &s, &error), 0);
+    assert_string_equal(s->remedy, "");
+    strcpy(s->remedy, "a faster one");
+    assert_int_equal(hr__stalls_derive(s, &error), 0);
+    assert_non_null(strstr(s->sentence, ". A faster one would remove all of that but the copy."));
+    hr_stalls_destroy(&s);
+}
+
+/* Segments of 10 batches in turn so many seconds long with their files in memory: 0.55 s of it
+ * is the step, and the interval of what they wait is 1.84 times half their difference. */
+static void in_turn(struct hr_stalls *s, double even_s, double odd_s)
+{
+    struct hr_error error;
+    for (size_t k = 0; k < s->ranks[0].segment_count; k++)
+        if (s->ranks[0].segments[k].phase == HR_STALLS_WARM)
+            s->ranks[0].segments[k].elapsed_s = s->ranks[0].segments[k].round % 2 ? odd_s : even_s;
+    assert_int_equal(hr__stalls_derive(s, &error), 0);
+}
+
+/* No percentage where it is known to no better than +-20 points, and no remedy for what may be
+ * nothing; what would settle it is said. */
+static void test_knowledge(void **state)
+{
+    struct plan p = plan_default();
+    struct hr_stalls *s;
+    struct hr_error error;
+    p.phases = 6;
+    p.why[HR_STALLS_COLD] = p.why[HR_STALLS_DEVICE] = "no";
+    assert_int_equal(plan_analyse(&p, &s, &error), 0);
+    const char *behind = " That is with files in memory. What the disk adds was not measured: no. "
+                         "The copy to the GPU counts as computing: no.";
+    const struct {
+        double even_s, odd_s;
+        const char *says;
+    } cases[] = {
+        {1.00, 1.10,
+         "The GPU waits 48 % of the time for preparing samples on the CPU. 8 cores would remove "
+         "the wait."},
+        {0.95, 1.15,
+         "The GPU waits 47 % of the time (give or take 9) for preparing samples on the CPU. 8 "
+         "cores would remove the wait."},
+        {0.56, 0.70,
+         "The GPU waits for data at most 30 % of the time, if at all. A longer run (--time) or a "
+         "quieter machine would tell."},
+        {0.54, 0.80,
+         "The GPU waits for data for a share of the time that is not known yet (0 to 45 %). A "
+         "longer run (--time) or a quieter machine would tell."},
+        {0.54, 0.57, "The GPU hardly waits for data: at most 6 % of the time."},
+        {0.549, 0.552, "The GPU hardly waits for data (0 % of the time)."},
+    };
+    strcpy(s->remedy, "8 cores");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char wanted[512];
+        in_turn(s, cases[i].even_s, cases[i].odd_s);
+        snprintf(wanted, sizeof wanted, "%s%s", cases[i].says, behind);
+        assert_string_equal(s->sentence, wanted);
+    }
+    /* Nor is the whole of short epochs known better than their steps. */
+    s->epoch_batches = 20;
+    s->epoch_start_s = 0.525;
+    s->epoch_start_each = true;
+    in_turn(s, 0.95, 1.15);
+    assert_non_null(strstr(s->sentence, "in all 58 % (give or take 7) of its time is waiting."));
+    hr_stalls_destroy(&s);
+
+    /* One round has no interval. */
+    p.rounds = 1;
+    assert_int_equal(plan_analyse(&p, &s, &error), 0);
+    assert_ptr_equal(strstr(s->sentence, "The GPU waits for data for a share of the time that is "
+                                         "not known yet. A longer run"),
+                     s->sentence);
+    hr_stalls_destroy(&s);
+}
+
+/* Of a wait that is known, a part that may be nothing is "perhaps"; parts that are not known
+ * apart are named without figures. */
+static void test_parts(void **state)
+{
+    struct plan p = plan_default();
+    struct hr_stalls *s;
+    struct hr_error error;
+    p.available = 0;
+    const double seconds[] = {.05, .05, .085, .1};
+    memcpy(p.seconds, seconds, sizeof seconds);
+    assert_int_equal(plan_analyse(&p, &s, &error), 0);
+    in_turn(s, 0.80, 0.98);
+    assert_ptr_equal(strstr(s->sentence, "The GPU waits 50 % of the time: 39 % for preparing "
+                                         "samples on the CPU, perhaps 11 % for the disk."),
+                     s->sentence);
+    in_turn(s, 0.70, 0.98);
+    assert_ptr_equal(strstr(s->sentence, "The GPU waits 50 % of the time for data; how much of it "
+                                         "for preparing samples on the CPU, and how much for the "
+                                         "disk, is not known yet."),
+                     s->sentence);
+    hr_stalls_destroy(&s);
+}
+
+/* Figures that contradict each other are not told. */
+static void test_contradictions(void **state)
+{
+    struct plan p = plan_default();
+    /* From storage 640 samples/s, of which storage alone gives 300. */
+    p.depths = "[{\"depth\": 4, \"bytes_per_s\": 3e7, \"reads_per_s\": 300, "
+               "\"parts\": [2.9e7, 3e7, 3e7, 3.1e7]}]";
+    says(&p, "The GPU waits 41 % of the time: 35 % for preparing samples on the CPU, 6 % for the "
+             "copy to the GPU. That is with files in memory. What the disk adds could not be "
+             "verified: training ran at 640 samples/s, faster than storage alone, which gave 300: "
+             "batches prepared before were counted, or the machine was disturbed.");
+    /* 60 ms more of a batch, of which next() has 1 and cores less than 10. */
+    p = plan_default();
+    p.phases = 6;
+    p.wait = 0.01;
+    struct hr_stalls *s;
+    struct hr_error error;
+    assert_int_equal(plan_analyse(&p, &s, &error), 0);
+    for (size_t k = 0; k < s->ranks[0].segment_count; k++)
+        s->ranks[0].segments[k].worker_cpu_s = 0.08;
+    assert_int_equal(hr__stalls_derive(s, &error), 0);
+    assert_string_equal(s->sentence,
+                        "How much of the time the GPU waits for data cannot be told, because a "
+                        "batch takes 0.03 s longer with its loader than without, but is waited "
+                        "for only 0.00085 s in next() and costs 0.008 s of CPU more: something "
+                        "else slowed it.");
+    hr_stalls_destroy(&s);
+}
+
+/* Samples without files, and samples that come over the network, have words of their own. */
+static void test_no_files(void **state)
+{
+    struct plan p = plan_default();
+    struct hr_stalls *s;
+    struct hr_error error;
+    p.phases = 7;
+    p.verified[HR_STALLS_WARM] = 0;
+    p.why[HR_STALLS_WARM] = p.why[HR_STALLS_COLD] = "which files are read is not known: see --data";
+    assert_int_equal(plan_analyse(&p, &s, &error), 0);
+    s->reads_no_files = true;
+    assert_int_equal(hr__stalls_derive(s, &error), 0);
+    assert_string_equal(s->sentence,
+                        "The GPU waits 41 % of the time: 35 % for preparing samples on "
+                        "the CPU, 6 % for the copy to the GPU.");
+    s->epoch_batches = 20;
+    s->epoch_start_s = 0.3;
+    s->epoch_start_each = true;
+    assert_int_equal(hr__stalls_derive(s, &error), 0);
+    assert_non_null(strstr(s->sentence, " Besides, each epoch of 20 batches begins with 0.3 s of "
+                                        "waiting for its first one: in all 50 % of its time is "
+                                        "waiting."));
+    s->epoch_start_each = s->reads_no_files = false;
+    s->network = true;
+    assert_int_equal(hr__stalls_derive(s, &error), 0);
+    assert_string_equal(s->sentence,
+                        "The GPU waits 41 % of the time: 35 % for its loader, which fetches and "
+                        "prepares samples, 6 % for the copy to the GPU. The samples come over the "
+                        "network: what fetching them takes is not told apart from preparing them.");
+    hr_stalls_destroy(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_epochs),         cmocka_unit_test(test_hardly),
+        cmocka_unit_test(test_not_measured),   cmocka_unit_test(test_cpu),
+        cmocka_unit_test(test_contradictions), cmocka_unit_test(test_no_files),
+        cmocka_unit_test(test_knowledge),      cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_remedy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

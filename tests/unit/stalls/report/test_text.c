@@ -1,0 +1,216 @@
+/* The text: exactly as the files beside this one say, never wider than asked for, and
+ * numbers for people. HEADRACE_REWRITE=1 writes those files anew. */
+#include "../../test.h"
+
+#include "../../report/shown.h"
+#include "base/memory.h"
+#include "fixture.h"
+#include "report/format.h"
+#include "report/table.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+static int columns;
+
+static int write_text(const struct hr_stalls *stalls, const char *path, struct hr_error *error)
+{
+    return hr_stalls_write_text(stalls, path, columns, error);
+}
+
+static const char *text_of(const struct hr_stalls *stalls, int width)
+{
+    columns = width;
+    return fixture_written(write_text, stalls);
+}
+
+static void test_exact(void **state)
+{
+    struct hr_stalls s;
+    fixture_gpu(&s);
+    shown_is_file(text_of(&s, 80), "stalls/report/gpu-80.txt");
+    shown_is_file(text_of(&s, 120), "stalls/report/gpu-120.txt");
+    fixture_cpu(&s);
+    shown_is_file(text_of(&s, 80), "stalls/report/cpu-80.txt");
+}
+
+/* What is not known has no figure, what was not verified is marked, and where nothing can be told
+ * there are no shares at all. */
+static void test_unknown(void **state)
+{
+    struct hr_stalls s;
+    fixture_gpu(&s);
+    s.summary.share[3] = (struct hr_interval){0.193, 0, 0.43};
+    s.summary.measured[HR_STALLS_COLD] = 0;
+    const char *text = text_of(&s, 120);
+    assert_non_null(strstr(text, "  waiting for preparation, not verified"));
+    assert_non_null(
+        strstr(text, "  waiting for storage, not verified      not known   0.0 to 43.0 %"));
+    assert_null(strstr(text, "19.3 %"));
+    fixture_gpu(&s);
+    s.network = true;
+    text = text_of(&s, 120);
+    assert_non_null(strstr(text, "An epoch over the network"));
+    assert_non_null(strstr(text, "waiting for its loader"));
+    assert_non_null(strstr(text, "training, over the network"));
+    fixture_gpu(&s);
+    strcpy(s.cannot_tell, "figures contradict each other");
+    assert_null(strstr(text_of(&s, 120), "An epoch from"));
+}
+
+/* Short epochs are slower than their steps. */
+static void test_starts(void **state)
+{
+    struct hr_stalls s;
+    char rate[HR__FORMAT_BYTES];
+    fixture_gpu(&s);
+    s.epoch_batches = 20;
+    s.epoch_start_each = true;
+    s.epoch_start_s = 20 * s.step_s[HR_STALLS_WARM].value;
+    hr__format_rate(rate, s.summary.rate[HR_STALLS_WARM].value / 2);
+    const char *row = strstr(text_of(&s, 120), "training, files in memory");
+    assert_non_null(row);
+    row = strstr(row, "with the starts of its epochs");
+    assert_non_null(row);
+    assert_int_equal(strspn(row + strlen("with the starts of its epochs"), " ") +
+                         strlen("with the starts of its epochs"),
+                     (size_t)(strstr(row, rate) - row));
+    s.epoch_start_each = false;
+    assert_null(strstr(text_of(&s, 120), "with the starts"));
+}
+
+static void test_width(void **state)
+{
+    struct hr_stalls s;
+    for (int kind = 0; kind < 3; kind++)
+        for (int width = 40; width <= 160; width += 7) {
+            void (*const make[])(struct hr_stalls *) = {fixture_gpu, fixture_cpu, fixture_hostile};
+            make[kind](&s);
+            assert_in_range(shown_widest(text_of(&s, width)), 30, width);
+        }
+    assert_in_range(shown_widest(text_of(&s, 0)), 30, 40);
+    assert_in_range(shown_widest(text_of(&s, 10000)), 100, 160);
+}
+
+static void test_many_ranks(void **state)
+{
+    static struct hr__rank_record ranks[100];
+    static struct hr_interval waiting[100], alone[100];
+    static bool straggles[100];
+    struct hr_stalls s;
+    fixture_gpu(&s);
+    for (int i = 0; i < 100; i++) {
+        ranks[i] = (struct hr__rank_record){.rank = i, .first_batch_s = NAN};
+        waiting[i] = (struct hr_interval){i == 7 ? NAN : 0.001 * ((i * 37) % 100), NAN, NAN};
+        alone[i] = (struct hr_interval){NAN, NAN, NAN};
+    }
+    straggles[50] = true; /* waits 0.05: in the middle, and shown all the same */
+    s.ranks = ranks;
+    s.rank_count = s.world_size = 100;
+    s.waiting = waiting;
+    s.alone_s = alone;
+    s.straggles = straggles;
+    const char *text = text_of(&s, 80);
+    assert_non_null(strstr(text, "\n  50, straggles"));
+    assert_non_null(strstr(text, "\n  ... 83 more between these\n"));
+    assert_non_null(strstr(text, " 9.9 % "));
+    assert_non_null(strstr(text, " 0.0 % "));
+    assert_null(strstr(text, " 4.9 % "));
+}
+
+static void test_numbers(void **state)
+{
+    char a[HR__FORMAT_BYTES], b[2 * HR__FORMAT_BYTES];
+    assert_string_equal(hr__format_fixed(a, 1234567.891, 2, true), "1,234,567.89");
+    assert_string_equal(hr__format_fixed(a, -0.004, 2, true), "0.00");
+    assert_string_equal(hr__format_fixed(a, -1234.5, 1, true), "-1,234.5");
+    assert_string_equal(hr__format_fixed(a, 0.999, 2, false), "1.00");
+    assert_string_equal(hr__format_fixed(a, 1e30, 2, false), "a lot");
+    assert_string_equal(hr__format_fixed(a, INFINITY, 0, false), "a lot");
+    assert_string_equal(hr__format_rate(a, 9.994), "9.99");
+    assert_string_equal(hr__format_rate(a, 9.996), "10.0");
+    assert_string_equal(hr__format_rate(a, 99.96), "100");
+    assert_string_equal(hr__format_rate(a, NAN), "-");
+    assert_string_equal(hr__format_share(a, 0.4116), "41.2 %");
+    assert_string_equal(hr__format_time(a, 61.2e-6), "61.2 us");
+    assert_string_equal(hr__format_time(a, 0.9996), "1.00 s");
+    assert_string_equal(hr__format_time(a, 0), "0 s");
+    assert_string_equal(hr__format_speed(a, 1.5e9), "1.50 GB/s");
+    assert_string_equal(hr__format_bytes(a, 1536), "1.50 KiB");
+    assert_string_equal(hr__format_bytes(a, 12), "12 B");
+    struct hr_interval i = {0.5, 0.4, 0.6};
+    assert_string_equal(hr__format_range(b, i, hr__format_share), "40.0 to 60.0 %");
+    i = (struct hr_interval){1e-3, 0.9e-3, 1.1e-3};
+    assert_string_equal(hr__format_range(b, i, hr__format_time), "900 us to 1.10 ms");
+    i.low = NAN;
+    assert_string_equal(hr__format_range(b, i, hr__format_time), "-");
+}
+
+static void test_wrap(void **state)
+{
+    struct hr__draft d = {.text = NULL};
+    hr__text_wrap("one two  three fourteen-letters x", 7, 2, &d);
+    assert_string_equal(d.text, "one two\n  three\n  fourt\n  een-l\n  etter\n  s x\n");
+    hr__draft_clear(&d);
+    hr__text_wrap("\xC3\xA4\xC3\xB6\xC3\xBC\xC3\xA4", 3, 0, &d);
+    assert_string_equal(d.text, "\xC3\xA4\xC3\xB6\xC3\xBC\n\xC3\xA4\n");
+    hr__draft_clear(&d);
+    hr__text_wrap("waits 59 % of it", 8, 0, &d);
+    assert_string_equal(d.text, "waits\n59 % of\nit\n");
+    hr__draft_clear(&d);
+    hr__text_wrap("", 10, 0, &d);
+    assert_string_equal(d.text, "\n");
+    hr__draft_clear(&d);
+}
+
+static void test_escapes(void **state)
+{
+    struct hr__draft d = {.text = NULL};
+    hr__draft_html(&d, "<a href='x'>&\"\x01\xFF");
+    assert_string_equal(d.text, "&lt;a href=&#39;x&#39;&gt;&amp;&quot;\\x01\\xFF");
+    hr__draft_clear(&d);
+    hr__draft_json(&d, "\"</script>\\\n\xC3\xA4");
+    assert_string_equal(d.text, "\"\\\"\\u003c/script\\u003e\\\\\\\\x0A\xC3\xA4\"");
+    hr__draft_clear(&d);
+    const double numbers[] = {0, -0.5, 1.25, 1e-12, 123456789012.7, NAN, INFINITY, 100, 1e300};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        hr__draft_number(&d, numbers[i], 3);
+        hr__draft_put(&d, " ");
+    }
+    assert_string_equal(d.text, "0 -0.5 1.25 0 123456789013 null null 100 null ");
+    hr__draft_clear(&d);
+    assert_int_equal(hr__allocated(HR__TAG_REPORT), 0);
+}
+
+static void test_errors(void **state)
+{
+    struct hr_stalls s;
+    struct hr_error error = {0};
+    fixture_gpu(&s);
+    assert_int_equal(hr_stalls_write_text(NULL, "-", 80, &error), -EINVAL);
+    assert_int_equal(hr_stalls_write_text(&s, NULL, 80, &error), -EINVAL);
+    assert_int_equal(hr_stalls_write_text(&s, "/nonexistent/x", 80, &error), -ENOENT);
+    int failures = 0;
+    for (int n = 1; n < 2000; n += n < 60 ? 1 : 13) {
+        hr__alloc_fail_at((uint64_t)n, 0);
+        int r = hr_stalls_write_text(&s, "/dev/null", 80, &error);
+        hr__alloc_fail_at(0, 0);
+        assert_true(r == -ENOMEM || !r);
+        failures += r != 0;
+        assert_int_equal(hr__allocated(HR__TAG_REPORT), 0);
+    }
+    assert_in_range(failures, 20, 2000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exact),   cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_starts),  cmocka_unit_test(test_width),
+        cmocka_unit_test(test_numbers), cmocka_unit_test(test_many_ranks),
+        cmocka_unit_test(test_wrap),    cmocka_unit_test(test_escapes),
+        cmocka_unit_test(test_errors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
