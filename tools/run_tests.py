@@ -139,7 +139,7 @@ def main():
     parser.add_argument("--build", type=Path, required=True, help="Meson's build folder")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)),
                         help="processes of the C tests, and of the Python package's")
-    parser.add_argument("--long", action="store_true", help="what is marked `long`")
+    parser.add_argument("--long", action="store_true", help="the tests of the package that are marked `long`, alone")
     arguments = parser.parse_args()
     build, jobs = arguments.build.resolve(), arguments.jobs
     environment = dict(os.environ)
@@ -155,6 +155,8 @@ def main():
             if not arguments.long:
                 parts.append(start_tools(build, environment))
                 parts.insert(0, start_meson(build, jobs))
+            for log in (log for part in parts for log in part.logs):
+                print(f"pytest prints to {log}", flush=True)
             for part in parts:
                 part.wait()
         except KeyboardInterrupt:

@@ -346,7 +346,7 @@ static void test_binary(void **state)
         int values;
         start(&s, &script, 16);
         struct hr__peer_client *client = client_of(&s, with_user ? "me" : NULL);
-        assert_int_equal(request(client, GET, &error, &values), -ECONNRESET);
+        assert_int_equal(request(client, GET, LONG_MS, &error, &values), -ECONNRESET);
         assert_non_null(strstr(error.message, "use -Y FILE instead"));
         hr__peer_ops.close(&client);
         stop(&s);
