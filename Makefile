@@ -30,11 +30,12 @@ export DATA := $(data)
 export CACHE_FILES := $(if $(filter /%,$(CACHE_FILES)),$(CACHE_FILES),$(CURDIR)/$(CACHE_FILES))
 export HOST_FILES := $(if $(filter /%,$(HOST_FILES)),$(HOST_FILES),$(CURDIR)/$(HOST_FILES))
 
-.PHONY: help setup build package samples demo-samples demo-steps cache-files host-files demo test install uninstall clean
+.PHONY: help setup build package samples demo-samples demo-steps cache-files host-files demo test test-long install uninstall clean
 
 help:
 	@echo 'make demo         train the same network with the stock PyTorch loader and with Headrace'
-	@echo 'make test         every test of the library, the command and the Python package'
+	@echo 'make test         the tests of the library, the command and the Python package: minutes'
+	@echo 'make test-long    long scripts and bulk repetitions, which make test leaves out'
 	@echo 'make install      the library, the headers and the command, to PREFIX ($(PREFIX)); no PyTorch'
 	@echo 'make uninstall    takes away what make install put there'
 	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader, bench-pack, bench-cache,'
@@ -84,6 +85,9 @@ demo: demo-steps package demo-samples
 
 test: build package samples
 	@$(python) tools/run_tests.py --build $(build)
+
+test-long: build package samples
+	@$(python) tools/run_tests.py --build $(build) --long
 
 # 4 GiB, in CACHE_FILES.
 cache-files: samples

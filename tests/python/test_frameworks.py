@@ -121,6 +121,7 @@ options = dict(
 """
 
 
+@pytest.mark.long
 def test_lightning_on_two_devices(folder, tmp_path):
     pytest.importorskip("lightning")
     code = LIGHTNING + """
@@ -181,7 +182,7 @@ def train():
 """
 
 
-@pytest.mark.parametrize("how", ["torchrun", "notebook"])
+@pytest.mark.parametrize("how", ["torchrun", pytest.param("notebook", marks=pytest.mark.long)])
 def test_accelerate(folder, tmp_path, how):
     """As `accelerate launch` starts ranks; and forked from a process that has looked at a batch."""
     pytest.importorskip("accelerate")

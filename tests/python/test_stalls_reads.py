@@ -36,7 +36,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.long)])
 def test_lmdb(folder, workers):
     lmdb = pytest.importorskip("lmdb")
     with lmdb.open(str(folder / "db"), map_size=64 << 20) as database:
@@ -62,12 +62,13 @@ def test_lmdb(folder, workers):
                 training.step(x, y, 0.004)
         """,
         fresh=workers > 0,
-        time_s=4.0,
+        time_s=3.0,
     ).record
     on_storage(record)
     assert record["dataset"]["bytes"] == os.path.getsize(folder / "db" / "data.mdb")
 
 
+@pytest.mark.long
 def test_hugging_face_datasets(folder):
     datasets = pytest.importorskip("datasets")
     rows = {"x": [os.urandom(SIZE) for _ in range(COUNT)], "y": list(range(COUNT))}
@@ -86,8 +87,7 @@ def test_hugging_face_datasets(folder):
                 training.step(x, y, 0.004)
         """,
         fresh=True,
-        time_s=4.0,
-        timeout=120,
+        time_s=3.0,
     ).record
     on_storage(record)
 
@@ -111,7 +111,7 @@ class Underneath(Dataset):
 """
 
 
-@pytest.mark.parametrize(("workers", "size"), [(0, SIZE), (1, SIZE), (1, 2000)])
+@pytest.mark.parametrize(("workers", "size"), [pytest.param(0, SIZE, marks=pytest.mark.long), (1, SIZE), (1, 2000)])
 def test_files_that_are_opened_underneath_python(folder, workers, size):
     (folder / "files").mkdir()
     for number in range(COUNT):
@@ -260,6 +260,7 @@ def test_batches_that_a_dataset_makes(tmp_path):
     assert all(row["samples"] == 16 for row in record["preparation"])
 
 
+@pytest.mark.long
 def test_webdataset(folder):
     webdataset = pytest.importorskip("webdataset")
     with webdataset.ShardWriter(str(folder / "%03d.tar"), maxcount=80) as writer:
@@ -280,7 +281,6 @@ def test_webdataset(folder):
                 training.step(x, torch.as_tensor(y))
         """,
         fresh=True,
-        timeout=120,
     ).record
     assert record["preparation"]
     assert all(row["samples"] == 8 for row in record["preparation"])

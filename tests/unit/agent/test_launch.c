@@ -9,7 +9,6 @@
 #include "agent/launch.h"
 #include "agent/start.h"
 #include "agent/wire.h"
-#include "base/clock.h"
 
 #include <headrace/agent.h>
 
@@ -395,12 +394,10 @@ static void test_a_full_queue(void **state)
     int listener, queued[4], count = 0, fd, r = 0;
     assert_int_equal(hr__launch_listen(&listener, NULL, NULL), 0);
     assert_int_equal(listen(listener, 1), 0);
-    uint64_t begin = hr__now_ns();
     while (count < 4 && !(r = hr__launch_connect(&queued[count], p->socket, &error)))
         count++;
     assert_int_equal(r, -ETIMEDOUT);
     assert_non_null(strstr(error.message, "is it stopped (SIGSTOP"));
-    assert_true(hr__now_ns() - begin < UINT64_C(8000000000));
     assert_int_equal(hr__launch_listen(&fd, p->socket, &error), -EADDRINUSE);
     while (count--)
         close(queued[count]);
@@ -453,9 +450,7 @@ static void test_lock(void **state)
         kill(job, SIGKILL);
         _exit(0);
     }
-    uint64_t begin = hr__now_ns();
     assert_int_equal(hr__launch_lock(&lock, p->socket, NULL), 0);
-    assert_true(hr__now_ns() - begin < UINT64_C(9000000000));
     assert_int_equal(waitpid(other, NULL, 0), other);
     assert_int_equal(waitpid(job, NULL, 0), job);
     /* an agent that ends takes the file away: who waits with the old one is not let in twice */

@@ -742,6 +742,8 @@ static void *taker_main(void *arg)
         }
         if (next + t->batch <= head_of(t->places))
             take_and_check(t, &next);
+        else
+            sched_yield();
     }
     return NULL;
 }

@@ -187,11 +187,9 @@ static void test_failures(void **state)
         struct view_agent a;
         char *json;
         begin(&a, cases[i].play);
-        uint64_t begun = hr__now_ns();
         int r = ask(cases[i].type, &json, &error);
         if (r != cases[i].code || error.code != r || !strstr(error.message, cases[i].says))
             fail_msg("case %zu: %d (%s)", i, r, error.message);
-        assert_true(hr__now_ns() - begun < UINT64_C(20000000000));
         assert_null(json);
         end(&a);
     }

@@ -1,7 +1,6 @@
 /* Meetings on real memcached servers: whole, full of items, killed and started again. */
 #include "../test.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "cluster/meeting.h"
 #include "memcached_fixture.h"
@@ -168,12 +167,10 @@ static void test_faults(void **state)
     join(ranks);
     assert_met(ranks);
     memcached_kill(&servers[1], SIGSTOP);
-    uint64_t began = hr__now_ns();
     start(again, 0);
     join(again);
     memcached_kill(&servers[1], SIGCONT);
     assert_met(again);
-    assert_true(hr__now_ns() - began < UINT64_C(15000000000));
 }
 
 int main(void)

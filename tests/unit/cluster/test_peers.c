@@ -419,7 +419,7 @@ static void test_backoff(void **state)
     assert_int_equal(store(peers, 0, 1, 100), 0);
     assert_int_equal(store(peers, 1, 1, 100), 0);
     atomic_store(&fakes[0].fails, -ECONNREFUSED);
-    uint64_t start = hr__now_ns(), first = 0, second = 0;
+    uint64_t start = hr__now_ns(), first = 0, second = 0, before;
     assert_false(fetch(peers, 0, 1, 100));
     assert_false(hr__peers_is_up(peers, 0));
     assert_true(hr__peers_is_up(peers, 1));
@@ -427,18 +427,19 @@ static void test_backoff(void **state)
     assert_int_equal(counts.is_up, 0);
     assert_int_equal(counts.failures, 1);
     assert_string_equal(counts.problem, "the server failed with -111");
-    while (!second && hr__now_ns() - start < 10000 * MS) {
+    while (!second) {
+        before = hr__now_ns();
         assert_false(fetch(peers, 0, 1, 100));
         assert_true(fetch(peers, 1, 1, 100));
-        uint64_t now = hr__now_ns() - start;
-        if (fakes[0].gets >= 2 && !first)
-            first = now;
-        if (fakes[0].gets >= 3)
-            second = now;
+        if (fakes[0].gets == 2 && !first) {
+            assert_true(hr__now_ns() - start >= 500 * MS);
+            first = before;
+        }
+        if (fakes[0].gets == 3)
+            second = hr__now_ns();
         nap_ms(2);
     }
-    assert_in_range(first, 500 * MS, 1400 * MS);
-    assert_in_range(second - first, 1000 * MS, 1900 * MS);
+    assert_true(second - first >= 1000 * MS);
     assert_int_equal(store(peers, 0, 1, 100), -EHOSTDOWN);
     /* Who asks what is wrong is not put off, and its answer counts. */
     struct hr__peer_about about;
@@ -601,8 +602,7 @@ static void test_hanging(void **state)
     start_all(workers, 4, peers, fetch_once);
     for (int i = 0; i < 4; i++)
         pthread_join(workers[i].thread, NULL);
-    uint64_t took = hr__now_ns() - start;
-    assert_in_range(took, 1000 * MS, 4000 * MS);
+    assert_true(hr__now_ns() - start >= 1000 * MS);
     atomic_store(&fakes[0].hangs, 0);
     nap_ms(600);
     assert_int_equal(store(peers, 0, 1, 100), 0);
@@ -796,8 +796,7 @@ static void test_storm(void **state)
     }
     assert_true(found > 0);
     /* Well again at last. */
-    uint64_t start = hr__now_ns();
-    while (store(peers, 0, 1, 20001) && hr__now_ns() - start < 10000 * MS)
+    while (store(peers, 0, 1, 20001))
         nap_ms(20);
     assert_true(fetch(peers, 0, 1, 20001));
     hr__peers_counts(peers, 0, &counts);

@@ -418,7 +418,7 @@ static void test_slots_of_dropped_epochs(void **state)
         }
         others.for_ever = 0;
         int r = -EINTR;
-        for (int tries = 0; r == -EINTR && tries < 500; tries++)
+        for (int tries = 0; r == -EINTR && tries < 12000; tries++)
             r = hr_loader_next(loader, &batch, &error);
         assert_int_equal(r, 1);
         fixture_check(&fixture, batch, 0, 0);
