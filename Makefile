@@ -10,6 +10,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 SETUP_SYSTEM ?= yes
 DEMO_ARGS ?=
+DEMO_SAMPLES := 1200
 
 venv := $(abspath $(VENV))
 build := $(abspath $(BUILD))
@@ -29,11 +30,12 @@ export DATA := $(data)
 export CACHE_FILES := $(if $(filter /%,$(CACHE_FILES)),$(CACHE_FILES),$(CURDIR)/$(CACHE_FILES))
 export HOST_FILES := $(if $(filter /%,$(HOST_FILES)),$(HOST_FILES),$(CURDIR)/$(HOST_FILES))
 
-.PHONY: help setup build package samples cache-files host-files demo test install uninstall clean
+.PHONY: help setup build package samples demo-samples demo-steps cache-files host-files demo test test-long install uninstall clean
 
 help:
 	@echo 'make demo         train the same network with the stock PyTorch loader and with Headrace'
-	@echo 'make test         every test of the library, the command and the Python package'
+	@echo 'make test         the tests of the library, the command and the Python package: minutes'
+	@echo 'make test-long    long scripts and bulk repetitions, which make test leaves out'
 	@echo 'make install      the library, the headers and the command, to PREFIX ($(PREFIX)); no PyTorch'
 	@echo 'make uninstall    takes away what make install put there'
 	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader, bench-pack, bench-cache,'
@@ -54,24 +56,38 @@ build: setup
 
 # pip builds the extension in a folder of its own, which it keeps between runs.
 $(package): $(sources)
-	@echo 'installing the Python package into $(VENV)'
+	@echo 'package: compiling it and installing it into $(VENV)'
 	@$(python) -m pip install --disable-pip-version-check -q --no-build-isolation --no-deps \
 	    --force-reinstall --config-settings=build-dir=$(build)/python .
 	@touch $@
 
-package: build
+package: setup
 	@$(MAKE) -s --no-print-directory $(package)
 
+# 4,200 photographs, which tests and benchmarks use.
 samples: setup
 	@if [ '$(DATA)' = '$(CURDIR)/data/sample' ]; then $(python) tools/make_samples.py; \
 	elif [ ! -d '$(DATA)' ]; then echo 'DATA=$(DATA) is not a folder' >&2; exit 2; fi
 
-demo: package samples
-	@$(python) tools/demo.py --data '$(DATA)' --command $(build)/cli/headrace \
+# The first of them, which are enough to look at the loaders.
+demo-samples: setup
+	@if [ '$(DATA)' = '$(CURDIR)/data/sample' ]; then \
+	    $(python) tools/make_samples.py --count $(DEMO_SAMPLES); \
+	elif [ ! -d '$(DATA)' ]; then echo 'DATA=$(DATA) is not a folder' >&2; exit 2; fi
+
+demo-steps:
+	@PACKAGE='$(package)' DEMO_SAMPLES=$(DEMO_SAMPLES) SAMPLES='$(CURDIR)/data/sample' \
+	    SETUP_SYSTEM=$(SETUP_SYSTEM) tools/demo_steps.sh
+
+demo: demo-steps package demo-samples
+	@$(python) tools/demo.py --data '$(DATA)' --command $(venv)/bin/headrace \
 	    --json $(build)/demo.json $(DEMO_ARGS)
 
-test: package samples
+test: build package samples
 	@$(python) tools/run_tests.py --build $(build)
+
+test-long: build package samples
+	@$(python) tools/run_tests.py --build $(build) --long
 
 # 4 GiB, in CACHE_FILES.
 cache-files: samples
@@ -86,7 +102,7 @@ bench-cache bench-stalls: cache-files
 bench-hosts: host-files
 
 # The peers that a benchmark compares with are installed once, where they can be.
-bench-%: package samples
+bench-%: build package samples
 	@bench/setup.sh
 	@bench/run $*
 

@@ -23,7 +23,7 @@
 
 enum { ROUNDS = 9, LARGE_ITEMS = 4000, LARGE_BYTES = 86000, SMALL_BYTES = 64, LOOKUPS = 400000 };
 
-struct bench {
+struct cache_hit_bench {
     struct hr__store *store;
     struct hr__segment *segment; /* the store's */
     uint64_t items;
@@ -43,7 +43,7 @@ static struct hr__key key_of(uint64_t item)
 }
 
 /* `run` tells one segment from another. */
-static void make(struct bench *b, const char *run, uint64_t indexed)
+static void make(struct cache_hit_bench *b, const char *run, uint64_t indexed)
 {
     struct hr_error error = {0};
     uint64_t each = (b->length + HR__SEGMENT_ALIGN - 1) / HR__SEGMENT_ALIGN * HR__SEGMENT_ALIGN;
@@ -57,7 +57,7 @@ static void make(struct bench *b, const char *run, uint64_t indexed)
         die("a store", error.message);
 }
 
-static void fill(struct bench *b)
+static void fill(struct cache_hit_bench *b)
 {
     uint8_t *bytes = malloc(b->length);
     if (!bytes)
@@ -80,13 +80,13 @@ static void fill(struct bench *b)
 }
 
 /* Order in which items are looked up: the same for every round and method. */
-static uint64_t item_at(const struct bench *b, uint64_t i)
+static uint64_t item_at(const struct cache_hit_bench *b, uint64_t i)
 {
     return i * UINT64_C(0x9e3779b97f4a7c15) % b->items;
 }
 
 /* Nanoseconds of CPU a lookup, pin and release, keys included where they are given. */
-static double hits(struct bench *b, uint64_t lookups, const struct hr__key *keys)
+static double hits(struct cache_hit_bench *b, uint64_t lookups, const struct hr__key *keys)
 {
     const uint8_t *arena = b->segment->arena;
     uint64_t start = hr__thread_cpu_ns();
@@ -100,7 +100,8 @@ static double hits(struct bench *b, uint64_t lookups, const struct hr__key *keys
     return (double)(hr__thread_cpu_ns() - start) / (double)lookups;
 }
 
-static double checksums(const struct bench *b, uint64_t lookups, const uint8_t *const *bytes)
+static double checksums(const struct cache_hit_bench *b, uint64_t lookups,
+                        const uint8_t *const *bytes)
 {
     uint64_t sum = 0;
     uint64_t start = hr__thread_cpu_ns();
@@ -124,7 +125,7 @@ static double median(double *values)
     return values[ROUNDS / 2];
 }
 
-static struct hr__key *make_keys(const struct bench *b, uint64_t lookups)
+static struct hr__key *make_keys(const struct cache_hit_bench *b, uint64_t lookups)
 {
     struct hr__key *keys = malloc(lookups * sizeof *keys);
     if (!keys)
@@ -135,7 +136,8 @@ static struct hr__key *make_keys(const struct bench *b, uint64_t lookups)
 }
 
 /* Where each item of the keys lies. */
-static const uint8_t **find_bytes(struct bench *b, uint64_t lookups, const struct hr__key *keys)
+static const uint8_t **find_bytes(struct cache_hit_bench *b, uint64_t lookups,
+                                  const struct hr__key *keys)
 {
     const uint8_t **bytes = malloc(lookups * sizeof *bytes);
     struct hr__cache_item item;
@@ -158,10 +160,10 @@ int main(int argc, char **argv)
     }
     if (setenv("HEADRACE_SHM", argv[1], 1))
         die(argv[1], strerror(errno));
-    struct bench small = {.items = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000000,
-                          .length = SMALL_BYTES};
+    struct cache_hit_bench small = {.items = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000000,
+                                    .length = SMALL_BYTES};
     uint64_t indexed = argc > 3 ? strtoull(argv[3], NULL, 10) : 10000000;
-    struct bench large = {.items = LARGE_ITEMS, .length = LARGE_BYTES};
+    struct cache_hit_bench large = {.items = LARGE_ITEMS, .length = LARGE_BYTES};
     if (!small.items || small.items > indexed)
         die("ITEMS", "there must be some, and not more than INDEXED");
     make(&small, "small", indexed);

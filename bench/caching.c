@@ -35,7 +35,7 @@ static const struct setting {
 };
 #define SETTINGS (sizeof settings / sizeof *settings)
 
-struct run {
+struct caching_run {
     double cpu_s[MAX_EPOCHS]; /* until the end of each epoch */
     struct hr_loader_stats stats;
 };
@@ -112,7 +112,7 @@ static void read_epoch(struct hr_loader *loader, uint64_t epoch)
 }
 
 static void run(struct hr_dataset *dataset, struct hr_recipe *recipe,
-                const struct hr_loader_options *options, struct run *out)
+                const struct hr_loader_options *options, struct caching_run *out)
 {
     struct hr_loader *loader;
     struct hr_error error;
@@ -128,7 +128,7 @@ static void run(struct hr_dataset *dataset, struct hr_recipe *recipe,
     hr_loader_destroy(&loader);
 }
 
-static double epoch_seconds(const struct run *run, uint64_t epoch)
+static double epoch_seconds(const struct caching_run *run, uint64_t epoch)
 {
     return run->cpu_s[epoch] - (epoch ? run->cpu_s[epoch - 1] : 0);
 }
@@ -139,7 +139,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median_epoch(const struct run *run, uint64_t epochs)
+static double median_epoch(const struct caching_run *run, uint64_t epochs)
 {
     double seconds[MAX_EPOCHS];
     for (uint64_t e = 0; e < epochs; e++)
@@ -148,7 +148,7 @@ static double median_epoch(const struct run *run, uint64_t epochs)
     return seconds[epochs / 2];
 }
 
-static void report(const struct run *runs, size_t samples, uint64_t epochs)
+static void report(const struct caching_run *runs, size_t samples, uint64_t epochs)
 {
     double plain_s = median_epoch(&runs[0], epochs);
     printf("samples per CPU second, by epoch:\n%-20s", "");
@@ -156,7 +156,7 @@ static void report(const struct run *runs, size_t samples, uint64_t epochs)
         printf("%7" PRIu64, e + 1);
     printf("   repaid    MiB   enc/coef/planes  read MiB  ms/item\n");
     for (size_t s = 0; s < SETTINGS; s++) {
-        const struct run *r = &runs[s];
+        const struct caching_run *r = &runs[s];
         uint64_t repaid = epochs;
         printf("%-20s", settings[s].name);
         for (uint64_t e = 0; e < epochs; e += e < 4 ? 1 : epochs / 8 + 1)
@@ -179,7 +179,7 @@ static void report(const struct run *runs, size_t samples, uint64_t epochs)
 
 int main(int argc, char **argv)
 {
-    static struct run runs[SETTINGS];
+    static struct caching_run runs[SETTINGS];
     struct hr_loader_options options;
     struct hr_loader_stats warm;
     if (argc < 2) {

@@ -23,7 +23,7 @@
 
 enum { ITEMS = 256, BYTES = 102400, BULK = 32, ROUNDS = 9, PASSES = 4 };
 
-struct bench {
+struct fetch_bench {
     struct hr__peers *peers;
     struct hr__peer_client *client;
     struct hr__blocks *blocks;
@@ -38,7 +38,7 @@ static void die(const char *what, const char *why)
     exit(3);
 }
 
-static uint64_t any(struct bench *b)
+static uint64_t any(struct fetch_bench *b)
 {
     b->random = b->random * 1664525u + 1013904223u;
     return (b->random >> 8) % ITEMS;
@@ -54,7 +54,7 @@ static void name_key(char *out, uint64_t k)
     snprintf(out, HR__PEER_KEY + 1, "hr1:%016x%016x", 7, (unsigned)k);
 }
 
-static void store(struct bench *b)
+static void store(struct fetch_bench *b)
 {
     for (uint64_t k = 0; k < ITEMS; k++) {
         struct hr__peer_item item = item_of(k);
@@ -65,7 +65,7 @@ static void store(struct bench *b)
 }
 
 /* Each fetches `count` items and returns how many bytes came. */
-static size_t by_peers(struct bench *b, size_t count)
+static size_t by_peers(struct fetch_bench *b, size_t count)
 {
     struct hr__peer_item items[BULK];
     size_t bytes = 0;
@@ -79,7 +79,7 @@ static size_t by_peers(struct bench *b, size_t count)
     return bytes;
 }
 
-static size_t by_client(struct bench *b, size_t count)
+static size_t by_client(struct fetch_bench *b, size_t count)
 {
     struct hr__peer_value values[BULK];
     struct hr_error error;
@@ -95,7 +95,7 @@ static size_t by_client(struct bench *b, size_t count)
     return bytes;
 }
 
-static size_t by_libmemcached(struct bench *b, size_t count)
+static size_t by_libmemcached(struct fetch_bench *b, size_t count)
 {
     char keys[BULK][HR__PEER_KEY + 1];
     const char *names[BULK];
@@ -127,7 +127,7 @@ static size_t by_libmemcached(struct bench *b, size_t count)
 
 static const struct {
     const char *name;
-    size_t (*fetch)(struct bench *, size_t);
+    size_t (*fetch)(struct fetch_bench *, size_t);
     size_t count;
 } ways[] = {
     {"single", by_client, 1},
@@ -144,7 +144,7 @@ struct figures {
     double cpu_us; /* of this thread, of an item: the same on a busy machine */
 };
 
-static struct figures turn(struct bench *b, int way)
+static struct figures turn(struct fetch_bench *b, int way)
 {
     uint64_t start = hr__now_ns(), cpu = hr__thread_cpu_ns();
     size_t n = 0;
@@ -163,7 +163,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void open_all(struct bench *b, const char *text)
+static void open_all(struct fetch_bench *b, const char *text)
 {
     struct hr__host host = {.budget_bytes = 1};
     struct hr__hosts hosts = {.hosts = &host, .count = 1, .self = -1, .timeout_ms = 5000};
@@ -193,7 +193,7 @@ static void open_all(struct bench *b, const char *text)
 
 static void run(const char *text)
 {
-    struct bench b = {.random = 1, .item = calloc(1, BYTES)};
+    struct fetch_bench b = {.random = 1, .item = calloc(1, BYTES)};
     double rates[WAYS][ROUNDS], costs[WAYS][ROUNDS];
     for (size_t i = 0; i < BYTES; i++)
         b.item[i] = (uint8_t)(i * 31 >> 3);

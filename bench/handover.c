@@ -28,7 +28,7 @@ enum { BATCH = 64, SIDE = 224, WARM_UP = 20, BURST = 5, CLOCK_READS = 10000 };
 /* A batch that needed more than so long was not ready. */
 #define WAITED_NS 50000
 
-struct job {
+struct handover_job {
     struct hr_dataset *dataset;
     struct hr_loader *loader;
     uint64_t epoch;
@@ -70,7 +70,7 @@ static struct hr_recipe *training_recipe(void)
     return recipe;
 }
 
-static void attach(struct job *job, const char *socket, const char *data)
+static void attach(struct handover_job *job, const char *socket, const char *data)
 {
     struct hr_error error;
     struct hr_loader_options options;
@@ -88,14 +88,14 @@ static void attach(struct job *job, const char *socket, const char *data)
     hr_recipe_unref(&recipe);
 }
 
-static uint64_t waited_ns(const struct job *job)
+static uint64_t waited_ns(const struct handover_job *job)
 {
     struct hr_loader_stats stats = {.size = sizeof stats};
     hr_loader_get_stats(job->loader, &stats);
     return stats.wait_ns;
 }
 
-static void touch_pages(struct job *job, const struct hr_batch_view *view)
+static void touch_pages(struct handover_job *job, const struct hr_batch_view *view)
 {
     const volatile unsigned char *bytes = view->images;
     size_t length = view->count * view->spec.bytes, page = (size_t)sysconf(_SC_PAGESIZE);
@@ -104,7 +104,7 @@ static void touch_pages(struct job *job, const struct hr_batch_view *view)
 }
 
 /* One batch; returns the microseconds, negative where it had to be waited for. */
-static double take(struct job *job)
+static double take(struct handover_job *job)
 {
     for (;;) {
         struct hr_batch *batch;
@@ -152,7 +152,7 @@ int main(int argc, char **argv)
     }
     size_t wanted = strtoul(argv[3], NULL, 10), count = 0, firsts = 0, waited = 0;
     useconds_t pause_us = (useconds_t)(strtod(argv[4], NULL) * 1e3 * BURST);
-    struct job job = {.touch = argc == 6};
+    struct handover_job job = {.touch = argc == 6};
     double *us = malloc((wanted + BURST) * sizeof *us);
     double *first = malloc((wanted + BURST) * sizeof *first);
     if (!us || !first || !wanted)

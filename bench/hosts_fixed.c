@@ -27,7 +27,7 @@ struct sample {
     int is_read; /* non-zero: the dataset's */
 };
 
-struct slot {
+struct hosts_fixed_slot {
     unsigned char *images;
     size_t left; /* samples that are not prepared */
 };
@@ -37,10 +37,10 @@ struct fixed {
     struct together *together;
     struct hr_dataset *dataset;
     struct hr_recipe *recipe;
-    size_t sample_bytes; /* of a prepared one */
-    uint32_t *order;     /* of this epoch, all samples */
-    uint64_t batches;    /* of this rank in an epoch */
-    struct slot *slots;  /* options.ahead + 1 */
+    size_t sample_bytes;            /* of a prepared one */
+    uint32_t *order;                /* of this epoch, all samples */
+    uint64_t batches;               /* of this rank in an epoch */
+    struct hosts_fixed_slot *slots; /* options.ahead + 1 */
 
     pthread_mutex_t lock;   /* guards what follows, and `left` of the slots */
     pthread_cond_t changed; /* any of it */
@@ -225,7 +225,7 @@ static void free_sample(struct sample *s)
     free(s);
 }
 
-static struct slot *slot_of(struct fixed *f, uint64_t batch)
+static struct hosts_fixed_slot *slot_of(struct fixed *f, uint64_t batch)
 {
     return &f->slots[batch % ((uint64_t)f->options.ahead + 1)];
 }
@@ -239,7 +239,7 @@ static void *preparer(void *argument)
     if (hr_preparer_create(&preparer, &error))
         worker_die("preparer", error.message);
     while ((s = take_sample(f))) {
-        struct slot *slot = slot_of(f, s->batch);
+        struct hosts_fixed_slot *slot = slot_of(f, s->batch);
         struct hr_draw_key key = {f->options.seed, f->epoch, s->index};
         if (hr_preparer_run(preparer, f->recipe, s->bytes, s->length, &key,
                             slot->images + s->place * f->sample_bytes, &error))
@@ -272,7 +272,7 @@ static void begin_epoch(struct fixed *f, uint64_t epoch)
 /* Waits for a batch, and gives its slot back. */
 static void next_batch(struct fixed *f, uint64_t number)
 {
-    struct slot *slot = slot_of(f, number);
+    struct hosts_fixed_slot *slot = slot_of(f, number);
     pthread_mutex_lock(&f->lock);
     while (slot->left)
         pthread_cond_wait(&f->changed, &f->lock);

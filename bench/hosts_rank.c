@@ -16,7 +16,7 @@
 
 #define RATE_FORMAT "%d:%la:%la:%la:%la:%la:%la"
 
-struct rank {
+struct hosts_rank {
     struct worker_options options;
     struct together *together;
     struct hr_loader *loader;
@@ -60,7 +60,7 @@ static struct hr_loader *make_loader(const struct worker_options *wish)
 }
 
 /* "R;R;..." of all ranks, for the epoch that comes next. */
-static void take_rates(struct rank *rank, char *text)
+static void take_rates(struct hosts_rank *rank, char *text)
 {
     struct hr_loader_rates *rates = calloc((size_t)rank->options.world, sizeof *rates);
     struct hr_error error;
@@ -82,7 +82,7 @@ static void take_rates(struct rank *rank, char *text)
     free(rates);
 }
 
-static void print_rates(const struct rank *rank)
+static void print_rates(const struct hosts_rank *rank)
 {
     struct hr_loader_rates r = {.size = sizeof r};
     struct hr_error error;
@@ -131,7 +131,7 @@ static size_t next_batch(struct hr_loader *loader)
     return view.count;
 }
 
-static struct worker_epoch run_epoch(struct rank *rank)
+static struct worker_epoch run_epoch(struct hosts_rank *rank)
 {
     struct worker_epoch out = {0};
     struct hr_error error;
@@ -155,7 +155,7 @@ static struct worker_epoch run_epoch(struct rank *rank)
     return out;
 }
 
-static void pass(struct rank *rank)
+static void pass(struct hosts_rank *rank)
 {
     struct hr_loader_stats before = {.size = sizeof before}, after = {.size = sizeof after};
     hr_loader_get_stats(rank->loader, &before);
@@ -172,7 +172,7 @@ static void pass(struct rank *rank)
 int main(int argc, char **argv)
 {
     static char line[1 << 16];
-    struct rank rank = {0};
+    struct hosts_rank rank = {0};
     worker_parse(&rank.options, argc, argv);
     rank.together = worker_map_together(&rank.options);
     rank.loader = make_loader(&rank.options);

@@ -11,6 +11,7 @@ anybody believes. Needs root; Unavailable says what else is missing.
 import contextlib
 import os
 import re
+import statistics
 import threading
 import time
 
@@ -181,6 +182,45 @@ class Group:
                     if time.monotonic() > until:
                         raise
                     time.sleep(0.02)
+
+
+def slope(points):
+    """Of (time, amount): the straight line of least squares. A throttled disk delivers in lumps,
+    of which amount over time counts one too many or too few."""
+    times, amounts = zip(*points)
+    middle, mean = statistics.mean(times), statistics.mean(amounts)
+    along = sum((t - middle) ** 2 for t in times)
+    return sum((t - middle) * (a - mean) for t, a in points) / along
+
+
+class Flow:
+    """What a group reads from the disk while the block runs, as the kernel counts it."""
+
+    INTERVAL_S = 0.01
+
+    def __init__(self, group):
+        self.group = group
+        self.points = []  # (time, bytes)
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self._watch, daemon=True)
+
+    def _watch(self):
+        while not self.ended.wait(self.INTERVAL_S):
+            self.points.append((time.monotonic(), self.group.read_bytes()))
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *exception):
+        self.ended.set()
+        self.thread.join()
+
+    def rate(self, last_s):
+        """Bytes a second in the last so many seconds in which anything was read."""
+        most = self.points[-1][1]
+        end = next(time for time, amount in self.points if amount == most)
+        return slope([point for point in self.points if end - last_s <= point[0] <= end])
 
 
 class Peak:

@@ -26,14 +26,14 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-struct maker {
+struct record_maker {
     struct hr_memory_recorder *recorder;
     uint32_t ops[OPS], shapes[OPS], call;
     uint64_t time_ns, events;
     enum hr_memory_phase phase;
 };
 
-static void put(struct maker *m, enum hr_memory_kind kind, uint64_t address, uint64_t bytes,
+static void put(struct record_maker *m, enum hr_memory_kind kind, uint64_t address, uint64_t bytes,
                 uint32_t what)
 {
     hr_memory_record(m->recorder, &(struct hr_memory_event){.time_ns = m->time_ns += 700,
@@ -56,7 +56,7 @@ static uint64_t weight_address(int k)
 }
 
 /* One operator: reads two blocks, writes one that it allocates. */
-static void forward(struct maker *m, int k)
+static void forward(struct record_maker *m, int k)
 {
     uint64_t access = hr_memory_access(++m->call, 0);
     uint32_t op = m->ops[k % OPS];
@@ -68,7 +68,7 @@ static void forward(struct maker *m, int k)
     put(m, HR_MEMORY_WRITE, block_address(k), access, op);
 }
 
-static void backward(struct maker *m, int k)
+static void backward(struct record_maker *m, int k)
 {
     uint64_t access = hr_memory_access(++m->call, 0);
     uint32_t op = m->ops[(k + 7) % OPS];
@@ -80,7 +80,7 @@ static void backward(struct maker *m, int k)
 
 static int make(const char *path, uint64_t events)
 {
-    struct maker m = {.time_ns = 1};
+    struct record_maker m = {.time_ns = 1};
     struct hr_error error = {0};
     char text[32];
     if (hr_memory_recorder_create(&m.recorder, path, NULL, &error)) {

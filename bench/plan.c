@@ -29,7 +29,7 @@ enum { HOSTS_MAX = 1024, PER_HOST = 256, SIMULATED_BATCHES = 8 };
 enum rates { NO_RATES, ALIKE, ONE_SLOW };
 
 /* A dataset on hosts. */
-struct bench {
+struct plan_bench {
     uint64_t samples;
     uint32_t *bytes;
     int hosts;
@@ -46,7 +46,7 @@ static _Noreturn void die(const char *what, const struct hr_error *error)
 }
 
 /* Log-normal about 110 kB, as photographs of one size are. */
-static void make_sizes(struct bench *b, uint64_t samples)
+static void make_sizes(struct plan_bench *b, uint64_t samples)
 {
     struct hr__random random;
     hr__random_init(&random, 1, 3000, 0, 0);
@@ -62,7 +62,7 @@ static void make_sizes(struct bench *b, uint64_t samples)
     }
 }
 
-static void place(struct bench *b, int hosts, double cached)
+static void place(struct plan_bench *b, int hosts, double cached)
 {
     struct hr_error error = {0};
     struct hr__random random;
@@ -87,7 +87,7 @@ static void place(struct bench *b, int hosts, double cached)
     hr__free(list);
 }
 
-static struct hr__plan *plan_of(struct bench *b, uint64_t per_host, enum rates rates)
+static struct hr__plan *plan_of(struct plan_bench *b, uint64_t per_host, enum rates rates)
 {
     struct hr_error error = {0};
     struct hr__plan *plan;
@@ -109,14 +109,14 @@ static struct hr__plan *plan_of(struct bench *b, uint64_t per_host, enum rates r
     return plan;
 }
 
-static struct hr__cut cut_of(const struct bench *b, uint64_t per_host)
+static struct hr__cut cut_of(const struct plan_bench *b, uint64_t per_host)
 {
     return (struct hr__cut){
         .samples = b->samples, .batch_size = per_host, .ranks = (uint64_t)b->hosts};
 }
 
 /* Nanoseconds a sample of looking the order up, which a loader without hosts does too. */
-static double time_order(const struct bench *b, int rounds)
+static double time_order(const struct plan_bench *b, int rounds)
 {
     uint64_t least = UINT64_MAX, sum = 0;
     for (int k = 0; k < rounds; k++) {
@@ -133,7 +133,7 @@ static double time_order(const struct bench *b, int rounds)
 }
 
 /* Nanoseconds a sample of one epoch's planning. */
-static double time_plan(struct bench *b, enum rates rates)
+static double time_plan(struct plan_bench *b, enum rates rates)
 {
     uint64_t positions[PER_HOST], from = hr__thread_cpu_ns();
     struct hr__cut cut = cut_of(b, PER_HOST);
@@ -147,7 +147,7 @@ static double time_plan(struct bench *b, enum rates rates)
 }
 
 /* Bytes that travel over all bytes, of the epoch's first batches. */
-static double share_of(struct bench *b, uint64_t per_host)
+static double share_of(struct plan_bench *b, uint64_t per_host)
 {
     struct hr__cut cut = cut_of(b, per_host);
     const uint16_t *owners = hr__placement_owners(b->placement);
@@ -170,7 +170,7 @@ static double share_of(struct bench *b, uint64_t per_host)
     return all ? (double)remote / (double)all : 0;
 }
 
-static void start_epoch(struct bench *b)
+static void start_epoch(struct plan_bench *b)
 {
     struct hr_error error = {0};
     hr__order_destroy(&b->order);
@@ -208,7 +208,7 @@ enum {
 
 /* One round over all cases, so that what disturbs one for a while leaves it other rounds; 1,024
  * hosts, whose placement takes long, only in the first three. */
-static void time_round(struct bench *b, int round, double least[CASE_HOSTS][CASE_CACHED][3])
+static void time_round(struct plan_bench *b, int round, double least[CASE_HOSTS][CASE_CACHED][3])
 {
     for (int h = 0; h < CASE_HOSTS && (timed_hosts[h] <= 64 || round < 3); h++)
         for (int c = 0; c < CASE_CACHED; c++) {
@@ -221,7 +221,7 @@ static void time_round(struct bench *b, int round, double least[CASE_HOSTS][CASE
         }
 }
 
-static double run_timing(struct bench *b, int rounds, char **json, size_t *length)
+static double run_timing(struct plan_bench *b, int rounds, char **json, size_t *length)
 {
     double least[CASE_HOSTS][CASE_CACHED][3], dearest = 0;
     start_epoch(b);
@@ -247,7 +247,7 @@ static double run_timing(struct bench *b, int rounds, char **json, size_t *lengt
     return dearest;
 }
 
-static void run_shares(struct bench *b, char **json, size_t *length)
+static void run_shares(struct plan_bench *b, char **json, size_t *length)
 {
     static const uint64_t per_host[] = {64, 256, 1024};
     static const double cached[] = {1.02, 0.7, 0.5};
@@ -280,7 +280,7 @@ static void run_shares(struct bench *b, char **json, size_t *length)
 
 int main(int argc, char **argv)
 {
-    static struct bench b;
+    static struct plan_bench b;
     uint64_t samples = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000000;
     int rounds = argc > 2 ? atoi(argv[2]) : 9;
     if (argc > 3 || samples < 2 || samples > UINT64_C(1) << 31 || rounds < 1) {

@@ -231,7 +231,7 @@ static void count_pixels(const struct blob *files, const struct blob *items, siz
            (unsigned long long)differing);
 }
 
-struct state {
+struct prepare_worker_state {
     struct blob *blobs;
     size_t count;
     float *batch;
@@ -242,12 +242,12 @@ struct state {
     uint64_t epoch;
 };
 
-static float *place(const struct state *s, size_t i)
+static float *place(const struct prepare_worker_state *s, size_t i)
 {
     return s->batch + i % BATCH * 3 * SIZE * SIZE;
 }
 
-static void recipe_pass(struct state *s)
+static void recipe_pass(struct prepare_worker_state *s)
 {
     struct hr_error error;
     struct hr_draw_key key = {.seed = 1, .epoch = s->epoch++};
@@ -279,7 +279,7 @@ static void draw_crop(struct float_pass *p, int width, int height)
     p->crop_height = height;
 }
 
-static void full_pass(struct state *s)
+static void full_pass(struct prepare_worker_state *s)
 {
     static const float mean[3] = {0.485f, 0.456f, 0.406f}, std[3] = {0.229f, 0.224f, 0.225f};
     s->pass.size = SIZE;
@@ -294,7 +294,7 @@ static void full_pass(struct state *s)
 }
 
 /* Answers requests for passes over the samples until there are no more. */
-static void serve(struct state *s, void (*pass)(struct state *s))
+static void serve(struct prepare_worker_state *s, void (*pass)(struct prepare_worker_state *s))
 {
     char line[16];
     if (posix_memalign((void **)&s->batch, 4096, BATCH * 3 * SIZE * SIZE * sizeof(float)))
@@ -318,7 +318,7 @@ static void print_conversion(const struct conversion *c, size_t count)
 
 int main(int argc, char **argv)
 {
-    static struct state s;
+    static struct prepare_worker_state s;
     struct hr_error error;
     const char *mode = argc > 2 ? argv[2] : "";
     int recipe = !strcmp(mode, "recipe") && argc == 4;

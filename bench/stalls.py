@@ -29,11 +29,11 @@ from plain_runs import ENV, Case, Trial, spread
 PEERS = os.path.join(HERE, "peers")
 SAMPLES = 5000  # of the folder that is trained on
 TIME = ("--time", "40")  # of an analysis from which is predicted
-SHORT_TIME = ("--time", "36")  # where errors of 10 % are asked
+SHORT_TIME = ("--time", "30")  # where errors of 10 % are asked
 ANALYSIS_LIMIT_S = 400
 PROBE_PASSES = 7
-FIO_S = 6.0  # about so long, to measure a throttled disk
-RAMP_S = 1
+FIO_S = 5.5  # that count, to measure a throttled disk
+RAMP_S = 1.5  # that do not
 
 
 class Bench(harness.Parts):
@@ -188,28 +188,30 @@ def compare(bench, one, said, analysed):
 
 # ---- truth ------------------------------------------------------------------
 
-TRUTH_BATCH = 64
+TRUTH_BATCH = 32  # a segment is three times what the loader has ahead: small ones are short
 READ_FILES = 4000  # to learn how long a read takes
 # name: (step ms, prepare ms, workers, samples/s of the disk)
 TRUTH = {
-    "G": (128, 4, 4, 2000),
-    "P": (32, 4, 4, 2000),
-    "F": (32, 1.6, 4, 300),
-    "mixed": (64, 6, 4, 300),
+    "G": (64, 4, 4, 2000),
+    "P": (16, 4, 4, 2000),
+    "F": (16, 1.6, 4, 300),
+    "mixed": (32, 6, 4, 300),
 }
 
 
 def true_disk_rate(bench, rate, depth):
     """Samples a second that the disk really gives at `depth` reads in flight, throttled to
-    `rate`, by fio in a like group. The first second is left out: a disk that idled may give
-    more. Files that are read for nothing else."""
+    `rate`, while fio reads in a like group: by what the kernel counts of the group, so that the
+    lumps of a throttled disk do not show. What comes first is left out: a disk that idled may
+    give more. Files that are read for nothing else."""
     if (rate, depth) not in bench.disk_rates:
         count = int(rate * (FIO_S + RAMP_S))
         paths = random.Random(rate).sample(bench.all_paths, min(count, len(bench.all_paths)))
         cold(paths)
         with bench.group(rate) as group, tempfile.TemporaryDirectory() as scratch:
-            speed = cache.fio(paths, depth, scratch, group, RAMP_S) * MB
-        bench.disk_rates[rate, depth] = speed / bench.mean_bytes
+            with limits.Flow(group) as flow:
+                cache.fio(paths, depth, scratch, group)
+        bench.disk_rates[rate, depth] = flow.rate(FIO_S) / bench.mean_bytes
     return bench.disk_rates[rate, depth]
 
 
@@ -449,12 +451,12 @@ def probe_cost(bench):
 
 # name: (function, figures that it owes, seconds that it takes on two quiet cores)
 PARTS = {
-    "truth": (truth, ["truth_error_max"], 207),
+    "truth": (truth, ["truth_error_max"], 205),
     "probe": (probe_cost, ["probe_us_per_batch"], 8),
-    "standin": (predict_standin, ["predict_cache_error_max", "predict_other_error_max"], 280),
-    "cpu": (predict_shared_cores, ["predict_shared_cores_error_max"], 190),
-    "analysis": (analysis_seconds, ["analysis_s"], 85),
-    "fewer": (fewer_workers, [FEWER], 45),
+    "standin": (predict_standin, ["predict_cache_error_max", "predict_other_error_max"], 260),
+    "cpu": (predict_shared_cores, ["predict_shared_cores_error_max"], 205),
+    "analysis": (analysis_seconds, ["analysis_s"], 80),
+    "fewer": (fewer_workers, [FEWER], 55),
     "page": (predict_page_cache, ["predict_page_cache_error_max"], 77),
 }
 
@@ -478,7 +480,7 @@ def conclude(bench):
 
 def parse_arguments():
     parser = harness.parser("stalls", __doc__, PARTS, minutes=14.9)
-    parser.add_argument("--truth-seconds", type=float, default=23,
+    parser.add_argument("--truth-seconds", type=float, default=18,
                         help="--time of an analysis of the truth cases (%(default)s)")
     parser.add_argument("--keep", help="keep the analyses in this folder")
     return parser.parse_args()

@@ -17,7 +17,16 @@
 #define VERB "predict"
 
 /* Options with values, of which one may be a series. */
-enum axis { CACHE, SHARE, CORES, STORAGE, SPEEDUP, GPUS, WORKERS, AXES };
+enum axis {
+    AXIS_CACHE,
+    AXIS_SHARE,
+    AXIS_CORES,
+    AXIS_STORAGE,
+    AXIS_SPEEDUP,
+    AXIS_GPUS,
+    AXIS_WORKERS,
+    AXES
+};
 
 static const struct {
     const char *name, *words; /* words: before or behind the value */
@@ -59,12 +68,12 @@ static int parse(struct predict_command *c, int argc, char **argv)
     const struct cli_option options[] = {
         {.name = "cache",
          .kind = CLI_TEXT,
-         .text = &c->text[CACHE],
+         .text = &c->text[AXIS_CACHE],
          .value = "SIZE",
          .help = "a cache of SIZE (64GiB) that never evicts"},
         {.name = "cache-share",
          .kind = CLI_TEXT,
-         .text = &c->text[SHARE],
+         .text = &c->text[AXIS_SHARE],
          .value = "X",
          .help = "the same, of this share (0..1) of the dataset"},
         {.name = "page-cache",
@@ -72,27 +81,27 @@ static int parse(struct predict_command *c, int argc, char **argv)
          .help = "the cache is the kernel's, which evicts what an\nepoch still needs"},
         {.name = "cores",
          .kind = CLI_TEXT,
-         .text = &c->text[CORES],
+         .text = &c->text[AXIS_CORES],
          .value = "N",
          .help = "of each host"},
         {.name = "workers",
          .kind = CLI_TEXT,
-         .text = &c->text[WORKERS],
+         .text = &c->text[AXIS_WORKERS],
          .value = "N",
          .help = "of the loader of each rank"},
         {.name = "storage",
          .kind = CLI_TEXT,
-         .text = &c->text[STORAGE],
+         .text = &c->text[AXIS_STORAGE],
          .value = "SPEED",
          .help = "of each host: 2GB/s, or x2 of what was measured"},
         {.name = "gpu-speedup",
          .kind = CLI_TEXT,
-         .text = &c->text[SPEEDUP],
+         .text = &c->text[AXIS_SPEEDUP],
          .value = "X",
          .help = "steps take 1/X of the time"},
         {.name = "gpus",
          .kind = CLI_TEXT,
-         .text = &c->text[GPUS],
+         .text = &c->text[AXIS_GPUS],
          .value = "N",
          .help = "ranks of all hosts together"},
         {.name = "loader",
@@ -181,19 +190,19 @@ static int read_values(struct predict_command *c)
 
 static void set_axis(struct hr_stalls_change *change, enum axis axis, double value, int times)
 {
-    if (axis == CACHE)
+    if (axis == AXIS_CACHE)
         change->cache_bytes = (uint64_t)value;
-    else if (axis == SHARE)
+    else if (axis == AXIS_SHARE)
         change->cache_share = value;
-    else if (axis == CORES)
+    else if (axis == AXIS_CORES)
         change->cores = (int)value;
-    else if (axis == STORAGE && times)
+    else if (axis == AXIS_STORAGE && times)
         change->storage_factor = value;
-    else if (axis == STORAGE)
+    else if (axis == AXIS_STORAGE)
         change->storage_bytes_per_s = value;
-    else if (axis == SPEEDUP)
+    else if (axis == AXIS_SPEEDUP)
         change->device_speedup = value;
-    else if (axis == GPUS)
+    else if (axis == AXIS_GPUS)
         change->ranks = (int)value;
     else
         change->workers = (int)value;

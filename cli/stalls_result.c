@@ -51,12 +51,12 @@ int stalls_result_read(struct hr_stalls **out, const char *path, struct hr_error
 
 /* ---- report ---- */
 
-struct report {
+struct stalls_report {
     const char *source, *page, *trace;
     int text, json;
 };
 
-static int write_report(const struct report *c, const struct hr_stalls *result,
+static int write_report(const struct stalls_report *c, const struct hr_stalls *result,
                         struct hr_error *error)
 {
     int r = 0;
@@ -73,7 +73,7 @@ static int write_report(const struct report *c, const struct hr_stalls *result,
 
 int stalls_report(int argc, char **argv)
 {
-    struct report c = {.source = NULL};
+    struct stalls_report c = {.source = NULL};
     struct hr_stalls *result = NULL;
     struct hr_error error = {0};
     const struct cli_option options[] = {

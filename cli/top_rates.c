@@ -99,7 +99,7 @@ static int add_to_subscribers(const json_t *lane, const json_t *before, double s
     return bad;
 }
 
-struct sums {
+struct top_rates_sums {
     double samples_per_s, read_bytes_per_s;
 };
 
@@ -108,7 +108,8 @@ static void sum(double *total, double value)
     *total += isfinite(value) ? value : 0;
 }
 
-static int add_to_lane(json_t *lane, const json_t *before, double seconds, struct sums *sums)
+static int add_to_lane(json_t *lane, const json_t *before, double seconds,
+                       struct top_rates_sums *sums)
 {
     double samples = change(lane, before, "prepared"), read = change(lane, before, "bytes_read");
     double hits = change(lane, before, "cache_hits");
@@ -126,7 +127,7 @@ static int add_to_lane(json_t *lane, const json_t *before, double seconds, struc
 
 int top_add_rates(json_t *after, const json_t *before)
 {
-    struct sums sums = {0, 0};
+    struct top_rates_sums sums = {0, 0};
     size_t i, k;
     json_t *stream, *lane;
     int bad = 0;

@@ -12,7 +12,9 @@ so that a network has something to learn.
 
 Every file depends only on (seed, photograph, number), never on the number of
 processes; files appear under their name only when complete, so that a killed
-run goes on where it was. MANIFEST.json is written last.
+run goes on where it was. A small set is a part of every larger one: a run with
+a larger --count adds what is missing, one with a smaller --count takes what is
+there. MANIFEST.json is written last.
 """
 
 import argparse
@@ -44,7 +46,7 @@ DRAWS = 60  # windows tried for one file before the nearest to the band is taken
 PROBES = 12  # draws that tell how well a photograph fits the band
 MIN_ACCEPTED = 0.15  # share of the probes below which a photograph is left out
 MIN_PHOTOGRAPHS = 15
-FILES_EACH_TASK = 50
+FILES_EACH_TASK = 25
 MIN_CLASSES = 8
 LARGE_SHAPE = (1600, 1200)
 
@@ -124,10 +126,10 @@ def fetch_packages(cache, progress):
                       "universe (Ubuntu) component enabled, or give your own images with "
                       "DATA=/path/to/imagefolder.")
     for number, name in enumerate(available):
-        progress.update("packages", number, len(available), name)
+        progress.update("fetching packages", number, len(available), name)
         if unpack(name, unpacked, options, progress):
             ready.append(name)
-    progress.done("packages", len(available))
+    progress.done("fetching packages", len(available))
     return [n for n in names if n in ready]
 
 
@@ -331,8 +333,8 @@ def choose(pool, photographs, kind, seed, progress):
     rates = {}
     for name, rate in pool.imap_unordered(probe, [(p, kind, seed) for p in photographs]):
         rates[name] = rate
-        progress.update("photographs", len(rates), len(photographs), name)
-    progress.done("photographs", len(photographs))
+        progress.update("looking at originals", len(rates), len(photographs), name)
+    progress.done("looking at originals", len(photographs))
     usable = [p for p in photographs if rates[p.name] >= MIN_ACCEPTED]
     labels = {p.label for p in usable}
     if kind is SAMPLE and (len(usable) < MIN_PHOTOGRAPHS or len(labels) < MIN_CLASSES):
@@ -347,17 +349,19 @@ def choose(pool, photographs, kind, seed, progress):
 
 def make_set(root, kind, count, seed, processes, cache, progress):
     """Makes a whole set at `root`; returns its manifest."""
-    whole = {"version": VERSION, "kind": kind.name, "count": count, "seed": seed}
+    whole = {"version": VERSION, "kind": kind.name, "seed": seed}
     manifest = root / "MANIFEST.json"
     if manifest.exists():
         before = json.loads(manifest.read_text())
-        if all(before.get(key) == value for key, value in whole.items()):
+        is_same = all(before.get(key) == value for key, value in whole.items())
+        if is_same and before["count"] >= count:
             return before
     packages = fetch_packages(cache, progress)
     photographs = find_photographs(cache, packages)
     parameters = dict(whole, photographs=[p.name for p in photographs],
                       pillow=Image.__version__, libjpeg=features.version("jpg"))
     begin(root, parameters)
+    manifest.unlink(missing_ok=True)
     context = multiprocessing.get_context("spawn")
     with context.Pool(processes, ignore_interrupt) as pool:
         usable = choose(pool, photographs, kind, seed, progress)
@@ -371,9 +375,9 @@ def make_set(root, kind, count, seed, processes, cache, progress):
         files = []
         for made in pool.imap_unordered(make_files, tasks):
             files.extend(made)
-            progress.update("files", len(files), count, made[-1][0])
-    progress.done("files", len(files))
-    return finish(root, parameters, usable, sorted(files), cache)
+            progress.update("making photographs", len(files), count, made[-1][0])
+    progress.done("making photographs", len(files))
+    return finish(root, dict(parameters, count=count), usable, sorted(files), cache)
 
 
 def finish(root, parameters, usable, files, cache):
@@ -453,7 +457,8 @@ def parse_arguments():
     parser.add_argument("--out", type=Path, help="the folder to make (data/sample, data/large, data/names)")
     parser.add_argument("--cache", type=Path, default=here / "data" / "cache",
                         help="where packages are kept (%(default)s)")
-    parser.add_argument("--count", type=int, default=4200, help="files of the set (%(default)s)")
+    parser.add_argument("--count", type=int, default=4200,
+                        help="files that the set has at least (%(default)s)")
     parser.add_argument("--large", type=int, metavar="N",
                         help="instead: N files of 1600x1200")
     parser.add_argument("--names", type=int, metavar="N",

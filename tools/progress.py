@@ -30,14 +30,14 @@ class Progress:
         if now - self.last < self.interval_s:
             return
         self.last = now
-        self._write(f"{self.title}: {stage} {done}/{total}{self._left(now, done, total)}", detail)
+        left = self._left(now, done, total)
+        self._write(f"{self.title}: {stage}: {done:,} of {total:,}{left}", detail)
 
     def done(self, stage, total):
         """Ends a stage with a line that stays."""
         seconds = time.monotonic() - self.begun if stage == self.stage else 0.0
         self.clear()
-        print(f"{self.title}: {stage} {total}/{total} in {seconds:.1f} s", file=self.stream,
-              flush=True)
+        print(f"{self.title}: {stage}: {total:,} in {seconds:.1f} s", file=self.stream, flush=True)
         self.stage = None
 
     def say(self, text):

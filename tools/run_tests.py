@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
-"""Runs every test and ends with the totals: what `make test` does after building.
+"""Runs the tests and ends with the totals: what `make test` and `make test-long` do after building.
 
-The C and command tests run through Meson, which leaves BUILD/meson-logs/testlog.json;
-the tests of the Python package and those of tools and examples through pytest, which leaves
-BUILD/pytest.xml and BUILD/pytest-tools.xml. All parts always run; the exit status is 0 only
-when nothing failed and something ran in each.
+Most tests wait most of their time, so all parts run side by side: the C and command tests through
+Meson, those of tools and examples through pytest, and those of the Python package through several
+processes of pytest that share its files (pytest_share.py). Each part leaves its record in BUILD:
+meson-logs/testlog.json, pytest-tools.xml and pytest.xml. With --long only those of the package that
+are marked `long` run, and leave pytest-long.xml. What pytest prints goes to a log beside the record,
+and is shown where something failed. The exit status is 0 only when nothing failed and something ran
+in each part.
 """
 
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -47,57 +52,136 @@ def pytest_totals(log):
     return passed, len(failed), skipped, failed
 
 
-def pytest_command(folder, log):
-    return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", folder,
-            f"--junitxml={log}"]
+def merge(logs, merged):
+    """Makes one JUnit file of several; none where one of them is missing."""
+    if all(log.exists() for log in logs):
+        root = ElementTree.Element("testsuites")
+        for log in logs:
+            root.extend(ElementTree.parse(log).getroot())
+        ElementTree.ElementTree(root).write(merged)
 
 
-def run_part(command, log, count, environment):
-    """Runs one part; returns its totals, or None where it left no log."""
-    log.unlink(missing_ok=True)
-    status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
-    if not log.exists():
-        return status, None
-    return status, count(log)
+class Part:
+    """Tests with one record, run by one process or by several that share them."""
+
+    def __init__(self, title, record, totals):
+        self.title = title
+        self.record = record
+        self.totals = totals
+        self.shares = []  # records of the processes, where there are several
+        self.logs = []
+        self.processes = []
+        self.status = 0
+        record.unlink(missing_ok=True)
+
+    def start(self, command, environment, log=None):
+        if log is None:
+            process = subprocess.Popen(command, cwd=ROOT, env=environment)
+        else:
+            with open(log, "wb") as output:
+                process = subprocess.Popen(command, cwd=ROOT, env=environment,
+                                           stdin=subprocess.DEVNULL, stdout=output,
+                                           stderr=subprocess.STDOUT)
+            self.logs.append(log)
+        self.processes.append(process)
+
+    def wait(self):
+        for process in self.processes:
+            self.status = process.wait() or self.status
+        if self.shares:
+            merge(self.shares, self.record)
+
+    def report(self):
+        """Lines of the summary, and whether it is good."""
+        if not self.record.exists():
+            return [f"{self.title + ':':17} did not run (exit status {self.status})"], False
+        passed, failed, skipped, names = self.totals(self.record)
+        lines = [f"{self.title + ':':17} {passed} passed, {failed} failed, {skipped} skipped"]
+        return (lines + [f"    failed: {name}" for name in names],
+                self.status == 0 and failed == 0 and passed > 0)
+
+
+def start_meson(build, jobs):
+    part = Part("C and command", build / "meson-logs" / "testlog.json", meson_totals)
+    part.start(["meson", "test", "-C", str(build), "--num-processes", str(jobs),
+                "--print-errorlogs"], dict(os.environ))
+    return part
+
+
+def start_pytest(part, paths, environment, record, is_long):
+    part.start([sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "pytest_share",
+                "-m", "long" if is_long else "not long", *map(str, paths), f"--junitxml={record}"],
+               environment, record.with_suffix(".log"))
+
+
+def start_python(build, claims, environment, jobs, is_long):
+    name = "pytest-long" if is_long else "pytest"
+    part = Part("Python package", build / f"{name}.xml", pytest_totals)
+    # The largest first, so that no process is left with a long file at the end.
+    files = sorted((ROOT / "tests" / "python").glob("test_*.py"), key=lambda file: -file.stat().st_size)
+    environment = {**environment, "HEADRACE_TEST_CLAIMS": claims}
+    for number in range(1, jobs + 1):
+        record = build / f"{name}-{number}.xml"
+        record.unlink(missing_ok=True)
+        part.shares.append(record)
+        start_pytest(part, files, environment, record, is_long)
+    return part
+
+
+def start_tools(build, environment):
+    part = Part("tools, examples", build / "pytest-tools.xml", pytest_totals)
+    start_pytest(part, ["tests/tools"], environment, part.record, False)
+    return part
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", type=Path, required=True, help="Meson's build folder")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)),
+                        help="processes of the C tests, and of the Python package's")
+    parser.add_argument("--long", action="store_true", help="the tests of the package that are marked `long`, alone")
     arguments = parser.parse_args()
-    build = arguments.build.resolve()
+    build, jobs = arguments.build.resolve(), arguments.jobs
     environment = dict(os.environ)
-    # torchvision's shim, which the tests that compare with torchvision import.
+    # torchvision's shim, which the tests that compare with torchvision import, and pytest_share.
     environment["PYTHONPATH"] = os.pathsep.join(
         [str(ROOT / "tools"), *filter(None, [environment.get("PYTHONPATH")])])
-    parts = (
-        ("C and command", build / "meson-logs" / "testlog.json", meson_totals,
-         ["meson", "test", "-C", str(build), "--num-processes", str(arguments.jobs),
-          "--print-errorlogs"]),
-        ("Python package", build / "pytest.xml", pytest_totals,
-         pytest_command("tests/python", build / "pytest.xml")),
-        ("tools, examples", build / "pytest-tools.xml", pytest_totals,
-         pytest_command("tests/tools", build / "pytest-tools.xml")),
-    )
-    lines, good = [], True
-    for title, log, count, command in parts:
+    # A shell's background jobs ignore it, and so would what tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    parts, lines, good = [], [], True
+    with tempfile.TemporaryDirectory() as claims:
         try:
-            status, totals = run_part(command, log, count, environment)
+            parts.append(start_python(build, claims, environment, jobs, arguments.long))
+            if not arguments.long:
+                parts.append(start_tools(build, environment))
+                parts.insert(0, start_meson(build, jobs))
+            for log in (log for part in parts for log in part.logs):
+                print(f"pytest prints to {log}", flush=True)
+            for part in parts:
+                part.wait()
         except KeyboardInterrupt:
+            for process in (process for part in parts for process in part.processes):
+                process.terminate()
+                process.wait()
             print("interrupted", file=sys.stderr)
             return 130
-        if totals is None:
-            lines.append(f"{title + ':':17} did not run (exit status {status})")
+    for part in parts:
+        said, is_good = part.report()
+        lines += said
+        if not is_good:
             good = False
-            continue
-        passed, failed, skipped, names = totals
-        good = good and status == 0 and failed == 0 and passed > 0
-        lines.append(f"{title + ':':17} {passed} passed, {failed} failed, {skipped} skipped")
-        lines.extend(f"    failed: {name}" for name in names)
+            for log in part.logs:
+                print(f"\n== {log}\n{shown(log.read_text(errors='replace'))}")
     print("\n" + "\n".join(lines))
     print("all tests passed" if good else "TESTS FAILED")
     return 0 if good else 1
+
+
+def shown(text):
+    """Of what pytest printed: all but the lines of tests that passed."""
+    start = text.find("= FAILURES =")
+    start = start if start >= 0 else text.find("= ERRORS =")
+    return text[text.rfind("\n", 0, start) + 1:] if start >= 0 else text[-4000:]
 
 
 if __name__ == "__main__":

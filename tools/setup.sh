@@ -12,7 +12,8 @@
 #   PIP_ARGS      more arguments for pip (an --index-url with smaller CPU wheels, ...)
 #
 # Arguments: --system or --python does only that half; --dev adds the packages
-# of the full set of checks (sanitizers, fuzzing, formatting, frameworks).
+# of the full set of checks (sanitizers, fuzzing, formatting, frameworks). --needs installs
+# nothing: it prints "system" and "python", a line each, for the halves that lack something.
 set -eu
 
 root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
@@ -107,10 +108,22 @@ system_packages() {
     [ -z "$missing" ] || fail "still missing after the installation: $missing"
 }
 
+# Changes with what the Python environment holds.
+python_wanted() {
+    printf '%s\n' "$TORCH" "$TORCHVISION" $python_packages "$("$PYTHON" -V 2>&1)" | cksum | tr ' ' -
+}
+
+needs() {
+    if command -v dpkg-query >/dev/null 2>&1 && [ -n "$(missing_packages "$packages")" ]; then
+        echo system
+    fi
+    [ -e "$VENV/.headrace-$(python_wanted)" ] || echo python
+}
+
 python_environment() {
     "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
         fail "$PYTHON is older than Python 3.11 or not there; name another one with PYTHON="
-    wanted=$(printf '%s\n' "$TORCH" "$TORCHVISION" $python_packages "$("$PYTHON" -V)" | cksum | tr ' ' -)
+    wanted=$(python_wanted)
     if [ -e "$VENV/.headrace-$wanted" ]; then
         say "Python environment: ready at $VENV"
         return
@@ -159,8 +172,9 @@ dev=no
 for argument in "$@"; do
     case $argument in
     --system | --python) what=${argument#--} ;;
+    --needs) needs && exit ;;
     --dev) list="$packages $packages_dev" dev=yes ;;
-    *) fail "unknown argument $argument (known: --system, --python, --dev)" ;;
+    *) fail "unknown argument $argument (known: --system, --python, --dev, --needs)" ;;
     esac
 done
 if [ $what != python ]; then system_packages "$list"; fi

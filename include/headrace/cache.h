@@ -59,6 +59,15 @@
 extern "C" {
 #endif
 
+enum hr_cache_kind {
+    HR_CACHE_PRIVATE, /* a size alone */
+    HR_CACHE_KEPT,    /* shm:NAME */
+    HR_CACHE_HOSTS,   /* memcached:HOST,... */
+};
+
+/* Which kind of cache `text` asks for; of a text that is none, the kind that it begins as. */
+HR_API enum hr_cache_kind hr_cache_kind(const char *text);
+
 /*
  * Bytes of one dataset that a cache asked for with `text` may hold: of a name its share, of
  * several hosts all of them together. Errors: -EINVAL says what is wrong with `text`, and what

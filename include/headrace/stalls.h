@@ -45,6 +45,10 @@ enum hr_stalls_phase {
 };
 #define HR_STALLS_PHASES 5
 
+/* "device", "host", "warm", "cold", "alone": as records have them; NULL for another value. Static
+ * storage. */
+HR_API const char *hr_stalls_phase_name(enum hr_stalls_phase phase);
+
 /* ---- results ---- */
 
 /*

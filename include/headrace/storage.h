@@ -102,6 +102,9 @@ struct hr_storage_rate {
     int part_count;                 /* of HR_STORAGE_PARTS equal parts of `seconds`, those that
                                        were over before the files were */
     double parts[HR_STORAGE_PARTS]; /* bytes/s of each: how much the rate varies */
+    double steady_bytes_per_s;      /* the slope of the bytes that came over time: a throttled disk
+                                       delivers in lumps, of which bytes_per_s may count one too
+                                       many or too few */
 };
 
 /*

@@ -8,6 +8,7 @@
 #include "core.h"
 
 #include <string.h>
+#include <structmember.h>
 
 struct batch {
     PyObject_HEAD struct hr_batch *handle;
@@ -58,26 +59,6 @@ static PyObject *batch_integers(PyObject *object, void *closure)
     return core_array_new(core_state_of(object), memory, data, CORE_INT64, 1, &count);
 }
 
-enum batch_number { BATCH_COUNT, BATCH_EPOCH, BATCH_NUMBER, BATCH_PADDING, BATCH_REPLACED };
-
-static PyObject *batch_number(PyObject *object, void *closure)
-{
-    const struct hr_batch_view *v = &((struct batch *)object)->view;
-    switch ((enum batch_number)(uintptr_t)closure) {
-    case BATCH_COUNT:
-        return PyLong_FromSize_t(v->count);
-    case BATCH_EPOCH:
-        return PyLong_FromUnsignedLongLong(v->epoch);
-    case BATCH_NUMBER:
-        return PyLong_FromUnsignedLongLong(v->number);
-    case BATCH_PADDING:
-        return PyLong_FromSize_t(v->padding);
-    case BATCH_REPLACED:
-    default:
-        return PyLong_FromSize_t(v->replaced);
-    }
-}
-
 static Py_ssize_t batch_length(PyObject *object)
 {
     return (Py_ssize_t)((struct batch *)object)->view.count;
@@ -91,10 +72,20 @@ static PyObject *batch_repr(PyObject *object)
                                 v->count);
 }
 
-#define NUMBER(name, which, doc)                                                                   \
+#define NUMBER(name, doc)                                                                          \
     {                                                                                              \
-        name, batch_number, NULL, PyDoc_STR(doc), (void *)(uintptr_t)(which)                       \
+#name, T_ULONGLONG, offsetof(struct batch, view.name), READONLY, PyDoc_STR(doc)            \
     }
+_Static_assert(sizeof(size_t) == sizeof(unsigned long long), "counts of a batch have 64 bits");
+
+static PyMemberDef batch_members[] = {
+    NUMBER(count, "Samples."),
+    NUMBER(epoch, "Epoch, from 0."),
+    NUMBER(number, "Of the batch in its epoch, from 0."),
+    NUMBER(padding, "Samples at the end that only make the ranks equal."),
+    NUMBER(replaced, "Samples that stand in for bad ones."),
+    {NULL, 0, 0, 0, NULL},
+};
 
 static PyGetSetDef batch_getset[] = {
     {"images", batch_images, NULL,
@@ -103,11 +94,6 @@ static PyGetSetDef batch_getset[] = {
     {"indices", batch_integers, NULL,
      PyDoc_STR("Array of int64, a copy: the samples really used, stand-ins for bad ones too."),
      (void *)(uintptr_t)1},
-    NUMBER("count", BATCH_COUNT, "Samples."),
-    NUMBER("epoch", BATCH_EPOCH, "Epoch, from 0."),
-    NUMBER("number", BATCH_NUMBER, "Of the batch in its epoch, from 0."),
-    NUMBER("padding", BATCH_PADDING, "Samples at the end that only make the ranks equal."),
-    NUMBER("replaced", BATCH_REPLACED, "Samples that stand in for bad ones."),
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -117,6 +103,7 @@ static PyType_Slot batch_slots[] = {
                                   "copies.")},
     {Py_tp_dealloc, batch_dealloc},
     {Py_tp_repr, batch_repr},
+    {Py_tp_members, batch_members},
     {Py_tp_getset, batch_getset},
     {Py_sq_length, batch_length},
     {0, NULL},

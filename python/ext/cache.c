@@ -282,25 +282,6 @@ static PyObject *cache_close(PyObject *object, PyObject *none)
 
 /* What a segment is */
 
-static PyObject *numbers(const uint64_t *values, size_t count)
-{
-    PyObject *list = PyList_New((Py_ssize_t)count);
-    for (size_t i = 0; list && i < count; i++) {
-        PyObject *number = PyLong_FromUnsignedLongLong(values[i]);
-        if (!number || PyList_SetItem(list, (Py_ssize_t)i, number) < 0)
-            Py_CLEAR(list);
-    }
-    return list;
-}
-
-/* Adds an entry; takes `object` over. */
-static int add(PyObject *dict, const char *key, PyObject *object)
-{
-    int r = object ? PyDict_SetItemString(dict, key, object) : -1;
-    Py_XDECREF(object);
-    return r;
-}
-
 static PyObject *form_name(int form)
 {
     const char *name = form == HR_FORM_AUTO ? "auto" : hr_form_name((enum hr_form)form);
@@ -309,10 +290,7 @@ static PyObject *form_name(int form)
 
 static int add_numbers(PyObject *dict, const struct hr_cache_info *info)
 {
-    const struct {
-        const char *name;
-        uint64_t value;
-    } table[] = {
+    const struct core_number table[] = {
         {"size_bytes", info->size_bytes},
         {"budget_bytes", info->budget_bytes},
         {"allocated_bytes", info->allocated_bytes},
@@ -327,10 +305,7 @@ static int add_numbers(PyObject *dict, const struct hr_cache_info *info)
         {"huge_bytes", info->huge_bytes},
         {"users", (uint64_t)info->users},
     };
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (add(dict, table[i].name, PyLong_FromUnsignedLongLong(table[i].value)) < 0)
-            return -1;
-    return 0;
+    return core_put_numbers(dict, table, sizeof table / sizeof *table);
 }
 
 static PyObject *info_dict(const struct hr_cache_info *info)
@@ -342,14 +317,15 @@ static PyObject *info_dict(const struct hr_cache_info *info)
         users++;
     }
     PyObject *dict = PyDict_New();
-    if (!dict || add(dict, "name", core_text(info->name)) < 0 ||
-        add(dict, "dataset", core_text(info->dataset)) < 0 ||
-        add(dict, "path", PyUnicode_DecodeFSDefault(info->path)) < 0 ||
-        add(dict, "problem", info->damaged ? core_text(info->problem) : Py_NewRef(Py_None)) < 0 ||
-        add_numbers(dict, info) < 0 || add(dict, "items", numbers(info->items, 3)) < 0 ||
-        add(dict, "pids", numbers(pids, users)) < 0 ||
-        add(dict, "node_bytes", numbers(info->node_bytes, HR_CACHE_NODES)) < 0 ||
-        add(dict, "form", form_name(info->form)) < 0)
+    if (!dict || core_put(dict, "name", core_text(info->name)) < 0 ||
+        core_put(dict, "dataset", core_text(info->dataset)) < 0 ||
+        core_put(dict, "path", PyUnicode_DecodeFSDefault(info->path)) < 0 ||
+        core_put(dict, "problem", info->damaged ? core_text(info->problem) : Py_NewRef(Py_None)) <
+            0 ||
+        add_numbers(dict, info) < 0 || core_put(dict, "items", core_numbers(info->items, 3)) < 0 ||
+        core_put(dict, "pids", core_numbers(pids, users)) < 0 ||
+        core_put(dict, "node_bytes", core_numbers(info->node_bytes, HR_CACHE_NODES)) < 0 ||
+        core_put(dict, "form", form_name(info->form)) < 0)
         Py_CLEAR(dict);
     return dict;
 }
@@ -388,6 +364,13 @@ PyObject *core_cache_bytes(PyObject *module, PyObject *text)
     if (r)
         return core_raise(PyModule_GetState(module), r, &error, NULL);
     return PyLong_FromUnsignedLongLong(bytes);
+}
+
+PyObject *core_cache_kind(PyObject *module, PyObject *text)
+{
+    static const char *const names[] = {"private", "kept", "hosts"};
+    const char *words = PyUnicode_AsUTF8AndSize(text, NULL);
+    return words ? PyUnicode_FromString(names[hr_cache_kind(words)]) : NULL;
 }
 
 static PyMethodDef cache_methods[] = {

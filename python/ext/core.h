@@ -44,7 +44,7 @@ struct core_state {
     PyObject *emit_log;             /* headrace._log.emit(level, message) */
 };
 
-/* The state of the module that `self`'s type belongs to. */
+/* errors.c: the state of the module that `self`'s type belongs to. */
 struct core_state *core_state_of(PyObject *self);
 
 /* errors.c: raises the Python exception for a library error. `filename` is a
@@ -57,6 +57,20 @@ PyObject *core_raise_cache(struct core_state *state, int code, const struct hr_e
 
 /* errors.c: bytes of the library to str: UTF-8, anything else escaped. */
 PyObject *core_text(const char *text);
+
+/* values.c: sets an entry of a dictionary; takes `value` over, which may be NULL with an
+ * exception. 0; -1 with an exception. */
+int core_put(PyObject *dict, const char *key, PyObject *value);
+
+/* values.c: the same of several numbers. */
+struct core_number {
+    const char *name;
+    uint64_t value;
+};
+int core_put_numbers(PyObject *dict, const struct core_number *numbers, size_t count);
+
+/* values.c: a list. */
+PyObject *core_numbers(const uint64_t *values, size_t count);
 
 /* log.c: the library's messages wait in a queue until a Python thread that
  * holds the GIL anyway passes them on; a pending exception is kept. */
@@ -108,8 +122,9 @@ PyObject *core_form_of(PyObject *module, PyObject *data);
 
 /* cache.c: cache_run(world_size) of the module. */
 PyObject *core_cache_run(PyObject *module, PyObject *world_size);
-/* cache.c: cache_bytes(text) of the module. */
+/* cache.c: cache_bytes(text) and cache_kind(text) of the module. */
 PyObject *core_cache_bytes(PyObject *module, PyObject *text);
+PyObject *core_cache_kind(PyObject *module, PyObject *text);
 
 /* agent.c: functions of the module. */
 PyObject *core_agent_socket(PyObject *module, PyObject *none);
@@ -151,9 +166,6 @@ PyObject *core_storage_check(PyObject *module, PyObject *paths);
 PyObject *core_storage_drop(PyObject *module, PyObject *paths);
 PyObject *core_storage_preread(PyObject *module, PyObject *paths);
 PyObject *core_storage_measure(PyObject *module, PyObject *args, PyObject *kwargs);
-
-/* schedule.c: "device", "host", "warm", "cold", "alone". */
-const char *core_phase_name(enum hr_stalls_phase phase);
 
 extern PyType_Spec core_array_spec;
 extern PyType_Spec core_batch_spec;

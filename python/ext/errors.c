@@ -24,6 +24,11 @@ static const struct {
     {-EINTR, &PyExc_KeyboardInterrupt}, {-EINPROGRESS, &PyExc_RuntimeError},
 };
 
+struct core_state *core_state_of(PyObject *self)
+{
+    return PyType_GetModuleState(Py_TYPE(self));
+}
+
 PyObject *core_text(const char *text)
 {
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");

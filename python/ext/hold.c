@@ -1,12 +1,13 @@
 /*
- * headrace._core.StorageHold: files that are kept in the page cache until it is closed.
+ * headrace._core.StorageHold: keeps files in the page cache until it is closed.
  *
- * Files are added in runs of some, without the GIL, so that Ctrl-C is heard in between. What
- * was held is told after the end too.
+ * Files are added in groups, without the GIL, so that Ctrl-C works in between. What was held can
+ * be read after the end too.
  */
 #include "core.h"
 
 #include <errno.h>
+#include <structmember.h>
 
 /* Files of one call into the library. */
 #define RUN_FILES 512
@@ -94,21 +95,6 @@ static PyObject *hold_exit(PyObject *object, PyObject *exception)
     return hold_close(object, NULL);
 }
 
-static PyObject *hold_bytes(PyObject *object, void *closure)
-{
-    return PyLong_FromUnsignedLongLong(((struct hold *)object)->held.bytes);
-}
-
-static PyObject *hold_held_bytes(PyObject *object, void *closure)
-{
-    return PyLong_FromUnsignedLongLong(((struct hold *)object)->held.held_bytes);
-}
-
-static PyObject *hold_locked_bytes(PyObject *object, void *closure)
-{
-    return PyLong_FromUnsignedLongLong(((struct hold *)object)->held.locked_bytes);
-}
-
 static PyObject *hold_problem(PyObject *object, void *closure)
 {
     return core_text(((struct hold *)object)->held.problem);
@@ -121,11 +107,17 @@ static PyMethodDef hold_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyMemberDef hold_members[] = {
+    {"bytes", T_ULONGLONG, offsetof(struct hold, held.bytes), READONLY,
+     PyDoc_STR("Of the files that could be opened.")},
+    {"held_bytes", T_ULONGLONG, offsetof(struct hold, held.held_bytes), READONLY,
+     PyDoc_STR("Of them, those that go only where memory is short.")},
+    {"locked_bytes", T_ULONGLONG, offsetof(struct hold, held.locked_bytes), READONLY,
+     PyDoc_STR("Of these, those that do not go.")},
+    {NULL, 0, 0, 0, NULL},
+};
+
 static PyGetSetDef hold_getset[] = {
-    {"bytes", hold_bytes, NULL, PyDoc_STR("Of the files that could be opened."), NULL},
-    {"held_bytes", hold_held_bytes, NULL,
-     PyDoc_STR("Of them, those that go only where memory is short."), NULL},
-    {"locked_bytes", hold_locked_bytes, NULL, PyDoc_STR("Of these, those that do not go."), NULL},
     {"problem", hold_problem, NULL,
      PyDoc_STR("Of the first file that is not held, or else not locked; ''."), NULL},
     {NULL, NULL, NULL, NULL, NULL},
@@ -137,6 +129,7 @@ static PyType_Slot hold_slots[] = {
     {Py_tp_new, hold_new},
     {Py_tp_dealloc, hold_dealloc},
     {Py_tp_methods, hold_methods},
+    {Py_tp_members, hold_members},
     {Py_tp_getset, hold_getset},
     {0, NULL},
 };

@@ -18,74 +18,20 @@ struct loader {
     struct core_watch *watch; /* of calls that may wait for an agent; the library has it, too */
 };
 
-static int parse_on_error(const char *text, struct hr_loader_options *options)
+/* The place of an option's word among `words`, which end with NULL; -1 with an exception. */
+static int place_of(const char *option, const char *text, const char *const *words)
 {
-    if (PyOS_stricmp(text, "raise") == 0)
-        options->on_error = HR_ON_ERROR_RAISE;
-    else if (PyOS_stricmp(text, "skip") == 0)
-        options->on_error = HR_ON_ERROR_SKIP;
-    else {
-        PyErr_Format(PyExc_ValueError, "on_error must be 'raise' or 'skip', not '%s'", text);
-        return -1;
+    for (int i = 0; words[i]; i++)
+        if (PyOS_stricmp(text, words[i]) == 0)
+            return i;
+    char listed[80] = "";
+    for (int i = 0; words[i]; i++) {
+        size_t length = strlen(listed);
+        const char *before = !i ? "" : words[i + 1] ? ", " : " or ";
+        snprintf(listed + length, sizeof listed - length, "%s'%s'", before, words[i]);
     }
-    return 0;
-}
-
-static int parse_cache_form(const char *text, struct hr_loader_options *options)
-{
-    for (int form = HR_FORM_AUTO; form <= HR_FORM_PLANES; form++) {
-        const char *name = form == HR_FORM_AUTO ? "auto" : hr_form_name((enum hr_form)form);
-        if (strcmp(text, name) == 0) {
-            options->cache_form = form;
-            return 0;
-        }
-    }
-    PyErr_Format(PyExc_ValueError,
-                 "cache_form must be 'auto', 'encoded', 'coefficients' or 'planes', not '%s'",
-                 text);
+    PyErr_Format(PyExc_ValueError, "%s must be %s, not '%s'", option, listed, text);
     return -1;
-}
-
-static int parse_join(const char *text, struct hr_loader_options *options)
-{
-    if (strcmp(text, "epoch") == 0)
-        options->join = HR_JOIN_EPOCH;
-    else if (strcmp(text, "now") == 0)
-        options->join = HR_JOIN_NOW;
-    else {
-        PyErr_Format(PyExc_ValueError, "join must be 'epoch' or 'now', not '%s'", text);
-        return -1;
-    }
-    return 0;
-}
-
-static int parse_lag(const char *text, struct hr_loader_options *options)
-{
-    if (strcmp(text, "alone") == 0)
-        options->lag = HR_LAG_ALONE;
-    else if (strcmp(text, "wait") == 0)
-        options->lag = HR_LAG_WAIT;
-    else {
-        PyErr_Format(PyExc_ValueError, "lag must be 'alone' or 'wait', not '%s'", text);
-        return -1;
-    }
-    return 0;
-}
-
-static int parse_assignment(const char *text, struct hr_loader_options *options)
-{
-    if (strcmp(text, "auto") == 0)
-        options->assignment = HR_ASSIGNMENT_AUTO;
-    else if (strcmp(text, "local") == 0)
-        options->assignment = HR_ASSIGNMENT_LOCAL;
-    else if (strcmp(text, "exact") == 0)
-        options->assignment = HR_ASSIGNMENT_EXACT;
-    else {
-        PyErr_Format(PyExc_ValueError, "assignment must be 'auto', 'local' or 'exact', not '%s'",
-                     text);
-        return -1;
-    }
-    return 0;
 }
 
 /* Texts of options, and the objects that hold those which are paths. */
@@ -98,12 +44,25 @@ static int parse_words(const struct loader_words *words, struct hr_loader_option
 {
     options->agent = words->agent ? PyBytes_AsString(words->agent) : NULL;
     options->agent_command = words->agent_command ? PyBytes_AsString(words->agent_command) : NULL;
-    return parse_on_error(words->on_error, options) < 0 ||
-                   parse_cache_form(words->cache_form, options) < 0 ||
-                   parse_join(words->join, options) < 0 || parse_lag(words->lag, options) < 0 ||
-                   parse_assignment(words->assignment, options) < 0
-               ? -1
-               : 0;
+    /* Each list is in the order of its enum. */
+    static const char *const on_error[] = {"raise", "skip", NULL};
+    static const char *const forms[] = {"auto", "encoded", "coefficients", "planes", NULL};
+    static const char *const joins[] = {"epoch", "now", NULL}, *const lags[] = {"alone", "wait",
+                                                                                NULL};
+    static const char *const assignments[] = {"auto", "local", "exact", NULL};
+    const int places[] = {
+        place_of("on_error", words->on_error, on_error),
+        place_of("cache_form", words->cache_form, forms),
+        place_of("join", words->join, joins),
+        place_of("lag", words->lag, lags),
+        place_of("assignment", words->assignment, assignments),
+    };
+    options->on_error = places[0];
+    options->cache_form = HR_FORM_AUTO + places[1];
+    options->join = places[2];
+    options->lag = places[3];
+    options->assignment = places[4];
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 /* Options that the DataLoader's arguments name otherwise, as messages have them. */
@@ -395,12 +354,7 @@ static PyObject *loader_restore(PyObject *object, PyObject *args, PyObject *kwar
 
 static PyObject *histogram(const struct hr_histogram *h)
 {
-    PyObject *buckets = PyList_New(HR_HISTOGRAM_BUCKETS);
-    for (int i = 0; buckets && i < HR_HISTOGRAM_BUCKETS; i++) {
-        PyObject *n = PyLong_FromUnsignedLongLong(h->buckets[i]);
-        if (!n || PyList_SetItem(buckets, i, n) < 0)
-            Py_CLEAR(buckets);
-    }
+    PyObject *buckets = core_numbers(h->buckets, HR_HISTOGRAM_BUCKETS);
     return buckets ? Py_BuildValue("{s:K,s:K,s:N}", "count", (unsigned long long)h->count, "sum_ns",
                                    (unsigned long long)h->sum_ns, "buckets", buckets)
                    : NULL;
@@ -413,10 +367,7 @@ static PyObject *loader_stats(PyObject *object, PyObject *none)
     if (check_open(self) < 0)
         return NULL;
     hr_loader_get_stats(self->handle, &s);
-    const struct {
-        const char *name;
-        uint64_t value;
-    } counters[] = {
+    const struct core_number counters[] = {
         {"samples", s.samples},
         {"batches", s.batches},
         {"bad_samples", s.bad_samples},
@@ -454,12 +405,8 @@ static PyObject *loader_stats(PyObject *object, PyObject *none)
     PyObject *dict = Py_BuildValue("{s:O,s:N,s:N,s:N}", "io_uring", s.io_uring ? Py_True : Py_False,
                                    "fetch", histogram(&s.fetch), "prepare", histogram(&s.prepare),
                                    "wait", histogram(&s.wait));
-    for (size_t i = 0; dict && i < sizeof counters / sizeof *counters; i++) {
-        PyObject *n = PyLong_FromUnsignedLongLong(counters[i].value);
-        if (!n || PyDict_SetItemString(dict, counters[i].name, n) < 0)
-            Py_CLEAR(dict);
-        Py_XDECREF(n);
-    }
+    if (dict && core_put_numbers(dict, counters, sizeof counters / sizeof *counters) < 0)
+        Py_CLEAR(dict);
     return dict;
 }
 
@@ -567,14 +514,6 @@ static PyObject *loader_batches(PyObject *object, void *closure)
     return PyLong_FromUnsignedLongLong(hr_loader_batches(self->handle));
 }
 
-static PyObject *loader_skipped_count(PyObject *object, void *closure)
-{
-    struct loader *self = (struct loader *)object;
-    if (check_open(self) < 0)
-        return NULL;
-    return PyLong_FromUnsignedLongLong(hr_loader_skipped_count(self->handle));
-}
-
 static PyMethodDef loader_methods[] = {
     {"start_epoch", loader_start_epoch, METH_O,
      PyDoc_STR("start_epoch(epoch)\n--\n\nStarts at the beginning of an epoch.")},
@@ -608,7 +547,6 @@ static PyMethodDef loader_methods[] = {
 
 static PyGetSetDef loader_getset[] = {
     {"batches", loader_batches, NULL, PyDoc_STR("Of a whole epoch, for this rank."), NULL},
-    {"skipped_count", loader_skipped_count, NULL, PyDoc_STR("Samples skipped so far."), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

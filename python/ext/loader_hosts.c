@@ -8,20 +8,9 @@
 
 #include <string.h>
 
-static int set_number(PyObject *dict, const char *name, uint64_t value)
-{
-    PyObject *number = PyLong_FromUnsignedLongLong(value);
-    int r = number ? PyDict_SetItemString(dict, name, number) : -1;
-    Py_XDECREF(number);
-    return r;
-}
-
 static PyObject *host_dict(const struct hr_loader_host *host)
 {
-    const struct {
-        const char *name;
-        uint64_t value;
-    } counters[] = {
+    const struct core_number counters[] = {
         {"ranks", (uint64_t)host->ranks},
         {"budget_bytes", host->budget_bytes},
         {"planned_items", host->planned_items},
@@ -40,9 +29,8 @@ static PyObject *host_dict(const struct hr_loader_host *host)
         Py_BuildValue("{s:N,s:O,s:O,s:N}", "name", core_text(host->name), "is_self",
                       host->is_self ? Py_True : Py_False, "is_up", host->is_up ? Py_True : Py_False,
                       "problem", core_text(host->problem));
-    for (size_t i = 0; dict && i < sizeof counters / sizeof *counters; i++)
-        if (set_number(dict, counters[i].name, counters[i].value) < 0)
-            Py_CLEAR(dict);
+    if (dict && core_put_numbers(dict, counters, sizeof counters / sizeof *counters) < 0)
+        Py_CLEAR(dict);
     return dict;
 }
 

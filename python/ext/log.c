@@ -18,7 +18,7 @@
 
 #define QUEUE_LINES 64
 
-struct line {
+struct log_line {
     enum hr_log_level level;
     char *text; /* malloc'ed */
 };
@@ -26,7 +26,7 @@ struct line {
 /* Guarded by `lock`, except `waiting`, a hint that spares the lock. */
 static struct {
     pthread_mutex_t lock;
-    struct line line[QUEUE_LINES];
+    struct log_line line[QUEUE_LINES];
     int count;
     unsigned long dropped;
     atomic_int waiting;
@@ -37,7 +37,7 @@ static void on_log(void *arg, enum hr_log_level level, const char *message)
     char *copy = strdup(message);
     pthread_mutex_lock(&queue.lock);
     if (copy && queue.count < QUEUE_LINES) {
-        queue.line[queue.count++] = (struct line){level, copy};
+        queue.line[queue.count++] = (struct log_line){level, copy};
         copy = NULL;
     } else {
         queue.dropped++;
@@ -90,7 +90,7 @@ void core_log_drain(struct core_state *state)
 {
     if (!state->emit_log || !atomic_load_explicit(&queue.waiting, memory_order_acquire))
         return;
-    struct line line[QUEUE_LINES];
+    struct log_line line[QUEUE_LINES];
     pthread_mutex_lock(&queue.lock);
     int count = queue.count;
     unsigned long dropped = queue.dropped;

@@ -8,27 +8,11 @@
 
 #include <errno.h>
 #include <string.h>
+#include <structmember.h>
 
 static struct memory *self_of(PyObject *object)
 {
     return (struct memory *)object;
-}
-
-void memory_record(struct memory *m, struct hr_memory_event event)
-{
-    /* Another thread may have ended the recording while Python code ran. */
-    if (!m->recorder)
-        return;
-    event.phase = atomic_load_explicit(&m->phase, memory_order_relaxed);
-    if (event.device && event.device != HR_MEMORY_LIBRARIES)
-        event.flags |= HR_MEMORY_HOST_TIME;
-    hr_memory_record(m->recorder, &event);
-}
-
-void memory_forget(void)
-{
-    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception))
-        PyErr_Clear();
 }
 
 /* A storage was freed: the callback of its reference. */
@@ -145,7 +129,7 @@ static int memory_clear(PyObject *object)
     return 0;
 }
 
-/* Ends the recording; the tap tells no more, and devices have told all. */
+/* Ends the recording: no more comes from the tap, and all of the devices is written. */
 static void end_recording(struct memory *m)
 {
     struct hr_memory_recorder *recorder = m->recorder;
@@ -409,7 +393,7 @@ static PyObject *memory_now(PyObject *object, PyObject *none)
     return recorder ? PyLong_FromUnsignedLongLong(hr_memory_now_ns(recorder)) : NULL;
 }
 
-/* Events as another source tells them: as they are. */
+/* Records events of another source as they are. */
 static PyObject *memory_events(PyObject *object, PyObject *buffer)
 {
     struct hr_memory_recorder *recorder = open_of(object);
@@ -475,7 +459,7 @@ static PyObject *get_phase(PyObject *object, void *closure)
 static int change_phase(struct memory *m, uint8_t phase)
 {
     int r = 0;
-    if (m->history_tells && m->recorder && phase != atomic_load(&m->phase)) {
+    if (m->history_reports && m->recorder && phase != atomic_load(&m->phase)) {
         PyObject *change =
             Py_BuildValue("Ki", (unsigned long long)hr_memory_now_ns(m->recorder), (int)phase);
         r = change ? PyList_Append(m->changes, change) : -1;
@@ -496,34 +480,6 @@ static int set_phase(PyObject *object, PyObject *value, void *closure)
     return change_phase(self_of(object), (uint8_t)phase);
 }
 
-static PyObject *get_part(PyObject *object, void *closure)
-{
-    return PyLong_FromUnsignedLong(self_of(object)->part);
-}
-
-static int set_part(PyObject *object, PyObject *value, void *closure)
-{
-    unsigned long part = value ? PyLong_AsUnsignedLong(value) : 0;
-    if (PyErr_Occurred())
-        return -1;
-    self_of(object)->part = (uint32_t)part;
-    return 0;
-}
-
-static PyObject *get_history_tells(PyObject *object, void *closure)
-{
-    return PyBool_FromLong(self_of(object)->history_tells);
-}
-
-static int set_history_tells(PyObject *object, PyObject *value, void *closure)
-{
-    int is = value ? PyObject_IsTrue(value) : 0;
-    if (is < 0)
-        return -1;
-    self_of(object)->history_tells = (uint8_t)is;
-    return 0;
-}
-
 static PyObject *get_awaits_update(PyObject *object, void *closure)
 {
     return PyBool_FromLong(self_of(object)->awaits_update);
@@ -537,21 +493,6 @@ static int set_awaits_update(PyObject *object, PyObject *value, void *closure)
     self_of(object)->awaits_update = (uint8_t)is;
     self_of(object)->was_updated = 0;
     return 0;
-}
-
-static PyObject *get_was_updated(PyObject *object, void *closure)
-{
-    return PyBool_FromLong(self_of(object)->was_updated);
-}
-
-static PyObject *get_calls(PyObject *object, void *closure)
-{
-    return PyLong_FromUnsignedLong(self_of(object)->call);
-}
-
-static PyObject *get_without_storage(PyObject *object, void *closure)
-{
-    return PyLong_FromUnsignedLongLong(self_of(object)->without_storage);
 }
 
 static PyObject *get_is_open(PyObject *object, void *closure)
@@ -573,7 +514,8 @@ static PyMethodDef memory_methods[] = {
                "Operators of this thread come from an observer below Python (observer.cpp): why "
                "that is not possible, or None.")},
     {"tap", memory_tap, METH_NOARGS,
-     PyDoc_STR("tap()\n--\n\nAllocations are told by the tap: whether it sees the host's.")},
+     PyDoc_STR(
+         "tap()\n--\n\nThe tap reports allocations from now on; whether it sees the host's.")},
     {"follow_kernels", memory_follow_kernels, METH_NOARGS,
      PyDoc_STR(
          "follow_kernels()\n--\n\n"
@@ -602,24 +544,29 @@ static PyMethodDef memory_methods[] = {
     {"now_ns", memory_now, METH_NOARGS, PyDoc_STR("now_ns()\n--\n\nThe clock of events.")},
     {"phase_changes", memory_phase_changes, METH_NOARGS,
      PyDoc_STR("phase_changes()\n--\n\n"
-               "(ns, phase) since it was asked last, while a history tells.")},
+               "(ns, phase) since it was asked last, while a history reports.")},
     {"counts", memory_counts, METH_NOARGS, PyDoc_STR("counts()\n--\n\nEvents recorded, and lost.")},
     {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef memory_members[] = {
+    {"part", T_UINT, offsetof(struct memory, part), 0,
+     PyDoc_STR("Name of the part of the model that runs.")},
+    {"history_reports", T_BOOL, offsetof(struct memory, history_reports), 0,
+     PyDoc_STR("Whether PyTorch's memory history reports accelerators' allocations.")},
+    {"was_updated", T_BOOL, offsetof(struct memory, was_updated), READONLY,
+     PyDoc_STR("Such a step was seen since awaits_update was set.")},
+    {"calls", T_UINT, offsetof(struct memory, call), READONLY, PyDoc_STR("Operator calls so far.")},
+    {"without_storage", T_ULONGLONG, offsetof(struct memory, without_storage), READONLY,
+     PyDoc_STR("Tensors met so far that have no storage.")},
+    {NULL, 0, 0, 0, NULL},
 };
 
 static PyGetSetDef memory_getset[] = {
     {"phase", get_phase, set_phase, PyDoc_STR("0 outside, 1 forward, 2 backward, 3 optimizer."),
      NULL},
-    {"part", get_part, set_part, PyDoc_STR("Name of the part of the model that runs."), NULL},
-    {"history_tells", get_history_tells, set_history_tells,
-     PyDoc_STR("Whether PyTorch's memory history tells of accelerators' allocations."), NULL},
     {"awaits_update", get_awaits_update, set_awaits_update,
      PyDoc_STR("Whether what writes a parameter outside passes is an optimizer's step."), NULL},
-    {"was_updated", get_was_updated, NULL,
-     PyDoc_STR("Such a step was seen since awaits_update was set."), NULL},
-    {"calls", get_calls, NULL, PyDoc_STR("Operator calls so far."), NULL},
-    {"without_storage", get_without_storage, NULL,
-     PyDoc_STR("Tensors met so far that have no storage."), NULL},
     {"is_open", get_is_open, NULL, PyDoc_STR("Whether it is recorded still."), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -632,6 +579,7 @@ static PyType_Slot memory_slots[] = {
     {Py_tp_traverse, memory_traverse},
     {Py_tp_clear, memory_clear},
     {Py_tp_methods, memory_methods},
+    {Py_tp_members, memory_members},
     {Py_tp_getset, memory_getset},
     {0, NULL},
 };

@@ -2,13 +2,13 @@
  * Storages of tensors and the memory below them, for headrace._core.MemoryRecorder.
  *
  * A storage is found by the address of PyTorch's object for it, which is quick to ask for, and
- * followed until a weak reference tells that it is freed (PyTorch keeps a storage's Python
+ * followed until a weak reference shows that it was freed (PyTorch keeps a storage's Python
  * object as long as the storage lives). A block is known by the address of its memory: that
  * may change under a storage (resize_, out=), and several storages may lie over the same
  * (from_numpy, from_blob), which ends with the last of them.
  *
- * Where the tap or PyTorch's memory history tells of a block's allocation and end, this does
- * not.
+ * Where the tap or PyTorch's memory history reports a block's allocation and end, this file does
+ * not record them.
  */
 #include "memory_inside.h"
 
@@ -22,6 +22,40 @@ static long long call_number(PyObject *object, PyObject *method)
 }
 
 /* ---- what a tensor is ---- */
+
+/* What a type of tensors is, met for the first time. */
+static enum memory_kind look_at_type(struct memory *m, PyObject *type)
+{
+    PyObject *its = PyObject_GetAttrString(type, "__torch_dispatch__");
+    enum memory_kind kind = its && its != m->plain ? MEMORY_SUBCLASS : MEMORY_PLAIN;
+    Py_XDECREF(its);
+    PyObject *module = kind ? PyObject_GetAttrString(type, "__module__") : NULL;
+    PyObject *start = module ? PyUnicode_FromString("torch._subclasses") : NULL;
+    if (start && PyUnicode_Check(module) &&
+        PyUnicode_Tailmatch(module, start, 0, PY_SSIZE_T_MAX, -1) > 0)
+        kind = MEMORY_UNREAL;
+    Py_XDECREF(start);
+    Py_XDECREF(module);
+    memory_forget();
+    return kind;
+}
+
+enum memory_kind memory_kind_of(struct memory *m, PyObject *type)
+{
+    if (type == m->tensor_type)
+        return MEMORY_PLAIN;
+    PyObject *known = PyDict_GetItemWithError(m->types, type);
+    if (known)
+        return (enum memory_kind)PyLong_AsLong(known);
+    memory_forget();
+    enum memory_kind kind = look_at_type(m, type);
+    PyObject *number = PyLong_FromLong(kind);
+    if (number)
+        PyDict_SetItem(m->types, type, number);
+    Py_XDECREF(number);
+    memory_forget();
+    return kind;
+}
 
 /* "[64, 10] float32", or NULL with an exception. */
 static PyObject *describe_text(PyObject *shape, PyObject *dtype)
@@ -134,7 +168,7 @@ static void leave_block(struct memory *m, uint32_t index, uint64_t time_ns)
     uint32_t first = memory_map_get(&all->by_data, s->data);
     if (first == index && s->next == MEMORY_NONE) {
         memory_map_remove(&all->by_data, s->data);
-        if (s->told)
+        if (s->is_recorded)
             memory_record(m, (struct hr_memory_event){.time_ns = time_ns,
                                                       .address = s->data,
                                                       .bytes = s->bytes,
@@ -190,7 +224,7 @@ static void join_block(struct memory *m, uint32_t index, int was_there, uint64_t
     s->next = first;
     if (first != MEMORY_NONE) {
         s->device = all->all[first].device;
-        s->told = all->all[first].told;
+        s->is_recorded = all->all[first].is_recorded;
         s->part = s->part ? s->part : all->all[first].part;
     }
     if (memory_map_put(&all->by_data, data, index) < 0) {
@@ -203,8 +237,8 @@ static void join_block(struct memory *m, uint32_t index, int was_there, uint64_t
     uint8_t device = s->device;
     uint64_t bytes = memory_tap_bytes(m, data, &device);
     s->device = device;
-    s->told = !bytes && !(s->device && m->history_tells);
-    if (s->told)
+    s->is_recorded = !bytes && !(s->device && m->history_reports);
+    if (s->is_recorded)
         memory_record(m, (struct hr_memory_event){
                              .time_ns = time_ns,
                              .address = data,

@@ -204,15 +204,16 @@ void memory_call_failed(struct memory_call *call, PyObject *error)
 {
     struct memory *m = call->m;
     end_update(call);
-    PyObject *told = PyBool_FromLong(memory_tap_failures(m) != call->failures);
-    PyObject *done = PyObject_CallFunctionObjArgs(m->failed, error ? error : Py_None, told, NULL);
-    Py_DECREF(told);
+    PyObject *is_recorded = PyBool_FromLong(memory_tap_failures(m) != call->failures);
+    PyObject *done =
+        PyObject_CallFunctionObjArgs(m->failed, error ? error : Py_None, is_recorded, NULL);
+    Py_DECREF(is_recorded);
     Py_XDECREF(done);
     memory_forget();
 }
 
 /* The same of Python's own exception. What a signal raises meanwhile goes before it. */
-static void tell_failure(struct memory_call *call)
+static void report_failure(struct memory_call *call)
 {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
@@ -287,47 +288,13 @@ static PyObject *run(struct memory *m, const struct memory_op *op, PyObject *fun
     PyObject *result = PyObject_Call(func, args, kwargs);
     memory_call_returned(&call);
     if (!result) {
-        tell_failure(&call);
+        report_failure(&call);
         return NULL;
     }
     memory_call_end(&call, &arguments, &(struct memory_operands){.args = result});
     if (PyErr_Occurred())
         Py_CLEAR(result);
     return result;
-}
-
-/* What a type of tensors is, met for the first time. */
-static enum memory_kind look_at_type(struct memory *m, PyObject *type)
-{
-    PyObject *its = PyObject_GetAttrString(type, "__torch_dispatch__");
-    enum memory_kind kind = its && its != m->plain ? MEMORY_SUBCLASS : MEMORY_PLAIN;
-    Py_XDECREF(its);
-    PyObject *module = kind ? PyObject_GetAttrString(type, "__module__") : NULL;
-    PyObject *start = module ? PyUnicode_FromString("torch._subclasses") : NULL;
-    if (start && PyUnicode_Check(module) &&
-        PyUnicode_Tailmatch(module, start, 0, PY_SSIZE_T_MAX, -1) > 0)
-        kind = MEMORY_UNREAL;
-    Py_XDECREF(start);
-    Py_XDECREF(module);
-    memory_forget();
-    return kind;
-}
-
-enum memory_kind memory_kind_of(struct memory *m, PyObject *type)
-{
-    if (type == m->tensor_type)
-        return MEMORY_PLAIN;
-    PyObject *known = PyDict_GetItemWithError(m->types, type);
-    if (known)
-        return (enum memory_kind)PyLong_AsLong(known);
-    memory_forget();
-    enum memory_kind kind = look_at_type(m, type);
-    PyObject *number = PyLong_FromLong(kind);
-    if (number)
-        PyDict_SetItem(m->types, type, number);
-    Py_XDECREF(number);
-    memory_forget();
-    return kind;
 }
 
 /* The strangest of some types. */

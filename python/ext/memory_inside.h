@@ -2,7 +2,8 @@
  * What the files of headrace._core.MemoryRecorder share: memory.c (the type), memory_dispatch.c
  * (operators), memory_observer.c (operators that an observer below Python sees), memory_blocks.c
  * (storages and the memory below them), memory_stack.c (lines of code), memory_tap.c (what the
- * allocators tell), memory_map.c (a table).
+ * allocators report), memory_map.c (a table), memory_state.c (helpers of all). A file calls those
+ * that are declared above it here.
  *
  * All of it is under the GIL but for what the tap calls, which any thread may do: that is the
  * recorder and the atomic members.
@@ -39,14 +40,14 @@ void memory_map_clear(struct memory_map *map);
 /* A storage that is followed, from first sight until it is freed. */
 struct memory_storage {
     uint64_t impl;       /* address of PyTorch's object */
-    PyObject *reference; /* weak; its callback tells of the end */
+    PyObject *reference; /* weak; its callback is called at the end */
     uint64_t data;       /* address of its memory; 0: it has none of a device's */
     uint64_t bytes;
-    uint32_t next;    /* storage over the same memory, or the next free place; MEMORY_NONE */
-    uint32_t part;    /* name of the part of the model; 0: not known */
-    uint8_t device;   /* as in events */
-    uint8_t category; /* that was told */
-    uint8_t told;     /* its allocation was told by us: so is its end */
+    uint32_t next;       /* storage over the same memory, or the next free place; MEMORY_NONE */
+    uint32_t part;       /* name of the part of the model; 0: not known */
+    uint8_t device;      /* as in events */
+    uint8_t category;    /* that was recorded */
+    uint8_t is_recorded; /* we recorded its allocation, and record its end */
 };
 
 struct memory_storages {
@@ -80,7 +81,7 @@ struct memory {
     void (*end_observing)(void);
 
     PyObject *describe;    /* describe(func) -> bytes of a struct op; also of (name, overload) */
-    PyObject *failed;      /* failed(exception, is_told): an operator raised it */
+    PyObject *failed;      /* failed(exception, is_recorded): an operator raised it */
     PyObject *address_of;  /* torch._C._storage_address */
     PyObject *tensor_type; /* torch.Tensor */
     PyObject *ops;         /* by func */
@@ -88,7 +89,7 @@ struct memory {
     PyObject *types;       /* of tensors: whether they have a dispatch of their own */
     PyObject *plain;       /* torch.Tensor.__torch_dispatch__ */
     PyObject *on_freed;    /* our own method */
-    PyObject *changes;     /* of the phase, while history tells: list of (ns, phase) */
+    PyObject *changes;     /* of the phase, while history reports: list of (ns, phase) */
     PyObject *untyped_storage, *data_ptr, *nbytes, *is_cpu, *shape, *dtype, *f_back; /* str */
 
     struct memory_storages storages;
@@ -97,7 +98,7 @@ struct memory {
     uint32_t call;            /* operator calls so far */
     uint32_t part;            /* name of the part of the model that runs */
     uint8_t is_surveying;     /* what is met was there before */
-    uint8_t history_tells;    /* of accelerators' allocations */
+    uint8_t history_reports;  /* of accelerators' allocations */
     uint8_t awaits_update;    /* outside passes, what writes a parameter is an optimizer's step */
     uint8_t was_updated;      /* such a step was seen */
 
@@ -106,11 +107,40 @@ struct memory {
     _Atomic uintptr_t op_thread;  /* in which it does; 0: none */
 };
 
+/* ---- memory_state.c ---- */
+
 /* Records an event with the phase of the moment. */
 void memory_record(struct memory *m, struct hr_memory_event event);
 
 /* Drops what a call raised, but for what ends programs (KeyboardInterrupt, ...), which stays. */
 void memory_forget(void);
+
+/* ---- memory_tap.c ---- */
+
+/* The tap reports allocations from now on: 1; 0: there is none; -1 with an exception. */
+int memory_tap_begin(struct memory *m);
+void memory_tap_end(struct memory *m);
+/* Bytes of a block that the tap knows, and its device; 0: it does not. */
+uint64_t memory_tap_bytes(const struct memory *m, uint64_t address, uint8_t *device);
+/* Refused allocations that it reported. */
+uint64_t memory_tap_failures(const struct memory *m);
+
+/* ---- memory_stack.c ---- */
+
+/* The id of the lines that called the operator, 0: none; -1 with an exception. */
+int64_t memory_stack_now(struct memory *m);
+void memory_stacks_clear(struct memory *m);
+
+/* ---- memory_blocks.c ---- */
+
+/* What a type of tensors is. */
+enum memory_kind {
+    MEMORY_PLAIN,
+    MEMORY_SUBCLASS, /* made of other tensors, by a dispatch of its own */
+    MEMORY_UNREAL,   /* of PyTorch's tracing: only shapes, or a graph; has a mode of its own */
+};
+
+enum memory_kind memory_kind_of(struct memory *m, PyObject *type);
 
 /* One access of what an operator was given or gave. */
 struct memory_access {
@@ -121,6 +151,33 @@ struct memory_access {
     uint64_t time_ns;
     uint32_t op, call, stack;
 };
+
+/* Takes in an access of all tensors in an object: a tensor, a tuple, a list. */
+void memory_touch(struct memory *m, PyObject *object, const struct memory_access *access);
+/* The same of a tensor that an observer found. */
+void memory_touch_observed(struct memory *m, const struct observed_tensor *tensor,
+                           const struct memory_access *access);
+
+/* The place of a tensor's storage, followed from now on; MEMORY_NONE: it has none. */
+uint32_t memory_storage_of(struct memory *m, PyObject *tensor, const struct memory_access *access);
+
+/* Says what a storage is; `shape` is a name. part: 0: what was said. */
+void memory_say(struct memory *m, uint32_t storage, uint32_t shape, uint32_t category,
+                uint32_t part);
+/* The name of a tensor's shape and type; 0: none. */
+uint32_t memory_shape(struct memory *m, PyObject *tensor);
+
+/* Whether a tensor, a tuple or a list holds a parameter; of what is followed already. */
+int memory_is_parameter(struct memory *m, PyObject *object);
+int memory_is_parameter_observed(const struct memory *m, const struct observed_tensor *tensor);
+
+/* A storage's memory may be another now. */
+void memory_moved(struct memory *m, uint32_t storage, PyObject *object, uint64_t time_ns);
+
+/* A storage was freed: the reference to it says so. */
+void memory_ended(struct memory *m, PyObject *reference);
+int memory_storages_visit(struct memory *m, visitproc visit, void *arg);
+void memory_storages_clear(struct memory *m);
 
 /* ---- memory_dispatch.c ---- */
 
@@ -171,65 +228,11 @@ void memory_call_failed(struct memory_call *call, PyObject *error);
 /* A method, __torch_dispatch__. */
 PyObject *memory_dispatch(PyObject *object, PyObject *arguments);
 
-/* What a type of tensors is. */
-enum memory_kind {
-    MEMORY_PLAIN,
-    MEMORY_SUBCLASS, /* made of other tensors, by a dispatch of its own */
-    MEMORY_UNREAL,   /* of PyTorch's tracing: only shapes, or a graph; has a mode of its own */
-};
-
-enum memory_kind memory_kind_of(struct memory *m, PyObject *type);
-
-/* ---- memory_blocks.c ---- */
-
-/* Takes in an access of all tensors in an object: a tensor, a tuple, a list. */
-void memory_touch(struct memory *m, PyObject *object, const struct memory_access *access);
-/* The same of a tensor that an observer found. */
-void memory_touch_observed(struct memory *m, const struct observed_tensor *tensor,
-                           const struct memory_access *access);
-
-/* The place of a tensor's storage, followed from now on; MEMORY_NONE: it has none. */
-uint32_t memory_storage_of(struct memory *m, PyObject *tensor, const struct memory_access *access);
-
-/* Says what a storage is; `shape` is a name. part: 0: what was said. */
-void memory_say(struct memory *m, uint32_t storage, uint32_t shape, uint32_t category,
-                uint32_t part);
-/* The name of a tensor's shape and type; 0: none. */
-uint32_t memory_shape(struct memory *m, PyObject *tensor);
-
-/* Whether a tensor, a tuple or a list holds a parameter; of what is followed already. */
-int memory_is_parameter(struct memory *m, PyObject *object);
-int memory_is_parameter_observed(const struct memory *m, const struct observed_tensor *tensor);
-
-/* A storage's memory may be another now. */
-void memory_moved(struct memory *m, uint32_t storage, PyObject *object, uint64_t time_ns);
-
-/* A storage was freed: the reference to it says so. */
-void memory_ended(struct memory *m, PyObject *reference);
-int memory_storages_visit(struct memory *m, visitproc visit, void *arg);
-void memory_storages_clear(struct memory *m);
-
 /* ---- memory_observer.c ---- */
 
 /* observe(path): operators of this thread come from an observer below Python from now on; why
  * that is not possible, or None. */
 PyObject *memory_observe(PyObject *object, PyObject *path);
 void memory_observe_end(struct memory *m);
-
-/* ---- memory_stack.c ---- */
-
-/* The id of the lines that called the operator, 0: none; -1 with an exception. */
-int64_t memory_stack_now(struct memory *m);
-void memory_stacks_clear(struct memory *m);
-
-/* ---- memory_tap.c ---- */
-
-/* Allocations are told by the tap from now on: 1; 0: there is none; -1 with an exception. */
-int memory_tap_begin(struct memory *m);
-void memory_tap_end(struct memory *m);
-/* Bytes of a block that the tap tells of, and its device; 0: it does not. */
-uint64_t memory_tap_bytes(const struct memory *m, uint64_t address, uint8_t *device);
-/* Refused allocations that it told. */
-uint64_t memory_tap_failures(const struct memory *m);
 
 #endif

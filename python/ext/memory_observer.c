@@ -98,7 +98,7 @@ static void before(struct memory *m, struct observed_call *room, const void *op,
 {
     struct observed *o = (struct observed *)room;
     struct waiting w = set_aside();
-    Py_INCREF(m);
+    Py_INCREF((PyObject *)m);
     if (m->recorder)
         memory_call_begin(m, &o->call, op, &(struct memory_operands){.observed = arguments});
     else /* it ended just now */
@@ -115,7 +115,7 @@ static void after(struct observed_call *room, const struct observed_tensors *arg
     memory_call_end(&o->call, &(struct memory_operands){.observed = arguments},
                     &(struct memory_operands){.observed = results});
     take_back(w);
-    Py_DECREF(o->call.m);
+    Py_DECREF((PyObject *)o->call.m);
 }
 
 static void failed(struct observed_call *room, const char *text, int is_out_of_memory)
@@ -128,7 +128,7 @@ static void failed(struct observed_call *room, const char *text, int is_out_of_m
     memory_call_failed(&o->call, error);
     Py_XDECREF(error);
     take_back(w);
-    Py_DECREF(o->call.m);
+    Py_DECREF((PyObject *)o->call.m);
 }
 
 static const struct observer_core core = {

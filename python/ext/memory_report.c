@@ -1,5 +1,5 @@
 /*
- * What memory records tell, for people: headrace._core.memory_write_text and its relatives.
+ * Reports on memory records: headrace._core.memory_write_text and its relatives.
  * Analyses are opened for the call and closed after it.
  */
 #include "core.h"

@@ -4,7 +4,7 @@
  * The frames of the thread are walked each time; what a frame's code is (of the training, or
  * of torch and headrace, which are left out) is asked once. In a backward pass the lines are
  * those of the forward operator: autograd numbers its nodes as they are made (just before the
- * operator comes here), and tells which node runs.
+ * operator comes here), and knows which node runs.
  */
 #include "memory_inside.h"
 

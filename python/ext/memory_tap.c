@@ -1,5 +1,5 @@
 /*
- * Allocations as the allocators tell them, for headrace._core.MemoryRecorder: by the tap
+ * Allocations as the allocators report them, for headrace._core.MemoryRecorder: by the tap
  * (headrace/tap.h), where its library is in the process.
  *
  * What it calls may run in any thread, within malloc: it records, and does nothing else. It is
@@ -36,7 +36,7 @@ static void on_freed(void *arg, uint64_t address, uint64_t bytes, uint8_t device
                  .address = address, .bytes = bytes, .kind = HR_MEMORY_FREE, .device = device});
 }
 
-/* What lives already when the telling begins. */
+/* What lives already when reports begin. */
 static void on_present(void *arg, uint64_t address, uint64_t bytes, uint8_t device)
 {
     memory_record(
@@ -69,7 +69,7 @@ int memory_tap_begin(struct memory *m)
         PyMem_Free(tap);
         return 0;
     }
-    const struct hr_tap told = {
+    const struct hr_tap callbacks = {
         .version = HR_TAP_VERSION,
         .arg = m,
         .allocated = on_allocated,
@@ -78,13 +78,13 @@ int memory_tap_begin(struct memory *m)
         .present = on_present,
     };
     m->tap = tap;
-    int r = tap->begin(&told);
+    int r = tap->begin(&callbacks);
     if (r) {
         m->tap = NULL;
         PyMem_Free(tap);
         if (r == -EBUSY)
             PyErr_SetString(PyExc_RuntimeError,
-                            "another recorder in this process is told of allocations "
+                            "another recorder in this process follows the allocators "
                             "(HEADRACE_TAP_RECORD, or a library's own): end that one first");
         return r == -EBUSY ? -1 : 0;
     }
@@ -104,7 +104,7 @@ uint64_t memory_tap_bytes(const struct memory *m, uint64_t address, uint8_t *dev
 {
     uint8_t of = 0;
     uint64_t bytes = m->tap ? m->tap->bytes(address, &of) : 0;
-    /* What a library took may be a tensor's (from_numpy): told as its storage. */
+    /* What a library took may be a tensor's (from_numpy): recorded as its storage. */
     if (!bytes || of == HR_MEMORY_LIBRARIES)
         return 0;
     *device = of;

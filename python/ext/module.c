@@ -8,20 +8,10 @@
 
 static PyModuleDef core_module;
 
-struct core_state *core_state_of(PyObject *self)
-{
-    return PyType_GetModuleState(Py_TYPE(self));
-}
-
 static PyObject *module_drain_log(PyObject *module, PyObject *none)
 {
     core_log_drain(PyModule_GetState(module));
     Py_RETURN_NONE;
-}
-
-static PyObject *module_isa_name(PyObject *module, PyObject *none)
-{
-    return PyUnicode_FromString(hr_isa_name());
 }
 
 static PyObject *module_cores(PyObject *module, PyObject *none)
@@ -127,12 +117,12 @@ static void module_free(void *module)
 static PyMethodDef module_methods[] = {
     {"drain_log", module_drain_log, METH_NOARGS,
      PyDoc_STR("drain_log()\n--\n\nPasses waiting messages of the library to logging.")},
-    {"isa_name", module_isa_name, METH_NOARGS,
-     PyDoc_STR("isa_name()\n--\n\nThe instruction set in use; results do not depend on it.")},
     {"cores", module_cores, METH_NOARGS,
      PyDoc_STR("cores()\n--\n\nThat this process may use: affinity and CPU quotas.")},
     {"cache_bytes", core_cache_bytes, METH_O,
      PyDoc_STR("cache_bytes(text)\n--\n\nThat a cache asked for with this text may hold.")},
+    {"cache_kind", core_cache_kind, METH_O,
+     PyDoc_STR("cache_kind(text)\n--\n\n'private', 'kept' or 'hosts', as this text says.")},
     {"pack_write", (PyCFunction)(void (*)(void))core_pack_write, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("pack_write(dataset, path, *, form=1, threads=0, trust=False, max_growth=0.0,\n"
                "           restart=False, overwrite=False, skip=False, progress=None)\n--\n\n"
@@ -155,10 +145,10 @@ static PyMethodDef module_methods[] = {
                "A record's analysis as JSON; bandwidths of 0: what the record says.")},
     {"memory_write_text", core_memory_write_text, METH_VARARGS,
      PyDoc_STR("memory_write_text(paths, out, columns, h2d_bytes_per_s, d2h_bytes_per_s)\n--\n\n"
-               "What records tell, as text.")},
+               "Writes the report on records, as text.")},
     {"memory_write_page", core_memory_write_page, METH_VARARGS,
      PyDoc_STR("memory_write_page(paths, out, h2d_bytes_per_s, d2h_bytes_per_s)\n--\n\n"
-               "What records tell, as an HTML page.")},
+               "Writes the report on records, as an HTML page.")},
     {"memory_compare", core_memory_compare, METH_O,
      PyDoc_STR("memory_compare([before, after])\n--\n\nWhat is different, as JSON.")},
     {"memory_import", core_memory_import, METH_VARARGS,

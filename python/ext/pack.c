@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* One call into the library. */
-struct call {
+struct pack_call {
     PyThreadState *saved;
     PyObject *progress; /* callable(done, total), or NULL; borrowed */
     PyObject *notices;  /* list of (index, path, reason, kept); owned */
@@ -23,7 +23,7 @@ struct call {
 
 static int on_progress(void *arg, uint64_t done, uint64_t total, const char *stage)
 {
-    struct call *call = arg;
+    struct pack_call *call = arg;
     PyEval_RestoreThread(call->saved);
     int stop = PyErr_Occurred() || PyErr_CheckSignals();
     /* files that are packed already are looked at first, when a pack is continued */
@@ -39,7 +39,7 @@ static int on_progress(void *arg, uint64_t done, uint64_t total, const char *sta
 
 static void on_notice(void *arg, const struct hr_bad_sample *sample, enum hr_pack_kept kept)
 {
-    struct call *call = arg;
+    struct pack_call *call = arg;
     PyEval_RestoreThread(call->saved);
     if (kept == HR_PACK_KEPT_BAD) {
         call->any = 1;
@@ -62,7 +62,7 @@ static void on_notice(void *arg, const struct hr_bad_sample *sample, enum hr_pac
 
 /* A sample's own error as headrace.SampleError; others as everywhere, but for a full
  * disk, which is the system's error here. */
-static PyObject *raise(struct core_state *state, const struct call *call, int code,
+static PyObject *raise(struct core_state *state, const struct pack_call *call, int code,
                        const struct hr_error *error, PyObject *path)
 {
     char start[48];
@@ -90,20 +90,6 @@ static PyObject *raise(struct core_state *state, const struct call *call, int co
     return core_raise(state, code, error, path);
 }
 
-/* Sets key to a list of `count` numbers. */
-static int set_numbers(PyObject *dict, const char *key, const uint64_t *values, int count)
-{
-    PyObject *list = PyList_New(count);
-    for (int i = 0; list && i < count; i++) {
-        PyObject *number = PyLong_FromUnsignedLongLong(values[i]);
-        if (!number || PyList_SetItem(list, i, number) < 0)
-            Py_CLEAR(list);
-    }
-    int r = list ? PyDict_SetItemString(dict, key, list) : -1;
-    Py_XDECREF(list);
-    return r;
-}
-
 static PyObject *result_dict(const struct hr_pack_result *result, PyObject *notices)
 {
     PyObject *dict = Py_BuildValue(
@@ -113,15 +99,16 @@ static PyObject *result_dict(const struct hr_pack_result *result, PyObject *noti
         (unsigned long long)result->bad);
     if (!dict)
         return NULL;
-    if (set_numbers(dict, "samples_of_form", result->samples_of_form, 3) < 0 ||
-        set_numbers(dict, "bytes_of_form", result->bytes_of_form, 3) < 0 ||
-        set_numbers(dict, "samples_kept", result->samples_kept, HR_PACK_KEPT_COUNT) < 0 ||
+    if (core_put(dict, "samples_of_form", core_numbers(result->samples_of_form, 3)) < 0 ||
+        core_put(dict, "bytes_of_form", core_numbers(result->bytes_of_form, 3)) < 0 ||
+        core_put(dict, "samples_kept", core_numbers(result->samples_kept, HR_PACK_KEPT_COUNT)) <
+            0 ||
         (notices && PyDict_SetItemString(dict, "notices", notices) < 0))
         Py_CLEAR(dict);
     return dict;
 }
 
-static void begin(struct call *call, struct hr_pack_options *options, PyObject *progress)
+static void begin(struct pack_call *call, struct hr_pack_options *options, PyObject *progress)
 {
     call->progress = progress == Py_None ? NULL : progress;
     options->progress = on_progress;
@@ -129,6 +116,24 @@ static void begin(struct call *call, struct hr_pack_options *options, PyObject *
     options->notice = on_notice;
     options->notice_arg = call;
     call->saved = PyEval_SaveThread();
+}
+
+/* Takes the GIL back; the result of a call that returned `r`, or NULL with an exception. */
+static PyObject *end(struct core_state *state, struct call *call, int r,
+                     const struct hr_error *error, PyObject *path,
+                     const struct hr_pack_result *result)
+{
+    PyObject *dict = NULL;
+    PyEval_RestoreThread(call->saved);
+    core_log_drain(state);
+    PyObject *name = PyUnicode_DecodeFSDefault(PyBytes_AsString(path));
+    if (r && name)
+        raise(state, call, r, error, name);
+    else if (name && !PyErr_Occurred())
+        dict = result_dict(result, call->notices);
+    Py_XDECREF(name);
+    Py_DECREF(call->notices);
+    return dict;
 }
 
 PyObject *core_pack_write(PyObject *module, PyObject *args, PyObject *kwargs)
@@ -145,7 +150,7 @@ PyObject *core_pack_write(PyObject *module, PyObject *args, PyObject *kwargs)
                                      &options.threads, &options.trust, &options.max_growth,
                                      &options.restart, &options.overwrite, &skip, &progress))
         return NULL;
-    struct call call = {.notices = PyList_New(0)};
+    struct pack_call call = {.notices = PyList_New(0)};
     struct hr_pack_result result = {.size = sizeof result};
     struct hr_error error = {0};
     options.on_error = skip ? HR_ON_ERROR_SKIP : HR_ON_ERROR_RAISE;
@@ -153,16 +158,8 @@ PyObject *core_pack_write(PyObject *module, PyObject *args, PyObject *kwargs)
         begin(&call, &options, progress);
         int r = hr_pack_write(core_dataset_handle(dataset), PyBytes_AsString(path), &options,
                               &result, &error);
-        PyEval_RestoreThread(call.saved);
-        core_log_drain(state);
-        PyObject *name = PyUnicode_DecodeFSDefault(PyBytes_AsString(path));
-        if (r && name)
-            raise(state, &call, r, &error, name);
-        else if (name && !PyErr_Occurred())
-            dict = result_dict(&result, call.notices);
-        Py_XDECREF(name);
+        dict = end(state, &call, r, &error, path, &result);
     }
-    Py_XDECREF(call.notices);
     Py_DECREF(path);
     return dict;
 }
@@ -179,7 +176,7 @@ PyObject *core_pack_unpack(PyObject *module, PyObject *args, PyObject *kwargs)
                                      &path, PyUnicode_FSConverter, &directory, &options.threads,
                                      &options.overwrite, &skip, &progress))
         return NULL;
-    struct call call = {.notices = PyList_New(0)};
+    struct pack_call call = {.notices = PyList_New(0)};
     struct hr_pack_result result = {.size = sizeof result};
     struct hr_error error = {0};
     options.on_error = skip ? HR_ON_ERROR_SKIP : HR_ON_ERROR_RAISE;
@@ -187,16 +184,8 @@ PyObject *core_pack_unpack(PyObject *module, PyObject *args, PyObject *kwargs)
         begin(&call, &options, progress);
         int r = hr_pack_unpack(PyBytes_AsString(path), PyBytes_AsString(directory), &options,
                                &result, &error);
-        PyEval_RestoreThread(call.saved);
-        core_log_drain(state);
-        PyObject *name = PyUnicode_DecodeFSDefault(PyBytes_AsString(path));
-        if (r && name)
-            raise(state, &call, r, &error, name);
-        else if (name && !PyErr_Occurred())
-            dict = result_dict(&result, call.notices);
-        Py_XDECREF(name);
+        dict = end(state, &call, r, &error, path, &result);
     }
-    Py_XDECREF(call.notices);
     Py_DECREF(directory);
     Py_DECREF(path);
     return dict;

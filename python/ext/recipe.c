@@ -22,7 +22,7 @@ struct hr_recipe *core_recipe_handle(PyObject *self)
 
 enum field_type { FIELD_INT, FIELD_DOUBLE };
 
-struct field {
+struct recipe_field {
     const char *name;
     size_t offset; /* in struct hr_operation */
     enum field_type type;
@@ -38,7 +38,7 @@ _Static_assert(sizeof(enum hr_interpolation) == sizeof(int), "read through int")
 static const struct {
     const char *name;
     enum hr_operation_kind kind;
-    struct field field[MAX_FIELDS];
+    struct recipe_field field[MAX_FIELDS];
 } kinds[] = {
     {"RandomResizedCrop",
      HR_RANDOM_RESIZED_CROP,
@@ -86,7 +86,7 @@ static const struct {
       {"std", FIELD(normalize.std, FIELD_DOUBLE, 3)}}},
 };
 
-static int set_number(void *base, const struct field *field, int i, PyObject *value)
+static int set_number(void *base, const struct recipe_field *field, int i, PyObject *value)
 {
     if (field->type == FIELD_DOUBLE) {
         double d = PyFloat_AsDouble(value);
@@ -106,7 +106,8 @@ static int set_number(void *base, const struct field *field, int i, PyObject *va
     return 0;
 }
 
-static int set_field(struct hr_operation *operation, const struct field *field, PyObject *value)
+static int set_field(struct hr_operation *operation, const struct recipe_field *field,
+                     PyObject *value)
 {
     void *base = (char *)operation + field->offset;
     if (field->count == 1)
@@ -126,12 +127,13 @@ static int set_field(struct hr_operation *operation, const struct field *field, 
     return 0;
 }
 
-static int set_fields(struct hr_operation *operation, const struct field *fields, PyObject *values)
+static int set_fields(struct hr_operation *operation, const struct recipe_field *fields,
+                      PyObject *values)
 {
     Py_ssize_t position = 0;
     PyObject *key, *value;
     while (PyDict_Next(values, &position, &key, &value)) {
-        const struct field *field = NULL;
+        const struct recipe_field *field = NULL;
         for (int i = 0; i < MAX_FIELDS && fields[i].name; i++)
             if (PyUnicode_CompareWithASCIIString(key, fields[i].name) == 0)
                 field = &fields[i];

@@ -10,16 +10,6 @@ struct schedule {
     PyObject_HEAD struct hr_stalls_schedule *handle;
 };
 
-static const char *const phase_names[HR_STALLS_PHASES] = {
-    [HR_STALLS_DEVICE] = "device", [HR_STALLS_HOST] = "host",   [HR_STALLS_WARM] = "warm",
-    [HR_STALLS_COLD] = "cold",     [HR_STALLS_ALONE] = "alone",
-};
-
-const char *core_phase_name(enum hr_stalls_phase phase)
-{
-    return phase_names[phase];
-}
-
 /* enum hr_stalls_phase; -1 with an exception. */
 static int phase_of(PyObject *name)
 {
@@ -28,7 +18,7 @@ static int phase_of(PyObject *name)
         return -1;
     }
     for (int i = 0; i < HR_STALLS_PHASES; i++)
-        if (!PyUnicode_CompareWithASCIIString(name, phase_names[i]))
+        if (!PyUnicode_CompareWithASCIIString(name, hr_stalls_phase_name((enum hr_stalls_phase)i)))
             return i;
     PyErr_Format(PyExc_ValueError, "%R is no phase: device, host, warm, cold and alone are", name);
     return -1;
@@ -108,11 +98,11 @@ static PyObject *schedule_next(PyObject *object, PyObject *none)
     struct hr_stalls_segment segment = {.size = sizeof segment};
     if (!hr_stalls_schedule_next(handle_of(object), &segment))
         Py_RETURN_NONE;
-    return Py_BuildValue("{s:s,s:i,s:i,s:i,s:N,s:K,s:K}", "phase", phase_names[segment.phase],
-                         "round", segment.round, "set", segment.set, "rank", segment.rank,
-                         "preread", PyBool_FromLong(segment.preread), "settle",
-                         (unsigned long long)segment.settle, "batches",
-                         (unsigned long long)segment.batches);
+    return Py_BuildValue(
+        "{s:s,s:i,s:i,s:i,s:N,s:K,s:K}", "phase", hr_stalls_phase_name(segment.phase), "round",
+        segment.round, "set", segment.set, "rank", segment.rank, "preread",
+        PyBool_FromLong(segment.preread), "settle", (unsigned long long)segment.settle, "batches",
+        (unsigned long long)segment.batches);
 }
 
 static PyObject *schedule_report(PyObject *object, PyObject *args)

@@ -48,14 +48,14 @@ static void stalls_dealloc(PyObject *object)
 /* ---- making one ---- */
 
 /* Records as the library takes them. */
-struct records {
+struct record_list {
     const char **texts;
     size_t *lengths;
     PyObject *list; /* holds the objects that hold the bytes */
     Py_ssize_t count;
 };
 
-static void records_clear(struct records *records)
+static void records_clear(struct record_list *records)
 {
     free(records->texts);
     free(records->lengths);
@@ -63,9 +63,9 @@ static void records_clear(struct records *records)
 }
 
 /* str, or bytes with UTF-8. */
-static int records_take(struct records *records, PyObject *sequence)
+static int records_take(struct record_list *records, PyObject *sequence)
 {
-    *records = (struct records){0};
+    *records = (struct record_list){0};
     if (PyUnicode_Check(sequence) || PyBytes_Check(sequence)) {
         PyErr_SetString(PyExc_TypeError, "records must be a sequence of texts, not one text");
         return -1;
@@ -103,7 +103,7 @@ static PyObject *stalls_analyse(PyObject *type, PyObject *sequence)
 {
     struct hr_stalls *handle = NULL;
     struct hr_error error = {0};
-    struct records records;
+    struct record_list records;
     int r;
     if (records_take(&records, sequence) < 0)
         return NULL;
@@ -167,26 +167,18 @@ done:
     return result;
 }
 
-/* ---- what it tells ---- */
+/* ---- what it says ---- */
 
 static PyObject *interval(const struct hr_interval *interval)
 {
     return Py_BuildValue("(ddd)", interval->value, interval->low, interval->high);
 }
 
-/* Puts `value`, which it takes over, into the dictionary. 0 or -1. */
-static int put(PyObject *dict, const char *key, PyObject *value)
-{
-    int r = value ? PyDict_SetItemString(dict, key, value) : -1;
-    Py_XDECREF(value);
-    return r;
-}
-
 static PyObject *by_cause(const struct hr_interval *shares, int count)
 {
     PyObject *dict = PyDict_New();
     for (int i = 0; dict && i < count; i++)
-        if (put(dict, causes[i], interval(&shares[i])) < 0)
+        if (core_put(dict, causes[i], interval(&shares[i])) < 0)
             Py_CLEAR(dict);
     return dict;
 }
@@ -195,7 +187,7 @@ static PyObject *rates_by_phase(const struct hr_interval *rates)
 {
     PyObject *dict = PyDict_New();
     for (int i = 0; dict && i < HR_STALLS_PHASES; i++)
-        if (put(dict, core_phase_name((enum hr_stalls_phase)i), interval(&rates[i])) < 0)
+        if (core_put(dict, hr_stalls_phase_name((enum hr_stalls_phase)i), interval(&rates[i])) < 0)
             Py_CLEAR(dict);
     return dict;
 }
@@ -204,7 +196,8 @@ static PyObject *flags_by_phase(const int *flags)
 {
     PyObject *dict = PyDict_New();
     for (int i = 0; dict && i < HR_STALLS_PHASES; i++)
-        if (put(dict, core_phase_name((enum hr_stalls_phase)i), PyBool_FromLong(flags[i])) < 0)
+        if (core_put(dict, hr_stalls_phase_name((enum hr_stalls_phase)i),
+                     PyBool_FromLong(flags[i])) < 0)
             Py_CLEAR(dict);
     return dict;
 }
@@ -364,7 +357,7 @@ static PyObject *prediction_dict(const struct hr_stalls_prediction *p)
 {
     PyObject *shares = PyDict_New();
     for (int i = 0; shares && i < 4; i++)
-        if (put(shares, causes[i], PyFloat_FromDouble(p->share[i])) < 0)
+        if (core_put(shares, causes[i], PyFloat_FromDouble(p->share[i])) < 0)
             Py_CLEAR(shares);
     return Py_BuildValue(
         "{s:d,s:d,s:d,s:N,s:d,s:d,s:d,s:d,s:d,s:N,s:N}", "rate", p->rate, "low", p->low, "high",

@@ -121,9 +121,10 @@ PyObject *core_storage_measure(PyObject *module, PyObject *args, PyObject *kwarg
     }
     if (!parts)
         return NULL;
-    return Py_BuildValue(
-        "{s:K,s:K,s:d,s:d,s:d,s:N,s:K,s:N}", "reads", (unsigned long long)rate.reads, "bytes",
-        (unsigned long long)rate.bytes, "elapsed_s", rate.elapsed_s, "bytes_per_s",
-        rate.bytes_per_s, "reads_per_s", rate.reads_per_s, "exhausted",
-        PyBool_FromLong(rate.exhausted), "failed", (unsigned long long)rate.failed, "parts", parts);
+    return Py_BuildValue("{s:K,s:K,s:d,s:d,s:d,s:N,s:K,s:N,s:d}", "reads",
+                         (unsigned long long)rate.reads, "bytes", (unsigned long long)rate.bytes,
+                         "elapsed_s", rate.elapsed_s, "bytes_per_s", rate.bytes_per_s,
+                         "reads_per_s", rate.reads_per_s, "exhausted",
+                         PyBool_FromLong(rate.exhausted), "failed", (unsigned long long)rate.failed,
+                         "parts", parts, "steady_bytes_per_s", rate.steady_bytes_per_s);
 }

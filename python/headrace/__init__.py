@@ -10,7 +10,7 @@
   translates torchvision's own.
 * :func:`convert` makes items of JPEG files: the same pixels, decoded several times faster.
 * :func:`watch` lets ``headrace stalls`` measure a loop over anything that yields batches.
-* :func:`agent_status` tells what an agent, which prepares for several jobs, does just now.
+* :func:`agent_status` reports what an agent, which prepares for several jobs, does just now.
 * :class:`Preparer` runs the same transforms on bytes that you bring.
 
 torch is needed by :mod:`headrace.torch` only. Messages of the library go to the

@@ -1,6 +1,6 @@
-"""What an agent says of itself.
+"""The status of an agent.
 
-Apart from headrace.agent, which is a command: running it must not find it imported.
+Not in headrace.agent, which is run as a command and must not be imported before that.
 """
 
 from __future__ import annotations

@@ -2,18 +2,18 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
-from typing import Any, Literal, TypedDict, final
+from typing import Any, Final, Literal, TypedDict, final
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, Unpack
 
 version: str
 
 def drain_log() -> None: ...
-def isa_name() -> str: ...
 def agent_socket() -> str: ...
 def agent_status(socket: _Path | None, /) -> str: ...
 def cache_run(world_size: int, /) -> str: ...
 def cache_bytes(text: str, /) -> int: ...
+def cache_kind(text: str, /) -> Literal["private", "kept", "hosts"]: ...
 def cores() -> int: ...
 
 _Form = Literal["encoded", "coefficients", "planes"]
@@ -80,6 +80,7 @@ class _StorageRate(TypedDict):
     exhausted: bool
     failed: int
     parts: list[float]
+    steady_bytes_per_s: float
 
 def storage_check(paths: Iterable[_Path], /) -> _Residency: ...
 def storage_drop(paths: Iterable[_Path], /) -> _Residency: ...
@@ -92,14 +93,10 @@ class StorageHold:
     ``with`` block: at most ``most_bytes`` of them, and as far as the system allows."""
 
     def __new__(cls, paths: Iterable[_Path], most_bytes: int) -> StorageHold: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def held_bytes(self) -> int: ...
-    @property
-    def locked_bytes(self) -> int: ...
-    @property
-    def problem(self) -> str: ...
+    bytes: Final[int]
+    held_bytes: Final[int]
+    locked_bytes: Final[int]
+    problem: Final[str]
     def close(self) -> None: ...
     def __enter__(self) -> StorageHold: ...
     def __exit__(self, *exception: object) -> None: ...
@@ -110,16 +107,12 @@ class MemoryRecorder:
     def __new__(cls, path: _Path, limit_bytes: int = 0) -> MemoryRecorder: ...
     phase: int
     part: int
-    history_tells: bool
+    history_reports: bool
     awaits_update: bool
-    @property
-    def was_updated(self) -> bool: ...
-    @property
-    def calls(self) -> int: ...
-    @property
-    def without_storage(self) -> int: ...
-    @property
-    def is_open(self) -> bool: ...
+    was_updated: Final[bool]
+    calls: Final[int]
+    without_storage: Final[int]
+    is_open: Final[bool]
     def prepare(
         self,
         describe: Callable[[Any], bytes],
@@ -172,12 +165,9 @@ def memory_import(from_path: _Path, to: _Path, /) -> None: ...
 class Array:
     """A C-contiguous array in host memory, for DLPack and the buffer protocol."""
 
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> Literal["uint8", "float16", "bfloat16", "float32", "int64"]: ...
-    @property
-    def nbytes(self) -> int: ...
+    shape: Final[tuple[int, ...]]
+    dtype: Final[Literal["uint8", "float16", "bfloat16", "float32", "int64"]]
+    nbytes: Final[int]
     def __len__(self) -> int: ...
     def __dlpack__(
         self,
@@ -192,22 +182,14 @@ class Array:
 
 @final
 class Batch:
-    @property
-    def images(self) -> Array: ...
-    @property
-    def labels(self) -> Array: ...
-    @property
-    def indices(self) -> Array: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def epoch(self) -> int: ...
-    @property
-    def number(self) -> int: ...
-    @property
-    def padding(self) -> int: ...
-    @property
-    def replaced(self) -> int: ...
+    images: Final[Array]
+    labels: Final[Array]
+    indices: Final[Array]
+    count: Final[int]
+    epoch: Final[int]
+    number: Final[int]
+    padding: Final[int]
+    replaced: Final[int]
     def __len__(self) -> int: ...
 
 class _Info(TypedDict):
@@ -216,58 +198,24 @@ class _Info(TypedDict):
     memory_bytes: int
     index_path: str
 
+class _Opening(TypedDict, total=False):
+    index: int
+    threads: int
+    wait_sizes: bool
+    allow_empty: bool
+
 @final
 class Dataset:
     @classmethod
-    def open_folder(
-        cls,
-        path: _Path,
-        *,
-        index: int = 0,
-        threads: int = 0,
-        wait_sizes: bool = False,
-        allow_empty: bool = False,
-    ) -> Dataset: ...
+    def open_folder(cls, path: _Path, **options: Unpack[_Opening]) -> Dataset: ...
     @classmethod
-    def open_list(
-        cls,
-        path: _Path,
-        *,
-        index: int = 0,
-        threads: int = 0,
-        wait_sizes: bool = False,
-        allow_empty: bool = False,
-    ) -> Dataset: ...
+    def open_list(cls, path: _Path, **options: Unpack[_Opening]) -> Dataset: ...
     @classmethod
-    def open_pack(
-        cls,
-        path: _Path,
-        *,
-        index: int = 0,
-        threads: int = 0,
-        wait_sizes: bool = False,
-        allow_empty: bool = False,
-    ) -> Dataset: ...
+    def open_pack(cls, path: _Path, **options: Unpack[_Opening]) -> Dataset: ...
     @classmethod
-    def open_tar(
-        cls,
-        path: _Path,
-        *,
-        index: int = 0,
-        threads: int = 0,
-        wait_sizes: bool = False,
-        allow_empty: bool = False,
-    ) -> Dataset: ...
+    def open_tar(cls, path: _Path, **options: Unpack[_Opening]) -> Dataset: ...
     @classmethod
-    def open(
-        cls,
-        path: _Path,
-        *,
-        index: int = 0,
-        threads: int = 0,
-        wait_sizes: bool = False,
-        allow_empty: bool = False,
-    ) -> Dataset: ...
+    def open(cls, path: _Path, **options: Unpack[_Opening]) -> Dataset: ...
     @classmethod
     def from_paths(cls, paths: Iterable[_Path], labels: Buffer) -> Dataset: ...
     def subset(self, indices: Buffer) -> Dataset: ...
@@ -282,8 +230,7 @@ class Dataset:
     def wait_sizes(self) -> None: ...
     def info(self) -> _Info: ...
     def verify(self, *, threads: int = 0) -> list[tuple[int, str, str]]: ...
-    @property
-    def root(self) -> str: ...
+    root: Final[str]
     def __len__(self) -> int: ...
 
 @final
@@ -297,12 +244,9 @@ class Recipe:
         max_pixels: int = 178956970,
         damaged: int = 0,
     ) -> Recipe: ...
-    @property
-    def shape(self) -> tuple[int, int, int]: ...
-    @property
-    def dtype(self) -> Literal["uint8", "float16", "bfloat16", "float32"]: ...
-    @property
-    def nbytes(self) -> int: ...
+    shape: Final[tuple[int, int, int]]
+    dtype: Final[Literal["uint8", "float16", "bfloat16", "float32"]]
+    nbytes: Final[int]
 
 class _ImageInfo(TypedDict):
     format: Literal["jpeg", "png", "coefficients", "planes"]
@@ -319,8 +263,7 @@ class Preparer:
     def run(
         self, recipe: Recipe, data: Buffer, seed: int = 0, epoch: int = 0, index: int = 0
     ) -> Array: ...
-    @property
-    def damage(self) -> str | None: ...
+    damage: Final[str | None]
 
 @final
 class Converter:
@@ -367,10 +310,7 @@ class Loader:
         agent_command: _Path = ...,
         assignment: Literal["auto", "local", "exact"] = "auto",
     ) -> Loader: ...
-    @property
-    def batches(self) -> int: ...
-    @property
-    def skipped_count(self) -> int: ...
+    batches: Final[int]
     def start_epoch(self, epoch: int, /) -> None: ...
     def next(self) -> Batch | None: ...
     def push(self, indices: Buffer, /) -> None: ...
@@ -464,10 +404,8 @@ class StallsSchedule:
     def next(self) -> _Segment | None: ...
     def report(self, timed_s: float, all_s: float, /) -> None: ...
     def drop(self, phase: str, /) -> None: ...
-    @property
-    def progress(self) -> float: ...
-    @property
-    def end(self) -> Literal["", "precise", "limit"]: ...
+    progress: Final[float]
+    end: Final[Literal["", "precise", "limit"]]
 
 _Interval = tuple[float, float, float]
 
@@ -518,8 +456,7 @@ class Stalls:
     def read(cls, path: _Path, /) -> Stalls: ...
     @classmethod
     def merge(cls, results: Iterable[Stalls], /) -> Stalls: ...
-    @property
-    def sentence(self) -> str: ...
+    sentence: Final[str]
     def summary(self) -> _StallsSummary: ...
     def write(self, path: _Path, /) -> None: ...
     def write_text(self, path: _Path, columns: int = 80) -> None: ...

@@ -1,14 +1,13 @@
-"""torchvision's transforms, read without importing torchvision.
+"""Translates torchvision's transforms without importing torchvision.
 
-A transform is known by its class name and the module that defines the class; a
-subclass of the user's is therefore never taken for its base. The result is a
-list of (class name in headrace.transforms, its arguments), or ("", transform)
-for what is ours already.
+A transform is known by its class name and the module that defines the class; a subclass of the
+user's is therefore never taken for its base. :func:`translate` makes the transforms of
+headrace.transforms that do the same, with a function of that module.
 
-torchvision's own order of things is kept: images are PIL images until ToTensor,
-PILToTensor or ToImage makes them tensors. Pillow always antialiases, so
-``antialias=False`` counts only after that point; ToDtype does nothing to a PIL
-image, so before that point it is refused rather than silently obeyed.
+torchvision's own order of things is kept: images are PIL images until ToTensor, PILToTensor or
+ToImage makes them tensors. Pillow always antialiases, so ``antialias=False`` counts only after
+that point; ToDtype does nothing to a PIL image, so before that point it is refused rather than
+silently obeyed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-_Step = tuple[str, Any]
+# Makes a transform of headrace.transforms: its class name and arguments.
+Make = Callable[..., Any]
 
 _WAY_OUT = (
     "Either cut the transform in two before the first of these. Give the loader the first part, "
@@ -26,6 +26,8 @@ _WAY_OUT = (
     "batches are uint8 tensors; write v2.ToDtype(torch.float32, scale=True) for ToTensor then. "
     "Or keep torch.utils.data.DataLoader for this dataset."
 )
+
+_LOADERS = {"default_loader", "pil_loader", "accimage_loader"}
 
 _HINTS = {
     "MixUp": "it works on batches: apply it to what the DataLoader yields",
@@ -40,21 +42,29 @@ _HINTS = {
 class _Walk:
     """What is known of the image at the transform being looked at."""
 
+    make: Make
     tensor: bool = False
-    steps: list[_Step] = field(default_factory=list)
+    steps: list[Any] = field(default_factory=list)  # the transforms that were made
     problems: list[str] = field(default_factory=list)
 
-    def add(self, name: str, **arguments: Any) -> None:
-        self.steps.append((name, arguments))
+    def add(self, theirs: Any, name: str, **arguments: Any) -> None:
+        """Adds a step, or notes why our class does not accept the arguments."""
+        try:
+            self.steps.append(self.make(name, **arguments))
+        except (TypeError, ValueError) as error:
+            self.refuse(theirs, str(error).removeprefix(f"{name}: "))
 
     def refuse(self, transform: Any, why: str) -> None:
-        self.problems.append(f"{_class_name(transform)}: {why}")
+        self.problems.append(f"{class_name(transform)}: {why}")
 
 
-def translate(transform: Any) -> list[_Step]:
-    """See the module. Raises TypeError for what is no torchvision transform at all,
-    ValueError for what cannot be translated, each naming all of it."""
-    walk = _Walk()
+def translate(transform: Any, make: Make) -> list[Any]:
+    """The transforms that do the same, made by ``make(class name, **arguments)``.
+
+    Raises TypeError for what is no torchvision transform at all, ValueError for what cannot be
+    translated, each naming all of it.
+    """
+    walk = _Walk(make)
     _visit(walk, transform)
     if walk.problems:
         raise ValueError(
@@ -66,7 +76,13 @@ def translate(transform: Any) -> list[_Step]:
     return walk.steps
 
 
-def _class_name(value: Any) -> str:
+def is_loader(function: Any) -> bool:
+    """Whether a function is one of torchvision's that read an image file."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__name__", None)
+    return module == "torchvision.datasets.folder" and name in _LOADERS
+
+
+def class_name(value: Any) -> str:
     named = value if hasattr(value, "__qualname__") else type(value)  # a function or a class
     return f"{named.__module__}.{named.__qualname__}"
 
@@ -75,7 +91,7 @@ def _visit(walk: _Walk, transform: Any) -> None:
     cls = type(transform)
     module = cls.__module__.partition(".")[0]
     if module == "headrace" and hasattr(transform, "_operations"):
-        walk.steps.append(("", transform))
+        walk.steps.append(transform)
         walk.tensor |= cls.__name__ in ("PILToTensor", "ToDtype", "ToImage", "ToTensor")
     elif isinstance(transform, (list, tuple)):
         _visit_all(walk, transform)
@@ -119,7 +135,7 @@ def _to_tensor_type(walk: _Walk, t: Any) -> None:
 
 def _to_tensor(walk: _Walk, t: Any) -> None:
     if not walk.tensor:
-        walk.add("ToDtype", dtype="float32", scale=True)
+        walk.add(t, "ToDtype", dtype="float32", scale=True)
     elif "v2" not in type(t).__module__:
         walk.refuse(t, "comes a second time, which torchvision refuses too")
     walk.tensor = True
@@ -139,66 +155,45 @@ def _to_dtype(walk: _Walk, t: Any) -> None:
         dtype = dtype[key]
         if dtype is None:
             return
-    _checked(walk, t, "ToDtype", dtype=dtype, scale=t.scale)
+    walk.add(t, "ToDtype", dtype=dtype, scale=t.scale)
 
 
 def _convert_image_dtype(walk: _Walk, t: Any) -> None:
     if not walk.tensor:
         walk.refuse(t, "needs a tensor: put PILToTensor() before it")
         return
-    _checked(walk, t, "ToDtype", dtype=t.dtype, scale=True)
+    walk.add(t, "ToDtype", dtype=t.dtype, scale=True)
 
 
 def _normalize(walk: _Walk, t: Any) -> None:
     if not walk.tensor:
         walk.refuse(t, "does not take PIL images: put ToImage() and ToDtype() before it")
         return
-    _checked(walk, t, "Normalize", mean=t.mean, std=t.std)
+    walk.add(t, "Normalize", mean=t.mean, std=t.std)
 
 
-def _checked(walk: _Walk, t: Any, name: str, **arguments: Any) -> None:
-    """Adds a step whose arguments our class accepts, else notes what it says."""
-    from . import transforms
+def _same(name: str, *attributes: str) -> Callable[[_Walk, Any], None]:
+    """For a transform whose attributes have the names of our class's arguments."""
 
-    try:
-        getattr(transforms, name)(**arguments)
-    except (TypeError, ValueError) as error:
-        walk.refuse(t, str(error).removeprefix(f"{name}: "))
-    else:
-        walk.steps.append((name, arguments))
+    def handle(walk: _Walk, t: Any) -> None:
+        walk.add(t, name, **{attribute: getattr(t, attribute) for attribute in attributes})
+
+    return handle
 
 
-def _random_resized_crop(walk: _Walk, t: Any) -> None:
-    _checked(
-        walk,
-        t,
-        "RandomResizedCrop",
-        size=t.size,
-        scale=t.scale,
-        ratio=t.ratio,
-        interpolation=t.interpolation,
-        antialias=_antialias(walk, t),
-    )
+def _resized(name: str, *attributes: str) -> Callable[[_Walk, Any], None]:
+    """The same for those that have `size`, `interpolation` and `antialias` too."""
 
+    def handle(walk: _Walk, t: Any) -> None:
+        given = {attribute: getattr(t, attribute) for attribute in attributes}
+        interpolation, antialias = t.interpolation, _antialias(walk, t)
+        walk.add(t, name, size=t.size, interpolation=interpolation, antialias=antialias, **given)
 
-def _resize(walk: _Walk, t: Any) -> None:
-    _checked(
-        walk,
-        t,
-        "Resize",
-        size=t.size,
-        interpolation=t.interpolation,
-        max_size=t.max_size,
-        antialias=_antialias(walk, t),
-    )
+    return handle
 
 
 def _antialias(walk: _Walk, t: Any) -> bool:
     return not walk.tensor or getattr(t, "antialias", True) is not False
-
-
-def _center_crop(walk: _Walk, t: Any) -> None:
-    _checked(walk, t, "CenterCrop", size=t.size)
 
 
 def _random_crop(walk: _Walk, t: Any) -> None:
@@ -211,8 +206,7 @@ def _random_crop(walk: _Walk, t: Any) -> None:
     if isinstance(fill, dict):
         walk.refuse(t, "fill as a dict: give one number or three")
         return
-    _checked(
-        walk,
+    walk.add(
         t,
         "RandomCrop",
         size=t.size,
@@ -223,25 +217,9 @@ def _random_crop(walk: _Walk, t: Any) -> None:
     )
 
 
-def _with_probability(walk: _Walk, t: Any) -> None:
-    _checked(walk, t, type(t).__name__, p=t.p)
-
-
-def _color_jitter(walk: _Walk, t: Any) -> None:
-    _checked(
-        walk,
-        t,
-        "ColorJitter",
-        brightness=t.brightness,
-        contrast=t.contrast,
-        saturation=t.saturation,
-        hue=t.hue,
-    )
-
-
 def _grayscale(walk: _Walk, t: Any) -> None:
     if t.num_output_channels == 3:
-        walk.add("RandomGrayscale", p=1.0)
+        walk.add(t, "RandomGrayscale", p=1.0)
     else:
         walk.refuse(t, "images are RGB here: use Grayscale(num_output_channels=3)")
 
@@ -249,18 +227,17 @@ def _grayscale(walk: _Walk, t: Any) -> None:
 def _image_classification(walk: _Walk, t: Any) -> None:
     """The ``transforms()`` of torchvision's pretrained weights."""
     _resize_to = t.resize_size[0] if len(t.resize_size) == 1 else t.resize_size
-    _checked(
-        walk,
+    walk.add(
         t,
         "Resize",
         size=_resize_to,
         interpolation=t.interpolation,
         antialias=_antialias(walk, t),
     )
-    _checked(walk, t, "CenterCrop", size=t.crop_size)
+    walk.add(t, "CenterCrop", size=t.crop_size)
     walk.tensor = True
-    _checked(walk, t, "ToDtype", dtype="float32", scale=True)
-    _checked(walk, t, "Normalize", mean=t.mean, std=t.std)
+    walk.add(t, "ToDtype", dtype="float32", scale=True)
+    walk.add(t, "Normalize", mean=t.mean, std=t.std)
 
 
 _HANDLERS: dict[str, Callable[[_Walk, Any], None]] = {
@@ -274,14 +251,14 @@ _HANDLERS: dict[str, Callable[[_Walk, Any], None]] = {
     "ToDtype": _to_dtype,
     "ConvertImageDtype": _convert_image_dtype,
     "Normalize": _normalize,
-    "RandomResizedCrop": _random_resized_crop,
-    "Resize": _resize,
-    "CenterCrop": _center_crop,
+    "RandomResizedCrop": _resized("RandomResizedCrop", "scale", "ratio"),
+    "Resize": _resized("Resize", "max_size"),
+    "CenterCrop": _same("CenterCrop", "size"),
     "RandomCrop": _random_crop,
-    "RandomHorizontalFlip": _with_probability,
-    "RandomVerticalFlip": _with_probability,
-    "RandomGrayscale": _with_probability,
-    "ColorJitter": _color_jitter,
+    "RandomHorizontalFlip": _same("RandomHorizontalFlip", "p"),
+    "RandomVerticalFlip": _same("RandomVerticalFlip", "p"),
+    "RandomGrayscale": _same("RandomGrayscale", "p"),
+    "ColorJitter": _same("ColorJitter", "brightness", "contrast", "saturation", "hue"),
     "Grayscale": _grayscale,
     "ImageClassification": _image_classification,
 }

@@ -1,9 +1,8 @@
-"""What a dataset's sample is made of, to bytes and back.
+"""Encodes samples of a dataset to bytes, and decodes them.
 
-A kept value comes from shared memory, where other processes write, so reading one
-creates no object of a class that the bytes name: there is a fixed list of kinds, every
-length is checked against the bytes that are there, and whatever does not add up is
-:class:`Damaged`. There is no pickle in it.
+A kept value comes from shared memory, where other processes write. Decoding therefore creates
+no object of a class that the bytes name: there is a fixed list of kinds, every length is checked
+against the bytes, and an inconsistent value is :class:`Damaged`. No pickle is involved.
 
 The format (version 1, little-endian)::
 
@@ -102,7 +101,7 @@ class _Writer:
     def node(self, value: Any) -> None:
         write = _WRITERS.get(type(value)) or _find_writer(value)
         if write is None:
-            raise self.refuse(f"{_type_name(type(value))} cannot be kept")
+            raise self.refuse(f"{type_name(type(value))} cannot be kept")
         write(self, value)
 
     def child(self, key: Any, value: Any) -> None:
@@ -168,7 +167,7 @@ def _write_dict(writer: _Writer, value: dict[Any, Any]) -> None:
     writer.tree += b"{" + _U4.pack(len(value))
     for key, item in value.items():
         if type(key) not in (str, int, bool, bytes):
-            raise writer.refuse(f"a key of type {_type_name(type(key))} cannot be kept")
+            raise writer.refuse(f"a key of type {type_name(type(key))} cannot be kept")
         writer.node(key)
         writer.child(key, item)
 
@@ -229,7 +228,7 @@ def _write_tensor(writer: _Writer, value: Any) -> None:
 
     name = _tensor_class(value)
     if name is None:
-        raise writer.refuse(f"{_type_name(type(value))} cannot be kept")
+        raise writer.refuse(f"{type_name(type(value))} cannot be kept")
     if value.device.type != "cpu":
         raise writer.refuse(f"a tensor on {value.device} cannot be kept, only those in host memory")
     if value.layout != torch.strided or value.is_quantized or value.is_nested:
@@ -287,7 +286,7 @@ def _is_plain(key: Any, value: Any) -> bool:
     return True
 
 
-def _type_name(cls: type) -> str:
+def type_name(cls: type) -> str:
     module = "" if cls.__module__ == "builtins" else f"{cls.__module__}."
     return f"{module}{cls.__qualname__}"
 
@@ -341,7 +340,7 @@ class _Reader:
     def children(self) -> list[Any]:
         count = self.unpack(_U4)
         if count > self.end - self.at:
-            raise Damaged("there are fewer nodes than were told")
+            raise Damaged("there are fewer nodes than the count says")
         self.depth += 1
         if self.depth > _DEPTH + 1:
             raise Damaged("the tree is too deep")
@@ -382,7 +381,7 @@ def _read_dict(reader: _Reader) -> dict[Any, Any]:
     count = reader.unpack(_U4)
     reader.depth += 1
     if count > reader.end - reader.at or reader.depth > _DEPTH + 1:
-        raise Damaged("there are fewer nodes than were told, or too many levels")
+        raise Damaged("there are fewer nodes than the count says, or too many levels")
     value = {}
     for _ in range(count):
         key = reader.node()
@@ -467,7 +466,7 @@ def _read_tensor(reader: _Reader) -> Any:
 
 
 class _Memory:
-    """Lends NumPy memory as if it could be written to, and keeps it alive."""
+    """Shows NumPy memory as writable, and keeps it alive."""
 
     def __init__(self, blob: memoryview) -> None:
         import numpy

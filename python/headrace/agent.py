@@ -1,4 +1,4 @@
-"""The agent as a command of the Python package: ``python -m headrace.agent``.
+"""Runs an agent: ``python -m headrace.agent``.
 
 What ``DataLoader(agent="auto")`` starts, so that a wheel needs no ``headrace`` command beside
 it; the options are those of ``headrace agent``. Needs no torch.
@@ -14,7 +14,7 @@ import threading
 
 from . import _core
 
-_WATCH_S = 1.0  # how long a message of the library's may wait to be told
+_WATCH_S = 1.0  # how long a message of the library's may wait to be logged
 _FAILED = 3
 
 
@@ -47,7 +47,7 @@ def _serve(agent: _core.Agent) -> BaseException | None:
     def run() -> None:
         try:
             agent.run()
-        except BaseException as error:  # told by the main thread
+        except BaseException as error:  # the main thread reports it
             failure.append(error)
 
     thread = threading.Thread(target=run, name="agent")

@@ -1,14 +1,13 @@
-"""CachedDataset: the cache for people who keep their own decoding.
+"""CachedDataset: a cache for datasets that decode by themselves.
 
-A map-style dataset is wrapped; what its ``__getitem__`` returned, or the bytes of the
-files that it read, stays in shared memory and is given again: to all worker processes of
-a loader, to other jobs, to later runs.
+It wraps a map-style dataset and keeps in shared memory what ``__getitem__`` returned, or the bytes
+of the files that it read, for all worker processes of a loader, other jobs and later runs.
 
-Three parts: a :class:`_Store` finds the cache of this process, opened anew after a fork
-or in a spawned worker; a :class:`_FileLoader` stands where a dataset has its ``loader``
-and keeps files; :class:`CachedDataset` keeps samples and does what comes after the cache.
-No part refers back to another, so that a cache ends with its last user and not with a
-garbage collection. torch and torchvision are recognised by names and never imported here.
+:class:`_Store` is the cache of this process, which it opens anew after a fork or in a spawned
+worker. :class:`_FileLoader` replaces the ``loader`` of a dataset and keeps files.
+:class:`CachedDataset` keeps samples and applies what comes after the cache. None of them refers
+back to another, so that a cache is closed with its last user, without a garbage collection. torch
+and torchvision are recognised by names and never imported here.
 """
 
 from __future__ import annotations
@@ -31,13 +30,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from . import _core
-from ._values import Damaged, Unkept, decode, encode
+from ._torchvision import is_loader
+from ._values import Damaged, Unkept, decode, encode, type_name
 
 __all__ = ["CachedDataset"]
 
 _logger = logging.getLogger("headrace")
-
-_TORCHVISION_LOADERS = ("default_loader", "pil_loader", "accimage_loader")
 
 _WATCHED = 32  # samples of each process that are looked at for random numbers
 _LONGEST = 1 << 32  # bytes of a kept value, exclusive
@@ -57,9 +55,9 @@ class CachedDataset:
         cache: memory: bytes, or a text: ``"64GiB"`` is private, shared by this process and
             its worker processes and gone with the last of them;
             ``"shm:NAME?size=64GiB"`` is kept, so that other jobs and later runs have it.
-        identity: a text that tells this dataset from others, its version too, such as
+        identity: a text that names this dataset and its version, such as
             ``"birds 2024-03, 256 px"``: what was kept under one identity is given to
-            whoever asks with it. Needed for a kept cache, and for ranks to share one, unless
+            all who use it. Needed for a kept cache, and for ranks to share one, unless
             files are kept.
         key: ``key(index)``, for datasets whose samples change: what it returns (str, int,
             bytes, tuples of these) becomes part of the sample's key, so that another value
@@ -110,7 +108,7 @@ class CachedDataset:
     ) -> None:
         if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
             raise TypeError(
-                f"a {_type_name(type(dataset))} has no __getitem__ or no __len__: only map-style "
+                f"a {type_name(type(dataset))} has no __getitem__ or no __len__: only map-style "
                 "datasets can be cached"
             )
         keeps_files = _keeps_files(dataset, files)
@@ -270,7 +268,7 @@ class CachedDataset:
         if not self._loader.was_called:
             self._loader.was_called = True
             warnings.warn(
-                f"{_type_name(type(self.dataset))} does not read through its `loader`, so nothing "
+                f"{type_name(type(self.dataset))} does not read through its `loader`, so nothing "
                 "is kept: files=False keeps what it returns",
                 stacklevel=3,
             )
@@ -298,9 +296,9 @@ class _Store:
         self._complained = False
         _stores.add(self)
 
-    def _tell_what_stays(self, cache: _core.Cache) -> None:
+    def _log_what_stays(self, cache: _core.Cache) -> None:
         """Where this process made the object, and is the last user of a kept cache."""
-        if self._maker != os.getpid() or not self.spec.lstrip().startswith("shm:"):
+        if self._maker != os.getpid() or _core.cache_kind(self.spec) != "kept":
             return
         info = cache.info()
         if sum(info["items"]) and info["users"] <= 1:
@@ -340,7 +338,7 @@ class _Store:
             self._closed = True
             cache, self._cache = self._cache, None
         if cache is not None:
-            self._tell_what_stays(cache)
+            self._log_what_stays(cache)
             cache.close()
 
     def forget(self) -> None:
@@ -540,25 +538,18 @@ def _decode_image(file: io.BytesIO) -> Any:
     return Image.open(file).convert("RGB")
 
 
-def _is_torchvisions(loader: Any) -> bool:
-    return (
-        getattr(loader, "__module__", None) == "torchvision.datasets.folder"
-        and getattr(loader, "__name__", None) in _TORCHVISION_LOADERS
-    )
-
-
 def _keeps_files(dataset: Any, files: Any) -> bool:
     if files not in (True, False, "auto") and not callable(files):
         raise TypeError(f"files must be True, False, 'auto' or a function, got {files!r}")
     loader = getattr(dataset, "loader", None)
     listed = hasattr(dataset, "samples") or hasattr(dataset, "imgs")
-    can = callable(loader) and (listed or _is_torchvisions(loader))
+    can = callable(loader) and (listed or is_loader(loader))
     if files is False or (files == "auto" and not can):
         return False
     if not callable(loader):
         raise ValueError(
             f"files={files!r} needs a dataset that reads by its attribute `loader`, as "
-            f"torchvision's ImageFolder; a {_type_name(type(dataset))} has none: files=False keeps "
+            f"torchvision's ImageFolder; a {type_name(type(dataset))} has none: files=False keeps "
             "what it returns"
         )
     return True
@@ -567,7 +558,7 @@ def _keeps_files(dataset: Any, files: Any) -> bool:
 def _decoder(loader: Callable[[Any], Any], files: Any) -> Callable[[Any], Any]:
     if callable(files):
         return _OfFunction(files)
-    if _is_torchvisions(loader):
+    if is_loader(loader):
         import torchvision
 
         if torchvision.get_image_backend() == "PIL" or loader.__name__ == "pil_loader":
@@ -588,20 +579,20 @@ def _place(
         if not isinstance(identity, str) or not identity:
             raise ValueError(f"identity must be a text that is not empty, got {identity!r}")
         return spec, identity, _core.cache_run(ranks)
-    cls = _type_name(type(dataset))
+    cls = type_name(type(dataset))
     root = getattr(dataset, "root", None)
     if keeps_files and isinstance(root, (str, os.PathLike)):
         where = os.path.realpath(os.fspath(root))
         return spec, f"files of {cls}, {len(dataset)} at {where}", _core.cache_run(ranks)
-    if spec.startswith("shm:"):
+    if _core.cache_kind(spec) == "kept":
         raise ValueError(
-            f"a kept cache needs to know what a {cls} is: give identity= a text that tells it from "
-            "other datasets and from other versions of itself"
+            f"a kept cache needs to know what a {cls} is: give identity= a text that names it "
+            "and its version"
         )
     if ranks > 1:
         warnings.warn(
             "each rank has a cache of its own here, each of the whole size: identity= a text that "
-            "tells the dataset lets them share one",
+            "names the dataset lets them share one",
             stacklevel=4,
         )
     return spec, f"{cls}, {len(dataset)} samples, {uuid.uuid4().hex}", _core.cache_run(1)
@@ -663,7 +654,7 @@ def _take_transform_off(dataset: Any) -> tuple[Any, Callable[[Any], Any] | None]
     if not hasattr(dataset, "transform") and not hasattr(dataset, "transforms"):
         raise ValueError(
             f"after='transform' needs a dataset with an attribute `transform`; a "
-            f"{_type_name(type(dataset))} has none: give the function itself"
+            f"{type_name(type(dataset))} has none: give the function itself"
         )
     transform = getattr(dataset, "transform", None)
     joint = getattr(dataset, "transforms", None)
@@ -685,12 +676,12 @@ class _RandomWatch:
 
     Two signs: a sample's making draws from one of the process-wide generators, or its
     second making, which only the first sample of a process has, gives something else.
-    Whichever process makes samples looks, not the one that makes this object, because what the
-    dataset opens may be no good in a process that is forked later.
+    The process that makes samples looks, not the one that makes this object, because what the
+    dataset opens may be unusable in a process that is forked later.
     """
 
     def __init__(self, dataset: Any) -> None:
-        self._what = _type_name(type(dataset))
+        self._what = type_name(type(dataset))
         self._left = _WATCHED
         self._again = True  # whether a sample is to be made a second time
 
@@ -744,8 +735,3 @@ def _differ(made: Any, make: Callable[[], Any]) -> bool:
 
 def _bytes_of(sample: Any) -> bytes:
     return b"".join(encode(sample))
-
-
-def _type_name(cls: type) -> str:
-    module = "" if cls.__module__ == "builtins" else f"{cls.__module__}."
-    return f"{module}{cls.__qualname__}"

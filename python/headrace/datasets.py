@@ -1,9 +1,8 @@
-"""What the samples are: image folders, lists of files, and packs.
+"""Datasets: image folders, lists of files, packs and tar files.
 
-All are map-style datasets with torchvision's attributes, so that code written
-for ``torchvision.datasets.ImageFolder`` finds what it looks for. They hold no
-Python object per sample: names and labels stay in the C library, and
-``samples`` and ``targets`` are views of them.
+All are map-style datasets with torchvision's attributes, so that code written for
+``torchvision.datasets.ImageFolder`` works with them. They hold no Python object per sample:
+names and labels stay in the C library, and ``samples`` and ``targets`` are views of them.
 """
 
 from __future__ import annotations
@@ -179,7 +178,65 @@ class _ImageDataset:
         return state
 
 
-class ImageFolder(_ImageDataset):
+class _Opened(_ImageDataset):
+    """Those that are opened at a place, and again where a copy is unpickled."""
+
+    classes: list[str]
+    class_to_idx: dict[str, int]
+    _has = "changed"  # what happened to one that is another now
+
+    def _opened(self) -> _core.Dataset:
+        raise NotImplementedError
+
+    def _place(self) -> str:
+        raise NotImplementedError
+
+    def _open(self) -> None:
+        self._dataset = self._opened()
+        self.classes = self._dataset.classes()
+        self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_count": len(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        count = state.pop("_count")
+        classes = state["classes"]
+        self.__dict__.update(state)
+        self._open()
+        if len(self) != count or self.classes != classes:
+            raise RuntimeError(
+                f"{self._place()} has {self._has} since this {type(self).__name__} was pickled: "
+                f"{count} samples of {len(classes)} classes then, {len(self)} of "
+                f"{len(self.classes)} now"
+            )
+
+    def __repr__(self) -> str:
+        return (
+            f"headrace.{type(self).__name__}({self._place()!r}, samples={len(self)}, "
+            f"classes={len(self.classes)}, transform={self.transform!r})"
+        )
+
+
+class _Container(_Opened):
+    """Those whose samples lie in few large files and have names there."""
+
+    def __init__(self, path: str | os.PathLike[str], transform: Any = None) -> None:
+        self.path = os.fsdecode(path)
+        self.transform = _checked_transform(transform)
+        self._open()
+
+    def _place(self) -> str:
+        return self.path
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """The name of every sample in its container; read-only. In a pack its path below the
+        root of the source, in tar files the image's."""
+        return _Keys(self._dataset)
+
+
+class ImageFolder(_Opened):
     """Images in one directory per class: ``root/class/.../image.jpg``.
 
     Classes, samples and their order are those of torchvision's ``ImageFolder``.
@@ -231,34 +288,21 @@ class ImageFolder(_ImageDataset):
         self.transform = _checked_transform(transform)
         self.allow_empty = bool(allow_empty)
         self.index = index
-        self._open(threads)
-
-    def _open(self, threads: int = 0) -> None:
-        self._dataset = _core.Dataset.open_folder(
-            self.root, index=_INDEX[self.index], threads=threads, allow_empty=self.allow_empty
-        )
-        self.classes: list[str] = self._dataset.classes()
-        self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_count": len(self)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        count = state.pop("_count")
-        classes = state["classes"]
-        self.__dict__.update(state)
+        self._threads = threads
         self._open()
-        if len(self) != count or self.classes != classes:
-            raise RuntimeError(
-                f"{self.root} has changed since this ImageFolder was pickled: {count} samples of "
-                f"{len(classes)} classes then, {len(self)} of {len(self.classes)} now"
-            )
 
-    def __repr__(self) -> str:
-        return (
-            f"headrace.ImageFolder({self.root!r}, samples={len(self)}, "
-            f"classes={len(self.classes)}, transform={self.transform!r})"
+    _threads = 0
+
+    def _opened(self) -> _core.Dataset:
+        return _core.Dataset.open_folder(
+            self.root,
+            index=_INDEX[self.index],
+            threads=self._threads,
+            allow_empty=self.allow_empty,
         )
+
+    def _place(self) -> str:
+        return self.root
 
 
 class ImageList(_ImageDataset):
@@ -297,7 +341,7 @@ class ImageList(_ImageDataset):
         return f"headrace.ImageList(samples={len(self)}, transform={self.transform!r})"
 
 
-class Pack(_ImageDataset):
+class Pack(_Container):
     """A dataset in one file, as ``headrace pack`` and :func:`headrace.pack` write it.
 
     Classes, labels, keys and order are those of the dataset it was made from, and so
@@ -319,43 +363,13 @@ class Pack(_ImageDataset):
         class_to_idx: label of each class name.
     """
 
-    def __init__(self, path: str | os.PathLike[str], transform: Any = None) -> None:
-        self.path = os.fsdecode(path)
-        self.transform = _checked_transform(transform)
-        self._open()
+    _has = "been replaced"
 
-    def _open(self) -> None:
-        self._dataset = _core.Dataset.open_pack(self.path)
-        self.classes: list[str] = self._dataset.classes()
-        self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
-
-    @property
-    def keys(self) -> Sequence[str]:
-        """The key of every sample: its path below the root of the source; read-only."""
-        return _Keys(self._dataset)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_count": len(self)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        count = state.pop("_count")
-        classes = state["classes"]
-        self.__dict__.update(state)
-        self._open()
-        if len(self) != count or self.classes != classes:
-            raise RuntimeError(
-                f"{self.path} has been replaced since this Pack was pickled: {count} samples of "
-                f"{len(classes)} classes then, {len(self)} of {len(self.classes)} now"
-            )
-
-    def __repr__(self) -> str:
-        return (
-            f"headrace.Pack({self.path!r}, samples={len(self)}, "
-            f"classes={len(self.classes)}, transform={self.transform!r})"
-        )
+    def _opened(self) -> _core.Dataset:
+        return _core.Dataset.open_pack(self.path)
 
 
-class TarDataset(_ImageDataset):
+class TarDataset(_Container):
     """Images in tar files: WebDataset's shards, or an image folder in a tar.
 
     One pass looks through the shards when the dataset is made; images are then read
@@ -380,40 +394,8 @@ class TarDataset(_ImageDataset):
         class_to_idx: label of each class name.
     """
 
-    def __init__(self, path: str | os.PathLike[str], transform: Any = None) -> None:
-        self.path = os.fsdecode(path)
-        self.transform = _checked_transform(transform)
-        self._open()
-
-    def _open(self) -> None:
-        self._dataset = _core.Dataset.open_tar(self.path)
-        self.classes: list[str] = self._dataset.classes()
-        self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
-
-    @property
-    def keys(self) -> Sequence[str]:
-        """The name of every sample's image in its shard; read-only."""
-        return _Keys(self._dataset)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_count": len(self)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        count = state.pop("_count")
-        classes = state["classes"]
-        self.__dict__.update(state)
-        self._open()
-        if len(self) != count or self.classes != classes:
-            raise RuntimeError(
-                f"{self.path} has changed since this TarDataset was pickled: {count} samples of "
-                f"{len(classes)} classes then, {len(self)} of {len(self.classes)} now"
-            )
-
-    def __repr__(self) -> str:
-        return (
-            f"headrace.TarDataset({self.path!r}, samples={len(self)}, "
-            f"classes={len(self.classes)}, transform={self.transform!r})"
-        )
+    def _opened(self) -> _core.Dataset:
+        return _core.Dataset.open_tar(self.path)
 
 
 def dataset_of_pairs(pairs: Iterable[tuple[Any, int]]) -> _core.Dataset:

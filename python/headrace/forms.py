@@ -1,4 +1,4 @@
-"""Forms: image files as items that decode faster, and files again."""
+"""Converts image files to items that decode faster, and back."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Packs: a dataset in one file that decodes several times faster.
 
 :func:`pack` writes one, :class:`headrace.Pack` reads it, :func:`verify_pack` checks
-it, :func:`unpack` gives the image files back. docs/packs.md tells when that pays.
+it, :func:`unpack` gives the image files back. docs/packs.md says when that pays.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What happens to an image between its file and the batch.
+"""Transforms of an image between its file and the batch.
 
 The classes have the names, arguments, defaults and distributions of
 torchvision's v2 transforms (0.29). They describe; the C library executes them,
@@ -7,7 +7,8 @@ list of transforms, or a torchvision ``Compose`` to a dataset, a DataLoader or a
 :class:`headrace.Preparer`.
 
 Random parameters depend on seed, epoch, sample index and the position of the
-transform only; outside a DataLoader the seed is drawn anew for each image. Images are RGB; the result must have one fixed size.
+transform only; outside a DataLoader the seed is drawn anew for each
+image. Images are RGB; the result must have one fixed size.
 """
 
 from __future__ import annotations
@@ -91,8 +92,7 @@ class Compose(Transform):
         if not isinstance(transforms, Sequence) or isinstance(transforms, str):
             raise TypeError(f"Compose takes a list of transforms, not {_name(transforms)}")
         self.transforms: list[Transform] = []
-        for name, arguments in _translate(list(transforms)):
-            made = _make(name, arguments)
+        for made in _translate(list(transforms), _make):
             self.transforms += made.transforms if isinstance(made, Compose) else [made]
 
     @property
@@ -408,10 +408,7 @@ def from_torchvision(transform: Any) -> Compose:
     return Compose([transform])
 
 
-def _make(name: str, arguments: Any) -> Transform:
-    if name == "":
-        assert isinstance(arguments, Transform)
-        return arguments
+def _make(name: str, **arguments: Any) -> Transform:
     made: Transform = globals()[name](**arguments)
     return made
 

@@ -19,14 +19,14 @@
 #define DECIMALS 17 /* that tell every double from its neighbours */
 
 /* A writer of one dataset: the first thing that went wrong. */
-struct writer {
-    const struct hr__source *source;
+struct statement_writer {
+    const struct hr__dataset_source *source;
     int are_bytes; /* paths that are not UTF-8: each byte becomes a character */
     int code;      /* -EILSEQ: they are, and are_bytes is not set */
 };
 
 /* A path of the dataset, absolute; NULL, and w->code, on failure. */
-static json_t *write_path(struct writer *w, const char *path)
+static json_t *write_path(struct statement_writer *w, const char *path)
 {
     json_t *value = NULL;
     char *whole, *wide = NULL;
@@ -54,7 +54,7 @@ static json_t *write_path(struct writer *w, const char *path)
 }
 
 /* The paths of all samples, or of all containers. */
-static json_t *write_paths(struct writer *w, const struct hr_dataset *origin)
+static json_t *write_paths(struct statement_writer *w, const struct hr_dataset *origin)
 {
     char path[PATH_MAX];
     int are_tars = w->source->kind == HR__SOURCE_TAR;
@@ -103,15 +103,15 @@ static json_t *write_digest(const struct hr_dataset *origin)
     return json_string(text);
 }
 
-static void set(struct writer *w, json_t *object, const char *name, json_t *value)
+static void set(struct statement_writer *w, json_t *object, const char *name, json_t *value)
 {
     if (json_object_set_new(object, name, value) && !w->code)
         w->code = -ENOMEM;
 }
 
-static json_t *write_members(struct writer *w, const struct hr_dataset *origin)
+static json_t *write_members(struct statement_writer *w, const struct hr_dataset *origin)
 {
-    const struct hr__source *s = w->source;
+    const struct hr__dataset_source *s = w->source;
     json_t *object = json_object();
     w->code = 0;
     set(w, object, "kind", json_string(hr__source_words[s->kind]));
@@ -141,7 +141,7 @@ static json_t *write_members(struct writer *w, const struct hr_dataset *origin)
 /* A dataset with a catalog. */
 static json_t *write_origin(const struct hr_dataset *origin, struct hr_error *error)
 {
-    struct writer w = {.source = &origin->source};
+    struct statement_writer w = {.source = &origin->source};
     json_t *object = write_members(&w, origin);
     if (w.code == -EILSEQ) {
         w.are_bytes = 1;

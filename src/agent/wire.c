@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/write_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,14 +28,14 @@
 #define SEALS          (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
 #define BODY           offsetof(struct hr__wire_message, hello)
 
-struct header {
+struct wire_header {
     uint32_t magic, version, type, length; /* of the struct that follows, bytes */
 };
 
-_Static_assert(sizeof(struct header) <= 64, "HR__WIRE_BYTES_MAX leaves 64 bytes for it");
+_Static_assert(sizeof(struct wire_header) <= 64, "HR__WIRE_BYTES_MAX leaves 64 bytes for it");
 
 /* Bytes of a message's struct: a string's, or what lies between members. */
-struct part {
+struct wire_part {
     uint16_t offset, bytes;
 };
 
@@ -43,8 +44,8 @@ struct kind {
     size_t bytes; /* of the struct */
     /* What is out of range, or NULL. */
     const char *(*check)(const struct hr__wire_message *message);
-    struct part text[3];
-    struct part gap;
+    struct wire_part text[3];
+    struct wire_part gap;
     int files; /* that come with it; SEATED: where is_new */
 };
 
@@ -276,8 +277,8 @@ static void clean(const struct kind *kind, char *body)
 size_t hr__wire_pack(const struct hr__wire_message *message, void *bytes)
 {
     const struct kind *kind = &kinds[message->type];
-    const struct header header = {HR__WIRE_MAGIC, HR__WIRE_VERSION, (uint32_t)message->type,
-                                  (uint32_t)kind->bytes};
+    const struct wire_header header = {HR__WIRE_MAGIC, HR__WIRE_VERSION, (uint32_t)message->type,
+                                       (uint32_t)kind->bytes};
     char *body = (char *)bytes + sizeof header;
     memcpy(bytes, &header, sizeof header);
     memcpy(body, (const char *)message + BODY, kind->bytes);
@@ -298,7 +299,7 @@ size_t hr__wire_pack(const struct hr__wire_message *message, void *bytes)
 int hr__wire_unpack(struct hr__wire_message *message, const void *bytes, size_t length,
                     struct hr_error *error)
 {
-    struct header header;
+    struct wire_header header;
     struct hr__wire_message clear;
     memset(message, 0, sizeof *message);
     for (int i = 0; i < HR__WIRE_FILES; i++)
@@ -441,18 +442,10 @@ void hr__wire_close_files(struct hr__wire_message *message)
 
 int hr__wire_text_file(const char *text, size_t length)
 {
-    size_t done = 0;
-    int r = 0;
     int file = memfd_create("headrace-text", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (file < 0)
         return -errno;
-    while (done < length && !r) {
-        ssize_t n = write(file, text + done, length - done);
-        if (n > 0)
-            done += (size_t)n;
-        else if (n < 0 && errno != EINTR)
-            r = -errno;
-    }
+    int r = hr__write_all(file, text, length);
     if (!r && fcntl(file, F_ADD_SEALS, SEALS))
         r = -errno;
     if (r) {

@@ -1,8 +1,13 @@
 /* The forms by name: every room above may speak of them. */
-#include <headrace/form.h>
+#include "base/form.h"
+
+#include <stddef.h>
+
+const char *const hr__form_names[] = {"encoded", "coefficients", "planes", NULL};
 
 const char *hr_form_name(enum hr_form form)
 {
-    static const char *const name[] = {"encoded", "coefficients", "planes"};
-    return (unsigned)form < sizeof name / sizeof name[0] ? name[form] : NULL;
+    return (unsigned)form < sizeof hr__form_names / sizeof *hr__form_names - 1
+               ? hr__form_names[form]
+               : NULL;
 }

@@ -123,8 +123,8 @@ void *hr__alloc_aligned(enum hr__tag tag, size_t size, size_t slack)
 #define POOL_CLASSES    ((POOL_MOST_LOG2 - POOL_LEAST_LOG2) * 4)
 
 /* What a kept block holds in its own first bytes. */
-struct kept {
-    struct kept *next;
+struct kept_block {
+    struct kept_block *next;
 };
 
 struct hr__blocks {
@@ -135,7 +135,7 @@ struct hr__blocks {
     pthread_mutex_t lock;      /* guards the three below */
     size_t kept_bytes;
     int closed; /* keep nothing more */
-    struct kept *kept[POOL_CLASSES];
+    struct kept_block *kept[POOL_CLASSES];
 };
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -219,7 +219,7 @@ void hr__blocks_destroy(struct hr__blocks **pool)
     if (!pthread_mutex_timedlock(&p->lock, &patience)) {
         p->closed = 1;
         for (unsigned c = 0; c < POOL_CLASSES; c++)
-            for (struct kept *k; (k = p->kept[c]);) {
+            for (struct kept_block *k; (k = p->kept[c]);) {
                 permit(k, class_bytes(c));
                 p->kept[c] = k->next;
                 free_block(p->tag, k);
@@ -234,7 +234,7 @@ static void *take_kept(struct hr__blocks *pool, unsigned size_class)
 {
     if (pthread_mutex_trylock(&pool->lock))
         return NULL;
-    struct kept *k = pool->kept[size_class];
+    struct kept_block *k = pool->kept[size_class];
     if (k) {
         permit(k, class_bytes(size_class));
         pool->kept[size_class] = k->next;
@@ -270,7 +270,7 @@ static void give_back(struct hr__blocks *pool, void *block)
     if (!pthread_mutex_trylock(&pool->lock)) {
         keep = !pool->closed && pool->kept_bytes + bytes <= pool->retain_bytes;
         if (keep) {
-            struct kept *k = block;
+            struct kept_block *k = block;
             k->next = pool->kept[size_class];
             pool->kept[size_class] = k;
             pool->kept_bytes += bytes;

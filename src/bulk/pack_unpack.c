@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/versioned.h"
+#include "base/write_file.h"
 #include "bulk/pack_convert.h"
 #include "bulk/pool.h"
 #include "dataset/dataset.h"
@@ -129,21 +130,6 @@ static int enter(struct unpacking *u, struct hand *h, char *key, const char **na
     return fd;
 }
 
-static int write_all(int fd, const void *bytes, size_t length)
-{
-    const char *from = bytes;
-    while (length) {
-        ssize_t n = write(fd, from, length);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n ? -errno : -EIO;
-        from += n;
-        length -= (size_t)n;
-    }
-    return 0;
-}
-
 /* Gives the whole file its name. */
 static int settle(int directory, const char *temporary, const char *name, int overwrite)
 {
@@ -180,7 +166,7 @@ static int write_file(const struct unpacking *u, int directory, const char *name
         fd = openat(directory, temporary, flags, 0666);
     if (fd < 0)
         return -errno;
-    int r = write_all(fd, file->bytes, file->length);
+    int r = hr__write_all(fd, file->bytes, file->length);
     if (!r && file->mtime_ns != HR_SIZE_UNKNOWN) {
         int64_t seconds = file->mtime_ns / 1000000000, ns = file->mtime_ns % 1000000000;
         struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},

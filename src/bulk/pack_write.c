@@ -38,7 +38,7 @@
 /* How long the caller's thread waits before it looks for Ctrl-C. */
 #define LOOK_AROUND_NS UINT64_C(50000000)
 
-struct place {
+struct pack_place {
     struct hr__made made;
     int ready;
 };
@@ -57,7 +57,7 @@ struct packing {
     pthread_mutex_t lock;         /* guards what follows */
     pthread_cond_t room;          /* a place became free, or stop */
     pthread_cond_t ready;         /* the place that is due became ready, or stop */
-    struct place *ring;           /* sample i is at i % places */
+    struct pack_place *ring;      /* sample i is at i % places */
     uint64_t places;
     uint64_t next;          /* sample that no worker has taken yet */
     uint64_t due;           /* sample that is to be appended next */
@@ -138,7 +138,7 @@ static void work(struct packing *p, struct hr__pack_maker *maker)
         pthread_mutex_unlock(&p->lock);
         hr__pack_make(maker, p->dataset, i, &made);
         pthread_mutex_lock(&p->lock);
-        struct place *place = &p->ring[i % p->places];
+        struct pack_place *place = &p->ring[i % p->places];
         place->made = made;
         place->ready = 1;
         p->waiting_bytes += made.entry.length;
@@ -175,7 +175,7 @@ static int wait_for_due(struct packing *p, struct hr__made *made)
     until.tv_sec += (time_t)(ns / 1000000000u);
     until.tv_nsec = (long)(ns % 1000000000u);
     pthread_mutex_lock(&p->lock);
-    struct place *place = &p->ring[p->due % p->places];
+    struct pack_place *place = &p->ring[p->due % p->places];
     int r = 0;
     while (!place->ready && !p->stop && !r)
         r = pthread_cond_clockwait(&p->ready, &p->lock, CLOCK_MONOTONIC, &until);

@@ -7,10 +7,10 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -32,17 +32,13 @@ struct hr__pool {
     void (*fn)(void *arg, size_t i);
     void *arg;
     _Atomic size_t next; /* item not yet taken */
-    _Atomic int cancelled;
 };
 
 static void take_items(struct hr__pool *p)
 {
-    while (!atomic_load_explicit(&p->cancelled, memory_order_relaxed)) {
-        size_t i = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
-        if (i >= p->items)
-            return;
+    size_t i;
+    while ((i = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < p->items)
         p->fn(p->arg, i);
-    }
 }
 
 static void *work(void *arg)
@@ -91,13 +87,8 @@ static void run(void *self, size_t n, void (*fn)(void *arg, size_t i), void *arg
 
 static void start_workers(struct hr__pool *p, int count)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS); /* of a file that was cut: base/truncation.h */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (p->thread_count < count && !pthread_create(&p->threads[p->thread_count], NULL, work, p))
+    while (p->thread_count < count && !hr__thread_create(&p->threads[p->thread_count], work, p))
         p->thread_count++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 int hr__pool_create(struct hr__pool **out, int threads, struct hr_error *error)
@@ -127,11 +118,6 @@ int hr__pool_create(struct hr__pool **out, int threads, struct hr_error *error)
 const struct hr__executor *hr__pool_executor(struct hr__pool *pool)
 {
     return &pool->executor;
-}
-
-void hr__pool_cancel(struct hr__pool *pool)
-{
-    atomic_store_explicit(&pool->cancelled, 1, memory_order_relaxed);
 }
 
 void hr__pool_destroy(struct hr__pool **pool)

@@ -24,9 +24,6 @@ int hr__pool_create(struct hr__pool **out, int threads, struct hr_error *error);
  * one thread. run returns when all calls that were begun have returned. */
 const struct hr__executor *hr__pool_executor(struct hr__pool *pool);
 
-/* Items not begun yet are left out, of this and all later runs. Any thread. */
-void hr__pool_cancel(struct hr__pool *pool);
-
 /* Waits for the workers to end and frees the pool. Accepts NULL. Not during a run. */
 void hr__pool_destroy(struct hr__pool **pool);
 

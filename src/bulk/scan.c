@@ -10,6 +10,7 @@
 #include "base/cpu.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "base/versioned.h"
 #include "bulk/pool.h"
 #include "dataset/dataset.h"
@@ -26,7 +27,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -138,7 +138,6 @@ static int scan_wait(void *self)
  * somebody waits for them, which is no error. */
 static void scan_start(struct hr_dataset *d, const struct hr_dataset_options *options)
 {
-    sigset_t all, before;
     struct scan *s = hr__alloc(HR__TAG_LOADER, 1, sizeof *s);
     if (!s)
         return;
@@ -152,16 +151,13 @@ static void scan_start(struct hr_dataset *d, const struct hr_dataset_options *op
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     d->background = (struct hr__background){s, scan_stop, scan_wait};
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS); /* of a file that was cut: base/truncation.h */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int r = pthread_create(&s->thread, NULL, scan_main, s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int r = hr__thread_create(&s->thread, scan_main, s);
     if (!r)
         return;
     d->background = (struct hr__background){0};
     scan_free(s);
-    hr__log(HR_LOG_WARNING, "no thread to look at sizes behind the dataset: %s", hr__errno_text(r));
+    hr__log(HR_LOG_WARNING, "no thread to look at sizes behind the dataset: %s",
+            hr__errno_text(-r));
 }
 
 int hr_dataset_wait_sizes(struct hr_dataset *dataset)

@@ -30,7 +30,7 @@ struct hr_verify_report {
 };
 
 /* One thread's tools. */
-struct bench {
+struct verify_bench {
     struct hr__checker *checker;
     struct hr__sample sample;
 };
@@ -75,7 +75,7 @@ static int add_bad(struct verification *v, size_t index, const char *reason)
 }
 
 /* Returns what ends the run; a bad sample is written down and is none of that. */
-static int verify_sample(struct verification *v, struct bench *b, size_t index,
+static int verify_sample(struct verification *v, struct verify_bench *b, size_t index,
                          struct hr_error *why)
 {
     int r = hr__sample_read(&b->sample, v->dataset, index, why);
@@ -94,7 +94,7 @@ static int verify_sample(struct verification *v, struct bench *b, size_t index,
 static void verify_many(void *arg, size_t i)
 {
     struct verification *v = arg;
-    struct bench b = {0};
+    struct verify_bench b = {0};
     size_t count = hr_dataset_count(v->dataset);
     struct hr_error why = {0};
     int r = hr__checker_create(&b.checker, &why);

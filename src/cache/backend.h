@@ -19,7 +19,6 @@ struct hr__cache_backend {
     void (*unclaim)(struct hr__cache *cache, struct hr__cache_ticket *ticket);
     int (*offer)(struct hr__cache *cache, const struct hr__cache_offer *offer);
     struct hr__cache_staged *(*take)(struct hr__cache *cache, struct hr__cache_item *item);
-    void (*put_back)(struct hr__cache *cache, struct hr__cache_staged *staged);
     uint64_t (*room)(struct hr__cache *cache, const struct hr__cache_staged *staged,
                      uint64_t leave_free);
     int (*settle)(struct hr__cache *cache, struct hr__cache_staged *staged,

@@ -64,11 +64,6 @@ struct hr__cache_staged *hr__cache_take(struct hr__cache *cache, struct hr__cach
     return cache->backend->take(cache, item);
 }
 
-void hr__cache_put_back(struct hr__cache *cache, struct hr__cache_staged *staged)
-{
-    cache->backend->put_back(cache, staged);
-}
-
 uint64_t hr__cache_room(struct hr__cache *cache, const struct hr__cache_staged *staged,
                         uint64_t leave_free)
 {

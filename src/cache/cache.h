@@ -151,9 +151,6 @@ struct hr__cache_staged;
  * unpinned); NULL where none waits. Any thread. */
 struct hr__cache_staged *hr__cache_take(struct hr__cache *cache, struct hr__cache_item *item);
 
-/* Puts a taken item back, to be taken next. Any thread. */
-void hr__cache_put_back(struct hr__cache *cache, struct hr__cache_staged *staged);
-
 /* Bytes that a taken item may have after its conversion, as of now; `leave_free`
  * as below. Any thread. */
 uint64_t hr__cache_room(struct hr__cache *cache, const struct hr__cache_staged *staged,

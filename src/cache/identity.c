@@ -161,7 +161,7 @@ int hr__identity_make(struct hr__identity *out, const struct hr_dataset *dataset
 }
 
 /* What the piece of a container is, beside the container's stamp. */
-struct piece {
+struct identity_piece {
     uint64_t container, offset, bytes, checksum;
 };
 
@@ -176,13 +176,14 @@ int hr__identity_key(struct hr__key *out, const struct hr__identity *identity,
         char place[PATH_MAX];
     } what;
     const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
-    struct piece piece = {.checksum = 0};
+    struct identity_piece piece = {.checksum = 0};
     size_t length = sizeof piece;
     if (origin->catalog->ranges) {
         uint64_t at = dataset->parent ? (uint64_t)dataset->indices[index] : index;
         const struct hr__catalog_range *range = &origin->catalog->ranges[at];
-        piece = (struct piece){range->container, range->offset,
-                               (uint64_t)hr_dataset_sample_bytes(dataset, index), range->checksum};
+        piece = (struct identity_piece){range->container, range->offset,
+                                        (uint64_t)hr_dataset_sample_bytes(dataset, index),
+                                        range->checksum};
         memcpy(what.place, &piece, sizeof piece);
     } else {
         length = hr_dataset_key(dataset, index, what.place, sizeof what.place);

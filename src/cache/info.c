@@ -27,22 +27,22 @@
 #define SAMPLE_MAX 4096u
 
 /* Pieces of the file that are memory: index, ring, arena. */
-struct piece {
+struct info_piece {
     uint64_t from, bytes;
 };
 
 static void find_pieces(const struct hr__segment *s, const struct hr__books *books,
-                        struct piece out[3])
+                        struct info_piece out[3])
 {
     const struct hr__segment_layout *l = &s->layout;
     uint64_t arena = books->arena_allocated;
-    out[0] = (struct piece){0, l->ring_offset};
-    out[1] = (struct piece){l->ring_offset, books->ring_allocated ? l->ring_bytes : 0};
-    out[2] = (struct piece){l->arena_offset, arena < l->arena_bytes ? arena : l->arena_bytes};
+    out[0] = (struct info_piece){0, l->ring_offset};
+    out[1] = (struct info_piece){l->ring_offset, books->ring_allocated ? l->ring_bytes : 0};
+    out[2] = (struct info_piece){l->arena_offset, arena < l->arena_bytes ? arena : l->arena_bytes};
 }
 
 /* Maps a page of each step of each piece, and keeps some of the addresses; how many. */
-static unsigned map_some(const struct hr__segment *s, const struct piece pieces[3],
+static unsigned map_some(const struct hr__segment *s, const struct info_piece pieces[3],
                          void *sample[SAMPLE_MAX])
 {
     uint64_t total = 0, seen = 0;
@@ -138,7 +138,7 @@ static void tell_memory(struct hr_cache_info *out, struct hr__segment *s,
                         const struct hr__books *books)
 {
     struct stat st;
-    struct piece pieces[3];
+    struct info_piece pieces[3];
     void *sample[SAMPLE_MAX];
     if (!fstat(s->own.fd, &st))
         out->allocated_bytes = (uint64_t)st.st_blocks * 512;

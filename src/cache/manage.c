@@ -23,12 +23,12 @@ struct hr_cache_list {
 
 /* ---- the directories that this process may look into ---- */
 
-struct groups {
+struct segment_groups {
     int64_t *numbers; /* the first is HR__DIRECTORY_OWN */
     size_t count;
 };
 
-static int add_group(struct groups *groups, int64_t number)
+static int add_group(struct segment_groups *groups, int64_t number)
 {
     void *more =
         hr__realloc(HR__TAG_CACHE, groups->numbers, groups->count + 1, sizeof *groups->numbers);
@@ -50,9 +50,9 @@ static int64_t number_of(const char *name)
     return strtoll(digits, NULL, 10);
 }
 
-static int find_groups(struct groups *groups)
+static int find_groups(struct segment_groups *groups)
 {
-    *groups = (struct groups){.count = 0};
+    *groups = (struct segment_groups){.count = 0};
     int r = add_group(groups, HR__DIRECTORY_OWN);
     DIR *place = opendir(hr__directory_place());
     for (struct dirent *e; !r && place && (e = readdir(place));) {
@@ -176,7 +176,7 @@ static int by_name(const void *a, const void *b)
 int hr_cache_list_create(struct hr_cache_list **out, struct hr_error *error)
 {
     *out = NULL;
-    struct groups groups;
+    struct segment_groups groups;
     struct hr_cache_list *list = hr__alloc(HR__TAG_CACHE, 1, sizeof *list);
     int r = find_groups(&groups);
     if (!list || r)
@@ -256,7 +256,7 @@ int hr_cache_drop(const char *name, const char *dataset, int force, uint64_t *fr
                   uint64_t *left, struct hr_error *error)
 {
     struct dropping what = {.name = name, .dataset = dataset, .force = force};
-    struct groups groups;
+    struct segment_groups groups;
     int r = find_groups(&groups);
     if (r)
         hr__fail(error, r, "out of memory for a list of caches");

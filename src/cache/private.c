@@ -312,92 +312,6 @@ static int unpin(struct hr__cache *cache, const struct hr__cache_item *item)
     return 1;
 }
 
-static void refuse_locked(struct private *c)
-{
-    c->refused_ns = hr__now_ns();
-    snprintf(c->why, sizeof c->why,
-             "the system refuses it; make the cache smaller, or give the process more memory");
-}
-
-/* How much of `wanted` bytes there is memory for: all, `least`, or 0. Where there was none it is
- * asked for again after a while. */
-static uint64_t allowed_locked(struct private *c, uint64_t least, uint64_t wanted)
-{
-    uint64_t now_ns = hr__now_ns();
-    if (c->refused_ns && now_ns - c->refused_ns < RETRY_NS)
-        return 0;
-    uint64_t bytes = hr__capacity_allows(-1, wanted, c->why)  ? wanted
-                     : hr__capacity_allows(-1, least, c->why) ? least
-                                                              : 0;
-    c->refused_ns = bytes ? 0 : now_ns;
-    return bytes;
-}
-
-/* Space for `padded` bytes in the arena, or NULL. */
-static uint8_t *arena_take_locked(struct private *c, uint64_t padded)
-{
-    uint64_t end = c->arena_used + padded;
-    if (end > c->arena_size)
-        return NULL;
-    if (end > c->arena_committed) {
-        /* Under strict overcommit this is where memory is granted or refused. */
-        uint64_t from = c->arena_committed;
-        uint64_t more = allowed_locked(c, hr__round_up(end, HUGE_BYTES) - from,
-                                       hr__round_up(end, ARENA_STEP) - from);
-        if (!more)
-            return NULL;
-        if (mprotect(c->arena + from, more, PROT_READ | PROT_WRITE)) {
-            refuse_locked(c);
-            return NULL;
-        }
-        c->arena_committed += more;
-    }
-    uint8_t *space = c->arena + c->arena_used;
-    c->arena_used = end;
-    return space;
-}
-
-/* A chunk with room for `padded` bytes, or NULL. */
-static struct chunk *chunk_with_room_locked(struct private *c, uint64_t padded)
-{
-    struct chunk *chunk = c->chunks;
-    if (chunk && chunk->size - chunk->used >= padded)
-        return chunk;
-    uint64_t size = padded > CHUNK_BYTES ? hr__round_up(padded, HUGE_BYTES) : CHUNK_BYTES;
-    if (!allowed_locked(c, size, size))
-        return NULL;
-    chunk = hr__alloc(HR__TAG_CACHE, 1, sizeof *chunk);
-    if (!chunk)
-        return NULL;
-    chunk->size = size;
-    chunk->memory = map(chunk->size, PROT_READ | PROT_WRITE);
-    if (!chunk->memory) {
-        refuse_locked(c);
-        hr__free(chunk);
-        return NULL;
-    }
-    struct chunk *filled = c->chunks;
-    chunk->after = filled;
-    if (filled)
-        filled->before = chunk;
-    c->chunks = chunk;
-    if (filled && !filled->live)
-        free_chunk(c, filled);
-    return chunk;
-}
-
-static uint8_t *stage_locked(struct private *c, struct hr__cache_staged *staged)
-{
-    struct chunk *chunk = chunk_with_room_locked(c, staged->padded);
-    if (!chunk)
-        return NULL;
-    uint8_t *space = chunk->memory + chunk->used;
-    chunk->used += staged->padded;
-    chunk->live++;
-    staged->chunk = chunk;
-    return space;
-}
-
 /* The bytes of a staged item that left are free. The chunk that is being filled
  * stays, and begins anew when it is empty. */
 static void unstage_locked(struct private *c, struct chunk *chunk)
@@ -426,6 +340,120 @@ static void reclaim_locked(struct private *c)
     }
 }
 
+static void refuse_locked(struct private *c)
+{
+    c->refused_ns = hr__now_ns();
+    snprintf(c->why, sizeof c->why,
+             "the system refuses it; make the cache smaller, or give the process more memory");
+}
+
+/* Whether space for `padded` bytes, staged or in the arena, takes more memory. Where that was
+ * refused it is asked for again after a while. */
+static int must_grow_locked(const struct private *c, uint64_t padded, int is_staged)
+{
+    const struct chunk *chunk = c->chunks;
+    if (c->refused_ns && hr__now_ns() - c->refused_ns < RETRY_NS)
+        return 0;
+    return is_staged ? !chunk || chunk->size - chunk->used < padded
+                     : c->arena_used + padded > c->arena_committed;
+}
+
+/* Locks before space for `padded` bytes is taken. Where that takes more memory, what the system has
+ * is read first, without the lock, for it takes many microseconds: returns `now`, else NULL. */
+static const struct hr__capacity *lock_for(struct private *c, uint64_t padded, int is_staged,
+                                           struct hr__capacity *now)
+{
+    pthread_mutex_lock(&c->lock);
+    reclaim_locked(c);
+    if (!must_grow_locked(c, padded, is_staged))
+        return NULL;
+    pthread_mutex_unlock(&c->lock);
+    hr__capacity_read(now, -1);
+    pthread_mutex_lock(&c->lock);
+    return now;
+}
+
+/* How much of `wanted` bytes there is memory for: all, `least`, or 0. now: of lock_for. */
+static uint64_t allowed_locked(struct private *c, const struct hr__capacity *now, uint64_t least,
+                               uint64_t wanted)
+{
+    if (!now)
+        return 0;
+    uint64_t bytes = hr__capacity_grants(now, wanted, c->why)  ? wanted
+                     : hr__capacity_grants(now, least, c->why) ? least
+                                                               : 0;
+    c->refused_ns = bytes ? 0 : hr__now_ns();
+    return bytes;
+}
+
+/* Space for `padded` bytes in the arena, or NULL. */
+static uint8_t *arena_take_locked(struct private *c, uint64_t padded,
+                                  const struct hr__capacity *now)
+{
+    uint64_t end = c->arena_used + padded;
+    if (end > c->arena_size)
+        return NULL;
+    if (end > c->arena_committed) {
+        /* Under strict overcommit this is where memory is granted or refused. */
+        uint64_t from = c->arena_committed;
+        uint64_t more = allowed_locked(c, now, hr__round_up(end, HUGE_BYTES) - from,
+                                       hr__round_up(end, ARENA_STEP) - from);
+        if (!more)
+            return NULL;
+        if (mprotect(c->arena + from, more, PROT_READ | PROT_WRITE)) {
+            refuse_locked(c);
+            return NULL;
+        }
+        c->arena_committed += more;
+    }
+    uint8_t *space = c->arena + c->arena_used;
+    c->arena_used = end;
+    return space;
+}
+
+/* A chunk with room for `padded` bytes, or NULL. */
+static struct chunk *chunk_with_room_locked(struct private *c, uint64_t padded,
+                                            const struct hr__capacity *now)
+{
+    struct chunk *chunk = c->chunks;
+    if (chunk && chunk->size - chunk->used >= padded)
+        return chunk;
+    uint64_t size = padded > CHUNK_BYTES ? hr__round_up(padded, HUGE_BYTES) : CHUNK_BYTES;
+    if (!allowed_locked(c, now, size, size))
+        return NULL;
+    chunk = hr__alloc(HR__TAG_CACHE, 1, sizeof *chunk);
+    if (!chunk)
+        return NULL;
+    chunk->size = size;
+    chunk->memory = map(chunk->size, PROT_READ | PROT_WRITE);
+    if (!chunk->memory) {
+        refuse_locked(c);
+        hr__free(chunk);
+        return NULL;
+    }
+    struct chunk *filled = c->chunks;
+    chunk->after = filled;
+    if (filled)
+        filled->before = chunk;
+    c->chunks = chunk;
+    if (filled && !filled->live)
+        free_chunk(c, filled);
+    return chunk;
+}
+
+static uint8_t *stage_locked(struct private *c, struct hr__cache_staged *staged,
+                             const struct hr__capacity *now)
+{
+    struct chunk *chunk = chunk_with_room_locked(c, staged->padded, now);
+    if (!chunk)
+        return NULL;
+    uint8_t *space = chunk->memory + chunk->used;
+    chunk->used += staged->padded;
+    chunk->live++;
+    staged->chunk = chunk;
+    return space;
+}
+
 static void tell_refused(struct private *c)
 {
     struct hr__cache_counts now;
@@ -446,10 +474,10 @@ static uint8_t *admit(struct private *c, const struct hr__cache_offer *offer,
 {
     int tell = 0;
     uint8_t *space = NULL;
-    pthread_mutex_lock(&c->lock);
-    reclaim_locked(c);
+    struct hr__capacity found;
+    const struct hr__capacity *now = lock_for(c, padded, staged != NULL, &found);
     if (padded + reserve <= c->cache.budget_bytes - c->counts.reserved) {
-        space = staged ? stage_locked(c, staged) : arena_take_locked(c, padded);
+        space = staged ? stage_locked(c, staged, now) : arena_take_locked(c, padded, now);
         tell = !space && c->refused_ns && !c->is_refused;
         c->is_refused |= tell;
     }
@@ -565,18 +593,6 @@ static struct hr__cache_staged *take(struct hr__cache *cache, struct hr__cache_i
     return staged;
 }
 
-static void put_back(struct hr__cache *cache, struct hr__cache_staged *staged)
-{
-    struct private *c = of(cache);
-    pthread_mutex_lock(&c->lock);
-    staged->next = c->first;
-    c->first = staged;
-    if (c->last == &c->first)
-        c->last = &staged->next;
-    atomic_fetch_add_explicit(&c->waiting, 1, memory_order_relaxed);
-    pthread_mutex_unlock(&c->lock);
-}
-
 /* Bytes that a staged item may become: its own and what was kept for it, and of
  * the free ones those above `leave_free`. */
 static uint64_t room_locked(const struct private *c, const struct hr__cache_staged *staged,
@@ -600,11 +616,11 @@ static uint64_t room(struct hr__cache *cache, const struct hr__cache_staged *sta
 /* Space in the arena for what a staged item becomes, with the books brought up
  * to date; NULL: no room. */
 static uint8_t *replace_locked(struct private *c, const struct hr__cache_staged *staged,
-                               uint64_t padded, uint64_t leave_free)
+                               uint64_t padded, uint64_t leave_free, const struct hr__capacity *now)
 {
     uint8_t *space = NULL;
     if (padded <= room_locked(c, staged, leave_free))
-        space = arena_take_locked(c, padded);
+        space = arena_take_locked(c, padded, now);
     if (!space)
         return NULL;
     c->counts.reserved += padded - staged->padded - staged->reserve;
@@ -633,10 +649,14 @@ static int settle(struct hr__cache *cache, struct hr__cache_staged *staged,
     const void *bytes = word_bytes(word);
     uint8_t *space = NULL;
     size_t length = e->staged_length;
-    pthread_mutex_lock(&c->lock);
+    uint64_t padded = 0;
     if (final->bytes && final->length && final->length <= UINT32_MAX)
-        space =
-            replace_locked(c, staged, hr__round_up(final->length, ALIGNMENT), final->leave_free);
+        padded = hr__round_up(final->length, ALIGNMENT);
+    struct hr__capacity found;
+    const struct hr__capacity *now =
+        lock_for(c, padded > staged->padded ? padded : staged->padded, 0, &found);
+    if (padded)
+        space = replace_locked(c, staged, padded, final->leave_free, now);
     int converted = space != NULL;
     if (converted) {
         bytes = final->bytes;
@@ -645,7 +665,7 @@ static int settle(struct hr__cache *cache, struct hr__cache_staged *staged,
         c->counts.items[from]--;
         c->counts.items[to]++;
     } else {
-        space = replace_locked(c, staged, staged->padded, 0);
+        space = replace_locked(c, staged, staged->padded, 0, now);
     }
     if (!space)
         keep_staged_locked(c, staged);
@@ -708,7 +728,6 @@ static const struct hr__cache_backend backend = {
     .unclaim = unclaim,
     .offer = offer,
     .take = take,
-    .put_back = put_back,
     .room = room,
     .settle = settle,
     .get_counts = get_counts,

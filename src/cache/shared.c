@@ -298,11 +298,6 @@ static struct hr__cache_staged *take(struct hr__cache *cache, struct hr__cache_i
     return is_usable(c) ? (struct hr__cache_staged *)hr__store_take(c->store, item) : NULL;
 }
 
-static void put_back(struct hr__cache *cache, struct hr__cache_staged *staged)
-{
-    hr__store_put_back(of(cache)->store, (struct hr__store_staged *)staged);
-}
-
 static uint64_t room(struct hr__cache *cache, const struct hr__cache_staged *staged,
                      uint64_t leave_free)
 {
@@ -367,7 +362,6 @@ static const struct hr__cache_backend backend = {
     .unclaim = unclaim,
     .offer = offer,
     .take = take,
-    .put_back = put_back,
     .room = room,
     .settle = settle,
     .get_counts = get_counts,

@@ -13,13 +13,15 @@
 #include <string.h>
 
 /* What is being read, for messages. */
-struct reader {
+struct spec_reader {
     struct hr__piece text; /* all of it, without blanks around */
     struct hr__cache_spec *out;
     struct hr_error *error;
     int seen_size, seen_share, seen_group, seen_form, seen_key;
     struct hr__piece share; /* applied when the size is known, wherever it stands */
 };
+
+#define SCHEME "shm:"
 
 #define TEXT(r)  HR__PIECE((r)->text)
 #define PIECE(p) HR__PIECE(p)
@@ -32,13 +34,13 @@ int hr__hosts_is(const char *text)
     return !strncmp(text, HR__HOSTS_SCHEME, sizeof HR__HOSTS_SCHEME - 1);
 }
 
-static int read_size(struct reader *r, struct hr__piece value, const char *what)
+static int read_size(struct spec_reader *r, struct hr__piece value, const char *what)
 {
     const struct hr__asked asked = {r->text, value, what};
     return hr__size_read(&r->out->size_bytes, &asked, r->error);
 }
 
-static int apply_share(struct reader *r)
+static int apply_share(struct spec_reader *r)
 {
     uint64_t size = r->out->size_bytes;
     r->out->share_bytes = size;
@@ -63,7 +65,7 @@ static int apply_share(struct reader *r)
     return 0;
 }
 
-static int read_group(struct reader *r, struct hr__piece value)
+static int read_group(struct spec_reader *r, struct hr__piece value)
 {
     struct hr__piece p = hr__piece_trim(value);
     if (!p.length || p.length >= sizeof r->out->group)
@@ -75,7 +77,7 @@ static int read_group(struct reader *r, struct hr__piece value)
     return 0;
 }
 
-static int read_form(struct reader *r, struct hr__piece value)
+static int read_form(struct spec_reader *r, struct hr__piece value)
 {
     struct hr__piece p = hr__piece_trim(value);
     if (hr__piece_equals(p, "auto")) {
@@ -93,12 +95,12 @@ static int read_form(struct reader *r, struct hr__piece value)
                     TEXT(r), PIECE(p));
 }
 
-static int once(struct reader *r, int *seen, const char *name)
+static int once(struct spec_reader *r, int *seen, const char *name)
 {
     return hr__option_once(r->text, seen, name, r->error);
 }
 
-static int read_option(struct reader *r, struct hr__piece option)
+static int read_option(struct spec_reader *r, struct hr__piece option)
 {
     struct hr__piece name = hr__piece_until(option, '='), value = hr__piece_behind(option, name);
     int has_value = name.length < option.length;
@@ -137,7 +139,7 @@ static int read_option(struct reader *r, struct hr__piece option)
                     TEXT(r), PIECE(name));
 }
 
-static int read_name(struct reader *r, struct hr__piece name)
+static int read_name(struct spec_reader *r, struct hr__piece name)
 {
     if (!name.length)
         return hr__fail(r->error, -EINVAL,
@@ -164,7 +166,7 @@ static int read_name(struct reader *r, struct hr__piece name)
     return 0;
 }
 
-static int read_kept(struct reader *r, struct hr__piece text)
+static int read_kept(struct spec_reader *r, struct hr__piece text)
 {
     struct hr__piece name = hr__piece_until(text, '?'), rest = hr__piece_behind(text, name);
     int failed = read_name(r, hr__piece_trim(name));
@@ -182,7 +184,7 @@ static int read_kept(struct reader *r, struct hr__piece text)
     return apply_share(r);
 }
 
-static int read_private(struct reader *r)
+static int read_private(struct spec_reader *r)
 {
     struct hr__piece options = hr__piece_until(r->text, '?');
     if (hr__hosts_is(r->text.at))
@@ -204,15 +206,20 @@ static int read_private(struct reader *r)
     return failed ? failed : apply_share(r);
 }
 
+int hr__cache_spec_is_kept(const char *text)
+{
+    struct hr__piece p = hr__piece_trim((struct hr__piece){text, strlen(text)});
+    return p.length >= sizeof SCHEME - 1 && !memcmp(p.at, SCHEME, sizeof SCHEME - 1);
+}
+
 int hr__cache_spec_parse(struct hr__cache_spec *out, const char *text, struct hr_error *error)
 {
-    static const char scheme[] = "shm:";
     memset(out, 0, sizeof *out);
     out->form = HR__FORM_UNSAID;
-    struct reader r = {
+    struct spec_reader r = {
         .text = hr__piece_trim((struct hr__piece){text, strlen(text)}), .out = out, .error = error};
-    struct hr__piece head = {r.text.at, sizeof scheme - 1};
-    if (r.text.length < head.length || !hr__piece_equals(head, scheme))
+    if (!hr__cache_spec_is_kept(text))
         return read_private(&r);
-    return read_kept(&r, (struct hr__piece){head.at + head.length, r.text.length - head.length});
+    const size_t head = sizeof SCHEME - 1;
+    return read_kept(&r, (struct hr__piece){r.text.at + head, r.text.length - head});
 }

@@ -25,6 +25,9 @@ struct hr__cache_spec {
     int form;                    /* enum hr_form, HR_FORM_AUTO or HR__FORM_UNSAID */
 };
 
+/* Non-zero where a text asks for a kept cache: it begins with "shm:". */
+int hr__cache_spec_is_kept(const char *text);
+
 #define HR__HOSTS_SCHEME "memcached:"
 
 /* Non-zero where a cache's text names servers of several hosts: it begins with "memcached:". */

@@ -604,7 +604,7 @@ static int checksum_of(const struct hr__segment *s, const struct hr__store_offer
 }
 
 /* How an offer is taken; SHORT: others have taken the memory that was there for it. */
-enum way { REFUSED, PASSES, STAGED, ADMITTED, SHORT };
+enum store_way { REFUSED, PASSES, STAGED, ADMITTED, SHORT };
 
 /* Bytes of the arena that an offer takes, and keeps for what it is converted to. */
 static uint64_t room_for(const struct hr__store_offer *offer)
@@ -615,8 +615,9 @@ static uint64_t room_for(const struct hr__store_offer *offer)
 
 /* `grown`: hr__store_grow's answer; `staging`: the transaction has made room for it in the
  * ring. What the arena has free may be less by now than it was when those were decided. */
-static enum way way_of(const struct hr__segment *s, const struct hr__books *books,
-                       const struct hr__store_offer *offer, int grown, int staging, int others)
+static enum store_way way_of(const struct hr__segment *s, const struct hr__books *books,
+                             const struct hr__store_offer *offer, int grown, int staging,
+                             int others)
 {
     uint64_t bytes = hr__store_padded(offer->length), free = hr__store_free(s, books);
     uint64_t room = room_for(offer), allocated = books->arena_allocated - books->arena_used;
@@ -638,7 +639,7 @@ static void enter(struct hr__books *books, const struct hr__store_offer *offer)
 
 /* Puts an offer into its place; the books and the entry say so then. */
 static void place(struct hr__segment *s, struct hr__books *books,
-                  const struct hr__store_offer *offer, enum way way)
+                  const struct hr__store_offer *offer, enum store_way way)
 {
     struct hr__entry_value *after = &books->after;
     struct hr__word word = {.form = (unsigned)offer->form};
@@ -680,7 +681,7 @@ static int offer_locked(struct hr__store *store, struct hr__books *books,
     struct hr__found found;
     uint64_t free;
     int known = search(s, &offer->key, 1, &found, &free);
-    enum way way =
+    enum store_way way =
         way_of(s, books, offer, making->grown, making->staging, atomic_load(&store->others));
     int is_known_hit = known && is_hit(s, &found);
     if (is_known_hit || way == SHORT) {

@@ -81,9 +81,8 @@ struct hr__store_offer {
 int hr__store_offer(struct hr__store *store, const struct hr__store_offer *offer);
 
 /* See hr__cache_take and those after it. The bytes of *item are a copy, that ends with the
- * handle; handles are freed by put_back and settle. */
+ * handle; settle frees the handle. */
 struct hr__store_staged *hr__store_take(struct hr__store *store, struct hr__cache_item *item);
-void hr__store_put_back(struct hr__store *store, struct hr__store_staged *staged);
 uint64_t hr__store_room(struct hr__store *store, const struct hr__store_staged *staged,
                         uint64_t leave_free);
 int hr__store_settle(struct hr__store *store, struct hr__store_staged *staged,

@@ -213,24 +213,6 @@ static struct hr__books *begin_with(struct hr__segment *s, const struct hr__stor
     return NULL;
 }
 
-void hr__store_put_back(struct hr__store *store, struct hr__store_staged *staged)
-{
-    struct hr__segment *s = store->segment;
-    struct hr__found found;
-    struct hr__books *books = begin_with(s, staged, &found);
-    if (books) {
-        struct hr__word word = found.word;
-        word.taken = 0;
-        hr__segment_change(s, books, found.index);
-        books->after.word = hr__word_pack(&word);
-        books->waiting++;
-        if (books->ring_cursor > staged->position - HR__SEGMENT_ALIGN)
-            books->ring_cursor = staged->position - HR__SEGMENT_ALIGN;
-        hr__segment_commit(s);
-    }
-    free_staged(s, staged);
-}
-
 uint64_t hr__store_room(struct hr__store *store, const struct hr__store_staged *staged,
                         uint64_t leave_free)
 {

@@ -1,9 +1,16 @@
-/* How much a cache may hold, by the text that asks for it; include/headrace/cache.h. */
+/* What a cache's text says without opening the cache; include/headrace/cache.h. */
 #include "base/error.h"
 #include "cache/spec.h"
 #include "cluster/hosts.h"
 
 #include <headrace/cache.h>
+
+enum hr_cache_kind hr_cache_kind(const char *text)
+{
+    if (hr__hosts_is(text))
+        return HR_CACHE_HOSTS;
+    return hr__cache_spec_is_kept(text) ? HR_CACHE_KEPT : HR_CACHE_PRIVATE;
+}
 
 int hr_cache_bytes(const char *text, uint64_t *bytes, struct hr_error *error)
 {

@@ -18,7 +18,7 @@
 #define KEY_VERSION 2
 
 /* What a sample is in its dataset, whatever the machine. Fields are little-endian. */
-struct place {
+struct host_key_place {
     uint64_t version;
     uint64_t dataset[2];
     uint64_t bytes, mtime_ns;
@@ -60,7 +60,7 @@ static void add_containers(XXH3_state_t *state, const struct hr__catalog *catalo
         add_number(state, catalog->containers[i].bytes);
 }
 
-enum part { PART_NAMES, PART_SIZES, PART_TIMES, PART_DATASET, PART_COUNT };
+enum host_key_part { PART_NAMES, PART_SIZES, PART_TIMES, PART_DATASET, PART_COUNT };
 
 /* Of all samples at once: each name is put together only once. */
 static int digest_parts(XXH3_state_t *parts[PART_COUNT], const struct hr_dataset *dataset)
@@ -134,10 +134,10 @@ int hr__host_key_is_exact(const struct hr_dataset *dataset, uint64_t index)
 int hr__host_key(uint64_t key[2], const struct hr__host_digest *digest,
                  const struct hr_dataset *dataset, uint64_t index, const struct hr__stamp *stamp)
 {
-    struct place place;
+    struct host_key_place place;
     const struct hr__catalog_range *range = range_of(dataset, index);
     int is_exact = hr__host_key_is_exact(dataset, index);
-    memset(&place, 0, offsetof(struct place, name));
+    memset(&place, 0, offsetof(struct host_key_place, name));
     place.version = htole64(KEY_VERSION);
     place.dataset[0] = htole64(digest->dataset[0]);
     place.dataset[1] = htole64(digest->dataset[1]);
@@ -155,6 +155,6 @@ int hr__host_key(uint64_t key[2], const struct hr__host_digest *digest,
     size_t length = hr_dataset_key(dataset, index, place.name, sizeof place.name);
     if (length >= sizeof place.name)
         return -ENAMETOOLONG;
-    write_pair(key, XXH3_128bits(&place, offsetof(struct place, name) + length));
+    write_pair(key, XXH3_128bits(&place, offsetof(struct host_key_place, name) + length));
     return 0;
 }

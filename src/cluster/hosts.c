@@ -51,7 +51,7 @@ static const char *const option_names[OPTION_COUNT] = {
     "timeout", "meet", "key_file", "tls",  "protocol",      "sasl"};
 
 /* What is being read, for messages. */
-struct reader {
+struct host_reader {
     struct hr__piece text; /* all of it, without blanks around */
     struct hr__hosts *out;
     struct hr_error *error;
@@ -63,7 +63,7 @@ struct reader {
 
 /* ---- one host ---- */
 
-static int refuse_host(const struct reader *r, struct hr__piece host, const char *why)
+static int refuse_host(const struct host_reader *r, struct hr__piece host, const char *why)
 {
     return hr__fail(r->error, -EINVAL, "cache \"%.*s\": host \"%.*s\" %s", TEXT(r), HR__PIECE(host),
                     why);
@@ -78,7 +78,7 @@ static int copy(char *out, size_t room, struct hr__piece p)
     return 0;
 }
 
-static int read_path(struct reader *r, struct hr__host *h, struct hr__piece text)
+static int read_path(struct host_reader *r, struct hr__host *h, struct hr__piece text)
 {
     if (text.length >= sizeof((struct sockaddr_un *)0)->sun_path)
         return refuse_host(r, text, "is longer than the path of a Unix socket may be");
@@ -87,7 +87,7 @@ static int read_path(struct reader *r, struct hr__host *h, struct hr__piece text
     return 0;
 }
 
-static int read_port(struct reader *r, struct hr__host *h, struct hr__piece host,
+static int read_port(struct host_reader *r, struct hr__host *h, struct hr__piece host,
                      struct hr__piece port)
 {
     uint32_t value = 0;
@@ -101,7 +101,7 @@ static int read_port(struct reader *r, struct hr__host *h, struct hr__piece host
 }
 
 /* "[fd00::1]" or "[fe80::1%eth0]" with what follows it. */
-static int read_bracketed(struct reader *r, struct hr__host *h, struct hr__piece text)
+static int read_bracketed(struct host_reader *r, struct hr__host *h, struct hr__piece text)
 {
     struct hr__piece inside =
         hr__piece_until((struct hr__piece){text.at + 1, text.length - 1}, ']');
@@ -137,7 +137,7 @@ static int is_name(const char *name)
     return length && length <= 253 && name[0] != '-' && name[0] != '.';
 }
 
-static int read_named(struct reader *r, struct hr__host *h, struct hr__piece text)
+static int read_named(struct host_reader *r, struct hr__host *h, struct hr__piece text)
 {
     struct hr__piece name = hr__piece_until(text, ':'), port = hr__piece_behind(text, name);
     int has_port = name.length < text.length;
@@ -152,7 +152,7 @@ static int read_named(struct reader *r, struct hr__host *h, struct hr__piece tex
     return has_port ? read_port(r, h, text, port) : 0;
 }
 
-static int read_host(struct reader *r, struct hr__host *h, struct hr__piece entry)
+static int read_host(struct host_reader *r, struct hr__host *h, struct hr__piece entry)
 {
     struct hr__piece text = hr__piece_until(entry, '='), size = hr__piece_behind(entry, text);
     int has_size = text.length < entry.length, failed;
@@ -189,7 +189,7 @@ static int by_name(const void *a, const void *b)
 }
 
 /* Each once: else one server would be given two budgets. */
-static int check_once(struct reader *r)
+static int check_once(struct host_reader *r)
 {
     struct hr__hosts *hosts = r->out;
     const struct hr__host **sorted = hr__alloc(HR__TAG_CACHE, (size_t)hosts->count, sizeof *sorted);
@@ -210,7 +210,7 @@ static int check_once(struct reader *r)
 }
 
 /* A path is a server of this machine alone: other machines cannot be meant beside it. */
-static int check_paths(struct reader *r)
+static int check_paths(struct host_reader *r)
 {
     int paths = 0;
     for (int i = 0; i < r->out->count; i++)
@@ -223,7 +223,7 @@ static int check_paths(struct reader *r)
                     TEXT(r));
 }
 
-static int read_list(struct reader *r, struct hr__piece list)
+static int read_list(struct host_reader *r, struct hr__piece list)
 {
     size_t count = 1;
     for (size_t i = 0; i < list.length; i++)
@@ -249,7 +249,7 @@ static int read_list(struct reader *r, struct hr__piece list)
 
 /* ---- options ---- */
 
-static int read_option(struct reader *r, struct hr__piece option)
+static int read_option(struct host_reader *r, struct hr__piece option)
 {
     struct hr__piece name = hr__piece_until(option, '='), value = hr__piece_behind(option, name);
     int has_value = name.length < option.length;
@@ -267,7 +267,7 @@ static int read_option(struct reader *r, struct hr__piece option)
         TEXT(r), HR__PIECE(name));
 }
 
-static int apply_size(struct reader *r)
+static int apply_size(struct host_reader *r)
 {
     uint64_t bytes = 0;
     const struct hr__asked asked = {r->text, r->values[OPTION_SIZE], "size"};
@@ -284,7 +284,7 @@ static int apply_size(struct reader *r)
     return failed;
 }
 
-static int apply_self(struct reader *r)
+static int apply_self(struct host_reader *r)
 {
     char word[HR__HOST_NAME];
     struct hr__piece value = r->values[OPTION_SELF];
@@ -299,7 +299,7 @@ static int apply_self(struct reader *r)
                     TEXT(r), HR__PIECE(value), r->out->count, r->out->count - 1);
 }
 
-static int apply_socket(struct reader *r)
+static int apply_socket(struct host_reader *r)
 {
     struct hr__piece value = r->values[OPTION_SOCKET];
     if (!r->seen[OPTION_SOCKET])
@@ -321,7 +321,7 @@ static int is_user(struct hr__piece name)
     return name.length > 0;
 }
 
-static int apply_user(struct reader *r)
+static int apply_user(struct host_reader *r)
 {
     struct hr__piece user = r->values[OPTION_USER], file = r->values[OPTION_PASSWORD_FILE];
     if (r->seen[OPTION_USER] != r->seen[OPTION_PASSWORD_FILE])
@@ -344,7 +344,7 @@ static int apply_user(struct reader *r)
     return 0;
 }
 
-static int apply_form(struct reader *r)
+static int apply_form(struct host_reader *r)
 {
     struct hr__piece value = r->values[OPTION_FORM];
     if (!r->seen[OPTION_FORM])
@@ -360,7 +360,7 @@ static int apply_form(struct reader *r)
                     TEXT(r), HR__PIECE(value));
 }
 
-static int apply_mtime(struct reader *r)
+static int apply_mtime(struct host_reader *r)
 {
     struct hr__piece value = r->values[OPTION_MTIME];
     int no = hr__piece_equals(value, "no");
@@ -373,14 +373,14 @@ static int apply_mtime(struct reader *r)
     return 0;
 }
 
-static int apply_key_file(struct reader *r)
+static int apply_key_file(struct host_reader *r)
 {
     return r->seen[OPTION_KEY_FILE]
                ? hr__key_file_read(r->out->key_file, r->text, r->values[OPTION_KEY_FILE], r->error)
                : 0;
 }
 
-static int apply_times(struct reader *r)
+static int apply_times(struct host_reader *r)
 {
     const struct hr__asked timeout = {r->text, r->values[OPTION_TIMEOUT], "timeout"};
     const struct hr__asked meet = {r->text, r->values[OPTION_MEET], "meet"};
@@ -396,7 +396,7 @@ static int apply_times(struct reader *r)
 }
 
 /* Options of other clients that a user may look for here. */
-static int refuse_unsupported(const struct reader *r)
+static int refuse_unsupported(const struct host_reader *r)
 {
     if (r->seen[OPTION_TLS])
         return hr__fail(r->error, -ENOTSUP,
@@ -414,7 +414,7 @@ static int refuse_unsupported(const struct reader *r)
     return 0;
 }
 
-static int read_options(struct reader *r, struct hr__piece rest)
+static int read_options(struct host_reader *r, struct hr__piece rest)
 {
     int failed = 0;
     while (!failed && rest.length) {
@@ -424,8 +424,9 @@ static int read_options(struct reader *r, struct hr__piece rest)
     }
     if (!failed)
         failed = refuse_unsupported(r);
-    int (*const apply[])(struct reader *) = {apply_size, apply_self,  apply_socket, apply_user,
-                                             apply_form, apply_mtime, apply_times,  apply_key_file};
+    int (*const apply[])(struct host_reader *) = {apply_size,  apply_self,    apply_socket,
+                                                  apply_user,  apply_form,    apply_mtime,
+                                                  apply_times, apply_key_file};
     for (size_t i = 0; !failed && i < sizeof apply / sizeof *apply; i++)
         failed = apply[i](r);
     return failed;
@@ -434,7 +435,7 @@ static int read_options(struct reader *r, struct hr__piece rest)
 int hr__hosts_parse(struct hr__hosts *out, const char *text, struct hr_error *error)
 {
     *out = (struct hr__hosts){.self = -1, .form = HR_FORM_ENCODED};
-    struct reader r = {
+    struct host_reader r = {
         .text = hr__piece_trim((struct hr__piece){text, strlen(text)}), .out = out, .error = error};
     if (!hr__hosts_is(text))
         return hr__fail(error, -EINVAL,

@@ -19,12 +19,13 @@
 #define KINDS_MAX 16
 
 /* A text that grows within its room, and is cut there. */
-struct words {
+struct meeting_words {
     char *out;
     size_t room, length;
 };
 
-__attribute__((format(printf, 2, 3))) static void say(struct words *w, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void say(struct meeting_words *w, const char *format,
+                                                      ...)
 {
     va_list args;
     va_start(args, format);
@@ -58,7 +59,7 @@ static int is_apart(const struct hr__meeting *m, int rank)
 }
 
 /* "rank 3", "ranks 1, 4-6 and 12 more"; how many there are. */
-static int say_ranks(struct words *w, const struct hr__meeting *m,
+static int say_ranks(struct meeting_words *w, const struct hr__meeting *m,
                      int (*is_it)(const struct hr__meeting *, int))
 {
     int world = m->wish->world_size, count = 0, said = 0, runs = 0;
@@ -83,7 +84,7 @@ static int say_ranks(struct words *w, const struct hr__meeting *m,
     return count;
 }
 
-static void say_servers(struct words *w, const struct hr__meeting *m)
+static void say_servers(struct meeting_words *w, const struct hr__meeting *m)
 {
     int dead = 0, said = 0, count = m->hosts->count;
     for (int h = 0; h < count; h++)
@@ -100,7 +101,7 @@ static void say_servers(struct words *w, const struct hr__meeting *m)
 
 void hr__meeting_absent_text(const struct hr__meeting *m, char *out, size_t room)
 {
-    struct words w = {out, room, 0};
+    struct meeting_words w = {out, room, 0};
     out[0] = 0;
     if (!say_ranks(&w, m, is_absent))
         say(&w, "ranks that see other servers than this one");
@@ -121,7 +122,7 @@ static int other_world(const struct hr__meeting *m)
 int hr__meeting_fail_late(const struct hr__meeting *m, struct hr_error *error)
 {
     char absent[640], apart[160];
-    struct words w = {apart, sizeof apart, 0};
+    struct meeting_words w = {apart, sizeof apart, 0};
     int other = other_world(m);
     apart[0] = 0;
     if (!has_absent(m) && say_ranks(&w, m, is_apart))
@@ -160,7 +161,7 @@ int hr__meeting_fail_twice(const struct hr__meeting *m, const struct hr__meeting
 /* ---- what differs ---- */
 
 /* Ranks that have the same inputs. */
-struct kind {
+struct word_kind {
     uint64_t digest;
     int ranks, first; /* how many; the lowest */
     char *text;       /* hr__free's; NULL: no server has it, or this rank's */
@@ -169,7 +170,7 @@ struct kind {
 
 struct kinds {
     const struct hr__meeting *m;
-    struct kind of[KINDS_MAX];
+    struct word_kind of[KINDS_MAX];
     int count;
 };
 
@@ -188,14 +189,14 @@ static const char *place_of(const struct hr__meeting *m, int rank)
 
 static int by_ranks(const void *a, const void *b)
 {
-    const struct kind *x = a, *y = b;
+    const struct word_kind *x = a, *y = b;
     if (x->ranks != y->ranks)
         return x->ranks > y->ranks ? -1 : 1;
     return x->first - y->first;
 }
 
 /* Keeps the text only where it is the one that was meant. */
-static void fetch_kind(const struct hr__meeting *m, struct kind *kind)
+static void fetch_kind(const struct hr__meeting *m, struct word_kind *kind)
 {
     char key[HR__MEETING_KEY];
     hr__meeting_inputs_key(key, m->wish->job, kind->digest);
@@ -221,7 +222,7 @@ static void find_kinds(struct kinds *kinds, const struct hr__meeting *m)
         if (k == KINDS_MAX)
             continue;
         if (k == kinds->count)
-            kinds->of[kinds->count++] = (struct kind){.digest = digest, .first = r};
+            kinds->of[kinds->count++] = (struct word_kind){.digest = digest, .first = r};
         kinds->of[k].ranks++;
     }
     qsort(kinds->of, (size_t)kinds->count, sizeof *kinds->of, by_ranks);
@@ -233,7 +234,7 @@ static void find_kinds(struct kinds *kinds, const struct hr__meeting *m)
 }
 
 /* The value that a kind has for the name in `of`; a kind without it has an empty one. */
-static struct hr__meeting_value value_of(const struct kind *kind,
+static struct hr__meeting_value value_of(const struct word_kind *kind,
                                          const struct hr__meeting_value *of)
 {
     struct hr__meeting_value value = {of->name, "", of->name_length, 0};
@@ -259,7 +260,7 @@ static int differs(const struct kinds *kinds, const struct hr__meeting_value *na
 }
 
 /* The ranks of those kinds that have kind `k`'s value. */
-static void say_value(struct words *w, const struct kinds *kinds, int k,
+static void say_value(struct meeting_words *w, const struct kinds *kinds, int k,
                       const struct hr__meeting_value *name, int most)
 {
     const struct hr__meeting *m = kinds->m;
@@ -284,7 +285,7 @@ static void say_value(struct words *w, const struct kinds *kinds, int k,
 }
 
 /* "0 at rank 0 (a) and 5 more; 7 at rank 2 (b), 5 (c)". */
-static void say_values(struct words *w, const struct kinds *kinds,
+static void say_values(struct meeting_words *w, const struct kinds *kinds,
                        const struct hr__meeting_value *name)
 {
     int said = 0;
@@ -314,7 +315,7 @@ static const char *remedy_of(const struct hr__meeting *m, const struct hr__meeti
     return "make them equal";
 }
 
-static void say_unknown(struct words *w, const struct kinds *kinds)
+static void say_unknown(struct meeting_words *w, const struct kinds *kinds)
 {
     for (int k = 0; k < kinds->count; k++)
         if (!*kinds->of[k].inputs)
@@ -323,7 +324,7 @@ static void say_unknown(struct words *w, const struct kinds *kinds)
 }
 
 /* The first input that differs in full, the others by their names. */
-static int say_differences(struct words *w, const struct kinds *kinds)
+static int say_differences(struct meeting_words *w, const struct kinds *kinds)
 {
     struct hr__meeting_value name;
     const char *remedy = NULL, *at;
@@ -360,7 +361,7 @@ static int say_differences(struct words *w, const struct kinds *kinds)
 int hr__meeting_fail_different(const struct hr__meeting *m, struct hr_error *error)
 {
     char text[HR_ERROR_MESSAGE_BYTES];
-    struct words w = {text, sizeof text, 0};
+    struct meeting_words w = {text, sizeof text, 0};
     struct kinds kinds;
     text[0] = 0;
     find_kinds(&kinds, m);

@@ -6,9 +6,9 @@
 
 #include "base/futex.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -60,21 +60,13 @@ static int begin(struct hr__peer_lookup *lookup, const char *name, const char *p
     strcpy(search->port, port);
     atomic_init(&search->holders, 2);
 
-    /* The program's signal handlers run on its own threads. */
-    sigset_t all, before;
     pthread_t thread;
-    pthread_attr_t attributes;
-    sigfillset(&all);
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int r = pthread_create(&thread, &attributes, look, search);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
+    int r = hr__thread_create(&thread, look, search);
     if (r) {
         hr__free(search);
-        return -EAGAIN;
+        return r;
     }
+    pthread_detach(thread);
     lookup->pending = search;
     return 0;
 }

@@ -28,14 +28,14 @@ enum {
 };
 
 /* A host that may still get items, apart from what the scores need. */
-struct candidate {
+struct placement_candidate {
     uint64_t id, weight; /* weight: its budget */
     uint64_t room;       /* bytes */
     uint16_t host;       /* index in the list */
 };
 
 /* Candidates [begin, end) have one weight, in the order of their ids. */
-struct group {
+struct placement_group {
     uint64_t weight;
     int begin, end;
 };
@@ -48,9 +48,9 @@ struct hr__placement {
 
 /* What only the making needs. */
 struct making {
-    struct candidate *candidates; /* by falling weight, then id */
-    uint64_t *keys;               /* hashed id of each candidate */
-    struct group *groups;
+    struct placement_candidate *candidates; /* by falling weight, then id */
+    uint64_t *keys;                         /* hashed id of each candidate */
+    struct placement_group *groups;
     uint64_t *logs; /* LOG_STEPS + 1: log2(1 + i / LOG_STEPS); NULL: one group, not needed */
     int candidate_count, group_count;
     uint64_t least; /* bytes of the smallest item */
@@ -109,7 +109,7 @@ static inline uint64_t distance_of(const uint64_t *logs, uint64_t hash)
  * for `bytes` where `check_room`; NONE: there is none. Inlined for either, as the loop is
  * where the time goes. */
 __attribute__((always_inline)) static inline int best_of_group(const struct making *m,
-                                                               const struct group *group,
+                                                               const struct placement_group *group,
                                                                uint64_t key, uint64_t bytes,
                                                                uint64_t *hash, int check_room)
 {
@@ -155,7 +155,7 @@ __attribute__((always_inline)) static inline int best_of_all(const struct making
 
 static int by_weight_and_id(const void *a, const void *b)
 {
-    const struct candidate *x = a, *y = b;
+    const struct placement_candidate *x = a, *y = b;
     if (x->weight != y->weight)
         return x->weight > y->weight ? -1 : 1;
     return (x->id > y->id) - (x->id < y->id);
@@ -163,7 +163,7 @@ static int by_weight_and_id(const void *a, const void *b)
 
 static int by_id(const void *a, const void *b)
 {
-    const struct candidate *x = a, *y = b;
+    const struct placement_candidate *x = a, *y = b;
     return (x->id > y->id) - (x->id < y->id);
 }
 
@@ -177,10 +177,10 @@ static void regroup(struct making *m)
             continue;
         m->candidates[kept] = m->candidates[i];
         m->keys[kept] = mixed(m->candidates[i].id);
-        struct group *last = m->group_count ? &m->groups[m->group_count - 1] : NULL;
+        struct placement_group *last = m->group_count ? &m->groups[m->group_count - 1] : NULL;
         if (!last || last->weight != m->candidates[i].weight)
-            m->groups[m->group_count++] =
-                (struct group){.weight = m->candidates[i].weight, .begin = kept, .end = kept + 1};
+            m->groups[m->group_count++] = (struct placement_group){
+                .weight = m->candidates[i].weight, .begin = kept, .end = kept + 1};
         else
             last->end = kept + 1;
         kept++;
@@ -215,7 +215,7 @@ static void admit(struct hr__placement *placement, struct making *m,
         placement->owners[sample] = at == NONE ? HR__NOBODY : m->candidates[at].host;
         if (at == NONE)
             continue;
-        struct candidate *owner = &m->candidates[at];
+        struct placement_candidate *owner = &m->candidates[at];
         owner->room -= bytes;
         placement->shares[owner->host].items++;
         placement->shares[owner->host].bytes += bytes;
@@ -234,10 +234,10 @@ static int start_making(struct making *m, const struct hr__placement_wish *wish)
         return -ENOMEM;
     for (int i = 0; i < hosts; i++) {
         const struct hr__placement_host *host = &wish->hosts[i];
-        m->candidates[i] = (struct candidate){.id = host->id,
-                                              .weight = host->budget_bytes,
-                                              .room = host->budget_bytes,
-                                              .host = (uint16_t)i};
+        m->candidates[i] = (struct placement_candidate){.id = host->id,
+                                                        .weight = host->budget_bytes,
+                                                        .room = host->budget_bytes,
+                                                        .host = (uint16_t)i};
         if (host->budget_bytes > m->most)
             m->most = host->budget_bytes;
     }

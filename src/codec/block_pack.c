@@ -21,7 +21,7 @@
 #define EVERY_BYTE UINT64_C(0x0101010101010101)
 
 /* Values that share a width. */
-struct group {
+struct block_pack_group {
     int16_t value[48 + 8]; /* in zigzag order; what is behind them counts as zeros */
     unsigned count;
     uint64_t needs; /* counters as of struct hr__block_tables */
@@ -97,7 +97,7 @@ static uint64_t map_of(const struct hr__block_tables *tables, const int16_t bloc
 }
 
 /* Takes the values of the positions in `map` out of the block. */
-static inline void gather(struct group *g, const struct hr__block_tables *tables,
+static inline void gather(struct block_pack_group *g, const struct hr__block_tables *tables,
                           const int16_t block[64], uint64_t map)
 {
     unsigned n = 0;
@@ -119,7 +119,7 @@ struct choice {
     unsigned whole, whole_bits; /* without exceptions; many where there is none */
 };
 
-static inline struct choice choose(const struct group *g)
+static inline struct choice choose(const struct block_pack_group *g)
 {
     struct choice c = {.whole = 1};
     unsigned n = g->count, best = ~0u;
@@ -154,7 +154,7 @@ static inline uint64_t join(uint64_t four, unsigned w)
     return (two & 0x3FFF) | two >> 32 << 2 * w;
 }
 
-static inline void put_group(struct bits *b, const struct group *g, unsigned w)
+static inline void put_group(struct bits *b, const struct block_pack_group *g, unsigned w)
 {
     uint16_t code[48 + 8];
     const int16_t half = (int16_t)(1 << w >> 1);
@@ -180,7 +180,8 @@ static inline void put_group(struct bits *b, const struct group *g, unsigned w)
 
 /* The values of a group, whose first position is the map's lowest, that its width
  * does not hold. */
-static uint8_t *put_exceptions(uint8_t *out, const struct group *g, uint64_t map, unsigned w)
+static uint8_t *put_exceptions(uint8_t *out, const struct block_pack_group *g, uint64_t map,
+                               unsigned w)
 {
     const int half = 1 << w >> 1;
     for (unsigned i = 0; i < g->count; i++, map &= map - 1) {
@@ -198,7 +199,7 @@ uint8_t *hr__block_pack(const struct hr__block_tables *tables,
                         const struct hr__block_limits *limits, const int16_t block[64],
                         uint8_t *out)
 {
-    struct group low, high;
+    struct block_pack_group low, high;
     if (!is_held(limits, block))
         return NULL;
     uint64_t map = map_of(tables, block);

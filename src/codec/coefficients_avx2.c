@@ -141,7 +141,7 @@ HR__INLINE __m128i spread_codes(unsigned map, const uint8_t *stream, unsigned bi
     return _mm_shuffle_epi8(codes, _mm_or_si128(from, _mm_set_epi64x(0x0808080808080808, 0)));
 }
 
-HR__INLINE void stage(struct hr__staged *s, struct hr__block *b, const void *constants)
+HR__INLINE void stage(struct hr__staged *s, struct hr__packed_block *b, const void *constants)
 {
     const struct constants *c = constants;
     unsigned bit = 0;

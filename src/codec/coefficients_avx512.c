@@ -54,14 +54,14 @@ static const uint8_t sample_order[64]
     __attribute__((aligned(64))) = {ROW16(0), ROW16(1), ROW16(2), ROW16(3)};
 
 /* One run's constants. */
-struct constants {
+struct avx512_constants {
     __m512i order[4]; /* bytes of two blocks' values for the pairs of rows r and r + 4 */
     __m512i quant[4]; /* for both blocks */
     uint16_t quant_slot[64];
 };
 
 /* Returns 0 where a quantiser has more than 8 bits. */
-static int prepare(struct constants *c, const uint16_t *quant)
+static int prepare(struct avx512_constants *c, const uint16_t *quant)
 {
     __m512i large = _mm512_or_si512(_mm512_loadu_si512(quant), _mm512_loadu_si512(quant + 32));
     if (_mm512_cmpgt_epu16_mask(large, _mm512_set1_epi16(255)))
@@ -83,7 +83,7 @@ static int prepare(struct constants *c, const uint16_t *quant)
 }
 
 /* All values of a block in the order of the stream. */
-HR__INLINE __m512i cut_values(const struct hr__block *b)
+HR__INLINE __m512i cut_values(const struct hr__packed_block *b)
 {
     __mmask64 first = _bzhi_u64(~UINT64_C(0), b->n1);
     int skip = (int)b->n1 * ((int)b->w1 - (int)b->w2); /* bits; what is before comes from `first` */
@@ -106,9 +106,9 @@ HR__INLINE __m512i cut_values(const struct hr__block *b)
                                 _mm512_set1_epi8(-1));
 }
 
-HR__INLINE void stage(struct hr__staged *s, struct hr__block *b, const void *constants)
+HR__INLINE void stage(struct hr__staged *s, struct hr__packed_block *b, const void *constants)
 {
-    const struct constants *c = constants;
+    const struct avx512_constants *c = constants;
     __m512i value = _mm512_maskz_expand_epi8(b->map, cut_values(b));
     s->patched = b->exceptions > 0;
     if (b->exceptions)
@@ -193,7 +193,7 @@ HR__INLINE void store(const __m512i column[8], uint8_t *out, ptrdiff_t stride)
     }
 }
 
-HR__INLINE void load_pairs(const struct hr__staged s[2], const struct constants *c,
+HR__INLINE void load_pairs(const struct hr__staged s[2], const struct avx512_constants *c,
                            __m512i pairs[4], __m512i *rounding)
 {
     __m512i first = _mm512_load_si512(s[0].value), second = _mm512_load_si512(s[1].value);
@@ -243,7 +243,7 @@ HR__INLINE void transform_pairs(const struct hr__staged *s, int pairs, const voi
 
 static int unpack(const struct hr__block_run *run)
 {
-    struct constants c;
+    struct avx512_constants c;
     if (!prepare(&c, run->quant))
         return hr__block_kernels_portable.unpack(run);
     return hr__block_unpack(run, &c, (struct hr__block_steps){stage, transform_pairs});

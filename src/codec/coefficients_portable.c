@@ -18,7 +18,7 @@
 #define BATCH 8
 
 /* A block as it lies in an item. */
-struct block {
+struct portable_block {
     uint64_t map; /* zigzag positions that are not zero */
     int dc;
     unsigned w1, w2; /* bits of a value */
@@ -41,7 +41,7 @@ static inline void count_bits(uint64_t map, unsigned *low, unsigned *high)
 
 /* Finds the parts of the block at p; returns 0 where it does not lie before `end`.
  * Reads at most 12 bytes from p on. */
-static inline int parse(struct block *b, const uint8_t *p, const uint8_t *end)
+static inline int parse(struct portable_block *b, const uint8_t *p, const uint8_t *end)
 {
     uint32_t head;
 #ifndef HR__UNCHECKED
@@ -99,8 +99,9 @@ static const struct span high_span = {16, {12, 19, 26, 33, 40, 48, 41, 34, 27, 2
 /* Reads the n values of `map`, w bits each, that begin at `bit` of the stream. Four at
  * a time: that is what stays in a word as numbers of 16 bits, and there are fewer
  * turns to guess. */
-static inline void read_values(const struct block *b, const struct span *span, uint64_t map,
-                               unsigned bit, unsigned n, unsigned w, int16_t *coefficient)
+static inline void read_values(const struct portable_block *b, const struct span *span,
+                               uint64_t map, unsigned bit, unsigned n, unsigned w,
+                               int16_t *coefficient)
 {
     const uint64_t one = (1u << w) - 1, two = (1u << 2 * w) - 1;
     const uint64_t pairs = two | two << 32, lanes = one * LANES;
@@ -119,7 +120,7 @@ static inline void read_values(const struct block *b, const struct span *span, u
 }
 
 /* The block's coefficients, quantised. `coefficient` is zero before. */
-static inline void read_block(const struct block *b, int16_t *coefficient)
+static inline void read_block(const struct portable_block *b, int16_t *coefficient)
 {
     read_values(b, &low_span, b->map & 0xFFFF, 0, b->n1, b->w1, coefficient);
     read_values(b, &high_span, b->map, b->n1 * b->w1, b->n2, b->w2, coefficient);
@@ -145,7 +146,7 @@ static int unpack(const struct hr__block_run *run)
     const uint8_t *p = run->data;
     uint8_t *out = run->out;
     for (uint32_t left = run->blocks, count; left; left -= count) {
-        struct block b[BATCH];
+        struct portable_block b[BATCH];
         count = left < BATCH ? left : BATCH;
         memset(coefficient, 0, sizeof coefficient);
         for (uint32_t i = 0; i < count; i++, p = b[i - 1].next) {
@@ -169,7 +170,7 @@ int hr__coefficients_row(const struct hr__coefficients *item, int component, uin
 {
     const uint8_t *p = hr__coefficients_find(item, component, block_row, 0);
     const uint8_t *end = item->data + item->data_bytes;
-    struct block b;
+    struct portable_block b;
     memset(blocks, 0, item->blocks_x[component] * sizeof *blocks);
     for (uint32_t i = 0; i < item->blocks_x[component]; i++, p = b.next) {
         if (!p || !parse(&b, p, end))

@@ -26,7 +26,7 @@ static int damaged(struct hr_error *error, const char *what)
 struct state {
     const struct hr__block_kernels *kernels;
     struct hr__ycc *ycc;
-    struct hr__scratch planes;
+    struct hr__codec_scratch planes;
 };
 
 static void state_destroy(void **state)

@@ -49,7 +49,7 @@ static const uint8_t hr__slot_of[64] = {
 };
 
 /* A block as it lies in an item. */
-struct hr__block {
+struct hr__packed_block {
     const uint8_t *values, *extra; /* the stream of bits; the exceptions */
     uint64_t map;
     int dc;
@@ -70,7 +70,8 @@ struct hr__staged {
 
 /* Takes the block at p apart; returns the byte behind it, NULL where it leaves the
  * item. Reads up to 12 bytes from p on, which is at most `end`. */
-HR__INLINE const uint8_t *hr__block_parse(struct hr__block *b, const uint8_t *p, const uint8_t *end)
+HR__INLINE const uint8_t *hr__block_parse(struct hr__packed_block *b, const uint8_t *p,
+                                          const uint8_t *end)
 {
     uint32_t head;
     memcpy(&head, p, sizeof head);
@@ -99,7 +100,7 @@ HR__INLINE const uint8_t *hr__block_parse(struct hr__block *b, const uint8_t *p,
 
 /* Puts the exceptions of a block where they belong; returns their map, in which the
  * stream's values do not count. `quant`: by slot. */
-HR__INLINE uint64_t hr__block_patch(struct hr__staged *s, struct hr__block *b,
+HR__INLINE uint64_t hr__block_patch(struct hr__staged *s, struct hr__packed_block *b,
                                     const uint16_t *quant)
 {
     uint64_t map = 0;
@@ -124,7 +125,7 @@ HR__INLINE int hr__block_level(int dc, unsigned quant)
 
 /* How one instruction set does the rest; inlined into hr__block_unpack. */
 struct hr__block_steps {
-    void (*stage)(struct hr__staged *s, struct hr__block *b, const void *constants);
+    void (*stage)(struct hr__staged *s, struct hr__packed_block *b, const void *constants);
     /* `pairs` of blocks, 1 or 2, one beside the other */
     void (*transform)(const struct hr__staged *s, int pairs, const void *constants,
                       const struct hr__block_run *run, uint8_t *out);
@@ -136,7 +137,7 @@ HR__INLINE int hr__block_unpack(const struct hr__block_run *run, const void *con
                                 const struct hr__block_steps steps)
 {
     struct hr__staged staged[HR__BATCH];
-    struct hr__block block;
+    struct hr__packed_block block;
     const uint8_t *p = run->data;
     uint8_t *out = run->out;
     for (uint32_t left = run->blocks, count; left; left -= count) {

@@ -22,12 +22,12 @@ enum { FORMATS = sizeof formats / sizeof formats[0] };
 
 struct hr__decoder {
     void *state[FORMATS]; /* made at the first image of the format */
-    struct hr__scratch planes;
+    struct hr__codec_scratch planes;
     enum hr_damaged damaged;
     struct hr_error damage; /* of the image that was taken all the same; code 0: none */
 };
 
-int hr__scratch_reserve(struct hr__scratch *scratch, size_t bytes, struct hr_error *error)
+int hr__scratch_reserve(struct hr__codec_scratch *scratch, size_t bytes, struct hr_error *error)
 {
     if (bytes <= scratch->capacity)
         return 0;
@@ -40,7 +40,7 @@ int hr__scratch_reserve(struct hr__scratch *scratch, size_t bytes, struct hr_err
     return 0;
 }
 
-void hr__scratch_free(struct hr__scratch *scratch)
+void hr__scratch_free(struct hr__codec_scratch *scratch)
 {
     hr__free(scratch->bytes);
     scratch->bytes = NULL;

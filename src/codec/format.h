@@ -48,7 +48,7 @@ extern const struct hr__format hr__format_coefficients;
 extern const struct hr__format hr__format_planes;
 
 /* Memory that grows to the largest use and keeps nothing when it grows. */
-struct hr__scratch {
+struct hr__codec_scratch {
     uint8_t *bytes;  /* 64-byte aligned, with HR__SCRATCH_SLACK readable bytes after it */
     size_t capacity; /* bytes */
 };
@@ -58,8 +58,8 @@ struct hr__scratch {
 #define HR__SCRATCH_SLACK 256
 
 /* Errors: -ENOMEM says how much was asked for. */
-int hr__scratch_reserve(struct hr__scratch *scratch, size_t bytes, struct hr_error *error);
-void hr__scratch_free(struct hr__scratch *scratch);
+int hr__scratch_reserve(struct hr__codec_scratch *scratch, size_t bytes, struct hr_error *error);
+void hr__scratch_free(struct hr__codec_scratch *scratch);
 
 /*
  * Orientation (1..8) of an EXIF block, which is a TIFF header and its first

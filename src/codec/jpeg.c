@@ -45,12 +45,12 @@
 
 struct jpeg {
     struct hr__jpeg library;
-    struct hr__scratch rows; /* ROWS rows of the window, interleaved */
+    struct hr__codec_scratch rows; /* ROWS rows of the window, interleaved */
     hr__deinterleave_fn *deinterleave;
 };
 
 /* The columns that are decoded, and how the rows above the region are passed. */
-struct window {
+struct jpeg_window {
     JDIMENSION x, width;
     int crop; /* limit the columns with jpeg_crop_scanline */
     int skip; /* pass over rows with jpeg_skip_scanlines instead of decoding them */
@@ -108,11 +108,11 @@ static int jpeg_info(void *state, const struct hr__encoded *in, struct hr_image_
     return 0;
 }
 
-static struct window plan_window(const struct jpeg_decompress_struct *cinfo,
-                                 const struct hr_region *region)
+static struct jpeg_window plan_window(const struct jpeg_decompress_struct *cinfo,
+                                      const struct hr_region *region)
 {
     const struct hr__jpeg *library = cinfo->client_data;
-    struct window w = {0, cinfo->output_width, 0, 0};
+    struct jpeg_window w = {0, cinfo->output_width, 0, 0};
     if (library->lenient || hr__jpeg_is_smoothed(cinfo))
         return w;
     JDIMENSION left = (JDIMENSION)region->x, right = left + (JDIMENSION)region->width;
@@ -179,7 +179,7 @@ static void choose_output(struct jpeg_decompress_struct *cinfo)
 }
 
 /* Reads the window's rows and stores those of the region. */
-static int read_rows(struct jpeg *j, const struct hr__decode_job *job, struct window window)
+static int read_rows(struct jpeg *j, const struct hr__decode_job *job, struct jpeg_window window)
 {
     struct jpeg_decompress_struct *cinfo = &j->library.cinfo;
     const struct hr_region *region = &job->region;

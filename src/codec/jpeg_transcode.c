@@ -26,8 +26,8 @@
 struct hr__transcoder {
     struct hr__jpeg library;
     struct hr__packer *packer;
-    struct hr__scratch planes; /* an item of planes */
-    struct hr__scratch lines;  /* what libjpeg writes of one row of MCUs */
+    struct hr__codec_scratch planes; /* an item of planes */
+    struct hr__codec_scratch lines;  /* what libjpeg writes of one row of MCUs */
     struct jpeg_compress_struct writer;
     struct jpeg_destination_mgr destination;
     uint8_t *file; /* being written */

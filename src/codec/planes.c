@@ -12,7 +12,7 @@
 
 #include <errno.h>
 
-struct state {
+struct planes_state {
     struct hr__ycc *ycc;
 };
 
@@ -58,7 +58,7 @@ int hr__planes_open(struct hr__planes *out, const void *bytes, size_t length,
 
 static void planes_destroy(void **state)
 {
-    struct state *s = *state;
+    struct planes_state *s = *state;
     if (!s)
         return;
     hr__ycc_destroy(&s->ycc);
@@ -68,7 +68,7 @@ static void planes_destroy(void **state)
 
 static int planes_create(void **state, struct hr_error *error)
 {
-    struct state *s = hr__alloc(HR__TAG_CODEC, 1, sizeof *s);
+    struct planes_state *s = hr__alloc(HR__TAG_CODEC, 1, sizeof *s);
     if (!s)
         return hr__fail(error, -ENOMEM, "out of memory for a decoder of planes");
     void *made = s;
@@ -82,7 +82,7 @@ static int planes_create(void **state, struct hr_error *error)
 
 static size_t planes_memory(const void *state)
 {
-    const struct state *s = state;
+    const struct planes_state *s = state;
     return sizeof *s + hr__ycc_memory(s->ycc);
 }
 
@@ -102,7 +102,7 @@ static int planes_info(void *state, const struct hr__encoded *in, struct hr_imag
 
 static int planes_region(void *state, const struct hr__decode_job *job, struct hr_error *error)
 {
-    struct state *s = state;
+    struct planes_state *s = state;
     struct hr__planes planes;
     int r = hr__planes_open(&planes, job->in.bytes, job->in.length, error);
     if (r)

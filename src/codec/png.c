@@ -31,9 +31,9 @@ struct critical_stream {
 };
 
 struct png {
-    struct hr__scratch row;    /* one scanline as stored */
-    struct hr__scratch mended; /* a damaged file that is taken */
-    uint8_t map[3][256];       /* sample or palette index of at most 8 bits to R, G, B */
+    struct hr__codec_scratch row;    /* one scanline as stored */
+    struct hr__codec_scratch mended; /* a damaged file that is taken */
+    uint8_t map[3][256];             /* sample or palette index of at most 8 bits to R, G, B */
     hr__deinterleave_fn *deinterleave;
 };
 

@@ -12,7 +12,7 @@
 #include <spng.h>
 
 struct hr__png_writer {
-    struct hr__scratch row;
+    struct hr__codec_scratch row;
     char exif[26]; /* the block being written: libspng keeps no copy of it */
     void *file;    /* the last one; from malloc, as libspng makes it */
     size_t length;

@@ -22,11 +22,11 @@
 
 struct hr__ycc {
     const struct hr__ycc_kernels *kernels;
-    struct hr__scratch rows; /* Cb's and Cr's row in between */
+    struct hr__codec_scratch rows; /* Cb's and Cr's row in between */
 };
 
 /* How the chroma of a region is made of samples. */
-enum way {
+enum ycc_way {
     WAY_GREY,
     WAY_SAME,     /* 4:4:4 */
     WAY_BETWEEN,  /* h1v2 */
@@ -34,7 +34,7 @@ enum way {
     WAY_REPEATED, /* the same, few samples across */
 };
 
-static enum way find_way(const struct hr__item_header *shape)
+static enum ycc_way find_way(const struct hr__item_header *shape)
 {
     if (shape->components == 1)
         return WAY_GREY;
@@ -65,7 +65,7 @@ void hr__ycc_window(const struct hr__item_header *shape, const struct hr_region 
                     struct hr_region *window)
 {
     *window = *region;
-    enum way way = find_way(shape);
+    enum ycc_way way = find_way(shape);
     if (!c || way == WAY_GREY || way == WAY_SAME)
         return;
     int filter = way != WAY_REPEATED;

@@ -5,7 +5,7 @@
 #include "codec/ycc.h"
 
 /* Pixels whose chroma is made at once, on the stack. */
-enum { CHUNK = HR__YCC_PIXELS };
+enum { ROW_CHUNK = HR__YCC_PIXELS };
 
 /* 16 bits in and out: vectors of them need no steps through 32 bits. */
 static inline uint8_t clamp_255(int16_t v)
@@ -68,12 +68,12 @@ static void between_portable(const uint8_t *near, const uint8_t *far, uint8_t *o
 
 static void same_portable(const struct hr__ycc_row *row, const uint8_t *const chroma[2])
 {
-    int16_t c[2][CHUNK];
-    for (int at = 0; at < row->pixels; at += CHUNK) {
+    int16_t c[2][ROW_CHUNK];
+    for (int at = 0; at < row->pixels; at += ROW_CHUNK) {
         for (int k = 0; k < 2; k++)
-            for (int i = 0; i < CHUNK; i++)
+            for (int i = 0; i < ROW_CHUNK; i++)
                 c[k][i] = (int16_t)(chroma[k][at + i] - 128);
-        store_pixels(row, at, CHUNK, c[0], c[1]);
+        store_pixels(row, at, ROW_CHUNK, c[0], c[1]);
     }
 }
 
@@ -84,19 +84,19 @@ static inline int16_t chroma_of(uint16_t near, uint16_t far, uint16_t rounding)
     return (int16_t)((sum >> 4) - 128);
 }
 
-/* CHUNK pixels of one component from the samples at s on, see spread() of the
+/* ROW_CHUNK pixels of one component from the samples at s on, see spread() of the
  * vector versions. */
 static inline void spread(const uint16_t *restrict s, const struct hr__ycc_mixed *mixed,
                           int16_t *restrict out)
 {
     uint16_t even = (uint16_t)mixed->rounding[0], odd = (uint16_t)mixed->rounding[1];
     if (mixed->odd) {
-        for (int i = 0; i < CHUNK / 2; i++) {
+        for (int i = 0; i < ROW_CHUNK / 2; i++) {
             out[2 * i] = chroma_of(s[i], s[i + 1], odd);
             out[2 * i + 1] = chroma_of(s[i + 1], s[i], even);
         }
     } else {
-        for (int i = 0; i < CHUNK / 2; i++) {
+        for (int i = 0; i < ROW_CHUNK / 2; i++) {
             out[2 * i] = chroma_of(s[i], s[i - 1], even);
             out[2 * i + 1] = chroma_of(s[i], s[i + 1], odd);
         }
@@ -105,11 +105,11 @@ static inline void spread(const uint16_t *restrict s, const struct hr__ycc_mixed
 
 static void doubled_portable(const struct hr__ycc_row *row, const struct hr__ycc_mixed *mixed)
 {
-    int16_t c[2][CHUNK];
-    for (int at = 0; at < row->pixels; at += CHUNK) {
+    int16_t c[2][ROW_CHUNK];
+    for (int at = 0; at < row->pixels; at += ROW_CHUNK) {
         for (int k = 0; k < 2; k++)
             spread(mixed->chroma[k] + at / 2, mixed, c[k]);
-        store_pixels(row, at, CHUNK, c[0], c[1]);
+        store_pixels(row, at, ROW_CHUNK, c[0], c[1]);
     }
 }
 

@@ -19,7 +19,7 @@
 #define CHECKSUM_FROM   (offsetof(struct hr__catalog_header, checksum) + sizeof(uint64_t))
 
 /* Byte offsets of the sections for given counts. */
-struct layout {
+struct catalog_layout {
     uint64_t directories, class_names, names, sizes, mtimes_ns, changes, labels;
     uint64_t ranges, containers;
     uint64_t sample_directory, arena;
@@ -36,7 +36,7 @@ static int place(uint64_t *at, uint64_t *section, uint64_t count, uint64_t size)
            __builtin_add_overflow(*at, bytes & ~(uint64_t)7, at);
 }
 
-static int lay_out(struct layout *l, const struct hr__catalog_shape *shape)
+static int lay_out(struct catalog_layout *l, const struct hr__catalog_shape *shape)
 {
     uint64_t at = sizeof(struct hr__catalog_header);
     int bad = place(&at, &l->directories, shape->directories, sizeof(struct hr__catalog_directory));
@@ -58,7 +58,7 @@ static int lay_out(struct layout *l, const struct hr__catalog_shape *shape)
                : 0;
 }
 
-static void point(struct hr__catalog *c, const struct layout *l)
+static void point(struct hr__catalog *c, const struct catalog_layout *l)
 {
     uint32_t flags = c->header->flags;
     char *base = (char *)c->header;
@@ -81,7 +81,7 @@ static void point(struct hr__catalog *c, const struct layout *l)
 
 int hr__catalog_create(struct hr__catalog **out, const struct hr__catalog_shape *shape)
 {
-    struct layout l;
+    struct catalog_layout l;
     *out = NULL;
     if (lay_out(&l, shape))
         return -EOVERFLOW;
@@ -231,7 +231,7 @@ static int contents_are_safe(const struct hr__catalog *c)
 
 int hr__catalog_map(struct hr__catalog *out, void *block, size_t bytes)
 {
-    struct layout l;
+    struct catalog_layout l;
     const struct hr__catalog_header *h = block;
     const uint32_t known =
         HR__CATALOG_SIZES | HR__CATALOG_LABELS | HR__CATALOG_RANGES | HR__CATALOG_CHANGES;

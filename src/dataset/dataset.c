@@ -216,12 +216,12 @@ int64_t hr__dataset_total_bytes(const struct hr_dataset *dataset)
 }
 
 /* Text that is cut to a capacity while its whole length is counted. */
-struct writer {
+struct dataset_writer {
     char *buffer;
     size_t capacity, length;
 };
 
-static void put(struct writer *w, const char *text)
+static void put(struct dataset_writer *w, const char *text)
 {
     size_t n = strlen(text);
     if (w->length < w->capacity) {
@@ -231,14 +231,14 @@ static void put(struct writer *w, const char *text)
     w->length += n;
 }
 
-static size_t finish(const struct writer *w)
+static size_t finish(const struct dataset_writer *w)
 {
     if (w->capacity)
         w->buffer[w->length < w->capacity ? w->length : w->capacity - 1] = 0;
     return w->length;
 }
 
-static void put_key(struct writer *w, const struct hr__catalog *c, size_t index)
+static void put_key(struct dataset_writer *w, const struct hr__catalog *c, size_t index)
 {
     const char *directory = hr__catalog_at(c, c->directories[c->sample_directory[index]].path);
     if (*directory) {
@@ -250,7 +250,7 @@ static void put_key(struct writer *w, const struct hr__catalog *c, size_t index)
 
 size_t hr_dataset_key(const struct hr_dataset *dataset, size_t index, char *buffer, size_t capacity)
 {
-    struct writer w = {buffer, capacity, 0};
+    struct dataset_writer w = {buffer, capacity, 0};
     const struct hr__catalog *c = resolve(dataset, &index);
     put_key(&w, c, index);
     return finish(&w);
@@ -259,7 +259,7 @@ size_t hr_dataset_key(const struct hr_dataset *dataset, size_t index, char *buff
 size_t hr_dataset_path(const struct hr_dataset *dataset, size_t index, char *buffer,
                        size_t capacity)
 {
-    struct writer w = {buffer, capacity, 0};
+    struct dataset_writer w = {buffer, capacity, 0};
     const struct hr_dataset *d = dataset->parent ? dataset->parent : dataset;
     const struct hr__catalog *c = resolve(dataset, &index);
     if (c->ranges) {
@@ -327,7 +327,7 @@ void hr_dataset_get_info(const struct hr_dataset *dataset, struct hr_dataset_inf
 size_t hr__dataset_empty_classes(const struct hr_dataset *dataset, char *names, size_t capacity)
 {
     const struct hr__catalog *c = dataset->catalog;
-    struct writer w = {names, capacity, 0};
+    struct dataset_writer w = {names, capacity, 0};
     uint64_t d = 0;
     size_t empty = 0;
     for (uint64_t label = 0; label < c->header->classes; label++) {

@@ -35,7 +35,7 @@ enum hr__source_kind {
 };
 
 /* What a dataset was made of; see describe.h. */
-struct hr__source {
+struct hr__dataset_source {
     enum hr__source_kind kind;
     char *path;      /* as given to open; NULL: PATHS */
     char *directory; /* where relative paths began: the working directory when the dataset was
@@ -48,7 +48,7 @@ struct hr_dataset {
     _Atomic int64_t references;
     char *root;                        /* folder: as given to open; else "" */
     char *base;                        /* what keys are relative to; "": nothing */
-    struct hr__source source;          /* of the one with the catalog */
+    struct hr__dataset_source source;  /* of the one with the catalog */
     struct hr__catalog *catalog;       /* NULL for subsets */
     struct hr__containers *containers; /* NULL where samples are files of their own */
     struct hr_dataset *parent;         /* subsets: the one with the catalog; a reference */

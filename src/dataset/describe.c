@@ -26,12 +26,7 @@ int hr__dataset_set_source(struct hr_dataset *dataset, enum hr__source_kind kind
     return 0;
 }
 
-const struct hr__source *hr__dataset_source(const struct hr_dataset *dataset)
-{
-    return dataset->parent ? &dataset->parent->source : &dataset->source;
-}
-
-int hr__source_absolute(char **out, const struct hr__source *source, const char *path)
+int hr__source_absolute(char **out, const struct hr__dataset_source *source, const char *path)
 {
     const char *directory = *path == '/' ? "" : source->directory;
     *out = NULL;

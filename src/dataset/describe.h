@@ -18,15 +18,12 @@
 int hr__dataset_set_source(struct hr_dataset *dataset, enum hr__source_kind kind, const char *path,
                            const struct hr_dataset_options *options, struct hr_error *error);
 
-/* Of a subset: its parent's. Owned by the dataset. Any thread. */
-const struct hr__source *hr__dataset_source(const struct hr_dataset *dataset);
-
 /*
  * `path` as an absolute one, if it was relative when the dataset was opened. *out is the
  * caller's, freed with hr__free. Errors: -ENOENT: the working directory was not known then;
  * -ENOMEM.
  */
-int hr__source_absolute(char **out, const struct hr__source *source, const char *path);
+int hr__source_absolute(char **out, const struct hr__dataset_source *source, const char *path);
 
 /*
  * A digest of what a file or folder stood for when it was opened: keys, labels and classes in

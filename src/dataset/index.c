@@ -9,6 +9,7 @@
 #include "dataset/index.h"
 
 #include "base/memory.h"
+#include "base/write_file.h"
 #include "dataset/sizes.h"
 #include "dataset/walk.h"
 
@@ -198,19 +199,6 @@ static int make_parents(const char *path)
     return r;
 }
 
-static int write_all(int fd, const char *block, size_t bytes)
-{
-    for (size_t at = 0; at < bytes;) {
-        ssize_t put = write(fd, block + at, bytes - at);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return put ? -errno : -EIO;
-        at += (size_t)put;
-    }
-    return 0;
-}
-
 /*
  * A new file beside `path`, readable by the owner only, which goes away by itself
  * when this process ends before it is published. *name is "" then; where the file
@@ -271,7 +259,7 @@ int hr__index_save(struct hr__catalog *catalog, const char *path, enum hr_index_
         return fd;
     }
     h->checksum = hr__catalog_checksum(h);
-    r = write_all(fd, (const char *)h, h->bytes);
+    r = hr__write_all(fd, h, h->bytes);
     if (!r && fsync(fd))
         r = -errno;
     if (!r && !*temporary) {

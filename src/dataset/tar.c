@@ -30,7 +30,7 @@
 #define PROBE_BYTES 32
 
 /* A member that matters. */
-struct member {
+struct tar_member {
     size_t name; /* in the shard's text */
     uint64_t offset, bytes;
     uint64_t group; /* of members with the same key, side by side; from 0 in each shard */
@@ -42,7 +42,7 @@ struct shard {
     const char *path;
     int64_t mtime_ns;
     uint64_t file_bytes;
-    struct member *members;
+    struct tar_member *members;
     size_t count, capacity;
     char *text; /* names, 0-terminated */
     size_t text_bytes, text_capacity;
@@ -50,7 +50,7 @@ struct shard {
     struct hr_error error;
 };
 
-struct pass {
+struct tar_pass {
     struct shard *shards;
     struct hr__progress *progress;
 };
@@ -104,7 +104,7 @@ static int wrong(struct shard *s, int code, const char *member, const char *what
     return hr__fail(&s->error, code, "%s: the member %s %s", path, printable, what);
 }
 
-static int add_member(struct shard *s, const char *name, const struct member *m)
+static int add_member(struct shard *s, const char *name, const struct tar_member *m)
 {
     size_t length = strlen(name) + 1;
     if (grow((void **)&s->text, &s->text_capacity, s->text_bytes + length, 1) ||
@@ -137,7 +137,8 @@ static int read_label(struct shard *s, struct archive *a, const char *name, int6
 }
 
 /* Where the member's data is. */
-static int locate(struct shard *s, struct archive *a, int fd, const char *name, struct member *m)
+static int locate(struct shard *s, struct archive *a, int fd, const char *name,
+                  struct tar_member *m)
 {
     const void *block;
     size_t length;
@@ -161,7 +162,7 @@ static int take_member(struct shard *s, struct archive *a, struct archive_entry 
 {
     const char *name = plain(archive_entry_pathname(entry));
     int is_label = !strcasecmp(name + key_bytes(name), ".cls");
-    struct member m = {.bytes = (uint64_t)archive_entry_size(entry), .group = group};
+    struct tar_member m = {.bytes = (uint64_t)archive_entry_size(entry), .group = group};
     m.is_label = is_label;
     if (archive_entry_filetype(entry) != AE_IFREG || archive_entry_hardlink(entry) ||
         (!is_label && !hr__name_is_image(name, strlen(name)))) {
@@ -176,7 +177,7 @@ static int take_member(struct shard *s, struct archive *a, struct archive_entry 
     return r ? r : add_member(s, name, &m);
 }
 
-static int read_members(struct shard *s, struct archive *a, int fd, struct pass *pass)
+static int read_members(struct shard *s, struct archive *a, int fd, struct tar_pass *pass)
 {
     struct archive_entry *entry;
     char *last = NULL; /* key of the group */
@@ -234,7 +235,7 @@ static int refuse(struct shard *s, int fd)
     return hr__fail(&s->error, -ENOTSUP, "%s is not a tar file", s->path);
 }
 
-static int read_shard(struct shard *s, struct pass *pass)
+static int read_shard(struct shard *s, struct tar_pass *pass)
 {
     struct stat st;
     char head[512];
@@ -266,7 +267,7 @@ static int read_shard(struct shard *s, struct pass *pass)
 
 static void read_one(void *arg, size_t i)
 {
-    struct pass *pass = arg;
+    struct tar_pass *pass = arg;
     struct shard *s = &pass->shards[i];
     int r = hr__progress_cancelled(pass->progress) ? -ECANCELED : read_shard(s, pass);
     if (r) {
@@ -283,7 +284,7 @@ struct totals {
     const char *first;
 };
 
-static const char *name_of(const struct shard *s, const struct member *m)
+static const char *name_of(const struct shard *s, const struct tar_member *m)
 {
     return s->text + m->name;
 }
@@ -295,7 +296,7 @@ static struct totals add_up(const struct shard *shards, size_t count)
         t.text_bytes += strlen(shards[i].path) + 1;
         t.passed_over += shards[i].passed_over;
         for (size_t k = 0; k < shards[i].count; k++) {
-            const struct member *m = &shards[i].members[k];
+            const struct tar_member *m = &shards[i].members[k];
             const char *name = name_of(&shards[i], m);
             t.labels += m->is_label != 0;
             if (m->is_label)
@@ -322,10 +323,10 @@ static struct totals add_up(const struct shard *shards, size_t count)
 static int pair_labels(struct shard *s)
 {
     for (size_t i = 0; i < s->count;) {
-        struct member *image = NULL, *label = NULL;
+        struct tar_member *image = NULL, *label = NULL;
         size_t end = i;
         for (; end < s->count && s->members[end].group == s->members[i].group; end++) {
-            struct member **slot = s->members[end].is_label ? &label : &image;
+            struct tar_member **slot = s->members[end].is_label ? &label : &image;
             if (*slot)
                 return wrong(s, -EINVAL, name_of(s, &s->members[end]),
                              s->members[end].is_label ? "is a second .cls of its sample"
@@ -426,7 +427,7 @@ static void fill(struct hr__catalog *c, const struct shard *shards, size_t count
         c->containers[i] = (struct hr__catalog_container){
             hr__catalog_text(c, s->path, strlen(s->path)), s->file_bytes, s->mtime_ns};
         for (size_t k = 0; k < s->count; k++) {
-            const struct member *m = &s->members[k];
+            const struct tar_member *m = &s->members[k];
             const char *name = name_of(s, m), *class_name;
             size_t length;
             if (m->is_label)
@@ -494,7 +495,7 @@ int hr__tar_index(struct hr__catalog **out, char *const *paths, size_t count,
     struct shard *shards = hr__alloc(HR__TAG_DATASET, count, sizeof *shards);
     if (!shards)
         return hr__fail(error, -ENOMEM, "out of memory for %zu shards", count);
-    struct pass pass = {shards, progress};
+    struct tar_pass pass = {shards, progress};
     for (size_t i = 0; i < count; i++)
         shards[i].path = paths[i];
     hr__progress_stage(progress, "reading shards", count);

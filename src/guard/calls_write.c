@@ -22,13 +22,13 @@ static int done(int code)
 /* ---- making ---- */
 
 /* Where something is to be made: `at` is a path of the run's, or what was given. */
-struct making {
+struct guard_making {
     char at[HR__GUARD_PATH];
     int folder;
     const char *path;
 };
 
-static int make(int folder, const char *path, struct making *out)
+static int make(int folder, const char *path, struct guard_making *out)
 {
     int code = hr__guard_make(folder, path, out->at);
     out->folder = code ? folder : AT_FDCWD;
@@ -38,7 +38,7 @@ static int make(int folder, const char *path, struct making *out)
 
 EXPORT int mkdirat(int folder, const char *path, mode_t mode)
 {
-    struct making to;
+    struct guard_making to;
     return make(folder, path, &to) ? -1 : (int)KERNEL(SYS_mkdirat, to.folder, to.path, mode);
 }
 
@@ -49,7 +49,7 @@ EXPORT int mkdir(const char *path, mode_t mode)
 
 EXPORT int symlinkat(const char *target, int folder, const char *path)
 {
-    struct making to;
+    struct guard_making to;
     return make(folder, path, &to) ? -1 : (int)KERNEL(SYS_symlinkat, target, to.folder, to.path);
 }
 
@@ -60,7 +60,7 @@ EXPORT int symlink(const char *target, const char *path)
 
 EXPORT int mknodat(int folder, const char *path, mode_t mode, dev_t device)
 {
-    struct making to;
+    struct guard_making to;
     return make(folder, path, &to) ? -1
                                    : (int)KERNEL(SYS_mknodat, to.folder, to.path, mode, device);
 }

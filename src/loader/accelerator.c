@@ -59,7 +59,7 @@ struct cuda {
     void *context[HR__MAX_DEVICES];
 };
 
-static const struct symbol {
+static const struct accelerator_symbol {
     const char *name;
     size_t offset;
 } symbols[] = {

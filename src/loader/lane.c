@@ -379,19 +379,6 @@ int hr__lane_start(struct hr_loader *l, uint64_t epoch, uint64_t position, uint6
     return hr__loader_start_at(l, &state, first, error);
 }
 
-void hr__lane_stop(struct hr_loader *l)
-{
-    pause_lane(l);
-    pthread_mutex_lock(&l->lock);
-    struct hr_batch *slots = hr__cancel_locked(l);
-    struct hr__epoch *before = l->plan;
-    l->plan = NULL;
-    l->lane->starting = 0;
-    pthread_mutex_unlock(&l->lock);
-    hr__return_slots(slots);
-    hr__epoch_unref(&before);
-}
-
 void hr__lane_room(struct hr_loader *l)
 {
     pthread_mutex_lock(&l->lock);

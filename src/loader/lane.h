@@ -13,9 +13,9 @@
  * consume it do.
  *
  * Callbacks are made without the loader's lock, from the crew's workers and the fetchers (drop
- * also on the thread that starts, stops or destroys the lane); publish one at a time, in order
- * of the numbers. They may call hr__lane_room and hr_loader_get_stats, and nothing
- * else of the lane. start, stop and destroy wait for acquire and publish to return: they
+ * also on the thread that starts or destroys the lane); publish one at a time, in order
+ * of the numbers. They may call hr__lane_room and hr_loader_get_stats, and nothing else of the
+ * lane. start and destroy wait for acquire and publish to return: they
  * are called without a lock that a callback takes, by one thread at a time.
  */
 #ifndef HR_LOADER_LANE_H
@@ -90,18 +90,13 @@ int hr__lane_create(struct hr_loader **out, struct hr__crew *crew, struct hr_dat
 
 /*
  * Begins `epoch` at `position` (samples of the epoch's order that are behind, of all ranks),
- * with chunk `first`, which is greater than any number acquired before (acquire may be under
- * way until then: hr__lane_stop ends that). What is not published is dropped. *samples: what
- * the rank's sequence holds from there on, padding included; HR__LANE_ENDLESS with
- * external_order. Threads start with the first call.
- * Errors as of hr_loader_restore; then the lane is as it was.
+ * with chunk `first`, which is greater than any number acquired before. What is not published is
+ * dropped. *samples: what the rank's sequence holds from there on, padding included;
+ * HR__LANE_ENDLESS with external_order. Threads start with the first call. Errors as of
+ * hr_loader_restore; then the lane is as it was.
  */
 int hr__lane_start(struct hr_loader *lane, uint64_t epoch, uint64_t position, uint64_t first,
                    uint64_t *samples, struct hr_error *error);
-
-/* Drops what is not published; acquire and publish are not under way any more on return, and
- * not called until the next start. Does not wait for the samples in hand. */
-void hr__lane_stop(struct hr_loader *lane);
 
 /* acquire may succeed again, or what `ahead` says has changed much. Any thread. */
 void hr__lane_room(struct hr_loader *lane);

@@ -5,17 +5,17 @@
  * and wakes the next when there is work for two, so that a batch handed out
  * costs one wake-up and not one per thread.
  *
- * All signals are blocked in them: handlers run in the program's own threads.
+ * They block signals (base/thread.h): handlers run in the program's own threads.
  */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "loader/loader.h"
 #include "loader/process.h"
 #include "loader/schedule.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 
 /* Samples that fetchers read before workers try again, at first and at most. */
@@ -134,17 +134,12 @@ static void *work(void *arg)
 int hr__thread_start(struct hr__thread *thread, void *(*run)(void *), const char *name,
                      struct hr_error *error)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS); /* of a file that was cut: base/truncation.h */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int r = pthread_create(&thread->id, NULL, run, thread);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int r = hr__thread_create(&thread->id, run, thread);
     if (r)
         return hr__fail(error, -EAGAIN,
                         "cannot make thread %d (%s): lower `threads`, or raise the "
                         "limit of processes",
-                        thread->number + 1, hr__errno_text(r));
+                        thread->number + 1, hr__errno_text(-r));
     char text[16];
     snprintf(text, sizeof text, "%s-%d", name, thread->number);
     pthread_setname_np(thread->id, text);

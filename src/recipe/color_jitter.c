@@ -50,8 +50,8 @@ static int check(struct hr__bound *bound, struct hr__state *state, struct hr_err
     return hr__check_color_place(bound, state, 1, error);
 }
 
-static int draw(const struct hr__bound *bound, struct hr__random *random, struct hr__plan *plan,
-                struct hr_error *error)
+static int draw(const struct hr__bound *bound, struct hr__random *random,
+                struct hr__prepare_plan *plan, struct hr_error *error)
 {
     int order[4] = {0, 1, 2, 3};
     double factor[4];

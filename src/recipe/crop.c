@@ -32,7 +32,7 @@ static int round_half(int x)
 }
 
 static int center_draw(const struct hr__bound *bound, struct hr__random *random,
-                       struct hr__plan *plan, struct hr_error *error)
+                       struct hr__prepare_plan *plan, struct hr_error *error)
 {
     const struct hr_operation *o = &bound->operation;
     int width = o->u.center_crop.width, height = o->u.center_crop.height;
@@ -123,7 +123,7 @@ static int random_check(struct hr__bound *bound, struct hr__state *state, struct
 }
 
 static int random_draw(const struct hr__bound *bound, struct hr__random *random,
-                       struct hr__plan *plan, struct hr_error *error)
+                       struct hr__prepare_plan *plan, struct hr_error *error)
 {
     const struct hr_operation *o = &bound->operation;
     int width = o->u.random_crop.width, height = o->u.random_crop.height, padding[4];

@@ -12,7 +12,7 @@ static int check(struct hr__bound *bound, struct hr__state *state, struct hr_err
 }
 
 static int draw_horizontal(const struct hr__bound *bound, struct hr__random *random,
-                           struct hr__plan *plan, struct hr_error *error)
+                           struct hr__prepare_plan *plan, struct hr_error *error)
 {
     if (hr__random_unit(random) < bound->operation.u.flip.p)
         hr__plan_flip(plan, HR__STEP_FLIP_X);
@@ -20,7 +20,7 @@ static int draw_horizontal(const struct hr__bound *bound, struct hr__random *ran
 }
 
 static int draw_vertical(const struct hr__bound *bound, struct hr__random *random,
-                         struct hr__plan *plan, struct hr_error *error)
+                         struct hr__prepare_plan *plan, struct hr_error *error)
 {
     if (hr__random_unit(random) < bound->operation.u.flip.p)
         hr__plan_flip(plan, HR__STEP_FLIP_Y);

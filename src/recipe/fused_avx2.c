@@ -15,33 +15,88 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* ---- the operations of fused_vector.h ---- */
+
+#define LANES    8
+#define V(op)    _mm256_##op
+#define INTS(op) _mm256_##op##_si256
+
+typedef __m256 reals;
+typedef __m256i ints;
+
+INLINE void put(void *out, ints v, int stream)
+{
+    if (stream)
+        _mm256_stream_si256(out, v);
+    else
+        _mm256_storeu_si256(out, v);
+}
+
+INLINE void put_half(void *out, ints v)
+{
+    _mm_storeu_si128(out, _mm256_castsi256_si128(v));
+}
+
+INLINE void put_few(void *out, ints v, size_t bytes)
+{
+    uint8_t all[32];
+    _mm256_storeu_si256((ints *)(void *)all, v);
+    memcpy(out, all, bytes);
+}
+
+INLINE reals load_few(const float *in, size_t n)
+{
+    float some[8] = {0};
+    memcpy(some, in, n * sizeof *in);
+    return _mm256_loadu_ps(some);
+}
+
+/* Packing works on halves: their groups are put back in order. */
+INLINE ints pack_bytes(ints a, ints b, ints c, ints d)
+{
+    ints order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    ints both = _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+    return _mm256_permutevar8x32_epi32(both, order);
+}
+
+INLINE ints pack_words(ints a, ints b)
+{
+    return _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
+}
+
+INLINE ints pack_float16(reals a, reals b)
+{
+    return _mm256_set_m128i(_mm256_cvtps_ph(b, _MM_FROUND_TO_NEAREST_INT),
+                            _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+}
+
+INLINE ints select_nan(reals v, ints number, ints nan)
+{
+    return _mm256_blendv_epi8(number, nan, _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)));
+}
+
+#include "recipe/fused_vector.h"
+
+/* ---- horizontally ---- */
+
 /* Table of the near loop, a record for 8 outputs: this, then for every pair of
  * taps the weights, int16 [8][2]. */
-struct group {
+struct avx2_group {
     int32_t base[2]; /* columns under the windows of outputs 0..3 and 4..7 */
     uint8_t pad[24];
     uint8_t shuffle[32];
 };
 
-_Static_assert(sizeof(struct group) == 64, "weights follow the record aligned");
+_Static_assert(sizeof(struct avx2_group) == 64, "weights follow the record aligned");
 
 INLINE size_t group_bytes(int pairs)
 {
-    return sizeof(struct group) + (size_t)pairs * 32;
+    return sizeof(struct avx2_group) + (size_t)pairs * 32;
 }
 
 /* Two taps of one output after the other fit into a window while the four
  * begin at most this far apart. */
 #define NEAR_SPREAD 14
-
-INLINE __m256 to_float(const struct hr__horizontal *h, __m256i sum, int clamp)
-{
-    if (clamp) {
-        sum = _mm256_max_epi32(sum, _mm256_setzero_si256());
-        sum = _mm256_min_epi32(sum, _mm256_set1_epi32(h->ceiling));
-    }
-    return _mm256_cvtepi32_ps(sum);
-}
 
 INLINE __m256i load_windows(const uint8_t *low, const uint8_t *high)
 {
@@ -55,7 +110,7 @@ INLINE void near_rows(const struct hr__horizontal *h, const uint8_t *row, float 
 {
     const uint8_t *table = h->table;
     for (int j = 0; j < h->count; j += 8) {
-        const struct group *g = (const struct group *)(const void *)table;
+        const struct avx2_group *g = (const struct avx2_group *)(const void *)table;
         const __m256i *weight = (const __m256i *)(const void *)(table + sizeof *g);
         __m256i shuffle = _mm256_load_si256((const __m256i *)(const void *)g->shuffle);
         const uint8_t *low = row + g->base[0], *high = row + g->base[1];
@@ -66,7 +121,7 @@ INLINE void near_rows(const struct hr__horizontal *h, const uint8_t *row, float 
             v = _mm256_madd_epi16(_mm256_shuffle_epi8(v, shuffle), weight[k]);
             sum = _mm256_add_epi32(sum, v);
         }
-        _mm256_store_ps(out + j, to_float(h, sum, clamp));
+        put_sums(h, sum, out + j, clamp);
         table += group_bytes(pairs);
     }
 }
@@ -95,7 +150,7 @@ static void prepare_near(struct hr__horizontal *h)
     int pairs = (h->taps + 1) / 2;
     uint8_t *table = h->table;
     for (int j = 0; j < h->count; j += 8) {
-        struct group *g = (struct group *)(void *)table;
+        struct avx2_group *g = (struct avx2_group *)(void *)table;
         const int32_t *begin = h->begin + j;
         /* Positions rise, or fall when flipped. */
         g->base[0] = begin[0] < begin[3] ? begin[0] : begin[3];
@@ -202,184 +257,7 @@ static void prepare(struct hr__horizontal *h)
         prepare_far(h);
 }
 
-/* Elements that the vertical loop does at a time. */
-#define BLOCK 32
-
-INLINE __m256 finish(const struct hr__column *column, __m256 v)
-{
-    if (column->clamp) {
-        v = _mm256_min_ps(_mm256_max_ps(v, _mm256_setzero_ps()), _mm256_set1_ps(255));
-        v = _mm256_mul_ps(v, _mm256_set1_ps(column->scale));
-    }
-    return _mm256_add_ps(v, _mm256_set1_ps(column->shift));
-}
-
-/* `vectors` x 8 sums from element i on. */
-INLINE void sum_rows(const struct hr__column *column, int i, int vectors, __m256 *v)
-{
-    __m256 w = _mm256_broadcast_ss(column->weight);
-    for (int k = 0; k < vectors; k++)
-        v[k] = _mm256_mul_ps(w, _mm256_loadu_ps(column->rows[0] + i + 8 * k));
-    for (int t = 1; t < column->taps; t++) {
-        const float *row = column->rows[t] + i;
-        w = _mm256_broadcast_ss(column->weight + t);
-        for (int k = 0; k < vectors; k++)
-            v[k] = _mm256_add_ps(v[k], _mm256_mul_ps(w, _mm256_loadu_ps(row + 8 * k)));
-    }
-    for (int k = 0; k < vectors; k++)
-        v[k] = finish(column, v[k]);
-}
-
-INLINE __m256i bytes_of(__m256 v)
-{
-    v = _mm256_add_ps(v, _mm256_set1_ps(0.5f));
-    v = _mm256_min_ps(_mm256_max_ps(v, _mm256_setzero_ps()), _mm256_set1_ps(255));
-    return _mm256_cvttps_epi32(v);
-}
-
-/* 8 bfloat16 in the low halves of 8 words. */
-INLINE __m256i bfloat16_of(__m256 v)
-{
-    __m256i bits = _mm256_castps_si256(v), top = _mm256_srli_epi32(bits, 16);
-    __m256i round =
-        _mm256_add_epi32(_mm256_and_si256(top, _mm256_set1_epi32(1)), _mm256_set1_epi32(0x7fff));
-    __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, round), 16);
-    __m256i quiet = _mm256_or_si256(top, _mm256_set1_epi32(0x40));
-    __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
-    return _mm256_blendv_epi8(rounded, quiet, nan);
-}
-
-INLINE void put(void *out, __m256i v, int stream)
-{
-    if (stream)
-        _mm256_stream_si256(out, v);
-    else
-        _mm256_storeu_si256(out, v);
-}
-
-/* Casts `vectors` x 8 elements: 4, or as many as there are for float32. */
-INLINE void put_block(const __m256 *v, int vectors, enum hr_dtype dtype, uint8_t *out, int stream)
-{
-    if (dtype == HR_FLOAT32) {
-        for (int k = 0; k < vectors; k++)
-            put(out + 32 * k, _mm256_castps_si256(v[k]), stream);
-    } else if (dtype == HR_FLOAT16) {
-        for (int k = 0; k < 4; k += 2) {
-            __m128i low = _mm256_cvtps_ph(v[k], _MM_FROUND_TO_NEAREST_INT);
-            __m128i high = _mm256_cvtps_ph(v[k + 1], _MM_FROUND_TO_NEAREST_INT);
-            put(out + 16 * k, _mm256_set_m128i(high, low), stream);
-        }
-    } else if (dtype == HR_BFLOAT16) {
-        for (int k = 0; k < 4; k += 2) {
-            __m256i both = _mm256_packus_epi32(bfloat16_of(v[k]), bfloat16_of(v[k + 1]));
-            put(out + 16 * k, _mm256_permute4x64_epi64(both, 0xd8), stream);
-        }
-    } else {
-        __m256i low = _mm256_packs_epi32(bytes_of(v[0]), bytes_of(v[1]));
-        __m256i high = _mm256_packs_epi32(bytes_of(v[2]), bytes_of(v[3]));
-        /* The packs work on halves: put their groups of four back in order. */
-        __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-        put(out, _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order), stream);
-    }
-}
-
-/* Casts n <= 8 elements. */
-INLINE void put_few(__m256 v, int n, enum hr_dtype dtype, uint8_t *out)
-{
-    _Alignas(32) uint8_t cast[4 * 32];
-    const __m256 block[4] = {v, v, v, v};
-    put_block(block, 4, dtype, cast, 0);
-    memcpy(out, cast, (size_t)n * hr__element_bytes(dtype));
-}
-
-INLINE void vertical_as(const struct hr__column *column, enum hr_dtype dtype, int stream,
-                        uint8_t *out)
-{
-    ptrdiff_t bytes = (ptrdiff_t)hr__element_bytes(dtype);
-    int i = 0, width = column->width;
-    __m256 v[4];
-    for (; i + BLOCK <= width; i += BLOCK) {
-        sum_rows(column, i, 4, v);
-        put_block(v, 4, dtype, out + i * bytes, stream);
-    }
-    if (dtype == HR_FLOAT32 && i + 16 <= width) { /* a line of them */
-        sum_rows(column, i, 2, v);
-        put_block(v, 2, dtype, out + i * bytes, stream);
-        i += 16;
-    }
-    for (; i < width; i += 8) {
-        sum_rows(column, i, 1, v);
-        put_few(v[0], width - i < 8 ? width - i : 8, dtype, out + i * bytes);
-    }
-}
-
-static void vertical(const struct hr__column *column, void *out)
-{
-    switch (column->dtype) {
-    case HR_UINT8:
-        if (column->stream)
-            vertical_as(column, HR_UINT8, 1, out);
-        else
-            vertical_as(column, HR_UINT8, 0, out);
-        break;
-    case HR_FLOAT16:
-        if (column->stream)
-            vertical_as(column, HR_FLOAT16, 1, out);
-        else
-            vertical_as(column, HR_FLOAT16, 0, out);
-        break;
-    case HR_BFLOAT16:
-        if (column->stream)
-            vertical_as(column, HR_BFLOAT16, 1, out);
-        else
-            vertical_as(column, HR_BFLOAT16, 0, out);
-        break;
-    case HR_FLOAT32:
-        if (column->stream)
-            vertical_as(column, HR_FLOAT32, 1, out);
-        else
-            vertical_as(column, HR_FLOAT32, 0, out);
-        break;
-    }
-}
-
-INLINE void cast_as(const float *in, size_t n, enum hr_dtype dtype, uint8_t *out)
-{
-    size_t bytes = hr__element_bytes(dtype);
-    for (; n >= BLOCK; n -= BLOCK, in += BLOCK, out += BLOCK * bytes) {
-        __m256 v[4];
-        for (int k = 0; k < 4; k++)
-            v[k] = _mm256_loadu_ps(in + 8 * k);
-        put_block(v, 4, dtype, out, 0);
-    }
-    while (n) {
-        size_t few = n < 8 ? n : 8;
-        float some[8] = {0};
-        memcpy(some, in, few * sizeof *in);
-        put_few(_mm256_loadu_ps(some), (int)few, dtype, out);
-        n -= few;
-        in += few;
-        out += few * bytes;
-    }
-}
-
-static void cast(const float *in, size_t n, enum hr_dtype dtype, void *out)
-{
-    switch (dtype) {
-    case HR_UINT8:
-        cast_as(in, n, HR_UINT8, out);
-        break;
-    case HR_FLOAT16:
-        cast_as(in, n, HR_FLOAT16, out);
-        break;
-    case HR_BFLOAT16:
-        cast_as(in, n, HR_BFLOAT16, out);
-        break;
-    case HR_FLOAT32:
-        memcpy(out, in, n * sizeof *in);
-        break;
-    }
-}
+/* ---- interleaving ---- */
 
 /* Where byte `at` of 48 interleaved bytes comes from in 16 of one channel, for
  * elements of `e` bytes; 0x80: from another channel. */
@@ -436,25 +314,6 @@ static void interleave(const void *const in[3], size_t n, size_t element_bytes, 
     const void *const rest[3] = {(const uint8_t *)in[0] + at, (const uint8_t *)in[1] + at,
                                  (const uint8_t *)in[2] + at};
     hr__fused_portable.interleave(rest, n - at / element_bytes, element_bytes, 0, to);
-}
-
-static void copy(void *out, const void *in, size_t bytes)
-{
-    size_t head = (size_t)(-(uintptr_t)out % HR__LINE_BYTES), at;
-    if (bytes < head + HR__LINE_BYTES) {
-        memcpy(out, in, bytes);
-        return;
-    }
-    memcpy(out, in, head);
-    for (at = head; at + HR__LINE_BYTES <= bytes; at += HR__LINE_BYTES) {
-        const uint8_t *from = (const uint8_t *)in + at;
-        uint8_t *to = (uint8_t *)out + at;
-        __m256i low = _mm256_loadu_si256((const __m256i *)(const void *)from);
-        __m256i high = _mm256_loadu_si256((const __m256i *)(const void *)(from + 32));
-        _mm256_stream_si256((__m256i *)(void *)to, low);
-        _mm256_stream_si256((__m256i *)(void *)(to + 32), high);
-    }
-    memcpy((uint8_t *)out + at, (const uint8_t *)in + at, bytes - at);
 }
 
 const struct hr__fused_kernels hr__fused_avx2 = {

@@ -15,22 +15,87 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* ---- the operations of fused_vector.h ---- */
+
+#define LANES    16
+#define V(op)    _mm512_##op
+#define INTS(op) _mm512_##op##_si512
+
+typedef __m512 reals;
+typedef __m512i ints;
+
+INLINE void put(void *out, ints v, int stream)
+{
+    if (stream)
+        _mm512_stream_si512(out, v);
+    else
+        _mm512_storeu_si512(out, v);
+}
+
+INLINE void put_half(void *out, ints v)
+{
+    _mm256_storeu_si256(out, _mm512_castsi512_si256(v));
+}
+
+INLINE void put_few(void *out, ints v, size_t bytes)
+{
+    _mm512_mask_storeu_epi8(out, ~(__mmask64)0 >> (64 - bytes), v);
+}
+
+INLINE reals load_few(const float *in, size_t n)
+{
+    return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), in);
+}
+
+/* Packing works on quarters: their groups of four are put in order. */
+INLINE ints pack_bytes(ints a, ints b, ints c, ints d)
+{
+    ints order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    ints all = _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
+    return _mm512_permutexvar_epi32(order, all);
+}
+
+INLINE ints both_halves(__m256i low, __m256i high)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+
+INLINE ints pack_words(ints a, ints b)
+{
+    return both_halves(_mm512_cvtepi32_epi16(a), _mm512_cvtepi32_epi16(b));
+}
+
+INLINE ints pack_float16(reals a, reals b)
+{
+    return both_halves(_mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT),
+                       _mm512_cvtps_ph(b, _MM_FROUND_TO_NEAREST_INT));
+}
+
+INLINE ints select_nan(reals v, ints number, ints nan)
+{
+    return _mm512_mask_mov_epi32(number, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), nan);
+}
+
+#include "recipe/fused_vector.h"
+
+/* ---- horizontally ---- */
+
 /* Most quads of taps that the loop's records have room for. */
 #define MAX_QUADS 12
 
 /* Table, a record for 16 outputs: this, then for every quad of taps the high
  * parts, int8 [16][4], and the low ones, uint8 [16][4]. */
-struct group {
+struct avx512_group {
     int32_t base[MAX_QUADS]; /* columns under the windows of the quads */
     uint8_t pad[16];
     uint8_t index[64];
 };
 
-_Static_assert(sizeof(struct group) == 128, "weights follow the record aligned");
+_Static_assert(sizeof(struct avx512_group) == 128, "weights follow the record aligned");
 
 INLINE size_t group_bytes(int quads)
 {
-    return sizeof(struct group) + (size_t)quads * 128;
+    return sizeof(struct avx512_group) + (size_t)quads * 128;
 }
 
 INLINE __m512i load_window(const uint8_t *at, int bytes)
@@ -41,7 +106,7 @@ INLINE __m512i load_window(const uint8_t *at, int bytes)
 }
 
 /* Sums of 16 outputs of one channel. */
-INLINE __m512i sum_group(const uint8_t *row, const struct group *g, int quads, int window)
+INLINE __m512i sum_group(const uint8_t *row, const struct avx512_group *g, int quads, int window)
 {
     const __m512i *weight = (const __m512i *)(const void *)(g + 1);
     __m512i index = _mm512_load_si512(g->index);
@@ -70,13 +135,8 @@ INLINE void near_rows(const struct hr__horizontal *h, const uint8_t *row, float 
 {
     const uint8_t *table = h->table;
     for (int j = 0; j < h->count; j += 16) {
-        const struct group *g = (const struct group *)(const void *)table;
-        __m512i sum = sum_group(row, g, quads, window);
-        if (clamp) {
-            sum = _mm512_max_epi32(sum, _mm512_setzero_si512());
-            sum = _mm512_min_epi32(sum, _mm512_set1_epi32(h->ceiling));
-        }
-        _mm512_store_ps(out + j, _mm512_cvtepi32_ps(sum));
+        const struct avx512_group *g = (const struct avx512_group *)(const void *)table;
+        put_sums(h, sum_group(row, g, quads, window), out + j, clamp);
         table += group_bytes(quads);
     }
 }
@@ -130,7 +190,7 @@ static void prepare_near(struct hr__horizontal *h, int spread)
     int quads = (h->taps + 3) / 4;
     uint8_t *table = h->table;
     for (int j = 0; j < h->count; j += 16) {
-        struct group *g = (struct group *)(void *)table;
+        struct avx512_group *g = (struct avx512_group *)(void *)table;
         const int32_t *begin = h->begin + j;
         /* Positions rise, or fall when flipped. */
         int base = begin[0] < begin[15] ? begin[0] : begin[15];
@@ -161,189 +221,7 @@ static void prepare(struct hr__horizontal *h)
         hr__fused_avx2.prepare(h);
 }
 
-INLINE __m512 finish(const struct hr__column *column, __m512 v)
-{
-    if (column->clamp) {
-        v = _mm512_min_ps(_mm512_max_ps(v, _mm512_setzero_ps()), _mm512_set1_ps(255));
-        v = _mm512_mul_ps(v, _mm512_set1_ps(column->scale));
-    }
-    return _mm512_add_ps(v, _mm512_set1_ps(column->shift));
-}
-
-/* `vectors` x 16 sums from element i on. */
-INLINE void sum_rows(const struct hr__column *column, int i, int vectors, __m512 *v)
-{
-    __m512 w = _mm512_set1_ps(column->weight[0]);
-    for (int k = 0; k < vectors; k++)
-        v[k] = _mm512_mul_ps(w, _mm512_loadu_ps(column->rows[0] + i + 16 * k));
-    for (int t = 1; t < column->taps; t++) {
-        const float *row = column->rows[t] + i;
-        w = _mm512_set1_ps(column->weight[t]);
-        for (int k = 0; k < vectors; k++)
-            v[k] = _mm512_add_ps(v[k], _mm512_mul_ps(w, _mm512_loadu_ps(row + 16 * k)));
-    }
-    for (int k = 0; k < vectors; k++)
-        v[k] = finish(column, v[k]);
-}
-
-INLINE __m512i bytes_of(__m512 v)
-{
-    v = _mm512_add_ps(v, _mm512_set1_ps(0.5f));
-    v = _mm512_min_ps(_mm512_max_ps(v, _mm512_setzero_ps()), _mm512_set1_ps(255));
-    return _mm512_cvttps_epi32(v);
-}
-
-INLINE __m256i bfloat16_of(__m512 v)
-{
-    __m512i bits = _mm512_castps_si512(v), top = _mm512_srli_epi32(bits, 16);
-    __m512i round =
-        _mm512_add_epi32(_mm512_and_si512(top, _mm512_set1_epi32(1)), _mm512_set1_epi32(0x7fff));
-    __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, round), 16);
-    __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
-    rounded = _mm512_mask_or_epi32(rounded, nan, top, _mm512_set1_epi32(0x40));
-    return _mm512_cvtepi32_epi16(rounded);
-}
-
-INLINE __m256i words_of(__m512 v, enum hr_dtype dtype)
-{
-    return dtype == HR_FLOAT16 ? _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT) : bfloat16_of(v);
-}
-
-INLINE void put(void *out, __m512i v, int stream)
-{
-    if (stream)
-        _mm512_stream_si512(out, v);
-    else
-        _mm512_storeu_si512(out, v);
-}
-
-/* 64 uint8. Packing works on quarters: their groups of four are put in order. */
-INLINE __m512i pack_bytes(__m512 a, __m512 b, __m512 c, __m512 d)
-{
-    __m512i low = _mm512_packs_epi32(bytes_of(a), bytes_of(b));
-    __m512i high = _mm512_packs_epi32(bytes_of(c), bytes_of(d));
-    __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    return _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high));
-}
-
-/* Casts `vectors` x 16 elements: 2 or 4, or as many as there are for float32. */
-INLINE void put_block(const __m512 *v, int vectors, enum hr_dtype dtype, uint8_t *out, int stream)
-{
-    if (dtype == HR_FLOAT32) {
-        for (int k = 0; k < vectors; k++)
-            put(out + 64 * k, _mm512_castps_si512(v[k]), stream);
-    } else if (dtype == HR_UINT8 && vectors == 4) {
-        put(out, pack_bytes(v[0], v[1], v[2], v[3]), stream);
-    } else if (dtype == HR_UINT8) {
-        __m512i bytes = pack_bytes(v[0], v[1], v[1], v[1]);
-        _mm256_storeu_si256((__m256i *)(void *)out, _mm512_castsi512_si256(bytes));
-    } else {
-        for (int k = 0; k < vectors; k += 2) {
-            __m512i low = _mm512_castsi256_si512(words_of(v[k], dtype));
-            put(out + 32 * k, _mm512_inserti64x4(low, words_of(v[k + 1], dtype), 1), stream);
-        }
-    }
-}
-
-/* Casts n <= 16 elements. */
-INLINE void put_few(__m512 v, int n, enum hr_dtype dtype, uint8_t *out)
-{
-    __mmask16 mask = (__mmask16)((1u << n) - 1);
-    if (dtype == HR_FLOAT32)
-        _mm512_mask_storeu_ps(out, mask, v);
-    else if (dtype == HR_UINT8)
-        _mm_mask_storeu_epi8(out, mask, _mm512_cvtepi32_epi8(bytes_of(v)));
-    else
-        _mm256_mask_storeu_epi16(out, mask, words_of(v, dtype));
-}
-
-INLINE void vertical_as(const struct hr__column *column, enum hr_dtype dtype, int stream,
-                        uint8_t *out)
-{
-    ptrdiff_t bytes = (ptrdiff_t)hr__element_bytes(dtype);
-    int i = 0, width = column->width;
-    __m512 v[4];
-    for (; i + 64 <= width; i += 64) {
-        sum_rows(column, i, 4, v);
-        put_block(v, 4, dtype, out + i * bytes, stream);
-    }
-    if (i + 32 <= width) {
-        sum_rows(column, i, 2, v);
-        put_block(v, 2, dtype, out + i * bytes, stream);
-        i += 32;
-    }
-    if (dtype == HR_FLOAT32 && i + 16 <= width) { /* a line of them */
-        sum_rows(column, i, 1, v);
-        put_block(v, 1, dtype, out + i * bytes, stream);
-        i += 16;
-    }
-    for (; i < width; i += 16) {
-        sum_rows(column, i, 1, v);
-        put_few(v[0], width - i < 16 ? width - i : 16, dtype, out + i * bytes);
-    }
-}
-
-static void vertical(const struct hr__column *column, void *out)
-{
-    switch (column->dtype) {
-    case HR_UINT8:
-        if (column->stream)
-            vertical_as(column, HR_UINT8, 1, out);
-        else
-            vertical_as(column, HR_UINT8, 0, out);
-        break;
-    case HR_FLOAT16:
-        if (column->stream)
-            vertical_as(column, HR_FLOAT16, 1, out);
-        else
-            vertical_as(column, HR_FLOAT16, 0, out);
-        break;
-    case HR_BFLOAT16:
-        if (column->stream)
-            vertical_as(column, HR_BFLOAT16, 1, out);
-        else
-            vertical_as(column, HR_BFLOAT16, 0, out);
-        break;
-    case HR_FLOAT32:
-        if (column->stream)
-            vertical_as(column, HR_FLOAT32, 1, out);
-        else
-            vertical_as(column, HR_FLOAT32, 0, out);
-        break;
-    }
-}
-
-INLINE void cast_as(const float *in, size_t n, enum hr_dtype dtype, uint8_t *out)
-{
-    size_t bytes = hr__element_bytes(dtype), i = 0;
-    for (; i + 32 <= n; i += 32) {
-        const __m512 v[2] = {_mm512_loadu_ps(in + i), _mm512_loadu_ps(in + i + 16)};
-        put_block(v, 2, dtype, out + i * bytes, 0);
-    }
-    for (; i < n; i += 16) {
-        int few = n - i < 16 ? (int)(n - i) : 16;
-        __m512 v = _mm512_maskz_loadu_ps((__mmask16)((1u << few) - 1), in + i);
-        put_few(v, few, dtype, out + i * bytes);
-    }
-}
-
-static void cast(const float *in, size_t n, enum hr_dtype dtype, void *out)
-{
-    switch (dtype) {
-    case HR_UINT8:
-        cast_as(in, n, HR_UINT8, out);
-        break;
-    case HR_FLOAT16:
-        cast_as(in, n, HR_FLOAT16, out);
-        break;
-    case HR_BFLOAT16:
-        cast_as(in, n, HR_BFLOAT16, out);
-        break;
-    case HR_FLOAT32:
-        memcpy(out, in, n * sizeof *in);
-        break;
-    }
-}
+/* ---- interleaving ---- */
 
 /* Where byte `at` of 192 interleaved ones comes from, for elements of `e` bytes:
  * 0..63 of the first channel, 64.. of the second, 128.. of the third. */
@@ -389,19 +267,6 @@ static void interleave(const void *const in[3], size_t n, size_t element_bytes, 
             }
         }
     }
-}
-
-static void copy(void *out, const void *in, size_t bytes)
-{
-    size_t head = (size_t)(-(uintptr_t)out % HR__LINE_BYTES), at;
-    if (bytes < head + HR__LINE_BYTES) {
-        memcpy(out, in, bytes);
-        return;
-    }
-    memcpy(out, in, head);
-    for (at = head; at + HR__LINE_BYTES <= bytes; at += HR__LINE_BYTES)
-        put((uint8_t *)out + at, _mm512_loadu_si512((const uint8_t *)in + at), 1);
-    memcpy((uint8_t *)out + at, (const uint8_t *)in + at, bytes - at);
 }
 
 const struct hr__fused_kernels hr__fused_avx512 = {

@@ -176,7 +176,7 @@ static int run_step(struct hr__scratch *scratch, int *which, const struct hr__st
     return r;
 }
 
-int hr__general_run(struct hr__scratch *scratch, const struct hr__plan *plan,
+int hr__general_run(struct hr__scratch *scratch, const struct hr__prepare_plan *plan,
                     const struct hr__planar *pixels, struct hr__picture *picture,
                     struct hr_error *error)
 {

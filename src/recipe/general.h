@@ -19,7 +19,7 @@ int hr__picture_reserve(struct hr__scratch *scratch, int which, int width, int h
  * Runs every step of the plan on `pixels`, which hold plan->source. *picture is
  * then the whole result, in the scratch's memory. Errors: -ENOMEM.
  */
-int hr__general_run(struct hr__scratch *scratch, const struct hr__plan *plan,
+int hr__general_run(struct hr__scratch *scratch, const struct hr__prepare_plan *plan,
                     const struct hr__planar *pixels, struct hr__picture *picture,
                     struct hr_error *error);
 

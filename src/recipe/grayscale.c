@@ -12,8 +12,8 @@ static int check(struct hr__bound *bound, struct hr__state *state, struct hr_err
     return r ? r : hr__check_color_place(bound, state, 0, error);
 }
 
-static int draw(const struct hr__bound *bound, struct hr__random *random, struct hr__plan *plan,
-                struct hr_error *error)
+static int draw(const struct hr__bound *bound, struct hr__random *random,
+                struct hr__prepare_plan *plan, struct hr_error *error)
 {
     if (hr__random_unit(random) < bound->operation.u.random_grayscale.p)
         hr__plan_color(plan, HR__STEP_GRAYSCALE, 0);

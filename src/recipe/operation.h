@@ -46,8 +46,8 @@ struct hr__operation_class {
     int (*check)(struct hr__bound *bound, struct hr__state *state, struct hr_error *error);
     /* Draws the random parameters and appends steps to the plan; NULL where the
      * operation is folded into the last pass. Errors: -EINVAL. */
-    int (*draw)(const struct hr__bound *bound, struct hr__random *random, struct hr__plan *plan,
-                struct hr_error *error);
+    int (*draw)(const struct hr__bound *bound, struct hr__random *random,
+                struct hr__prepare_plan *plan, struct hr_error *error);
 };
 
 extern const struct hr__operation_class hr__class_random_resized_crop;

@@ -16,17 +16,17 @@
 #include <assert.h>
 #include <errno.h>
 
-int hr__plan_width(const struct hr__plan *plan)
+int hr__plan_width(const struct hr__prepare_plan *plan)
 {
     return plan->count ? plan->step[plan->count - 1].width : plan->width;
 }
 
-int hr__plan_height(const struct hr__plan *plan)
+int hr__plan_height(const struct hr__prepare_plan *plan)
 {
     return plan->count ? plan->step[plan->count - 1].height : plan->height;
 }
 
-static struct hr__step *append(struct hr__plan *plan, enum hr__step_kind kind, int width,
+static struct hr__step *append(struct hr__prepare_plan *plan, enum hr__step_kind kind, int width,
                                int height)
 {
     assert(plan->count < HR__PLAN_MAX_STEPS);
@@ -37,7 +37,7 @@ static struct hr__step *append(struct hr__plan *plan, enum hr__step_kind kind, i
     return step;
 }
 
-void hr__plan_crop(struct hr__plan *plan, int x, int y, int width, int height)
+void hr__plan_crop(struct hr__prepare_plan *plan, int x, int y, int width, int height)
 {
     if (width == hr__plan_width(plan) && height == hr__plan_height(plan))
         return;
@@ -46,7 +46,7 @@ void hr__plan_crop(struct hr__plan *plan, int x, int y, int width, int height)
     step->u.crop.y = y;
 }
 
-void hr__plan_pad(struct hr__plan *plan, const int padding[4], enum hr_padding_mode mode,
+void hr__plan_pad(struct hr__prepare_plan *plan, const int padding[4], enum hr_padding_mode mode,
                   const float fill[3])
 {
     if (!padding[0] && !padding[1] && !padding[2] && !padding[3])
@@ -61,7 +61,7 @@ void hr__plan_pad(struct hr__plan *plan, const int padding[4], enum hr_padding_m
         step->u.pad.fill[c] = fill[c];
 }
 
-void hr__plan_resize(struct hr__plan *plan, int width, int height,
+void hr__plan_resize(struct hr__prepare_plan *plan, int width, int height,
                      enum hr_interpolation interpolation, int antialias)
 {
     if (width == hr__plan_width(plan) && height == hr__plan_height(plan))
@@ -71,12 +71,12 @@ void hr__plan_resize(struct hr__plan *plan, int width, int height,
     step->u.resize.antialias = antialias;
 }
 
-void hr__plan_flip(struct hr__plan *plan, enum hr__step_kind kind)
+void hr__plan_flip(struct hr__prepare_plan *plan, enum hr__step_kind kind)
 {
     append(plan, kind, hr__plan_width(plan), hr__plan_height(plan));
 }
 
-void hr__plan_color(struct hr__plan *plan, enum hr__step_kind kind, double factor)
+void hr__plan_color(struct hr__prepare_plan *plan, enum hr__step_kind kind, double factor)
 {
     append(plan, kind, hr__plan_width(plan), hr__plan_height(plan))->u.factor = (float)factor;
     plan->colors++;
@@ -167,7 +167,7 @@ static struct hr_region step_source(const struct hr__step *step, int width, int 
     return source;
 }
 
-static void walk_backwards(struct hr__plan *plan)
+static void walk_backwards(struct hr__prepare_plan *plan)
 {
     struct hr_region need = {0, 0, hr__plan_width(plan), hr__plan_height(plan)};
     for (int i = plan->count - 1; i >= 0; i--) {
@@ -182,7 +182,8 @@ static void walk_backwards(struct hr__plan *plan)
 /* Refuses an image that becomes larger inside the recipe than any image may be:
  * a long and narrow one, resized by its shorter side before a colour step that
  * needs all of it. Only the general path keeps such images. */
-static int check_inside(const struct hr__plan *plan, uint64_t max_pixels, struct hr_error *error)
+static int check_inside(const struct hr__prepare_plan *plan, uint64_t max_pixels,
+                        struct hr_error *error)
 {
     int rows = plan->source.height;
     for (int i = 0; i < plan->count; i++) {
@@ -236,7 +237,7 @@ static struct hr__axis fold_axis(const struct fold *f, int size)
 }
 
 /* Non-zero where all but the colour steps became the two axes. */
-static int fold_steps(struct hr__plan *plan)
+static int fold_steps(struct hr__prepare_plan *plan)
 {
     struct fold x = {.count = plan->width}, y = {.count = plan->height};
     int colors = 0;
@@ -282,7 +283,7 @@ static int fold_steps(struct hr__plan *plan)
 
 /* What the fused pass reads; for flips before a resize it may differ by a pixel
  * from what the steps read one by one. */
-static struct hr_region fused_source(const struct hr__plan *plan)
+static struct hr_region fused_source(const struct hr__prepare_plan *plan)
 {
     struct hr_region source;
     int x_end, y_end;
@@ -295,7 +296,7 @@ static struct hr_region fused_source(const struct hr__plan *plan)
     return source;
 }
 
-static void start(struct hr__plan *plan, const struct hr_recipe *recipe,
+static void start(struct hr__prepare_plan *plan, const struct hr_recipe *recipe,
                   const struct hr_image_info *info)
 {
     int orientation = recipe->options.apply_exif_orientation ? info->orientation : 1;
@@ -308,9 +309,10 @@ static void start(struct hr__plan *plan, const struct hr_recipe *recipe,
 
 int hr__recipe_plan(const struct hr_recipe *recipe, struct hr__scratch *scratch,
                     const struct hr_image_info *info, const struct hr_draw_key *key,
-                    const struct hr__plan **out, struct hr_region *region, struct hr_error *error)
+                    const struct hr__prepare_plan **out, struct hr_region *region,
+                    struct hr_error *error)
 {
-    struct hr__plan *plan = &scratch->plan;
+    struct hr__prepare_plan *plan = &scratch->plan;
     int r = hr__check_pixels(info, recipe->options.max_pixels, error);
     if (r)
         return r;

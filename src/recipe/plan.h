@@ -58,7 +58,7 @@ struct hr__step {
 /* An operation appends four steps at most. */
 #define HR__PLAN_MAX_STEPS 128
 
-struct hr__plan {
+struct hr__prepare_plan {
     int width, height;       /* of the oriented image */
     int orientation;         /* EXIF 1..8 that is applied; 1: none */
     struct hr_region source; /* what the first step reads, in the oriented image */
@@ -73,19 +73,19 @@ struct hr__plan {
 };
 
 /* Size of the result of the steps so far. */
-int hr__plan_width(const struct hr__plan *plan);
-int hr__plan_height(const struct hr__plan *plan);
+int hr__plan_width(const struct hr__prepare_plan *plan);
+int hr__plan_height(const struct hr__prepare_plan *plan);
 
 /* Each appends one step, or none where it would change nothing. A crop lies
  * inside the current image; padding is not negative. */
-void hr__plan_crop(struct hr__plan *plan, int x, int y, int width, int height);
-void hr__plan_resize(struct hr__plan *plan, int width, int height,
+void hr__plan_crop(struct hr__prepare_plan *plan, int x, int y, int width, int height);
+void hr__plan_resize(struct hr__prepare_plan *plan, int width, int height,
                      enum hr_interpolation interpolation, int antialias);
-void hr__plan_flip(struct hr__plan *plan, enum hr__step_kind kind);
-void hr__plan_color(struct hr__plan *plan, enum hr__step_kind kind, double factor);
+void hr__plan_flip(struct hr__prepare_plan *plan, enum hr__step_kind kind);
+void hr__plan_color(struct hr__prepare_plan *plan, enum hr__step_kind kind, double factor);
 
 /* padding: left, top, right, bottom. */
-void hr__plan_pad(struct hr__plan *plan, const int padding[4], enum hr_padding_mode mode,
+void hr__plan_pad(struct hr__prepare_plan *plan, const int padding[4], enum hr_padding_mode mode,
                   const float fill[3]);
 
 /* Pixel of an image of `size` pixels that padding pixel `i` (any integer)

@@ -105,7 +105,7 @@ int hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe *recipe
     struct hr_image_info info;
     struct hr_region region;
     struct hr__planar pixels;
-    const struct hr__plan *plan;
+    const struct hr__prepare_plan *plan;
     hr__decoder_accept(preparer->decoder, hr__recipe_options(recipe)->damaged);
     int r = hr__decoder_info(preparer->decoder, bytes, length, &info, error);
     if (!r)

@@ -65,8 +65,8 @@ static void central(const double ratio[2], int width, int height, struct hr_regi
     crop->y = (height - crop->height) / 2;
 }
 
-static int draw(const struct hr__bound *bound, struct hr__random *random, struct hr__plan *plan,
-                struct hr_error *error)
+static int draw(const struct hr__bound *bound, struct hr__random *random,
+                struct hr__prepare_plan *plan, struct hr_error *error)
 {
     const struct hr_operation *o = &bound->operation;
     const double *scale = o->u.random_resized_crop.scale, *ratio = o->u.random_resized_crop.ratio;

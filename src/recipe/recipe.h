@@ -20,8 +20,8 @@
 /* Operations a recipe may have. */
 #define HR__RECIPE_MAX_OPERATIONS 32
 
-struct hr__plan;    /* one sample's drawn parameters; see plan.h */
-struct hr__scratch; /* one thread's memory for running recipes */
+struct hr__prepare_plan; /* one sample's drawn parameters; see plan.h */
+struct hr__scratch;      /* one thread's memory for running recipes */
 
 int hr__scratch_create(struct hr__scratch **out, struct hr_error *error);
 void hr__scratch_destroy(struct hr__scratch **scratch);
@@ -41,11 +41,12 @@ const struct hr_recipe_options *hr__recipe_options(const struct hr_recipe *recip
  */
 int hr__recipe_plan(const struct hr_recipe *recipe, struct hr__scratch *scratch,
                     const struct hr_image_info *info, const struct hr_draw_key *key,
-                    const struct hr__plan **plan, struct hr_region *region, struct hr_error *error);
+                    const struct hr__prepare_plan **plan, struct hr_region *region,
+                    struct hr_error *error);
 
 /* Runs the plan on the decoded region, writing one sample at `out`. */
 int hr__recipe_run(const struct hr_recipe *recipe, struct hr__scratch *scratch,
-                   const struct hr__plan *plan, const struct hr__planar *pixels, void *out,
+                   const struct hr__prepare_plan *plan, const struct hr__planar *pixels, void *out,
                    struct hr_error *error);
 
 #endif

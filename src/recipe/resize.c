@@ -81,8 +81,8 @@ static int check(struct hr__bound *bound, struct hr__state *state, struct hr_err
     return 0;
 }
 
-static int draw(const struct hr__bound *bound, struct hr__random *random, struct hr__plan *plan,
-                struct hr_error *error)
+static int draw(const struct hr__bound *bound, struct hr__random *random,
+                struct hr__prepare_plan *plan, struct hr_error *error)
 {
     const struct hr_operation *o = &bound->operation;
     int width = hr__plan_width(plan), height = hr__plan_height(plan), new_width, new_height;

@@ -13,7 +13,7 @@
 #include <errno.h>
 
 /* Turns the decoded region as EXIF says, into the scratch's memory. */
-static int orient(struct hr__scratch *scratch, const struct hr__plan *plan,
+static int orient(struct hr__scratch *scratch, const struct hr__prepare_plan *plan,
                   const struct hr__planar *pixels, struct hr__planar *out, struct hr_error *error)
 {
     out->width = plan->source.width;
@@ -30,7 +30,7 @@ static int orient(struct hr__scratch *scratch, const struct hr__plan *plan,
 }
 
 /* The folded steps, without colours, to `out`. */
-static int run_fused(struct hr__scratch *scratch, const struct hr__plan *plan,
+static int run_fused(struct hr__scratch *scratch, const struct hr__prepare_plan *plan,
                      struct hr__fused_job *job, struct hr_error *error)
 {
     job->x = plan->x;
@@ -43,8 +43,8 @@ static int run_fused(struct hr__scratch *scratch, const struct hr__plan *plan,
 }
 
 static int run_fused_tensor(const struct hr_recipe *recipe, struct hr__scratch *scratch,
-                            const struct hr__plan *plan, const struct hr__planar *pixels, void *out,
-                            struct hr_error *error)
+                            const struct hr__prepare_plan *plan, const struct hr__planar *pixels,
+                            void *out, struct hr_error *error)
 {
     struct hr__fused_job job = {
         .pixels = pixels, .dtype = recipe->spec.dtype, .layout = recipe->spec.layout, .out = out};
@@ -56,7 +56,7 @@ static int run_fused_tensor(const struct hr_recipe *recipe, struct hr__scratch *
 }
 
 /* The folded steps, then the colours, to float planes. */
-static int run_fused_picture(struct hr__scratch *scratch, const struct hr__plan *plan,
+static int run_fused_picture(struct hr__scratch *scratch, const struct hr__prepare_plan *plan,
                              const struct hr__planar *pixels, struct hr__picture *picture,
                              struct hr_error *error)
 {
@@ -81,11 +81,11 @@ static int run_fused_picture(struct hr__scratch *scratch, const struct hr__plan 
 /* Scale, shift, cast and layout of a picture that is whole. */
 static void finish(const struct hr_recipe *recipe, const struct hr__picture *picture, void *out)
 {
-    struct hr__store store = {.out = out,
-                              .width = picture->width,
-                              .height = picture->height,
-                              .dtype = recipe->spec.dtype,
-                              .layout = recipe->spec.layout};
+    struct hr__sample_store store = {.out = out,
+                                     .width = picture->width,
+                                     .height = picture->height,
+                                     .dtype = recipe->spec.dtype,
+                                     .layout = recipe->spec.layout};
     for (int y = 0; y < picture->height; y++) {
         const float *channel[3];
         for (int c = 0; c < 3; c++) {
@@ -102,7 +102,7 @@ static void finish(const struct hr_recipe *recipe, const struct hr__picture *pic
 }
 
 int hr__recipe_run(const struct hr_recipe *recipe, struct hr__scratch *scratch,
-                   const struct hr__plan *plan, const struct hr__planar *pixels, void *out,
+                   const struct hr__prepare_plan *plan, const struct hr__planar *pixels, void *out,
                    struct hr_error *error)
 {
     struct hr__planar oriented;

@@ -13,7 +13,7 @@ struct hr__buffer {
 };
 
 struct hr__scratch {
-    struct hr__plan plan;
+    struct hr__prepare_plan plan;
     struct hr__fused *fused;
     struct hr__buffer oriented;  /* bytes, three planes */
     struct hr__buffer planes[2]; /* floats, three planes each, used in turn */

@@ -5,15 +5,10 @@
 #include "base/cpu.h"
 #include "recipe/fused_kernels.h"
 
-void hr__store_cast(const float *in, size_t n, enum hr_dtype dtype, void *out)
-{
-    hr__fused_kernels(hr__isa())->cast(in, n, dtype, out);
-}
-
 /* Pixels that are interleaved at a time: their casts stay in L1. */
 #define CHUNK 256
 
-void hr__store_row(const struct hr__store *store, int row, const float *const channel[3])
+void hr__store_row(const struct hr__sample_store *store, int row, const float *const channel[3])
 {
     const struct hr__fused_kernels *kernels = hr__fused_kernels(hr__isa());
     size_t bytes = hr__element_bytes(store->dtype), width = (size_t)store->width;

@@ -14,19 +14,16 @@
 #include <string.h>
 
 /* One sample in memory. */
-struct hr__store {
+struct hr__sample_store {
     void *out; /* aligned to its elements */
     int width, height;
     enum hr_dtype dtype;
     enum hr_layout layout;
 };
 
-/* Casts n floats to `dtype`; the ranges do not overlap. Thread safe. */
-void hr__store_cast(const float *in, size_t n, enum hr_dtype dtype, void *out);
-
 /* Writes row `row` of the sample from the three channels' floats. Thread safe
  * for different rows. */
-void hr__store_row(const struct hr__store *store, int row, const float *const channel[3]);
+void hr__store_row(const struct hr__sample_store *store, int row, const float *const channel[3]);
 
 /* The casts of one value: what all others must equal. Both sides of every
  * choice are worked out, so that compilers make vectors of loops over them. */

@@ -1,10 +1,10 @@
 /*
- * What the charts of all report pages share: the data of #data, colours, axes and legends of
- * Chart.js, canvases of their own. A page's script stands behind this one and calls start().
- * The page is complete without: each chart has a table of the same figures beside it.
+ * What the charts of all report pages share: the data in #data, and the colours, axes and
+ * legends of Chart.js. The script of a page follows this one and calls start(). The page is
+ * complete without scripts: each chart has a table of the same figures beside it.
  *
- * Colours are of Okabe and Ito's palette, which colour-blind people can tell apart. They change
- * with the reader's light or dark mode; printed charts are light ones.
+ * The colours are Okabe and Ito's palette, which colour-blind people can tell apart. They follow
+ * the reader's light or dark mode; printed charts are light.
  */
 const report = (function () {
   "use strict";

@@ -3,8 +3,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/write_file.h"
 #include "report/format.h"
-#include "stalls/model/result.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -47,18 +47,22 @@ void hr__draft_put(struct hr__draft *d, const char *text)
 
 void hr__draft_print(struct hr__draft *d, const char *format, ...)
 {
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(NULL, 0, format, args);
-    va_end(args);
-    if (n < 0)
-        d->failed = true;
-    if (n < 0 || !reserve(d, (size_t)n))
-        return;
-    va_start(args, format);
-    vsnprintf(d->text + d->length, (size_t)n + 1, format, args);
-    va_end(args);
-    d->length += (size_t)n;
+    /* Mostly it fits at once. */
+    for (int again = 0; again < 2 && reserve(d, 256); again++) {
+        size_t room = d->capacity - d->length;
+        va_list args;
+        va_start(args, format);
+        int n = vsnprintf(d->text + d->length, room, format, args);
+        va_end(args);
+        if (n >= 0 && (size_t)n < room) {
+            d->length += (size_t)n;
+            return;
+        }
+        d->text[d->length] = 0;
+        if (n < 0 || !reserve(d, (size_t)n))
+            break;
+    }
+    d->failed = true;
 }
 
 void hr__draft_repeat(struct hr__draft *d, char c, size_t times)
@@ -159,7 +163,19 @@ int hr__draft_write(const struct hr__draft *d, const char *path, struct hr_error
 {
     if (d->failed)
         return hr__fail(error, -ENOMEM, "%s: out of memory", path);
-    return hr__stalls_output(path, d->text ? d->text : "", d->length, error);
+    return hr__write_file(path, d->text ? d->text : "", d->length, error);
+}
+
+int hr__draft_finish(struct hr__draft *d, char **text, struct hr_error *error)
+{
+    hr__draft_put(d, ""); /* an empty one is a text too */
+    if (d->failed) {
+        hr__draft_clear(d);
+        return hr__fail(error, -ENOMEM, "out of memory for a text");
+    }
+    *text = d->text;
+    *d = (struct hr__draft){.text = NULL};
+    return 0;
 }
 
 void hr__draft_clear(struct hr__draft *d)

@@ -1,9 +1,9 @@
 /*
- * A text that grows, and ways to put into it what comes from outside (names of files,
- * commands), so that it can mean nothing else where it lands: a terminal, HTML, JSON.
+ * A growing text, and functions that escape untrusted text (file names, commands) for a
+ * terminal, HTML or JSON.
  *
- * Failure is sticky: after one nothing is added, and it is asked for once, at the end.
- * Numbers do not depend on the program's locale.
+ * Failure is sticky: after the first one nothing is added, and the caller checks once, at the
+ * end. Numbers do not depend on the program's locale.
  */
 #ifndef HR_REPORT_DRAFT_H
 #define HR_REPORT_DRAFT_H
@@ -37,9 +37,11 @@ void hr__draft_json(struct hr__draft *draft, const char *text);
  * beyond 9e18. */
 void hr__draft_number(struct hr__draft *draft, double value, int decimals);
 
-/* Writes it as hr__stalls_output does; -ENOMEM where it failed. */
+/* Writes it as hr__write_file does; -ENOMEM where it failed. */
 HR_NODISCARD int hr__draft_write(const struct hr__draft *draft, const char *path,
                                  struct hr_error *error);
+/* *text is the caller's, freed with hr__free, and *draft empty; or -ENOMEM, with a message. */
+HR_NODISCARD int hr__draft_finish(struct hr__draft *draft, char **text, struct hr_error *error);
 void hr__draft_clear(struct hr__draft *draft);
 
 /* Columns of printable text on a terminal: its code points. */

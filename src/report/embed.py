@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Makes the C source that holds the style, scripts and charting library of pages, and for
-each kind of page the content security policy that allows its own and nothing else: by
-their SHA-256, so that a page runs no script that is not of the build.
+"""Makes the C source that holds the fixed parts of report pages.
 
-Usage: embed.py OUT.c STYLE.css BASE.js STALLS.js WORDS.js LIVES.js MEMORY.js
-[LIBRARY.js LICENCE]. A page's script is BASE.js with its own behind it: STALLS.js, or
-the three that follow.
+    embed.py OUT.c kit STYLE.css [--library LIBRARY.js LICENCE]
+        what all pages share: hr__page_style, hr__page_library and hr__page_licence
+    embed.py OUT.c NAME STYLE.css BASE.js SCRIPT.js ... [--library LIBRARY.js LICENCE]
+        of one kind of page: hr__NAME_page_script, which is the scripts one behind the other, and
+        hr__NAME_page_policy, the content security policy that allows these parts and nothing
+        else, by their SHA-256: a page runs no script that is not of the build
 """
 import base64
 import hashlib
@@ -35,7 +36,7 @@ def array(name, data):
         rest = rest_of_line
     text.append(rest)
     body = "\n".join(part for part in text if part)
-    return f"const char hr__page_{name}[] = {{\n{body}}};\n"
+    return f"extern const char hr__{name}[];\nconst char hr__{name}[] = {{\n{body}}};\n"
 
 
 def policy(style, script, library):
@@ -51,23 +52,23 @@ def policy(style, script, library):
 
 
 def main():
-    out = sys.argv[1]
-    style, base, stalls, *memory = map(read, sys.argv[2:8])
-    library, licence = (read(sys.argv[8]), read(sys.argv[9])) if len(sys.argv) > 9 else (b"", b"")
-    script, memory_script = base + stalls, base + b"".join(memory)
-    for name, text in (("style", style), ("script", script), ("memory script", memory_script),
-                       ("library", library)):
-        if b"</" + (b"style" if name == "style" else b"script") in text.lower():
-            sys.exit(f"the {name} holds an end tag: it cannot stand within a page")
-    parts = {"style": style, "script": script, "memory_script": memory_script,
-             "library": library, "licence": licence,
-             "policy": policy(style, script, library).encode("ascii"),
-             "memory_policy": policy(style, memory_script, library).encode("ascii")}
-    Path(out).write_text(
-        "/* The fixed parts of a report page, made by embed.py. */\n"
-        '#include "report/assets.h"\n\n'
-        + "\n".join(array(name, text) for name, text in parts.items()),
-        encoding="ascii")
+    out, name, *paths = sys.argv[1:]
+    given = paths.index("--library") if "--library" in paths else len(paths)
+    style, *scripts = map(read, paths[:given])
+    library, licence = map(read, paths[given + 1:]) if given < len(paths) else (b"", b"")
+    script = b"".join(scripts)
+    for what, end, text in (("style", b"</style", style), ("script", b"</script", script),
+                            ("library", b"</script", library)):
+        if end in text.lower():
+            sys.exit(f"the {what} holds an end tag: it cannot stand within a page")
+    if name == "kit":
+        parts = {"page_style": style, "page_library": library, "page_licence": licence}
+    else:
+        parts = {f"{name}_page_script": script,
+                 f"{name}_page_policy": policy(style, script, library).encode("ascii")}
+    Path(out).write_text("/* The fixed parts of report pages, made by embed.py. */\n"
+                         + "\n".join(array(name, text) for name, text in parts.items()),
+                         encoding="ascii")
 
 
 if __name__ == "__main__":

@@ -95,17 +95,17 @@ const char *hr__format_bytes(char out[HR__FORMAT_BYTES], double bytes)
     return scaled(out, bytes, 1024, units);
 }
 
-const char *hr__format_range(char out[2 * HR__FORMAT_BYTES], struct hr_interval interval,
+const char *hr__format_range(char out[2 * HR__FORMAT_BYTES], double low, double high,
                              hr__format_fn format)
 {
-    char low[HR__FORMAT_BYTES], high[HR__FORMAT_BYTES];
-    if (isnan(interval.low) || isnan(interval.high))
+    char from[HR__FORMAT_BYTES], to[HR__FORMAT_BYTES];
+    if (isnan(low) || isnan(high))
         return strcpy(out, "-");
-    format(low, interval.low);
-    format(high, interval.high);
+    format(from, low);
+    format(to, high);
     /* One unit is enough: "58.1 to 59.9 %". */
-    const char *a = strrchr(low, ' '), *b = strrchr(high, ' ');
-    int kept = a && b && !strcmp(a, b) ? (int)(a - low) : (int)strlen(low);
-    snprintf(out, 2 * HR__FORMAT_BYTES, "%.*s to %s", kept, low, high);
+    const char *a = strrchr(from, ' '), *b = strrchr(to, ' ');
+    int kept = a && b && !strcmp(a, b) ? (int)(a - from) : (int)strlen(from);
+    snprintf(out, 2 * HR__FORMAT_BYTES, "%.*s to %s", kept, from, to);
     return out;
 }

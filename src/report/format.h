@@ -1,12 +1,10 @@
 /*
- * Numbers for people: three digits, units, intervals; the same in every locale.
+ * Numbers for people: three digits, units, ranges; the same in every locale.
  *
  * Each writes into the caller's buffer and returns it. What is not known is "-".
  */
 #ifndef HR_REPORT_FORMAT_H
 #define HR_REPORT_FORMAT_H
-
-#include <headrace/stalls.h>
 
 #include <stdbool.h>
 
@@ -26,9 +24,9 @@ const char *hr__format_speed(char out[HR__FORMAT_BYTES], double bytes_per_s);
 /* "1.5 GiB": binary units, as memory is. */
 const char *hr__format_bytes(char out[HR__FORMAT_BYTES], double bytes);
 
-/* "1,210 to 1,260", by one of the functions above; "-" where the interval is not known. */
+/* "1,210 to 1,260", by one of the functions above; "-" where an end is NaN. */
 typedef const char *(*hr__format_fn)(char out[HR__FORMAT_BYTES], double value);
-const char *hr__format_range(char out[2 * HR__FORMAT_BYTES], struct hr_interval interval,
+const char *hr__format_range(char out[2 * HR__FORMAT_BYTES], double low, double high,
                              hr__format_fn format);
 
 #endif

@@ -1,4 +1,4 @@
-/* What pages have in common; see parts.h. */
+/* HTML that all pages share; see parts.h. */
 #include "report/parts.h"
 
 void hr__page_heading(struct hr__draft *draft, const char *anchor, const char *title,

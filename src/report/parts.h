@@ -1,5 +1,5 @@
 /*
- * What pages have in common: sections, charts, and the figures of a chart.
+ * HTML that all pages share: sections, charts, and the table of a chart's figures.
  */
 #ifndef HR_REPORT_PARTS_H
 #define HR_REPORT_PARTS_H

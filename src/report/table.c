@@ -19,7 +19,7 @@ void hr__table_begin(struct hr__table *t, const char *title, const char *const *
     *t = (struct hr__table){.title = title, .column_count = 1};
     for (; *columns && t->column_count < HR__TABLE_COLUMNS; columns++) {
         bool right = **columns == '>';
-        t->columns[t->column_count++] = (struct hr__column){*columns + right, right};
+        t->columns[t->column_count++] = (struct hr__table_column){*columns + right, right};
     }
 }
 
@@ -126,7 +126,7 @@ void hr__text_wrap(const char *text, int columns, int indent, struct hr__draft *
 }
 
 /* How a table is laid out in the columns there are. */
-struct layout {
+struct table_layout {
     int shown; /* columns of the table */
     size_t width[HR__TABLE_COLUMNS];
     size_t bar; /* 0: there is not room for one */
@@ -137,7 +137,7 @@ static const char *head_of(const struct hr__table *t, int column)
     return column ? t->columns[column].name : t->title;
 }
 
-static size_t total_of(const struct hr__table *t, const struct layout *l)
+static size_t total_of(const struct hr__table *t, const struct table_layout *l)
 {
     size_t total = 0;
     for (int c = 0; c < l->shown; c++)
@@ -145,9 +145,9 @@ static size_t total_of(const struct hr__table *t, const struct layout *l)
     return total;
 }
 
-static struct layout lay_out(const struct hr__table *t, size_t columns)
+static struct table_layout lay_out(const struct hr__table *t, size_t columns)
 {
-    struct layout l = {.shown = t->column_count};
+    struct table_layout l = {.shown = t->column_count};
     for (int c = 0; c < t->column_count; c++) {
         size_t head = t->flexible ? 0 : hr__text_columns(head_of(t, c), strlen(head_of(t, c)));
         l.width[c] = c || head < GAP ? head : head - GAP; /* the title is not indented */
@@ -189,7 +189,7 @@ static void print_cell(const struct hr__table *t, int column, const char *text, 
         hr__draft_repeat(d, ' ', pad);
 }
 
-static void print_bar(const struct layout *l, double bar, struct hr__draft *d)
+static void print_bar(const struct table_layout *l, double bar, struct hr__draft *d)
 {
     if (!l->bar || isnan(bar))
         return;
@@ -201,8 +201,8 @@ static void print_bar(const struct layout *l, double bar, struct hr__draft *d)
 }
 
 /* One row, whose flexible cell may take several lines. */
-static void print_row(const struct hr__table *t, const struct layout *l, const char *const *cells,
-                      double bar, struct hr__draft *d)
+static void print_row(const struct hr__table *t, const struct table_layout *l,
+                      const char *const *cells, double bar, struct hr__draft *d)
 {
     const char *rest = cells[t->flexible];
     bool head = cells[0] == t->title;
@@ -235,7 +235,7 @@ void hr__table_text(const struct hr__table *t, int columns, struct hr__draft *dr
     if (!rows)
         return;
     columns = columns < 40 ? 40 : columns;
-    struct layout l = lay_out(t, (size_t)columns);
+    struct table_layout l = lay_out(t, (size_t)columns);
     for (int c = 0; c < t->column_count; c++)
         heads[c] = head_of(t, c);
     hr__draft_put(draft, "\n");

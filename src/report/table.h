@@ -1,6 +1,5 @@
 /*
- * Tables of printable text, made once (tables.c) and shown twice: on a terminal
- * (text.c) and in a page (page.c).
+ * Tables of printable text, filled once and shown twice: on a terminal and in a page.
  *
  * Cells are added one after another, row by row. Failure is sticky.
  */
@@ -11,7 +10,7 @@
 
 #define HR__TABLE_COLUMNS 12
 
-struct hr__column {
+struct hr__table_column {
     const char *name;
     bool right; /* numbers */
 };
@@ -19,7 +18,7 @@ struct hr__column {
 struct hr__table {
     const char *title; /* stands in the head, over the first column; of a table of names
                           and texts in a page "": there is no head */
-    struct hr__column columns[HR__TABLE_COLUMNS]; /* the first one's name is not shown */
+    struct hr__table_column columns[HR__TABLE_COLUMNS]; /* the first one's name is not shown */
     int column_count;
     int flexible; /* the column whose text wraps where there is not room for all; not the
                      first: a table of names and texts, without a head */

@@ -18,11 +18,15 @@
 #include "base/memory.h"
 #include "base/versioned.h"
 #include "storage/reader.h"
+#include "storage/steady.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <unistd.h>
+
+/* Bins of the time in which arrivals are counted; of each part as many. */
+#define HISTORY (256 * HR_STORAGE_PARTS)
 
 #define DEPTH_MOST   1024
 #define SECONDS_MOST 3600
@@ -45,9 +49,9 @@ struct measurement {
     const char *const *paths;
     size_t count;
     unsigned depth;
-    uint64_t piece;             /* bytes of a read at most */
-    uint64_t budget_ns, end_ns; /* of time; when nothing more is begun */
-    uint64_t part_bytes[HR_STORAGE_PARTS];
+    uint64_t piece;              /* bytes of a read at most */
+    uint64_t budget_ns, end_ns;  /* of time; when nothing more is begun */
+    uint64_t history[HISTORY];   /* bytes that came, by equal bins of the time */
     struct hr_storage_rate rate; /* the counts, as they come */
     char problem[256];           /* of the first read that failed */
     size_t next;                 /* path; count: no more */
@@ -71,7 +75,7 @@ static void note_read(struct measurement *m, uint64_t bytes)
     m->rate.reads++;
     m->rate.bytes += bytes;
     if (left_ns && left_ns <= m->budget_ns)
-        m->part_bytes[(m->budget_ns - left_ns) * HR_STORAGE_PARTS / m->budget_ns] += bytes;
+        m->history[(m->budget_ns - left_ns) * HISTORY / m->budget_ns] += bytes;
 }
 
 static void note_parts(struct measurement *m)
@@ -79,7 +83,16 @@ static void note_parts(struct measurement *m)
     double each_s = (double)m->budget_ns * 1e-9 / HR_STORAGE_PARTS;
     m->rate.part_count = (int)fmin(m->rate.elapsed_s / each_s, HR_STORAGE_PARTS);
     for (int i = 0; i < m->rate.part_count; i++)
-        m->rate.parts[i] = (double)m->part_bytes[i] / each_s;
+        for (int k = 0; k < HISTORY / HR_STORAGE_PARTS; k++)
+            m->rate.parts[i] += (double)m->history[i * (HISTORY / HR_STORAGE_PARTS) + k] / each_s;
+}
+
+static void note_steady(struct measurement *m)
+{
+    double each_s = (double)m->budget_ns * 1e-9 / HISTORY;
+    size_t bins = (size_t)fmin(m->rate.elapsed_s / each_s, HISTORY);
+    double steady = hr__steady_rate(m->history, bins, each_s);
+    m->rate.steady_bytes_per_s = steady > 0 ? steady : m->rate.bytes_per_s;
 }
 
 static int is_exhausted(const struct measurement *m)
@@ -382,6 +395,7 @@ int hr_storage_measure(const char *const *paths, size_t count, int depth, double
     m.rate.bytes_per_s = (double)m.rate.bytes / fmax(m.rate.elapsed_s, 1e-9);
     m.rate.reads_per_s = (double)m.rate.reads / fmax(m.rate.elapsed_s, 1e-9);
     note_parts(&m);
+    note_steady(&m);
     hr__versioned_give(rate, &m.rate, sizeof m.rate);
     return 0;
 }

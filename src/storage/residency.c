@@ -16,26 +16,13 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/versioned.h"
+#include "storage/cachestat.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-
-#ifndef SYS_cachestat
-#define SYS_cachestat 451 /* on all architectures */
-#endif
-
-/* Of cachestat(2), newer than the headers may be. */
-struct cache_range {
-    uint64_t offset, length;
-};
-
-struct cache_pages {
-    uint64_t cached, dirty, under_writeback, evicted, recently_evicted;
-};
 
 /* Pages that mincore tells of in one call. */
 #define MINCORE_PAGES 16384
@@ -104,12 +91,11 @@ static void look_by_mapping(struct hr__resident *resident, int fd, const struct 
 void hr__resident_look(struct hr__resident *resident, int fd, const struct stat *status,
                        const struct hr__filesystem *filesystem)
 {
-    struct cache_range all = {0};
-    struct cache_pages pages = {0};
+    struct hr__cachestat pages = {0};
     *resident = (struct hr__resident){0};
     if (filesystem->own_cache)
         return;
-    if (filesystem->layered || syscall(SYS_cachestat, fd, &all, &pages, 0)) {
+    if (filesystem->layered || hr__cachestat(fd, &pages)) {
         look_by_mapping(resident, fd, status);
         return;
     }

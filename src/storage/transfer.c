@@ -16,31 +16,18 @@
 #include "storage/transfer.h"
 
 #include "base/clock.h"
+#include "storage/cachestat.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #ifndef RWF_DONTCACHE
 #define RWF_DONTCACHE 0x80
 #endif
-
-#ifndef SYS_cachestat
-#define SYS_cachestat 451 /* on all architectures */
-#endif
-
-/* Of cachestat(2), newer than the headers may be. */
-struct cache_range {
-    uint64_t offset, length;
-};
-
-struct cache_pages {
-    uint64_t cached, dirty, under_writeback, evicted, recently_evicted;
-};
 
 /* Offsets, lengths and addresses of O_DIRECT reads: a page satisfies every
  * common device; where it does not, the read fails and is done buffered. */
@@ -76,7 +63,7 @@ int hr__transfer_open_flags(const struct hr__transfer *t)
     return O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (t->direct ? O_DIRECT : 0);
 }
 
-enum hr__step hr__transfer_fail(struct hr__transfer *t, int result)
+enum hr__transfer_step hr__transfer_fail(struct hr__transfer *t, int result)
 {
     hr__free(t->bytes);
     t->bytes = NULL;
@@ -112,7 +99,7 @@ static void trim(struct hr__transfer *t)
         memmove(t->bytes, t->bytes + skip, t->length);
 }
 
-static enum hr__step finish(struct hr__transfer *t)
+static enum hr__transfer_step finish(struct hr__transfer *t)
 {
     if (t->read->is_range)
         trim(t);
@@ -131,7 +118,7 @@ static enum hr__step finish(struct hr__transfer *t)
 }
 
 /* From the beginning, with a descriptor of our own. */
-static enum hr__step restart(struct hr__transfer *t, int direct)
+static enum hr__transfer_step restart(struct hr__transfer *t, int direct)
 {
     t->direct = direct;
     t->rw_flags = t->was_cold ? RWF_DONTCACHE : 0;
@@ -148,7 +135,7 @@ static enum hr__step restart(struct hr__transfer *t, int direct)
 
 /* O_DIRECT is refused for this file, or has lost its alignment: through the page
  * cache. */
-static enum hr__step restart_buffered(struct hr__transfer *t)
+static enum hr__transfer_step restart_buffered(struct hr__transfer *t)
 {
     return restart(t, 0);
 }
@@ -159,7 +146,7 @@ static int is_passing(int result)
 }
 
 /* Room for the range, from where it begins or, directly, a little before. */
-static enum hr__step begin_range(struct hr__transfer *t)
+static enum hr__transfer_step begin_range(struct hr__transfer *t)
 {
     const struct hr__read *read = t->read;
     t->start = t->direct ? read->offset / DIRECT_ALIGNMENT * DIRECT_ALIGNMENT : read->offset;
@@ -170,8 +157,8 @@ static enum hr__step begin_range(struct hr__transfer *t)
     return read->expected ? HR__STEP_READ : finish(t);
 }
 
-enum hr__step hr__transfer_begin(struct hr__transfer *t, struct hr__read *read,
-                                 const struct hr__transfer_rules *rules)
+enum hr__transfer_step hr__transfer_begin(struct hr__transfer *t, struct hr__read *read,
+                                          const struct hr__transfer_rules *rules)
 {
     read->result = -EINPROGRESS;
     read->bytes = NULL;
@@ -200,9 +187,8 @@ enum hr__step hr__transfer_begin(struct hr__transfer *t, struct hr__read *read,
 /* None of an open file is known to be in memory. */
 static int is_cold(int fd)
 {
-    struct cache_range all = {0};
-    struct cache_pages pages = {0};
-    return !syscall(SYS_cachestat, fd, &all, &pages, 0) && !pages.cached;
+    struct hr__cachestat pages = {0};
+    return !hr__cachestat(fd, &pages) && !pages.cached;
 }
 
 /* Makes a descriptor of our own direct, where that can be had. */
@@ -215,7 +201,7 @@ static void become_direct(struct hr__transfer *t)
     t->rw_flags = 0;
 }
 
-enum hr__step hr__transfer_opened(struct hr__transfer *t, int result)
+enum hr__transfer_step hr__transfer_opened(struct hr__transfer *t, int result)
 {
     struct stat status;
     if (is_passing(result) && t->retries++ < RETRIES_MOST)
@@ -267,7 +253,7 @@ size_t hr__transfer_request(const struct hr__transfer *t)
  * without a size may be one of /proc that waits for events: it keeps the flag,
  * and is tried on this thread, which cannot wait then.
  */
-static enum hr__step read_again(struct hr__transfer *t, int result)
+static enum hr__transfer_step read_again(struct hr__transfer *t, int result)
 {
     if (t->retries++ >= RETRIES_MOST)
         return hr__transfer_fail(t, result);
@@ -288,7 +274,7 @@ static enum hr__step read_again(struct hr__transfer *t, int result)
 }
 
 /* A range has got more, or nothing more. */
-static enum hr__step range_got(struct hr__transfer *t, size_t got)
+static enum hr__transfer_step range_got(struct hr__transfer *t, size_t got)
 {
     if (t->length >= t->size)
         return finish(t);
@@ -310,7 +296,7 @@ static int must_change_way(const struct hr__transfer *t, ssize_t result)
     return result < 0 || t->length + (uint64_t)result < t->size;
 }
 
-static enum hr__step change_way(struct hr__transfer *t)
+static enum hr__transfer_step change_way(struct hr__transfer *t)
 {
     /* Files without a size are none on storage. */
     if (t->rw_flags == RWF_NOWAIT || !t->size)
@@ -319,7 +305,7 @@ static enum hr__step change_way(struct hr__transfer *t)
     return HR__STEP_READ;
 }
 
-enum hr__step hr__transfer_got(struct hr__transfer *t, ssize_t result)
+enum hr__transfer_step hr__transfer_got(struct hr__transfer *t, ssize_t result)
 {
     if (must_change_way(t, result))
         return change_way(t);
@@ -360,7 +346,7 @@ static ssize_t read_some(const struct hr__transfer *t)
 void hr__transfer_run(struct hr__read *read, const struct hr__transfer_rules *rules)
 {
     struct hr__transfer t;
-    enum hr__step step = hr__transfer_begin(&t, read, rules);
+    enum hr__transfer_step step = hr__transfer_begin(&t, read, rules);
     while (step != HR__STEP_DONE) {
         step = step == HR__STEP_OPEN ? hr__transfer_opened(&t, open_file(&t))
                                      : hr__transfer_got(&t, read_some(&t));

@@ -20,7 +20,7 @@
 /* Zero bytes behind the file's bytes. */
 #define HR__READ_SLACK 64
 
-enum hr__step {
+enum hr__transfer_step {
     HR__STEP_OPEN, /* open read->path with hr__transfer_open_flags, report with _opened */
     HR__STEP_READ, /* read hr__transfer_request bytes, report with _got */
     HR__STEP_DONE, /* read->result is set; close `fd` unless it is -1, then forget both */
@@ -60,13 +60,13 @@ struct hr__blocks *hr__transfer_pool(unsigned depth);
 /* Begins and returns the first step: HR__STEP_OPEN, but for a range of an open
  * file HR__STEP_READ, or HR__STEP_DONE where it cannot be read at all. Clears the
  * results in `read`. The rules stay where they are until the transfer is done. */
-enum hr__step hr__transfer_begin(struct hr__transfer *transfer, struct hr__read *read,
-                                 const struct hr__transfer_rules *rules);
+enum hr__transfer_step hr__transfer_begin(struct hr__transfer *transfer, struct hr__read *read,
+                                          const struct hr__transfer_rules *rules);
 
 int hr__transfer_open_flags(const struct hr__transfer *transfer);
 
 /* `result`: a descriptor, which the transfer takes, or a negative errno. */
-enum hr__step hr__transfer_opened(struct hr__transfer *transfer, int result);
+enum hr__transfer_step hr__transfer_opened(struct hr__transfer *transfer, int result);
 
 /* Bytes to ask for, into bytes + length. */
 size_t hr__transfer_request(const struct hr__transfer *transfer);
@@ -78,10 +78,10 @@ static inline uint64_t hr__transfer_offset(const struct hr__transfer *transfer)
 }
 
 /* `result`: bytes read, 0 at the end of the file, or a negative errno. */
-enum hr__step hr__transfer_got(struct hr__transfer *transfer, ssize_t result);
+enum hr__transfer_step hr__transfer_got(struct hr__transfer *transfer, ssize_t result);
 
 /* Gives up with `result`; frees the bytes. The descriptor stays to be closed. */
-enum hr__step hr__transfer_fail(struct hr__transfer *transfer, int result);
+enum hr__transfer_step hr__transfer_fail(struct hr__transfer *transfer, int result);
 
 /* Runs the whole machine on the calling thread with open, pread and close. */
 void hr__transfer_run(struct hr__read *read, const struct hr__transfer_rules *rules);

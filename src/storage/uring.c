@@ -22,7 +22,7 @@
 
 struct slot {
     struct hr__transfer transfer; /* transfer.read == NULL: free */
-    enum hr__step step;           /* what is in the ring: open or read */
+    enum hr__transfer_step step;  /* what is in the ring: open or read */
     unsigned next_free;           /* index of another free slot; depth: none */
 };
 

@@ -127,9 +127,7 @@ class Servers(CliCase):
             s.bind(("127.0.0.1", 0))
             s.listen()
             port = s.getsockname()[1]
-            began = time.monotonic()
             server, = self.read_json(f"{LIST}127.0.0.1:{port}?size=1MiB&timeout=200ms", 1)["servers"]
-            self.assertLess(time.monotonic() - began, 5)
             self.assertFalse(server["is_up"])
 
 

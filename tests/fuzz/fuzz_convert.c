@@ -19,7 +19,7 @@
 
 enum { CHOICE = 9 };
 
-struct tools {
+struct convert_tools {
     struct hr_converter *trusting, *verifying;
     struct hr__decoder *decoder;
 };
@@ -37,9 +37,9 @@ static void require(int truth)
         abort();
 }
 
-static struct tools *make_tools(void)
+static struct convert_tools *make_tools(void)
 {
-    static struct tools tools;
+    static struct convert_tools tools;
     struct hr_converter_options options;
     if (tools.decoder)
         return &tools;
@@ -87,8 +87,8 @@ static void *copy_of(const struct hr_item *item)
     return copy;
 }
 
-static void follow_item(struct tools *tools, const struct hr_item *file, struct hr_item item,
-                        const uint8_t *choice)
+static void follow_item(struct convert_tools *tools, const struct hr_item *file,
+                        struct hr_item item, const uint8_t *choice)
 {
     struct hr_image_info info;
     struct hr_item restored, again;
@@ -120,7 +120,7 @@ static void follow_item(struct tools *tools, const struct hr_item *file, struct 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct tools *tools = make_tools();
+    struct convert_tools *tools = make_tools();
     struct hr_form_estimate estimate = {.size = sizeof estimate};
     struct hr_error error = {0};
     struct hr_item item = {0};

@@ -19,7 +19,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-struct file {
+struct memory_analysis_file {
     struct hr__record_header header;
     uint8_t rest[HR__RECORD_HEADER - sizeof(struct hr__record_header)];
     struct hr__extent_header texts;
@@ -28,7 +28,8 @@ struct file {
     struct hr_memory_event events[HR__EXTENT_EVENTS_MOST];
 };
 
-static void put_text(struct file *f, enum hr__text_kind kind, uint32_t id, const char *text)
+static void put_text(struct memory_analysis_file *f, enum hr__text_kind kind, uint32_t id,
+                     const char *text)
 {
     struct hr__text_header head = {.id = id,
                                    .kind = (uint16_t)kind,
@@ -86,7 +87,7 @@ static void check(const struct hr__memory *m, const struct hr__record *record)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct file f;
+    static struct memory_analysis_file f;
     struct hr__record *record;
     struct hr__memory *memory;
     uint64_t now = 1;
@@ -109,7 +110,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < count; i++)
         f.events[i] = event_of(data + 12 * i, &now);
     f.extent.first_ns = count ? f.events[0].time_ns : 0;
-    size_t bytes = offsetof(struct file, events) + f.extent.used;
+    size_t bytes = offsetof(struct memory_analysis_file, events) + f.extent.used;
     int fd = memfd_create("record", MFD_CLOEXEC);
     if (fd < 0 || write(fd, &f, bytes) != (ssize_t)bytes)
         abort();

@@ -61,7 +61,7 @@ SETTINGS = {
     "run": "0123456789abcdef",
     "data": None,
     "batches": 0,
-    "time_s": 2.0,
+    "time_s": 1.0,
     "precision": 0.5,
     "loader": None,
     "warm_up": None,
@@ -174,7 +174,7 @@ def measure(
     *,
     fresh: bool = False,
     command: tuple[str, ...] = (),
-    timeout: float = 60,
+    timeout: float = 300,  # whatever takes longer hangs
     **settings: Any,
 ) -> Measured:
     """Runs the prelude and ``body`` as a script under the probe: in a process forked off one

@@ -445,7 +445,7 @@ def command(*arguments):
         [sys.executable, "-m", "headrace.agent", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 

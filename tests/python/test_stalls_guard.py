@@ -228,7 +228,13 @@ def run_guarded(work: Path, script: Path, run_folder: Path, **variables: str):
     return done, guarded
 
 
-@pytest.mark.parametrize("name", list(SCRIPTS))
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("torch", "workers", "accelerate") else pytest.param(name, marks=pytest.mark.long)
+        for name in SCRIPTS
+    ],
+)
 def test_saving(tmp_path, name):
     """A script saves, rotates, loads back and removes; its folder is as it was."""
     for module in {"trainer": ["transformers"], "timm": ["timm"]}.get(name, [name]):
@@ -262,6 +268,7 @@ def test_processes(tmp_path):
     assert contents(work) == before and not guarded.turned_away().written
 
 
+@pytest.mark.long
 def test_measured(tmp_path):
     """HF Trainer as it is measured: replayed weights are not saved, nothing is rotated away, and
     the result says so. What it makes in the temporary folder goes with it."""

@@ -243,7 +243,7 @@ class Place:
         if "--" not in words:
             words = (*words, "--", sys.executable, "train.py")
         process = self.start(*words, probe=probe, env=env or {})
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
         self.check_clean()
         return process.returncode, out, err
 
@@ -402,7 +402,7 @@ def test_an_interrupt_reaches_the_script_and_is_waited_for(place):
     process = place.start("--", sys.executable, "train.py")
     wait_for((place.work / "begun").exists)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert out == "tidied up\n"
     assert "KeyboardInterrupt" in err and "interrupted before anything was measured" in err
@@ -439,7 +439,7 @@ def test_the_second_interrupt_ends_a_script_that_does_not_mind_the_first(place):
     for _ in range(2):
         process.send_signal(signal.SIGINT)
         time.sleep(0.6)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "once more ends it" in err
 
@@ -477,7 +477,7 @@ def test_a_killed_launchers_folder_goes_with_the_next_start(place):
     place.script("pass", "other.py")
     # The script is still there, and so is its folder.
     second = place.start("--", sys.executable, "other.py")
-    second.communicate(timeout=30)
+    second.communicate(timeout=120)
     assert os.listdir(place.temporary) == [name]
     environments = subprocess.run(["pgrep", "-f", f"{sys.executable} train.py"], capture_output=True)
     mark = f"HEADRACE_STALLS_DIR={place.temporary / name}".encode()
@@ -487,7 +487,7 @@ def test_a_killed_launchers_folder_goes_with_the_next_start(place):
             wait_for(lambda pid=pid: not Path(f"/proc/{pid}/cmdline").exists()
                      or not Path(f"/proc/{pid}/cmdline").read_bytes())
     third = place.start("--", sys.executable, "other.py")
-    third.communicate(timeout=30)
+    third.communicate(timeout=120)
     place.check_clean()
 
 
@@ -507,7 +507,7 @@ def test_a_killed_launchers_folder_goes_with_the_next_start(place):
 )
 def test_wrong_options(place, words, text):
     process = place.start(*words)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 2
     assert text in err and err.startswith("headrace stalls: ")
 
@@ -656,7 +656,7 @@ def test_output_that_nobody_reads(place):
     os.close(read)
     process = place.start("--", sys.executable, "train.py", probe="measure", stdout=write)
     os.close(write)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 3
     assert err.startswith("headrace stalls: the result cannot be printed (")
     assert err.endswith("Broken pipe): see headrace-stalls\n")

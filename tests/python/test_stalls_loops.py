@@ -8,13 +8,9 @@ from stalls_scripts import measure
 from headrace import _core
 
 
-def share_of_waiting(record):
-    """From segments: the part of a batch's time with real loading that repeated ones lack."""
-    means = {}
-    for phase in "host", "warm":
-        found = [one for one in record["segments"] if one["phase"] == phase]
-        means[phase] = sum(s["elapsed_s"] for s in found) / sum(s["batches"] for s in found)
-    return 1 - means["host"] / means["warm"]
+def seconds_of_a_batch(record, phase):
+    found = [one for one in record["segments"] if one["phase"] == phase]
+    return sum(s["elapsed_s"] for s in found) / sum(s["batches"] for s in found)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +25,7 @@ def share_of_waiting(record):
             """,
             "no loader that is known",
         ),
-        (
+        pytest.param(
             """
             data = [torch.zeros(4, 8) for _ in range(10)]
             model = torch.nn.Linear(8, 3)
@@ -43,6 +39,7 @@ def share_of_waiting(record):
                             p.data.add_(p.grad, alpha=-0.01)
             """,
             "no loader that is known",
+            marks=pytest.mark.long,
         ),
         (
             """
@@ -100,9 +97,10 @@ loader = DataLoader(Slow(960, 0.004), batch_size=4, num_workers=1)
 """
 
 
-@pytest.mark.parametrize("read_s", [0.004, 0.0004])
+@pytest.mark.parametrize("read_s", [0.004, pytest.param(0.0004, marks=pytest.mark.long)])
 def test_a_thread_that_reads_ahead(tmp_path, read_s):
-    """What it has prepared is used up before anything is timed."""
+    """What it has prepared is used up before anything is timed: a worker's 16 ms for a batch
+    are seen, and else the step's 4 ms."""
     record = measure(
         tmp_path,
         PREFETCHER.replace("0.004", str(read_s))
@@ -111,13 +109,11 @@ while True:
     for x, y in Prefetch(loader):
         training.step(x, y, 0.004)
 """,
-        time_s=5.0,
+        time_s=3.0,
     ).record
     assert record["loader"]["kind"] == "torch"
     assert any("reads the loader" in note for note in record["notes"])
-    # 16 ms of a worker, 4 to 8 ms of the step: it waits half of the time or more; or never.
-    waits = share_of_waiting(record)
-    assert 0.35 < waits < 0.85 if read_s == 0.004 else waits < 0.35
+    assert seconds_of_a_batch(record, "warm") > (0.012 if read_s == 0.004 else 0.004)
 
 
 def test_a_thread_that_reads_far_ahead(tmp_path):
@@ -145,11 +141,10 @@ while True:
     for x, y in headrace.watch(Prefetch(loader)):
         training.step(x, y, 0.004)
 """,
-        time_s=5.0,
+        time_s=3.0,
     ).record
     assert record["loader"]["kind"] == "other" and record["loader"]["batches_ahead"] >= 5
-    # 16 ms of a worker, 4 to 8 ms of the step: it waits half of the time or more.
-    assert 0.35 < share_of_waiting(record) < 0.85
+    assert seconds_of_a_batch(record, "warm") > 0.012
     assert not any("counts as compute" in note for note in record["notes"])
 
 
@@ -173,6 +168,7 @@ def test_a_watched_loop_has_a_rate_of_preparation(tmp_path):
     assert all(rate < 1000 for rate in rates), "a batch of 4 takes at least 4 ms"
 
 
+@pytest.mark.long
 def test_dali(tmp_path):
     pytest.importorskip("nvidia.dali")
     record = measure(
@@ -195,7 +191,6 @@ def test_dali(tmp_path):
                 training.step(batch[0]["x"], torch.zeros(4, dtype=torch.long))
         """,
         fresh=True,
-        timeout=120,
         time_s=4.0,
     ).record
     assert record["loader"]["kind"] == "other" and "DALI" in record["loader"]["class"]

@@ -36,7 +36,7 @@ for round in range(20):
     said = channel.share({"round": round, "text": "é" * round} if rank == 0 else None)
     assert said["round"] == round
 if rank == size - 1:
-    channel.tell("news", {"at": 3})
+    channel.publish("news", {"at": 3})
 assert channel.ask("news") == {"at": 3} and channel.known("news") and not channel.known("none")
 channel.leave()
 print("left")
@@ -57,7 +57,7 @@ def test_processes_agree(tmp_path, size, where):
         for rank in range(size)
     ]
     for process in every:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
         assert process.returncode == 0 and out == "left\n", err
     if where == "folder":
         assert (tmp_path / "channel").stat().st_mode & 0o777 == 0o700
@@ -75,11 +75,9 @@ def test_a_missing_rank(tmp_path, monkeypatch):
     first = Channel(0, 3, str(tmp_path))
     with pytest.raises(RanksApart, match="rank 0 waited 0 s for 'adopt'.*in step"):
         first.ask("adopt", 0.05)
-    begin = time.monotonic()
-    threading.Thread(target=Channel(1, 3, str(tmp_path)).tell, args=("1.1", 7)).start()
+    threading.Thread(target=Channel(1, 3, str(tmp_path)).publish, args=("1.1", 7)).start()
     with pytest.raises(RanksApart, match=r"'1\.2'"):
         first.gather(1)
-    assert 0.15 < time.monotonic() - begin < 5
 
 
 def test_where_ranks_of_several_hosts_meet(monkeypatch):
@@ -106,7 +104,7 @@ def train(count=128):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     data = Slow(count, 0.0005 * (1 + rank))
     loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
-    while time.time() - t0 < 100:
+    while True:
         for x, y in loader:
             time.sleep(0.003)
             optimizer.zero_grad()

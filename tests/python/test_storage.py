@@ -59,6 +59,7 @@ def test_a_rate_in_parts(files):
     rate = _core.storage_measure(files * 5000, depth=4, seconds=0.2)
     assert not rate["exhausted"] and len(rate["parts"]) == 4
     assert 0 < sum(rate["parts"]) * 0.05 <= rate["bytes"]
+    assert rate["steady_bytes_per_s"] > 0
 
 
 def test_wrong_arguments(files, tmp_path):

@@ -38,6 +38,21 @@ def cut_lines():
     count = sum("was cut short" in line for line in lines)
     lines.clear()
     return count
+
+def truncate_while_reading(open_reader, check, pause_s):
+    # `check` reads all there is, again and again; meanwhile the file is truncated.
+    for round in range(8):
+        with open_reader(round) as reader:
+            check(reader)
+            lines.clear()
+            timer = later(pause_s * (round % 5), round)
+            while timer.is_alive():
+                check(reader)
+            timer.join()
+            check(reader)
+        assert cut_lines() == 1, round
+        segment().unlink()
+    print("right")
 """
 
 LOADER = """
@@ -48,25 +63,16 @@ from headrace.torch import DataLoader
 
 data = headrace.ImageFolder(folder, T.Compose([T.Resize(96), T.CenterCrop(96)]))
 expected = [batch.clone() for batch, _ in DataLoader(data, 8, num_workers=2)]
-for round in range(8):
+
+def open_loader(round):
     form = ["encoded", "coefficients", "planes"][round % 3]
-    cache = f"shm:test?size=64MiB&form={form}"
-    with DataLoader(data, 8, num_workers=2, cache=cache) as loader:
-        for _ in loader:
-            pass
-        lines.clear()
-        timer = later(0.003 * (round % 5), round)
-        for _ in range(200):
-            for (batch, _), right in zip(loader, expected, strict=True):
-                assert torch.equal(batch, right), round
-            if not timer.is_alive():
-                break
-        timer.join()
-        for (batch, _), right in zip(loader, expected, strict=True):
-            assert torch.equal(batch, right), round
-    assert cut_lines() == 1, round
-    segment().unlink()
-print("right")
+    return DataLoader(data, 8, num_workers=2, cache=f"shm:test?size=64MiB&form={form}")
+
+def check(loader):
+    for (batch, _), right in zip(loader, expected, strict=True):
+        assert torch.equal(batch, right)
+
+truncate_while_reading(open_loader, check, 0.003)
 """
 
 VALUES = """
@@ -79,23 +85,15 @@ class Numbers(torch.utils.data.Dataset):
     def __getitem__(self, i):
         return torch.full((50000,), i + 1, dtype=torch.int32), i
 
-for round in range(8):
-    with CachedDataset(Numbers(), "shm:test?size=64MiB", identity="numbers") as cached:
-        all(cached[i] for i in range(40))
-        lines.clear()
-        timer = later(0.002 * (round % 5), round)
-        for _ in range(10000):
-            for i in range(40):
-                tensor, number = cached[i]
-                assert number == i and (tensor == i + 1).all(), round
-            if not timer.is_alive():
-                break
-        for i in range(40):
-            assert (cached[i][0] == i + 1).all(), round
-        timer.join()
-    assert cut_lines() == 1, round
-    segment().unlink()
-print("right")
+def open_cached(round):
+    return CachedDataset(Numbers(), "shm:test?size=64MiB", identity="numbers")
+
+def check(cached):
+    for i in range(40):
+        tensor, number = cached[i]
+        assert number == i and (tensor == i + 1).all()
+
+truncate_while_reading(open_cached, check, 0.002)
 """
 
 # Its bytes are in hand when the file is truncated.

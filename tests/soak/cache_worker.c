@@ -47,13 +47,14 @@ static struct hr_recipe *make_recipe(void)
     return recipe;
 }
 
-struct job {
+struct cache_job {
     struct hr_dataset *dataset;
     struct hr_loader *loader;
     uint64_t *reference; /* of each sample */
 };
 
-static void open_job(struct job *job, const char *folder, const struct hr_loader_options *options)
+static void open_job(struct cache_job *job, const char *folder,
+                     const struct hr_loader_options *options)
 {
     struct hr_error error;
     struct hr_dataset_options opening;
@@ -70,7 +71,7 @@ static void open_job(struct job *job, const char *folder, const struct hr_loader
 }
 
 /* One epoch; `learn`: fills the reference, else compares with it. */
-static void run_epoch(struct job *job, uint64_t epoch, int learn)
+static void run_epoch(struct cache_job *job, uint64_t epoch, int learn)
 {
     struct hr_error error;
     struct hr_batch *batch;
@@ -97,7 +98,7 @@ static void run_epoch(struct job *job, uint64_t epoch, int learn)
         die(&error);
 }
 
-static void close_job(struct job *job)
+static void close_job(struct cache_job *job)
 {
     hr_loader_destroy(&job->loader);
     hr_dataset_unref(&job->dataset);
@@ -106,7 +107,7 @@ static void close_job(struct job *job)
 
 static int make_reference(const char *folder, const char *path)
 {
-    struct job job;
+    struct cache_job job;
     struct hr_loader_options options;
     hr_loader_options_default(&options);
     options.batch_size = 16;
@@ -122,7 +123,7 @@ static int make_reference(const char *folder, const char *path)
     return 0;
 }
 
-static void read_reference(struct job *job, const char *path)
+static void read_reference(struct cache_job *job, const char *path)
 {
     size_t count = hr_dataset_count(job->dataset);
     FILE *f = fopen(path, "rb");
@@ -135,7 +136,7 @@ static void read_reference(struct job *job, const char *path)
 
 static int run(char **argv, int argc)
 {
-    struct job job;
+    struct cache_job job;
     struct hr_loader_options options;
     hr_loader_options_default(&options);
     options.batch_size = 16;

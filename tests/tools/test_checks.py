@@ -34,6 +34,11 @@ def tree(tmp_path):
     write(tmp_path, "src/storage/reader.c",
           '/* R. */\n#include "storage/reader.h"\n#include <stdio.h>\n')
     write(tmp_path, "src/loader/loader.c", '/* L. */\n#include "storage/reader.h"\n')
+    write(tmp_path, "src/stalls/model/result.h", '/* R. */\n#include "storage/reader.h"\n')
+    write(tmp_path, "src/stalls/report/page.h",
+          '/* P. */\n#include "report/table.h"\n#include "stalls/model/result.h"\n')
+    write(tmp_path, "src/report/table.h", "/* T. */\n")
+    write(tmp_path, "src/recipe/x86/fused.h", '/* F. */\n#include "base/error.h"\n')
     write(tmp_path, "cli/main.c", '/* M. */\n#include <headrace/base.h>\n#include "cmd.h"\n')
     write(tmp_path, "cli/cmd.h", "/* C. */\n")
     return tmp_path
@@ -50,6 +55,12 @@ def test_includes_in_order(tree):
     ("src/storage/probe.c", '  #  include "reader.h"', "not written from src/"),
     ("src/storage/probe.c", '#include "base/none.h"', "no file of src/"),
     ("src/loader/all.c", '#include "storage/reader.c"', "a source file is included"),
+    ("src/stalls/model/all.c", '#include "stalls/report/page.h"', "room stalls/model may not include"),
+    ("src/stalls/report/page.c", '#include "storage/reader.h"',
+     "room stalls/report may not include"),
+    ("src/report/page.c", '#include "stalls/model/result.h"', "room report may not include"),
+    ("src/memory/a.c", '#include "base/error.h"', "room memory is unknown"),
+    ("src/recipe/x86/b.c", '#include "storage/reader.h"', "room recipe may not include"),
     ("src/attic/a.c", '#include "base/error.h"', "room attic is unknown"),
     ("cli/cmd_scan.c", '#include "base/error.h"', "inside the library"),
     ("python/ext/module.c", '#include "storage/reader.h"', "inside the library"),
@@ -62,6 +73,37 @@ def test_includes_find(tree, name, line, said):
     assert result.returncode == 1
     assert said in result.stdout
     assert f"{name}:" in result.stdout
+
+
+@pytest.fixture
+def package(tmp_path):
+    write(tmp_path, "python/headrace/__init__.py", "from ._core import f\nfrom .top import g\n")
+    write(tmp_path, "python/headrace/_core.pyi", "def f() -> None: ...\n")
+    write(tmp_path, "python/headrace/top.py", "from . import _core, low\nfrom .inner import deep\n")
+    write(tmp_path, "python/headrace/low.py", "import os\n\nfrom ._core import f\n")
+    write(tmp_path, "python/headrace/inner/__init__.py", "from .deep import x\n")
+    write(tmp_path, "python/headrace/inner/deep.py", "from .. import low\n")
+    return tmp_path
+
+
+def test_imports_without_circles(package):
+    result = check("check_imports.py", package)
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize("name, line, said", [
+    ("low.py", "import headrace.top", "3 modules import each other in a circle"),
+    ("low.py", "def f():\n    from .top import g", "low.py:2: headrace.top"),
+    ("low.py", "if TYPE_CHECKING:\n    from . import top", "low.py:2: headrace.top"),
+    ("low.py", "from . import version", "low.py:1: headrace\n"),
+    ("inner/deep.py", "from ..top import g", "top.py:2: headrace.inner.deep"),
+    ("inner/deep.py", "from . import x", "deep.py:1: headrace.inner\n"),
+])
+def test_imports_in_a_circle(package, name, line, said):
+    write(package, f"python/headrace/{name}", f"{line}\n")
+    result = check("check_imports.py", package)
+    assert result.returncode == 1
+    assert said in result.stdout
 
 
 def library(tmp_path, source):
@@ -147,15 +189,116 @@ def test_format(tmp_path):
     assert subprocess.run([script], check=False, capture_output=True).returncode == 0
 
 
+@pytest.mark.parametrize("files, said", [
+    ({"src/a/a.c": "struct one { int a; };\nstruct two { struct one *one; };\n",
+      "tests/t.c": "struct three {\n    enum { A, B } kind;\n};\nstatic enum four { C } d;\n"}, None),
+    ({"src/a/a.c": "struct one;\n", "src/b/b.c": "struct one { int a; };\n",
+      "cli/c.c": "static struct one x = {1};\n"}, None),
+    ({"src/a/a.c": "/* struct one { */ char *s = \"struct one {\";\n",
+      "src/b/b.c": "struct one { int a; };\n"}, None),
+    ({"src/a/a.c": "enum { A, B = 2 };\n", "tests/t.c": "enum { A };\n",
+      "bench/b.c": "enum { B };\n"}, None),
+    ({"src/a/a.c": "struct one { int a; };\n", "src/b/b.h": "\nunion one {\n int a; };\n"},
+     "src/b/b.h:2: the tag one"),
+    ({"src/a/a.c": "struct one { int a; };\n", "tests/t.c": "enum one { A };\n"}, "tests/t.c:1:"),
+    ({"bench/b.c": "struct one { int a; };\n", "tests/t.c": "struct one {\n};\n"}, "the tag one"),
+    ({"cli/a.c": "enum { A, B = 2 };\n", "src/b.c": "enum b {\n    C,\n    B,\n};\n"},
+     "src/b.c:3: the enumerator B"),
+    ({"python/ext/a.c": "enum { A };\n", "include/headrace/b.h": "typedef enum { A } b;\n"},
+     "the enumerator A"),
+])
+def test_names(tmp_path, files, said):
+    for name, text in files.items():
+        write(tmp_path, name, text)
+    result = check("check_names.py", tmp_path)
+    assert result.returncode == (0 if said is None else 1), result.stdout
+    if said:
+        assert said in result.stdout
+
+
+def git(root, *arguments):
+    names = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+    return subprocess.run(["git", "-C", root, *names, *arguments], capture_output=True, text=True,
+                          check=True).stdout.strip()
+
+
+def commit(root, subject):
+    git(root, "commit", "-q", "--allow-empty", "-m", subject)
+    return git(root, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def history(tmp_path):
+    """A repository whose first commits follow no rule, and the last of those."""
+    if not shutil.which("git"):
+        pytest.skip("no git")
+    root = tmp_path / "history"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    commit(root, "Begin.")
+    return root, commit(root, "More of it")
+
+
+@pytest.mark.parametrize("subject, said", [
+    ("cache: bound the size of an item", None),
+    ("memory, guard: name what the observer gives", None),
+    ("src/base: start threads in one place", None),
+    ("Cache: bound the size of an item", "room: imperative"),
+    ("cache: Bound the size of an item", "room: imperative"),
+    ("cache:bound the size of an item", "room: imperative"),
+    ("bound the size of an item", "room: imperative"),
+])
+def test_commits(history, subject, said):
+    root, first = history
+    commit(root, "base: say something")
+    commit(root, subject)
+    result = check("check_commits.py", root, first)
+    assert result.returncode == (0 if said is None else 1), result.stdout
+    assert (said or "2 subjects in order") in result.stdout
+
+
+def test_long_subject_is_only_a_warning(history):
+    root, first = history
+    commit(root, "cache: " + "say " * 20 + "more")
+    result = check("check_commits.py", root, first)
+    assert result.returncode == 0 and "warning: " in result.stdout
+
+
+@pytest.mark.parametrize("subject, code", [("all: merge the work on caches", 0),
+                                           ("Merge branch 'side'", 1), ("cache: merge side", 1)])
+def test_merge_commits(history, subject, code):
+    root, first = history
+    git(root, "checkout", "-q", "-b", "side")
+    commit(root, "cache: add a side")
+    git(root, "checkout", "-q", "main")
+    commit(root, "base: add a main")
+    git(root, "merge", "-q", "--no-ff", "-m", subject, "side")
+    assert check("check_commits.py", root, first).returncode == code
+
+
+def test_commits_without_history(history, tmp_path):
+    root, first = history
+    commit(root, "Wrong")
+    git(tmp_path, "clone", "-q", "--depth", "1", f"file://{root}", tmp_path / "shallow")
+    (tmp_path / "plain").mkdir()
+    for place, said in ((tmp_path / "shallow", "a shallow clone"),
+                        (tmp_path / "plain", "no repository")):
+        result = check("check_commits.py", place, first)
+        assert result.returncode == 0 and said in result.stdout
+    result = check("check_commits.py", root, "0" * 40)
+    assert result.returncode == 0 and "without commit" in result.stdout
+
+
 def test_this_tree_keeps_its_rules():
-    for script in ("check_includes.py", "check_sources.py"):
+    for script in ("check_includes.py", "check_imports.py", "check_sources.py", "check_names.py",
+                   "check_commits.py"):
         result = check(script, ROOT)
         assert result.returncode == 0, result.stdout
 
 
 def test_checks_run_from_anywhere(tmp_path):
     environment = dict(os.environ, LC_ALL="C")
-    for script in ("check_includes.py", "check_sources.py"):
+    for script in ("check_includes.py", "check_imports.py", "check_sources.py"):
         result = subprocess.run([sys.executable, ROOT / "tools" / script], cwd=tmp_path,
                                 env=environment, capture_output=True, check=False)
         assert result.returncode == 0, result.stdout

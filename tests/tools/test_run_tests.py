@@ -1,6 +1,11 @@
 """The totals that `make test` ends with."""
 
 import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import run_tests
 
@@ -20,3 +25,51 @@ def test_pytest_totals(tmp_path):
         <testcase classname="m" name="broken"><error/></testcase>
         <testcase classname="m" name="not"><skipped/></testcase></testsuite></testsuites>""")
     assert run_tests.pytest_totals(log) == (1, 2, 1, ["m::bad", "m::broken"])
+
+
+def test_records_of_several_processes(tmp_path):
+    logs = [tmp_path / "1.xml", tmp_path / "2.xml"]
+    merged = tmp_path / "all.xml"
+    logs[0].write_text("""<testsuites><testsuite>
+        <testcase classname="m" name="good"/></testsuite></testsuites>""")
+    run_tests.merge(logs, merged)
+    assert not merged.exists(), "one of them left no record"
+    logs[1].write_text("""<testsuites><testsuite>
+        <testcase classname="n" name="bad"><failure/></testcase></testsuite></testsuites>""")
+    run_tests.merge(logs, merged)
+    assert run_tests.pytest_totals(merged) == (1, 1, 0, ["n::bad"])
+
+
+def part_of(tmp_path, code):
+    part = run_tests.Part("C and command", tmp_path / "log", run_tests.meson_totals)
+    part.start([sys.executable, "-c", code, str(tmp_path / "log")], None)
+    part.wait()
+    return part.report()
+
+
+def test_a_part_is_good_where_something_passed_and_nothing_failed(tmp_path):
+    record = "import json, sys; open(sys.argv[1], 'w').write(json.dumps({'name': 'a', 'result': '%s'}))"
+    assert part_of(tmp_path, record % "OK") == (["C and command:    1 passed, 0 failed, 0 skipped"], True)
+    assert not part_of(tmp_path, record % "SKIP")[1]
+    assert not part_of(tmp_path, record % "OK" + "; sys.exit(3)")[1]
+    lines, good = part_of(tmp_path, record % "FAIL")
+    assert not good and lines[1] == "    failed: a (FAIL)"
+    assert part_of(tmp_path, "raise SystemExit(5)") == (["C and command:    did not run (exit status 5)"], False)
+
+
+def test_processes_share_files(tmp_path):
+    claims, folder = tmp_path / "claims", tmp_path / "tests"
+    claims.mkdir()
+    folder.mkdir()
+    for name in "ab":
+        (folder / f"test_{name}.py").write_text("def test_one():\n    pass\n\ndef test_two():\n    pass\n")
+    (claims / "test_a.py").touch()  # another process has it
+    for passed in ([("test_b", "test_one"), ("test_b", "test_two")], []):
+        run = subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "pytest_share",
+             f"--junitxml={tmp_path / 'log.xml'}", str(folder)], capture_output=True, cwd=tmp_path,
+            env={**os.environ, "HEADRACE_TEST_CLAIMS": str(claims),
+                 "PYTHONPATH": str(Path(run_tests.__file__).parent)}, check=False)
+        assert run.returncode == 0, run.stdout.decode()
+        cases = ElementTree.parse(tmp_path / "log.xml").getroot().iter("testcase")
+        assert [(case.get('classname')[-6:], case.get('name')) for case in cases] == passed

@@ -74,6 +74,19 @@ def test_same_files_after_restart_and_with_more_processes(cache, tmp_path):
     assert not list(folder.glob("*/.*.part"))
 
 
+def test_small_set_is_part_of_a_larger_one(cache, tmp_path):
+    whole = make(tmp_path / "whole", cache)
+    folder = tmp_path / "set"
+    assert make(folder, cache, count=12)["files"] == 12
+    small = {file.relative_to(folder): file.read_bytes() for file in folder.glob("*/*.jpg")}
+    assert len(small) == 12
+    assert all((tmp_path / "whole" / name).read_bytes() == data for name, data in small.items())
+    assert make(folder, cache) == whole
+    # What is there is enough for a smaller set.
+    assert make(folder, cache, count=12) == whole
+    assert len(list(folder.glob("*/*.jpg"))) == 40
+
+
 def test_another_seed_makes_other_files_and_drops_the_old(cache, tmp_path):
     first = make(tmp_path / "set", cache)
     other = make(tmp_path / "set", cache, count=24, seed=1)

@@ -67,7 +67,7 @@ def test_table_and_notes():
         epoch = {"samples_per_s": rate}
         return {"loader": loader, "samples_per_s": rate, "wait_s": wait, "seconds": 10.0,
                 "cpu_s_per_1000_samples": 4.0, "peak_memory_bytes": 5e8, "final_loss": 0.5,
-                "final_accuracy": 0.75, "samples": 2000, "device": "cpu", "epochs": [epoch]}
+                "final_accuracy": 0.75, "samples": 2000, "device": "cpu", "epochs": [epoch] * 2}
 
     stock, ours = result("torch", 200.0, 6.0), result("headrace", 600.0, 0.1)
     lines = demo.table(stock, ours)
@@ -83,6 +83,33 @@ def test_demo_names_what_is_wrong(tmp_path):
     (tmp_path / "class" / "text.jpg").write_text("not a picture")
     with pytest.raises(demo.Failure, match="cannot be read"):
         demo.choose_samples(tmp_path, 1)
+
+
+def test_small_set_is_gone_through_more_often():
+    assert demo.epochs_of(4200, 4200) == (4200, 2)
+    assert demo.epochs_of(3000, 20000) == (3000, 2)
+    assert demo.epochs_of(4200, 1200) == (1200, 7)
+    assert demo.epochs_of(900, 800) == (800, 2)
+    assert demo.epochs_of(4200, 10) == (10, demo.MOST_EPOCHS)
+
+
+def test_steps_of_the_demo_that_are_to_come(root, tmp_path):
+    def steps(data):
+        environment = dict(os.environ, PACKAGE=str(tmp_path / "package"), DATA=str(data),
+                           SAMPLES=str(tmp_path / "sample"), DEMO_SAMPLES="1200",
+                           SETUP_SYSTEM="no", VENV=str(tmp_path / "venv"))
+        return subprocess.run([root / "tools" / "demo_steps.sh"], env=environment, check=True,
+                              capture_output=True, text=True).stdout
+
+    first = steps(tmp_path / "sample")
+    for step in ("PyTorch", "compile", "1,200 photographs", "train with both"):
+        assert step in first
+    assert "photographs" not in steps(tmp_path / "mine")
+    (tmp_path / "package").touch()
+    (tmp_path / "sample").mkdir()
+    (tmp_path / "sample" / "MANIFEST.json").touch()
+    later = steps(tmp_path / "sample")
+    assert "compile" not in later and "photographs" not in later and "train with both" in later
 
 
 def test_interrupt_ends_even_a_deaf_run(monkeypatch, tmp_path):

@@ -1,5 +1,5 @@
-"""What the command lines of launchers share: complaints in the form of the headrace command,
-and kinds of arguments."""
+"""Shared by the command lines of launchers: errors in the form of the headrace command, and types
+of arguments."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""How far a watched run is, on standard error: a bar on a terminal, otherwise a line now and
-then. The script writes to the same terminal, so the bar's cursor stays at the line's begin:
-what the script prints takes the bar's place, and the bar comes again below."""
+"""Progress of a watched run on standard error: a bar on a terminal, otherwise a line now and then.
+
+The script writes to the same terminal, so the cursor stays at the beginning of the bar's line:
+what the script prints overwrites the bar, which is drawn again below."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ EVERY_S = 10.0
 
 
 class Bar:
-    """Of the verb ``verb``; ``progress`` gives what is done, from 0 to 1 (None: nobody
-    knows), in words, too."""
+    """Of the verb ``verb``; ``progress`` gives what is done, from 0 to 1 (None: not
+    known), and in words."""
 
     def __init__(
         self, verb: str, progress: Callable[[], tuple[float | None, str]], quiet: bool

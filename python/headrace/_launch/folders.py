@@ -1,7 +1,7 @@
-"""The folder in which a launcher and what it started talk.
+"""The folder by which a launcher and the processes that it started communicate.
 
-It belongs to the launcher that holds the lock on its file ``lock``, which the kernel drops
-with the process: a folder whose lock can be had is left over, and goes.
+It belongs to the launcher that holds the lock on its file ``lock``, which the kernel releases
+with the process. A folder whose lock can be taken is left over, and is removed.
 """
 
 from __future__ import annotations
@@ -31,8 +31,21 @@ class RunFolder:
         os.close(self._lock)
 
 
+def write_whole(path: str, text: str) -> None:
+    """Writes a file that others read meanwhile: all of it or nothing."""
+    partial = f"{path}~{os.getpid()}"
+    try:
+        with open(partial, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(partial, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.remove(partial)
+        raise
+
+
 def remove_folder(path: str) -> None:
-    """Also where folders in it were made without the right to change them."""
+    """Removes a folder, also where folders in it are not writable."""
     shutil.rmtree(path, ignore_errors=True)
     if not os.path.lexists(path):
         return
@@ -57,8 +70,8 @@ def _locked(folder: str) -> int:
 def remove_left_over(
     prefix: str, variable: str, before: Callable[[str], None] = lambda path: None
 ) -> None:
-    """Run folders of launchers that were killed, unless a
-    process still has one in its environment as ``variable``. ``before`` gets each first."""
+    """Removes the run folders of launchers that were killed, unless a process still has one in its
+    environment as ``variable``. ``before`` is called with each first."""
     place = tempfile.gettempdir()
     try:
         names = [name for name in os.listdir(place) if name.startswith(prefix)]

@@ -1,4 +1,4 @@
-"""Waits for the import of certain modules, and tells programs that only start others.
+"""Waits for the import of certain modules, and recognises programs that only start others.
 
 Loaded by its path at the start of every Python of a watched run, before the package is (which
 it may never be there), so it imports nothing but what Python has imported itself.
@@ -77,7 +77,7 @@ class _Loader:
         return self._own.create_module(spec)
 
     def exec_module(self, module: Any) -> None:
-        # From here on nobody sees that there was something in between.
+        # From here on the module looks as if nothing had been in between.
         module.__loader__ = module.__spec__.loader = self._own
         self._own.exec_module(module)
         self._attach(module.__name__, module)

@@ -1,4 +1,4 @@
-"""The watched command: its process, the signals that reach it, and what is left of it."""
+"""The watched command: starts it, passes signals on, and names processes that it leaves behind."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def why_not(command: Command, error: OSError) -> str:
 
 
 class Signals:
-    """Those that ask for the end of the run: a launcher blocks them and passes them on."""
+    """Signals that ask for the end of the run: a launcher blocks them and passes them on."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.got: list[int] = []
@@ -110,7 +110,7 @@ def signal_name(number: int) -> str:
 
 
 def name_left_over(mark: str, say: Callable[[str], None]) -> None:
-    """Children of the script that are still there: named, and left alone."""
+    """Names children of the script that are still running, and leaves them alone."""
     until = time.monotonic() + SETTLE_S
     while (left := using(mark)) and time.monotonic() < until:
         time.sleep(0.05)

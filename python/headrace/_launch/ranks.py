@@ -1,4 +1,4 @@
-"""What those who start ranks say in the environment."""
+"""Ranks, by the environment variables of launchers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LAUNCHERS = (
 
 
 def rank() -> int | None:
-    """Of this process; None: it is the only one, as far as anybody says."""
+    """This process's rank; None: no launcher says that there are several."""
     for _, own, size, _ in LAUNCHERS:
         found, of = os.environ.get(own, ""), os.environ.get(size, "")
         if found.isdigit() and of.isdigit():

@@ -1,4 +1,4 @@
-"""Why no Python of a command loaded the hook, as far as its words tell."""
+"""Explains why no Python of a command loaded the hook, as far as its words show."""
 
 from __future__ import annotations
 

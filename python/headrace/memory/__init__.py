@@ -1,4 +1,4 @@
-"""What every block of memory does while a model trains: recorded, and analysed.
+"""Records and analyses what every block of memory does while a model trains.
 
     with headrace.memory.record("run.hrm"):
         train(model, some_batches)
@@ -96,7 +96,7 @@ def analyse(
     """A record, analysed: docs/memory-format.md has the names.
 
     Args:
-        path: of the record; what of it is damaged is left out and told (``run.damage``).
+        path: of the record; damaged parts are left out and listed (``run.damage``).
         h2d_bytes_per_s, d2h_bytes_per_s: between host and accelerator, for swap advice; 0:
             what the record says, else 12e9.
     """
@@ -112,7 +112,7 @@ def write_text(
     h2d_bytes_per_s: float = 0.0,
     d2h_bytes_per_s: float = 0.0,
 ) -> None:
-    """What records tell, as text of so many columns (40 to 160): of several side by side, the
+    """The report on records as text of so many columns (40 to 160): of several side by side, the
     first one in full. ``out``: a file, or "-": standard output."""
     _core.memory_write_text(paths, os.fspath(out), columns, h2d_bytes_per_s, d2h_bytes_per_s)
 

@@ -1,4 +1,4 @@
-"""The batch size of a training, and how it is known.
+"""Finds the batch size of a training.
 
 Tensors do not say which of their dimensions is the batch. Modules for sequences do (batch_first),
 and so does the loader, where one of the dimensions of what the model is called with is its batch
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-ASSUMED, LOADED, TOLD = 1, 2, 3  # how sure it is
+ASSUMED, LOADED, STATED = 1, 2, 3  # how sure it is
 
 
 class Batch:
@@ -27,7 +27,7 @@ class Batch:
         """A module of a model is called."""
         for value in args:
             if isinstance(value, torch.nn.utils.rnn.PackedSequence):
-                self._is(int(value.batch_sizes[0]), TOLD, "of a packed sequence")
+                self._is(int(value.batch_sizes[0]), STATED, "of a packed sequence")
             elif isinstance(value, torch.Tensor) and value.dim():
                 self._see_tensor(module, value)
             else:
@@ -38,7 +38,7 @@ class Batch:
         first = getattr(module, "batch_first", None)
         if isinstance(first, bool) and value.dim() == 3:
             at = 0 if first else 1
-            self._is(int(value.shape[at]), TOLD,
+            self._is(int(value.shape[at]), STATED,
                      f"of {type(module).__name__} with batch_first={first}")
         elif not self._sure:
             self._see_first(value)
@@ -53,13 +53,13 @@ class Batch:
         else:
             self._is(shape[0], ASSUMED,
                      "assumed, the first dimension of what the model is called with; "
-                     "--batch-size tells it")
+                     "--batch-size sets it")
 
     def _is(self, size: int, sure: int, how: str) -> None:
         if sure <= self._sure:
             return
         self._sure = sure
-        self.is_sure = sure == TOLD
+        self.is_sure = sure == STATED
         self._recorder.fact("batch size", str(size))
         self._recorder.fact("batch size from", how)
 

@@ -1,8 +1,8 @@
-"""Compiled code while a recording goes on: it runs as it is written.
+"""Runs compiled code eagerly while a recording goes on.
 
 PyTorch does so under any dispatch mode by itself, but then takes the code for one that cannot
-be compiled, for good: training would stay slow after the recording. Its compiler is told to
-stand aside instead, and comes back with what it had compiled.
+be compiled, for good: training would stay slow after the recording. Instead the compiler is
+switched off while a recording goes on, and keeps what it had compiled.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 
 
 class Uncompiled:
-    """Between begin() and end() compiled code runs as it is written."""
+    """Between begin() and end() compiled code runs eagerly."""
 
     def __init__(self) -> None:
         self._stance: Any = None
@@ -24,7 +24,7 @@ class Uncompiled:
         self._wrapped: Callable[..., Any] | None = None
 
     def begin(self) -> None:
-        # To load the compiler takes seconds: where nobody has asked for it, not before that.
+        # Loading the compiler takes seconds: only once the program has used it.
         if "torch._dynamo" in sys.modules:
             self._stand_aside()
         before = torch.compile

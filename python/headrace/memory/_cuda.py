@@ -1,14 +1,14 @@
-"""What PyTorch's CUDA allocator does, by its own memory history, in the record of a recording.
+"""Records what PyTorch's CUDA allocator does, by its own memory history.
 
 The history is a ring of the allocator's; it is taken out and begun anew when an iteration ends,
 often enough that it does not wrap. Its times are microseconds since 1970, made from a counter
-of the processor by a line through two moments: allocations of our own before and after tell the
+of the processor by a line through two moments: allocations of our own before and after give the
 recorder's clock for each piece, so that a wrong line, or a clock that is set, does no harm.
-What is left is 1 or 2 us, and events are told early by that: a block is there before the
+An error of 1 or 2 us is left, and events are dated earlier by that: a block is there before the
 operator that made it has ended, and freed several microseconds after the last one that uses it,
-which the dispatch mode tells by the recorder's clock.
+whose time is by the recorder's clock.
 
-A snapshot says at the same time which blocks live. What the trace did not tell, since it was
+A snapshot says at the same time which blocks live. What the trace lacks, since it was
 overwritten or another thread allocated between the two, is put right by it, and counted.
 """
 
@@ -116,8 +116,8 @@ class History:
         self._buffer = bytearray()
         self._record: Any = None  # torch.cuda.memory's own function, while it is wrapped
         self._wrapped: Any = None
-        # In most scripts CUDA is not in use yet: what nobody needs is not initialised.
-        # PyTorch keeps what it is given: not this.
+        # In most scripts CUDA is not in use yet, and is not initialised for this.
+        # PyTorch keeps the function: it must not keep this object alive.
         begin = weakref.WeakMethod(self._begin)
         torch.cuda._lazy_call(lambda: (method := begin()) and method())
 
@@ -125,7 +125,7 @@ class History:
 
     @property
     def follows(self) -> bool:
-        """Whether it tells of blocks, or will."""
+        """Whether it reports blocks, or will."""
         return self._state != "ended"
 
     def abandon(self) -> None:
@@ -156,7 +156,7 @@ class History:
         with self._lock:
             if self._state == "following":
                 self._guarded(lambda: self._record(None))
-                self._tell_lost()
+                self._note_lost()
             self._state = "ended"
             self._unwrap()
 
@@ -234,7 +234,7 @@ class History:
 
     @staticmethod
     def _problem() -> str | None:
-        """Why there is nothing to follow; "": somebody else tells. None: there is."""
+        """Why there is nothing to follow; "": another source reports them. None: there is."""
         backend = torch.cuda.memory.get_allocator_backend()
         if backend == "pluggable":
             return ""
@@ -290,7 +290,7 @@ class History:
             if not trace and index not in segments and index not in self._devices:
                 continue
             device = self._device(index)
-            seen = self._tell(device, trace, clock, phases, hidden)
+            seen = self._take_trace(device, trace, clock, phases, hidden)
             self._lost += max(0, expected.get(index, 0) - before.get(index, 0) - seen)
             self._put_right(device, segments.get(index, []))
         self._flush()
@@ -321,10 +321,10 @@ class History:
 
     def _phases(self) -> list[tuple[int, int]]:
         """When the phase changed since the last taking, where the recording keeps it."""
-        told = getattr(self._recording, "phase_changes", None)
-        return list(told()) if told is not None else []
+        changes = getattr(self._recording, "phase_changes", None)
+        return list(changes()) if changes is not None else []
 
-    def _tell(
+    def _take_trace(
         self,
         device: Device,
         trace: list[dict[str, Any]],
@@ -349,7 +349,7 @@ class History:
                 if address in hidden and entry["size"] == MARKER_BYTES:
                     ours.add(address)
                     continue
-                if address in device.live:  # its end was not told
+                if address in device.live:  # its end is missing
                     self._event(device, ns, address, device.live[address], FREE, phase=phase)
                 device.live[address] = size
                 self._event(device, ns, address, size, ALLOC, self._stack(entry), phase)
@@ -364,10 +364,10 @@ class History:
             elif action == "oom":
                 self._event(device, ns, 0, entry["size"], FAILED, self._stack(entry), phase)
             elif action in KINDS:
-                self._tell_segment(device, ns, action, address, entry["size"])
+                self._take_segment(device, ns, action, address, entry["size"])
         return seen
 
-    def _tell_segment(self, device: Device, ns: int, action: str, address: int, size: int) -> None:
+    def _take_segment(self, device: Device, ns: int, action: str, address: int, size: int) -> None:
         if KINDS[action] == SEGMENT:
             device.blocks.segment(address, size, action == "segment_map")
             device.segments[address] = size
@@ -375,7 +375,7 @@ class History:
             return
         device.blocks.segment_gone(address, size)
         end = address + size
-        # What is unmapped may be a part of what was mapped at a time: the rest is told anew.
+        # What is unmapped may be a part of what was mapped at a time: the rest is recorded anew.
         for begin, there in list(device.segments.items()):
             if begin >= end or begin + there <= address:
                 continue
@@ -397,7 +397,7 @@ class History:
         for address, size in live.items():
             if address not in said:
                 self._event(device, ns, address, size, ALLOC)
-        # A size that was told stays: the block is the same.
+        # A size that is recorded stays: the block is the same.
         device.live = {address: said.get(address, size) for address, size in live.items()}
         self._put_segments_right(device, segments, ns)
 
@@ -437,7 +437,7 @@ class History:
         self._recording.events(bytes(self._buffer))
         self._buffer.clear()
 
-    def _tell_lost(self) -> None:
+    def _note_lost(self) -> None:
         if self._lost:
             self._recording.fact(
                 "note CUDA history",
@@ -448,8 +448,8 @@ class History:
 
 
 def is_capturing() -> bool:
-    """Whether a CUDA graph is captured. Where the device is broken nothing is, nor is training
-    told so by us."""
+    """Whether a CUDA graph is captured. Where the device is broken nothing is, and the error is
+    left to training."""
     try:
         return bool(torch.cuda.is_current_stream_capturing())
     except RuntimeError:
@@ -471,7 +471,7 @@ def _allocs(index: int) -> int:
 def begin(recording: Any, stacks: bool = False) -> History | None:
     """Follows PyTorch's CUDA allocator from now on, or as soon as CUDA is initialised.
 
-    None where this PyTorch has no CUDA. Where the allocator is another one (the tap tells of its
+    None where this PyTorch has no CUDA. Where the allocator is another one (the tap reports its
     own) or cannot be followed, ``follows`` says so from then on.
 
     Args:

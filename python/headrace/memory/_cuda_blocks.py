@@ -1,10 +1,9 @@
-"""The blocks of PyTorch's CUDA allocator, by the trace of its memory history.
+"""Sizes of the blocks of PyTorch's CUDA allocator, computed from its memory history.
 
-The trace says what was asked for, not what a block got: sizes are rounded, and a free block that
-is only a little larger is given whole. Those sizes are what ``torch.cuda.memory_allocated``
-counts. They follow from which addresses are free, which follows from the trace, by the
-allocator's own rules (c10/cuda/CUDACachingAllocator.cpp: round_size, should_split,
-try_merge_blocks).
+The history has the sizes that were asked for. A block may be larger: sizes are rounded, and a
+free block that is only a little larger is given whole. ``torch.cuda.memory_allocated`` counts the
+blocks. Their sizes follow from which addresses are free, by the allocator's own rules
+(c10/cuda/CUDACachingAllocator.cpp: round_size, should_split, try_merge_blocks).
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ SMALL = 1 << 20  # up to here blocks are split wherever LEAST remains
 
 
 class Settings:
-    """Of the allocator, as a snapshot tells them."""
+    """Of the allocator, as in a snapshot."""
 
-    def __init__(self, told: dict[str, Any] | None = None) -> None:
-        told = told or {}
-        most = told.get("max_split_size", -1)
+    def __init__(self, given: dict[str, Any] | None = None) -> None:
+        given = given or {}
+        most = given.get("max_split_size", -1)
         self.max_split = most if isinstance(most, int) and most > 0 else 1 << 62
-        self.is_expandable = bool(told.get("expandable_segments", False))
+        self.is_expandable = bool(given.get("expandable_segments", False))
         self.divisions: list[tuple[int, int]] = []  # from so many bytes on, so many
-        divisions = told.get("roundup_power2_divisions")
+        divisions = given.get("roundup_power2_divisions")
         if isinstance(divisions, dict):
             self.divisions = sorted(
                 (int(megabytes) << 20, int(count)) for megabytes, count in divisions.items()

@@ -1,4 +1,4 @@
-"""Facts of a run that a record keeps beside its events."""
+"""Facts of a run for its record: overhead of recording, capacities, copy rates, paths."""
 
 from __future__ import annotations
 

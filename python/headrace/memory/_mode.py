@@ -1,8 +1,8 @@
-"""What records operators: an observer below Python (observer.cpp), or where that is not possible
-a dispatch mode. What either sees goes the same way in C (ext/memory_dispatch.c).
+"""Records operators: by an observer below Python (observer.cpp), or where that is not possible by
+a dispatch mode. Both record by the same C code (ext/memory_dispatch.c).
 
-Seen are the operators of the thread that records and of the backward passes that it starts.
-What is not seen and is known to have been there is said by facts ("note ...").
+The operators of the recording thread and of the backward passes that it starts are seen. Facts
+("note ...") name what is known to be missing.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class _Mode(_core.MemoryRecorder, TorchDispatchMode):
             return None
         return self.name(file), self.name(code.co_qualname)
 
-    def _failed(self, error: Any, is_told: bool) -> None:
+    def _failed(self, error: Any, is_recorded: bool) -> None:
         pass
 
 
@@ -160,7 +160,7 @@ class Recording(_Mode):
             raise
         if torch.backends.cuda.is_built():
             self._history = _cuda.begin(self, self._stacks)
-            self.history_tells = self._history is not None and self._history.follows
+            self.history_reports = self._history is not None and self._history.follows
             # At once, or when the training initializes CUDA: not before, since then it could
             # not fork any more.
             follow = weakref.WeakMethod(self._follow_kernels)
@@ -180,7 +180,7 @@ class Recording(_Mode):
         if not self.is_open:
             return
         if self._history is not None:
-            self.history_tells = self._history.follows  # known by now: it was asked first
+            self.history_reports = self._history.follows  # known by now: it was asked first
         problem = self.follow_kernels()
         if problem:
             self.fact("note kernels", problem)
@@ -216,7 +216,7 @@ class Recording(_Mode):
         self._leave()
         self._phases.end()
 
-    # -- what the phases tell --
+    # -- called by the phases --
 
     def iterated(self, count: int) -> None:
         """So many iterations are complete."""
@@ -224,7 +224,7 @@ class Recording(_Mode):
             self._see_threads()
         if self._history is not None:
             self._history.iteration()
-            self.history_tells = self._history.follows
+            self.history_reports = self._history.follows
         if self.on_iteration is not None:
             self.on_iteration(count)
         if self._iterations and count >= self._iterations:
@@ -247,13 +247,13 @@ class Recording(_Mode):
             "parameters were updated otherwise, so where iterations end is not known")
         self.close()
 
-    def _failed(self, error: Any, is_told: bool) -> None:
+    def _failed(self, error: Any, is_recorded: bool) -> None:
         """An operator raised: where memory was short, that is worth a word."""
         text = str(error)
         is_short = isinstance(error, (torch.OutOfMemoryError, MemoryError))
         if is_short and self._history is not None and self._history.take():
-            return  # the allocator itself has told it
-        if not is_told and (is_short or "allocate memory" in text):
+            return  # the allocator itself has recorded it
+        if not is_recorded and (is_short or "allocate memory" in text):
             self.refused(_facts.bytes_asked(text))
 
     # -- what is said at the end --

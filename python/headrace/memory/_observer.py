@@ -1,8 +1,8 @@
-"""The observer of operators (observer.cpp) as a library: compiled once for the torch that is there.
+"""Compiles the observer of operators (observer.cpp) once for the installed torch.
 
-It is kept in the user's cache folder, under a name made of everything that it depends on. What
-is loaded from there must belong to the user, and nobody else may write it. Where no observer can
-be had, Python's dispatch mode records, which gives the same record and takes longer.
+The library is kept in the user's cache folder, under a name made of everything that it depends
+on. It is loaded only if it belongs to the user and nobody else may write it. Where no observer
+is available, Python's dispatch mode records: the same record, but slower.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def compiled() -> tuple[str | None, str | None]:
 
 def _let_through() -> None:
     """Operators of higher order (torch.cond, flex_attention) look for their kernels in Python by
-    the highest key: the observer's is none of theirs. It is nobody's else, so this can stay."""
+    the highest key: the observer's has none. No other code uses that key, so this can stay."""
     try:
         key = torch._C._parse_dispatch_key("Fake")
         always = torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS

@@ -1,4 +1,4 @@
-"""Which part of the model runs: paths of modules ("layer1.0.conv2"), by their forward calls.
+"""Follows which part of the model runs, as paths of modules ("layer1.0.conv2").
 
 A model is walked once, when its forward is called first; from then on a call costs a look
 into a dictionary.

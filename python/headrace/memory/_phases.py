@@ -1,5 +1,5 @@
-"""Which phase training is in, and where an iteration begins: by hooks of modules, of
-optimizers, and around backward passes. None of them may change or end the training."""
+"""Follows the phase of training and where iterations begin, by hooks of modules and optimizers and
+around backward passes. No hook may change or end the training."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Phases:
         self._uncompiled.begin()
 
     def survey(self) -> None:
-        """Tells of the tensors that there are."""
+        """Records the tensors that there are."""
         for thing in gc.get_objects():
             if not issubclass(type(thing), torch.Tensor):
                 continue
@@ -134,7 +134,7 @@ class Phases:
             self._recorder.describe(inner, category, like)
 
     def _iterated(self) -> None:
-        self._batch.is_sure = True  # what one iteration does not tell, others do not
+        self._batch.is_sure = True  # what one iteration does not show, others do not
         self._mark()
         self._recorder.iterated(self._iteration - 1)
 

@@ -1,4 +1,4 @@
-"""What an operator does to its arguments, by its schema: for the dispatch mode."""
+"""Derives from an operator's schema which arguments it reads and writes."""
 
 from __future__ import annotations
 

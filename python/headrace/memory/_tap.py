@@ -1,4 +1,4 @@
-"""The tap: the library that tells what allocators do (include/headrace/tap.h)."""
+"""The tap: the library that reports what allocators do (include/headrace/tap.h)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["cuda_allocator", "tap_path"]
 
 
 def tap_path() -> str | None:
-    """The path of libheadrace-tap.so: with LD_PRELOAD=path, recordings are told of host
-    allocations by the allocator itself (``headrace memory record`` does that).
+    """The path of libheadrace-tap.so: with LD_PRELOAD=path, the allocator itself reports
+    host allocations to recordings (``headrace memory record`` does that).
 
     It lies beside the extension; HEADRACE_TAP_LIBRARY names another one. None: it is not there.
     """
@@ -24,7 +24,7 @@ def tap_path() -> str | None:
 
 
 def cuda_allocator() -> Any:
-    """A pluggable CUDA allocator that tells recordings of each allocation and free::
+    """A pluggable CUDA allocator that reports each allocation and free to recordings::
 
         torch.cuda.memory.change_current_allocator(headrace.memory.cuda_allocator())
 

@@ -49,7 +49,7 @@ def parser() -> Parser:
     add("--stacks", action="store_true", help="record the lines of code, too")
     add("--batch-size", type=count, metavar="N", help="samples in a batch of one process")
     add("--limit", type=_size, default=0, metavar="SIZE", help="of the file of each process")
-    add("--least", type=_size, metavar="BYTES", help="of blocks of other libraries that are told")
+    add("--least", type=_size, metavar="BYTES", help="of blocks of other libraries that are recorded")
     add("--no-tap", action="store_true", help="do not follow the allocators themselves")
     add("--json", action="store_true", help="print the analysis as JSON")
     add("--no-progress", action="store_true", help="say nothing meanwhile")

@@ -1,13 +1,13 @@
-"""Runs a command with a recording in each of its Pythons that has torch, follows it, and tells
+"""Runs a command with a recording in each of its Pythons that has torch, follows it, and reports
 what was recorded.
 
-The script is not changed: its output, its exit status and its end are its own. Everything that
-can go wrong on our side is said in one line that begins with ``headrace memory:``.
+The script is not changed: its output, its exit status and its end are its own. Each failure of
+ours is one line that begins with ``headrace memory:``.
 
-Contract with the hook in the script's processes (:mod:`.hook`, :mod:`.watched`), in a folder
-of the run: ``settings.json`` is ours; ``hello-PID``, ``record-*.json`` and ``iterations-*`` are
-theirs. The
-records themselves are where the result will be, so that they stay whatever happens to us.
+The launcher and the hook in the script's processes (:mod:`.hook`, :mod:`.watched`) communicate by
+files in a folder of the run: the launcher writes ``settings.json``, the hook ``hello-PID``,
+``record-*.json`` and ``iterations-*``. The records themselves are written beside the result, so
+that they stay even if the launcher is killed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import time
 from typing import Any
 
 from .. import _core
-from .._launch import process, ranks
+from .._launch import hello, process, ranks
 from .._launch.bar import Bar
 from .._launch.folders import RunFolder, remove_left_over
 from .._launch.why import why_no_python
@@ -89,12 +89,12 @@ class Launch:
                 kept, failed = self._gather()
             finally:
                 folder.close()
-            # What is left is telling: Ctrl-C may end that, from now on.
+            # Only the report is left: from now on Ctrl-C may end it.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         if not kept:
             return status or PROBLEM
-        untold = self._tell(kept)
-        return status or failed or untold
+        unprinted = self._print(kept)
+        return status or failed or unprinted
 
     def _follow(self) -> int | None:
         """Runs the script; its exit status as shells count it. None: it could not be started."""
@@ -147,7 +147,7 @@ class Launch:
         return done / most, f"{done} of {most} iterations recorded{then}"
 
     def _states(self) -> list[dict[str, Any]]:
-        """What the processes told of their records, by rank, else by when they began."""
+        """The processes' record-*.json, by rank, else by when they began."""
         found = []
         for name in os.listdir(self._folder):
             if name.startswith("record-") and name.endswith(".json"):
@@ -164,26 +164,15 @@ class Launch:
         with open(os.path.join(self._folder, f"iterations-{name}"), "rb") as file:
             return int.from_bytes(file.read(8), "little")
 
-    def _told(self) -> list[dict[str, str]]:
-        """Lines of all hello files."""
-        found = []
-        for name in sorted(os.listdir(self._folder)):
-            if name.startswith("hello-"):
-                with open(os.path.join(self._folder, name), encoding="utf-8") as file:
-                    for line in file:
-                        if line.endswith("\n"):  # whole: its process was not killed meanwhile
-                            found.append({"pid": name.removeprefix("hello-"), **json.loads(line)})
-        return found
-
     # What came out
 
     def _gather(self) -> tuple[list[dict[str, Any]], int]:
         """The records that are kept, at their places, and whether something failed."""
-        told = self._told()
-        self._say_forked(told)
+        reports = hello.read(self._folder)
+        self._say_forked(reports)
         kept = self._choose()
         if not kept:
-            say(self._why_nothing(told))
+            say(self._why_nothing(reports))
             return [], PROBLEM
         try:
             names = records.name_all(
@@ -197,7 +186,7 @@ class Launch:
             return [one for one in kept if os.path.exists(one["path"])], FAILED
         return [{**one, "path": name} for one, name in zip(kept, names)], OK
 
-    def _tell(self, kept: list[dict[str, Any]]) -> int:
+    def _print(self, kept: list[dict[str, Any]]) -> int:
         try:
             self._results(kept)
         except OSError as error:
@@ -237,12 +226,11 @@ class Launch:
                     pass
         return kept
 
-    def _why_nothing(self, told: list[dict[str, str]]) -> str:
-        for line in told:
+    def _why_nothing(self, reports: list[dict[str, str]]) -> str:
+        for line in reports:
             if "failed" in line:
                 return f"the recording does not work with this script: {line['failed']}"
-        hello = [line["hello"] for line in told if "hello" in line]
-        if not hello:
+        if not any("hello" in line for line in reports):
             return f"no Python of the command loaded it: {why_no_python(self.options.command)}"
         if not self._states():
             return "nothing was recorded: the script never imported torch"
@@ -250,8 +238,8 @@ class Launch:
             return f"nothing was recorded: {problem_text(self._problem)}"
         return "nothing was recorded: no operator of torch ran in the thread that imported it"
 
-    def _say_forked(self, told: list[dict[str, str]]) -> None:
-        forked = sorted({line["pid"] for line in told if "forked" in line})
+    def _say_forked(self, reports: list[dict[str, str]]) -> None:
+        forked = sorted({line["pid"] for line in reports if "forked" in line})
         if forked:
             say(
                 f"process {', '.join(forked)} trained and was forked from one that is recorded: "
@@ -289,7 +277,8 @@ class Launch:
 
 def problem_text(code: int) -> str:
     """Why a recording ended early."""
-    known = {errno.ENOSPC: "the disk was full", errno.EFBIG: "--limit was reached"}
+    known = {errno.ENOSPC: "the disk was full", errno.EFBIG: "--limit was reached",
+             errno.ESTALE: "another program truncated the record"}
     return known.get(code, os.strerror(code))
 
 

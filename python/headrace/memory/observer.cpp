@@ -205,7 +205,7 @@ void call(const c10::OperatorHandle &op, DispatchKeySet keys, torch::jit::Stack 
     op.redispatchBoxed(keys & BELOW, stack);
 }
 
-void tell_failure(struct observed_call *its, const char *text, bool is_out_of_memory)
+void report_failure(struct observed_call *its, const char *text, bool is_out_of_memory)
 {
     Locked locked;
     core->failed(its, text, is_out_of_memory);
@@ -223,7 +223,7 @@ void observe(const c10::OperatorHandle &op, DispatchKeySet keys, torch::jit::Sta
     struct observed_call its;
     const void *what = nullptr;
     struct observed_tensors given = {};
-    /* They live until all is told: an operator may let go of what it was given. */
+    /* They live until all is recorded: an operator may let go of what it was given. */
     c10::SmallVector<c10::IValue, 8> held;
     const size_t count = op.schema().arguments().size();
     {
@@ -245,10 +245,10 @@ void observe(const c10::OperatorHandle &op, DispatchKeySet keys, torch::jit::Sta
     try {
         call(op, keys, stack);
     } catch (const c10::OutOfMemoryError &error) {
-        tell_failure(&its, error.what(), true);
+        report_failure(&its, error.what(), true);
         throw;
     } catch (const std::exception &error) {
-        tell_failure(&its, error.what(), false);
+        report_failure(&its, error.what(), false);
         throw;
     }
     add_last(results, *stack, op.schema().returns().size());

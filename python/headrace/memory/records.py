@@ -1,5 +1,5 @@
-"""Record files, as the launcher handles them: what their heads say (docs/memory-format.md), and
-how they come to their names. Their events are the library's business."""
+"""Record files as the launcher sees them: reads their headers (docs/memory-format.md) and gives
+them their names. The library reads their events."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def name_all(
     out: str, paths: list[str], ranks: list[int | None], began_s: float = math.inf
 ) -> list[str]:
     """Gives the processes' records their names: ``out`` for one; for several that with
-    ".rankN", or, where ranks do not tell them apart, ".process1", ".process2". Those of an
+    ".rankN", or, where their ranks are not different, ".process1", ".process2". Those of an
     earlier run that have no place among these are removed, but none that was written since
     ``began_s``: it is of another host's ranks, in the same folder. OSError where that fails."""
     numbers = [f"rank{rank}" for rank in ranks if rank is not None]

@@ -2,7 +2,7 @@
 
 It begins when torch has been imported and ends with the process, or after so many iterations.
 What the launcher needs to know is in the run's folder: ``record-NAME.json``, replaced at each
-change, tells where the record is, of which rank, and whether the process trained (a backward
+change, says where the record is, of which rank, and whether the process trained (a backward
 pass ran, or an optimizer stepped); ``iterations-NAME`` is how many are recorded, 8 bytes that are
 mapped, so it is known however the process ends.
 """
@@ -10,6 +10,7 @@ mapped, so it is known however the process ends.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import json
 import mmap
@@ -21,8 +22,8 @@ from typing import Any
 import torch
 from torch.optim import optimizer as optimizers
 
-from .._launch import ranks
-from . import hook
+from .._launch import hello, ranks
+from .._launch.folders import write_whole
 from ._mode import Recording
 
 _watched: Watched | None = None
@@ -47,7 +48,7 @@ def place_of(out: str) -> str:
 
 
 class Watched:
-    """This process: its recording, and what is told of it."""
+    """This process: its recording, and what the launcher learns of it."""
 
     def __init__(self, folder: str, settings: dict[str, Any]) -> None:
         self._folder = folder
@@ -62,7 +63,7 @@ class Watched:
         }
         self._file = os.path.join(folder, f"record-{self._state['name']}.json")
         self._count = _mapped(os.path.join(folder, f"iterations-{self._state['name']}"))
-        self._told_fork = False
+        self._reported_fork = False
         self._recording = Recording(
             path,
             settings["limit_bytes"],
@@ -74,7 +75,7 @@ class Watched:
             self._recording.fact("rank", str(self._state["rank"]))
 
     def begin(self) -> None:
-        self._tell()
+        self._write_state()
         for name in ("backward", "grad"):
             setattr(torch.autograd, name, self._wrapped(getattr(torch.autograd, name)))
         optimizers.register_optimizer_step_post_hook(self._stepped)
@@ -94,7 +95,7 @@ class Watched:
     def _trains(self) -> None:
         if not self._is_child():
             self._state["trained"] = True
-            self._tell()
+            self._write_state()
 
     def _stepped(self, *_: Any) -> None:
         if not self._is_child() and not self._state["trained"]:
@@ -118,25 +119,22 @@ class Watched:
     def _others_train(self) -> bool:
         try:
             names = [name for name in os.listdir(self._folder) if name.startswith("record-")]
-        except OSError:  # the run is over: nobody will look at this
+        except OSError:  # the run is over
             return False
         return any(_says_trained(os.path.join(self._folder, name)) for name in names)
 
-    def _tell(self) -> None:
-        try:
-            with open(f"{self._file}~", "w", encoding="utf-8") as file:
-                json.dump(self._state, file)
-            os.replace(f"{self._file}~", self._file)
-        except OSError:  # the run is over and its folder gone, or the disk is full
-            pass
+    def _write_state(self) -> None:
+        # The run may be over and its folder gone, or the disk full.
+        with contextlib.suppress(OSError):
+            write_whole(self._file, json.dumps(self._state))
 
     def _is_child(self) -> bool:
         """Forked: the recording is the parent's, which has ended it here."""
         if os.getpid() == self._pid:
             return False
-        if not self._told_fork:
-            self._told_fork = True
-            hook.tell(self._folder, "forked", str(self._pid))
+        if not self._reported_fork:
+            self._reported_fork = True
+            hello.report(self._folder, "forked", str(self._pid))
         return True
 
 

@@ -1,4 +1,4 @@
-"""Where a training run's time goes.
+"""Measures where the time of a training run goes.
 
 ``headrace stalls -- python train.py`` measures an unmodified script. For loops over
 something that is no DataLoader::
@@ -9,7 +9,7 @@ something that is no DataLoader::
 Outside a measuring run :func:`watch` gives back what it was given.
 
 What was measured is read with :func:`read`, of several hosts put together with
-:func:`merge`; the :class:`Stalls` they give tells rates, shares and intervals.
+:func:`merge`; the :class:`Stalls` that they return has rates, shares and intervals.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def measure(
         precision: half the interval of a share that is narrow enough to stop.
         data: folder of the dataset's files, where the loader does not say.
         batch_size: samples in a batch, where that is not the first dimension.
-        device: where ``step`` trains, where no optimizer of torch's tells.
+        device: where ``step`` trains, where no optimizer of torch's shows it.
         warm_up: batches before anything is measured.
 
     Raises RuntimeError where there are several ranks, or within ``headrace stalls``.

@@ -1,6 +1,6 @@
-"""What is measured once the segments are done, with the script's loop standing still: the
-loader alone at several core counts (P), storage at several depths (F), and what Headrace's
-own preparation would cost on these files."""
+"""Measurements after the segments, while the script's loop waits: the loader alone at several core
+counts (P), storage at several depths (F), and the cost of Headrace's own preparation of these
+files."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _cold(m: Measurement, cores: int) -> None:
         chosen = m.new_set()
         if not chosen.files:
             return
-        m.channel.gather(0)  # nobody holds them any more
+        m.channel.gather(0)  # no rank holds them any more
         m.drop(chosen.files)
         m.progress.say("the loader alone, from storage", None)
         m.channel.gather(0)
@@ -225,7 +225,7 @@ def storage(measurement: Measurement) -> dict[str, Any] | None:
     try:
         _core.storage_measure(files, max(wanted), LEAD_IN_S)
     except OSError:
-        pass  # said below
+        pass  # reported below
     for depth in sorted(wanted):
         measurement.progress.say(f"storage, {depth} reads in flight", None)
         try:
@@ -233,11 +233,12 @@ def storage(measurement: Measurement) -> dict[str, Any] | None:
         except OSError as error:
             measurement.findings.note(f"storage was not measured: {error}")
             break
+        steady = rate["steady_bytes_per_s"]
         depths.append(
             {
                 "depth": depth,
-                "bytes_per_s": rate["bytes_per_s"],
-                "reads_per_s": rate["reads_per_s"],
+                "bytes_per_s": steady,
+                "reads_per_s": rate["reads_per_s"] * steady / rate["bytes_per_s"],
                 "parts": rate["parts"],
             }
         )

@@ -1,4 +1,4 @@
-"""How the ranks of a run agree on what to do next, without the script's process group.
+"""Lets the ranks of a run agree on what to do next, without the script's process group.
 
 Every rank calls the same operations in the same sequence. On one host they meet in files
 of the run's folder, which only the owner can read; several hosts meet at an address that
@@ -13,6 +13,8 @@ import time
 from datetime import timedelta
 from typing import Any
 
+from .._launch.folders import write_whole
+
 PATIENCE_S = 300.0
 CONNECT_S = 60.0
 LEAVING_S = 10.0
@@ -24,7 +26,7 @@ class RanksApart(RuntimeError):
 
 
 def default_address(size: int, local_size: int) -> str | None:
-    """Where the ranks of several hosts meet unless told otherwise: beside the launcher's own
+    """Where the ranks of several hosts meet unless an address is given: beside the launcher's own
     port, which is reachable from all of them."""
     if size == local_size:
         return None
@@ -64,25 +66,22 @@ class Channel:
             wait_for_workers=False,
         )
 
-    def tell(self, name: str, value: Any) -> None:
-        """Makes ``value`` (of JSON) known under a name that is used once."""
+    def publish(self, name: str, value: Any) -> None:
+        """Publishes ``value`` (of JSON) under a name that is used once."""
         text = json.dumps(value)
         if self._store is not None:
             self._store.set(name, text)
             return
-        path = os.path.join(self._folder, name)
-        with open(f"{path}~{self.rank}", "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(f"{path}~{self.rank}", path)
+        write_whole(os.path.join(self._folder, name), text)
 
     def known(self, name: str) -> bool:
-        """Whether somebody has told it."""
+        """Whether it was published."""
         if self._store is not None:
             return bool(self._store.check([name]))
         return os.path.exists(os.path.join(self._folder, name))
 
     def ask(self, name: str, patience_s: float | None = None) -> Any:
-        """Waits for what another rank tells. RanksApart after ``patience_s``, or the usual
+        """Waits for what another rank publishes. RanksApart after ``patience_s``, or the usual
         time."""
         if patience_s is None:
             patience_s = PATIENCE_S
@@ -106,12 +105,12 @@ class Channel:
         self._step += 1
         if self.size == 1:
             return [value]
-        self.tell(f"{self._step}.{self.rank}", value)
+        self.publish(f"{self._step}.{self.rank}", value)
         return [self.ask(f"{self._step}.{rank}") for rank in range(self.size)]
 
     def of_host(self, root: int, value: float) -> float:
         """The sum of the values of all ranks of this host; of ranks with the same ``root``,
-        which tell the same, one."""
+        which publish the same, one."""
         host = os.uname().nodename
         seen = self.gather([host, root, value])
         return sum({one[1]: one[2] for one in seen if one[0] == host}.values())
@@ -122,7 +121,7 @@ class Channel:
         if self.size == 1:
             return value
         if self.rank == 0:
-            self.tell(str(self._step), value)
+            self.publish(str(self._step), value)
             return value
         return self.ask(str(self._step))
 
@@ -132,7 +131,7 @@ class Channel:
         if self._store is None or self.size == 1:
             return
         if self.rank > 0:
-            self.tell(f"left.{self.rank}", 0)
+            self.publish(f"left.{self.rank}", 0)
             return
         for rank in range(1, self.size):
             try:

@@ -1,5 +1,5 @@
-"""From the segments of a rank to its record: what is measured with the loop standing still, and
-whether all of it fits together."""
+"""Makes the record of a rank after its segments: measures what comes after them, and checks that
+all of it fits together."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def conclude(m: Measurement, ranks: dict[str, Any], started: str) -> dict[str, A
 
 def _contradicts_itself(document: dict[str, Any]) -> bool:
     """Whether a phase that was verified does not count, because the figures do not fit together:
-    training faster than its parts, or time lost that nobody waited."""
+    training faster than its parts, or time lost without waiting."""
     try:
         summary = _core.Stalls.analyse([json.dumps(record.finite(document))]).summary()
     except (ValueError, RuntimeError):  # too little for any figure

@@ -1,11 +1,10 @@
-"""What Headrace's own preparation of the script's files would cost.
+"""Measures what Headrace's own preparation of the script's files would cost.
 
-Some of the files are read, converted to every form in memory and prepared on this
-thread; its CPU time is what counts, so that whoever else runs does not. Forms take
-turns image by image, so that they are compared on the same images under the same
-conditions. A file that has to stay as it is (a PNG has no coefficients) stays so in
-every form, as in a cache. Bytes are those of the images that were converted, by the ratio
-of all files' sizes to theirs.
+Some of the files are read, converted to every form in memory and prepared on this thread. Its
+CPU time counts, so that other load does not. Forms take turns image by image, so that they are
+compared on the same images under the same conditions. A file that cannot be converted (a PNG has
+no coefficients) is used as it is in every form, as in a cache. Bytes are those of the converted
+images, scaled by the ratio of all files' sizes to theirs.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What the kernel counts of this process and of the loader's workers: time on cores,
-bytes read from storage. Only differences of two readings mean anything."""
+"""The kernel's counters of this process and of the loader's workers: CPU time and bytes read from
+storage. Only differences of two readings mean anything."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The guard of a measuring run: what the script writes goes to a scratch folder.
+"""The guard of a measuring run: redirects what the script writes to a scratch folder.
 
-A library that is preloaded into every program of the run (``src/guard``) turns away what would
-change files, and shows the script its own changes. Here: whether it can be preloaded, the
-folder that it works with, and what it turned away. ``guard.h`` describes the folder.
+A library that is preloaded into every program of the run (``src/guard``) redirects changes of
+files, and shows the script its own changes. This module checks whether it can be preloaded, makes
+the folder and reports what was redirected. ``guard.h`` describes the folder.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _why_beyond(program: str) -> str:
             if head[:5] == b"\x7fELF\x02" and not _is_dynamic(head, file):
                 return "it is linked statically"
     except OSError:
-        pass  # starting it will tell
+        pass  # starting it will show why
     return ""
 
 

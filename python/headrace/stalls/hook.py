@@ -1,12 +1,11 @@
-"""Finds the moment when a script has loaders.
+"""Loads the probe once a script has imported a module with loaders.
 
-Loaded by its path at the start of every Python of a measuring run, so it imports nothing
-but what Python has imported itself: it waits for the modules that have loaders
-(:mod:`headrace._launch.imports`), and only then imports the probe. Where the run is guarded
-(:mod:`headrace.stalls.guard`) and this Python is not, it ends before the script begins.
+Loaded by its path at the start of every Python of a measuring run, so it imports nothing but what
+Python has imported itself until such a module comes (:mod:`headrace._launch.imports`). Where the
+run is guarded (:mod:`headrace.stalls.guard`) and this Python is not, it ends before the script
+begins.
 
-What it leaves in the run's folder: ``hello-PID``, one JSON object in a line for each thing
-that happened: ``{"hello": ...}``, ``{"attached": module}``, ``{"failed": text}``.
+It reports to the launcher by :mod:`headrace._launch.hello`.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import os
 import sys
 from typing import Any
 
+from headrace._launch.hello import report
 from headrace._launch.imports import is_launcher, watch
 
 LOADERS = frozenset({"torch.utils.data.dataloader", "headrace.torch"})
@@ -34,7 +34,7 @@ def install() -> None:
     if "HEADRACE_GUARD" in os.environ and not _is_guarded():
         _refuse()
     launcher = is_launcher(getattr(sys, "orig_argv", sys.argv))
-    _tell("hello", "launcher" if launcher else "script")
+    report(_folder, "hello", "launcher" if launcher else "script")
     if launcher:
         return
     watch(_wanted, _attach)
@@ -58,17 +58,6 @@ def _refuse() -> None:
     os._exit(EXIT_INTERNAL)
 
 
-def _tell(what: str, text: str) -> None:
-    import json
-
-    line = json.dumps({what: text, "argv": getattr(sys, "orig_argv", sys.argv)[:64]})
-    try:
-        with open(os.path.join(_folder, f"hello-{os.getpid()}"), "a", encoding="utf-8") as file:
-            file.write(line + "\n")
-    except OSError:  # the run is over and its folder gone
-        pass
-
-
 def _wanted(name: str) -> bool:
     return name in LOADERS or name == OPTIMIZER or name.startswith(PREFIX)
 
@@ -80,8 +69,8 @@ def _attach(name: str, module: Any) -> None:
 
         probe.attach(name, module)
         if name != OPTIMIZER:
-            _tell("attached", name)
+            report(_folder, "attached", name)
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
-        _tell("failed", text)
+        report(_folder, "failed", text)
         print(f"headrace stalls: the probe does not work here: {text}", file=sys.stderr)

@@ -1,5 +1,5 @@
-"""What this process may use of its host, as the machine and the control groups allow.
-(``_core.cores`` counts the cores.)"""
+"""Limits of the machine and of control groups on what this process may use. (``_core.cores`` counts
+the cores.)"""
 
 from __future__ import annotations
 
@@ -11,14 +11,8 @@ def cpu_groups() -> list[str]:
     """Folders of the control groups, of either version, that may hold this process's use of
     cores back."""
     found = _groups()
-    try:
-        with open("/proc/self/cgroup", encoding="utf-8") as file:
-            lines = [line.rstrip("\n").split(":", 2) for line in file]
-    except OSError:
-        return found
-    for line in lines:
-        if len(line) == 3 and "cpu" in line[1].split(","):
-            path = line[2]
+    for controllers, path in _memberships():
+        if "cpu" in controllers.split(","):
             while True:
                 found.append(f"/sys/fs/cgroup/cpu{path}".rstrip("/"))
                 if path in ("", "/"):
@@ -38,14 +32,19 @@ def cpu_name() -> str:
     return platform.machine()
 
 
-def _groups() -> list[str]:
-    """Folders of this process's control group (version 2) and those above it."""
+def _memberships() -> list[tuple[str, str]]:
+    """(controllers, path) of the control groups of this process; no controllers: version 2."""
     try:
         with open("/proc/self/cgroup", encoding="utf-8") as file:
-            lines = [line.strip() for line in file]
+            lines = [line.rstrip("\n").split(":", 2) for line in file]
     except OSError:
         return []
-    own = next((line[3:] for line in lines if line.startswith("0::")), None)
+    return [(words[1], words[2]) for words in lines if len(words) == 3]
+
+
+def _groups() -> list[str]:
+    """Folders of this process's control group (version 2) and those above it."""
+    own = next((path for controllers, path in _memberships() if not controllers), None)
     if own is None:
         return []
     found = []
@@ -65,6 +64,20 @@ def _number(path: str) -> int | None:
         return None
 
 
+def _used(group: str, names: tuple[str, ...]) -> int:
+    """Memory that a control group uses other than by the page cache."""
+    used = 0
+    try:
+        with open(f"{group}/memory.stat", encoding="ascii") as file:
+            for line in file:
+                name, value = line.split()
+                if name in names:
+                    used += int(value)
+    except (OSError, ValueError):
+        pass
+    return used
+
+
 def memory() -> tuple[int, int]:
     """Of the machine or the control group, and what of it the page cache may fill."""
     values = {}
@@ -76,45 +89,22 @@ def memory() -> tuple[int, int]:
     available = values.get("MemAvailable", values["MemFree"])
     for group in _groups():
         limit = _number(f"{group}/memory.max")
-        if limit is None:
-            continue
-        used = 0
-        try:
-            with open(f"{group}/memory.stat", encoding="ascii") as file:
-                for line in file:
-                    name, value = line.split()
-                    if name in ("anon", "shmem", "slab_unreclaimable"):
-                        used += int(value)
-        except (OSError, ValueError):
-            pass
-        total = min(total, limit)
-        available = min(available, max(0, limit - used))
+        if limit is not None:
+            total = min(total, limit)
+            used = _used(group, ("anon", "shmem", "slab_unreclaimable"))
+            available = min(available, max(0, limit - used))
     first = _memory_group()
     limit = _number(f"{first}/memory.limit_in_bytes") if first else None
-    if limit is not None and limit < total:
+    if first and limit is not None and limit < total:
         total = limit
-        used = 0
-        try:
-            with open(f"{first}/memory.stat", encoding="ascii") as file:
-                for line in file:
-                    name, value = line.split()
-                    if name in ("total_rss", "total_shmem"):
-                        used += int(value)
-        except (OSError, ValueError):
-            pass
-        available = min(available, max(0, limit - used))
+        available = min(available, max(0, limit - _used(first, ("total_rss", "total_shmem"))))
     return total, available
 
 
 def _memory_group() -> str | None:
     """The folder of the memory controller of version 1, where that is in use."""
-    try:
-        with open("/proc/self/cgroup", encoding="utf-8") as file:
-            for line in file:
-                _, controllers, path = line.rstrip("\n").split(":", 2)
-                if "memory" in controllers.split(","):
-                    folder = f"/sys/fs/cgroup/memory{path}"
-                    return folder if os.path.isdir(folder) else "/sys/fs/cgroup/memory"
-    except (OSError, ValueError):
-        pass
+    for controllers, path in _memberships():
+        if "memory" in controllers.split(","):
+            folder = f"/sys/fs/cgroup/memory{path}"
+            return folder if os.path.isdir(folder) else "/sys/fs/cgroup/memory"
     return None

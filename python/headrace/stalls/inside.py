@@ -1,5 +1,4 @@
-"""Measuring within a program of one's own, a notebook for example: no script is started and
-none is ended."""
+"""Measures training in the calling process, a notebook for example."""
 
 from __future__ import annotations
 
@@ -18,8 +17,9 @@ from .._core import Stalls
 from . import folders, record, work
 from .channel import Channel
 from .conclude import conclude
-from .measurement import Findings, Measurement, Settings
-from .replay import Replay, samples_in
+from .findings import Findings, Settings
+from .measurement import Measurement
+from .replay import Replay
 from .sources import end_workers, source_of
 
 FOLDER = "HEADRACE_STALLS_DIR"
@@ -145,17 +145,15 @@ def _warmed_up(
         _Silent(),
         step_s=sorted(steps)[len(steps) // 2],
         steps_each=1,
+        batch_size=batch_size,
     )
     m.data = files
-    m.batch_size = batch_size or samples_in(replay.give(0, False))
-    m.batch_size_told = batch_size is not None
-    source.batch_size = m.batch_size
     return m
 
 
 @contextmanager
 def _folder() -> Iterator[str]:
-    """Where workers write down what they do."""
+    """Where workers write their rows."""
     path = tempfile.mkdtemp(prefix=folders.PREFIX)
     os.environ[FOLDER] = path
     try:

@@ -1,12 +1,11 @@
-"""Measures a command: starts it with the probe, follows it, and tells what came out.
+"""Measures a command: starts it with the probe, follows it, and reports the result.
 
-A measuring run is thrown away: the probe ends the script once enough is known. Everything
-that can go wrong on the way is said in one line that begins with ``headrace stalls:``; what
-the script itself prints passes through untouched.
+A measuring run is thrown away: the probe ends the script once enough is known. Each failure is
+one line that begins with ``headrace stalls:``; the script's own output passes through untouched.
 
-Contract with the probe (:mod:`headrace.stalls.probe`), all in a folder of the run:
-``settings.json`` is ours; ``hello-PID``, ``progress-RANK.json``, ``rank-RANK.json`` and
-``problem-RANK.json`` are theirs.
+The launcher and the probe (:mod:`headrace.stalls.probe`) communicate by files in a folder of the
+run: the launcher writes ``settings.json``, the probe ``hello-PID``, ``progress-RANK.json``,
+``rank-RANK.json`` and ``problem-RANK.json``.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ class Launch:
         problem = found.problem("device-replay")
         if problem is not None and self._device_replay and not self._signals.got:
             say(f"{problem.line()}; starting again without that: the time of copies to it will "
-                "not be told apart")
+                "not be separated")
             self._device_replay = False
             found, status = self._once()
         return self._conclude(found, status)
@@ -109,7 +108,7 @@ class Launch:
             process.name_left_over(f"{script.FOLDER}={folder.path}", say)
             found = outcome.read(folder.path)
             if guarded is not None:
-                self._tell_turned_away(found, guarded, status)
+                self._note_turned_away(found, guarded, status)
             return found, status
         finally:
             folder.close()
@@ -130,7 +129,7 @@ class Launch:
         with open(os.path.join(folder, "settings.json"), "w", encoding="utf-8") as file:
             json.dump(settings, file)
 
-    def _tell_turned_away(self, found: outcome.Outcome, guarded: guard.Guard, status: int) -> None:
+    def _note_turned_away(self, found: outcome.Outcome, guarded: guard.Guard, status: int) -> None:
         away = guarded.turned_away()
         found.add_turned_away(away.notes(), away.written[: guard.MOST_PATHS])
         if status and guarded.is_full():

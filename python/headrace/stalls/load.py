@@ -1,5 +1,5 @@
-"""What else wants the cores while a segment is measured: other processes, the hypervisor, the
-quota of a container. A segment that others disturbed tells nothing of training."""
+"""Load of others while a segment is measured: other processes, the hypervisor, a container's CPU
+quota. A segment that others disturbed says nothing about training."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Load:
 
     at_s: float
     cores: int
-    busy_s: float | None  # of the cores that this process may use, whoever used them
+    busy_s: float | None  # of the cores that this process may use, by all processes
     steal_s: float
     root: int  # the topmost process of the run
     own_s: float  # CPU of that and of all processes below it

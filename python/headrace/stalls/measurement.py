@@ -1,9 +1,9 @@
-"""The measuring run of one rank, from the first replayed batch to its record.
+"""Measures one rank, segment by segment.
 
-A generator of batches: what it yields is what the script's loop gets, so the time between
-two of its steps is a step of training. Segments follow the schedule of the C library
-(VLDB'21, section 3, by difference); everything that is not training (dropping files,
-waiting for workers, meeting the other ranks) happens between their timed parts.
+A generator of batches: what it yields is what the script's loop gets, so the time between two of
+its steps is a step of training. Segments follow the schedule of the C library (VLDB'21, section 3,
+by difference). Everything that is not training (dropping files, waiting for workers, meeting the
+other ranks) happens between their timed parts.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import gc
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from .. import _core
 from . import counters, load, work
 from .channel import Channel
+from .findings import CannotTell, Findings, Settings
 from .host import memory
 from .replay import NotReplayable, Replay, samples_in
 from .sources import MOST_AHEAD, IndexSet, Other, Source
@@ -39,48 +39,8 @@ CALM_TRIES = 3  # for a segment that others disturb
 CALM_SHARE = 0.25  # of the time, for trying again
 LEAST_ROUNDS = 4  # that the schedule always runs
 LEAST_BATCHES = 8  # of a segment
+PERHAPS_NETWORK = "the samples perhaps come over the network"
 OUTLAST = 3  # a segment takes so many times what the loader has ahead
-
-
-class SourceFailed(Exception):
-    """The script's own loader raised: ``__cause__``."""
-
-
-class CannotTell(RuntimeError):
-    """What is measured would mean nothing."""
-
-
-@dataclass
-class Settings:
-    """What the launcher asked for (settings.json)."""
-
-    batches: int = 0
-    time_s: float = 150.0
-    precision: float = 0.02
-    device_replay: bool = True
-    data: str | None = None
-
-
-@dataclass
-class Findings:
-    """What goes into the record."""
-
-    segments: list[dict[str, Any]] = field(default_factory=list)
-    drains: list[dict[str, Any]] = field(default_factory=list)
-    preparation: list[dict[str, Any]] = field(default_factory=list)
-    phases: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    files: list[str] = field(default_factory=list)  # some, for the storage probe
-    filesystem: str = ""
-    ended: str = "script"
-    first_batch_s: float | None = None
-    reads_files: bool = True  # False: the samples are in memory
-    network: bool = False  # the samples come over the network
-    epoch: dict[str, Any] = field(default_factory=dict)
-
-    def note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
 
 
 class Measurement:
@@ -97,18 +57,19 @@ class Measurement:
         progress: Any,
         step_s: float,
         steps_each: int,
+        batch_size: int | None = None,
     ) -> None:
         self.source, self.replay, self.device = source, replay, device
         self.channel, self.settings, self.findings = channel, settings, findings
         self.progress = progress
         self.data: list[str] | None = None
-        self.batch_size = 0
+        self.batch_size = batch_size or samples_in(replay.give(0, False))
+        source.batch_size = self.batch_size
         self.local_size = 1  # ranks of this host
-        self.batch_size_told = False  # by the script: batches do not show it
+        self.batch_size_given = batch_size is not None  # by the script: batches do not show it
         self._step_s, self._steps_each = step_s, steps_each
         self._given = 0  # number of the next replayed batch
         self._sets: dict[int, IndexSet] = {}
-        self.begun_s: float | None = None
         self.phase = ""  # under way
         self.restart = False  # the script left the loop and came back
         self._tries = 0  # of the segment under way
@@ -129,7 +90,7 @@ class Measurement:
         self.single_step_s = 0.0  # a step that nothing overlaps with
 
     def samples_in(self, batch: Any) -> int:
-        return self.batch_size if self.batch_size_told else samples_in(batch)
+        return self.batch_size if self.batch_size_given else samples_in(batch)
 
     # Devices
 
@@ -182,6 +143,13 @@ class Measurement:
                 "the samples come over the network: no memory of this machine holds them that could "
                 "be dropped, and waiting for them counts as preparation"
             )
+        if learned.network_bytes:
+            return (
+                f"{PERHAPS_NETWORK}: they read no files, and this machine received "
+                f"{learned.network_bytes / 1e6:.2g} MB while {learned.samples} were loaded, though "
+                "no connection of the loader's processes was seen to; measure again while nothing "
+                "else uses the network"
+            )
         megabytes = f"{learned.unknown_bytes / max(1, learned.samples) / 1e6:.2g} MB"
         if learned.unknown_bytes and chosen.files:
             self.findings.note(
@@ -224,7 +192,7 @@ class Measurement:
         return ""
 
     def drop(self, files: list[str]) -> dict[str, Any]:
-        """Out of memory, also what this process and its workers have mapped."""
+        """Drops files from memory, also what this process and its workers have mapped."""
         self.source.let_go(files)
         return dict(_core.storage_drop(files))
 
@@ -250,7 +218,7 @@ class Measurement:
     # The run
 
     def batches(self) -> Iterator[Any]:
-        """What the script's loop gets from now on."""
+        """Yields what the script's loop gets from now on."""
         # A full collection takes long and comes seldom: its turn is not to be in a segment.
         gc.collect()
         gc.freeze()
@@ -349,7 +317,7 @@ class Measurement:
         self._host_step_s = max(self._host_step_s, sorted(took[MOST_AHEAD:])[MOST_AHEAD // 2])
         if self._queued > MOST_AHEAD:
             raise CannotTell(
-                "cannot tell what training waits for, because a thread of the script reads its "
+                "it is not known what training waits for, because a thread of the script reads its "
                 f"loader more than {MOST_AHEAD} batches ahead"
             )
         self.findings.note(
@@ -396,7 +364,7 @@ class Measurement:
     def _calm(
         self, segment: dict[str, Any]
     ) -> Generator[Any, None, tuple[dict[str, Any], float]]:
-        """The least disturbed of a few tries (one, where nobody disturbs), and the seconds that
+        """The least disturbed of a few tries (one, if it is not disturbed), and the seconds that
         it took: what the others took has a limit of its own."""
         tried: list[tuple[float, dict[str, Any], float]] = []
         while len(tried) < CALM_TRIES:
@@ -460,6 +428,17 @@ class Measurement:
                     self._hold = None
         return (yield from self._replay_segment(segment))
 
+    def _timer(self, segment: dict[str, Any]) -> Timer:
+        self.restart = False
+        return Timer(
+            segment,
+            self.source,
+            self.channel,
+            self.findings,
+            self.synchronize,
+            self.single_step_s,
+        )
+
     def _replay_segment(self, segment: dict[str, Any]) -> Generator[Any, None, dict[str, Any]]:
         device = segment["phase"] == "device" or self.replay.on_device
         self.channel.gather(0)
@@ -468,7 +447,7 @@ class Measurement:
             settle = segment["settle"]
         for _ in range(settle):
             yield self._replayed(device)
-        timer = Timer(self, segment)
+        timer = self._timer(segment)
         timer.begin()
         for _ in range(segment["batches"]):
             restored = self.replay.restoring_s
@@ -477,11 +456,12 @@ class Measurement:
             timer.ask()
             timer.got(
                 self.batch_size
-                if self.batch_size_told
+                if self.batch_size_given
                 else self.replay.samples(self._given, 1, device)
             )
             yield batch
             if self.restart:
+                self.restart = False
                 timer.drop_last()
         record = timer.end()
         if self.replay.in_place:
@@ -512,7 +492,7 @@ class Measurement:
         yield batch
         for _ in range(segment["settle"] - 1):
             yield self._next(iterator, chosen)
-        timer = Timer(self, segment)
+        timer = self._timer(segment)
         taken = segment["settle"]
         queue_begin = self.source.prepared(started_ns, taken)
         timer.begin()
@@ -525,6 +505,7 @@ class Measurement:
                 if self._again():
                     self.source.finish()
                     return None
+                self.restart = False
                 timer.drop_last()
         record = timer.end()
         taken += segment["batches"]
@@ -547,7 +528,7 @@ class Measurement:
     def _begins_otherwise(self, kind: str, record: dict[str, Any]) -> bool:
         """Segments are to begin as an epoch goes on: with the loader's queue full where
         training hardly ever waits, with an empty one where it does. The first segment of a
-        kind, which begins with an empty one, tells; where that was wrong it is run again.
+        kind, which begins with an empty one, decides; where that was wrong it is run again.
         Filling the queue takes long where training and preparation share the cores."""
         if self.source.ahead == 0 or self._ahead.get(kind) is False:
             return False
@@ -570,7 +551,7 @@ class Measurement:
         return True
 
     def _let_it_get_ahead(self, started_ns: int) -> None:
-        """Until the loader has prepared all that it prepares ahead."""
+        """Waits until the loader has prepared all that it prepares ahead."""
         end = time.perf_counter() + LONGEST_FILL_S
         while time.perf_counter() < end:
             ready = self.source.prepared(started_ns, 1)
@@ -609,7 +590,7 @@ class Measurement:
             yield batch
 
     def _ready(self, chosen: IndexSet, cold: bool, preread: bool) -> dict[str, Any] | None:
-        """Files of a set out of memory, or in it."""
+        """Brings the files of a set out of memory, or into it."""
         if not chosen.files:
             return None
         if cold:
@@ -636,7 +617,7 @@ class Measurement:
         return hold
 
     def _note_reads(self) -> None:
-        """Warm segments that read from storage, though too little to be none."""
+        """Notes warm segments that read from storage, though little enough to be valid."""
         warm = [one for one in self.findings.segments if one["phase"] == "warm"]
         least = max((WARM_CLEAN * (one["expected_bytes"] or 0) for one in warm), default=0)
         reads = [one["read_bytes"] or 0 for one in warm]
@@ -656,7 +637,7 @@ class Measurement:
         read: int | None,
         state: dict[str, Any] | None,
     ) -> None:
-        """Was cold really cold, warm really warm? By what was read from storage."""
+        """Verifies by the bytes read from storage that a cold segment was cold, a warm one warm."""
         record["read_bytes"] = read
         expected = chosen.bytes
         record["expected_bytes"] = expected
@@ -667,10 +648,14 @@ class Measurement:
         elif not chosen.files and not self.findings.reads_files:
             record["verified"] = read <= SLACK_BYTES
             if not record["verified"]:
-                record["reason"] = f"{read:,} bytes were read from storage, by nobody knows what"
+                record["reason"] = f"{read:,} bytes were read from storage by something unknown"
         elif not chosen.files:
             record["verified"] = False
-            record["reason"] = "which files are read is not known: see --data"
+            record["reason"] = (
+                PERHAPS_NETWORK
+                if self.source.learned.network_bytes
+                else "which files are read is not known: see --data"
+            )
         elif expected is None:
             # What of the files a segment reads is not known, only what the cold ones read.
             if cold:
@@ -712,7 +697,7 @@ class Measurement:
                 self.findings.preparation.append(
                     {
                         "phase": phase,
-                        "samples": self.batch_size if self.batch_size_told else row.samples,
+                        "samples": self.batch_size if self.batch_size_given else row.samples,
                         "cpu_s": row.cpu_s,
                         "wall_s": row.wall_s,
                         "read_bytes": row.read_bytes,

@@ -1,4 +1,4 @@
-"""What a measuring run left in its folder, and what that means."""
+"""Reads what a measuring run left in its folder."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._launch import hello
 from .._launch.why import why_no_python
 
 
@@ -66,10 +67,12 @@ def read(folder: str) -> Outcome:
             _take_record(found, int(match[1]), path)
         elif re.fullmatch(r"problem-.*\.json", name):
             _take_problem(found, path)
-        elif re.fullmatch(r"hello-\d+", name):
-            _take_hello(found, path)
         elif re.fullmatch(r"gave-up-\d+", name):
             found.gave_up = True
+    for line in hello.read(folder):
+        found.hello = found.hello or line.get("hello") == "script"
+        found.attached = found.attached or "attached" in line
+        found.failed = found.failed or str(line.get("failed") or "")
     return found
 
 
@@ -97,20 +100,8 @@ def _take_problem(found: Outcome, path: str) -> None:
         found.problems.append(problem)
 
 
-def _take_hello(found: Outcome, path: str) -> None:
-    try:
-        with open(path, encoding="utf-8") as file:
-            lines = [json.loads(line) for line in file if line.strip()]
-    except (OSError, ValueError):  # the process was killed while it wrote
-        return
-    for line in lines:
-        found.hello = found.hello or line.get("hello") == "script"
-        found.attached = found.attached or "attached" in line
-        found.failed = found.failed or str(line.get("failed") or "")
-
-
 def why_nothing(found: Outcome, words: list[str]) -> str:
-    """Why a script that ended by itself left nothing: told by how far the probe came."""
+    """Why a script that ended by itself left nothing, by how far the probe came."""
     if found.failed:
         return f"the probe does not work with this script: {found.failed}"
     if not found.hello:

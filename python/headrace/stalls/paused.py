@@ -1,9 +1,9 @@
-"""How fast storage is to a reader that pauses.
+"""Measures storage with a reader that pauses.
 
-A worker reads a sample, prepares it, and reads the next. Some storage goes on meanwhile: a
-throttled disk saves up its allowance, and the kernel reads ahead in a large file. Here one
-reader reads piece after piece and pauses after each for as long as a piece takes without
-pauses; what it still waits for is what a worker waits for.
+A worker reads a sample, prepares it, and reads the next. Some storage works meanwhile: a throttled
+disk saves up its allowance, and the kernel reads ahead in a large file. This reader reads piece
+after piece and pauses after each for as long as a piece takes without pauses: the time that it
+still waits is the time that a worker waits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far a measuring run is: what the probes' progress files tell."""
+"""Progress of a measuring run, read from the probes' progress files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def progress_of(folder: str) -> tuple[float, str]:
-    """How far the run is, which one rank knows for all, and what the first one does."""
+    """The fraction that is done, which one rank knows for all, and what the first rank does."""
     found = [one for name in _names(folder) if (one := _read(os.path.join(folder, name)))]
     if not found:
         return 0.0, "until the training loop begins"

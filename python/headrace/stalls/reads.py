@@ -1,4 +1,4 @@
-"""What the samples of a dataset read, found out by loading some of them: files that are opened,
+"""Finds out what the samples of a dataset read, by loading some of them: files that they open,
 files that were open or mapped before, bytes from the network, or nothing at all."""
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ class Learned:
 
     whole: list[str] | None = None  # files that hold the dataset; None: not looked for yet
     nothing: bool = False  # no file and no network: the samples are in memory
-    network: bool = False
+    network: bool = False  # the samples come over connections of the loader's processes
+    network_bytes: int = 0  # that this machine received meanwhile, if not over these
     unknown_bytes: int = 0  # that reads gave and no known file explains
     samples: int = 0  # that were loaded to find out
     problems: list[str] = field(default_factory=list)
 
     def of(self, run: Callable[[], int], let_go: Callable[[list[str]], None]) -> list[str]:
-        """The files that ``run`` opens, where it opens some. ``run`` loads samples and tells
-        how many; ``let_go`` ends mappings of files."""
+        """The files that ``run`` opens, where it opens some. ``run`` loads samples and
+        returns how many; ``let_go`` ends mappings of files."""
         self.unknown_bytes, self.network, self.nothing = 0, False, False
+        self.network_bytes = 0
         since, received = time.perf_counter_ns(), counters.received()
         work.learn(True)
         try:
@@ -43,19 +45,20 @@ class Learned:
         now = counters.received()
         self.samples = max(1, samples)
         opened, held = work.learned()
+        own_bytes, connections = work.received()
         given = [row.given_bytes for row in work.rows() if row.end_ns >= since]
-        known = sum(map(_size, opened))
-        told = [amount for amount in given if amount is not None]
+        known = sum(map(file_size, opened))
+        amounts = [amount for amount in given if amount is not None]
         # The first batch of a process may read its libraries.
-        if len(told) > 4:
-            told.remove(max(told))
-        unexplained = sum(told) - known
+        if len(amounts) > 4:
+            amounts.remove(max(amounts))
+        unexplained = sum(amounts) - known
         if not opened and held:
             self.whole = self._really_read(held, run, let_go)
             if self.whole:
                 return []
         # Small samples do not come to much, but each batch reads some.
-        usual = sorted(told)[len(told) // 2] if told else 0
+        usual = sorted(amounts)[len(amounts) // 2] if amounts else 0
         all_read = usual * len(given) > HARDLY_ANYTHING * self.samples
         most = max(HARDLY_ANYTHING * self.samples, SLACK_BYTES, (UNEXPLAINED - 1) * known)
         if unexplained > most or (all_read and not opened):
@@ -64,10 +67,22 @@ class Learned:
         if opened:
             return opened
         self.whole = []
-        if over > HARDLY_ANYTHING * self.samples and not self.unknown_bytes:
-            self.network = True
-        self.nothing = bool(told) and not self.unknown_bytes and not self.network
+        if not self.unknown_bytes:
+            self._note_network(over, own_bytes, connections)
+        self.nothing = bool(amounts) and not (
+            self.unknown_bytes or self.network or self.network_bytes
+        )
         return []
+
+    def _note_network(self, machine_bytes: int, own_bytes: int, connections: int) -> None:
+        """Whether the samples come over the network. What the machine receives may be
+        another process's: only connections of the loader's own processes are a proof. Those
+        that a batch began and ended are known by their number."""
+        much = HARDLY_ANYTHING * self.samples
+        if own_bytes > much or (machine_bytes > much and connections >= self.samples / 2):
+            self.network = True
+        elif machine_bytes > much:
+            self.network_bytes = machine_bytes
 
     def _really_read(
         self, held: list[str], run: Callable[[], int], let_go: Callable[[list[str]], None]
@@ -85,7 +100,8 @@ class Learned:
         return found
 
 
-def _size(path: str) -> int:
+def file_size(path: str) -> int:
+    """0 where it is not known."""
     try:
         return os.stat(path).st_size
     except OSError:

@@ -1,4 +1,4 @@
-"""The record of one rank: JSON as docs/stalls-format.md says."""
+"""Makes the record of one rank: JSON as docs/stalls-format.md describes it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from datetime import datetime, timezone
 from typing import Any
 
 from .. import _core
+from .._launch.folders import write_whole
 from .host import cpu_name, memory
 from .measurement import Measurement
+from .reads import file_size
 from .sources import Source, container_files, path_function
 
 VERSION = 1
@@ -23,10 +25,7 @@ STAT_AT_MOST = 20000
 
 def write(path: str, record: dict[str, Any]) -> None:
     """All of it or nothing."""
-    partial = f"{path}~{os.getpid()}"
-    with open(partial, "w", encoding="utf-8") as file:
-        json.dump(finite(record), file)
-    os.replace(partial, path)
+    write_whole(path, json.dumps(finite(record)))
 
 
 def finite(value: Any) -> Any:
@@ -144,7 +143,7 @@ def dataset(source: Source, filesystem: str, data: list[str] | None) -> dict[str
         picked = range(samples)
         if samples > STAT_AT_MOST:
             picked = generator.sample(picked, STAT_AT_MOST)  # type: ignore[assignment]
-        sizes = [_size(path(index)) for index in picked]
+        sizes = [file_size(path(index)) for index in picked]
         found["bytes"] = round(sum(sizes) / len(sizes) * samples)
         found["sizes"] = generator.sample(sizes, min(SIZES, len(sizes)))
         return found
@@ -152,10 +151,10 @@ def dataset(source: Source, filesystem: str, data: list[str] | None) -> dict[str
     containers = containers or source.learned.whole
     files = containers or data
     if files:
-        total = sum(map(_size, files))
+        total = sum(map(file_size, files))
         found["bytes"] = total
         if containers is None:
-            sizes = [_size(one) for one in generator.sample(files, min(SIZES, len(files)))]
+            sizes = [file_size(one) for one in generator.sample(files, min(SIZES, len(files)))]
             found["sizes"] = sizes
     return found
 
@@ -167,10 +166,3 @@ def _dataset_name(inner: Any) -> str:
     root = getattr(inner, "root", None) or getattr(inner, "path", None)
     text = f"{kind.__module__}.{kind.__qualname__}"
     return f"{text} at {os.fspath(root)}" if isinstance(root, (str, os.PathLike)) else text
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0

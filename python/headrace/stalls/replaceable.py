@@ -1,8 +1,8 @@
-"""Whether Headrace's loader can take the place of a script's.
+"""Checks whether Headrace's loader can replace a script's.
 
-Only then is its cost a statement about this script: what it would prepare has to be what the
-script's own dataset, transform and collate function give. Whatever is not known to be so is
-an obstacle, named for the person.
+Its cost says something about this script only if it would give what the script's own dataset,
+transform and collate function give. Everything that is not known to be equal is an obstacle,
+and is named.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from .._torchvision import class_name
 from ..datasets import _ImageDataset
 from ..prepare import Preparer
 
@@ -21,7 +22,7 @@ def obstacle(loader: Any) -> str:
     from torch.utils import data
 
     if not isinstance(loader, data.DataLoader):
-        return f"{_name(loader)} is no DataLoader of torch's"
+        return f"{class_name(loader)} is no DataLoader of torch's"
     usual = (data._utils.collate.default_collate, data._utils.collate.default_convert)
     if loader.collate_fn not in usual:
         return "it has a collate_fn of its own"
@@ -39,7 +40,7 @@ def _dataset_obstacle(dataset: Any) -> str:
     """Anything but a folder of torchvision's that does what torchvision's do."""
     folder = sys.modules.get("torchvision.datasets.folder")
     own = getattr(folder, "DatasetFolder", None)
-    name = _name(dataset)
+    name = class_name(dataset)
     if own is None or not isinstance(dataset, own):
         return f"the dataset, {name}, is none that Headrace reads"
     if type(dataset).__getitem__ is not own.__getitem__:
@@ -60,7 +61,3 @@ def _transform_obstacle(transform: Any) -> str:
         lines = str(error).splitlines() or [type(error).__name__]
         return f"its transform is none that Headrace has: {lines[0]}"
     return ""
-
-
-def _name(thing: Any) -> str:
-    return f"{type(thing).__module__}.{type(thing).__qualname__}"

@@ -1,9 +1,9 @@
-"""Batches that are handed to training again and again.
+"""Replays a few kept batches to training.
 
-They are copies, so that nothing the script does to a batch outlives its step: each time a
-fresh container of fresh tensor objects over the same memory is given. What the script
-changed in place is noticed by the tensors' version counters and restored; NumPy's arrays,
-which count nothing, are restored each time.
+The batches are copies. Each time training gets a fresh container of fresh tensor objects over
+the same memory, so that nothing the script does to a batch outlives its step. Tensors' version
+counters show what the script changed in place, and that is restored; NumPy's arrays, which
+count nothing, are compared with a copy.
 
 Containers are those that torch's pytree knows, and any object that has tensors or arrays
 among its members, or in containers that are its members.
@@ -115,7 +115,7 @@ def holds(value: Any) -> bool:
 
 
 def signature(batch: Any) -> tuple[Any, ...]:
-    """What tells batches of different shapes apart."""
+    """Equal for batches of equal types and shapes."""
     shapes = tuple((tuple(part.shape), str(part.dtype)) for part in parts_of(batch))
     return (type(batch), shapes)
 

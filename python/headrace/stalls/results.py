@@ -1,8 +1,7 @@
-"""The files of a result, in a folder that may hold those of an earlier one."""
+"""Writes the files of a result, over those of an earlier one."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
@@ -11,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import _core
+from .._launch.folders import write_whole
 
 LEAST_COLUMNS, MOST_COLUMNS = 60, 120
 
@@ -18,8 +18,8 @@ LEAST_COLUMNS, MOST_COLUMNS = 60, 120
 def write(out: str, records: dict[int, str]) -> tuple[Any, list[OSError]]:
     """Analyses the records and writes everything into ``out``; the records first, so that
     they are there even where they do not suffice. Returns the result and why files of it
-    could not be written, so that what was measured for minutes is told even where the disk is
-    full. ValueError with what is missing."""
+    could not be written: minutes of measuring are reported even where the disk is full.
+    ValueError says what is missing."""
     unwritten: list[OSError] = []
 
     def attempt(write: Callable[[], None]) -> None:
@@ -46,14 +46,9 @@ def _write_records(folder: str, records: dict[int, str]) -> None:
 
 
 def _write(path: str, text: str) -> None:
-    partial = f"{path}~"
     try:
-        with open(partial, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(partial, path)
+        write_whole(path, text)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.remove(partial)
         raise OSError(error.errno, f"{path} could not be written: {error.strerror}") from error
 
 

@@ -1,21 +1,23 @@
-"""The measuring run of one rank: what stands between the probe, which found the loop, and
-the measurement, which knows what to give it. Keeps the script's loop supplied, and writes
-the record in the end, however that comes about.
-"""
+"""The measuring run of one rank: gives the script's loop the batches of a measurement, and writes
+the record at the end, whatever ends it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import weakref
+from collections.abc import Callable
 from typing import Any, NoReturn
 
+from .._launch.folders import write_whole
 from . import record
 from .conclude import conclude
+from .findings import Findings, Settings
 from .folders import files_below
-from .measurement import Findings, Measurement, Settings
-from .probe import EXIT_INTERNAL, Probe, ProbedIterator, LoaderState
-from .replay import samples_in
+from .loader_state import LoaderState
+from .measurement import Measurement
+from .rank import EXIT_INTERNAL, Rank
 from .sources import end_workers, source_of
 
 EXIT_INTERRUPTED = 130
@@ -32,27 +34,31 @@ class Progress:
         if fraction is not None:
             self._fraction = max(self._fraction, fraction)
         state = {"state": "measuring", "fraction": self._fraction, "text": text}
-        partial = f"{self._path}~"
-        try:
-            with open(partial, "w", encoding="utf-8") as file:
-                json.dump(state, file)
-            os.replace(partial, self._path)
-        except OSError:  # a bar less
-            pass
+        with contextlib.suppress(OSError):  # then the bar does not move
+            write_whole(self._path, json.dumps(state))
 
 
 class Run:
-    """The measuring run of this rank."""
+    """``iterator`` stands for the loader's in the loop that is measured (ProbedIterator);
+    ``others``: loaders of the script beside it; ``steps_done``: counts the training's steps, where
+    another thread reads the loader for it."""
 
-    def __init__(self, probe: Probe, iterator: ProbedIterator) -> None:
-        self.probe, self.state = probe, iterator.state
+    def __init__(
+        self,
+        own: Rank,
+        iterator: Any,
+        device: Any,
+        others: list[LoaderState],
+        steps_done: Callable[[], int] | None,
+    ) -> None:
+        self.own, self.state = own, iterator.state
         self._iterator = weakref.ref(iterator)
         self._broken: BaseException | None = None  # what went through the loop's next()
-        self._ranks = probe.ranks()
+        self._ranks = own.ranks()
         # Each host's launcher drew a name of its own.
-        self._ranks["run"] = probe.channel().share(self._ranks["run"])
+        self._ranks["run"] = own.channel().share(self._ranks["run"])
         self._started = record.now()
-        settings = probe.settings
+        settings = own.settings
         self._findings = Findings(first_batch_s=self.state.first_batch_s)
         data = files_below(settings["data"]) if settings.get("data") else None
         source = source_of(iterator.loader, iterator.real, iterator.begin_of, data)
@@ -61,13 +67,13 @@ class Run:
         replay = self.state.replay
         replay.freeze()
         rank = self._ranks["rank"]
-        self._progress = Progress(os.path.join(probe.folder, f"progress-{rank}.json"))
+        self._progress = Progress(os.path.join(own.folder, f"progress-{rank}.json"))
         steps = sorted(self.state.batch_s[1:] or self.state.batch_s or [0.0])
         self.measurement = Measurement(
             source,
             replay,
-            probe.device,
-            probe.channel(),
+            device,
+            own.channel(),
             Settings(
                 batches=int(settings.get("batches") or 0),
                 time_s=float(settings.get("time_s") or 150.0),
@@ -78,17 +84,12 @@ class Run:
             self._progress,
             step_s=steps[len(steps) // 2],
             steps_each=self.state.steps_each,
+            batch_size=self.state.batch_size,
         )
         self.measurement.data = data
-        if not probe.is_read_by_training(self.state):
-            self.measurement.steps_done = probe.steps_done
+        self.measurement.steps_done = steps_done
         self.measurement.local_size = self._ranks["local_world_size"]
-        first = replay.give(0, False)
-        self.measurement.batch_size = self.state.batch_size or samples_in(first)
-        self.measurement.batch_size_told = self.state.batch_size is not None
-        source.batch_size = self.measurement.batch_size
         self._batches = self.measurement.batches()
-        others = [s for s in probe.all_states if s is not self.state and not s.is_outside]
         if others:
             listed = ", ".join(f"{s.number} ({s.name}, {s.batches} batches)" for s in others)
             self._findings.note(
@@ -96,7 +97,7 @@ class Run:
                 f"({self.state.name}); others: {listed}; --loader N chooses"
             )
 
-    def next(self, iterator: ProbedIterator) -> Any:
+    def next(self, iterator: Any) -> Any:
         """The loop's next batch; does not come back once all is measured."""
         if self._broken is not None:
             self._caught(self._broken)
@@ -125,14 +126,14 @@ class Run:
         segment to go on with."""
         self.ended_early(type(error))
         if isinstance(error, KeyboardInterrupt):
-            self.probe.end(EXIT_INTERRUPTED)
-        self.probe.problem(
+            self.own.end(EXIT_INTERRUPTED)
+        self.own.problem(
             "loader",
             f"the loader raised {type(error).__name__} ({error}), and the script went on: what "
             "is measured ends there",
             "see which sample it is, or leave it out",
         )
-        self.probe.end(EXIT_INTERNAL)
+        self.own.end(EXIT_INTERNAL)
 
     def note_other(self, state: LoaderState) -> None:
         """Another loader is read while this one's loop is measured."""
@@ -150,7 +151,7 @@ class Run:
         document["files_written"] = []  # the launcher knows
         self._write(document)
         m.channel.leave()
-        self.probe.end(0)
+        self.own.end(0)
 
     def _record(self) -> dict[str, Any]:
         document = record.of(self.measurement, self._ranks, self._started)
@@ -158,7 +159,7 @@ class Run:
         return document
 
     def _write(self, document: dict[str, Any]) -> None:
-        path = os.path.join(self.probe.folder, f"rank-{self._ranks['rank']}.json")
+        path = os.path.join(self.own.folder, f"rank-{self._ranks['rank']}.json")
         record.write(path, document)
 
     def _failed(self, error: Exception) -> NoReturn:
@@ -166,14 +167,14 @@ class Run:
         if self._findings.segments:
             self._findings.ended = "script"
             self._write(self._record())
-        self.probe.give_up(error)
+        self.own.give_up(error)
 
     def ended_early(self, crashed: type[BaseException] | None) -> None:
         """The script ended within the run: what is known so far is kept."""
         interrupted = crashed is not None and issubclass(crashed, KeyboardInterrupt)
         failed = crashed is not None and not interrupted
         if crashed is not None and failed and self.measurement.phase == "device":
-            self.probe.problem(
+            self.own.problem(
                 "device-replay",
                 f"the script failed ({crashed.__name__}) with a batch that lay on the device",
                 "",
@@ -183,7 +184,7 @@ class Run:
         if self._findings.segments:
             self._write(self._record())
         elif not failed:
-            self.probe.problem(
+            self.own.problem(
                 "few-batches",
                 "the script ended before a segment was measured",
                 "let it run for more batches or epochs",

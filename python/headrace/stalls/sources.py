@@ -1,4 +1,4 @@
-"""Where real batches come from while a run is measured: one class for each kind of loader.
+"""Sources of real batches for a measuring run: one class for each kind of loader.
 
 A source is asked for an index set, a list of batches that can be loaded once cold and once
 warm, and then iterated. It works on a copy of the script's loader with the script's own
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import counters, work
-from .reads import Learned, unmap
+from .reads import Learned, file_size, unmap
 
 # Batches that a loader we know nothing of may have prepared: DALI's default, and one more.
 UNKNOWN_AHEAD = 3
@@ -57,7 +57,7 @@ class Source:
         self.ahead = 0
         self.batch_size = 0  # samples, set by the run
         self.wrapped = False  # a stream ended within a segment, and was begun again
-        self.learned = Learned()  # what the samples read, where nobody says
+        self.learned = Learned()  # what the samples read, where the dataset does not say
 
     @property
     def name(self) -> str:
@@ -88,7 +88,7 @@ class Source:
 
     def prepared(self, since_ns: int, taken: int) -> int | None:
         """Batches that the loader has ready, of an iteration that ``taken`` were taken from;
-        ``since_ns`` is when it began. ``None``: nobody can tell."""
+        ``since_ns`` is when it began. ``None``: not known."""
         return max(0, sum(1 for row in work.rows() if row.end_ns >= since_ns) - taken)
 
     def finish(self) -> None:
@@ -120,7 +120,7 @@ class Source:
             files, chosen.whole = self.data, True
         if files is not None:
             chosen.files = list(dict.fromkeys(files))
-            chosen.total = sum(map(_size, chosen.files))
+            chosen.total = sum(map(file_size, chosen.files))
             chosen.bytes = chosen.total
             if chosen.whole:
                 chosen.bytes = self._estimate(chosen)
@@ -134,13 +134,6 @@ class Source:
             samples = len(chosen.files or ())  # a file each
         of_set = chosen.samples or chosen.count * (self.batch_size or 0)
         return round(chosen.total / samples * of_set) if samples and of_set else None
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
 
 
 class _Chosen:
@@ -319,28 +312,37 @@ class _Indexed(Source):
         return self._with_files(chosen, None)
 
 
-class TorchMap(_Indexed):
-    """torch's DataLoader over a map-style dataset."""
+class _Torch(Source):
+    """torch's DataLoader: a copy of it is iterated."""
 
     kind = "torch"
+    drains = True
 
     def __init__(self, loader: Any, begin: Callable[[Any], Any], data: list[str] | None) -> None:
         super().__init__(loader, data)
         self._begin = begin
         self.workers = int(loader.num_workers)
         self.ahead = self.workers * int(loader.prefetch_factor or 0)
-        self._know(loader, loader._index_sampler)
         self._copy = copy.copy(loader)
-        members = vars(self._copy)
-        members["batch_sampler" if loader._auto_collation else "sampler"] = self._chosen
-        members["persistent_workers"] = self.workers > 0
-        members["_iterator"] = None
-        members[MEASURED] = True
+        vars(self._copy).update({"persistent_workers": False, "_iterator": None, MEASURED: True})
         self._iterator: Any = None
 
     def pids(self) -> list[int]:
-        workers = getattr(getattr(self._copy, "_iterator", None), "_workers", None) or []
+        # Workers that persist belong to the iterator that the loader keeps.
+        iterator = self._copy._iterator if self._iterator is None else self._iterator
+        workers = getattr(iterator, "_workers", None) or []
         return [worker.pid for worker in workers if worker.pid is not None]
+
+
+class TorchMap(_Torch, _Indexed):
+    """Over a map-style dataset."""
+
+    def __init__(self, loader: Any, begin: Callable[[Any], Any], data: list[str] | None) -> None:
+        super().__init__(loader, begin, data)
+        self._know(loader, loader._index_sampler)
+        members = vars(self._copy)
+        members["batch_sampler" if loader._auto_collation else "sampler"] = self._chosen
+        members["persistent_workers"] = self.workers > 0
 
     def plan(self, count: int) -> IndexSet:
         chosen = super().plan(count)
@@ -416,26 +418,13 @@ def end_workers(iterator: Any) -> None:
             pass
 
 
-class TorchIterable(Source):
-    """torch's DataLoader over an iterable dataset: every segment starts it anew."""
-
-    kind = "torch"
-    drains = True
+class TorchIterable(_Torch):
+    """Over an iterable dataset: every segment starts it anew."""
 
     def __init__(self, loader: Any, begin: Callable[[Any], Any], data: list[str] | None) -> None:
-        super().__init__(loader, data)
-        self._begin = begin
-        self.workers = int(loader.num_workers)
-        self.ahead = self.workers * int(loader.prefetch_factor or 0)
-        self._copy = copy.copy(loader)
-        vars(self._copy).update({"persistent_workers": False, "_iterator": None, MEASURED: True})
+        super().__init__(loader, begin, data)
         self._files: list[str] | None = None
         self._learned = False
-        self._iterator: Any = None
-
-    def pids(self) -> list[int]:
-        workers = getattr(self._iterator, "_workers", None) or []
-        return [worker.pid for worker in workers if worker.pid is not None]
 
     def plan(self, count: int) -> IndexSet:
         chosen = IndexSet(None, count, None)
@@ -448,7 +437,7 @@ class TorchIterable(Source):
         if self._files is not None:
             # Workers run ahead of what is taken: more is read than a set's samples are.
             chosen.files, chosen.whole = self._files, True
-            chosen.total = sum(map(_size, self._files))
+            chosen.total = sum(map(file_size, self._files))
             chosen.bytes = None
         return chosen
 
@@ -476,7 +465,7 @@ class TorchIterable(Source):
                 return
             self.wrapped = True
             with warnings.catch_warnings():
-                # Confined to fewer cores it is told that it has too many workers.
+                # On fewer cores torch warns of too many workers.
                 warnings.simplefilter("ignore")
                 self._iterator = self._begin(self._copy)
 
@@ -549,7 +538,7 @@ class Headrace(_Indexed):
         samples = difference("samples")
         if not samples:
             return None
-        # What threads count is their time; how much of it was on a core nobody knows.
+        # Threads count elapsed time; how much of it was on a core is not known.
         thread_ns = difference("prepare", "sum_ns") + difference("fetch", "sum_ns")
         return {
             "samples": samples,
@@ -560,8 +549,8 @@ class Headrace(_Indexed):
 
 
 class Other(Source):
-    """Anything that yields batches: the script's own iterator goes on; when it ends, it is
-    begun again, as often as it gives something. ``begin`` makes another of the loader's own
+    """Anything that yields batches: goes on with the script's own iterator; when that ends, begins
+    another, as long as one gives something. ``begin`` makes another of the loader's own
     iterators."""
 
     kind = "other"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from . import counters, load
-
-if TYPE_CHECKING:
-    from .measurement import Measurement
+from .channel import Channel
+from .findings import Findings
+from .sources import Source
 
 PAUSE = 5.0  # times the usual step: no step, but something that the script does now and then
 LEAST_PAUSE_S = 0.05
@@ -16,10 +17,20 @@ SELDOM = 0.25  # of the batches, at most, are pauses
 
 
 class Timer:
-    """The timed part of a segment. Synchronises at both ends, never in between."""
+    """The timed part of a segment. Calls ``synchronize`` at both ends, never in between.
+    ``step_s``: a step that nothing overlaps with."""
 
-    def __init__(self, measurement: Measurement, segment: dict[str, Any]) -> None:
-        self._measurement, self._segment = measurement, segment
+    def __init__(
+        self,
+        segment: dict[str, Any],
+        source: Source,
+        channel: Channel,
+        findings: Findings,
+        synchronize: Callable[[], None],
+        step_s: float,
+    ) -> None:
+        self._segment, self._source, self._channel = segment, source, channel
+        self._findings, self._synchronize, self._step_s = findings, synchronize, step_s
         self._asked: list[float] = []
         self._got: list[float] = []
         self._samples: list[int] = []
@@ -28,12 +39,10 @@ class Timer:
         self._cpu = self._cpu_left_out = self._cpu_in_next = self._last_next_cpu = 0.0
 
     def begin(self) -> None:
-        m = self._measurement
-        m.restart = False
-        m.synchronize()
-        if m.begun_s is None:
-            m.begun_s = time.perf_counter()
-        self._before = counters.read(m.source.pids())
+        self._synchronize()
+        if self._findings.begun_s is None:
+            self._findings.begun_s = time.perf_counter()
+        self._before = counters.read(self._source.pids())
         self._load = load.read()
         self._received = counters.received()
         self._start = time.perf_counter()
@@ -55,7 +64,6 @@ class Timer:
     def drop_last(self) -> None:
         """The script left its loop after the last batch, and is back now: neither that batch
         nor what followed counts."""
-        self._measurement.restart = False
         self._left_out += time.perf_counter() - self._left_out - self._asked.pop()
         self._cpu_left_out += time.process_time() - self._cpu
         self._cpu_in_next -= self._last_next_cpu
@@ -63,25 +71,25 @@ class Timer:
         self._samples.pop()
 
     def end(self) -> dict[str, Any]:
-        m, segment = self._measurement, self._segment
-        m.synchronize()
+        segment, source, findings = self._segment, self._source, self._findings
+        self._synchronize()
         end = time.perf_counter() - self._left_out
-        if m.source.wrapped:
-            m.findings.note(
+        if source.wrapped:
+            findings.note(
                 "the loader's stream ends within a segment and is begun again: what that takes "
                 "counts as preparation"
             )
-        used = counters.read(m.source.pids()).since(self._before)
+        used = counters.read(source.pids()).since(self._before)
         others = load.read().since(self._load)
         received = counters.received()
         if not self._asked:
             raise RuntimeError("too few batches between two times that the script leaves its loop")
         asked = [*self._asked, end]
-        assert m.begun_s is not None
+        assert findings.begun_s is not None
         wait_s = [g - a for a, g in zip(self._asked, self._got)]
         batch_s = [b - a for a, b in zip(asked, asked[1:])]
-        pauses = set_pauses_apart(wait_s, batch_s, m.single_step_s)
-        share = others.others(m.channel.of_host(others.root, others.own_s))
+        pauses = set_pauses_apart(wait_s, batch_s, self._step_s)
+        share = others.others(self._channel.of_host(others.root, others.own_s))
         return {
             "phase": segment["phase"],
             "round": segment["round"],
@@ -89,7 +97,7 @@ class Timer:
             "alone_rank": segment["rank"],
             "batches": len(self._asked),
             "samples": sum(self._samples),
-            "begin_s": self._start - m.begun_s,
+            "begin_s": self._start - findings.begun_s,
             "elapsed_s": end - self._asked[0] - sum(pauses),
             "process_cpu_s": used.process_cpu_s - self._cpu_left_out,
             "worker_cpu_s": used.worker_cpu_s,

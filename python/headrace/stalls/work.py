@@ -1,16 +1,19 @@
-"""What the loader's workers do for each batch, told by themselves.
+"""Rows that the loader's workers write, one for each batch that they fetch.
 
-torch's fetchers are wrapped once, in the process of the training and, because workers
-inherit it or go through the same start, in every worker. While the file ``recording`` lies
-in the run's folder, each batch appends one row to a file of its own process: no pipe, no
-lock, and nothing is lost with a worker. While ``learning`` lies there, paths that are
-opened for reading are written down, so that datasets which do not name their files can be
-dropped from memory.
+torch's fetchers are wrapped in the training process and in every worker, which inherits the
+wrapper or goes through the same start. While the file ``recording`` is in the run's folder, each
+batch appends one row to a file of its own process: no pipe, no lock, and nothing is lost with a
+worker. While ``learning`` is there, workers also log the paths that they open for reading, so
+that the files of datasets which do not name them can be dropped from memory, and
+the bytes that came over their network connections.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+import socket
+import stat
 import struct
 import sys
 import time
@@ -28,7 +31,7 @@ def _folder() -> str:
 
 
 def _marker(name: str) -> str:
-    """The file that tells workers of this rank what to do."""
+    """The file whose presence switches the workers of this rank."""
     return f"{_folder()}/{name}-{os.environ.get(_OWNER, '0')}"
 
 
@@ -40,11 +43,12 @@ class _Files:
         self.rows: int | None = None
         self.paths: int | None = None
         self.held: int | None = None
+        self.received: int | None = None
 
     def open(self, kind: str) -> int:
         if self.pid != os.getpid():
             self.pid = os.getpid()
-            self.rows = self.paths = self.held = None
+            self.rows = self.paths = self.held = self.received = None
         fd: int | None = getattr(self, kind)
         if fd is None:
             name = f"{kind}-{os.environ.get(_OWNER, '0')}-{self.pid}"
@@ -70,6 +74,8 @@ def _wrapped(original: Any) -> Any:
         if not os.path.exists(_marker("recording")):
             return original(self, possibly_batched_index)
         _listen()
+        learning = _learning()
+        connections = _received() if learning else {}
         before = counters.io_of("self")
         wall, cpu = time.perf_counter(), time.process_time()
         out = original(self, possibly_batched_index)
@@ -81,8 +87,9 @@ def _wrapped(original: Any) -> Any:
             from .replay import samples_in
 
             samples = samples_in(out)
-        if _learning():
+        if learning:
             _note_held()
+            _note_received(connections)
         row = _ROW.pack(time.perf_counter_ns(), samples, cpu, wall, *map(_less, after, before))
         try:
             os.write(_files.open("rows"), row)
@@ -146,9 +153,13 @@ def rows() -> list[Row]:
 
 
 _listening = False
+_connected = 0  # connections that this process began while it learned
 
 
 def _on_audit(event: str, arguments: tuple[Any, ...]) -> None:
+    global _connected
+    if event == "socket.connect" and isinstance(arguments[1], tuple) and _learning():
+        _connected += 1  # not to a socket in the file system, whose address is a text
     if event != "open" or not _learning():
         return
     path, _, flags = arguments
@@ -225,6 +236,41 @@ def _is_read(fd: str) -> bool:
     return flags & os.O_ACCMODE != os.O_WRONLY
 
 
+_TCP_INFO = struct.Struct("128xQ")  # of struct tcp_info, up to tcpi_bytes_received
+
+
+def _received() -> dict[int, int]:
+    """Bytes that the TCP connections of this process have received, by the socket's inode."""
+    libc = ctypes.CDLL(None)
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            status = os.fstat(int(name))
+        except OSError:  # closed meanwhile
+            continue
+        info, length = ctypes.create_string_buffer(_TCP_INFO.size), ctypes.c_uint(_TCP_INFO.size)
+        if stat.S_ISSOCK(status.st_mode) and not libc.getsockopt(
+            int(name), socket.IPPROTO_TCP, socket.TCP_INFO, info, ctypes.byref(length)
+        ):
+            found[status.st_ino] = _TCP_INFO.unpack(info.raw)[0]
+    return found
+
+
+def _note_received(before: dict[int, int]) -> None:
+    """What connections that are still open got since ``before``, and how many were begun."""
+    global _connected
+    more = sum(total - before.get(inode, 0) for inode, total in _received().items())
+    _write_down("received", f"{time.perf_counter_ns()} {more} {_connected}")
+    _connected = 0
+
+
+def received() -> tuple[int, int]:
+    """Bytes that connections of this process and its workers got while they were listened to,
+    of those that a batch left open; and how many connections they began. Forgotten afterwards."""
+    lines = [[int(word) for word in line.split()] for line in _taken("received") if line]
+    return sum(line[1] for line in lines), sum(line[2] for line in lines)
+
+
 def _learning() -> bool:
     try:
         os.stat(_marker("learning"))
@@ -242,7 +288,8 @@ def _listen() -> None:
 
 
 def learn(on: bool) -> None:
-    """Writes down the files that are opened while batches are fetched."""
+    """Writes down files that are opened, and what connections receive, while batches are
+    fetched."""
     _mark("learning", on)
 
 

@@ -1,4 +1,4 @@
-"""The DataLoader's arguments: what is refused and why, and what the surroundings say.
+"""Checks the DataLoader's arguments.
 
 Refusals name the argument and what to do instead; where torch refuses the same,
 the words are torch's.

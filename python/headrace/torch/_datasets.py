@@ -1,4 +1,4 @@
-"""Which datasets the DataLoader accepts, and what they are to the C library.
+"""Translates the datasets that the DataLoader accepts to those of the C library.
 
 A dataset can be read natively when its samples are (path, label) pairs and
 nothing in Python happens between file and batch. That holds for Headrace's own
@@ -16,6 +16,7 @@ from typing import Any
 from torch.utils.data import Subset
 
 from .. import _core
+from .._torchvision import class_name, is_loader
 from ..datasets import _ImageDataset, dataset_of_pairs, refuse_callables
 
 _WAY_OUT = (
@@ -23,8 +24,6 @@ _WAY_OUT = (
     "of (path, label)), torchvision's ImageFolder or DatasetFolder, or a torch.utils.data.Subset of these; or keep "
     "torch.utils.data.DataLoader for this dataset."
 )
-
-_TORCHVISION_LOADERS = {"default_loader", "pil_loader", "accimage_loader"}
 
 
 def resolve(dataset: Any) -> tuple[_core.Dataset, Any]:
@@ -35,7 +34,7 @@ def resolve(dataset: Any) -> tuple[_core.Dataset, Any]:
     source, transform = _resolve(dataset)
     if len(dataset) != len(source):
         raise TypeError(
-            f"{_type_name(type(dataset))} says that it has {len(dataset)} samples, but its files are "
+            f"{class_name(dataset)} says that it has {len(dataset)} samples, but its files are "
             f"{len(source)}, which is what the native threads would read. {_WAY_OUT}"
         )
     return source, transform
@@ -53,7 +52,7 @@ def _resolve(dataset: Any) -> tuple[_core.Dataset, Any]:
     if folder is not None:
         _refuse_override(dataset, folder)
         return _of_torchvision(dataset), dataset.transform
-    raise TypeError(f"a dataset of type {_type_name(type(dataset))} is not supported. {_WAY_OUT}")
+    raise TypeError(f"a dataset of type {class_name(dataset)} is not supported. {_WAY_OUT}")
 
 
 def transform_of(dataset: Any) -> Any:
@@ -70,15 +69,11 @@ def int64(values: Any) -> array.array[int]:
     return array.array("q", values)
 
 
-def _type_name(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
-
-
 def _refuse_override(dataset: Any, base: type) -> None:
     for name in ("__getitem__", "__getitems__", "__len__", "__iter__"):
         if getattr(type(dataset), name, None) is not getattr(base, name, None):
             raise TypeError(
-                f"{_type_name(type(dataset))} has its own {name}, which cannot run in the native "
+                f"{class_name(dataset)} has its own {name}, which cannot run in the native "
                 f"threads: they would read its files as if it were not there. {_WAY_OUT}"
             )
 
@@ -92,14 +87,10 @@ def _torchvision_folder(dataset: Any) -> type | None:
 
 
 def _of_torchvision(dataset: Any) -> _core.Dataset:
-    refuse_callables(_type_name(type(dataset)), target_transform=dataset.target_transform)
-    loader = dataset.loader
-    if (
-        getattr(loader, "__module__", None) != "torchvision.datasets.folder"
-        or getattr(loader, "__name__", None) not in _TORCHVISION_LOADERS
-    ):
+    refuse_callables(class_name(dataset), target_transform=dataset.target_transform)
+    if not is_loader(dataset.loader):
         raise ValueError(
-            f"the dataset's loader {loader!r} cannot run in the native threads: leave loader out "
+            f"the dataset's loader {dataset.loader!r} cannot run in the native threads: leave loader out "
             "(JPEG and PNG files are decoded natively), or keep torch.utils.data.DataLoader"
         )
     return dataset_of_pairs(dataset.samples)

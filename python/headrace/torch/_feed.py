@@ -1,4 +1,4 @@
-"""A sampler of the user's, feeding batches of indices to the C library.
+"""Feeds batches of indices from a user's sampler to the C library.
 
 Any iterable of indices, or of lists of indices, will do, an endless one too:
 it is asked for a few batches ahead of training, never for all.

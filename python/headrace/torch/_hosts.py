@@ -1,10 +1,10 @@
-"""What ranks tell each other where a cache lies on several hosts.
+"""Exchanges rates between the ranks where a cache lies on several hosts.
 
 The plan of an epoch follows from numbers that all ranks share, so the rates that each has
 measured get into it only when every rank is given those of all. They travel as one small
 record a rank, of fixed layout, by the job's own means: torch.distributed, or a function of
 the user's (MPI's allgather, say). The record also says at which place of which epoch its
-rank begins, so that ranks that are out of step are told so.
+rank begins, so that ranks that are out of step get an error.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 import torch.distributed as dist
+
+from .. import _core
 
 Gather: TypeAlias = "Callable[[bytes], Sequence[bytes]] | Literal[False] | None"
 
@@ -39,7 +41,7 @@ _MAGIC = b"hrr1"
 
 def is_hosts(cache: str | None) -> bool:
     """Whether the text of a cache is one of several hosts."""
-    return cache is not None and cache.startswith("memcached:")
+    return cache is not None and _core.cache_kind(cache) == "hosts"
 
 
 def figures(rates: Mapping[str, Any]) -> tuple[int, float, float, float, float, float, float]:
@@ -67,7 +69,7 @@ class Exchange:
     def run(
         self, mine: Mapping[str, Any], epoch: int, position: int
     ) -> list[dict[str, Any]] | None:
-        """The rates of all ranks, in their order; None where nobody gathers. Blocks until
+        """The rates of all ranks, in their order; None without a way to gather. Blocks until
         all ranks have come here. RuntimeError where they are not at the same place."""
         gather = self._gather
         if gather is None and self._has_torch():
@@ -132,13 +134,13 @@ def stats_of_ranks(ranks: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
 
 
 def say_local(hosts: int) -> None:
-    """One line, once in a process, for whoever did not choose the assignment."""
+    """Logs one line, once in a process, where the assignment was not chosen."""
     global _said_local
     if not _said_local:
         _said_local = True
         _logger.warning(
-            "samples of a batch are dealt to the ranks of those of the %d hosts that keep them; the "
-            "samples of all ranks together are the usual ones. Losses that depend on which "
+            "samples of a batch go to ranks on the %d hosts that keep them; the samples of all ranks "
+            "together are the usual ones. Losses that depend on which "
             "samples are in one rank's batch (batch norm without synchronisation, in-batch "
             "negatives, MixUp, a mean over a per-rank count) need assignment='exact'; "
             "assignment='local' says that this is known. See docs/hosts.md",

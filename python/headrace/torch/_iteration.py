@@ -1,69 +1,22 @@
-"""One pass of a DataLoader: what ``iter(loader)`` gives, and how far it is.
-
-The native loader knows the place in its own order; of a user's sampler the place is kept
-here, with what was pushed and has not come back yet.
-"""
+"""One pass of a DataLoader: what ``iter(loader)`` gives."""
 
 from __future__ import annotations
 
-import threading
-from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .. import _core
 from .._errors import TooManyBadSamples
+from ._epochs import Epoch, Epochs
 from ._feed import Feed
-
-if TYPE_CHECKING:
-    from ._loader import DataLoader
-
-
-class Epoch:
-    """How far one pass over the data is. The loader keeps it after a ``break``, so it
-    refers to neither loader nor iterator, and all of them die without a collector."""
-
-    def __init__(self, number: int, resume: dict[str, Any] | None, core: _core.Loader) -> None:
-        self.number = number
-        self.resume = resume  # the state that it began at
-        self.core = core  # the native loader that prepares it
-        self.is_taken = False  # a batch was had of it, or its end
-        # Of a user's sampler:
-        self.position = 0  # samples handed out
-        self.batches = 0
-        self.own: Any = None  # the sampler's own state after them
-        self.pushed: deque[tuple[int, Any]] = deque()  # given to the native loader, not yet back
-        self.held: tuple[Any, Any] | None = None  # taken, larger than the native loader's batches
-        self.ended = False  # the sampler has no more
-        self.failure: Exception | None = None  # what it raised, for when its turn comes
-
-
-class OneReader:
-    """A lock that nobody waits for: a thread that comes while another one is inside gets a
-    RuntimeError, and the one inside notices nothing."""
-
-    def __init__(self) -> None:
-        # One that Ctrl-C left locked is open to its own thread.
-        self._lock = threading.RLock()
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            raise RuntimeError(
-                "this DataLoader is being read by another thread: one reader at a time. Its batches "
-                "go on there"
-            )
-
-    def __exit__(self, *exception: object) -> None:
-        self._lock.release()
 
 
 class Iteration:
     """What ``iter(loader)`` gives: one epoch, from its beginning or a loaded state on.
 
-    Which epoch it is stands fast with its first batch. Until then another ``iter()`` is the
-    same epoch, and set_epoch makes it another one: frameworks do both.
+    Its epoch is fixed by its first batch. Until then another ``iter()`` is the same epoch, and
+    set_epoch changes it: frameworks do both.
     """
 
-    def __init__(self, loader: DataLoader) -> None:
+    def __init__(self, loader: Epochs) -> None:
         self._loader = loader
         self._done = False
         before = loader._live
@@ -73,7 +26,7 @@ class Iteration:
         self._epoch = loader._live = Epoch(before.number, before.resume, before.core)
 
     def _can_take_over(self, before: Epoch) -> bool:
-        """Whether what is in preparation for the iterator before is what this one needs."""
+        """Whether the batches in preparation for the iterator before are those of this one."""
         loader = self._loader
         return (
             loader._feed is None

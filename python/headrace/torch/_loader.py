@@ -1,4 +1,4 @@
-"""The DataLoader: torch's arguments and manners over the native loader.
+"""The DataLoader: torch's interface over the native loader.
 
 The order of samples, their preparation and the place in an epoch belong to the
 C library; this file translates arguments, cuts a user's sampler into batches,
@@ -21,11 +21,12 @@ import torch.utils.data
 from torch.utils.dlpack import from_dlpack
 
 from .. import _core, transforms as _transforms
-from . import _arguments as arguments, _state as states
+from . import _arguments as arguments
 from ._datasets import resolve, transform_of
 from ._feed import Feed
 from ._hosts import Exchange, Gather, figures, is_hosts, say_local, stats_of_ranks
-from ._iteration import Epoch, Iteration, OneReader
+from ._epochs import Epochs, OneReader
+from ._iteration import Iteration
 from ._order import Dealt, Order, OrderedBatches
 from ._stats import add_stats
 from ._surroundings import Part, local_ranks, suggest_agent
@@ -47,7 +48,7 @@ class SkippedSample:
     reason: str
 
 
-class DataLoader:
+class DataLoader(Epochs):
     """Batches of an image folder, prepared by native threads.
 
     Iterating gives ``(images, labels)``: ``images`` of shape (samples, 3, height,
@@ -68,10 +69,10 @@ class DataLoader:
         batch_size: samples per batch of this rank.
         shuffle: a new order every epoch.
         sampler, batch_sampler: any iterable of indices, or of lists of them, endless
-            ones too. Every rank uses its own, as with torch. The place of a
-            ``DistributedSampler`` (not of a subclass) is taken by the loader's own order where
-            both give the ranks the same counts: its ranks, ``shuffle``, ``seed`` and ``set_epoch``
-            count, and one line says so.
+            ones too. Every rank uses its own, as with torch. The
+            loader's own order replaces a ``DistributedSampler`` (not a subclass) where both give
+            the ranks the same counts: its ranks, ``shuffle``, ``seed`` and ``set_epoch`` count,
+            and a warning is logged.
         num_workers: threads. ``None``: the cores that this process may use, over
             LOCAL_WORLD_SIZE, less one, at least one. 0: one thread.
         collate_fn: ``None`` or torch's ``default_collate``; others are refused.
@@ -97,10 +98,10 @@ class DataLoader:
         max_bad_share: with ``"skip"``: more bad samples than this share of an epoch's
             raise :class:`headrace.TooManyBadSamples`.
         return_index, return_path: see above.
-        rank, world_size: this process's part. ``None``: what the surroundings say when the first
-            epoch begins: torch.distributed where it is initialised; else RANK and WORLD_SIZE; else
-            0 of 1, unless ``gather`` is a function: then also the variables of Open MPI, MPICH and
-            Slurm. One line says where variables were followed, or not. Unused with a sampler.
+        rank, world_size: this process's part. ``None``: found when the first epoch begins:
+            torch.distributed where it is initialised; else RANK and WORLD_SIZE; else 0 of 1,
+            unless ``gather`` is a function: then also the variables of Open MPI, MPICH and Slurm.
+            A warning is logged where variables were used, or ignored. Unused with a sampler.
         direct_io: read past the page cache.
         io_uring: ``False`` reads with plain threads.
         staging_bytes: encoded bytes read ahead at most; 16 MiB if ``None``.
@@ -118,7 +119,7 @@ class DataLoader:
             more bytes; ``"planes"``, faster again for three to six times the bytes;
             ``None`` or ``"auto"``: what ``cache`` says, or else what the budget is best
             spent on by what is measured. Batches are the same.
-        epochs: of the whole run. Told so, busy threads convert cached samples to
+        epochs: of the whole run. With it busy threads convert cached samples to
             ``cache_form`` where the epochs that are left repay it; otherwise only
             idle threads do.
         agent: who prepares. ``None``: this process. ``"auto"``: a process of its own for all
@@ -145,7 +146,7 @@ class DataLoader:
             samples of all ranks together are the same ones. A loss that depends on which samples are in
             one rank's batch (batch norm without synchronisation, in-batch negatives) needs
             ``"exact"``.
-        gather: with several hosts: how the ranks tell each other how fast their hosts are, at
+        gather: with several hosts: how the ranks exchange how fast their hosts are, at
             each ``iter()`` but the first, which all ranks have to reach. ``None``: by
             torch.distributed, where it is initialised; a function of ``bytes`` that
             returns those of all ranks in their order (MPI's ``comm.allgather``); ``False``: never,
@@ -259,7 +260,7 @@ class DataLoader:
         self.batch_sampler = batch_sampler
         self.sampler: Any = sampler if batch_sampler is None else None
         if self._feed is None and self._dealt is None:
-            self.sampler = Order(self)
+            self.sampler = Order(self.set_epoch, self._samples_of_rank)
         self._capacity = self.batch_size or arguments.first_capacity(batch_sampler)
         self._pin_by_copy = False
         self._options: dict[str, Any] = {
@@ -305,19 +306,13 @@ class DataLoader:
             damaged=damaged,
         )
 
-        self._next_epoch = 0 if self._dealt is None else self._dealt.epoch
-        self._ahead = 0  # epochs that a stream was ahead of this loader's when it joined
-        self._joined = False  # whether the place in a stream is this loader's, or to be found
-        self._resume: dict[str, Any] | None = None  # a loaded state that iter() starts from
-        self._live: Epoch | None = None  # the epoch that was begun and not finished
-        self._reader = OneReader()
-        self._digest: str | None = None  # of the dataset, once it was needed
+        self._begin_at(0 if self._dealt is None else self._dealt.epoch)
         self._closed = False
         self._past_stats: dict[str, Any] | None = None  # of native loaders that were replaced
         self._past_skipped: list[SkippedSample] = []
         self._past_damaged: list[SkippedSample] = []
         self._later_hosts: tuple[int, str] | None = None  # an epoch, and its cache from then on
-        self._begun = False  # whether an epoch was begun, so that there are rates to tell
+        self._begun = False  # whether an epoch was begun, so that there are rates to exchange
         self._pid = os.getpid()
         self._core: _core.Loader | None = None
         # A stream's jobs compare their ranks, which are not known before the first epoch.
@@ -361,38 +356,11 @@ class DataLoader:
         samples, together = len(self._source), (self.batch_size or 1) * self.world_size
         return samples // together if self.drop_last else -(-samples // together)
 
-    def set_epoch(self, epoch: int) -> None:
-        """The next ``iter()`` is this epoch; passed on to the sampler where it has a
-        ``set_epoch`` too. Not needed for epochs to differ. Before the first batch of an epoch it
-        changes that one, also after ``iter()``. A loaded state of this very epoch stays: its
-        place in it is gone on from. A loader whose first epoch was a later one of its stream
-        goes on counting its own here; :meth:`state_dict` has the stream's."""
-        number = arguments.epoch(epoch) + self._ahead
-        if number < 0:
-            raise ValueError(
-                f"epoch {epoch} of this loader was over before its stream began: it joined "
-                f"{-self._ahead} epochs behind its own count"
-            )
-        self._aim(number)
-        if self._dealt is not None:
-            self._dealt.set_epoch(int(epoch))
-            return
-        inner = getattr(self.batch_sampler, "sampler", self.sampler)
-        for sampler in (self.batch_sampler, inner):
-            if not isinstance(sampler, Order):
-                getattr(sampler, "set_epoch", lambda epoch: None)(epoch)
-
-    def _aim(self, number: int) -> None:
-        """The next epoch, or the one of which nothing was taken yet, is this one."""
-        if self._resume is not None and self._resume["epoch"] != number:
-            self._resume = None
-        self._next_epoch = number
-
-    def _follow_sampler(self) -> None:
-        """What was said to the set_epoch of a DistributedSampler that is replaced."""
-        moved = None if self._dealt is None else self._dealt.moved()
-        if moved is not None:
-            self._aim(moved + self._ahead)
+    def _samples_of_rank(self) -> int:
+        """In an epoch, padding included."""
+        if self.drop_last:
+            return len(self) * (self.batch_size or 1)
+        return -(-len(self._source) // self.world_size)
 
     def _settle(self) -> None:
         """At an epoch's beginning: which part of it is this process's."""
@@ -407,90 +375,6 @@ class DataLoader:
         core = self._native()
         if is_first:
             self._say(core)
-
-    # Resuming
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where training stands: after the batches that were taken. Small, of plain
-        types: torch.save and json both keep it.
-
-        With Headrace's own order it holds for any number of ranks and any batch size;
-        each rank gives the same. After the last batch but before the loop has ended,
-        the state is the end of that epoch. It says which dataset it is of (``"dataset"``).
-        """
-        self._check_fork()
-        self._follow_sampler()
-        if self._resume is not None:
-            return {**self._resume}
-        epoch = self._live
-        if epoch is None or self._was_moved(epoch):
-            return self._state(self._next_epoch, 0)
-        if self._feed is None:
-            place = self._native().get_state()
-            return self._state(place["epoch"], place["position"])
-        sampler = self._feed.state(epoch.position, epoch.batches, epoch.own)
-        return self._state(epoch.number, epoch.position, sampler)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The next ``iter()`` goes on where ``state`` was taken: its first batch is, bit
-        for bit, the one that would have come; the epochs after it follow.
-
-        ``seed`` and ``shuffle`` become the state's. Raises ValueError for a state of
-        another dataset (of other names, labels or order), version or kind of sampler, and for
-        numbers that are out of range. States of before 2026-12 do not say their dataset; one line
-        says so.
-        """
-        states.check(
-            state,
-            samples=len(self._source),
-            has_sampler=self._feed is not None,
-            digest=self._names_digest,
-        )
-        self._check_fork()
-        with self._reader:
-            self._live = None
-            self.seed = int(state["seed"])
-            self.shuffle = bool(state["shuffle"])
-            self._next_epoch = int(state["epoch"])
-            self._ahead = int(state.get("stream_ahead", 0))
-            self._resume = dict(state)
-
-    def _was_moved(self, epoch: Epoch) -> bool:
-        """Whether set_epoch has made it another one since it was begun."""
-        if epoch.is_taken:
-            return False
-        moved = self._feed is not None and self._feed.was_moved()
-        return moved or epoch.number != self._next_epoch
-
-    def _names_digest(self) -> str:
-        if self._digest is None:
-            self._digest = self._source.names_digest()
-        return self._digest
-
-    def _state(self, epoch: int, position: int, sampler: Any = None) -> dict[str, Any]:
-        state = {
-            "format": states.FORMAT,
-            "version": states.VERSION,
-            "epoch": epoch,
-            "position": position,
-            "seed": self.seed,
-            "shuffle": self.shuffle,
-            "samples": len(self._source),
-            "dataset": self._names_digest(),
-            "external": self._feed is not None,
-            "sampler": sampler,
-        }
-        if self._ahead:
-            state["stream_ahead"] = self._ahead
-        return state
-
-    def _follow_stream(self, epoch: Epoch, number: int) -> None:
-        """The first batch that was had of a stream says which of its epochs this is."""
-        ahead = number - epoch.number
-        epoch.number = number
-        self._ahead += ahead
-        self._next_epoch += ahead
-        self._joined = True
 
     # Watching
 
@@ -567,8 +451,8 @@ class DataLoader:
         return is_hosts(self._options["cache"])
 
     def _agree(self, epoch: int, position: int) -> None:
-        """What the ranks tell each other before an epoch. The first one has nothing to tell,
-        and its own comparison of ranks says best what is wrong between them."""
+        """Exchanges rates with the other ranks before an epoch. There are none before the first
+        one, and its own comparison of ranks says best what is wrong between them."""
         if not self._has_hosts():
             return
         if self._later_hosts is not None and epoch >= self._later_hosts[0]:
@@ -584,7 +468,7 @@ class DataLoader:
             core.set_rates(epoch, [figures(rates) for rates in ranks])
 
     def _say(self, core: _core.Loader) -> None:
-        """What whoever trains should know before the first batch."""
+        """Logs what the user should know before the first batch."""
         if self._dealt is not None:
             self._dealt.say()
         if self._options.get("agent") is None and not self._has_hosts():
@@ -600,7 +484,7 @@ class DataLoader:
 
     def close(self) -> None:
         """Stops the threads. Batches that are held stay valid; iterating is over;
-        :meth:`state_dict` still tells the place. RuntimeError while another thread
+        :meth:`state_dict` still has the place. RuntimeError while another thread
         waits for a batch."""
         place = None
         if self._live is not None and self._pid == os.getpid():
@@ -668,7 +552,8 @@ class DataLoader:
             return self.batch_sampler
         if self._feed is not None:
             return torch.utils.data.BatchSampler(self.sampler, self._capacity, self.drop_last)
-        return OrderedBatches(self)
+        seed = self.seed if self.shuffle else None
+        return OrderedBatches(len(self._source), self._part.now(), self._capacity, seed)
 
     # The native loader
 

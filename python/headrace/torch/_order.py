@@ -1,43 +1,36 @@
-"""What stands for the native order in Python: torch's sampler attribute, a DistributedSampler
-that the native order takes the place of, and batches of indices with the same statistics for
-measuring.
+"""The native order seen from Python: the sampler attribute, a DistributedSampler that the native
+order replaces, and batches of indices with the same statistics for measuring.
 """
 
 from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch.utils.data import DistributedSampler
 
-if TYPE_CHECKING:
-    from ._loader import DataLoader
-
 
 class Order:
-    """Stands where torch has a sampler when none was given: the native order."""
+    """Stands where torch has a sampler when none was given: the native order. ``set_epoch`` and
+    ``count`` (samples of this rank in an epoch) are methods of the loader, which this does not
+    keep alive."""
 
-    def __init__(self, loader: DataLoader) -> None:
-        self._loader = weakref.ref(loader)
+    def __init__(self, set_epoch: Callable[[int], None], count: Callable[[], int]) -> None:
+        self._set_epoch, self._count = weakref.WeakMethod(set_epoch), weakref.WeakMethod(count)
 
     def set_epoch(self, epoch: int) -> None:
         """As ``DistributedSampler.set_epoch``; the DataLoader's."""
-        loader = self._loader()
-        if loader is not None:
-            loader.set_epoch(epoch)
+        set_epoch = self._set_epoch()
+        if set_epoch is not None:
+            set_epoch(epoch)
 
     def __len__(self) -> int:
         """Samples of this rank in an epoch, padding included."""
-        loader = self._loader()
-        if loader is None:
-            return 0
-        ranks, samples = loader.world_size, len(loader._source)
-        if loader.drop_last:
-            return len(loader) * (loader.batch_size or 1)
-        return -(-samples // ranks)
+        count = self._count()
+        return 0 if count is None else count()
 
     def __repr__(self) -> str:
         return "<the native order of a headrace.torch.DataLoader>"
@@ -93,9 +86,9 @@ class Dealt:
             return
         _said = True
         logging.getLogger("headrace").warning(
-            "the DistributedSampler's place is taken by Headrace's own order, with its seed %d: ranks "
-            "get as many samples as before, each once, in another random order. A subclass of it "
-            "is followed as it is",
+            "Headrace's own order replaces the DistributedSampler, with its seed %d: ranks get as many "
+            "samples as before, each once, in another random order. A subclass of it is not "
+            "replaced",
             self.sampler.seed,
         )
 
@@ -104,20 +97,18 @@ _said = False
 
 
 class OrderedBatches:
-    """Batches of indices with the statistics of the native order: for measuring, where
-    which sample comes when does not matter."""
+    """Batches of indices with the statistics of the native order, another order with each
+    ``iter()``: for measuring, where which sample comes when does not matter. ``seed`` None: not
+    shuffled."""
 
-    def __init__(self, loader: DataLoader) -> None:
-        self._loader = loader
-        self._epoch = 0
+    def __init__(self, samples: int, part: tuple[int, int], batch: int, seed: int | None) -> None:
+        self._samples, self._part, self._batch, self._seed = samples, part, batch, seed
 
     def __iter__(self) -> Iterator[list[int]]:
-        loader, samples = self._loader, len(self._loader._source)
-        if loader.shuffle:
-            generator = torch.Generator().manual_seed(loader.seed + self._epoch)
-            order = torch.randperm(samples, generator=generator)
-        else:
-            order = torch.arange(samples)
-        self._epoch += 1
-        own = order[loader.rank :: loader.world_size]
-        return (batch.tolist() for batch in own.split(loader._capacity))
+        order = torch.arange(self._samples)
+        if self._seed is not None:
+            generator = torch.Generator().manual_seed(self._seed)
+            order = torch.randperm(self._samples, generator=generator)
+            self._seed += 1
+        rank, ranks = self._part
+        return (batch.tolist() for batch in order[rank::ranks].split(self._batch))

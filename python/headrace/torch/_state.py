@@ -1,7 +1,7 @@
-"""What state_dict() holds, and whether a state that is to be loaded fits.
+"""The format of state_dict(), and checks of a state before it is loaded.
 
-A state is a place in the order of one dataset. It carries a digest of that dataset's names and labels,
-so that it is not gone on with in another one.
+A state is a place in the order of one dataset. It carries a digest of that dataset's names and
+labels, so that it is not used with another one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Counters of a DataLoader over the native loaders that it had one after the other.
+"""Adds up the counters of the native loaders that a DataLoader had one after the other.
 
 A larger batch of a sampler, or a fork, makes a new native loader, whose counters begin at 0.
 """

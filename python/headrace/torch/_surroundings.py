@@ -1,4 +1,4 @@
-"""Which of how many ranks this process is, as whoever started it says.
+"""Finds the rank of this process and the number of ranks.
 
 torch.distributed counts where it is initialised. Without it the environment is all there is. RANK
 and WORLD_SIZE, torchrun's, are set for processes that train one model together, and count. Those of
@@ -80,12 +80,12 @@ class Part:
 
 
 class _Seen(NamedTuple):
-    """What the surroundings say."""
+    """What torch.distributed or the environment says."""
 
     rank: int
     ranks: int
     counts: bool  # whether it is said of processes that train one model together
-    where: str  # the variables, "" for torch.distributed or nobody
+    where: str  # the variables, "" for torch.distributed or none
 
 
 def _of_distributed() -> tuple[int, int] | None:
@@ -115,8 +115,8 @@ def _say(seen: _Seen, taken: tuple[int, int]) -> None:
     _said = True
     if taken == (seen.rank, seen.ranks):
         _logger.warning(
-            "this process reads part %d of %d of every epoch, as %s say; torch.distributed is not "
-            "initialised. rank= and world_size= say it without this line",
+            "this process reads part %d of %d of every epoch because of %s; torch.distributed is not "
+            "initialised. Give rank= and world_size= to avoid this line",
             *taken,
             seen.where,
         )
@@ -174,7 +174,7 @@ def _number(name: str) -> int:
 
 
 def _of_this_node(tasks: str) -> int:
-    """This node's number in Slurm's list for all, "2(x3),1"; 1 where it cannot be told."""
+    """This node's number in Slurm's list for all, "2(x3),1"; 1 where it is not known."""
     try:
         node = int(os.environ.get("SLURM_NODEID", "0"))
         for part in tasks.split(","):

@@ -534,28 +534,45 @@ static void rest_locked(struct hr__lease *lease)
         look_locked(seat);
 }
 
-/* Gives its pages back at once. The lock is released meanwhile, for it may take long; the
- * lease still keeps others away. */
-static void clean_locked(struct hr__lease *lease)
+/* What a lease that gives its pages back finds there. */
+struct traces {
+    uint64_t faults; /* of the process, before it looked */
+    int is_suspect;  /* pages may have become private since the lease began */
+    int found;       /* some had */
+};
+
+/* From now on its pages are given back at once, which may take long, so without the lock; it still
+ * keeps others away meanwhile. Returns whether its whole map goes with it: it is the last in a
+ * window that gets no more. */
+static int begin_leaving_locked(struct hr__lease *lease)
+{
+    lease->is_leaving = 1;
+    return lease->window != lease->seat->window && lease->window->refs == 1;
+}
+
+/* Gives back the pages that are its alone. is_own and faults of a leaving lease stay. */
+static struct traces give_back(const struct hr__lease *lease, int is_last)
+{
+    struct traces t = {.faults = hr__pages_faults()};
+    t.is_suspect = !is_last && (lease->is_own || t.faults != lease->faults);
+    t.found = t.is_suspect && drop_inside(lease);
+    return t;
+}
+
+static void end_leaving_locked(struct hr__lease *lease, const struct traces *traces)
 {
     struct hr__seat *seat = lease->seat;
-    int is_own = lease->is_own;
-    /* The last in a window that gets no more: the whole map goes. */
-    int is_last = lease->window != seat->window && lease->window->refs == 1;
-    lease->is_leaving = 1;
-    pthread_mutex_unlock(&seat->lock);
-    uint64_t faults = hr__pages_faults();
-    int is_suspect = !is_last && (is_own || faults != lease->faults);
-    int found = is_suspect && drop_inside(lease);
-    pthread_mutex_lock(&seat->lock);
-    if (faults > seat->faults)
-        seat->faults = faults;
-    if (is_suspect || lease->is_edge_private)
+    int found = traces->found;
+    if (traces->faults > seat->faults)
+        seat->faults = traces->faults;
+    if (traces->is_suspect || lease->is_edge_private)
         found |= drop_edges_locked(lease);
     seat->unchanged = found ? 0 : seat->unchanged + 1;
     if (seat->unchanged >= UNCHANGED_ENOUGH)
         seat->is_changing = 0;
     unlink_window_locked(lease);
+    unlink_shared_locked(lease);
+    free_lease_locked(seat, lease);
 }
 
 static void release(struct hr_batch *batch)
@@ -570,15 +587,17 @@ static void release(struct hr_batch *batch)
         return;
     }
     pthread_mutex_lock(&seat->lock);
-    int rests = may_rest_locked(lease);
-    if (!rests)
-        clean_locked(lease);
-    unlink_shared_locked(lease);
-    seat->held--;
-    if (rests)
+    if (may_rest_locked(lease)) {
+        unlink_shared_locked(lease);
         rest_locked(lease);
-    else
-        free_lease_locked(seat, lease);
+    } else {
+        int is_last = begin_leaving_locked(lease);
+        pthread_mutex_unlock(&seat->lock);
+        struct traces traces = give_back(lease, is_last);
+        pthread_mutex_lock(&seat->lock);
+        end_leaving_locked(lease, &traces);
+    }
+    seat->held--;
     int ring = hr__seat_move_mark_locked(seat);
     pthread_mutex_unlock(&seat->lock);
     if (ring)

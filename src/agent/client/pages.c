@@ -16,12 +16,12 @@ struct scan_region {
     uint64_t start, end, categories;
 };
 
-struct scan {
+struct page_scan {
     uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
     uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
 };
 
-#define SCAN         _IOWR('f', 16, struct scan)
+#define SCAN         _IOWR('f', 16, struct page_scan)
 #define SCAN_FILE    (UINT64_C(1) << 2)
 #define SCAN_PRESENT (UINT64_C(1) << 3)
 #define SCAN_SWAPPED (UINT64_C(1) << 4)
@@ -42,7 +42,7 @@ struct scan {
 static long scan(int file, uintptr_t begin, uintptr_t end, struct scan_region *regions,
                  uintptr_t *walked)
 {
-    struct scan s = {
+    struct page_scan s = {
         .size = sizeof s,
         .start = begin,
         .end = end,

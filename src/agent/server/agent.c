@@ -247,7 +247,7 @@ int hr_agent_create(struct hr_agent **out, const struct hr_agent_options *option
 /* Viewers keep no agent, and who has not said yet what he is does so only for now. */
 static bool has_jobs(const struct hr_agent *a, bool with_new)
 {
-    for (const struct hr__job *job = a->jobs; job; job = job->next)
+    for (const struct hr__agent_job *job = a->jobs; job; job = job->next)
         if (!job->is_viewer && (with_new || job->state != HR__JOB_NEW))
             return true;
     return false;
@@ -289,7 +289,7 @@ static int next_turn_ms(struct hr_agent *a)
     uint64_t look = hr__recording_due_ns(a);
     due = look < due ? look : due;
     due = a->watch_ns < due ? a->watch_ns : due;
-    for (const struct hr__job *job = a->jobs; job; job = job->next)
+    for (const struct hr__agent_job *job = a->jobs; job; job = job->next)
         if (job->state == HR__JOB_NEW && job->asked_ns + HELLO_NS < due)
             due = job->asked_ns + HELLO_NS;
     for (struct hr__stream *s = a->streams; s; s = s->next)
@@ -303,8 +303,8 @@ static int next_turn_ms(struct hr_agent *a)
 /* Ends jobs that did not read what they were told, or never said HELLO. */
 static void end_lost(struct hr_agent *a, uint64_t now)
 {
-    struct hr__job *next;
-    for (struct hr__job *job = a->jobs; job; job = next) {
+    struct hr__agent_job *next;
+    for (struct hr__agent_job *job = a->jobs; job; job = next) {
         next = job->next;
         if (job->is_lost || (job->state == HR__JOB_NEW && now >= job->asked_ns + HELLO_NS))
             hr__job_end(job);

@@ -1,7 +1,8 @@
 /* Threads for what takes long; see errand.h. */
 #include "agent/server/errand.h"
 
-#include <signal.h>
+#include "base/thread.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <unistd.h>
@@ -37,17 +38,12 @@ static void *errand_main(void *arg)
 
 void hr__errand_start(struct hr__errands *errands, struct hr__errand *errand)
 {
-    sigset_t all, before;
     errand->errands = errands;
     errands->out++;
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS); /* of a file that was cut: base/truncation.h */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&errand->thread, NULL, errand_main, errand)) {
+    if (hr__thread_create(&errand->thread, errand_main, errand)) {
         errand->thread = pthread_self();
         errand_main(errand);
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void hr__errands_collect(struct hr__errands *errands)

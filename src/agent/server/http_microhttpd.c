@@ -6,12 +6,12 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <microhttpd.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -71,7 +71,6 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
 static int http_start(void **out, int listener, hr__http_answer_fn answer, void *arg,
                       struct hr_error *error)
 {
-    sigset_t all, before;
     struct server *server = hr__alloc(HR__TAG_AGENT, 1, sizeof *server);
     if (!server)
         return hr__fail(error, -ENOMEM, "out of memory for the metrics endpoint");
@@ -86,8 +85,7 @@ static int http_start(void **out, int listener, hr__http_answer_fn answer, void 
         return hr__fail(error, code, "the metrics endpoint could not be started: %s",
                         hr__errno_text(code));
     }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sigset_t before = hr__signals_block();
     errno = 0;
     server->daemon =
         MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_AUTO, 0, NULL, NULL, handle,

@@ -151,8 +151,8 @@ enum hr__job_state {
     HR__JOB_ENDED,
 };
 
-struct hr__job {
-    struct hr__job *next;
+struct hr__agent_job {
+    struct hr__agent_job *next;
     struct hr_agent *agent;
     struct hr__watched socket_ready, process_ready;
     struct hr__errand errand; /* reads its text */
@@ -190,10 +190,10 @@ struct hr__job {
 /* A trace; see recording.h. */
 struct hr__recording {
     struct hr__trace *trace;
-    struct hr__job *viewer;   /* who asked; NULL: nobody, or gone */
-    uint64_t look_ns, end_ns; /* the next look at seats; the end */
-    struct hr__errand errand; /* makes the text */
-    bool is_out;              /* the errand is under way */
+    struct hr__agent_job *viewer; /* who asked; NULL: nobody, or gone */
+    uint64_t look_ns, end_ns;     /* the next look at seats; the end */
+    struct hr__errand errand;     /* makes the text */
+    bool is_out;                  /* the errand is under way */
     char *json;
     size_t bytes;
     int file, failed; /* what the errand came to, with `error` */
@@ -217,7 +217,7 @@ struct hr_agent {
         watch_ns; /* when it is looked at those that others wait for; UINT64_MAX: nobody does */
     uint64_t accept_again_ns; /* after an error; 0: it accepts */
     uint64_t net_ns;          /* when lanes that want room are looked at again */
-    struct hr__job *jobs, *ended_jobs;
+    struct hr__agent_job *jobs, *ended_jobs;
     struct hr__agent_lane *ended_lanes;
     struct hr__stream *streams;
     struct hr__source *sources;
@@ -249,23 +249,23 @@ void hr__agent_wake(struct hr_agent *agent);
 void hr__job_create(struct hr_agent *agent, int socket);
 
 /* The process is gone, or talks nonsense: its leases end. */
-void hr__job_end(struct hr__job *job);
+void hr__job_end(struct hr__agent_job *job);
 
 /* Frees those that have ended, at the end of a turn. */
 void hr__jobs_bury(struct hr_agent *agent);
 
 /* Sends, or keeps it until it can be sent. Copies the files that it keeps. */
-void hr__job_send(struct hr__job *job, const struct hr__wire_message *message);
+void hr__job_send(struct hr__agent_job *job, const struct hr__wire_message *message);
 
-void hr__job_refuse(struct hr__job *job, const struct hr_error *error);
+void hr__job_refuse(struct hr__agent_job *job, const struct hr_error *error);
 
 /* Its source is open, or is not going to be: answers ATTACH. */
-void hr__job_attach(struct hr__job *job);
+void hr__job_attach(struct hr__agent_job *job);
 
 /* source.c */
 
 /* The source of a text that a job holds, which it takes, and a reference. NULL: no memory. */
-struct hr__source *hr__source_get(struct hr_agent *agent, struct hr__job *job);
+struct hr__source *hr__source_get(struct hr_agent *agent, struct hr__agent_job *job);
 void hr__source_unref(struct hr__source **source);
 void hr__text_digest(uint64_t out[2], const char *text, size_t length);
 
@@ -282,31 +282,30 @@ int hr__kept_open(struct hr__kept **out, const struct hr__stream *stream, struct
 
 /* Keeps it, unless there is one of the same source. */
 void hr__kept_add(struct hr_agent *agent, struct hr__kept **kept);
-bool hr__kept_has(const struct hr_agent *agent, const struct hr__source *source);
 void hr__kept_free(struct hr__kept **kept);
 
 /* stream.c */
 
 /* The job's stream, made where there is none: 0, and a reference in job->stream. Errors:
  * -EINVAL: other jobs of that name prepare something else; -ENOMEM. */
-int hr__stream_enter(struct hr__job *job, struct hr_error *error);
+int hr__stream_enter(struct hr__agent_job *job, struct hr_error *error);
 
 /* The job's seats and wishes end. */
-void hr__stream_leave(struct hr__job *job);
+void hr__stream_leave(struct hr__agent_job *job);
 
 /* Takes a wish back, or its waiting for a lane. */
-void hr__stream_forget(struct hr__job *job);
+void hr__stream_forget(struct hr__agent_job *job);
 
 /* Answers what can be answered of the jobs that seek, and stops lanes that nobody needs. */
 void hr__stream_settle(struct hr__stream *stream);
 
-void hr__stream_seek(struct hr__job *job);
+void hr__stream_seek(struct hr__agent_job *job);
 
 /* Looks, when that is due, whether those for whom others wait with their joining get on. */
 void hr__streams_watch(struct hr_agent *agent, uint64_t now_ns);
 
 /* Nothing is held of a seat any more. */
-void hr__job_seat_end(struct hr__job *job, struct hr__job_seat *seat);
+void hr__job_seat_end(struct hr__agent_job *job, struct hr__job_seat *seat);
 
 /* lane.c */
 
@@ -329,7 +328,7 @@ bool hr__agent_lane_look(struct hr__agent_lane *lane);
 void hr__agent_lanes_bury(struct hr_agent *agent);
 
 /* What was published before the job was seated. */
-void hr__agent_lane_recall(struct hr__agent_lane *lane, struct hr__job *job,
+void hr__agent_lane_recall(struct hr__agent_lane *lane, struct hr__agent_job *job,
                            const struct hr__span *span, uint64_t sequence);
 
 /* status.c */

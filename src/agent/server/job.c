@@ -62,13 +62,13 @@ static bool is_broken(int r)
 }
 
 /* It cannot be told something: it is hung up on, or it would wait for that for ever. */
-static void lose(struct hr__job *job)
+static void lose(struct hr__agent_job *job)
 {
     job->is_lost = true;
     hr__agent_wake(job->agent);
 }
 
-void hr__job_send(struct hr__job *job, const struct hr__wire_message *message)
+void hr__job_send(struct hr__agent_job *job, const struct hr__wire_message *message)
 {
     if (job->state == HR__JOB_ENDED || job->is_lost)
         return;
@@ -92,7 +92,7 @@ void hr__job_send(struct hr__job *job, const struct hr__wire_message *message)
         lose(job);
 }
 
-static void send_unread(struct hr__job *job)
+static void send_unread(struct hr__agent_job *job)
 {
     while (job->unread) {
         int r = hr__wire_send(job->socket, &job->unread->message);
@@ -114,7 +114,7 @@ static void send_unread(struct hr__job *job)
         lose(job);
 }
 
-void hr__job_refuse(struct hr__job *job, const struct hr_error *error)
+void hr__job_refuse(struct hr__agent_job *job, const struct hr_error *error)
 {
     struct hr__wire_message message = {.type = HR__WIRE_REFUSED, .refused.code = error->code};
     memcpy(message.refused.message, error->message, sizeof message.refused.message);
@@ -122,12 +122,12 @@ void hr__job_refuse(struct hr__job *job, const struct hr_error *error)
     hr__job_send(job, &message);
 }
 
-void hr__job_end(struct hr__job *job)
+void hr__job_end(struct hr__agent_job *job)
 {
     if (job->state == HR__JOB_ENDED)
         return;
     job->state = HR__JOB_ENDED;
-    struct hr__job **link = &job->agent->jobs;
+    struct hr__agent_job **link = &job->agent->jobs;
     while (*link != job)
         link = &(*link)->next;
     *link = job->next;
@@ -148,9 +148,9 @@ void hr__job_end(struct hr__job *job)
 
 void hr__jobs_bury(struct hr_agent *agent)
 {
-    struct hr__job **link = &agent->ended_jobs;
+    struct hr__agent_job **link = &agent->ended_jobs;
     while (*link) {
-        struct hr__job *job = *link;
+        struct hr__agent_job *job = *link;
         if (job->is_out) {
             link = &job->next;
             continue;
@@ -168,7 +168,7 @@ void hr__jobs_bury(struct hr_agent *agent)
     }
 }
 
-static void out_of_turn(struct hr__job *job, const char *what)
+static void out_of_turn(struct hr__agent_job *job, const char *what)
 {
     struct hr_error error;
     hr__fail(&error, -EPROTO, "the agent was sent %s out of turn", what);
@@ -176,7 +176,7 @@ static void out_of_turn(struct hr__job *job, const char *what)
     hr__job_end(job);
 }
 
-static void greet(struct hr__job *job, const struct hr__wire_hello *hello)
+static void greet(struct hr__agent_job *job, const struct hr__wire_hello *hello)
 {
     if (job->state != HR__JOB_NEW) {
         out_of_turn(job, "a second HELLO");
@@ -193,7 +193,7 @@ static void greet(struct hr__job *job, const struct hr__wire_hello *hello)
 
 static void read_run(struct hr__errand *errand)
 {
-    struct hr__job *job = HR__OF(struct hr__job, errand, errand);
+    struct hr__agent_job *job = HR__OF(struct hr__agent_job, errand, errand);
     job->failed =
         hr__wire_text_read(job->text_file, job->attach.text_bytes, &job->text, &job->error);
     if (!job->failed)
@@ -202,7 +202,7 @@ static void read_run(struct hr__errand *errand)
 
 static void read_done(struct hr__errand *errand)
 {
-    struct hr__job *job = HR__OF(struct hr__job, errand, errand);
+    struct hr__agent_job *job = HR__OF(struct hr__agent_job, errand, errand);
     job->is_out = false;
     close(job->text_file);
     job->text_file = -1;
@@ -218,7 +218,7 @@ static void read_done(struct hr__errand *errand)
 }
 
 /* What the agent runs under and the job does not: it slows down, or may end, what the job gets. */
-static void notice(const struct hr__job *job, char *out, size_t capacity)
+static void notice(const struct hr__agent_job *job, char *out, size_t capacity)
 {
     struct hr__surroundings own, its;
     char differences[300];
@@ -235,7 +235,7 @@ static void notice(const struct hr__job *job, char *out, size_t capacity)
                  (int)getpid(), differences);
 }
 
-void hr__job_attach(struct hr__job *job)
+void hr__job_attach(struct hr__agent_job *job)
 {
     struct hr_error error = job->error;
     int r = job->failed;
@@ -262,7 +262,7 @@ void hr__job_attach(struct hr__job *job)
     hr__job_refuse(job, &error);
 }
 
-static void attach(struct hr__job *job, struct hr__wire_message *message)
+static void attach(struct hr__agent_job *job, struct hr__wire_message *message)
 {
     if (job->state != HR__JOB_GREETED || job->is_viewer) {
         out_of_turn(job, "ATTACH");
@@ -279,7 +279,7 @@ static void attach(struct hr__job *job, struct hr__wire_message *message)
     hr__errand_start(&job->agent->errands, &job->errand);
 }
 
-static void leave_seat(struct hr__job *job, uint32_t number)
+static void leave_seat(struct hr__agent_job *job, uint32_t number)
 {
     struct hr__job_seat *seat = job->seats;
     while (seat && seat->number != number)
@@ -292,7 +292,7 @@ static void leave_seat(struct hr__job *job, uint32_t number)
     hr__job_seat_end(job, seat);
 }
 
-static void show_status(struct hr__job *job)
+static void show_status(struct hr__agent_job *job)
 {
     struct hr_error error;
     char *json = NULL;
@@ -314,7 +314,7 @@ static void show_status(struct hr__job *job)
     hr__free(json);
 }
 
-static void handle_viewer(struct hr__job *job, const struct hr__wire_message *message)
+static void handle_viewer(struct hr__agent_job *job, const struct hr__wire_message *message)
 {
     if (message->type == HR__WIRE_STATUS)
         show_status(job);
@@ -326,7 +326,7 @@ static void handle_viewer(struct hr__job *job, const struct hr__wire_message *me
         out_of_turn(job, "a viewer's message");
 }
 
-static void handle(struct hr__job *job, struct hr__wire_message *message)
+static void handle(struct hr__agent_job *job, struct hr__wire_message *message)
 {
     if (message->type == HR__WIRE_HELLO)
         greet(job, &message->hello);
@@ -348,7 +348,7 @@ static void handle(struct hr__job *job, struct hr__wire_message *message)
 
 static void socket_ready(struct hr__watched *watched, uint32_t events)
 {
-    struct hr__job *job = HR__OF(struct hr__job, socket_ready, watched);
+    struct hr__agent_job *job = HR__OF(struct hr__agent_job, socket_ready, watched);
     if (job->state != HR__JOB_ENDED && (events & EPOLLOUT))
         send_unread(job);
     for (int i = 0; i < HR__JOB_MESSAGES && job->state != HR__JOB_ENDED; i++) {
@@ -369,7 +369,7 @@ static void socket_ready(struct hr__watched *watched, uint32_t events)
 
 static void process_ready(struct hr__watched *watched, uint32_t events)
 {
-    hr__job_end(HR__OF(struct hr__job, process_ready, watched));
+    hr__job_end(HR__OF(struct hr__agent_job, process_ready, watched));
 }
 
 static int peer_process(int socket, pid_t pid)
@@ -407,7 +407,7 @@ static uint64_t party_of(pid_t pid)
 
 void hr__job_create(struct hr_agent *agent, int socket)
 {
-    struct hr__job *job = hr__alloc(HR__TAG_AGENT, 1, sizeof *job);
+    struct hr__agent_job *job = hr__alloc(HR__TAG_AGENT, 1, sizeof *job);
     if (!job) {
         close(socket);
         return;

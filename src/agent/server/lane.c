@@ -47,9 +47,9 @@ static void tell(void *arg)
 }
 
 /* The one job of a lane whose order is the job's own, where it may push. */
-static struct hr__job *pusher(const struct hr__agent_lane *lane)
+static struct hr__agent_job *pusher(const struct hr__agent_lane *lane)
 {
-    struct hr__job *job = lane->stream->agent->jobs;
+    struct hr__agent_job *job = lane->stream->agent->jobs;
     if (!lane->stream->as.external_order || lane->state != HR__LANE_READY || lane->failed)
         return NULL;
     while (job && (!job->seat || job->seat->lane != lane))
@@ -60,7 +60,7 @@ static struct hr__job *pusher(const struct hr__agent_lane *lane)
 /* Hands the lane what the job has pushed. A job that pushed nonsense is ended. */
 static void take_pushed(struct hr__agent_lane *lane)
 {
-    struct hr__job *job = pusher(lane);
+    struct hr__agent_job *job = pusher(lane);
     struct hr_error error;
     size_t count = 0;
     int r = job != NULL;
@@ -295,11 +295,11 @@ void hr__agent_lane_run(struct hr__agent_lane *lane, bool is_running)
 /* Who is told of records. */
 struct telling {
     struct hr__agent_lane *lane;
-    struct hr__job *job;       /* NULL: all that take from the lane */
+    struct hr__agent_job *job; /* NULL: all that take from the lane */
     struct hr__job_seat *seat; /* its seat */
 };
 
-static void send_record(struct hr__job *job, const struct hr__job_seat *seat,
+static void send_record(struct hr__agent_job *job, const struct hr__job_seat *seat,
                         const struct hr__place_record *record)
 {
     struct hr__wire_message message = {.type = record->is_halt ? HR__WIRE_HALT : HR__WIRE_BAD};
@@ -329,13 +329,13 @@ static void tell_record(void *arg, const struct hr__place_record *record)
         send_record(telling->job, telling->seat, record);
         return;
     }
-    for (struct hr__job *job = telling->lane->stream->agent->jobs; job; job = job->next)
+    for (struct hr__agent_job *job = telling->lane->stream->agent->jobs; job; job = job->next)
         if (job->seat && job->seat->lane == telling->lane && job->seat->place->is_taking &&
             record->sequence >= job->seat->place->base && record->sequence <= job->seat->place->end)
             send_record(job, job->seat, record);
 }
 
-void hr__agent_lane_recall(struct hr__agent_lane *lane, struct hr__job *job,
+void hr__agent_lane_recall(struct hr__agent_lane *lane, struct hr__agent_job *job,
                            const struct hr__span *span, uint64_t sequence)
 {
     struct telling telling = {.lane = lane, .job = job, .seat = job->seat};
@@ -345,7 +345,7 @@ void hr__agent_lane_recall(struct hr__agent_lane *lane, struct hr__job *job,
 static void look_for_expelled(struct hr__agent_lane *lane)
 {
     struct hr_agent *agent = lane->stream->agent;
-    for (struct hr__job *job = agent->jobs; job; job = job->next) {
+    for (struct hr__agent_job *job = agent->jobs; job; job = job->next) {
         struct hr__job_seat *seat = job->seat;
         if (!seat || seat->lane != lane || !hr__places_was_expelled(lane->places, seat->place))
             continue;

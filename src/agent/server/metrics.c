@@ -6,13 +6,15 @@
 #include "agent/server/metrics.h"
 
 #include "agent/server/http.h"
-#include "agent/server/output.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "report/draft.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,26 +110,47 @@ static const struct info infos[] = {
 };
 
 /* What a sample stands beside. */
-struct place {
+struct metrics_place {
     const json_t *stream, *lane, *subscriber; /* NULL: none */
     int loader;                               /* of several of one process on a lane: 0, 1, ... */
 };
 
-static void put_label(struct hr__output *o, char before, const char *name, const json_t *value)
+/* At most nine decimals, without zeros at the end, of numbers of any size; "0" for what is not a
+ * number or beyond 9e18. */
+static void put_number(struct hr__draft *o, double value)
 {
-    hr__output_print(o, "%c%s=\"", before, name);
+    double whole, part = modf(fabs(value), &whole);
+    int decimals = 9;
+    if (!(whole < 9e18)) { /* NaN too */
+        hr__draft_put(o, "0");
+        return;
+    }
+    /* The whole part apart, so that nine decimals of a large number do not overflow. */
+    uint64_t number = (uint64_t)whole, rest = (uint64_t)llround(part * 1e9);
+    number += rest / 1000000000;
+    rest %= 1000000000;
+    for (; rest && rest % 10 == 0; decimals--)
+        rest /= 10;
+    hr__draft_print(o, "%s%" PRIu64, value < 0 && (number || rest) ? "-" : "", number);
+    if (rest)
+        hr__draft_print(o, ".%0*" PRIu64, decimals, rest);
+}
+
+static void put_label(struct hr__draft *o, char before, const char *name, const json_t *value)
+{
+    hr__draft_print(o, "%c%s=\"", before, name);
     if (json_is_integer(value))
-        hr__output_print(o, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        hr__draft_print(o, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
     for (const char *p = json_is_string(value) ? json_string_value(value) : ""; *p; p++)
         if (*p == '\n')
-            hr__output_put(o, "\\n");
+            hr__draft_put(o, "\\n");
         else
-            hr__output_print(o, "%s%c", *p == '"' || *p == '\\' ? "\\" : "", *p);
-    hr__output_put(o, "\"");
+            hr__draft_print(o, "%s%c", *p == '"' || *p == '\\' ? "\\" : "", *p);
+    hr__draft_put(o, "\"");
 }
 
 /* Returns what stands before the next label. */
-static char put_place(struct hr__output *o, const struct place *at)
+static char put_place(struct hr__draft *o, const struct metrics_place *at)
 {
     if (!at->lane)
         return '{';
@@ -136,44 +159,44 @@ static char put_place(struct hr__output *o, const struct place *at)
     put_label(o, ',', "rank", json_object_get(at->lane, "rank"));
     if (at->subscriber) {
         put_label(o, ',', "pid", json_object_get(at->subscriber, "pid"));
-        hr__output_print(o, ",loader=\"%d\"", at->loader);
+        hr__draft_print(o, ",loader=\"%d\"", at->loader);
     }
     return ',';
 }
 
 /* A label's value: of the object itself, else of the stream. */
-static const json_t *find(const json_t *object, const struct place *at, const char *key)
+static const json_t *find(const json_t *object, const struct metrics_place *at, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     return value ? value : json_object_get(at->stream, key);
 }
 
-static void put_sample(struct hr__output *o, const struct family *f, const json_t *object,
-                       const struct place *at)
+static void put_sample(struct hr__draft *o, const struct family *f, const json_t *object,
+                       const struct metrics_place *at)
 {
     const json_t *value = json_object_get(object, f->key);
     if (!json_is_number(value) && !json_is_boolean(value))
         return;
-    hr__output_put(o, f->name);
-    hr__output_put(o, put_place(o, at) == ',' ? "} " : " ");
+    hr__draft_put(o, f->name);
+    hr__draft_put(o, put_place(o, at) == ',' ? "} " : " ");
     if (json_is_real(value))
-        hr__output_number(o, json_real_value(value), 9);
+        put_number(o, json_real_value(value));
     else if (json_is_integer(value))
-        hr__output_print(o, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        hr__draft_print(o, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
     else
-        hr__output_put(o, json_is_true(value) ? "1" : "0");
-    hr__output_put(o, "\n");
+        hr__draft_put(o, json_is_true(value) ? "1" : "0");
+    hr__draft_put(o, "\n");
 }
 
-static void put_info(struct hr__output *o, const struct family *f, const json_t *object,
-                     const struct place *at)
+static void put_info(struct hr__draft *o, const struct family *f, const json_t *object,
+                     const struct metrics_place *at)
 {
     const struct info *info = (const struct info *)f; /* its first member */
-    hr__output_put(o, f->name);
+    hr__draft_put(o, f->name);
     char before = put_place(o, at);
     for (int i = 0; info->labels[i]; i += 2, before = ',')
         put_label(o, before, info->labels[i], find(object, at, info->labels[i + 1]));
-    hr__output_put(o, "} 1\n");
+    hr__draft_put(o, "} 1\n");
 }
 
 /* How many before `subscriber` in its lane are of the same process. */
@@ -186,11 +209,11 @@ static int loader_of(const json_t *subscribers, size_t i)
     return count;
 }
 
-typedef void (*put_fn)(struct hr__output *o, const struct family *f, const json_t *object,
-                       const struct place *at);
+typedef void (*put_fn)(struct hr__draft *o, const struct family *f, const json_t *object,
+                       const struct metrics_place *at);
 
 /* Calls `put` for each object of the family's scope. */
-static void each(struct hr__output *o, const struct family *f, const json_t *status, put_fn put)
+static void each(struct hr__draft *o, const struct family *f, const json_t *status, put_fn put)
 {
     size_t s, l, i;
     json_t *stream, *lane, *subscriber;
@@ -198,7 +221,7 @@ static void each(struct hr__output *o, const struct family *f, const json_t *sta
     {
         json_array_foreach(json_object_get(stream, "lanes"), l, lane)
         {
-            struct place at = {.stream = stream, .lane = lane};
+            struct metrics_place at = {.stream = stream, .lane = lane};
             const json_t *subscribers = json_object_get(lane, "subscribers");
             if (f->scope == LANE)
                 put(o, f, lane, &at);
@@ -212,29 +235,29 @@ static void each(struct hr__output *o, const struct family *f, const json_t *sta
     }
 }
 
-static void put_family(struct hr__output *o, const struct family *f, const json_t *status,
+static void put_family(struct hr__draft *o, const struct family *f, const json_t *status,
                        put_fn put)
 {
     size_t length = strlen(f->name);
     const char *type = length > 6 && !strcmp(f->name + length - 6, "_total") ? "counter" : "gauge";
-    hr__output_print(o, "# HELP %s %s\n# TYPE %s %s\n", f->name, f->help, f->name, type);
+    hr__draft_print(o, "# HELP %s %s\n# TYPE %s %s\n", f->name, f->help, f->name, type);
     if (f->scope == AGENT)
-        put(o, f, status, &(struct place){.lane = NULL});
+        put(o, f, status, &(struct metrics_place){.lane = NULL});
     else
         each(o, f, status, put);
 }
 
 /* What a lane waits for: a sample for each of the answers. */
-static void put_waits(struct hr__output *o, const struct family *f, const json_t *lane,
-                      const struct place *at)
+static void put_waits(struct hr__draft *o, const struct family *f, const json_t *lane,
+                      const struct metrics_place *at)
 {
     static const char *const reasons[] = {"room", "fetch", "prepare", "sampler"};
     const json_t *now = json_object_get(lane, f->key);
     for (size_t i = 0; now && i < sizeof reasons / sizeof *reasons; i++) {
-        hr__output_put(o, f->name);
+        hr__draft_put(o, f->name);
         put_place(o, at);
-        hr__output_print(o, ",reason=\"%s\"} %d\n", reasons[i],
-                         json_is_string(now) && !strcmp(json_string_value(now), reasons[i]));
+        hr__draft_print(o, ",reason=\"%s\"} %d\n", reasons[i],
+                        json_is_string(now) && !strcmp(json_string_value(now), reasons[i]));
     }
 }
 
@@ -245,7 +268,7 @@ int hr__metrics_text(char **text, const char *status, struct hr_error *error)
         "1 for what the lane waits for: room (its subscribers are slower), fetch (storage), "
         "prepare (threads), sampler (the subscriber's has given no more indices).",
         LANE, "waits_for"};
-    struct hr__output o = {.text = NULL};
+    struct hr__draft o = {.text = NULL};
     json_error_t where;
     json_t *root = json_loads(status, 0, &where);
     if (!json_is_object(root)) {
@@ -260,7 +283,7 @@ int hr__metrics_text(char **text, const char *status, struct hr_error *error)
         put_family(&o, &families[i], root, put_sample);
     put_family(&o, &waits, root, put_waits);
     json_decref(root);
-    return hr__output_finish(&o, text, error);
+    return hr__draft_finish(&o, text, error);
 }
 
 /* ---- the endpoint ---- */

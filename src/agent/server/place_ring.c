@@ -91,19 +91,17 @@ void hr__places_reclaim_locked(struct hr__places *p)
     p->lents = kept;
 }
 
-/* Makes a spare piece. Takes milliseconds, so the lock is released meanwhile: of the threads only
- * the one that acquires changes the number of pieces. False: there is no memory for it. */
-static bool grow_locked(struct hr__places *p)
+/* Makes a spare piece, which takes milliseconds, so without the lock: of the threads only the one
+ * that acquires changes the number of pieces. False: there is no memory for it. */
+static bool add_piece(struct hr__places *p)
 {
     uint64_t begin = p->pieces * p->chunk_bytes;
-    if (begin + p->chunk_bytes > p->board->data_bytes)
+    if (begin + p->chunk_bytes > p->board->data_bytes ||
+        fallocate(p->data_file, 0, (off_t)begin, (off_t)p->chunk_bytes))
         return false;
-    pthread_mutex_unlock(&p->lock);
-    int r = fallocate(p->data_file, 0, (off_t)begin, (off_t)p->chunk_bytes);
     pthread_mutex_lock(&p->lock);
-    if (r)
-        return false;
     p->spare[p->spares++] = p->pieces++;
+    pthread_mutex_unlock(&p->lock);
     return true;
 }
 
@@ -198,17 +196,11 @@ static int clear_locked(struct hr__places *p, struct hr__place *place, uint64_t 
     return 0;
 }
 
-/* 0, or -EAGAIN: what lies there is in use. May release the lock meanwhile. */
+/* 0; -EAGAIN: what lies there is in use; -ENOBUFS: that takes a spare piece. */
 static int try_locked(struct hr__places *p, uint64_t number)
 {
     struct hr__place *place = &p->ring[number % p->places];
-    int r;
-    do {
-        if (p->is_stopped || place->is_open)
-            return -EAGAIN;
-        r = clear_locked(p, place, number);
-    } while (r == -ENOBUFS && grow_locked(p));
-    return r ? -EAGAIN : 0;
+    return p->is_stopped || place->is_open ? -EAGAIN : clear_locked(p, place, number);
 }
 
 static void open_locked(struct hr__places *p, struct hr__place *place, uint64_t number)
@@ -227,28 +219,40 @@ static void open_locked(struct hr__places *p, struct hr__place *place, uint64_t 
         p->acquired = number + 1;
 }
 
-int hr__places_acquire(struct hr__places *p, uint64_t number, struct hr__chunk *out)
+static void give_locked(struct hr__places *p, uint64_t number, struct hr__chunk *out)
 {
     uint64_t at = number % p->places;
-    pthread_mutex_lock(&p->lock);
     struct hr__place *place = &p->ring[at];
-    int r = try_locked(p, number);
-    if (r && !p->is_stopped) {
-        /* Wanted first, then looked once more: a job stores its mark, then loads this. */
-        p->is_short = true;
-        atomic_store(&p->board->wants_room, 1);
+    open_locked(p, place, number);
+    *out = (struct hr__chunk){
+        .images = p->data + place->piece * p->chunk_bytes,
+        .labels = p->labels + at * p->chunk_samples,
+        .indices = p->indices + at * p->chunk_samples,
+    };
+}
+
+/* 0 or -EAGAIN. wants_room: jobs are to say when there is some. */
+static int acquire(struct hr__places *p, uint64_t number, bool wants_room, struct hr__chunk *out)
+{
+    int r;
+    do {
+        pthread_mutex_lock(&p->lock);
+        if (wants_room && !p->is_stopped) {
+            p->is_short = true;
+            atomic_store(&p->board->wants_room, 1);
+        }
         r = try_locked(p, number);
-    }
-    if (!r) {
-        open_locked(p, place, number);
-        *out = (struct hr__chunk){
-            .images = p->data + place->piece * p->chunk_bytes,
-            .labels = p->labels + at * p->chunk_samples,
-            .indices = p->indices + at * p->chunk_samples,
-        };
-    }
-    pthread_mutex_unlock(&p->lock);
-    return r;
+        if (!r)
+            give_locked(p, number, out);
+        pthread_mutex_unlock(&p->lock);
+    } while (r == -ENOBUFS && add_piece(p));
+    return r ? -EAGAIN : 0;
+}
+
+int hr__places_acquire(struct hr__places *p, uint64_t number, struct hr__chunk *out)
+{
+    /* Wanted first, then looked once more: a job stores its mark, then loads this. */
+    return acquire(p, number, false, out) ? acquire(p, number, true, out) : 0;
 }
 
 void hr__places_drop(struct hr__places *p, uint64_t number)

@@ -49,7 +49,7 @@ void hr__recording_published(struct hr__agent_lane *lane, const struct hr__chunk
                         done->number * lane->places->chunk_samples, done->count);
 }
 
-void hr__recording_begin(struct hr__job *viewer, double seconds)
+void hr__recording_begin(struct hr__agent_job *viewer, double seconds)
 {
     struct hr_agent *agent = viewer->agent;
     struct hr__recording *r = &agent->recording;
@@ -67,7 +67,7 @@ void hr__recording_begin(struct hr__job *viewer, double seconds)
                 hr__recording_lane(lane);
 }
 
-void hr__recording_forget(struct hr__job *job)
+void hr__recording_forget(struct hr__agent_job *job)
 {
     struct hr__recording *r = &job->agent->recording;
     if (r->viewer != job)
@@ -85,7 +85,7 @@ uint64_t hr__recording_due_ns(const struct hr_agent *agent)
     return r->look_ns < r->end_ns ? r->look_ns : r->end_ns;
 }
 
-static void look_at(struct hr__recording *r, const struct hr__job *job)
+static void look_at(struct hr__recording *r, const struct hr__agent_job *job)
 {
     const struct hr__job_seat *seat = job->seat;
     struct hr__place_seat_status s;
@@ -122,7 +122,7 @@ static void write_run(struct hr__errand *errand)
 static void write_done(struct hr__errand *errand)
 {
     struct hr__recording *r = HR__OF(struct hr__recording, errand, errand);
-    struct hr__job *viewer = r->viewer;
+    struct hr__agent_job *viewer = r->viewer;
     r->is_out = false;
     r->viewer = NULL;
     if (viewer && r->failed)
@@ -142,7 +142,7 @@ void hr__recording_turn(struct hr_agent *agent)
     uint64_t now = hr__now_ns();
     if (now < hr__recording_due_ns(agent))
         return;
-    for (const struct hr__job *job = agent->jobs; job; job = job->next)
+    for (const struct hr__agent_job *job = agent->jobs; job; job = job->next)
         if (job->seat)
             look_at(r, job);
     r->look_ns = now + HR__TRACE_LOOK_MS * UINT64_C(1000000);

@@ -15,10 +15,10 @@ int hr__recording_create(struct hr_agent *agent, struct hr_error *error);
 void hr__recording_destroy(struct hr_agent *agent);
 
 /* A viewer asks for so many seconds; it is answered when they are over, or refused. */
-void hr__recording_begin(struct hr__job *viewer, double seconds);
+void hr__recording_begin(struct hr__agent_job *viewer, double seconds);
 
 /* The viewer, if it is one that waits for a trace, is gone. */
-void hr__recording_forget(struct hr__job *job);
+void hr__recording_forget(struct hr__agent_job *job);
 
 /* Looks at seats, and ends the recording, where it is time. */
 void hr__recording_turn(struct hr_agent *agent);

@@ -82,13 +82,13 @@ static void open_done(struct hr__errand *errand)
     source->text = NULL;
     /* It stays while they are answered, whatever they do. */
     source->refs++;
-    for (struct hr__job *job = source->agent->jobs; job; job = job->next)
+    for (struct hr__agent_job *job = source->agent->jobs; job; job = job->next)
         if (job->source == source && job->state == HR__JOB_OPENING)
             hr__job_attach(job);
     hr__source_unref(&source);
 }
 
-struct hr__source *hr__source_get(struct hr_agent *agent, struct hr__job *job)
+struct hr__source *hr__source_get(struct hr_agent *agent, struct hr__agent_job *job)
 {
     struct hr__source *source = agent->sources;
     size_t length = strlen(job->text);
@@ -171,14 +171,6 @@ int hr__kept_open(struct hr__kept **out, const struct hr__stream *stream, struct
     }
     *out = kept;
     return 0;
-}
-
-bool hr__kept_has(const struct hr_agent *agent, const struct hr__source *source)
-{
-    const struct hr__kept *kept = agent->kept;
-    while (kept && memcmp(kept->digest, source->digest, sizeof kept->digest))
-        kept = kept->next;
-    return kept != NULL;
 }
 
 void hr__kept_add(struct hr_agent *agent, struct hr__kept **out)

@@ -35,7 +35,7 @@ static json_t *integer(uint64_t value)
 }
 
 /* What the training process does. */
-static json_t *subscriber(const struct hr__job *job, const struct hr__job_seat *seat)
+static json_t *subscriber(const struct hr__agent_job *job, const struct hr__job_seat *seat)
 {
     struct hr__place_seat_status s;
     struct hr__places_status p;
@@ -54,7 +54,7 @@ static json_t *subscriber(const struct hr__job *job, const struct hr__job_seat *
 static json_t *subscribers(const struct hr__agent_lane *lane)
 {
     json_t *list = json_array();
-    for (const struct hr__job *job = lane->stream->agent->jobs; list && job; job = job->next)
+    for (const struct hr__agent_job *job = lane->stream->agent->jobs; list && job; job = job->next)
         if (job->seat && job->seat->lane == lane)
             json_array_append_new(list, subscriber(job, job->seat));
     return list;
@@ -142,7 +142,7 @@ static json_t *surroundings(void)
 }
 
 /* What a job waits for that takes nothing; NULL: it does not wait. */
-static const char *awaited_by(const struct hr__job *job)
+static const char *awaited_by(const struct hr__agent_job *job)
 {
     if (job->state == HR__JOB_OPENING)
         return "dataset";
@@ -156,7 +156,7 @@ static json_t *waiting_jobs(const struct hr_agent *agent)
 {
     json_t *list = json_array();
     uint64_t now = hr__now_ns();
-    for (const struct hr__job *job = agent->jobs; list && job; job = job->next) {
+    for (const struct hr__agent_job *job = agent->jobs; list && job; job = job->next) {
         const char *what = awaited_by(job);
         if (!what)
             continue;
@@ -174,7 +174,7 @@ int hr__status_write(struct hr_agent *agent, char **out, struct hr_error *error)
 {
     json_t *streams = json_array();
     int jobs = 0;
-    for (const struct hr__job *job = agent->jobs; job; job = job->next)
+    for (const struct hr__agent_job *job = agent->jobs; job; job = job->next)
         jobs += !job->is_viewer;
     for (const struct hr__stream *s = agent->streams; streams && s; s = s->next)
         json_array_insert_new(streams, 0, stream_json(s));

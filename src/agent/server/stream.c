@@ -34,13 +34,14 @@
 #define PATIENCE_OVER_NS UINT64_C(60000000000)
 #define LOOK_NS          UINT64_C(1000000000)
 
-static bool is_same(const struct hr__stream *s, const struct hr__job *job)
+static bool is_same(const struct hr__stream *s, const struct hr__agent_job *job)
 {
     return s->source == job->source;
 }
 
 /* 0, or -EINVAL naming the first difference. */
-static int check_same(const struct hr__stream *s, const struct hr__job *job, struct hr_error *error)
+static int check_same(const struct hr__stream *s, const struct hr__agent_job *job,
+                      struct hr_error *error)
 {
     const struct hr__wire_attach *a = &s->as, *b = &job->attach;
     const char *what = !is_same(s, job)                 ? "dataset or recipe"
@@ -58,7 +59,7 @@ static int check_same(const struct hr__stream *s, const struct hr__job *job, str
 }
 
 /* The ranks that one process started are one party. */
-static int join_party(struct hr__job *job, struct hr_error *error)
+static int join_party(struct hr__agent_job *job, struct hr_error *error)
 {
     struct hr__stream *s = job->stream;
     if (job->attach.world_size == 1)
@@ -80,7 +81,7 @@ static int join_party(struct hr__job *job, struct hr_error *error)
     return 0;
 }
 
-static void leave_party(struct hr__job *job)
+static void leave_party(struct hr__agent_job *job)
 {
     struct hr__party *party = job->party;
     job->party = NULL;
@@ -97,7 +98,7 @@ static void leave_party(struct hr__job *job)
 static void count_waiting(struct hr__stream *s)
 {
     s->is_waiting = false;
-    for (struct hr__job *job = s->agent->jobs; job; job = job->next)
+    for (struct hr__agent_job *job = s->agent->jobs; job; job = job->next)
         s->is_waiting |= job->stream == s && job->attach.lag == HR_LAG_WAIT;
     for (struct hr__agent_lane *lane = s->lanes; lane; lane = lane->next)
         if (!lane->is_out && lane->places) /* else its errand makes them, or tells it when done */
@@ -116,7 +117,7 @@ static void free_if_unused(struct hr__stream *s)
     hr__free(s);
 }
 
-int hr__stream_enter(struct hr__job *job, struct hr_error *error)
+int hr__stream_enter(struct hr__agent_job *job, struct hr_error *error)
 {
     struct hr_agent *agent = job->agent;
     struct hr__stream *s = NULL;
@@ -145,7 +146,7 @@ int hr__stream_enter(struct hr__job *job, struct hr_error *error)
     return join_party(job, error);
 }
 
-void hr__stream_forget(struct hr__job *job)
+void hr__stream_forget(struct hr__agent_job *job)
 {
     job->is_seeking = false;
     job->awaits_behind = false;
@@ -154,7 +155,7 @@ void hr__stream_forget(struct hr__job *job)
     job->awaited = NULL;
 }
 
-void hr__job_seat_end(struct hr__job *job, struct hr__job_seat *seat)
+void hr__job_seat_end(struct hr__agent_job *job, struct hr__job_seat *seat)
 {
     struct hr__job_seat **link = &job->seats;
     while (*link != seat)
@@ -171,7 +172,7 @@ void hr__job_seat_end(struct hr__job *job, struct hr__job_seat *seat)
     hr__agent_wake(job->agent);
 }
 
-void hr__stream_leave(struct hr__job *job)
+void hr__stream_leave(struct hr__agent_job *job)
 {
     struct hr__stream *s = job->stream;
     if (!s)
@@ -194,7 +195,7 @@ static struct hr__agent_lane *main_lane(const struct hr__stream *s, int rank)
     return lane;
 }
 
-static void await(struct hr__job *job, struct hr__agent_lane *lane, bool behind)
+static void await(struct hr__agent_job *job, struct hr__agent_lane *lane, bool behind)
 {
     if (job->awaited != lane) {
         lane->refs++;
@@ -205,13 +206,13 @@ static void await(struct hr__job *job, struct hr__agent_lane *lane, bool behind)
     job->awaits_behind = behind;
 }
 
-static void refuse_seek(struct hr__job *job, const struct hr_error *error)
+static void refuse_seek(struct hr__agent_job *job, const struct hr_error *error)
 {
     hr__stream_forget(job);
     hr__job_refuse(job, error);
 }
 
-static struct hr__job_seat *seat_in(struct hr__job *job, const struct hr__agent_lane *lane)
+static struct hr__job_seat *seat_in(struct hr__agent_job *job, const struct hr__agent_lane *lane)
 {
     struct hr__job_seat *seat = job->seats;
     while (seat && seat->lane != lane)
@@ -219,7 +220,7 @@ static struct hr__job_seat *seat_in(struct hr__job *job, const struct hr__agent_
     return seat;
 }
 
-static struct hr__job_seat *make_seat(struct hr__job *job, struct hr__agent_lane *lane,
+static struct hr__job_seat *make_seat(struct hr__agent_job *job, struct hr__agent_lane *lane,
                                       struct hr_error *error)
 {
     struct hr__job_seat *seat = hr__alloc(HR__TAG_AGENT, 1, sizeof *seat);
@@ -241,8 +242,8 @@ static struct hr__job_seat *make_seat(struct hr__job *job, struct hr__agent_lane
 }
 
 /* Tells the job where it sits. */
-static void answer(struct hr__job *job, struct hr__job_seat *seat, const struct hr__span *span,
-                   uint64_t sequence)
+static void answer(struct hr__agent_job *job, struct hr__job_seat *seat,
+                   const struct hr__span *span, uint64_t sequence)
 {
     struct hr__agent_lane *lane = seat->lane;
     uint64_t behind = (sequence - span->first) * (uint64_t)job->attach.world_size;
@@ -286,7 +287,7 @@ static void answer(struct hr__job *job, struct hr__job_seat *seat, const struct 
 }
 
 /* Seats the job in a lane at a position: true where it has been answered. */
-static bool sit(struct hr__job *job, struct hr__agent_lane *lane, const uint64_t place[2])
+static bool sit(struct hr__agent_job *job, struct hr__agent_lane *lane, const uint64_t place[2])
 {
     struct hr__span span;
     uint64_t sequence, step = (uint64_t)job->attach.world_size;
@@ -311,7 +312,7 @@ static bool sit(struct hr__job *job, struct hr__agent_lane *lane, const uint64_t
 }
 
 /* Others that take from a lane. */
-static int others(const struct hr__job *job, const struct hr__agent_lane *lane)
+static int others(const struct hr__agent_job *job, const struct hr__agent_lane *lane)
 {
     return hr__places_takers(lane->places,
                              job->seat && job->seat->lane == lane ? job->seat->place : NULL);
@@ -319,9 +320,9 @@ static int others(const struct hr__job *job, const struct hr__agent_lane *lane)
 
 /* Whether another job of the rank has a place in the stream: one that goes on to its next epoch
  * has, although it takes from no lane until it is answered. */
-static bool has_others(const struct hr__job *job)
+static bool has_others(const struct hr__agent_job *job)
 {
-    for (const struct hr__job *other = job->agent->jobs; other; other = other->next)
+    for (const struct hr__agent_job *other = job->agent->jobs; other; other = other->next)
         if (other != job && other->stream == job->stream &&
             other->attach.rank == job->attach.rank &&
             (other->seat || (other->is_seeking && !other->seek.is_first)))
@@ -330,7 +331,7 @@ static bool has_others(const struct hr__job *job)
 }
 
 /* A lane of its own: one that it has, or a new one. */
-static void go_alone(struct hr__job *job, const uint64_t place[2])
+static void go_alone(struct hr__agent_job *job, const uint64_t place[2])
 {
     for (struct hr__agent_lane *lane = job->stream->lanes; lane; lane = lane->next) {
         bool is_mine = job->awaited == lane || seat_in(job, lane);
@@ -356,7 +357,7 @@ static void go_alone(struct hr__job *job, const uint64_t place[2])
 }
 
 /* Whether what is left of the present span is so little that a job waits for it. */
-static bool ends_soon(const struct hr__job *job, const struct hr__agent_lane *lane,
+static bool ends_soon(const struct hr__agent_job *job, const struct hr__agent_lane *lane,
                       const struct hr__span *span)
 {
     uint64_t left = span->end - span->published;
@@ -366,7 +367,7 @@ static bool ends_soon(const struct hr__job *job, const struct hr__agent_lane *la
 
 /* The others were seated just now, after an agent was lost, and this one is behind them: they
  * are brought back, instead of its being alone for the rest of the epoch. All fit in the ring. */
-static bool rewinds(const struct hr__job *job, const struct hr__agent_lane *lane,
+static bool rewinds(const struct hr__agent_job *job, const struct hr__agent_lane *lane,
                     const struct hr__span *span, const uint64_t place[2])
 {
     uint64_t step = (uint64_t)job->attach.world_size, back = span->position - place[1];
@@ -386,7 +387,8 @@ static void expel_others(struct hr__agent_lane *lane)
 }
 
 /* On the main lane, which has not got the position: true where that is going to have it. */
-static bool bring_main(struct hr__job *job, struct hr__agent_lane *lane, const uint64_t place[2])
+static bool bring_main(struct hr__agent_job *job, struct hr__agent_lane *lane,
+                       const uint64_t place[2])
 {
     struct hr__span span;
     bool is_begun = hr__places_span(lane->places, &span);
@@ -411,7 +413,8 @@ static bool bring_main(struct hr__job *job, struct hr__agent_lane *lane, const u
     return true;
 }
 
-static void seek_exact(struct hr__job *job, struct hr__agent_lane *main, const uint64_t place[2])
+static void seek_exact(struct hr__agent_job *job, struct hr__agent_lane *main,
+                       const uint64_t place[2])
 {
     if (sit(job, main, place))
         return;
@@ -428,7 +431,8 @@ static void seek_exact(struct hr__job *job, struct hr__agent_lane *main, const u
 }
 
 /* The place where a job joins is its party's, too. */
-static bool sit_first(struct hr__job *job, struct hr__agent_lane *main, const uint64_t place[2])
+static bool sit_first(struct hr__agent_job *job, struct hr__agent_lane *main,
+                      const uint64_t place[2])
 {
     if (!sit(job, main, place))
         return false;
@@ -450,7 +454,7 @@ static bool is_stuck(struct hr__agent_lane *lane, uint64_t now_ns, uint64_t over
     return now_ns - lane->progress_ns >= (is_over ? over_ns : PATIENCE_NS);
 }
 
-static void wait_for_epoch(struct hr__job *job, struct hr__agent_lane *main,
+static void wait_for_epoch(struct hr__agent_job *job, struct hr__agent_lane *main,
                            const struct hr__span *span)
 {
     if (job->party && job->attach.join == HR_JOIN_EPOCH) {
@@ -478,7 +482,7 @@ static void wait_for_epoch(struct hr__job *job, struct hr__agent_lane *main,
                           .waiting = {.epoch = span->epoch, .position = span->position + behind}});
 }
 
-static void seek_first(struct hr__job *job, struct hr__agent_lane *main)
+static void seek_first(struct hr__agent_job *job, struct hr__agent_lane *main)
 {
     struct hr__span span;
     uint64_t asked[2] = {job->seek.epoch, job->seek.position}, sequence;
@@ -519,7 +523,8 @@ static void seek_first(struct hr__job *job, struct hr__agent_lane *main)
 
 /* For an order of the job's own: on the lane where that was started for this and has nothing yet.
  */
-static void seek_own(struct hr__job *job, struct hr__agent_lane *main, const uint64_t place[2])
+static void seek_own(struct hr__agent_job *job, struct hr__agent_lane *main,
+                     const uint64_t place[2])
 {
     bool is_for_it = main->is_fresh && main->epoch == place[0] && main->position == place[1];
     if (is_for_it && sit(job, main, place))
@@ -529,7 +534,7 @@ static void seek_own(struct hr__job *job, struct hr__agent_lane *main, const uin
 }
 
 /* Looks at one job's wish. */
-static void try_seek(struct hr__job *job)
+static void try_seek(struct hr__agent_job *job)
 {
     struct hr__agent_lane *main = main_lane(job->stream, job->attach.rank);
     struct hr_error error;
@@ -563,7 +568,7 @@ static void try_seek(struct hr__job *job)
 
 static bool has_rank(const struct hr__stream *s, int rank)
 {
-    for (const struct hr__job *job = s->agent->jobs; job; job = job->next)
+    for (const struct hr__agent_job *job = s->agent->jobs; job; job = job->next)
         if (job->stream == s && job->attach.rank == rank)
             return true;
     return false;
@@ -584,7 +589,7 @@ static void keep_up(struct hr__agent_lane *lane)
         return;
     }
     bool behind = false;
-    for (const struct hr__job *job = lane->stream->agent->jobs; job; job = job->next)
+    for (const struct hr__agent_job *job = lane->stream->agent->jobs; job; job = job->next)
         behind |= job->awaited == lane && job->awaits_behind;
     hr__places_await(lane->places, behind);
     hr__agent_lane_run(lane, behind || hr__places_takers(lane->places, NULL));
@@ -592,7 +597,7 @@ static void keep_up(struct hr__agent_lane *lane)
 
 void hr__stream_settle(struct hr__stream *stream)
 {
-    for (struct hr__job *job = stream->agent->jobs; job; job = job->next)
+    for (struct hr__agent_job *job = stream->agent->jobs; job; job = job->next)
         if (job->stream == stream && job->is_seeking)
             try_seek(job);
     for (struct hr__agent_lane *lane = stream->lanes, *next; lane; lane = next) {
@@ -602,7 +607,7 @@ void hr__stream_settle(struct hr__stream *stream)
     free_if_unused(stream);
 }
 
-void hr__stream_seek(struct hr__job *job)
+void hr__stream_seek(struct hr__agent_job *job)
 {
     struct hr_error error;
     uint64_t samples = hr_dataset_count(job->source->dataset);
@@ -625,7 +630,7 @@ void hr__streams_watch(struct hr_agent *agent, uint64_t now_ns)
     if (agent->watch_ns != UINT64_MAX && now_ns < agent->watch_ns)
         return;
     agent->watch_ns = UINT64_MAX;
-    for (struct hr__job *job = agent->jobs; job; job = job->next) {
+    for (struct hr__agent_job *job = agent->jobs; job; job = job->next) {
         if (!job->is_seeking || !job->was_told)
             continue;
         agent->watch_ns = now_ns + LOOK_NS;

@@ -8,8 +8,8 @@
  * since the recording began. What jobs did is known as of each look at their desks, so it is up
  * to HR__TRACE_LOOK_MS late.
  */
-#include "agent/server/output.h"
 #include "agent/server/trace_inside.h"
+#include "report/events.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,36 +19,13 @@
 enum { TRACK_WORKERS = 1, TRACK_LANES = 100000, TRACK_SEATS = 1 };
 
 struct writer {
-    struct hr__output o;
+    struct hr__events e;
     const struct hr__trace *trace;
-    bool begun; /* an event stands before the next one */
 };
-
-static void begin_event(struct writer *w, const char *kind, int process, uint64_t thread)
-{
-    hr__output_print(&w->o, "%s{\"ph\":\"%s\",\"pid\":%d,\"tid\":%" PRIu64, w->begun ? ",\n" : "",
-                     kind, process, thread);
-    w->begun = true;
-}
-
-/* Nanoseconds as microseconds. */
-static void add_time(struct writer *w, const char *name, uint64_t ns)
-{
-    hr__output_print(&w->o, ",\"%s\":%" PRIu64 ".%03d", name, ns / 1000, (int)(ns % 1000));
-}
 
 static uint64_t since_begin(const struct writer *w, uint64_t at_ns)
 {
     return at_ns > w->trace->begin_ns ? at_ns - w->trace->begin_ns : 0;
-}
-
-static void add_name(struct writer *w, const char *what, int process, uint64_t thread,
-                     const char *name)
-{
-    begin_event(w, "M", process, thread);
-    hr__output_print(&w->o, ",\"name\":\"%s\",\"args\":{\"name\":", what);
-    hr__output_json(&w->o, name);
-    hr__output_put(&w->o, "}}");
 }
 
 /* The caller goes on with members of "args" and closes both. */
@@ -56,9 +33,9 @@ static void begin_slice(struct writer *w, int process, uint64_t thread, uint64_t
                         uint64_t end_ns)
 {
     uint64_t begin = since_begin(w, begin_ns), end = since_begin(w, end_ns);
-    begin_event(w, "X", process, thread);
-    add_time(w, "ts", begin);
-    add_time(w, "dur", end > begin ? end - begin : 0);
+    hr__event_begin(&w->e, "X", process, thread);
+    hr__event_time_ns(&w->e, "ts", begin);
+    hr__event_time_ns(&w->e, "dur", end > begin ? end - begin : 0);
 }
 
 /* The lane that had that address then; NULL: nobody said. */
@@ -78,16 +55,16 @@ static void add_sample(struct writer *w, const struct hr__crew_event *e)
     int agent = (int)getpid();
     uint64_t track = TRACK_WORKERS + (uint64_t)e->worker;
     begin_slice(w, agent, track, e->begin_ns, e->end_ns);
-    hr__output_print(&w->o, ",\"name\":\"sample\",\"args\":{\"index\":%" PRIu64, e->index);
+    hr__draft_print(&w->e.draft, ",\"name\":\"sample\",\"args\":{\"index\":%" PRIu64, e->index);
     if (lane)
-        hr__output_print(&w->o, ",\"lane\":%" PRIu64, lane->number);
-    hr__output_put(&w->o, "}}");
+        hr__draft_print(&w->e.draft, ",\"lane\":%" PRIu64, lane->number);
+    hr__draft_put(&w->e.draft, "}}");
     if (!e->read_ns)
         return;
     uint64_t length = e->end_ns - e->begin_ns;
     begin_slice(w, agent, track, e->begin_ns,
                 e->begin_ns + (e->read_ns < length ? e->read_ns : length));
-    hr__output_put(&w->o, ",\"name\":\"read\"}");
+    hr__draft_put(&w->e.draft, ",\"name\":\"read\"}");
 }
 
 /* The newest events of one worker, oldest first; returns how many there were before them. */
@@ -96,7 +73,7 @@ static uint64_t add_worker(struct writer *w, int worker)
     const struct hr__trace *t = w->trace;
     const struct hr__trace_ring *ring = &t->rings[worker];
     uint64_t lost = ring->count > t->capacity ? ring->count - t->capacity : 0;
-    for (uint64_t i = lost; i < ring->count && !w->o.failed; i++)
+    for (uint64_t i = lost; i < ring->count && !w->e.draft.failed; i++)
         add_sample(w, &ring->events[i % t->capacity]);
     return lost;
 }
@@ -112,12 +89,12 @@ static const struct hr__trace_known *find_seat(const struct hr__trace *t, uint64
 static void add_mark(struct writer *w, const struct hr__trace_note *n, const char *name,
                      int process, uint64_t track)
 {
-    begin_event(w, "i", process, track);
-    add_time(w, "ts", since_begin(w, n->at_ns));
-    hr__output_print(&w->o,
-                     ",\"s\":\"t\",\"name\":\"%s\",\"args\":{\"samples\":%" PRIu64
-                     ",\"sequence\":%" PRIu64 "}}",
-                     name, n->samples, n->sequence);
+    hr__event_begin(&w->e, "i", process, track);
+    hr__event_time_ns(&w->e, "ts", since_begin(w, n->at_ns));
+    hr__draft_print(&w->e.draft,
+                    ",\"s\":\"t\",\"name\":\"%s\",\"args\":{\"samples\":%" PRIu64
+                    ",\"sequence\":%" PRIu64 "}}",
+                    name, n->samples, n->sequence);
 }
 
 /* Small: viewers keep tracks in 32 bits. */
@@ -130,12 +107,12 @@ static void add_queue(struct writer *w, const struct hr__trace_note *n,
                       const struct hr__trace_known *seat)
 {
     uint64_t track = track_of(w, seat);
-    begin_event(w, "C", seat->pid, track);
-    add_time(w, "ts", since_begin(w, n->at_ns));
-    hr__output_print(&w->o,
-                     ",\"name\":\"seat %" PRIu64 "\",\"args\":{\"ready\":%" PRIu64
-                     ",\"held\":%" PRIu64 "}}",
-                     track, n->samples, n->sequence);
+    hr__event_begin(&w->e, "C", seat->pid, track);
+    hr__event_time_ns(&w->e, "ts", since_begin(w, n->at_ns));
+    hr__draft_print(&w->e.draft,
+                    ",\"name\":\"seat %" PRIu64 "\",\"args\":{\"ready\":%" PRIu64
+                    ",\"held\":%" PRIu64 "}}",
+                    track, n->samples, n->sequence);
 }
 
 static void add_note(struct writer *w, const struct hr__trace_note *n)
@@ -158,7 +135,7 @@ static void add_note(struct writer *w, const struct hr__trace_note *n)
     case HR__TRACE_WAITED:
         begin_slice(w, seat->pid, track, n->at_ns > n->length_ns ? n->at_ns - n->length_ns : 0,
                     n->at_ns);
-        hr__output_put(&w->o, ",\"name\":\"waits\"}");
+        hr__draft_put(&w->e.draft, ",\"name\":\"waits\"}");
         break;
     default:
         add_queue(w, n, seat);
@@ -170,22 +147,22 @@ static void add_names(struct writer *w)
     const struct hr__trace *t = w->trace;
     char name[256];
     int agent = (int)getpid();
-    add_name(w, "process_name", agent, 0, "headrace agent");
+    hr__event_name(&w->e, "process_name", agent, 0, "headrace agent");
     for (int i = 0; i < t->workers; i++) {
         snprintf(name, sizeof name, "worker %d", i);
-        add_name(w, "thread_name", agent, TRACK_WORKERS + (uint64_t)i, name);
+        hr__event_name(&w->e, "thread_name", agent, TRACK_WORKERS + (uint64_t)i, name);
     }
     for (size_t i = 0; i < t->lane_count; i++) {
         const struct hr__trace_lane *l = &t->lanes[i];
         snprintf(name, sizeof name, "lane %" PRIu64 ": %s", l->number, l->title);
-        add_name(w, "thread_name", agent, TRACK_LANES + l->number, name);
+        hr__event_name(&w->e, "thread_name", agent, TRACK_LANES + l->number, name);
     }
     for (size_t i = 0; i < t->seat_count; i++) {
         const struct hr__trace_known *k = &t->seats[i];
-        add_name(w, "process_name", k->pid, 0, k->program);
+        hr__event_name(&w->e, "process_name", k->pid, 0, k->program);
         snprintf(name, sizeof name, "seat %" PRIu64 ": lane %" PRIu64 ", rank %d", track_of(w, k),
                  k->lane, k->rank);
-        add_name(w, "thread_name", k->pid, track_of(w, k), name);
+        hr__event_name(&w->e, "thread_name", k->pid, track_of(w, k), name);
     }
 }
 
@@ -193,15 +170,15 @@ int hr__trace_text(const struct hr__trace *t, char **json, struct hr_error *erro
 {
     struct writer w = {.trace = t};
     uint64_t lost = 0;
-    hr__output_put(&w.o, "{\"displayTimeUnit\":\"ms\",\n\"traceEvents\":[\n");
+    hr__draft_put(&w.e.draft, "{\"displayTimeUnit\":\"ms\",\n\"traceEvents\":[\n");
     add_names(&w);
     for (int i = 0; i < t->workers; i++)
         lost += add_worker(&w, i);
-    for (size_t i = 0; i < t->note_count && !w.o.failed; i++)
+    for (size_t i = 0; i < t->note_count && !w.e.draft.failed; i++)
         add_note(&w, &t->notes[i]);
-    hr__output_print(&w.o, "\n],\n\"otherData\":{\"made by\":\"headrace %s\"", hr_version());
-    add_time(&w, "length_us", t->end_ns - t->begin_ns);
-    hr__output_print(&w.o, ",\"lost samples\":%" PRIu64 ",\"lost notes\":%" PRIu64 "}}\n", lost,
-                     t->lost);
-    return hr__output_finish(&w.o, json, error);
+    hr__draft_print(&w.e.draft, "\n],\n\"otherData\":{\"made by\":\"headrace %s\"", hr_version());
+    hr__event_time_ns(&w.e, "length_us", t->end_ns - t->begin_ns);
+    hr__draft_print(&w.e.draft, ",\"lost samples\":%" PRIu64 ",\"lost notes\":%" PRIu64 "}}\n",
+                    lost, t->lost);
+    return hr__draft_finish(&w.e.draft, json, error);
 }

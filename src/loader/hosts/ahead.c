@@ -140,7 +140,7 @@ struct hr__job *hr__hosting_ahead_locked(struct hr_loader *l)
 static int store_locked(struct hr_loader *l, struct hr__job *job)
 {
     struct hr__read *read = &job->sample.read;
-    struct hr__store *store = hr__alloc(HR__TAG_LOADER, 1, sizeof *store);
+    struct hr__pending_store *store = hr__alloc(HR__TAG_LOADER, 1, sizeof *store);
     if (!store)
         return 0;
     store->index = job->ahead;

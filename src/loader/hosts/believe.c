@@ -66,7 +66,7 @@ static uint64_t believed(const struct hr_loader *l, uint64_t index)
 }
 
 int hr__hosting_seal(const struct hr_loader *l, const struct hr__cluster *cluster,
-                     const struct hr__store *store, struct hr__peer_item *item)
+                     const struct hr__pending_store *store, struct hr__peer_item *item)
 {
     struct hr__stamp stamp;
     enum hr__asking asking = hr__hosting_look(l, cluster, store->index, &stamp, item);

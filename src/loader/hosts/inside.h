@@ -29,8 +29,8 @@
 #define HR__ITEM_NEVER  4 /* its owner never takes it: too large */
 
 /* Bytes that are to be stored at their owner. */
-struct hr__store {
-    struct hr__store *next;
+struct hr__pending_store {
+    struct hr__pending_store *next;
     uint64_t index;
     uint64_t seen;  /* struct hr__job, seen */
     uint8_t *bytes; /* owned */
@@ -40,7 +40,7 @@ struct hr__store {
 /* What waits for one host. */
 struct hr__host_queue {
     struct hr__job *first, *last; /* to be fetched, in the order of their claims */
-    struct hr__store *stores, *stores_last;
+    struct hr__pending_store *stores, *stores_last;
     uint64_t store_bytes;   /* of stores, those in threads' hands too */
     int threads;            /* that talk to its server */
     int is_slow;            /* its last request took long: one thread is enough for it */
@@ -222,7 +222,7 @@ int hr__hosting_is_believed(const struct hr_loader *l, struct hr__cluster *clust
  * as it was when it was `seen` (0: by the scan), or was being written; -ENAMETOOLONG. Without
  * the lock. Blocks. */
 int hr__hosting_seal(const struct hr_loader *l, const struct hr__cluster *cluster,
-                     const struct hr__store *store, struct hr__peer_item *item);
+                     const struct hr__pending_store *store, struct hr__peer_item *item);
 
 /* deal.c: the plan of an epoch */
 
@@ -325,7 +325,7 @@ void hr__hosting_look_unlocking(struct hr_loader *l);
 /* store.c */
 
 /* Appends to what waits for the sample's owner. */
-void hr__hosting_push_store_locked(struct hr_loader *l, struct hr__store *store);
+void hr__hosting_push_store_locked(struct hr_loader *l, struct hr__pending_store *store);
 
 /* Stores a group at some host: 0 where there is nothing to store. */
 int hr__hosting_store_unlocking(struct hr__thread *self);

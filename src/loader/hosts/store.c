@@ -30,12 +30,12 @@ struct stores {
     struct hr__cluster *cluster; /* a reference */
     int owner;
     size_t count;
-    struct hr__store *stores[HR__GROUP_ITEMS];
+    struct hr__pending_store *stores[HR__GROUP_ITEMS];
     struct hr__peer_item items[HR__GROUP_ITEMS];
     uint8_t *converted[HR__GROUP_ITEMS]; /* owned; NULL: as it is */
 };
 
-void hr__hosting_push_store_locked(struct hr_loader *l, struct hr__store *store)
+void hr__hosting_push_store_locked(struct hr_loader *l, struct hr__pending_store *store)
 {
     struct hr__hosting *h = l->hosting;
     int owner = hr__placement_owners(h->cluster->placement)[store->index];
@@ -54,7 +54,7 @@ void hr__hosting_push_store_locked(struct hr_loader *l, struct hr__store *store)
         pthread_cond_signal(&h->work);
 }
 
-static void free_store(struct hr__store *store)
+static void free_store(struct hr__pending_store *store)
 {
     hr__free(store->bytes);
     hr__free(store);
@@ -62,7 +62,7 @@ static void free_store(struct hr__store *store)
 
 /* It is not to be stored, or is: who waits for room or for the end may go on. */
 static void account_locked(struct hr_loader *l, struct hr__host_queue *q,
-                           const struct hr__store *store)
+                           const struct hr__pending_store *store)
 {
     struct hr__hosting *h = l->hosting;
     q->store_bytes -= store->length;
@@ -76,7 +76,7 @@ static void account_locked(struct hr_loader *l, struct hr__host_queue *q,
 }
 
 /* A store's sample is not coming any more: whose batch needs it gets the bytes. */
-static void give_up_locked(struct hr_loader *l, struct hr__store *store)
+static void give_up_locked(struct hr_loader *l, struct hr__pending_store *store)
 {
     struct hr__hosting *h = l->hosting;
     h->cluster->known[store->index] &= (uint8_t)~HR__ITEM_COMING;
@@ -91,9 +91,9 @@ static void give_up_locked(struct hr_loader *l, struct hr__store *store)
     hr__hosting_release_locked(l, store->index);
 }
 
-static struct hr__store *pop_locked(struct hr__host_queue *q)
+static struct hr__pending_store *pop_locked(struct hr__host_queue *q)
 {
-    struct hr__store *store = q->stores;
+    struct hr__pending_store *store = q->stores;
     q->stores = store->next;
     if (!q->stores)
         q->stores_last = NULL;
@@ -104,7 +104,7 @@ void hr__hosting_drop_stores_locked(struct hr_loader *l, struct hr__cluster *clu
 {
     for (int i = 0; i < cluster->hosts.count; i++)
         while (cluster->queues[i].stores) {
-            struct hr__store *store = pop_locked(&cluster->queues[i]);
+            struct hr__pending_store *store = pop_locked(&cluster->queues[i]);
             account_locked(l, &cluster->queues[i], store);
             free_store(store);
         }
@@ -145,7 +145,7 @@ void hr__hosting_offer(struct hr_loader *l, struct hr__job *job, uint64_t index,
     uint16_t owner = deal->owners[index];
     if (owner == HR__NOBODY || !hr__peers_is_up(deal->cluster->peers, owner))
         return;
-    struct hr__store *store = hr__alloc(HR__TAG_LOADER, 1, sizeof *store);
+    struct hr__pending_store *store = hr__alloc(HR__TAG_LOADER, 1, sizeof *store);
     if (!store)
         return;
     store->index = index;
@@ -196,7 +196,7 @@ static int take_stores_locked(struct hr_loader *l, struct stores *g)
         struct hr__host_queue *q = &h->cluster->queues[host];
         int is_up = hr__peers_is_up(h->cluster->peers, host);
         while (q->stores && !is_up) {
-            struct hr__store *store = pop_locked(q);
+            struct hr__pending_store *store = pop_locked(q);
             hr__count(&l->counters.refused, 1);
             account_locked(l, q, store);
             give_up_locked(l, store);
@@ -219,7 +219,7 @@ static int take_stores_locked(struct hr_loader *l, struct stores *g)
  * charged. */
 static void convert(struct hr__thread *self, struct stores *g, size_t i, struct hr__peer_item *item)
 {
-    const struct hr__store *store = g->stores[i];
+    const struct hr__pending_store *store = g->stores[i];
     enum hr_form form = (enum hr_form)g->cluster->hosts.form;
     struct hr_item out;
     if (form == HR_FORM_ENCODED || item->form != HR_FORM_ENCODED)
@@ -248,7 +248,7 @@ static void send_group(struct hr__thread *self, struct stores *g)
     struct hr__peer_item sent[HR__GROUP_ITEMS];
     size_t n = 0, at[HR__GROUP_ITEMS];
     for (size_t i = 0; i < g->count; i++) {
-        const struct hr__store *store = g->stores[i];
+        const struct hr__pending_store *store = g->stores[i];
         struct hr__peer_item *item = &g->items[i];
         g->converted[i] = NULL;
         if (hr__hosting_seal(l, g->cluster, store, item)) {
@@ -284,7 +284,7 @@ static int settle_locked(struct hr_loader *l, struct stores *g)
     struct hr__host_queue *q = &g->cluster->queues[g->owner];
     size_t full = 0;
     for (size_t i = 0; i < g->count; i++) {
-        struct hr__store *store = g->stores[i];
+        struct hr__pending_store *store = g->stores[i];
         uint8_t *known = &g->cluster->known[store->index];
         int result = g->items[i].result;
         account_locked(l, q, store);

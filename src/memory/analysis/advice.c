@@ -1,10 +1,10 @@
 /*
- * What would make the peak lower; see analysis.h. Blocks that are alike (bytes, operator,
- * description, category) are one advice. What is advised is arithmetic on what was seen: it is
- * not known whether the program could do without.
+ * Finds what would lower the peak; see analysis.h. Blocks that are alike (bytes, operator,
+ * description, category) make one piece of advice. Advice is arithmetic on what was recorded: we
+ * cannot know whether the program could do without a block.
  *
- * All blocks that live at a peak are looked at, put into the order of what they are alike in,
- * and summed up: what is told is the largest, whatever was met first.
+ * All blocks that live at a peak are sorted by what they have in common and summed up, so that
+ * the largest groups are reported, whichever came first.
  */
 #include "memory/analysis/analysis.h"
 
@@ -62,7 +62,7 @@ static void note(struct advisor *a, struct chance chance)
 
 /* A block that is not touched over the peak, and for how long. The call that runs then needs
  * what it told of before and what it tells of afterwards. */
-static void look_at_span(struct advisor *a, const struct hr__span *span)
+static void look_at_span(struct advisor *a, const struct hr__peak_span *span)
 {
     const struct hr__intervals *i = &a->m->intervals;
     const struct hr__block *b = &a->m->found.blocks[span->block];
@@ -181,7 +181,7 @@ static void sum_up(struct advisor *a)
     }
 }
 
-int hr__memory_advise(struct hr__memory *memory, const struct hr__span *spans, size_t count,
+int hr__memory_advise(struct hr__memory *memory, const struct hr__peak_span *spans, size_t count,
                       const double *op_ns, uint32_t ops)
 {
     int code = 0;

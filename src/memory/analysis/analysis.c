@@ -14,7 +14,7 @@
 #define OPS_MOST     (1u << 20)
 
 /* What is filled event by event beside the intervals. */
-struct filler {
+struct analysis_filler {
     struct hr__memory *memory;
     struct hr__behaviours behaviours;
     struct hr__segment_log segments;
@@ -26,7 +26,7 @@ struct filler {
     int code;
 };
 
-static int room_for_op(struct filler *f, uint32_t op)
+static int room_for_op(struct analysis_filler *f, uint32_t op)
 {
     if (op < f->ops)
         return 1;
@@ -53,7 +53,7 @@ static int room_for_op(struct filler *f, uint32_t op)
 
 /* How long calls take: what the device says, or else from one call's first access to the next
  * one's, without what recording it takes. */
-static void note_call(struct filler *f, const struct hr__block_event *event)
+static void note_call(struct analysis_filler *f, const struct hr__block_event *event)
 {
     uint32_t call = (uint32_t)(event->event->bytes >> 32), op = event->event->what;
     uint64_t now_ns = event->event->time_ns;
@@ -76,7 +76,7 @@ static void note_call(struct filler *f, const struct hr__block_event *event)
 static void fill(void *arg, const struct hr__blocks_found *found,
                  const struct hr__block_event *event)
 {
-    struct filler *f = arg;
+    struct analysis_filler *f = arg;
     uint8_t kind = event->event->kind;
     hr__behaviours_add(&f->behaviours, found, event);
     if (kind == HR_MEMORY_READ || kind == HR_MEMORY_WRITE) {
@@ -104,7 +104,7 @@ static int measure_device(struct hr__device_memory *d, const struct hr__blocks_f
 }
 
 /* Devices that have blocks, by their numbers. */
-static int add_devices(struct hr__memory *m, struct filler *f, size_t points,
+static int add_devices(struct hr__memory *m, struct analysis_filler *f, size_t points,
                        struct hr_error *error)
 {
     const size_t libraries = HR__DEVICES_MOST - 1;
@@ -208,7 +208,7 @@ static size_t drawn_at(const struct hr__memory *m, uint32_t block)
 struct drawer {
     struct hr__memory *m;
     struct hr__device_memory *of_device[256]; /* NULL: it is not looked at */
-    struct hr__span *spans;
+    struct hr__peak_span *spans;
     size_t count, room;
     int code;
 };
@@ -238,7 +238,7 @@ static void note_span(struct drawer *d, const struct hr__block_event *event)
         return;
     if (d->count == d->room) {
         size_t room = d->room ? 2 * d->room : 256;
-        struct hr__span *more = hr__realloc(HR__TAG_MEMORY, d->spans, room, sizeof *more);
+        struct hr__peak_span *more = hr__realloc(HR__TAG_MEMORY, d->spans, room, sizeof *more);
         if (!more) {
             d->code = -ENOMEM;
             return;
@@ -246,8 +246,8 @@ static void note_span(struct drawer *d, const struct hr__block_event *event)
         d->spans = more;
         d->room = room;
     }
-    d->spans[d->count++] = (struct hr__span){event->block, event->before_call,
-                                             (uint32_t)(e->bytes >> 32), event->before_ns, ns};
+    d->spans[d->count++] = (struct hr__peak_span){event->block, event->before_call,
+                                                  (uint32_t)(e->bytes >> 32), event->before_ns, ns};
 }
 
 static void look_again(void *arg, const struct hr__blocks_found *found,
@@ -289,7 +289,7 @@ static double bandwidth(const struct hr__record *record, double asked, const cha
     return asked > 0 ? asked : said > 0 ? said : BANDWIDTH;
 }
 
-static int first_pass(struct hr__memory *m, struct hr__record *record, struct filler *f,
+static int first_pass(struct hr__memory *m, struct hr__record *record, struct analysis_filler *f,
                       size_t points, struct hr_error *error)
 {
     int code = hr__blocks_find(&m->found, record, fill, f, error);
@@ -305,8 +305,8 @@ static int first_pass(struct hr__memory *m, struct hr__record *record, struct fi
     return code;
 }
 
-static int conclude(struct hr__memory *m, const struct hr__record *record, struct filler *f,
-                    const struct drawer *d)
+static int conclude(struct hr__memory *m, const struct hr__record *record,
+                    struct analysis_filler *f, const struct drawer *d)
 {
     for (uint32_t i = 0; i < f->ops; i++)
         f->op_ns[i] = f->op_calls[i] ? f->op_ns[i] / f->op_calls[i] : 0;
@@ -324,7 +324,8 @@ static int conclude(struct hr__memory *m, const struct hr__record *record, struc
 }
 
 static int analyse(struct hr__memory *m, struct hr__record *record,
-                   const struct hr__memory_wish *wish, struct filler *f, struct hr_error *error)
+                   const struct hr__memory_wish *wish, struct analysis_filler *f,
+                   struct hr_error *error)
 {
     struct drawer d = {.m = m};
     double probe = hr__memory_fact(record, "probe ns per call");
@@ -344,7 +345,7 @@ int hr__memory_analyse(struct hr__memory **out, struct hr__record *record,
                        const struct hr__memory_wish *wish, struct hr_error *error)
 {
     struct hr__memory *m = hr__alloc(HR__TAG_MEMORY, 1, sizeof *m);
-    struct filler f = {.memory = m};
+    struct analysis_filler f = {.memory = m};
     *out = NULL;
     if (!m)
         return hr__fail(error, -ENOMEM, "out of memory while analysing a record");

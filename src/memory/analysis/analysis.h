@@ -62,7 +62,7 @@ struct hr__drawn_access {
 };
 
 /* The interval of a block that lives at its device's peak which the peak lies in. */
-struct hr__span {
+struct hr__peak_span {
     uint32_t block;
     uint32_t begin_call, end_call; /* of the two accesses */
     uint64_t begin_ns, ns;
@@ -135,7 +135,7 @@ int hr__memory_explain_peak(struct hr__device_memory *device, const struct hr__b
 
 /* advice.c: fills advice; `op_ns`: of an operator's call, by the id of its name, about; spans
  * of any device. Errors: -ENOMEM. */
-int hr__memory_advise(struct hr__memory *memory, const struct hr__span *spans, size_t count,
+int hr__memory_advise(struct hr__memory *memory, const struct hr__peak_span *spans, size_t count,
                       const double *op_ns, uint32_t ops);
 
 /* notes.c: fills notes: the record's, and what the analysis itself has to say. Errors:

@@ -1,9 +1,9 @@
 /*
  * Events to blocks; see blocks.h.
  *
- * What lives is in a hash table from (address, device) to the block's index: open
- * addressing, at most half full; what ends is taken out by moving what was pushed aside
- * back, so that the table never fills with the dead.
+ * A hash table maps (address, device) of each live block to its index: open addressing, at
+ * most half full. Removing a block moves displaced entries back, so the table needs no
+ * tombstones.
  */
 #include "memory/analysis/blocks.h"
 

@@ -1,4 +1,4 @@
-/* Categories of blocks that nobody described; see categories.h. */
+/* Infers the categories of blocks; see categories.h. */
 #include "memory/analysis/categories.h"
 
 #include "base/memory.h"

@@ -1,5 +1,6 @@
 /*
- * What blocks are that nobody described: by when they are made and when they are used. What the
+ * Infers the category of blocks that the record does not describe, from when they are made and
+ * used. What the
  * forward pass makes and the backward pass uses is an activation; what the backward pass makes
  * and the optimizer uses a gradient; what the optimizer makes and keeps its state; what comes
  * from outside and is used in the forward pass an input; a block that no operator names is

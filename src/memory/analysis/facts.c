@@ -1,4 +1,5 @@
-/* What a record says of its run in numbers, and the batch size that would fit; see analysis.h. */
+/* Reads numbers from a record's facts, and projects the batch size that would fit; see
+ * analysis.h. */
 #include "memory/analysis/analysis.h"
 
 #include "memory/record/names.h"

@@ -1,4 +1,4 @@
-/* What cannot be seen in a record, in sentences: its own notes, and what follows from how it was
+/* Notes on what a record cannot show: those it brings, and those that follow from how it was
  * made; see analysis.h. */
 #include "memory/analysis/analysis.h"
 

@@ -1,5 +1,5 @@
-/* What lives at a device's peak: which blocks, in groups of like ones, and of which parts of
- * the model; see analysis.h. */
+/* Explains a device's peak: which blocks live then, in groups of alike ones, and which parts of
+ * the model they belong to; see analysis.h. */
 #include "memory/analysis/analysis.h"
 
 #include "base/memory.h"

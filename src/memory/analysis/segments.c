@@ -79,7 +79,7 @@ static int pair(struct hr__segment_log *log, int device, size_t **order, size_t 
 /* ---- over time ---- */
 
 /* The moment that is looked at closely. */
-struct moment {
+struct segment_moment {
     struct hr__segments_point point;
     size_t events;         /* of the log, up to then */
     uint32_t begun, freed; /* of blocks */
@@ -91,7 +91,7 @@ struct sweep {
     struct hr__walk walk;
     size_t next; /* of the log */
     struct hr__segments_point now;
-    struct moment most;
+    struct segment_moment most;
 };
 
 static void next_of_log(struct sweep *s)
@@ -146,18 +146,18 @@ static void keep(struct sweep *s, size_t most)
         out->points[out->point_count++] = s->now;
     }
     if (is_more(&s->now, &s->most.point))
-        s->most = (struct moment){s->now, s->next, s->walk.next_begin, s->walk.next_end};
+        s->most = (struct segment_moment){s->now, s->next, s->walk.next_begin, s->walk.next_end};
 }
 
 /* ---- at one moment ---- */
 
-struct piece {
+struct segment_piece {
     uint64_t address, end;
 };
 
 static int by_piece(const void *a, const void *b)
 {
-    const struct piece *x = a, *y = b;
+    const struct segment_piece *x = a, *y = b;
     if (x->address != y->address)
         return x->address < y->address ? -1 : 1;
     return x->end < y->end ? -1 : x->end > y->end;
@@ -169,7 +169,7 @@ static uint64_t end_of(uint64_t address, uint64_t bytes)
 }
 
 /* Blocks that live then, by address. */
-static int living_pieces(const struct sweep *s, struct piece **out, size_t *count)
+static int living_pieces(const struct sweep *s, struct segment_piece **out, size_t *count)
 {
     const struct hr__blocks_found *found = s->walk.found;
     uint32_t *blocks;
@@ -181,7 +181,7 @@ static int living_pieces(const struct sweep *s, struct piece **out, size_t *coun
     *out = hr__alloc(HR__TAG_MEMORY, *count + 1, sizeof **out);
     for (size_t i = 0; *out && i < *count; i++) {
         const struct hr__block *b = &found->blocks[blocks[i]];
-        (*out)[i] = (struct piece){b->address, end_of(b->address, b->bytes)};
+        (*out)[i] = (struct segment_piece){b->address, end_of(b->address, b->bytes)};
     }
     hr__free(blocks);
     if (!*out)
@@ -200,7 +200,7 @@ static void note_gap(struct hr__segments *out, uint64_t from, uint64_t to)
 /* What is free in segments, one after the other by address. */
 static int measure(struct sweep *s, const size_t *order, size_t count)
 {
-    struct piece *blocks;
+    struct segment_piece *blocks;
     size_t block_count, at = 0;
     uint64_t gap = 0, end = 0; /* where what is free begins; where the last segment ended */
     int is_crossed = 0;        /* a block lives over that end */

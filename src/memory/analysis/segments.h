@@ -2,8 +2,8 @@
  * Fragmentation: what an allocator took from the device (segments), and what of it is in use.
  * Free bytes within segments are of use only where a request fits into one piece.
  *
- * Segments are noted event by event, in the host's order, and put together with the blocks
- * afterwards. Of a device whose segments nobody told nothing is known.
+ * Segments are collected event by event, in the host's order, and joined with the blocks
+ * afterwards. If the record has no segments of a device, its fragmentation is not known.
  */
 #ifndef HR_MEMORY_ANALYSIS_SEGMENTS_H
 #define HR_MEMORY_ANALYSIS_SEGMENTS_H

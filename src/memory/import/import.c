@@ -1,5 +1,5 @@
 /*
- * Importing other tools' files; see import.h. What a file is, is told by its first bytes, not
+ * Importing other tools' files; see import.h. A file's format is recognised by its first bytes, not
  * by its name.
  */
 #include "memory/import/import.h"
@@ -19,7 +19,7 @@
 
 #define NAME_BYTES 1024
 
-enum file_kind { OTHER, RECORD, SNAPSHOT, KINETO, TIMELINE, PAGE };
+enum file_kind { FILE_OTHER, FILE_RECORD, FILE_SNAPSHOT, FILE_KINETO, FILE_TIMELINE, FILE_PAGE };
 
 /* ---- what readers share ---- */
 
@@ -113,33 +113,34 @@ static int begins(const uint8_t *at, const uint8_t *end, const char *with)
 static enum file_kind kind_of(struct hr__input *in)
 {
     if (hr__input_peek(in) < 0)
-        return OTHER;
+        return FILE_OTHER;
     const uint8_t *at = in->next, *end = in->end;
     if (begins(at, end, HR__RECORD_MAGIC))
-        return RECORD;
-    /* A pickle of protocol 2 and later, or a list or dict of an earlier one. */
+        return FILE_RECORD;
+    /* A pickle of protocol 2 and later; or a list or dict of an earlier one, which the reader
+     * refuses by name. */
     if (end - at >= 2 &&
         ((*at == 0x80 && at[1] <= 5) || begins(at, end, "}q") || begins(at, end, "]q") ||
          begins(at, end, "(dp") || begins(at, end, "(lp")))
-        return SNAPSHOT;
+        return FILE_SNAPSHOT;
     at = skip_spaces(at, end);
     if (begins(at, end, "<!doctype") || begins(at, end, "<html"))
-        return PAGE;
+        return FILE_PAGE;
     if (begins(at, end, "{"))
-        return KINETO;
+        return FILE_KINETO;
     if (!begins(at, end, "["))
-        return OTHER;
+        return FILE_OTHER;
     at = skip_spaces(at + 1, end);
-    return begins(at, end, "{")                           ? KINETO
-           : begins(at, end, "[") || begins(at, end, "]") ? TIMELINE
-                                                          : OTHER;
+    return begins(at, end, "{")                           ? FILE_KINETO
+           : begins(at, end, "[") || begins(at, end, "]") ? FILE_TIMELINE
+                                                          : FILE_OTHER;
 }
 
 static int refuse(const struct hr__input *in, enum file_kind kind, struct hr_error *error)
 {
     if (in->code)
         return hr__input_ended(in, "its first bytes", error);
-    if (kind == PAGE)
+    if (kind == FILE_PAGE)
         return hr__fail(error, -EBADMSG,
                         "%s is a page, and no memory record: its data is elsewhere; let "
                         "export_memory_timeline write a file whose name ends in .raw.json.gz",
@@ -159,13 +160,13 @@ static int read_kind(struct hr__import *im)
 {
     enum file_kind kind = kind_of(im->in);
     switch (kind) {
-    case SNAPSHOT:
+    case FILE_SNAPSHOT:
         return hr__import_snapshot(im);
-    case KINETO:
+    case FILE_KINETO:
         return hr__import_kineto(im);
-    case TIMELINE:
+    case FILE_TIMELINE:
         return hr__import_timeline(im);
-    case RECORD:
+    case FILE_RECORD:
         return hr__fail(im->error, -EBADMSG,
                         "%s is a memory record already: headrace memory report reads it",
                         im->in->name);
@@ -255,11 +256,11 @@ int hr__import_open(struct hr__record **out, const char *path, struct hr_error *
         return hr__record_open(out, path, error);
     enum file_kind kind = kind_of(&in);
     int code;
-    if (kind == RECORD)
+    if (kind == FILE_RECORD)
         code = hr__record_open(out, path, error);
     else
-        code = kind == OTHER || kind == PAGE ? refuse(&in, kind, error)
-                                             : open_imported(out, &in, error);
+        code = kind == FILE_OTHER || kind == FILE_PAGE ? refuse(&in, kind, error)
+                                                       : open_imported(out, &in, error);
     hr__input_close(&in);
     return code;
 }

@@ -1,8 +1,8 @@
 /*
- * Other tools' files as records: what their readers share.
+ * Imports other tools' files as records: what the readers share.
  *
- * A reader takes in a whole file, then begins the record and tells it, in the order of time. No
- * reader invents accesses: these files know of none.
+ * A reader parses the whole file first and then writes its events to a record in the order of
+ * time. These formats do not record accesses, and no reader invents them.
  */
 #ifndef HR_MEMORY_IMPORT_IMPORT_H
 #define HR_MEMORY_IMPORT_IMPORT_H

@@ -1,8 +1,8 @@
 /*
- * A file that others wrote, read from front to back: plain or gzipped, told by its first bytes.
+ * Reads a foreign file from front to back, plain or gzipped, which its first bytes show.
  *
- * Parsers take bytes one by one; what goes wrong in reading is kept, so that they need to ask
- * only where the bytes end. Not for several threads at once.
+ * Parsers take bytes one by one. A read error is kept, so that a parser checks for it only where
+ * the bytes end. Not for several threads at once.
  */
 #ifndef HR_MEMORY_IMPORT_INPUT_H
 #define HR_MEMORY_IMPORT_INPUT_H

@@ -12,7 +12,7 @@
 #define DEPTH_MOST   1000
 
 /* Where in a value the scanner is. */
-struct scan {
+struct json_stream_scan {
     uint32_t depth;
     int is_text, is_escaped, is_done;
 };
@@ -99,7 +99,7 @@ static int keep(struct hr__json_stream *s, const uint8_t *bytes, size_t length,
 
 /* Goes on through a value; the byte at which it ends, or `end`. What follows a number is not
  * its own. NULL: it is nested too deeply. */
-static const uint8_t *scan(struct scan *state, const uint8_t *at, const uint8_t *end)
+static const uint8_t *scan(struct json_stream_scan *state, const uint8_t *at, const uint8_t *end)
 {
     for (; at < end; at++) {
         uint8_t c = *at;
@@ -139,7 +139,7 @@ static const uint8_t *scan(struct scan *state, const uint8_t *at, const uint8_t 
 /* A value; is_kept: with its text. */
 static int value(struct hr__json_stream *s, int is_kept, struct hr_error *error)
 {
-    struct scan state = {0};
+    struct json_stream_scan state = {0};
     s->length = 0;
     if (hr__json_peek(s) < 0)
         return hr__input_ended(s->in, "JSON", error);

@@ -1,6 +1,6 @@
 /*
- * Going through a large JSON file element by element: the text of one at a time is in memory,
- * to be parsed by the JSON library. What nobody asks for is skipped by its brackets alone.
+ * Reads a large JSON file element by element: one element's text at a time is in memory, for the
+ * JSON library to parse. Elements that nobody asks for are skipped by counting brackets.
  */
 #ifndef HR_MEMORY_IMPORT_JSON_STREAM_H
 #define HR_MEMORY_IMPORT_JSON_STREAM_H

@@ -45,7 +45,7 @@ struct mark {
 };
 
 /* Of a device. */
-struct totals {
+struct kineto_totals {
     int is_begun;
     int64_t before, live;   /* bytes: before the first event; by the events so far */
     uint64_t known_before;  /* of `before`: freed in the trace */
@@ -62,8 +62,8 @@ struct importer {
     size_t open_count;
     struct mark *marks;
     size_t mark_count;
-    struct hr__places places;
-    struct totals totals[HR__IMPORT_DEVICES_MOST];
+    struct hr__memory_places places;
+    struct kineto_totals totals[HR__IMPORT_DEVICES_MOST];
     struct hr_memory_event *before; /* blocks that were there and are freed */
     size_t before_count;
     uint64_t left_out;
@@ -223,7 +223,7 @@ static int find_contexts(struct importer *it)
 static int find_categories(struct importer *it)
 {
     const struct hr__kineto *k = &it->k;
-    struct hr__places places = {.table = NULL};
+    struct hr__memory_places places = {.table = NULL};
     uint32_t *passes = hr__alloc(HR__TAG_MEMORY, k->memory_count, sizeof *passes), pass = 0;
     int code = passes ? 0 : -ENOMEM, was_backward = 0;
     for (size_t i = 0; i < k->memory_count && !code; i++) {
@@ -236,7 +236,7 @@ static int find_categories(struct importer *it)
         passes[i] = pass;
         if (event->is_refused || event->device >= HR__IMPORT_DEVICES_MOST)
             continue;
-        struct hr__place *place = hr__places_find(&places, event->device, event->address);
+        struct hr__memory_place *place = hr__places_find(&places, event->device, event->address);
         if (!place) {
             code = -ENOMEM;
         } else if (event->bytes > 0) {
@@ -302,7 +302,7 @@ static int find_marks(struct importer *it)
 
 static void check_total(struct importer *it, const struct hr__kineto_memory *event)
 {
-    struct totals *t = &it->totals[event->device];
+    struct kineto_totals *t = &it->totals[event->device];
     if (!t->is_begun) {
         t->is_begun = 1;
         t->before =
@@ -336,7 +336,8 @@ static int survey(struct importer *it)
         if (event->is_refused)
             continue;
         check_total(it, event);
-        struct hr__place *place = hr__places_find(&it->places, event->device, event->address);
+        struct hr__memory_place *place =
+            hr__places_find(&it->places, event->device, event->address);
         if (!place)
             return -ENOMEM;
         if (event->bytes < 0 && !place->is_known) {
@@ -362,7 +363,7 @@ static void tell_before(struct importer *it)
         hr__import_tell(it->im, it->before[i]);
     uint32_t name = hr__import_name(it->im, "from before the trace");
     for (uint8_t device = 0; device < HR__IMPORT_DEVICES_MOST; device++) {
-        const struct totals *t = &it->totals[device];
+        const struct kineto_totals *t = &it->totals[device];
         if (t->before <= 0 || (uint64_t)t->before <= t->known_before)
             continue;
         struct hr_memory_event event = {
@@ -440,7 +441,7 @@ static void tell_facts(struct importer *it)
         hr_memory_fact(it->im->recorder, "rank", number);
     }
     for (size_t i = 0; i < HR__IMPORT_DEVICES_MOST; i++) {
-        const struct totals *t = &it->totals[i];
+        const struct kineto_totals *t = &it->totals[i];
         char device[HR__DEVICE_NAME_BYTES], fact[48];
         hr__device_name((int)i, device);
         if (t->is_begun && it->k.capacity_bytes[i]) {

@@ -12,21 +12,19 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define BYTES_MOST  (UINT64_C(8) << 30) /* of all that is read */
 #define TEXT_MOST   (16u << 20)         /* of one text */
-#define LINE_MOST   (1u << 20)          /* of a text of protocol 0, as it is written */
 #define CHUNK_BYTES (128u << 10)
 
-struct chunk {
-    struct chunk *next;
+struct pickle_chunk {
+    struct pickle_chunk *next;
     size_t used, room; /* bytes behind this */
 };
 
 struct hr__pickle {
-    struct chunk *chunks; /* the first is being filled */
+    struct pickle_chunk *chunks; /* the first is being filled */
     uint64_t bytes;
     struct hr__pickle_value root;
 };
@@ -43,8 +41,6 @@ struct reader {
     struct values stack, memo;
     size_t *marks; /* heights of the stack */
     size_t mark_count, mark_room;
-    char *line; /* what is read of one, and a zero */
-    size_t line_room;
     uint64_t at; /* offset of the opcode */
     uint8_t opcode;
     int is_done;
@@ -83,7 +79,7 @@ static void *take(struct reader *r, size_t bytes)
 {
     struct hr__pickle *p = r->out;
     bytes = (bytes + 7) / 8 * 8;
-    struct chunk *chunk = p->chunks;
+    struct pickle_chunk *chunk = p->chunks;
     if (!chunk || chunk->room - chunk->used < bytes) {
         size_t room = bytes > CHUNK_BYTES / 4 ? bytes : CHUNK_BYTES;
         if (p->bytes + room > BYTES_MOST)
@@ -175,13 +171,6 @@ static int op_pop_mark(struct reader *r, unsigned arg)
     return 0;
 }
 
-static int op_dup(struct reader *r, unsigned arg)
-{
-    (void)arg;
-    struct hr__pickle_value *value = top(r, 1);
-    return value ? push(r, *value) : bad(r, "nothing is there");
-}
-
 static int op_stop(struct reader *r, unsigned arg)
 {
     (void)arg;
@@ -204,27 +193,6 @@ static int read_count(struct reader *r, unsigned count, uint64_t *out)
         return ended(r);
     for (unsigned i = 0; i < count; i++)
         *out |= (uint64_t)bytes[i] << 8 * i;
-    return 0;
-}
-
-/* The rest of a line, without its end; *length bytes at r->line, a zero behind them. */
-static int read_line(struct reader *r, size_t *length)
-{
-    size_t n = 0;
-    *length = 0;
-    for (int byte; (byte = hr__input_get(r->in)) != '\n';) {
-        if (byte < 0)
-            return ended(r);
-        if (n + 1 == LINE_MOST)
-            return bad(r, "its line is too long");
-        if (!grow((void **)&r->line, &r->line_room, n + 1, 1))
-            return no_memory(r);
-        r->line[n++] = (char)byte;
-    }
-    if (!grow((void **)&r->line, &r->line_room, n, 1))
-        return no_memory(r);
-    r->line[n] = 0;
-    *length = n;
     return 0;
 }
 
@@ -274,50 +242,6 @@ static int op_long(struct reader *r, unsigned arg)
     return sign ? push_integer(r, (int64_t)number) : push_natural(r, number);
 }
 
-/* In decimal. arg 1: 00 and 01 are no numbers but False and True. */
-static int op_decimal(struct reader *r, unsigned arg)
-{
-    size_t length;
-    char *end;
-    int code = read_line(r, &length);
-    if (code)
-        return code;
-    if (arg && length == 2 && r->line[0] == '0' && (r->line[1] == '0' || r->line[1] == '1'))
-        return push(
-            r, (struct hr__pickle_value){.kind = HR__PICKLE_BOOL, .as.integer = r->line[1] == '1'});
-    if (length && r->line[length - 1] == 'L')
-        r->line[--length] = 0;
-    /* strtoull takes spaces and signs: none but a minus belongs here. */
-    int is_negative = r->line[0] == '-';
-    if (r->line[is_negative] < '0' || r->line[is_negative] > '9')
-        return bad(r, "no number");
-    errno = 0;
-    uint64_t natural = is_negative ? 0 : strtoull(r->line, &end, 10);
-    int64_t integer = is_negative ? strtoll(r->line, &end, 10) : 0;
-    if (errno == ERANGE)
-        return bad(r, "a number of more than 64 bits");
-    if (end != r->line + length)
-        return bad(r, "no number");
-    return is_negative ? push_integer(r, integer) : push_natural(r, natural);
-}
-
-static int push_real(struct reader *r, double real)
-{
-    return push(r, (struct hr__pickle_value){.kind = HR__PICKLE_REAL, .as.real = real});
-}
-
-static int op_float(struct reader *r, unsigned arg)
-{
-    (void)arg;
-    size_t length;
-    char *end;
-    int code = read_line(r, &length);
-    if (code)
-        return code;
-    double real = strtod(r->line, &end);
-    return length && end == r->line + length ? push_real(r, real) : bad(r, "no number");
-}
-
 /* Big-endian, unlike all else. */
 static int op_binfloat(struct reader *r, unsigned arg)
 {
@@ -329,7 +253,7 @@ static int op_binfloat(struct reader *r, unsigned arg)
         return code;
     bits = __builtin_bswap64(bits);
     memcpy(&real, &bits, sizeof real);
-    return push_real(r, real);
+    return push(r, (struct hr__pickle_value){.kind = HR__PICKLE_REAL, .as.real = real});
 }
 
 /* arg: 0 None, 1 False, 2 True. */
@@ -340,12 +264,6 @@ static int op_constant(struct reader *r, unsigned arg)
 }
 
 /* ---- texts ---- */
-
-static int push_text(struct reader *r, enum hr__pickle_kind kind, const char *text, size_t length)
-{
-    return push(
-        r, (struct hr__pickle_value){.kind = kind, .length = (uint32_t)length, .as.text = text});
-}
 
 /* arg: bytes of its length; with 16 added it is of bytes, not of a text. */
 static int op_text(struct reader *r, unsigned arg)
@@ -362,65 +280,9 @@ static int op_text(struct reader *r, unsigned arg)
     if (!hr__input_read(r->in, text, (size_t)length))
         return ended(r);
     text[length] = 0;
-    return push_text(r, arg & 16 ? HR__PICKLE_BYTES : HR__PICKLE_TEXT, text, (size_t)length);
-}
-
-/* Writes a character as UTF-8: how many bytes, at most 4. */
-static size_t put_utf8(char *out, uint32_t c)
-{
-    if (c < 0x80) {
-        out[0] = (char)c;
-        return 1;
-    }
-    size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (size_t i = n; --i; c >>= 6)
-        out[i] = (char)(0x80 | (c & 0x3F));
-    out[0] = (char)((0xF00 >> n & 0xFF) | c);
-    return n;
-}
-
-/* The number that `digits` hexadecimal digits are; -1: they are none. */
-static int64_t from_hex(const char *text, size_t digits)
-{
-    int64_t number = 0;
-    for (size_t i = 0; i < digits; i++) {
-        char c = text[i];
-        int digit = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                           : -1;
-        if (digit < 0)
-            return -1;
-        number = number << 4 | digit;
-    }
-    return number;
-}
-
-/* A line of Latin-1 with \uXXXX and \UXXXXXXXX in it. */
-static int op_unicode(struct reader *r, unsigned arg)
-{
-    (void)arg;
-    size_t length, n = 0;
-    int code = read_line(r, &length);
-    if (code)
-        return code;
-    char *text = take(r, 2 * length + 1);
-    if (!text)
-        return no_memory(r);
-    for (size_t i = 0; i < length;) {
-        uint32_t c = (uint8_t)r->line[i++];
-        size_t digits = c != '\\' ? 0 : r->line[i] == 'u' ? 4 : r->line[i] == 'U' ? 8 : 0;
-        if (digits) {
-            int64_t number = length - i > digits ? from_hex(r->line + i + 1, digits) : -1;
-            if (number < 0 || number > 0x10FFFF)
-                return bad(r, "no character");
-            c = (uint32_t)number;
-            i += 1 + digits;
-        }
-        n += put_utf8(text + n, c);
-    }
-    text[n] = 0;
-    return push_text(r, HR__PICKLE_TEXT, text, n);
+    return push(r, (struct hr__pickle_value){.kind = arg & 16 ? HR__PICKLE_BYTES : HR__PICKLE_TEXT,
+                                             .length = (uint32_t)length,
+                                             .as.text = text});
 }
 
 /* ---- lists, tuples, dicts ---- */
@@ -473,16 +335,15 @@ static int op_empty(struct reader *r, unsigned arg)
     return gather(r, arg, 0);
 }
 
-/* One of what lies above the last mark. arg: its kind. */
-static int op_gather(struct reader *r, unsigned arg)
+/* Of what lies above the last mark. */
+static int op_tuple_marked(struct reader *r, unsigned arg)
 {
+    (void)arg;
     if (!r->mark_count)
         return bad(r, "no mark is there");
     size_t count = r->stack.count - bottom(r);
-    if (arg == HR__PICKLE_DICT && count % 2)
-        return bad(r, "a key without a value");
     r->mark_count--;
-    return gather(r, arg, count);
+    return gather(r, HR__PICKLE_TUPLE, count);
 }
 
 /* arg: how many. */
@@ -521,23 +382,6 @@ static int op_add_marked(struct reader *r, unsigned arg)
 
 /* ---- the memo ---- */
 
-/* The index of PUT and GET. arg: bytes of it; 0: a line. */
-static int read_index(struct reader *r, unsigned arg, uint64_t *index)
-{
-    size_t length;
-    char *end;
-    if (arg)
-        return read_count(r, arg, index);
-    *index = 0;
-    int code = read_line(r, &length);
-    if (code)
-        return code;
-    *index = strtoull(r->line, &end, 10);
-    if (r->line[0] < '0' || r->line[0] > '9' || end != r->line + length)
-        return bad(r, "no index");
-    return 0;
-}
-
 static int put(struct reader *r, uint64_t index)
 {
     struct values *memo = &r->memo;
@@ -558,10 +402,11 @@ static int put(struct reader *r, uint64_t index)
     return 0;
 }
 
+/* arg: bytes of the index, here and of op_get. */
 static int op_put(struct reader *r, unsigned arg)
 {
     uint64_t index;
-    int code = read_index(r, arg, &index);
+    int code = read_count(r, arg, &index);
     return code ? code : put(r, index);
 }
 
@@ -574,7 +419,7 @@ static int op_memoize(struct reader *r, unsigned arg)
 static int op_get(struct reader *r, unsigned arg)
 {
     uint64_t index;
-    int code = read_index(r, arg, &index);
+    int code = read_count(r, arg, &index);
     if (code)
         return code;
     if (index >= r->memo.count || r->memo.items[index].kind == HR__PICKLE_UNSET)
@@ -584,12 +429,21 @@ static int op_get(struct reader *r, unsigned arg)
 
 /* ---- the rest ---- */
 
+/* What only protocols 0 and 1 have, or have without a PROTO. */
+static int op_old(struct reader *r, unsigned arg)
+{
+    (void)arg;
+    return bad(r, "pickle protocols 0 and 1 are not read: save it again with protocol 2 or later");
+}
+
 static int op_proto(struct reader *r, unsigned arg)
 {
     (void)arg;
     int version = hr__input_get(r->in);
     if (version < 0)
         return ended(r);
+    if (version < 2)
+        return op_old(r, 0);
     return version <= 5 ? 0 : bad(r, "a protocol later than 5");
 }
 
@@ -601,16 +455,24 @@ static int op_frame(struct reader *r, unsigned arg)
     return read_count(r, 8, &length);
 }
 
+/* The rest of a line, cut off where `line` is full. */
+static void read_line(struct reader *r, char *line, size_t size)
+{
+    size_t length = 0;
+    for (int byte; (byte = hr__input_get(r->in)) >= 0 && byte != '\n';)
+        if (length + 1 < size)
+            line[length++] = (char)byte;
+    line[length] = 0;
+}
+
+/* arg 1: two lines name what it would call. */
 static int op_refuse(struct reader *r, unsigned arg)
 {
-    char words[192] = "";
-    size_t length = 0, second = 0;
-    /* GLOBAL and INST name what they would call in two lines. */
-    if (arg && !read_line(r, &length)) {
-        snprintf(words, sizeof words, " (%.80s", r->line);
-        if (!read_line(r, &second))
-            snprintf(words + strlen(words), sizeof words - strlen(words), " %.80s", r->line);
-        snprintf(words + strlen(words), sizeof words - strlen(words), ")");
+    char words[192] = "", module[80], name[80];
+    if (arg) {
+        read_line(r, module, sizeof module);
+        read_line(r, name, sizeof name);
+        snprintf(words, sizeof words, " (%s %s)", module, name);
     }
     return hr__fail(r->error, -EBADMSG,
                     "%s: byte %" PRIu64 ": opcode %s%s: only plain values are read, of which a "
@@ -623,11 +485,11 @@ static const struct opcode opcodes[256] = {
     ['.'] = {"STOP", op_stop, 0},
     ['0'] = {"POP", op_pop, 0},
     ['1'] = {"POP_MARK", op_pop_mark, 0},
-    ['2'] = {"DUP", op_dup, 0},
-    ['F'] = {"FLOAT", op_float, 0},
+    ['2'] = {"DUP", op_old, 0},
+    ['F'] = {"FLOAT", op_old, 0},
     ['G'] = {"BINFLOAT", op_binfloat, 0},
-    ['I'] = {"INT", op_decimal, 1},
-    ['L'] = {"LONG", op_decimal, 0},
+    ['I'] = {"INT", op_old, 0},
+    ['L'] = {"LONG", op_old, 0},
     ['J'] = {"BININT", op_binint, 4},
     ['K'] = {"BININT1", op_binint, 1},
     ['M'] = {"BININT2", op_binint, 2},
@@ -636,7 +498,7 @@ static const struct opcode opcodes[256] = {
     ['N'] = {"NONE", op_constant, 0},
     [0x89] = {"NEWFALSE", op_constant, 1},
     [0x88] = {"NEWTRUE", op_constant, 2},
-    ['V'] = {"UNICODE", op_unicode, 0},
+    ['V'] = {"UNICODE", op_old, 0},
     [0x8C] = {"SHORT_BINUNICODE", op_text, 1},
     ['X'] = {"BINUNICODE", op_text, 4},
     [0x8D] = {"BINUNICODE8", op_text, 8},
@@ -646,9 +508,9 @@ static const struct opcode opcodes[256] = {
     [']'] = {"EMPTY_LIST", op_empty, HR__PICKLE_LIST},
     [')'] = {"EMPTY_TUPLE", op_empty, HR__PICKLE_TUPLE},
     ['}'] = {"EMPTY_DICT", op_empty, HR__PICKLE_DICT},
-    ['l'] = {"LIST", op_gather, HR__PICKLE_LIST},
-    ['t'] = {"TUPLE", op_gather, HR__PICKLE_TUPLE},
-    ['d'] = {"DICT", op_gather, HR__PICKLE_DICT},
+    ['l'] = {"LIST", op_old, 0},
+    ['t'] = {"TUPLE", op_tuple_marked, 0},
+    ['d'] = {"DICT", op_old, 0},
     [0x85] = {"TUPLE1", op_tuple, 1},
     [0x86] = {"TUPLE2", op_tuple, 2},
     [0x87] = {"TUPLE3", op_tuple, 3},
@@ -656,11 +518,11 @@ static const struct opcode opcodes[256] = {
     ['s'] = {"SETITEM", op_add_one, HR__PICKLE_DICT},
     ['e'] = {"APPENDS", op_add_marked, HR__PICKLE_LIST},
     ['u'] = {"SETITEMS", op_add_marked, HR__PICKLE_DICT},
-    ['p'] = {"PUT", op_put, 0},
+    ['p'] = {"PUT", op_old, 0},
     ['q'] = {"BINPUT", op_put, 1},
     ['r'] = {"LONG_BINPUT", op_put, 4},
     [0x94] = {"MEMOIZE", op_memoize, 0},
-    ['g'] = {"GET", op_get, 0},
+    ['g'] = {"GET", op_old, 0},
     ['h'] = {"BINGET", op_get, 1},
     ['j'] = {"LONG_BINGET", op_get, 4},
     [0x80] = {"PROTO", op_proto, 0},
@@ -672,7 +534,7 @@ static const struct opcode opcodes[256] = {
     ['b'] = {"BUILD", op_refuse, 0},
     ['P'] = {"PERSID", op_refuse, 0},
     ['Q'] = {"BINPERSID", op_refuse, 0},
-    ['S'] = {"STRING", op_refuse, 0},
+    ['S'] = {"STRING", op_old, 0},
     ['T'] = {"BINSTRING", op_refuse, 0},
     ['U'] = {"SHORT_BINSTRING", op_refuse, 0},
     [0x81] = {"NEWOBJ", op_refuse, 0},
@@ -691,7 +553,7 @@ static const struct opcode opcodes[256] = {
 
 static int read_all(struct reader *r)
 {
-    while (!r->is_done) {
+    for (int has_begun = 0; !r->is_done; has_begun = 1) {
         r->at = hr__input_at(r->in);
         int byte = hr__input_get(r->in);
         if (byte < 0)
@@ -701,6 +563,8 @@ static int read_all(struct reader *r)
             return hr__fail(r->error, -EBADMSG,
                             "%s: byte %" PRIu64 ": 0x%02X is no opcode of a pickle", r->in->name,
                             r->at, (unsigned)byte);
+        if (!has_begun && opcodes[byte].run != op_proto)
+            return op_old(r, 0);
         int code = opcodes[byte].run(r, opcodes[byte].arg);
         if (code)
             return code;
@@ -716,7 +580,6 @@ int hr__pickle_read(struct hr__pickle **out, struct hr__input *in, struct hr_err
     hr__free(r.stack.items);
     hr__free(r.memo.items);
     hr__free(r.marks);
-    hr__free(r.line);
     if (code)
         hr__pickle_destroy(&r.out);
     *out = r.out;
@@ -729,7 +592,7 @@ void hr__pickle_destroy(struct hr__pickle **pickle)
     if (!p)
         return;
     *pickle = NULL;
-    for (struct chunk *next, *chunk = p->chunks; chunk; chunk = next) {
+    for (struct pickle_chunk *next, *chunk = p->chunks; chunk; chunk = next) {
         next = chunk->next;
         hr__free(chunk);
     }

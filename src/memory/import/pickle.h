@@ -3,8 +3,9 @@
  *
  * A pickle is a program that can call anything. This reader has no such instructions: what
  * names, makes or changes an object (GLOBAL, REDUCE, BUILD, persistent ids, extensions, ...) ends
- * the reading with its name and place. Protocols 0 to 5 (Python's Lib/pickletools.py documents
- * them). A loop over the bytes, without recursion; memory is bounded by a limit.
+ * the reading with its name and place. Protocols 2 to 5 (Python's Lib/pickletools.py documents
+ * them); 0 and 1, which write numbers as lines of text, are refused. A loop over the bytes, without
+ * recursion; memory is bounded by a limit.
  *
  * Values may be shared, and a list may hold itself: who walks through them bounds the depth.
  */

@@ -20,16 +20,17 @@ static size_t first_behind(const struct hr__pieces *p, uint64_t address)
     return low;
 }
 
-static int tell(hr__piece_fn fn, void *arg, enum hr__piece_change change, struct hr__piece piece)
+static int tell(hr__piece_fn fn, void *arg, enum hr__piece_change change,
+                struct hr__memory_piece piece)
 {
     return fn ? fn(arg, change, piece) : 0;
 }
 
-static int insert(struct hr__pieces *p, size_t at, struct hr__piece piece)
+static int insert(struct hr__pieces *p, size_t at, struct hr__memory_piece piece)
 {
     if (p->count == p->room) {
         size_t room = p->room ? 2 * p->room : 64;
-        struct hr__piece *more = hr__realloc(HR__TAG_MEMORY, p->pieces, room, sizeof *more);
+        struct hr__memory_piece *more = hr__realloc(HR__TAG_MEMORY, p->pieces, room, sizeof *more);
         if (!more)
             return -ENOMEM;
         p->pieces = more;
@@ -41,7 +42,7 @@ static int insert(struct hr__pieces *p, size_t at, struct hr__piece piece)
     return 0;
 }
 
-int hr__pieces_add(struct hr__pieces *p, struct hr__piece range, hr__piece_fn fn, void *arg)
+int hr__pieces_add(struct hr__pieces *p, struct hr__memory_piece range, hr__piece_fn fn, void *arg)
 {
     size_t i = first_behind(p, range.begin);
     int code = 0;
@@ -49,7 +50,7 @@ int hr__pieces_add(struct hr__pieces *p, struct hr__piece range, hr__piece_fn fn
         int is_other = i < p->count && p->pieces[i].begin < range.end;
         uint64_t stop = is_other ? p->pieces[i].begin : range.end;
         if (stop > at) {
-            struct hr__piece piece = {at, stop};
+            struct hr__memory_piece piece = {at, stop};
             code = insert(p, i, piece);
             if (!code)
                 code = tell(fn, arg, HR__PIECE_NEW, piece);
@@ -62,13 +63,13 @@ int hr__pieces_add(struct hr__pieces *p, struct hr__piece range, hr__piece_fn fn
 }
 
 /* Takes the range out of the piece at `i`, which it meets; *next: the first piece behind. */
-static int cut(struct hr__pieces *p, size_t i, struct hr__piece range, size_t *next,
-               struct hr__piece left[2])
+static int cut(struct hr__pieces *p, size_t i, struct hr__memory_piece range, size_t *next,
+               struct hr__memory_piece left[2])
 {
-    struct hr__piece piece = p->pieces[i];
-    left[0] =
-        (struct hr__piece){piece.begin, range.begin > piece.begin ? range.begin : piece.begin};
-    left[1] = (struct hr__piece){range.end < piece.end ? range.end : piece.end, piece.end};
+    struct hr__memory_piece piece = p->pieces[i];
+    left[0] = (struct hr__memory_piece){piece.begin,
+                                        range.begin > piece.begin ? range.begin : piece.begin};
+    left[1] = (struct hr__memory_piece){range.end < piece.end ? range.end : piece.end, piece.end};
     int has_left = left[0].end > left[0].begin, has_right = left[1].end > left[1].begin;
     *next = i + (size_t)has_left + (size_t)has_right;
     if (has_left)
@@ -84,17 +85,18 @@ static int cut(struct hr__pieces *p, size_t i, struct hr__piece range, size_t *n
     return 0;
 }
 
-int hr__pieces_remove(struct hr__pieces *p, struct hr__piece range, hr__piece_fn fn, void *arg)
+int hr__pieces_remove(struct hr__pieces *p, struct hr__memory_piece range, hr__piece_fn fn,
+                      void *arg)
 {
     size_t i = first_behind(p, range.begin);
     uint64_t at = range.begin;
     int code = 0;
     while (at < range.end && !code) {
         if (i == p->count || p->pieces[i].begin >= range.end)
-            return tell(fn, arg, HR__PIECE_MISSING, (struct hr__piece){at, range.end});
-        struct hr__piece piece = p->pieces[i], left[2];
+            return tell(fn, arg, HR__PIECE_MISSING, (struct hr__memory_piece){at, range.end});
+        struct hr__memory_piece piece = p->pieces[i], left[2];
         if (piece.begin > at)
-            code = tell(fn, arg, HR__PIECE_MISSING, (struct hr__piece){at, piece.begin});
+            code = tell(fn, arg, HR__PIECE_MISSING, (struct hr__memory_piece){at, piece.begin});
         if (!code)
             code = cut(p, i, range, &i, left);
         if (!code)

@@ -1,15 +1,16 @@
-/* Addresses that were met; see places.h. Open addressing. */
+/* Addresses and what lives there; see places.h. Open addressing. */
 #include "memory/import/places.h"
 
 #include "base/memory.h"
 
-static size_t home_of(const struct hr__places *places, uint8_t device, uint64_t address)
+static size_t home_of(const struct hr__memory_places *places, uint8_t device, uint64_t address)
 {
     uint64_t mixed = (address ^ (uint64_t)device << 56) * UINT64_C(0x9e3779b97f4a7c15);
     return (size_t)(mixed >> 20) & (places->capacity - 1);
 }
 
-static struct hr__place *look(const struct hr__places *places, uint8_t device, uint64_t address)
+static struct hr__memory_place *look(const struct hr__memory_places *places, uint8_t device,
+                                     uint64_t address)
 {
     size_t at = home_of(places, device, address);
     while (places->table[at].is_met &&
@@ -18,9 +19,9 @@ static struct hr__place *look(const struct hr__places *places, uint8_t device, u
     return &places->table[at];
 }
 
-static int grow(struct hr__places *places)
+static int grow(struct hr__memory_places *places)
 {
-    struct hr__places old = *places;
+    struct hr__memory_places old = *places;
     places->capacity = old.capacity ? 2 * old.capacity : 1024;
     places->table = hr__alloc(HR__TAG_MEMORY, places->capacity, sizeof *places->table);
     if (!places->table) {
@@ -34,27 +35,28 @@ static int grow(struct hr__places *places)
     return 1;
 }
 
-struct hr__place *hr__places_find(struct hr__places *places, uint8_t device, uint64_t address)
+struct hr__memory_place *hr__places_find(struct hr__memory_places *places, uint8_t device,
+                                         uint64_t address)
 {
     if (2 * (places->count + 1) > places->capacity && !grow(places))
         return NULL;
-    struct hr__place *place = look(places, device, address);
+    struct hr__memory_place *place = look(places, device, address);
     if (!place->is_met) {
-        *place = (struct hr__place){.address = address, .device = device, .is_met = 1};
+        *place = (struct hr__memory_place){.address = address, .device = device, .is_met = 1};
         places->count++;
     }
     return place;
 }
 
-const struct hr__place *hr__places_look(const struct hr__places *places, uint8_t device,
-                                        uint64_t address)
+const struct hr__memory_place *hr__places_look(const struct hr__memory_places *places,
+                                               uint8_t device, uint64_t address)
 {
-    const struct hr__place *place = places->capacity ? look(places, device, address) : NULL;
+    const struct hr__memory_place *place = places->capacity ? look(places, device, address) : NULL;
     return place && place->is_met ? place : NULL;
 }
 
-void hr__places_clear(struct hr__places *places)
+void hr__places_clear(struct hr__memory_places *places)
 {
     hr__free(places->table);
-    *places = (struct hr__places){.table = NULL};
+    *places = (struct hr__memory_places){.table = NULL};
 }

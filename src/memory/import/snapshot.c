@@ -54,7 +54,7 @@ static const struct {
     {"oom", OOM},
 };
 
-struct entry {
+struct snapshot_entry {
     enum action action;
     uint64_t address, bytes;
     uint64_t time_us;
@@ -62,10 +62,10 @@ struct entry {
 };
 
 /* A device's entries, as far as they were told. */
-struct trace {
+struct snapshot_trace {
     const struct hr__pickle_value *entries;
     uint32_t next, count;
-    struct entry entry; /* the next one */
+    struct snapshot_entry entry; /* the next one */
     uint64_t last_us;
     struct hr__pieces pieces; /* what the allocator has of the device */
 };
@@ -79,10 +79,11 @@ struct before {
 struct snapshot {
     struct hr__import *im;
     const struct hr__pickle_value *segments, *annotations;
-    struct trace traces[ACCELERATORS];
+    struct snapshot_trace traces[ACCELERATORS];
     uint32_t trace_count;
-    struct hr__places places; /* what the survey met */
-    struct hr__places lives;  /* of blocks, as they are told; bytes: stack and pass, mark: phase */
+    struct hr__memory_places places; /* what the survey met */
+    struct hr__memory_places
+        lives; /* of blocks, as they are told; bytes: stack and pass, mark: phase */
     struct before *before, *late; /* late: allocated after the trace ended */
     size_t before_count, before_room, late_count, late_room;
     uint64_t first_us, last_us, entries;
@@ -108,10 +109,10 @@ static uint64_t number(const struct hr__pickle_value *dict, const char *key, uin
     return hr__pickle_u64(hr__pickle_get(dict, key), &value) ? value : otherwise;
 }
 
-static struct entry decode(const struct hr__pickle_value *dict, uint64_t last_us)
+static struct snapshot_entry decode(const struct hr__pickle_value *dict, uint64_t last_us)
 {
     const char *name = hr__pickle_text(hr__pickle_get(dict, "action"));
-    struct entry e = {
+    struct snapshot_entry e = {
         .address = number(dict, "addr", 0),
         .bytes = number(dict, "size", 0),
         .time_us = number(dict, "time_us", last_us),
@@ -124,7 +125,7 @@ static struct entry decode(const struct hr__pickle_value *dict, uint64_t last_us
 }
 
 /* The next entry of a trace is at its `entry`; 0: there is none. */
-static int step(struct trace *t)
+static int step(struct snapshot_trace *t)
 {
     if (t->next >= t->count)
         return 0;
@@ -226,7 +227,7 @@ static int add_before(struct snapshot *s, enum hr_memory_kind kind, uint64_t add
 }
 
 /* An hr__piece_fn of the survey; what is missing was there before. */
-static int survey_freed(void *arg, enum hr__piece_change change, struct hr__piece piece)
+static int survey_freed(void *arg, enum hr__piece_change change, struct hr__memory_piece piece)
 {
     return change == HR__PIECE_MISSING
                ? add_before(arg, HR_MEMORY_SEGMENT, piece.begin, piece.end - piece.begin, NULL)
@@ -234,23 +235,23 @@ static int survey_freed(void *arg, enum hr__piece_change change, struct hr__piec
 }
 
 /* Likewise of what there is in the end and the trace did not bring. */
-static int survey_left(void *arg, enum hr__piece_change change, struct hr__piece piece)
+static int survey_left(void *arg, enum hr__piece_change change, struct hr__memory_piece piece)
 {
     return change == HR__PIECE_NEW
                ? add_before(arg, HR_MEMORY_SEGMENT, piece.begin, piece.end - piece.begin, NULL)
                : 0;
 }
 
-static struct hr__piece piece_of(uint64_t address, uint64_t bytes)
+static struct hr__memory_piece piece_of(uint64_t address, uint64_t bytes)
 {
-    return (struct hr__piece){address, address + (bytes > ~address ? ~address : bytes)};
+    return (struct hr__memory_piece){address, address + (bytes > ~address ? ~address : bytes)};
 }
 
-static int survey_entry(struct snapshot *s, struct trace *t)
+static int survey_entry(struct snapshot *s, struct snapshot_trace *t)
 {
-    const struct entry *e = &t->entry;
-    struct hr__piece piece = piece_of(e->address, e->bytes);
-    struct hr__place *place;
+    const struct snapshot_entry *e = &t->entry;
+    struct hr__memory_piece piece = piece_of(e->address, e->bytes);
+    struct hr__memory_place *place;
     int code = 0;
     switch (e->action) {
     case ALLOC:
@@ -276,7 +277,7 @@ static int survey_entry(struct snapshot *s, struct trace *t)
     }
 }
 
-static int survey_trace(struct snapshot *s, struct trace *t)
+static int survey_trace(struct snapshot *s, struct snapshot_trace *t)
 {
     int code = 0;
     for (; !code && step(t); t->next++) {
@@ -301,7 +302,7 @@ static int survey_block(struct snapshot *s, const struct hr__pickle_value *block
     if (!state || strncmp(state, "active", 6))
         return 0;
     s->active_bytes += bytes;
-    struct hr__place *place = hr__places_find(&s->places, (uint8_t)(s->device + 1), address);
+    struct hr__memory_place *place = hr__places_find(&s->places, (uint8_t)(s->device + 1), address);
     if (!place)
         return -ENOMEM;
     int was_known = place->is_known, lived = place->lives;
@@ -348,7 +349,7 @@ static int survey(struct snapshot *s)
     for (uint32_t i = 0; i < hr__pickle_count(s->segments) && !code; i++)
         code = survey_segment(s, hr__pickle_at(s->segments, i));
     for (size_t i = 0; i < s->places.capacity; i++) {
-        const struct hr__place *place = &s->places.table[i];
+        const struct hr__memory_place *place = &s->places.table[i];
         s->live_bytes += place->lives ? place->bytes : 0;
         s->gone_blocks += place->lives && !place->mark;
     }
@@ -366,7 +367,7 @@ static uint64_t ns_of(const struct snapshot *s, uint64_t time_us)
 }
 
 /* An hr__piece_fn: what the allocator takes from the device and gives back. */
-static int tell_piece(void *arg, enum hr__piece_change change, struct hr__piece piece)
+static int tell_piece(void *arg, enum hr__piece_change change, struct hr__memory_piece piece)
 {
     struct snapshot *s = arg;
     if (change != HR__PIECE_MISSING)
@@ -381,7 +382,8 @@ static int tell_piece(void *arg, enum hr__piece_change change, struct hr__piece 
     return 0;
 }
 
-static void describe(struct snapshot *s, const struct hr__place *life, uint64_t time_ns, int freed)
+static void describe(struct snapshot *s, const struct hr__memory_place *life, uint64_t time_ns,
+                     int freed)
 {
     enum hr_memory_category category =
         hr__import_category(life->mark, freed, (uint32_t)life->bytes == s->pass);
@@ -399,7 +401,7 @@ static void describe(struct snapshot *s, const struct hr__place *life, uint64_t 
  * its allocation where none was taken then: the phase is that of what is allocated around it. */
 static int follow(struct snapshot *s, const struct hr_memory_event *event)
 {
-    struct hr__place *life = hr__places_find(&s->lives, event->device, event->address);
+    struct hr__memory_place *life = hr__places_find(&s->lives, event->device, event->address);
     if (!life)
         return -ENOMEM;
     int is_alloc = event->kind == HR_MEMORY_ALLOC;
@@ -416,7 +418,7 @@ static int follow(struct snapshot *s, const struct hr_memory_event *event)
     return 0;
 }
 
-static int tell_block(struct snapshot *s, enum hr_memory_kind kind, const struct entry *e)
+static int tell_block(struct snapshot *s, enum hr_memory_kind kind, const struct snapshot_entry *e)
 {
     uint32_t note = note_of(s, e->frames);
     struct hr_memory_event event = {
@@ -439,10 +441,10 @@ static int tell_block(struct snapshot *s, enum hr_memory_kind kind, const struct
     return code;
 }
 
-static int tell_entry(struct snapshot *s, struct trace *t)
+static int tell_entry(struct snapshot *s, struct snapshot_trace *t)
 {
-    const struct entry *e = &t->entry;
-    struct hr__piece piece = piece_of(e->address, e->bytes);
+    const struct snapshot_entry *e = &t->entry;
+    struct hr__memory_piece piece = piece_of(e->address, e->bytes);
     switch (e->action) {
     case ALLOC:
         return tell_block(s, HR_MEMORY_ALLOC, e);
@@ -571,9 +573,9 @@ static int tell_traces(struct snapshot *s)
     for (uint32_t i = 0; i < s->trace_count; i++)
         step(&s->traces[i]);
     while (!code) {
-        struct trace *first = NULL;
+        struct snapshot_trace *first = NULL;
         for (uint32_t i = 0; i < s->trace_count; i++) {
-            struct trace *t = &s->traces[i];
+            struct snapshot_trace *t = &s->traces[i];
             if (t->next < t->count && (!first || t->entry.time_us < first->entry.time_us))
                 first = t;
         }

@@ -28,7 +28,7 @@ static const uint8_t category_of[CATEGORIES] = {
     HR_MEMORY_ACTIVATION, HR_MEMORY_GRADIENT,        HR_MEMORY_TEMPORARY, HR_MEMORY_UNKNOWN,
 };
 
-enum action { BEFORE = 1, CREATE = 2, CHANGE = 3, DESTROY = 4 };
+enum timeline_action { BEFORE = 1, CREATE = 2, CHANGE = 3, DESTROY = 4 };
 
 struct row {
     int64_t time_ns, action, bytes, category;
@@ -37,8 +37,8 @@ struct row {
 /* Blocks of one size and category: a stack, linked by `below`. */
 struct timeline {
     struct hr__import *im;
-    struct hr__places tops; /* address: bytes, device: category; bytes: the topmost block */
-    uint32_t *below;        /* by block */
+    struct hr__memory_places tops; /* address: bytes, device: category; bytes: the topmost block */
+    uint32_t *below;               /* by block */
     uint32_t count, room;
     int64_t first_ns, last_ns;
     uint32_t changing; /* the block whose new version comes next; NONE: none was found */
@@ -56,7 +56,7 @@ static uint64_t address_of(uint32_t block)
 
 static int push(struct timeline *t, uint32_t block, uint64_t bytes, int64_t category)
 {
-    struct hr__place *top = hr__places_find(&t->tops, (uint8_t)category, bytes);
+    struct hr__memory_place *top = hr__places_find(&t->tops, (uint8_t)category, bytes);
     if (!top)
         return -ENOMEM;
     t->below[block] = top->lives ? (uint32_t)top->bytes : NONE;
@@ -68,7 +68,7 @@ static int push(struct timeline *t, uint32_t block, uint64_t bytes, int64_t cate
 /* The topmost block of its kind; NONE: there is none. */
 static int pop(struct timeline *t, uint64_t bytes, int64_t category, uint32_t *block)
 {
-    struct hr__place *top = hr__places_find(&t->tops, (uint8_t)category, bytes);
+    struct hr__memory_place *top = hr__places_find(&t->tops, (uint8_t)category, bytes);
     *block = NONE;
     if (!top)
         return -ENOMEM;

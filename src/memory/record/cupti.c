@@ -125,7 +125,7 @@ const char *hr__cupti_text(const struct hr__cupti *cupti, int result)
 
 #define DEVICES_MOST 64
 
-struct driver {
+struct cupti_driver {
     int (*count)(int *count);
     int (*get)(int *device, int ordinal);
     int (*state)(int device, unsigned *flags, int *is_active);
@@ -137,18 +137,18 @@ struct driver {
 };
 
 static const struct symbol of_driver[] = {
-    {"cuDeviceGetCount", offsetof(struct driver, count)},
-    {"cuDeviceGet", offsetof(struct driver, get)},
-    {"cuDevicePrimaryCtxGetState", offsetof(struct driver, state)},
-    {"cuDevicePrimaryCtxRetain", offsetof(struct driver, retain)},
-    {"cuDevicePrimaryCtxRelease_v2", offsetof(struct driver, release)},
-    {"cuCtxPushCurrent_v2", offsetof(struct driver, push)},
-    {"cuCtxPopCurrent_v2", offsetof(struct driver, pop)},
-    {"cuCtxSynchronize", offsetof(struct driver, synchronize)},
+    {"cuDeviceGetCount", offsetof(struct cupti_driver, count)},
+    {"cuDeviceGet", offsetof(struct cupti_driver, get)},
+    {"cuDevicePrimaryCtxGetState", offsetof(struct cupti_driver, state)},
+    {"cuDevicePrimaryCtxRetain", offsetof(struct cupti_driver, retain)},
+    {"cuDevicePrimaryCtxRelease_v2", offsetof(struct cupti_driver, release)},
+    {"cuCtxPushCurrent_v2", offsetof(struct cupti_driver, push)},
+    {"cuCtxPopCurrent_v2", offsetof(struct cupti_driver, pop)},
+    {"cuCtxSynchronize", offsetof(struct cupti_driver, synchronize)},
     {NULL, 0},
 };
 
-static void wait_for_device(const struct driver *driver, int ordinal)
+static void wait_for_device(const struct cupti_driver *driver, int ordinal)
 {
     void *context;
     unsigned flags;
@@ -166,7 +166,7 @@ static void wait_for_device(const struct driver *driver, int ordinal)
 void hr__cupti_wait_for_devices(void)
 {
     const char *told = secure_getenv("HEADRACE_CUDA_LIBRARY");
-    struct driver driver;
+    struct cupti_driver driver;
     int count = 0;
     /* Where nobody has loaded it no device runs anything. */
     void *library = dlopen(told && *told ? told : "libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);

@@ -3,8 +3,8 @@
  *
  * Opening looks at the head of every extent, and at all texts. Extents of events are then
  * begun in the order of their first event; those that overlap in time, one a thread as a
- * rule, are merged. Accelerators' times are kept whole, 24 bytes a call, by call. Nothing in the
- * file is believed before it was checked against its bounds.
+ * rule, are merged. Accelerators' times are kept whole, 24 bytes a call, by call. No number
+ * from the file is used before it was checked against its bounds.
  */
 #include "memory/record/record.h"
 

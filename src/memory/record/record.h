@@ -1,6 +1,6 @@
 /*
- * Reading a record file, whole or damaged: what can be trusted is read, and what cannot is
- * told.
+ * Reading a record file, whole or damaged: it returns what can be trusted, and reports what
+ * cannot.
  *
  * Events come in the order of their times, whatever thread recorded them, one extent per
  * thread in memory at a time. A file that is still being written is read as far as it was

@@ -4,7 +4,9 @@
  * Each thread has an extent of the file to itself and appends to it; nobody else looks
  * there, so nothing is locked. When it is full the thread ends it with a checksum, and
  * claims and maps the next piece of the file. Room in the file is allocated before it is
- * mapped: a full disk is an error code, never a SIGBUS.
+ * mapped: a full disk is an error code, never a SIGBUS. Where another program truncates the file,
+ * its mappings turn into zeros (base/truncation.h): events may still be written there, and are
+ * lost. Whoever begins or ends an extent finds the magic gone, and the recording stops.
  *
  * Names and stacks are rare: they share one extent and a lock; accelerators' times, which come
  * in batches, another extent and that lock. Under it memory is allocated, which a tapped malloc
@@ -18,6 +20,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/truncation.h"
 #include "base/versioned.h"
 #include "memory/record/format.h"
 #include "memory/record/ids.h"
@@ -42,12 +45,12 @@
 #define FD_LEAST     100 /* programs take lower numbers by name: `exec 3>file` of a shell */
 
 /* A thread's place in the file. Another thread has it when this one has ended. */
-struct writer {
+struct record_writer {
     struct hr_memory_recorder *recorder;
     struct hr__extent_header *extent; /* NULL: none yet, or not any more */
     uint64_t used;                    /* of it, behind its header */
     _Atomic uint64_t recorded, lost;
-    struct writer *next_free;
+    struct record_writer *next_free;
     uint32_t number;
 };
 
@@ -68,14 +71,14 @@ struct hr_memory_recorder {
     /* Guards free_writers and writer_count. Taken within allocators: who holds it allocates
      * nothing and waits for nobody. Lock order: behind all others. */
     pthread_mutex_t places;
-    struct writer *free_writers;
+    struct record_writer *free_writers;
     uint32_t writer_count;
 
     pthread_mutex_t lock; /* guards what follows */
     struct hr__extent_header *texts, *ran;
     struct hr__ids names;  /* of HR__TEXT_NAME */
     struct hr__ids stacks; /* of HR__TEXT_STACK */
-    struct writer writers[THREADS_MOST];
+    struct record_writer writers[THREADS_MOST];
 };
 
 static const struct hr_memory_recorder_options defaults = {.size = sizeof defaults};
@@ -99,14 +102,31 @@ static void stop(struct hr_memory_recorder *r, int reason)
         r->header->problem = reason;
 }
 
-static void end_extent(struct hr__extent_header **pointer)
+/* MAP_FAILED and errno as of mmap. */
+static void *map_file(const struct hr_memory_recorder *r, uint64_t at, size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, (off_t)at);
+    if (memory != MAP_FAILED)
+        hr__truncation_guard(memory, bytes);
+    return memory;
+}
+
+static void unmap_file(void *memory, size_t bytes)
+{
+    hr__truncation_unguard(memory);
+    munmap(memory, bytes);
+}
+
+static void end_extent(struct hr_memory_recorder *r, struct hr__extent_header **pointer)
 {
     struct hr__extent_header *extent = *pointer;
     if (!extent)
         return;
     extent->checksum = XXH3_64bits(body(extent), extent->used);
     __atomic_store_n(&extent->is_ended, 1, __ATOMIC_RELEASE);
-    munmap(extent, HR__EXTENT_BYTES);
+    if (__atomic_load_n(&extent->magic, __ATOMIC_ACQUIRE) != HR__EXTENT_MAGIC)
+        stop(r, -ESTALE);
+    unmap_file(extent, HR__EXTENT_BYTES);
     *pointer = NULL;
 }
 
@@ -145,10 +165,14 @@ static struct hr__extent_header *claim_extent(struct hr_memory_recorder *r,
         stop(r, -EFBIG);
         return NULL;
     }
+    if (memcmp(r->header->magic, HR__RECORD_MAGIC, sizeof r->header->magic) != 0) {
+        stop(r, -ESTALE);
+        return NULL;
+    }
     int failed = has_file(r) ? allocate(r->fd, (off_t)at, HR__EXTENT_BYTES) : EBADF;
     void *memory = MAP_FAILED;
     if (!failed) {
-        memory = mmap(NULL, HR__EXTENT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, (off_t)at);
+        memory = map_file(r, at, HR__EXTENT_BYTES);
         failed = memory == MAP_FAILED ? errno : 0;
     }
     if (failed) {
@@ -206,7 +230,7 @@ static void end_living(struct hr_memory_recorder *r, int is_mine)
     pthread_mutex_unlock(&living.lock);
 }
 
-static int is_of(const struct hr_memory_recorder *r, const struct writer *w)
+static int is_of(const struct hr_memory_recorder *r, const struct record_writer *w)
 {
     return (uintptr_t)w >= (uintptr_t)r->writers &&
            (uintptr_t)w < (uintptr_t)(r->writers + THREADS_MOST);
@@ -215,7 +239,7 @@ static int is_of(const struct hr_memory_recorder *r, const struct writer *w)
 /* A thread has ended: its place is another's. */
 static void give_back(void *arg)
 {
-    struct writer *w = arg;
+    struct record_writer *w = arg;
     if (!lock_living())
         return;
     struct hr_memory_recorder *r = living.first;
@@ -230,10 +254,10 @@ static void give_back(void *arg)
     pthread_mutex_unlock(&living.lock);
 }
 
-static struct writer *become_writer(struct hr_memory_recorder *r)
+static struct record_writer *become_writer(struct hr_memory_recorder *r)
 {
     pthread_mutex_lock(&r->places);
-    struct writer *w = r->free_writers;
+    struct record_writer *w = r->free_writers;
     if (w) {
         r->free_writers = w->next_free;
     } else if (r->writer_count < THREADS_MOST) {
@@ -250,9 +274,9 @@ static struct writer *become_writer(struct hr_memory_recorder *r)
 }
 
 /* Room for one more event; 0: there is none. */
-static int make_room(struct hr_memory_recorder *r, struct writer *w)
+static int make_room(struct hr_memory_recorder *r, struct record_writer *w)
 {
-    end_extent(&w->extent);
+    end_extent(r, &w->extent);
     w->used = 0;
     w->extent = claim_extent(r, HR__EXTENT_EVENTS, w->number);
     return w->extent != NULL;
@@ -277,7 +301,7 @@ void hr_memory_record(struct hr_memory_recorder *r, const struct hr_memory_event
 {
     if (!atomic_load_explicit(r->here, memory_order_relaxed))
         return;
-    struct writer *w = pthread_getspecific(r->key);
+    struct record_writer *w = pthread_getspecific(r->key);
     if (!w && !(w = become_writer(r))) {
         atomic_fetch_add_explicit(&r->lost, 1, memory_order_relaxed);
         return;
@@ -322,7 +346,7 @@ static int write_text_locked(struct hr_memory_recorder *r, enum hr__text_kind ki
 {
     size_t whole = sizeof(struct hr__text_header) + (length + 7) / 8 * 8;
     if (!r->texts || r->texts->used + whole > HR__EXTENT_ROOM) {
-        end_extent(&r->texts);
+        end_extent(r, &r->texts);
         r->texts = claim_extent(r, HR__EXTENT_TEXTS, 0);
     }
     if (!r->texts)
@@ -389,7 +413,7 @@ void hr_memory_fact(struct hr_memory_recorder *recorder, const char *name, const
 static int write_ran_locked(struct hr_memory_recorder *r, const struct hr_memory_ran *ran)
 {
     if (!r->ran || r->ran->used + sizeof *ran > HR__EXTENT_ROOM) {
-        end_extent(&r->ran);
+        end_extent(r, &r->ran);
         r->ran = claim_extent(r, HR__EXTENT_RAN, 0);
     }
     if (!r->ran)
@@ -453,7 +477,7 @@ static int begin_file(struct hr_memory_recorder *r, const char *path, struct hr_
     int failed = allocate(r->fd, 0, HR__RECORD_HEADER);
     if (failed)
         return hr__fail(error, -failed, "%s: %s", path, hr__errno_text(failed));
-    void *memory = mmap(NULL, HR__RECORD_HEADER, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
+    void *memory = map_file(r, 0, HR__RECORD_HEADER);
     if (memory == MAP_FAILED)
         return hr__fail(error, -errno, "%s: cannot be mapped: %s", path, hr__errno_text(errno));
     r->header = memory;
@@ -568,9 +592,9 @@ static void end_file(struct hr_memory_recorder *r)
 {
     uint64_t recorded, lost;
     for (uint32_t i = 0; i < r->writer_count; i++)
-        end_extent(&r->writers[i].extent);
-    end_extent(&r->texts);
-    end_extent(&r->ran);
+        end_extent(r, &r->writers[i].extent);
+    end_extent(r, &r->texts);
+    end_extent(r, &r->ran);
     hr_memory_counts(r, &recorded, &lost);
     r->header->lost = lost;
     __atomic_store_n(&r->header->is_ended, 1, __ATOMIC_RELEASE);
@@ -589,7 +613,7 @@ void hr_memory_recorder_destroy(struct hr_memory_recorder **recorder)
     if (r->header && is_mine)
         end_file(r);
     if (r->header)
-        munmap(r->header, HR__RECORD_HEADER);
+        unmap_file(r->header, HR__RECORD_HEADER);
     if (has_file(r))
         close(r->fd);
     if (r->here)

@@ -8,6 +8,7 @@
  * page's own scripts by their hashes and nothing else.
  */
 #include "base/error.h"
+#include "memory/report/assets.h"
 #include "memory/report/page_data.h"
 #include "memory/report/tables.h"
 #include "memory/report/words.h"
@@ -128,7 +129,7 @@ static void head(struct page *p)
     const char *command = hr__view_fact(p->views, "command");
     put(p, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
            "<meta http-equiv=\"Content-Security-Policy\" content=\"");
-    put(p, hr__page_memory_policy);
+    put(p, hr__memory_page_policy);
     put(p, "\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
            "<meta name=\"color-scheme\" content=\"light dark\">\n"
            "<meta name=\"referrer\" content=\"no-referrer\">\n"
@@ -137,8 +138,8 @@ static void head(struct page *p)
     hr__draft_html(&p->draft, p->views->name);
     put(p, "</title>\n<style>");
     put(p, hr__page_style);
-    put(p, "</style>\n</head>\n<body>\n<header>\n<p class=\"kind\">What the memory of a training "
-           "run is for</p>\n");
+    put(p, "</style>\n</head>\n<body>\n<header>\n<p class=\"kind\">Where training memory "
+           "goes</p>\n");
     sentence(p);
     put(p, "<p>");
     if (*command) {
@@ -333,7 +334,7 @@ static void foot(struct page *p)
         put(p, "</script>\n<script>");
         put(p, hr__page_library);
         put(p, "</script>\n<script>");
-        put(p, hr__page_memory_script);
+        put(p, hr__memory_page_script);
         put(p, "</script>\n");
     }
     put(p, "</body>\n</html>\n");

@@ -1,5 +1,5 @@
 /*
- * Draws the charts of a page about memory but for the lives of blocks (page_lives.js). Series
+ * Draws the charts of a page about memory but for the lives of blocks (lives.js). Series
  * differ in order, marks or dashes as well as in colour.
  */
 (function () {
@@ -9,13 +9,13 @@
   const categories = data.categories.map((name, i) => ({ name, i }));
   const device = data.device;
 
+  /* In the order of the charts; names and titles come with the data, by number. */
   const behaviours = [
-    { name: "write-read", title: "write, then read", light: "#0072b2", dark: "#56b4e9", dash: [], point: "circle" },
-    { name: "read-read", title: "read, then read", light: "#d55e00", dark: "#e69f00", dash: [8, 4], point: "triangle" },
-    { name: "read-write", title: "read, then write", light: "#00795a", dark: "#009e73", dash: [2, 3], point: "rect" },
-    { name: "write-write", title: "write, then write", light: "#a6568a", dark: "#cc79a7", dash: [8, 3, 2, 3], point: "star" },
-  ];
-  const order = ["read-read", "read-write", "write-read", "write-write"]; /* of the numbers in scatter */
+    { number: 2, light: "#0072b2", dark: "#56b4e9", dash: [], point: "circle" },
+    { number: 0, light: "#d55e00", dark: "#e69f00", dash: [8, 4], point: "triangle" },
+    { number: 1, light: "#00795a", dark: "#009e73", dash: [2, 3], point: "rect" },
+    { number: 3, light: "#a6568a", dark: "#cc79a7", dash: [8, 3, 2, 3], point: "star" },
+  ].map((b) => Object.assign(b, data.behaviours[b.number]));
   const colourOf = (b) => (theme.dark ? b.dark : b.light);
 
   /* Ticks at powers of two and their multiples: whole numbers of binary units. */
@@ -318,8 +318,8 @@
     data: { datasets: [
       ...known.map((b) => ({
         label: b.title, pointStyle: b.point, pointRadius: 2.5, borderColor: colourOf(b), backgroundColor: colourOf(b) + "66",
-        borderWidth: 1, order: 2, behaviour: order.indexOf(b.name),
-        data: data.intervals.scatter.filter((p) => order[p[2]] === b.name)
+        borderWidth: 1, order: 2, behaviour: b.number,
+        data: data.intervals.scatter.filter((p) => p[2] === b.number)
           .map((p) => ({ x: Math.max(p[0], 1), y: Math.max(p[1], 1) })),
       })),
       {

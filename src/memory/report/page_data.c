@@ -261,6 +261,19 @@ void hr__memory_page_data(const struct hr__memory_view *views, size_t count,
         hr__draft_put(draft, c ? "," : "");
         hr__draft_json(draft, hr__category_name(c));
     }
+    hr__draft_put(draft, "],\n\"titles\":[");
+    for (int c = 0; c < HR__CATEGORIES; c++) {
+        hr__draft_put(draft, c ? "," : "");
+        hr__draft_json(draft, hr__category_plural(c));
+    }
+    hr__draft_put(draft, "],\n\"behaviours\":[");
+    for (int b = 0; b < HR__BEHAVIOURS; b++) {
+        hr__draft_print(draft, "%s{\"name\":", b ? "," : "");
+        hr__draft_json(draft, hr__behaviour_name(b));
+        hr__draft_put(draft, ",\"title\":");
+        hr__draft_json(draft, hr__behaviour_title(b));
+        hr__draft_put(draft, "}");
+    }
     hr__draft_put(draft, "]");
     put_device(draft, &views[0]);
     put_devices(draft, &views[0]);

@@ -1,7 +1,7 @@
 /*
- * What the charts of a page about memory draw, as JSON that a script element may hold: the
- * first record's analysis with its long lists as plain numbers, and of the others what is drawn
- * beside it.
+ * The data of the charts of a page about memory, as JSON that is safe within a script element:
+ * the first record's analysis with its long lists as plain numbers, and what is drawn of the other
+ * records beside it.
  */
 #ifndef HR_MEMORY_REPORT_PAGE_DATA_H
 #define HR_MEMORY_REPORT_PAGE_DATA_H

@@ -1,6 +1,6 @@
 /*
  * The tables of a page's longer charts: iterations one by one, bytes over time, the lives of
- * blocks. Of many rows the telling ones: those with the most bytes.
+ * blocks. Where there are too many rows, those with the most bytes are shown.
  */
 #include "memory/report/tables.h"
 

@@ -40,20 +40,20 @@ void hr__memory_fill_sides(struct hr__table *t, const struct hr__memory_view *vi
 }
 
 /* A part of the model, and its bytes where it holds the most. */
-struct part {
+struct side_part {
     const char *name;
     uint64_t most;
 };
 
 static int by_most(const void *a, const void *b)
 {
-    const struct part *x = a, *y = b;
+    const struct side_part *x = a, *y = b;
     if (x->most != y->most)
         return x->most > y->most ? -1 : 1;
     return strcmp(x->name, y->name);
 }
 
-static size_t find_parts(struct part *parts, const struct hr__memory_view *views, size_t count)
+static size_t find_parts(struct side_part *parts, const struct hr__memory_view *views, size_t count)
 {
     size_t found = 0;
     for (size_t i = 0; i < count; i++) {
@@ -65,7 +65,7 @@ static size_t find_parts(struct part *parts, const struct hr__memory_view *views
             while (at < found && strcmp(parts[at].name, name))
                 at++;
             if (at == found)
-                parts[found++] = (struct part){.name = name};
+                parts[found++] = (struct side_part){.name = name};
             parts[at].most = bytes > parts[at].most ? bytes : parts[at].most;
         }
     }
@@ -89,7 +89,7 @@ void hr__memory_fill_side_parts(struct hr__table *t, const struct hr__memory_vie
     size_t all = 0;
     for (size_t i = 0; i < count; i++)
         all += views[i].device ? views[i].device->part_count : 0;
-    struct part *parts = hr__alloc(HR__TAG_REPORT, all + 1, sizeof *parts);
+    struct side_part *parts = hr__alloc(HR__TAG_REPORT, all + 1, sizeof *parts);
     if (!parts) {
         t->failed = true;
         return;

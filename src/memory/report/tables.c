@@ -276,11 +276,12 @@ static void fill_caveats(struct hr__table *t, const struct filler *f)
             hr__table_cell(t, hr__memory_caveat(kinds[k]));
     }
     if (m->advice_count && !f->view->device->device)
-        hr__table_cell(t, "This record is of host memory: swapping is told as if it were an "
+        hr__table_cell(t, "This record is of host memory: swapping is computed as if it were an "
                           "accelerator's, behind a link of the bandwidths below.");
     if (m->advice_count > 1)
-        hr__table_cell(t, "What different means save does not add up: a block may be in several "
-                          "rows, and another moment becomes the peak.");
+        hr__table_cell(t,
+                       "Savings of different kinds do not add up: a block may be in several rows, "
+                       "and another moment becomes the peak.");
     if (m->no_swap_advice)
         hr__table_cell(t,
                        "No advice on swapping: when the accelerator really touched its blocks is "
@@ -594,7 +595,7 @@ static void fill_damage(struct hr__table *t, const struct filler *f)
     if (m->damage.extents)
         hr__table_cell_print(t,
                              "The file is damaged from byte %s on (%s): %" PRIu64
-                             " piece%s, about %s, could not be read; all else is told.",
+                             " piece%s, about %s, could not be read; the report covers the rest.",
                              hr__format_fixed(a, (double)m->damage.first_at, 0, true),
                              m->damage.what, m->damage.extents, s_of((double)m->damage.extents),
                              hr__format_bytes(b, (double)m->damage.lost_bytes));
@@ -680,7 +681,7 @@ static void begin_tables(struct hr__table tables[HR__MEMORY_TABLES],
     for (int i = HR__MEMORY_SIDES; i <= HR__MEMORY_SIDE_PARTS; i++) {
         hr__table_begin(&tables[i], heads[i].title, labels);
         for (int c = 1; c < tables[i].column_count; c++)
-            tables[i].columns[c] = (struct hr__column){views[c - 1].label, true};
+            tables[i].columns[c] = (struct hr__table_column){views[c - 1].label, true};
     }
     bool any[HR__CATEGORIES];
     hr__memory_series(views, any);

@@ -1,5 +1,5 @@
 /*
- * What analyses of memory say, as tables: the same figures for the terminal and the page.
+ * Analyses of memory as tables, the same for the terminal and the page.
  */
 #ifndef HR_MEMORY_REPORT_TABLES_H
 #define HR_MEMORY_REPORT_TABLES_H

@@ -1,6 +1,6 @@
 /*
- * What an analysis of memory says, in sentences: plain text, printable whatever the names in the
- * record are. The page and the text share them.
+ * An analysis of memory in sentences, for the page and the text: plain text, printable whatever
+ * names the record has.
  */
 #ifndef HR_MEMORY_REPORT_WORDS_H
 #define HR_MEMORY_REPORT_WORDS_H

@@ -1,4 +1,4 @@
-/* What pages about memory call things, and their colours: by number of the category. */
+/* Units, titles and colours of pages about memory; categories are numbered as in the data. */
 report.words = (function () {
   "use strict";
   const { number, colours } = report;
@@ -31,7 +31,7 @@ report.words = (function () {
 
   return {
     bytes, time, moment, device,
-    categories: ["unknown use", "parameters", "gradients", "optimizer state", "inputs", "activations", "temporaries", "workspaces"],
+    categories: report.data.titles,
     fills: [colours.grey, colours.blue, colours.sky, colours.green, colours.yellow, colours.red, colours.orange, colours.pink],
     on: ["#000", "#fff", "#000", "#000", "#000", "#000", "#000", "#000"], /* text on them */
   };

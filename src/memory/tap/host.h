@@ -1,4 +1,4 @@
-/* What alone.c and host.c settle between them. */
+/* Settings of host.c that alone.c changes. */
 #ifndef HR_MEMORY_TAP_HOST_H
 #define HR_MEMORY_TAP_HOST_H
 

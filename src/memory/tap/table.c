@@ -1,5 +1,5 @@
-/* What lives: see table.h. Linear probing; a hole is closed by moving back what was pushed
- * aside (Knuth, volume 3, 6.4, algorithm R). */
+/* Live blocks; see table.h. Linear probing; removing an entry moves displaced ones back
+ * (Knuth, volume 3, 6.4, algorithm R). */
 #include "memory/tap/table.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /*
- * What lives: blocks by their address, for any number of threads.
+ * Live blocks by their address, for any number of threads.
  *
  * 64 shards, each an open-addressing table under a lock of its own, in memory of its own
  * mapping: nothing here allocates, so that it can be used from within an allocator. A filter of

@@ -1,13 +1,13 @@
 /*
- * Telling: who listens begins and ends it, any thread tells.
+ * Notifies a listener of allocations and frees; any thread may notify.
  *
- * A thread that tells counts itself in before it looks whether anybody listens, and out
- * afterwards; hr_tap_end says that nobody does and then waits for the counts. Both are
- * sequentially consistent, so that a thread which still saw the listener was counted. No lock
- * is held while it tells.
+ * A notifying thread increments a counter before it checks whether there is a listener, and
+ * decrements it afterwards. hr_tap_end removes the listener and then waits for the counters. Both
+ * are sequentially consistent, so a thread that still saw the listener was counted. No lock is
+ * held during a notification.
  *
- * A free is told before the block goes back to the allocator, and an allocation after the
- * block came from it: so an address's lives never overlap in what is told.
+ * A free is reported before the block returns to the allocator, and an allocation after the block
+ * came from it, so the reported lives of an address never overlap.
  */
 #include "memory/tap/tap.h"
 
@@ -42,17 +42,17 @@ static struct hr__tap_state *state_of_process(void)
 /* ---- telling ---- */
 
 /* One telling. */
-struct call {
+struct tap_call {
     atomic_uint *count;      /* that it is in */
     const struct hr_tap *to; /* NULL: nobody listens */
 };
 
 /* The address of its own variables tells threads apart. */
-static struct call enter(struct hr__tap_state *state)
+static struct tap_call enter(struct hr__tap_state *state)
 {
     uint64_t mixed = (uint64_t)(uintptr_t)&hr__tap_inside * UINT64_C(0x9e3779b97f4a7c15);
     unsigned turn = atomic_load_explicit(&state->turns, memory_order_relaxed);
-    struct call call = {.count = &state->stripes[mixed >> 58].counts[turn & 1]};
+    struct tap_call call = {.count = &state->stripes[mixed >> 58].counts[turn & 1]};
     atomic_fetch_add(call.count, 1);
     hr__tap_inside++;
     if (atomic_load(&state->is_telling))
@@ -60,7 +60,7 @@ static struct call enter(struct hr__tap_state *state)
     return call;
 }
 
-static void leave(const struct call *call)
+static void leave(const struct tap_call *call)
 {
     hr__tap_inside--;
     atomic_fetch_sub_explicit(call->count, 1, memory_order_release);
@@ -78,7 +78,7 @@ void hr__tap_allocated(const void *address, uint64_t bytes, uint8_t device)
     struct hr__tap_entry old;
     if (!state || !address || hr__tap_inside)
         return;
-    struct call call = enter(state);
+    struct tap_call call = enter(state);
     const struct hr_tap *tap = call.to;
     struct hr__tap_entry entry = {
         .address = (uintptr_t)address, .bytes = bytes, .device = device, .is_told = tap != NULL};
@@ -97,7 +97,7 @@ int hr__tap_freed(const void *address, struct hr__tap_entry *out)
     struct hr__tap_entry entry;
     if (!state || hr__tap_inside)
         return 0;
-    struct call call = enter(state);
+    struct tap_call call = enter(state);
     const struct hr_tap *tap = call.to;
     int was_there = hr__tap_table_take(&state->table, (uintptr_t)address, &entry);
     if (was_there && is_known(tap, &entry))
@@ -113,7 +113,7 @@ void hr__tap_refused(uint64_t bytes, uint8_t device)
     struct hr__tap_state *state = atomic_load_explicit(&hr__tap_here, memory_order_acquire);
     if (!state || hr__tap_inside)
         return;
-    struct call call = enter(state);
+    struct tap_call call = enter(state);
     const struct hr_tap *tap = call.to;
     if (tap)
         tap->failed(tap->arg, bytes, device);

@@ -1,6 +1,6 @@
 /*
- * The tap from inside: what the host's functions and the CUDA allocator tell, and the state of
- * the process that they share.
+ * Internals of the tap: how malloc's stand-ins and the CUDA allocator report blocks, and the
+ * process-wide state they share.
  *
  * The state is one mapping that the kernel wipes in a forked child (MADV_WIPEONFORK): there
  * nothing lives that we know, nobody listens, no lock is held, and a recording of the child's

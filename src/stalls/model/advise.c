@@ -5,6 +5,7 @@
  * stalls.json keeps the answers.
  */
 #include "base/error.h"
+#include "base/memory.h"
 #include "stalls/model/inside.h"
 
 #include <errno.h>
@@ -12,9 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Less waiting than this is none. */
-#define STALL 0.02
-/* Suggestions that are told. */
+/* Suggestions that the sentence names. */
 #define TOLD 2
 /* Samples in preparation at once on a host, beyond which the search would take minutes. */
 #define MOST_AT_ONCE (1 << 17)
@@ -47,20 +46,33 @@ static void find_now(struct hr_stalls *s)
     s->now_waits = 1 - p.share[0];
 }
 
+/* What cannot be predicted for want of figures leaves the result as it is. Returns -ENOMEM or 0. */
+static int find_suggestions(struct hr_stalls *s, struct hr_error *error)
+{
+    struct hr_error problem;
+    hr__free(s->suggestions);
+    s->suggestions = hr__alloc(HR__TAG_STALLS, HR__SUGGESTIONS, sizeof *s->suggestions);
+    if (!s->suggestions)
+        return hr__fail(error, -ENOMEM, "out of memory for suggestions");
+    for (int i = 0; i < HR__SUGGESTIONS; i++)
+        s->suggestions[i].size = sizeof *s->suggestions;
+    int n = hr_stalls_suggest(s, HR__STALL, s->suggestions, HR__SUGGESTIONS, &problem);
+    s->suggestion_count = n > 0 ? n : 0;
+    return n == -ENOMEM ? hr__fail(error, n, "%s", problem.message) : 0;
+}
+
 int hr__stalls_advise(struct hr_stalls *s, struct hr_error *error)
 {
-    struct hr_stalls_suggestion found[TOLD] = {{.size = sizeof found[0]},
-                                               {.size = sizeof found[0]}};
-    struct hr_error problem;
     s->now_cached = s->now_waits = NAN;
-    if (small_enough(s))
+    if (small_enough(s)) {
         find_now(s);
-    int n = small_enough(s) ? hr_stalls_suggest(s, STALL, found, TOLD, &problem) : 0;
-    if (n == -ENOMEM)
-        return hr__fail(error, n, "%s", problem.message);
-    /* What cannot be predicted for want of figures leaves the sentence as it is; and a
-     * change of nothing is no advice. */
-    if (n > 0 && strcmp(found[0].text, "nothing"))
-        join(s->remedy, sizeof s->remedy, found, n);
+        int r = find_suggestions(s, error);
+        if (r)
+            return r;
+    }
+    int n = s->suggestion_count < TOLD ? s->suggestion_count : TOLD;
+    /* A change of nothing is no advice. */
+    if (n && strcmp(s->suggestions->text, "nothing"))
+        join(s->remedy, sizeof s->remedy, s->suggestions, n);
     return hr__derive_sentence(s, error);
 }

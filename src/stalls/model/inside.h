@@ -13,8 +13,6 @@
 /* Empty; NULL: out of memory. */
 struct hr_stalls *hr__stalls_create(void);
 /* What the struct owns, not itself. */
-void hr__rank_destroy(struct hr__rank_record *rank);
-void hr__host_destroy(struct hr__host_record *host);
 void hr__texts_destroy(char **texts, size_t count);
 void hr__stalls_drop_derived(struct hr_stalls *stalls);
 /* What was recorded, without what is derived. Errors: -ENOMEM. */

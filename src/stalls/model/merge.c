@@ -14,19 +14,19 @@
 #include <string.h>
 
 /* A rank's place while parts are sorted. */
-struct place {
+struct merge_place {
     int rank, part, index;
 };
 
 static int by_rank(const void *a, const void *b)
 {
-    const struct place *x = a, *y = b;
+    const struct merge_place *x = a, *y = b;
     return x->rank != y->rank ? (x->rank > y->rank) - (x->rank < y->rank)
                               : (x->part > y->part) - (x->part < y->part);
 }
 
 /* All ranks of all parts in order; -EINVAL where they are not of one run, or twice. */
-static int sort_ranks(struct place **out, int *count, struct hr_stalls *const *parts, int n,
+static int sort_ranks(struct merge_place **out, int *count, struct hr_stalls *const *parts, int n,
                       const char *kind, struct hr_error *error)
 {
     int total = 0;
@@ -42,14 +42,14 @@ static int sort_ranks(struct place **out, int *count, struct hr_stalls *const *p
                             kind, i + 1, parts[i]->world_size, kind, parts[0]->world_size);
         total += parts[i]->rank_count;
     }
-    struct place *places = hr__alloc(HR__TAG_STALLS, (size_t)total, sizeof *places);
+    struct merge_place *places = hr__alloc(HR__TAG_STALLS, (size_t)total, sizeof *places);
     if (!places)
         return hr__fail(error, -ENOMEM, "out of memory for %d ranks", total);
     *out = places;
     *count = 0;
     for (int i = 0; i < n; i++)
         for (int k = 0; k < parts[i]->rank_count; k++)
-            places[(*count)++] = (struct place){parts[i]->ranks[k].rank, i, k};
+            places[(*count)++] = (struct merge_place){parts[i]->ranks[k].rank, i, k};
     qsort(places, (size_t)total, sizeof *places, by_rank);
     for (int i = 1; i < total; i++)
         if (places[i].rank == places[i - 1].rank)
@@ -79,6 +79,8 @@ static void take_run(struct hr_stalls *s, struct hr_stalls *from)
     s->alone_s = s->waiting = NULL;
     s->straggles = NULL;
     s->sentence = NULL;
+    s->suggestions = NULL;
+    s->suggestion_count = 0;
     *s->remedy = 0;
 }
 
@@ -134,21 +136,21 @@ static void add_host(struct hr_stalls *s, struct hr__host_record *from)
 
 /* ---- lists of texts ---- */
 
-struct entry {
+struct merge_entry {
     char **text; /* in its part, so that it can be taken */
     size_t order;
 };
 
 static int by_text(const void *a, const void *b)
 {
-    const struct entry *x = a, *y = b;
+    const struct merge_entry *x = a, *y = b;
     int r = strcmp(*x->text, *y->text);
     return r ? r : (x->order > y->order) - (x->order < y->order);
 }
 
 static int by_order(const void *a, const void *b)
 {
-    const struct entry *x = a, *y = b;
+    const struct merge_entry *x = a, *y = b;
     return (x->order > y->order) - (x->order < y->order);
 }
 
@@ -169,7 +171,7 @@ static int add_texts(struct hr_stalls *s, struct hr_stalls *const *parts, int n,
     }
     if (!total)
         return 0;
-    struct entry *entries = hr__alloc(HR__TAG_STALLS, total, sizeof *entries);
+    struct merge_entry *entries = hr__alloc(HR__TAG_STALLS, total, sizeof *entries);
     char **texts =
         hr__alloc(HR__TAG_STALLS, total < HR__MAX_TEXTS ? total : HR__MAX_TEXTS, sizeof *texts);
     if (!entries || !texts) {
@@ -181,7 +183,7 @@ static int add_texts(struct hr_stalls *s, struct hr_stalls *const *parts, int n,
     for (int i = 0; i < n; i++) {
         char **from = texts_of(parts[i], files, &count);
         for (size_t k = 0; k < count; k++, total++)
-            entries[total] = (struct entry){&from[k], total};
+            entries[total] = (struct merge_entry){&from[k], total};
     }
     qsort(entries, total, sizeof *entries, by_text);
     for (size_t k = 0; k < total; k++)
@@ -219,7 +221,7 @@ static void move_rank(struct hr_stalls *s, struct hr__rank_record *from)
 
 /* Fills `ordered` with the parts by their lowest ranks. */
 static void order_parts(struct hr_stalls **ordered, struct hr_stalls *const *parts, int count,
-                        const struct place *places)
+                        const struct merge_place *places)
 {
     int n = 0;
     for (int i = 0; n < count; i++) {
@@ -230,7 +232,7 @@ static void order_parts(struct hr_stalls **ordered, struct hr_stalls *const *par
 }
 
 static int join_sorted(struct hr_stalls *s, struct hr_stalls *const *parts, int count,
-                       const struct place *places, int ranks)
+                       const struct merge_place *places, int ranks)
 {
     struct hr_stalls **ordered =
         hr__alloc(HR__TAG_STALLS, (size_t)count, sizeof(struct hr_stalls *));
@@ -263,7 +265,7 @@ static int join_sorted(struct hr_stalls *s, struct hr_stalls *const *parts, int 
 int hr__stalls_join(struct hr_stalls **out, struct hr_stalls **parts, int count, const char *kind,
                     struct hr_error *error)
 {
-    struct place *places = NULL;
+    struct merge_place *places = NULL;
     int ranks = 0;
     *out = NULL;
     int r = sort_ranks(&places, &ranks, parts, count, kind, error);

@@ -21,8 +21,6 @@ struct hr__reference {
 };
 double hr__reference_fetch_rate(const struct hr__reference *reference);
 double hr__reference_speed(const struct hr__reference *reference);
-/* The smallest x with F >= min(P, G); 1 where none is. */
-double hr__reference_cache_share(const struct hr__reference *reference);
 
 /* Distributions: values that are drawn from in a fixed order, seeded. */
 struct hr__values {
@@ -68,7 +66,7 @@ struct hr__system {
                                     workers; 0: workers read themselves */
 };
 
-struct hr__outcome {
+struct hr__prediction {
     double rate; /* samples/s of all ranks of the host; infinite where nothing takes time */
     double step_s, copy_s, wait_prepare_s, wait_fetch_s; /* of one batch; sum: its time */
     double core_share;
@@ -82,7 +80,7 @@ struct hr__outcome {
  * missing; everything), so that they mean what measured ones do. Errors: -EINVAL, -ENOMEM.
  */
 HR_NODISCARD int hr__simulate(const struct hr__system *system, int batches, uint64_t seed,
-                              struct hr__outcome *outcome, struct hr_error *error);
+                              struct hr__prediction *outcome, struct hr_error *error);
 
 /* As it stands, without the differences: seconds of one global batch, and the share of the
  * cores that is busy (NULL: not wanted). */

@@ -3,12 +3,13 @@
  * structs of result.h: loader, training, dataset, phases, machine, storage, Headrace's
  * cost, and what a rank saw. docs/stalls-format.md describes them.
  *
- * Readers allocate into what the caller destroys with hr__stalls_destroy, on failure too.
+ * A table for each (fields.h) reads, writes, copies and frees it. Readers allocate into what the
+ * caller destroys with hr_stalls_destroy, on failure too.
  */
 #ifndef HR_STALLS_MODEL_PARTS_H
 #define HR_STALLS_MODEL_PARTS_H
 
-#include "stalls/model/json.h"
+#include "stalls/model/fields.h"
 #include "stalls/model/result.h"
 
 /* Bounds: beyond what any run has, so that a damaged file does not ask for much. */
@@ -24,19 +25,16 @@ extern const char *const hr__phase_names[HR_STALLS_PHASES + 1];
 extern const char *const hr__ended_names[]; /* by how well it ended: the first is best */
 extern const char *const hr__loader_names[];
 
-/* Members of the whole run, out of the object that holds them. */
+/* Members of the whole run, out of and into the object that holds them. */
 void hr__read_run(struct hr__json *reader, const json_t *object, struct hr_stalls *stalls);
-/* `machine`, `storage`, `headrace` of a host out of the object that holds them. */
-void hr__read_host(struct hr__json *reader, const json_t *object, struct hr__host_record *host);
-/* `rank` ... `segments`, `drains`, `preparation`. */
-void hr__read_rank(struct hr__json *reader, const json_t *object, struct hr__rank_record *rank);
-
-/* Adds the same to an object; false: out of memory. */
 bool hr__write_run(json_t *object, const struct hr_stalls *stalls);
-bool hr__write_host(json_t *object, const struct hr__host_record *host);
-bool hr__write_rank(json_t *object, const struct hr__rank_record *rank);
+/* As hr__fields_own and hr__fields_clear: sizes, notes and files written. */
+bool hr__own_run(struct hr_stalls *stalls);
+void hr__clear_run(struct hr_stalls *stalls);
 
-/* Sets a member, taking the reference; false where value is NULL or memory is out. */
-bool hr__json_set(json_t *object, const char *name, json_t *value);
+/* `machine`, `storage`, `headrace` of a host, struct hr__host_record. */
+extern const struct hr__field hr__host_fields[];
+/* `rank` ... `segments`, `drains`, `preparation`: struct hr__rank_record. */
+extern const struct hr__field hr__rank_fields[];
 
 #endif

@@ -157,7 +157,7 @@ static int predict_interval(const struct hr__model *model, struct hr__changed *c
 static int predict_changed(const struct hr__model *model, struct hr__changed *changed, bool full,
                            struct hr_stalls_prediction *p, struct hr_error *error)
 {
-    struct hr__outcome outcome = {0};
+    struct hr__prediction outcome = {0};
     int r =
         hr__simulate(&changed->system, hr__model_batches(&changed->system), SEED, &outcome, error);
     if (r)

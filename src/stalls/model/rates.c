@@ -7,11 +7,11 @@
  *
  * F comes from storage read alone at as many reads in flight as the loader has, over the
  * bytes of a sample. A cold drain is the better evidence in two cases: where it really
- * read its bytes and was faster still, storage can do at least that (the depth measured
- * was not the loader's), counted by the bytes that it read; and where storage could not
- * be read alone. Then, of loaders whose workers fetch and prepare one after the other,
- * 1/F is what a cold sample takes longer than a warm one; of others F is the cold rate
- * where it is clearly below the warm one.
+ * read its bytes and was faster still beyond doubt, storage can do at least that (the depth
+ * measured was not the loader's), counted by the bytes that it read; and where storage could not be
+ * read alone. Then, of loaders whose workers fetch and prepare one after the other, 1/F is what a
+ * cold sample takes longer than a warm one; of others F is the cold rate where it is clearly below
+ * the warm one.
  */
 #include "stalls/model/inside.h"
 #include "stalls/model/parts.h"
@@ -198,6 +198,15 @@ static struct hr_interval read_rate(const struct hr_stalls *s, double scale)
     return hr__interval_positive(rates, n);
 }
 
+/* Beyond both intervals, where there are any: of two figures of the same storage the larger
+ * one would be the luckier one. */
+static bool is_faster(struct hr_interval read, struct hr_interval alone)
+{
+    double low = isfinite(read.low) ? read.low : read.value;
+    double high = isfinite(alone.high) ? alone.high : alone.value;
+    return low > high;
+}
+
 static struct hr_interval fetch_rate(const struct hr_stalls *s, double scale)
 {
     double mean = hr__mean_bytes(s);
@@ -212,7 +221,7 @@ static struct hr_interval fetch_rate(const struct hr_stalls *s, double scale)
     bool real = cold.value > 0 && mean > 0 && really_read(s, mean);
     struct hr_interval read = real ? read_rate(s, scale) : HR__UNKNOWN;
     if (alone.value > 0 && isfinite(alone.value))
-        return read.value > alone.value ? read : alone;
+        return is_faster(read, alone) ? read : alone;
     if (!real || !(warm.value > 0))
         return HR__UNKNOWN;
     if (s->loader == HR__LOADER_HEADRACE)

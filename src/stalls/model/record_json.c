@@ -84,8 +84,8 @@ static void read_all(struct hr__json *reader, const json_t *root, struct hr_stal
         return;
     }
     hr__read_run(reader, root, s);
-    hr__read_rank(reader, root, s->ranks);
-    hr__read_host(reader, root, s->hosts);
+    hr__fields_read(reader, root, hr__rank_fields, s->ranks);
+    hr__fields_read(reader, root, hr__host_fields, s->hosts);
     size_t count = hr__json_texts(reader, root, "command", MOST_WORDS, &words);
     if (!reader->code && !(s->command = quoted_line(words, count)))
         hr__json_no_memory(reader);

@@ -32,16 +32,3 @@ double hr__reference_speed(const struct hr__reference *reference)
     return fmin(hr__reference_fetch_rate(reference),
                 fmin(reference->prepare_rate, reference->device_rate));
 }
-
-double hr__reference_cache_share(const struct hr__reference *reference)
-{
-    double wanted_s = seconds(fmin(reference->prepare_rate, reference->device_rate));
-    double cache_s = seconds(reference->cache_rate), storage_s = seconds(reference->storage_rate);
-    if (storage_s <= wanted_s)
-        return 0;
-    if (cache_s >= wanted_s)
-        return 1;
-    if (isinf(storage_s))
-        return 1;
-    return (storage_s - wanted_s) / (storage_s - cache_s);
-}

@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/versioned.h"
+#include "base/write_file.h"
+#include "stalls/model/parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,23 +27,6 @@ struct hr_stalls *hr__stalls_create(void)
     return hr__alloc(HR__TAG_STALLS, 1, sizeof(struct hr_stalls));
 }
 
-void hr__rank_destroy(struct hr__rank_record *rank)
-{
-    for (size_t i = 0; i < rank->segment_count; i++) {
-        hr__free(rank->segments[i].wait_s);
-        hr__free(rank->segments[i].batch_s);
-    }
-    hr__free(rank->segments);
-    hr__free(rank->drains);
-    hr__free(rank->prepares);
-}
-
-void hr__host_destroy(struct hr__host_record *host)
-{
-    hr__free(host->depths);
-    hr__free(host->forms);
-}
-
 void hr__texts_destroy(char **texts, size_t count)
 {
     for (size_t i = 0; texts && i < count; i++)
@@ -55,6 +40,9 @@ void hr__stalls_drop_derived(struct hr_stalls *s)
     hr__free(s->waiting);
     hr__free(s->straggles);
     hr__free(s->sentence);
+    hr__free(s->suggestions);
+    s->suggestions = NULL;
+    s->suggestion_count = 0;
     s->alone_s = s->waiting = NULL;
     s->straggles = NULL;
     s->sentence = NULL;
@@ -66,15 +54,13 @@ void hr_stalls_destroy(struct hr_stalls **result)
     if (!s)
         return;
     for (int i = 0; i < s->rank_count; i++)
-        hr__rank_destroy(&s->ranks[i]);
+        hr__fields_clear(hr__rank_fields, &s->ranks[i]);
     for (int i = 0; i < s->host_count; i++)
-        hr__host_destroy(&s->hosts[i]);
-    hr__texts_destroy(s->notes, s->note_count);
-    hr__texts_destroy(s->files_written, s->file_count);
+        hr__fields_clear(hr__host_fields, &s->hosts[i]);
+    hr__clear_run(s);
     hr__stalls_drop_derived(s);
     hr__free(s->ranks);
     hr__free(s->hosts);
-    hr__free(s->sizes);
     hr__free(s->command);
     hr__free(s->started);
     hr__free(s->ended);
@@ -101,29 +87,6 @@ static bool own_text(char **text)
     return own(text, *text ? strlen(*text) + 1 : 0, 1);
 }
 
-static bool own_texts(char ***texts, size_t count)
-{
-    bool ok = own(texts, count, sizeof **texts);
-    for (size_t i = 0; *texts && i < count; i++)
-        ok &= own_text(&(*texts)[i]);
-    return ok;
-}
-
-static bool own_rank(struct hr__rank_record *rank)
-{
-    bool ok = own(&rank->segments, rank->segment_count, sizeof *rank->segments);
-    if (!rank->segments)
-        rank->segment_count = 0;
-    for (size_t i = 0; i < rank->segment_count; i++) {
-        struct hr__segment_record *g = &rank->segments[i];
-        ok &= own(&g->wait_s, g->batches, sizeof *g->wait_s);
-        ok &= own(&g->batch_s, g->batches, sizeof *g->batch_s);
-    }
-    ok &= own(&rank->drains, rank->drain_count, sizeof *rank->drains);
-    ok &= own(&rank->prepares, rank->prepare_count, sizeof *rank->prepares);
-    return ok;
-}
-
 /* A copy shares every pointer at first; each is then replaced by one of its own, or by
  * NULL where memory is out, so that the copy can be destroyed at any point after. */
 int hr__stalls_copy(struct hr_stalls **out, const struct hr_stalls *from, struct hr_error *error)
@@ -132,27 +95,25 @@ int hr__stalls_copy(struct hr_stalls **out, const struct hr_stalls *from, struct
     if (!s)
         return hr__fail(error, -ENOMEM, "out of memory for a copy of a result");
     *s = *from;
+    s->suggestions = NULL;
+    s->suggestion_count = 0;
     s->alone_s = s->waiting = NULL;
     s->straggles = NULL;
     s->sentence = NULL;
     bool ok = own_text(&s->command);
     ok &= own_text(&s->started);
     ok &= own_text(&s->ended);
-    ok &= own(&s->sizes, s->size_count, sizeof *s->sizes);
-    ok &= own_texts(&s->notes, s->note_count);
-    ok &= own_texts(&s->files_written, s->file_count);
+    ok &= hr__own_run(s);
     ok &= own(&s->ranks, (size_t)s->rank_count, sizeof *s->ranks);
     if (!s->ranks)
         s->rank_count = 0;
     for (int i = 0; i < s->rank_count; i++)
-        ok &= own_rank(&s->ranks[i]);
+        ok &= hr__fields_own(hr__rank_fields, &s->ranks[i]);
     ok &= own(&s->hosts, (size_t)s->host_count, sizeof *s->hosts);
     if (!s->hosts)
         s->host_count = 0;
-    for (int i = 0; i < s->host_count; i++) {
-        ok &= own(&s->hosts[i].depths, s->hosts[i].depth_count, sizeof *s->hosts[i].depths);
-        ok &= own(&s->hosts[i].forms, s->hosts[i].form_count, sizeof *s->hosts[i].forms);
-    }
+    for (int i = 0; i < s->host_count; i++)
+        ok &= hr__fields_own(hr__host_fields, &s->hosts[i]);
     if (ok)
         return 0;
     hr_stalls_destroy(out);
@@ -286,7 +247,7 @@ int hr_stalls_write(const struct hr_stalls *result, const char *path, struct hr_
     int r = hr__stalls_to_json(result, &text, &length, error);
     if (r)
         return r;
-    r = hr__stalls_output(path, text, length, error);
+    r = hr__write_file(path, text, length, error);
     hr__free(text);
     return r;
 }

@@ -1,7 +1,7 @@
 /*
  * A result of a measuring run, as the rooms of the library see it: what was measured
  * (records, joined), and what follows from it (rates, shares, intervals). Built by
- * analyse.c from records, or by result_json.c from stalls.json, which holds both; then
+ * result.c from records, or by result_json.c from stalls.json, which holds both; then
  * never changed.
  *
  * Seconds and bytes are of one batch of one rank unless a name says otherwise; arrays are
@@ -17,6 +17,9 @@
 #define HR__STALLS_MAX_RANKS  4096
 #define HR__STALLS_MAX_POINTS 64
 #define HR__STALLS_MAX_PARTS  16
+
+#define HR__STALL       0.02 /* less waiting than this share of the time is none */
+#define HR__SUGGESTIONS 6    /* that a result keeps */
 
 enum hr__loader_kind {
     HR__LOADER_TORCH,    /* worker processes, each prepares whole batches; 0 workers: none */
@@ -172,6 +175,11 @@ struct hr_stalls {
     double training_cpu_s;       /* of one batch of one rank, by the training process (phase DEVICE
                                     or HOST); NaN: not known */
     char *sentence;
+
+    /* filled by hr__stalls_advise, which searches for seconds; not in stalls.json */
+    struct hr_stalls_suggestion *suggestions; /* what leaves less than HR__STALL; NULL: not asked,
+                                                 or it could not tell */
+    int suggestion_count;
 };
 
 /* Computes what is derived from what is recorded; the sentence too. Errors: -ENODATA,
@@ -184,10 +192,5 @@ HR_NODISCARD int hr__stalls_to_json(const struct hr_stalls *stalls, char **text,
                                     struct hr_error *error);
 HR_NODISCARD int hr__stalls_from_json(struct hr_stalls **out, const char *text, size_t length,
                                       const char *where, struct hr_error *error);
-
-/* Writes a whole file, which appears at once or not at all; "-" is standard output.
- * Errors: -errno of writing. */
-HR_NODISCARD int hr__stalls_output(const char *path, const char *text, size_t length,
-                                   struct hr_error *error);
 
 #endif

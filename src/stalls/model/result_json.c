@@ -24,7 +24,7 @@ static const struct hr__json_range share_or_not = {0, 1, NAN};
 /* ---- writing ---- */
 
 /* A text that grows; `failed` once memory is out. */
-struct text {
+struct json_text {
     char *bytes;
     size_t length, capacity;
     bool failed;
@@ -32,7 +32,7 @@ struct text {
 
 static int add_bytes(const char *bytes, size_t length, void *arg)
 {
-    struct text *t = arg;
+    struct json_text *t = arg;
     if (t->failed || t->length + length + 1 > t->capacity) {
         size_t capacity = (t->length + length + 1) * 3 / 2 + 4096;
         char *grown = t->failed ? NULL : hr__realloc(HR__TAG_STALLS, t->bytes, capacity, 1);
@@ -49,13 +49,13 @@ static int add_bytes(const char *bytes, size_t length, void *arg)
     return 0;
 }
 
-static void add(struct text *t, const char *words)
+static void add(struct json_text *t, const char *words)
 {
     add_bytes(words, strlen(words), t);
 }
 
 /* Takes the value; NULL is out of memory. */
-static void add_value(struct text *t, json_t *value)
+static void add_value(struct json_text *t, json_t *value)
 {
     if (!value || json_dump_callback(value, add_bytes, t, JSON_COMPACT | JSON_ENCODE_ANY))
         t->failed = true;
@@ -153,7 +153,7 @@ static json_t *derived(const struct hr_stalls *s)
 }
 
 /* The members of an object, one to a line. */
-static void add_members(struct text *t, const json_t *object)
+static void add_members(struct json_text *t, const json_t *object)
 {
     const char *name;
     json_t *value;
@@ -166,13 +166,14 @@ static void add_members(struct text *t, const json_t *object)
     }
 }
 
-static void add_list(struct text *t, const struct hr_stalls *s, bool hosts)
+static void add_list(struct json_text *t, const struct hr_stalls *s, bool hosts)
 {
     int count = hosts ? s->host_count : s->rank_count;
     add(t, hosts ? ",\n\"hosts\": [" : ",\n\"ranks\": [");
     for (int i = 0; i < count && !t->failed; i++) {
         json_t *o = json_object();
-        bool ok = hosts ? hr__write_host(o, &s->hosts[i]) : hr__write_rank(o, &s->ranks[i]);
+        bool ok = hosts ? hr__fields_write(o, hr__host_fields, &s->hosts[i])
+                        : hr__fields_write(o, hr__rank_fields, &s->ranks[i]);
         add(t, i ? ",\n" : "\n");
         add_value(t, o);
         t->failed |= !ok;
@@ -183,7 +184,7 @@ static void add_list(struct text *t, const struct hr_stalls *s, bool hosts)
 int hr__stalls_to_json(const struct hr_stalls *s, char **text, size_t *length,
                        struct hr_error *error)
 {
-    struct text t = {0};
+    struct json_text t = {0};
     json_t *head = json_object();
     bool ok = hr__json_set(head, "headrace", json_string(hr_version())) &&
               hr__json_set(head, "sentence", hr__json_string(s->sentence)) &&
@@ -259,7 +260,7 @@ static void read_lists(struct hr__json *reader, const json_t *root, struct hr_st
     for (int i = 0; i < s->host_count && !reader->code; i++) {
         json_t *e = hr__json_element(reader, hosts, "hosts", (size_t)i);
         size_t mark = hr__json_enter(reader, "hosts", i);
-        hr__read_host(reader, e, &s->hosts[i]);
+        hr__fields_read(reader, e, hr__host_fields, &s->hosts[i]);
         hr__json_leave(reader, mark);
     }
     s->ranks = list_for(reader, root, "ranks", sizeof *s->ranks, &ranks);
@@ -268,7 +269,7 @@ static void read_lists(struct hr__json *reader, const json_t *root, struct hr_st
         struct hr__rank_record *rank = &s->ranks[i];
         json_t *e = hr__json_element(reader, ranks, "ranks", (size_t)i);
         size_t mark = hr__json_enter(reader, "ranks", i);
-        hr__read_rank(reader, e, rank);
+        hr__fields_read(reader, e, hr__rank_fields, rank);
         if (rank->rank >= s->world_size || (i && rank->rank <= rank[-1].rank))
             hr__json_fail(reader, -EINVAL, "rank",
                           "is %d; write the ranks below world_size, each once, in rising order",

@@ -20,12 +20,12 @@
 /* Ranks that load alone; of more, a sample spread over all of them. */
 #define MAX_ALONE 16
 
-enum stage { STAGE_ROUNDS, STAGE_ALONE, STAGE_OVER };
+enum schedule_stage { STAGE_ROUNDS, STAGE_ALONE, STAGE_OVER };
 
 struct hr_stalls_schedule {
     struct hr_stalls_schedule_options options;
     int phases; /* bits of those still measured; ALONE among them */
-    enum stage stage;
+    enum schedule_stage stage;
     enum hr_stalls_end end; /* GOES_ON until STAGE_OVER */
 
     /* STAGE_ROUNDS */

@@ -81,9 +81,9 @@ static const char *storage_word(const struct hr_stalls *s)
 /* ---- what is known ---- */
 
 enum knowledge {
-    NOTHING, /* the interval is too wide for a figure, or there is none */
-    NONE,    /* no waiting worth a word */
-    PERHAPS, /* the interval includes 0 */
+    NOTHING,    /* the interval is too wide for a figure, or there is none */
+    NO_WAITING, /* no waiting worth a word */
+    PERHAPS,    /* the interval includes 0 */
     SURE,
 };
 
@@ -92,7 +92,7 @@ static enum knowledge known(struct hr_interval share)
     if (!hr__share_is_known(share))
         return NOTHING;
     if (share.value < HARDLY)
-        return NONE;
+        return NO_WAITING;
     return share.low > 0 ? SURE : PERHAPS;
 }
 
@@ -200,15 +200,14 @@ static void say_parts(struct words *w, const struct hr_stalls *s, const struct e
 /* "waits 41 % of the time: 30 % for ..., 11 % for ..." */
 static void say_waiting(struct words *w, const struct hr_stalls *s, const struct epoch *e)
 {
-    const char *ending = s->world_size > 1 && !s->on_cpu ? "" : "s";
     if (e->known == NOTHING) {
-        say(w, "wait%s for data for a share of the time that is not known yet", ending);
+        say(w, "waits for data for a share of the time that is not known yet");
         if (isfinite(e->wait.low))
             say(w, " (%d to %d %%)", percent(e->wait.low), percent(e->wait.high));
         return;
     }
-    if (e->known == NONE) {
-        say(w, "hardly wait%s for data", ending);
+    if (e->known == NO_WAITING) {
+        say(w, "hardly waits for data");
         if (e->wait.high > WIDE)
             say(w, ": at most %d %% of the time", percent(e->wait.high));
         else
@@ -216,12 +215,11 @@ static void say_waiting(struct words *w, const struct hr_stalls *s, const struct
         return;
     }
     if (e->known == PERHAPS) {
-        say(w, "wait%s for data at most %d %% of the time, if at all", ending,
-            percent(e->wait.high));
+        say(w, "waits for data at most %d %% of the time, if at all", percent(e->wait.high));
         return;
     }
     double half = (e->wait.high - e->wait.low) / 2;
-    say(w, "wait%s %d %% of the time", ending, percent(e->wait.value));
+    say(w, "waits %d %% of the time", percent(e->wait.value));
     if (half > WIDE)
         say(w, " (give or take %d)", percent(half));
     say_parts(w, s, e);
@@ -247,39 +245,26 @@ static int fits(const struct hr_stalls *s, double *available)
     return *available >= bytes;
 }
 
-static const char *subject(const struct hr_stalls *s)
-{
-    return s->on_cpu           ? "Training, which runs on the CPU,"
-           : s->world_size > 1 ? "The GPUs"
-                               : "The GPU";
-}
-
-static const char *pronoun(const struct hr_stalls *s)
-{
-    return s->world_size > 1 && !s->on_cpu ? "they" : "it";
-}
-
 /* What the other kind of epochs is like, of a result that has both and where they differ. */
 static void say_other(struct words *w, const struct hr_stalls *s, const struct epoch *other)
 {
     double available, bytes = hr__dataset_bytes(s);
     int fit = fits(s, &available);
     if (fit > 0) {
-        say(w, " That is once the dataset's ");
+        say(w, " That holds once the dataset's ");
         say_bytes(w, bytes);
-        say(w, " are in memory; in the first epoch, whose files come from storage, %s ",
-            pronoun(s));
+        say(w, " are in memory; the first epoch, read from storage, ");
     } else if (fit == 0) {
-        say(w, " That is with files from storage: of the dataset's ");
+        say(w, " That holds with files from storage: of the dataset's ");
         say_bytes(w, bytes);
         say(w, ", ");
         say_bytes(w, available);
         say(w, " fit in memory");
         if (isfinite(s->now_waits))
             say(w, ", which leaves about %d %% of waiting by the model", percent(s->now_waits));
-        say(w, "; with all files there %s ", pronoun(s));
+        say(w, "; with all files there, training ");
     } else {
-        say(w, " That is with files from storage; when they are in memory, %s ", pronoun(s));
+        say(w, " That holds with files from storage; with files in memory, training ");
     }
     say_waiting(w, s, other);
     say(w, ".");
@@ -302,7 +287,7 @@ static struct epoch find_lead(const struct hr_stalls *s, struct epoch *other, bo
 static void say_lead(struct words *w, const struct hr_stalls *s, const struct epoch *lead)
 {
     const struct hr_stalls_summary *m = &s->summary;
-    say(w, "%s ", subject(s));
+    say(w, "Training ");
     say_waiting(w, s, lead);
     say(w, ".");
     if (lead->known == SURE && *s->remedy)
@@ -312,7 +297,7 @@ static void say_lead(struct words *w, const struct hr_stalls *s, const struct ep
         say(w, " A longer run (--time) or a quieter machine would tell.");
     bool cold = m->measured[HR_STALLS_COLD], warm = m->measured[HR_STALLS_WARM];
     if (cold != warm && !s->reads_no_files && !s->network)
-        say(w, " That is with files %s.", cold ? "from storage" : "in memory");
+        say(w, " That holds with files %s.", cold ? "from storage" : "in memory");
 }
 
 double hr__epoch_start_share(const struct hr_stalls *s, enum hr_stalls_phase phase)
@@ -348,10 +333,7 @@ static void say_main(struct words *w, const struct hr_stalls *s)
     bool both;
     struct epoch lead = find_lead(s, &other, &both);
     if (*s->cannot_tell) {
-        say(w, "How much of the time %s for data cannot be told, because ",
-            s->on_cpu           ? "training waits"
-            : s->world_size > 1 ? "the GPUs wait"
-                                : "the GPU waits");
+        say(w, "How much of the time training waits for data cannot be told, because ");
         say_reason(w, s->cannot_tell);
         return;
     }

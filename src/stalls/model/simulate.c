@@ -229,7 +229,7 @@ static struct hr__system without_loader(const struct hr__system *system)
 }
 
 int hr__simulate(const struct hr__system *system, int batches, uint64_t seed,
-                 struct hr__outcome *outcome, struct hr_error *error)
+                 struct hr__prediction *outcome, struct hr_error *error)
 {
     struct hr__system trained = without_loader(system), warm = *system;
     double trained_s = 0, warm_s = 0, all_s = 0, core_share = 0;
@@ -247,7 +247,7 @@ int hr__simulate(const struct hr__system *system, int batches, uint64_t seed,
     warm_s = all_s - warm_s > ROUNDING * all_s ? warm_s : all_s;
     trained_s = warm_s - trained_s > ROUNDING * warm_s ? trained_s : warm_s;
     double copy_s = fmin(system->copy_s, trained_s);
-    *outcome = (struct hr__outcome){
+    *outcome = (struct hr__prediction){
         .rate = all_s > 0 ? (double)system->batch_size * system->ranks / all_s : INFINITY,
         .step_s = trained_s - copy_s,
         .copy_s = copy_s,

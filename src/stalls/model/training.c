@@ -19,7 +19,7 @@
 
 enum stage { IDLE, READING, PREPARING, DELAYED, RECEIVING, STEPPING, RESTING };
 
-struct worker {
+struct training_worker {
     enum stage stage;
     uint64_t batch; /* of torch's loader: in work, or the next */
     int sample;     /* of it, the next */
@@ -46,7 +46,7 @@ struct training {
     const struct hr__draws *draws;
     struct hr__machine machine;
     struct loop *loops;
-    struct worker *workers; /* by rank; one for a loop without workers */
+    struct training_worker *workers; /* by rank; one for a loop without workers */
     int *left;
     uint64_t *reads;
     uint32_t *idle;
@@ -148,7 +148,7 @@ static void batch_done(struct training *t, int rank, uint64_t batch)
 /* Work on the samples from the next one up to the next that has to be read first. */
 static void worker_prepare(struct training *t, size_t index, bool first_was_read)
 {
-    struct worker *w = &t->workers[index];
+    struct training_worker *w = &t->workers[index];
     int rank = (int)(index / (size_t)t->per_rank), first = w->sample;
     double work_s = 0;
     bool missing = first_was_read;
@@ -165,7 +165,7 @@ static void worker_prepare(struct training *t, size_t index, bool first_was_read
 
 static void worker_begin(struct training *t, size_t index)
 {
-    struct worker *w = &t->workers[index];
+    struct training_worker *w = &t->workers[index];
     int rank = (int)(index / (size_t)t->per_rank);
     const struct loop *loop = &t->loops[rank];
     uint64_t end = loop->taken + (t->system->workers ? t->window : loop->waiting);
@@ -183,7 +183,7 @@ static void worker_begin(struct training *t, size_t index)
 
 static void worker_goes_on(struct training *t, size_t index)
 {
-    struct worker *w = &t->workers[index];
+    struct training_worker *w = &t->workers[index];
     int rank = (int)(index / (size_t)t->per_rank);
     if (w->stage == READING) {
         worker_prepare(t, index, true);
@@ -251,7 +251,7 @@ static void feed(struct training *t, int rank)
     bool was_read;
     while (loop->idle_count && take_sample(t, rank, &sample, &was_read)) {
         uint32_t index = loop->idle[--loop->idle_count], id = id_of_worker(t, index);
-        struct worker *w = &t->workers[index];
+        struct training_worker *w = &t->workers[index];
         w->item = sample;
         w->delay_s = t->system->delay_s;
         if (!was_read && is_missing(t, rank, sample)) {
@@ -266,7 +266,7 @@ static void feed(struct training *t, int rank)
 
 static void thread_goes_on(struct training *t, size_t index)
 {
-    struct worker *w = &t->workers[index];
+    struct training_worker *w = &t->workers[index];
     int rank = (int)(index / (size_t)t->per_rank);
     struct loop *loop = &t->loops[rank];
     uint64_t batch = w->item / t->batch;

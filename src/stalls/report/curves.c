@@ -90,8 +90,7 @@ static void add_rows(const struct hr__curves *curves, const struct hr__curve *cu
         hr__table_cell(t, format(text, curve->x[i]));
         hr__table_cell_print(t, "predicted, %s", curve->name);
         hr__table_cell(t, hr__format_rate(text, p->rate));
-        hr__table_cell(t, hr__format_range(text, (struct hr_interval){p->rate, p->low, p->high},
-                                           hr__format_rate));
+        hr__table_cell(t, hr__format_range(text, p->low, p->high, hr__format_rate));
         hr__table_cell(t, hr__format_share(text, 1 - p->share[0]));
         hr__table_cell(t, p->extrapolated ? p->why : "");
     }
@@ -109,7 +108,7 @@ void hr__curves_table(const struct hr__curves *curves, const char *x_name,
         hr__table_cell(t, format(text, m->x));
         hr__table_cell(t, m->name);
         hr__table_cell(t, hr__format_rate(text, m->rate.value));
-        hr__table_cell(t, hr__format_range(text, m->rate, hr__format_rate));
+        hr__table_cell(t, hr__format_range(text, m->rate.low, m->rate.high, hr__format_rate));
         hr__table_cell(t, "");
         hr__table_cell(t, "");
     }

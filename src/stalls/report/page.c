@@ -11,6 +11,7 @@
 #include "report/assets.h"
 #include "report/format.h"
 #include "report/parts.h"
+#include "stalls/report/assets.h"
 #include "stalls/report/page_data.h"
 #include "stalls/report/tables.h"
 
@@ -21,14 +22,14 @@
 #define LONG_SENTENCE 150           /* characters that are set smaller */
 #define NOT_KNOWN     "not known: " /* that reasons of the model may begin with */
 
-struct page {
+struct stalls_page {
     const struct hr_stalls *stalls;
     struct hr__draft draft;
     struct hr__table tables[HR__TABLES];
     struct hr__page_data data;
 };
 
-static void put(struct page *p, const char *html)
+static void put(struct stalls_page *p, const char *html)
 {
     hr__draft_put(&p->draft, html);
 }
@@ -38,13 +39,13 @@ static bool has_charts(void)
     return *hr__page_library != 0;
 }
 
-static void table(struct page *p, enum hr__report_table which)
+static void table(struct stalls_page *p, enum hr__report_table which)
 {
     hr__table_html(&p->tables[which], &p->draft);
 }
 
 /* One of two tables beside each other; where it is empty the other has the place. */
-static void half(struct page *p, enum hr__report_table which)
+static void half(struct stalls_page *p, enum hr__report_table which)
 {
     if (!hr__table_rows(&p->tables[which]))
         return;
@@ -55,12 +56,12 @@ static void half(struct page *p, enum hr__report_table which)
 
 /* A chart with its table (NULL: it stands elsewhere); without a charting library the
  * table alone, open. */
-struct figure {
+struct stalls_figure {
     const char *id, *title, *about, *shape;
     const struct hr__table *table;
 };
 
-static void figure(struct page *p, const struct figure *f)
+static void figure(struct stalls_page *p, const struct stalls_figure *f)
 {
     hr__draft_print(&p->draft, "<figure>\n<h3>%s</h3>\n", f->title);
     if (has_charts())
@@ -74,11 +75,11 @@ static void figure(struct page *p, const struct figure *f)
 
 /* ---- sections ---- */
 
-static void head(struct page *p)
+static void head(struct stalls_page *p)
 {
     put(p, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
            "<meta http-equiv=\"Content-Security-Policy\" content=\"");
-    put(p, hr__page_policy);
+    put(p, hr__stalls_page_policy);
     put(p, "\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
            "<meta name=\"color-scheme\" content=\"light dark\">\n"
            "<meta name=\"referrer\" content=\"no-referrer\">\n"
@@ -109,7 +110,7 @@ static void head(struct page *p)
                "figures.</p></noscript>\n");
 }
 
-static void split(struct page *p)
+static void split(struct stalls_page *p)
 {
     const struct hr__table *cold = &p->tables[HR__TABLE_COLD], *warm = &p->tables[HR__TABLE_WARM];
     if (!hr__table_rows(cold) && !hr__table_rows(warm))
@@ -129,7 +130,7 @@ static void split(struct page *p)
     put(p, "</div>\n");
 }
 
-static void ranks(struct page *p)
+static void ranks(struct stalls_page *p)
 {
     if (!hr__table_rows(&p->tables[HR__TABLE_RANKS]))
         return;
@@ -138,13 +139,13 @@ static void ranks(struct page *p)
         "A rank that waits makes the others wait for it when gradients are summed: that part "
         "is within their step. What its loading costs everybody was measured by letting only "
         "this rank load.");
-    const struct figure f = {"chart-ranks", "Time blocked in next(), by rank",
-                             "Share of the time of each rank; at most 32 of them are drawn.",
-                             " low", &p->tables[HR__TABLE_RANKS]};
+    const struct stalls_figure f = {"chart-ranks", "Time blocked in next(), by rank",
+                                    "Share of the time of each rank; at most 32 of them are drawn.",
+                                    " low", &p->tables[HR__TABLE_RANKS]};
     figure(p, &f);
 }
 
-static void changes(struct page *p)
+static void changes(struct stalls_page *p)
 {
     hr__page_heading(
         &p->draft, "changes", "What would change it",
@@ -183,7 +184,7 @@ static bool is_curve(const struct hr__curves *curves)
     return drawn;
 }
 
-static void curve(struct page *p, const struct hr__curves *curves, struct figure f)
+static void curve(struct stalls_page *p, const struct hr__curves *curves, struct stalls_figure f)
 {
     struct hr__table t;
     if (!is_curve(curves))
@@ -196,17 +197,18 @@ static void curve(struct page *p, const struct hr__curves *curves, struct figure
     hr__table_clear(&t);
 }
 
-static void curves(struct page *p)
+static void curves(struct stalls_page *p)
 {
-    const struct figure cache = {
+    const struct stalls_figure cache = {
         "chart-cache", "Over the share of the dataset in a cache",
         "In a steady state, after the first epoch. The page cache evicts files that the epoch "
         "still needs; a cache that never evicts keeps what it has.",
         "", NULL};
-    const struct figure cores = {"chart-cores", "Over the cores of a host",
-                                 "With all files in memory: what preparation and training make of "
-                                 "the cores that they share.",
-                                 "", NULL};
+    const struct stalls_figure cores = {
+        "chart-cores", "Over the cores of a host",
+        "With all files in memory: what preparation and training make of "
+        "the cores that they share.",
+        "", NULL};
     if (!is_curve(&p->data.cache) && !is_curve(&p->data.cores))
         return;
     hr__page_heading(
@@ -219,10 +221,10 @@ static void curves(struct page *p)
     put(p, "</div>\n");
 }
 
-static void timeline(struct page *p)
+static void timeline(struct stalls_page *p)
 {
-    const struct figure cold = {"chart-cold", "Files on storage", "", " low", NULL};
-    const struct figure warm = {"chart-warm", "Files in memory", "", " low", NULL};
+    const struct stalls_figure cold = {"chart-cold", "Files on storage", "", " low", NULL};
+    const struct stalls_figure warm = {"chart-warm", "Files in memory", "", " low", NULL};
     struct hr__table batches;
     hr__page_data_batches(&p->data, &batches);
     p->draft.failed |= batches.failed;
@@ -243,7 +245,7 @@ static void timeline(struct page *p)
     hr__table_clear(&batches);
 }
 
-static void rates(struct page *p)
+static void rates(struct stalls_page *p)
 {
     hr__page_heading(
         &p->draft, "rates", "Rates",
@@ -263,13 +265,13 @@ static void rates(struct page *p)
         table(p, HR__TABLE_STORAGE); /* no line to draw */
         return;
     }
-    const struct figure f = {"chart-storage", "Storage over reads in flight",
-                             "Whole files of this dataset, read around the page cache.", " low",
-                             &p->tables[HR__TABLE_STORAGE]};
+    const struct stalls_figure f = {"chart-storage", "Storage over reads in flight",
+                                    "Whole files of this dataset, read around the page cache.",
+                                    " low", &p->tables[HR__TABLE_STORAGE]};
     figure(p, &f);
 }
 
-static void list(struct page *p, enum hr__report_table which)
+static void list(struct stalls_page *p, enum hr__report_table which)
 {
     const struct hr__table *t = &p->tables[which];
     if (!hr__table_rows(t))
@@ -283,7 +285,7 @@ static void list(struct page *p, enum hr__report_table which)
     put(p, "</ul>\n");
 }
 
-static void how(struct page *p)
+static void how(struct stalls_page *p)
 {
     hr__page_heading(
         &p->draft, "how", "How it was measured",
@@ -303,7 +305,7 @@ static void how(struct page *p)
     }
 }
 
-static void foot(struct page *p)
+static void foot(struct stalls_page *p)
 {
     hr__draft_print(
         &p->draft,
@@ -322,7 +324,7 @@ static void foot(struct page *p)
         put(p, "</script>\n<script>");
         put(p, hr__page_library);
         put(p, "</script>\n<script>");
-        put(p, hr__page_script);
+        put(p, hr__stalls_page_script);
         put(p, "</script>\n");
     }
     put(p, "</body>\n</html>\n");
@@ -330,7 +332,7 @@ static void foot(struct page *p)
 
 int hr_stalls_write_page(const struct hr_stalls *result, const char *path, struct hr_error *error)
 {
-    struct page p = {.stalls = result};
+    struct stalls_page p = {.stalls = result};
     if (!result || !path)
         return hr__fail(error, -EINVAL, "a result and a path are needed to write it as a page");
     hr__tables_make(p.tables, result);

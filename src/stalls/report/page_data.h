@@ -1,5 +1,5 @@
 /*
- * What the charts of a page draw, as JSON that a script element may hold.
+ * The data of a page's charts, as JSON that is safe within a script element.
  */
 #ifndef HR_STALLS_REPORT_PAGE_DATA_H
 #define HR_STALLS_REPORT_PAGE_DATA_H

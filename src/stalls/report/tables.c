@@ -14,14 +14,6 @@
 
 #define RANKS_AN_END 8 /* of those that wait most and least, where not all are listed */
 #define LIST_AT_MOST 40
-#define SUGGESTIONS  6
-#define REMOVED      0.02 /* share of the time that hardly is a wait */
-
-const char *hr__phase_name(enum hr_stalls_phase phase)
-{
-    static const char *const names[HR_STALLS_PHASES] = {"device", "host", "warm", "cold", "alone"};
-    return names[phase];
-}
 
 static const char *plural(double n, const char *one, const char *many)
 {
@@ -31,7 +23,7 @@ static const char *plural(double n, const char *one, const char *many)
 static void cell_range(struct hr__table *t, struct hr_interval interval, hr__format_fn format)
 {
     char range[2 * HR__FORMAT_BYTES];
-    hr__table_cell(t, hr__format_range(range, interval, format));
+    hr__table_cell(t, hr__format_range(range, interval.low, interval.high, format));
 }
 
 static void cell_value(struct hr__table *t, double value, hr__format_fn format)
@@ -147,7 +139,9 @@ static void fill_changes_in_memory(struct hr__table *t, const struct hr_stalls *
 /* What cannot be predicted is not there; why is told by who asks hr_stalls_predict. */
 static void fill_changes(struct hr__table *t, const struct hr_stalls *s)
 {
-    struct hr_stalls_suggestion suggestions[SUGGESTIONS];
+    struct hr_stalls_suggestion asked[HR__SUGGESTIONS];
+    const struct hr_stalls_suggestion *suggestions = s->suggestions;
+    int count = s->suggestion_count;
     struct hr_stalls_prediction now = {.size = sizeof now};
     struct hr_stalls_change none;
     struct hr_error error = {0};
@@ -157,9 +151,12 @@ static void fill_changes(struct hr__table *t, const struct hr_stalls *s)
         return;
     }
     add_now(t, &now);
-    for (int i = 0; i < SUGGESTIONS; i++)
-        suggestions[i].size = sizeof suggestions[i];
-    int count = hr_stalls_suggest(s, REMOVED, suggestions, SUGGESTIONS, &error);
+    if (!suggestions) { /* it was read from a file */
+        for (int i = 0; i < HR__SUGGESTIONS; i++)
+            asked[i].size = sizeof *asked;
+        suggestions = asked;
+        count = hr_stalls_suggest(s, HR__STALL, asked, HR__SUGGESTIONS, &error);
+    }
     for (int i = 0; i < count; i++)
         if (memcmp(&suggestions[i].change, &none, sizeof none)) /* "nothing" is shown already */
             add_prediction(t, suggestions[i].text, &suggestions[i].prediction);
@@ -585,7 +582,7 @@ static void fill_segments(struct hr__table *t, const struct hr_stalls *s)
     const struct hr__rank_record *rank = s->rank_count ? &s->ranks[0] : NULL;
     for (size_t i = 0; rank && i < rank->segment_count; i++) {
         const struct hr__segment_record *g = &rank->segments[i];
-        hr__table_cell_print(t, "%zu: %s", i + 1, hr__phase_name(g->phase));
+        hr__table_cell_print(t, "%zu: %s", i + 1, hr_stalls_phase_name(g->phase));
         hr__table_cell_print(t, "%" PRIu64, g->batches);
         cell_value(t, g->batches ? g->elapsed_s / (double)g->batches : NAN, hr__format_time);
         cell_value(t, g->read_bytes, hr__format_bytes);

@@ -1,5 +1,5 @@
 /*
- * What a result says, as tables: the same figures for the terminal and the page.
+ * A result as tables, the same for the terminal and the page.
  */
 #ifndef HR_STALLS_REPORT_TABLES_H
 #define HR_STALLS_REPORT_TABLES_H
@@ -29,9 +29,6 @@ enum hr__report_table {
 void hr__tables_make(struct hr__table tables[HR__TABLES], const struct hr_stalls *stalls);
 void hr__tables_clear(struct hr__table tables[HR__TABLES]);
 bool hr__tables_failed(const struct hr__table tables[HR__TABLES]);
-
-/* "device", "host", ...: as in the records; and for people. */
-const char *hr__phase_name(enum hr_stalls_phase phase);
 
 /* What the loader did alone, all ranks together, at one number of cores. */
 struct hr__drained {

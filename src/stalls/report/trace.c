@@ -9,7 +9,7 @@
  * microseconds since the run's first segment, by each rank's own clock.
  */
 #include "base/error.h"
-#include "report/format.h"
+#include "report/events.h"
 #include "stalls/report/tables.h"
 
 #include <errno.h>
@@ -19,98 +19,65 @@
 
 enum track { TRACK_SEGMENTS = 1, TRACK_BATCHES };
 
-struct trace {
-    struct hr__draft draft;
-    bool begun; /* an event stands before the next one */
-    int process;
-};
-
-static void begin_event(struct trace *t, const char *kind)
-{
-    hr__draft_print(&t->draft, "%s{\"ph\":\"%s\",\"pid\":%d", t->begun ? ",\n" : "", kind,
-                    t->process);
-    t->begun = true;
-}
-
-static void add_number(struct trace *t, const char *name, double value, int decimals)
-{
-    hr__draft_print(&t->draft, ",\"%s\":", name);
-    hr__draft_number(&t->draft, value, decimals);
-}
-
-static void add_text(struct trace *t, const char *name, const char *text)
-{
-    hr__draft_print(&t->draft, ",\"%s\":", name);
-    hr__draft_json(&t->draft, text);
-}
-
-/* What names a process or a thread. */
-static void add_name(struct trace *t, const char *what, int thread, const char *name)
-{
-    begin_event(t, "M");
-    hr__draft_print(&t->draft, ",\"tid\":%d,\"name\":\"%s\",\"args\":{\"name\":", thread, what);
-    hr__draft_json(&t->draft, name);
-    hr__draft_put(&t->draft, "}}");
-}
-
 /* Begins a slice; the caller goes on with members of "args" and closes both. */
-static void begin_slice(struct trace *t, enum track track, double begin_s, double length_s)
+static void begin_slice(struct hr__events *t, int process, enum track track, double begin_s,
+                        double length_s)
 {
-    begin_event(t, "X");
-    hr__draft_print(&t->draft, ",\"tid\":%d", track);
-    add_number(t, "ts", begin_s * 1e6, 3);
-    add_number(t, "dur", length_s > 0 ? length_s * 1e6 : 0, 3);
+    hr__event_begin(t, "X", process, track);
+    hr__event_number(t, "ts", begin_s * 1e6, 3);
+    hr__event_number(t, "dur", length_s > 0 ? length_s * 1e6 : 0, 3);
 }
 
-static void add_counter(struct trace *t, const char *name, double at_s, double value)
+static void add_counter(struct hr__events *t, int process, const char *name, double at_s,
+                        double value)
 {
-    begin_event(t, "C");
-    add_text(t, "name", name);
-    add_number(t, "ts", at_s * 1e6, 3);
+    hr__event_begin(t, "C", process, -1);
+    hr__event_text(t, "name", name);
+    hr__event_number(t, "ts", at_s * 1e6, 3);
     hr__draft_put(&t->draft, ",\"args\":{\"samples/s\":");
     hr__draft_number(&t->draft, isfinite(value) ? value : 0, 2);
     hr__draft_put(&t->draft, "}}");
 }
 
-static void add_segment(struct trace *t, const struct hr__segment_record *g)
+static void add_segment(struct hr__events *t, int process, const struct hr__segment_record *g)
 {
     static const char *const titles[HR_STALLS_PHASES] = {"batches on the device",
                                                          "batches prepared", "files in memory",
                                                          "files on storage", "one rank loads"};
     double rate = g->elapsed_s > 0 ? (double)g->samples / g->elapsed_s : NAN;
-    begin_slice(t, TRACK_SEGMENTS, g->begin_s, g->elapsed_s);
-    add_text(t, "name", titles[g->phase]);
+    begin_slice(t, process, TRACK_SEGMENTS, g->begin_s, g->elapsed_s);
+    hr__event_text(t, "name", titles[g->phase]);
     hr__draft_print(&t->draft, ",\"args\":{\"phase\":\"%s\",\"round\":%d,\"set\":%d",
-                    hr__phase_name(g->phase), g->round, g->set);
+                    hr_stalls_phase_name(g->phase), g->round, g->set);
     if (g->phase == HR_STALLS_ALONE)
         hr__draft_print(&t->draft, ",\"loading rank\":%d", g->alone_rank);
     hr__draft_print(&t->draft, ",\"batches\":%" PRIu64, g->batches);
-    add_number(t, "samples/s", rate, 2);
-    add_number(t, "bytes read", g->read_bytes, 0);
-    add_number(t, "bytes of its files", g->expected_bytes, 0);
+    hr__event_number(t, "samples/s", rate, 2);
+    hr__event_number(t, "bytes read", g->read_bytes, 0);
+    hr__event_number(t, "bytes of its files", g->expected_bytes, 0);
     if (g->verified >= 0)
         hr__draft_print(&t->draft, ",\"verified\":%s", g->verified ? "true" : "false");
     if (*g->reason)
-        add_text(t, "reason", g->reason);
+        hr__event_text(t, "reason", g->reason);
     hr__draft_put(&t->draft, "}}");
-    add_counter(t, "training", g->begin_s, rate);
-    add_counter(t, "training", g->begin_s + g->elapsed_s, 0);
+    add_counter(t, process, "training", g->begin_s, rate);
+    add_counter(t, process, "training", g->begin_s + g->elapsed_s, 0);
 }
 
-static void add_batches(struct trace *t, const struct hr__segment_record *g)
+static void add_batches(struct hr__events *t, int process, const struct hr__segment_record *g)
 {
     double at = g->begin_s;
     for (uint64_t i = 0; i < g->batches && g->wait_s && g->batch_s; i++) {
         double wait = fmin(g->wait_s[i], g->batch_s[i]);
-        begin_slice(t, TRACK_BATCHES, at, wait);
+        begin_slice(t, process, TRACK_BATCHES, at, wait);
         hr__draft_print(&t->draft, ",\"name\":\"waits\",\"args\":{\"batch\":%" PRIu64 "}}", i);
-        begin_slice(t, TRACK_BATCHES, at + wait, g->batch_s[i] - wait);
+        begin_slice(t, process, TRACK_BATCHES, at + wait, g->batch_s[i] - wait);
         hr__draft_print(&t->draft, ",\"name\":\"trains\",\"args\":{\"batch\":%" PRIu64 "}}", i);
         at += g->batch_s[i];
     }
 }
 
-static void add_drains(struct trace *t, const struct hr__rank_record *rank, double at_s)
+static void add_drains(struct hr__events *t, const struct hr__rank_record *rank, double at_s)
 {
     char name[64];
     for (size_t i = 0; i < rank->drain_count; i++) {
@@ -119,28 +86,27 @@ static void add_drains(struct trace *t, const struct hr__rank_record *rank, doub
             continue;
         snprintf(name, sizeof name, "loader alone, files %s, %d %s",
                  d->cold ? "on storage" : "in memory", d->cores, d->cores == 1 ? "core" : "cores");
-        add_counter(t, name, at_s, (double)d->samples / d->elapsed_s);
+        add_counter(t, rank->rank, name, at_s, (double)d->samples / d->elapsed_s);
         at_s += d->elapsed_s;
-        add_counter(t, name, at_s, 0);
+        add_counter(t, rank->rank, name, at_s, 0);
     }
 }
 
-static void add_rank(struct trace *t, const struct hr__rank_record *rank)
+static void add_rank(struct hr__events *t, const struct hr__rank_record *rank)
 {
     char name[128];
     double end_s = 0;
-    t->process = rank->rank;
     snprintf(name, sizeof name, "rank %d%s%s", rank->rank, *rank->host ? " on " : "", rank->host);
-    add_name(t, "process_name", 0, name);
-    begin_event(t, "M");
+    hr__event_name(t, "process_name", rank->rank, 0, name);
+    hr__event_begin(t, "M", rank->rank, -1);
     hr__draft_print(&t->draft, ",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}",
                     rank->rank);
-    add_name(t, "thread_name", TRACK_SEGMENTS, "segments");
-    add_name(t, "thread_name", TRACK_BATCHES, "batches");
+    hr__event_name(t, "thread_name", rank->rank, TRACK_SEGMENTS, "segments");
+    hr__event_name(t, "thread_name", rank->rank, TRACK_BATCHES, "batches");
     for (size_t i = 0; i < rank->segment_count; i++) {
         const struct hr__segment_record *g = &rank->segments[i];
-        add_segment(t, g);
-        add_batches(t, g);
+        add_segment(t, rank->rank, g);
+        add_batches(t, rank->rank, g);
         end_s = fmax(end_s, g->begin_s + g->elapsed_s);
     }
     add_drains(t, rank, end_s);
@@ -148,14 +114,14 @@ static void add_rank(struct trace *t, const struct hr__rank_record *rank)
 
 int hr_stalls_write_trace(const struct hr_stalls *result, const char *path, struct hr_error *error)
 {
-    struct trace t = {.begun = false};
+    struct hr__events t = {.begun = false};
     if (!result || !path)
         return hr__fail(error, -EINVAL, "a result and a path are needed to write it as a trace");
     hr__draft_put(&t.draft, "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"made by\":\"headrace ");
     hr__draft_print(&t.draft, "%s\"", hr_version());
-    add_text(&t, "command", result->command ? result->command : "");
-    add_text(&t, "started", result->started ? result->started : "");
-    add_text(&t, "result", result->sentence ? result->sentence : "");
+    hr__event_text(&t, "command", result->command ? result->command : "");
+    hr__event_text(&t, "started", result->started ? result->started : "");
+    hr__event_text(&t, "result", result->sentence ? result->sentence : "");
     hr__draft_put(&t.draft, "},\n\"traceEvents\":[\n");
     for (int i = 0; i < result->rank_count; i++)
         add_rank(&t, &result->ranks[i]);

@@ -51,12 +51,6 @@ static double seconds(uint64_t from_ns, uint64_t to_ns)
     return ((double)to_ns - (double)from_ns) * 1e-9;
 }
 
-static const char *phase_name(enum hr_stalls_phase phase)
-{
-    static const char *const names[HR_STALLS_PHASES] = {"device", "host", "warm", "cold", "alone"};
-    return names[phase];
-}
-
 /* ---- the machine ---- */
 
 /* The beginning of a file as text; "" where it cannot be read. */
@@ -195,7 +189,7 @@ static json_t *phases(const struct hr_stalls_watch *w)
     int bad = 0;
     for (int i = 0; i < HR_STALLS_PHASES; i++)
         if (w->phase_reason[i][0])
-            bad |= set(o, phase_name((enum hr_stalls_phase)i), text(w->phase_reason[i]));
+            bad |= set(o, hr_stalls_phase_name((enum hr_stalls_phase)i), text(w->phase_reason[i]));
     return bad ? (json_decref(o), NULL) : o;
 }
 
@@ -213,7 +207,7 @@ static json_t *numbers(const double *values, uint64_t count)
 static json_t *segment(const struct hr_stalls_watch *w, const struct hr__watch_segment *s)
 {
     json_t *o = json_object();
-    int bad = set(o, "phase", json_string(phase_name(s->what.phase)));
+    int bad = set(o, "phase", json_string(hr_stalls_phase_name(s->what.phase)));
     bad |= set(o, "round", json_integer(s->what.round));
     bad |= set(o, "set", json_integer(s->what.set));
     bad |= set(o, "alone_rank", json_integer(-1));
@@ -305,9 +299,11 @@ static json_t *storage(const struct hr_stalls_watch *w)
     int bad = !depths;
     for (int i = 0; i < w->rate_count && !bad; i++) {
         json_t *depth = json_object();
+        const struct hr_storage_rate *rate = &w->rates[i];
+        double steady = rate->steady_bytes_per_s;
         bad = set(depth, "depth", json_integer(w->depths[i]));
-        bad |= set(depth, "bytes_per_s", number(w->rates[i].bytes_per_s));
-        bad |= set(depth, "reads_per_s", number(w->rates[i].reads_per_s));
+        bad |= set(depth, "bytes_per_s", number(steady));
+        bad |= set(depth, "reads_per_s", number(rate->reads_per_s * steady / rate->bytes_per_s));
         bad |= set(depth, "parts", numbers(w->rates[i].parts, (uint64_t)w->rates[i].part_count));
         bad |= json_array_append_new(depths, depth);
     }

@@ -29,7 +29,7 @@ static pthread_t threads[CONNECTIONS];
 static int thread_count;
 
 /* One lane of a connection. */
-struct row {
+struct fake_agent_row {
     struct fake_lane lane;
     struct connection *of;
     int is_alone, is_sent;
@@ -43,7 +43,7 @@ struct row {
 struct connection {
     int socket, number;
     struct hr__wire_attach attach;
-    struct row *rows[LANES];
+    struct fake_agent_row *rows[LANES];
     int row_count, current;
     struct hr__order *order;
     uint64_t order_epoch;
@@ -95,7 +95,7 @@ static uint64_t index_at(struct connection *c, uint64_t epoch, uint64_t position
 static void fill(struct fake_lane *lane, uint64_t sequence, unsigned char *image,
                  struct hr__board_sample *sample)
 {
-    struct row *row = lane->arg;
+    struct fake_agent_row *row = lane->arg;
     struct connection *c = row->of;
     uint64_t position = row->position + (sequence - row->first) * (uint64_t)c->attach.world_size +
                         (uint64_t)c->attach.rank;
@@ -117,9 +117,9 @@ static void fill(struct fake_lane *lane, uint64_t sequence, unsigned char *image
         image[b] = fake_sample_byte(row->epoch, (uint64_t)sample->index, b);
 }
 
-static struct row *add_row(struct connection *c, int is_alone)
+static struct fake_agent_row *add_row(struct connection *c, int is_alone)
 {
-    struct row *row = calloc(1, sizeof *row);
+    struct fake_agent_row *row = calloc(1, sizeof *row);
     uint64_t batch = (uint64_t)c->attach.batch_size;
     if (!row || c->row_count == LANES)
         abort();
@@ -134,7 +134,7 @@ static struct row *add_row(struct connection *c, int is_alone)
     return row;
 }
 
-static void begin(struct row *row, uint64_t epoch, uint64_t position)
+static void begin(struct fake_agent_row *row, uint64_t epoch, uint64_t position)
 {
     uint64_t left = fake_agent.samples - position, ranks = (uint64_t)row->of->attach.world_size;
     row->epoch = epoch;
@@ -148,7 +148,7 @@ static void begin(struct row *row, uint64_t epoch, uint64_t position)
 }
 
 /* Whether the lane has the position, from its floor on. */
-static int has(const struct row *row, uint64_t epoch, uint64_t position)
+static int has(const struct fake_agent_row *row, uint64_t epoch, uint64_t position)
 {
     uint64_t ranks = (uint64_t)row->of->attach.world_size;
     if (row->is_halted || !row->samples || row->epoch != epoch || position < row->position ||
@@ -170,7 +170,7 @@ static void seat(struct connection *c, const struct hr__wire_seek *seek)
     int which = sits_alone ? 1 : 0;
     while (c->row_count <= which)
         add_row(c, c->row_count > 0);
-    struct row *row = c->rows[which];
+    struct fake_agent_row *row = c->rows[which];
     if (!has(row, epoch, position))
         begin(row, epoch, position);
     c->current = which;
@@ -196,7 +196,7 @@ static void seat(struct connection *c, const struct hr__wire_seek *seek)
     hr__wire_close_files(&m);
 }
 
-static void halt(struct row *row, int64_t index)
+static void halt(struct fake_agent_row *row, int64_t index)
 {
     struct connection *c = row->of;
     uint64_t sequence = row->first + row->done;
@@ -215,7 +215,7 @@ static void halt(struct row *row, int64_t index)
 }
 
 /* Publishes a chunk where there is room. */
-static int publish(struct connection *c, struct row *row)
+static int publish(struct connection *c, struct fake_agent_row *row)
 {
     uint64_t n = row->samples - row->done;
     if (!n || row->is_halted ||
@@ -248,7 +248,7 @@ static int publish(struct connection *c, struct row *row)
 
 static void expel(struct connection *c)
 {
-    struct row *row = c->rows[0];
+    struct fake_agent_row *row = c->rows[0];
     uint64_t next = atomic_load(&row->lane.desk->next);
     if (c->was_expelled || c->current || !fake_agent.expel_at || !row->is_sent ||
         next < row->first + fake_agent.expel_at)

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 /* What a test waits for at most. */
-#define PATIENCE_MS 20000
+#define PATIENCE_MS 120000
 
 int __real_hr__read_file(struct hr__read *read, uint64_t max_bytes);
 int __real_hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe *recipe,

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct reader {
+struct prometheus_reader {
     struct prometheus *out;
     char family[128]; /* that the last HELP began */
     int has_type, is_counter;
@@ -26,7 +26,7 @@ static size_t name_length(const char *p, int is_label)
     return n;
 }
 
-static void read_help(struct reader *r, const char *line)
+static void read_help(struct prometheus_reader *r, const char *line)
 {
     size_t n = name_length(line, 0);
     assert_true(n > 0 && n < sizeof r->family && line[n] == ' ' && line[n + 1]);
@@ -41,7 +41,7 @@ static void read_help(struct reader *r, const char *line)
     r->has_type = 0;
 }
 
-static void read_type(struct reader *r, const char *line)
+static void read_type(struct prometheus_reader *r, const char *line)
 {
     size_t n = strlen(r->family);
     assert_false(r->has_type);
@@ -75,7 +75,7 @@ static const char *read_labels(const char *p)
     return p + 1;
 }
 
-static void read_sample(struct reader *r, const char *line)
+static void read_sample(struct prometheus_reader *r, const char *line)
 {
     size_t n = strlen(r->family);
     assert_true(r->has_type && name_length(line, 0) == n);
@@ -97,7 +97,7 @@ static void read_sample(struct reader *r, const char *line)
 
 void prometheus_read(struct prometheus *out, const char *text)
 {
-    struct reader r = {.out = out};
+    struct prometheus_reader r = {.out = out};
     size_t length = strlen(text);
     out->count = 0;
     assert_true(length && text[length - 1] == '\n');

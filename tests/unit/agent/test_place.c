@@ -589,7 +589,7 @@ static void test_halt_without_memory(void **state)
 }
 
 /* A job of the model. */
-struct model {
+struct place_model {
     struct hr__place_seat *seat;
     uint64_t next, end, batch;
     uint64_t held[4]; /* begins of batches */
@@ -598,14 +598,14 @@ struct model {
     uint64_t taken, expelled;
 };
 
-static void check_held(const struct model *m)
+static void check_held(const struct place_model *m)
 {
     for (int i = 0; i < m->count; i++)
         for (uint64_t s = 0; s < m->batch; s++)
             assert_int_equal(m->image[i][s][5], stamp(0, m->held[i] + s));
 }
 
-static void model_release(struct model *m, int i)
+static void model_release(struct place_model *m, int i)
 {
     m->count--;
     for (; i < m->count; i++) {
@@ -618,7 +618,7 @@ static void model_release(struct model *m, int i)
     atomic_store(&m->seat->desk->mark, mark);
 }
 
-static void model_take(struct hr__places *p, struct model *m)
+static void model_take(struct hr__places *p, struct place_model *m)
 {
     if (m->count == 4 || m->next + m->batch > head_of(p) || m->next + m->batch > m->end)
         return;
@@ -646,7 +646,7 @@ static void test_model(void **state)
         uint64_t at, number = 1;
         struct hr__places *p = make(8 + rnd(&seed) % 24, 3 + rnd(&seed) % 4, &told);
         begin(p, 0, 0, 1, 1000000);
-        struct model jobs[3] = {0};
+        struct place_model jobs[3] = {0};
         for (int j = 0; j < 3; j++) {
             jobs[j].batch = 5 + rnd(&seed) % 20;
             jobs[j].seat = seat_at(p, jobs[j].batch, 0, 0, &at);
@@ -654,7 +654,7 @@ static void test_model(void **state)
             jobs[j].end = at + 1000000;
         }
         for (int step = 0; step < 4000; step++) {
-            struct model *m = &jobs[rnd(&seed) % (step % 1000 < 500 ? 3 : 2)];
+            struct place_model *m = &jobs[rnd(&seed) % (step % 1000 < 500 ? 3 : 2)];
             unsigned what = rnd(&seed) % 4;
             if (what == 0 && m->count)
                 model_release(m, (int)(rnd(&seed) % (unsigned)m->count));
@@ -664,7 +664,7 @@ static void test_model(void **state)
                 number++;
             for (int j = 0; j < 3; j++) {
                 struct hr__span span;
-                struct model *e = &jobs[j];
+                struct place_model *e = &jobs[j];
                 check_held(e);
                 if (!hr__places_was_expelled(p, e->seat))
                     continue;
@@ -742,6 +742,8 @@ static void *taker_main(void *arg)
         }
         if (next + t->batch <= head_of(t->places))
             take_and_check(t, &next);
+        else
+            sched_yield();
     }
     return NULL;
 }

@@ -390,7 +390,7 @@ static void test_pages(void **state)
 }
 
 /* Batches are released by other threads while more are taken. */
-struct hand {
+struct seat_hand {
     pthread_mutex_t lock;
     struct hr_batch *waiting[8];
     int count, is_over;
@@ -398,7 +398,7 @@ struct hand {
 
 static void *releaser(void *arg)
 {
-    struct hand *hand = arg;
+    struct seat_hand *hand = arg;
     for (;;) {
         pthread_mutex_lock(&hand->lock);
         struct hr_batch *batch = hand->count ? hand->waiting[--hand->count] : NULL;
@@ -418,7 +418,7 @@ static void *releaser(void *arg)
 static void test_threads(void **state)
 {
     struct fake_lane *lane = malloc(sizeof *lane);
-    struct hand hand = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct seat_hand hand = {.lock = PTHREAD_MUTEX_INITIALIZER};
     pthread_t threads[2];
     assert_non_null(lane);
     fake_lane_make(lane, 1536, 0, 8, 64);

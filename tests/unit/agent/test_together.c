@@ -272,14 +272,14 @@ static void test_pushed_and_copied(void **state)
 }
 
 /* A job of its own, as a process: checks all that it sees; 0: all is well. */
-struct job {
+struct together_job {
     int batch, epochs, pause_us, changes;
     enum hr_lag lag;
     enum hr_join join;
     int counts_alone; /* fails unless some batches were prepared for it alone */
 };
 
-static int run_job(const struct fixture *f, const struct served *s, const struct job *j)
+static int run_job(const struct fixture *f, const struct served *s, const struct together_job *j)
 {
     struct hr_loader_options o;
     struct hr_batch *batch;
@@ -318,7 +318,7 @@ static int run_job(const struct fixture *f, const struct served *s, const struct
     return j->counts_alone && !stats.alone ? 2 : 0;
 }
 
-static pid_t fork_job(const struct fixture *f, const struct served *s, const struct job *j)
+static pid_t fork_job(const struct fixture *f, const struct served *s, const struct together_job *j)
 {
     pid_t child = fork();
     assert_true(child >= 0);
@@ -411,9 +411,9 @@ static void test_jobs(void **state)
 {
     struct fixture f;
     struct served s;
-    struct job jobs[] = {{.batch = 8, .epochs = 4, .lag = HR_LAG_WAIT},
-                         {.batch = 24, .epochs = 4, .lag = HR_LAG_WAIT, .changes = 1},
-                         {.batch = 5, .epochs = 4, .lag = HR_LAG_WAIT, .changes = 1}};
+    struct together_job jobs[] = {{.batch = 8, .epochs = 4, .lag = HR_LAG_WAIT},
+                                  {.batch = 24, .epochs = 4, .lag = HR_LAG_WAIT, .changes = 1},
+                                  {.batch = 5, .epochs = 4, .lag = HR_LAG_WAIT, .changes = 1}};
     pid_t children[3];
     fixture_make(&f, SAMPLES);
     pid_t agent = serve_apart(&s);
@@ -430,8 +430,8 @@ static void test_slow(void **state)
 {
     struct fixture f;
     struct served s;
-    struct job fast = {.batch = 8, .epochs = 20, .pause_us = 500, .join = HR_JOIN_NOW},
-               slow = {.batch = 8, .epochs = 3, .pause_us = 30000, .counts_alone = 1};
+    struct together_job fast = {.batch = 8, .epochs = 20, .pause_us = 500, .join = HR_JOIN_NOW},
+                        slow = {.batch = 8, .epochs = 3, .pause_us = 30000, .counts_alone = 1};
     fixture_make(&f, SAMPLES);
     pid_t agent = serve_apart(&s);
     pid_t one = fork_job(&f, &s, &slow);
@@ -449,8 +449,8 @@ static void test_killed(void **state)
 {
     struct fixture f;
     struct served s;
-    struct job waits = {.batch = 8, .epochs = 1000, .pause_us = 2000, .lag = HR_LAG_WAIT},
-               stopped = {.batch = 8, .epochs = 1000}, good = {.batch = 8, .epochs = 20};
+    struct together_job waits = {.batch = 8, .epochs = 1000, .pause_us = 2000, .lag = HR_LAG_WAIT},
+                        stopped = {.batch = 8, .epochs = 1000}, good = {.batch = 8, .epochs = 20};
     fixture_make(&f, SAMPLES);
     pid_t agent = serve_apart(&s);
     pid_t one = fork_job(&f, &s, &waits), two = fork_job(&f, &s, &stopped),

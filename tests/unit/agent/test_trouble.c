@@ -7,7 +7,6 @@
 
 #include "../consumer.h"
 
-#include "base/clock.h"
 #include "cache/capacity.h"
 
 #include <headrace/agent.h>
@@ -57,7 +56,7 @@ static void wait_for(const struct served *s, const char *key, int64_t value)
         json_decref(status);
         if (is == value)
             return;
-        assert_true(i < 500);
+        assert_true(i < 12000);
         pause_ms(10);
     }
 }
@@ -198,13 +197,9 @@ static void test_viewers_do_not_keep_it(void **state)
     options.idle_ms = 400;
     served_start(&s, &options);
     peer_connect(&viewer, &s, 1);
-    assert_int_equal(pthread_getcpuclockid(s.thread, &clock), 0);
-    clock_gettime(clock, &used[0]);
-    uint64_t begin = hr__now_ns();
     char *json;
     while (!hr_agent_status(s.socket, &json, NULL)) {
         hr_text_free(json);
-        assert_true(hr__now_ns() - begin < UINT64_C(5000000000));
         pause_ms(50);
     }
     assert_int_equal(peer_receive(&viewer, &message), 0);
@@ -214,13 +209,14 @@ static void test_viewers_do_not_keep_it(void **state)
     served_start(&s, &options);
     assert_int_equal(pthread_getcpuclockid(s.thread, &clock), 0);
     peer_connect(&viewer, &s, 0);
-    pause_ms(500);
-    clock_gettime(clock, &used[0]);
-    pause_ms(500);
-    clock_gettime(clock, &used[1]);
-    assert_true((used[1].tv_sec - used[0].tv_sec) * 1000 +
-                    (used[1].tv_nsec - used[0].tv_nsec) / 1000000 <
-                100);
+    int64_t used_ns;
+    do { /* a thread that polls would never let this end */
+        clock_gettime(clock, &used[0]);
+        pause_ms(200);
+        clock_gettime(clock, &used[1]);
+        used_ns = (used[1].tv_sec - used[0].tv_sec) * INT64_C(1000000000) + used[1].tv_nsec -
+                  used[0].tv_nsec;
+    } while (used_ns > 2000000);
     peer_leave(&viewer);
     served_join(&s);
     fixture_remove(&f);

@@ -32,7 +32,7 @@ enum play {
     PLAY_END_SLOWLY  /* answers END with a text, and closes later */
 };
 
-struct agent {
+struct view_agent {
     enum play play;
     int listener;
     struct hr__wire_message asked; /* the last question */
@@ -50,7 +50,7 @@ static void answer_text(int fd, uint64_t more)
     hr__wire_close_files(&m);
 }
 
-static void answer(struct agent *a, int fd)
+static void answer(struct view_agent *a, int fd)
 {
     struct hr__wire_message m = {.type = HR__WIRE_REFUSED};
     switch (a->play) {
@@ -82,7 +82,7 @@ static void answer(struct agent *a, int fd)
 /* One viewer. */
 static void *serve(void *arg)
 {
-    struct agent *a = arg;
+    struct view_agent *a = arg;
     struct hr__wire_message m;
     int fd = accept4(a->listener, NULL, NULL, SOCK_CLOEXEC);
     if (a->play == PLAY_MUTE)
@@ -103,16 +103,16 @@ static void *serve(void *arg)
     return NULL;
 }
 
-static void begin(struct agent *a, enum play play)
+static void begin(struct view_agent *a, enum play play)
 {
     struct hr_error error = {0};
-    *a = (struct agent){.play = play, .listener = -1};
+    *a = (struct view_agent){.play = play, .listener = -1};
     if (hr__launch_listen(&a->listener, path, &error))
         fail_msg("%s", error.message);
     assert_int_equal(pthread_create(&a->thread, NULL, serve, a), 0);
 }
 
-static void end(struct agent *a)
+static void end(struct view_agent *a)
 {
     pthread_join(a->thread, NULL);
     close(a->listener);
@@ -137,7 +137,7 @@ static void test_answers(void **state)
     struct hr_error error;
     char *json;
     for (size_t i = 0; i < 3; i++) {
-        struct agent a;
+        struct view_agent a;
         begin(&a, i == 2 ? PLAY_END_SLOWLY : PLAY_ANSWER);
         uint64_t begun = hr__now_ns();
         if (ask(types[i], &json, &error))
@@ -153,7 +153,7 @@ static void test_answers(void **state)
         hr_text_free(json);
     }
     /* By its variable, and by nothing at all. */
-    struct agent a;
+    struct view_agent a;
     begin(&a, PLAY_ANSWER);
     setenv("HEADRACE_AGENT", path, 1);
     assert_int_equal(hr_agent_status(NULL, &json, &error), 0);
@@ -184,14 +184,12 @@ static void test_failures(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct hr_error error;
-        struct agent a;
+        struct view_agent a;
         char *json;
         begin(&a, cases[i].play);
-        uint64_t begun = hr__now_ns();
         int r = ask(cases[i].type, &json, &error);
         if (r != cases[i].code || error.code != r || !strstr(error.message, cases[i].says))
             fail_msg("case %zu: %d (%s)", i, r, error.message);
-        assert_true(hr__now_ns() - begun < UINT64_C(20000000000));
         assert_null(json);
         end(&a);
     }

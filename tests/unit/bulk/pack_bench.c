@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-const char *bench_at(const struct bench *b, const char *name)
+const char *bench_at(const struct pack_bench *b, const char *name)
 {
     static char paths[4][256];
     static int turn;
@@ -19,7 +19,7 @@ const char *bench_at(const struct bench *b, const char *name)
     return path;
 }
 
-void bench_open(struct bench *b)
+void bench_open(struct pack_bench *b)
 {
     struct hr_dataset_options options;
     hr_dataset_options_default(&options);
@@ -29,7 +29,7 @@ void bench_open(struct bench *b)
     assert_int_equal(hr_dataset_open_folder(&b->folder, bench_at(b, "set"), &options, NULL), 0);
 }
 
-void bench_make(struct bench *b)
+void bench_make(struct pack_bench *b)
 {
     memset(b, 0, sizeof *b);
     fixture_make(&b->f, SAMPLES);
@@ -46,7 +46,7 @@ void bench_make(struct bench *b)
     bench_open(b);
 }
 
-void bench_remove(struct bench *b)
+void bench_remove(struct pack_bench *b)
 {
     char command[128];
     snprintf(command, sizeof command, "rm -rf %s", b->root);
@@ -72,7 +72,7 @@ void bench_write(struct hr_dataset *dataset, const char *path,
         fail_msg("%s", error.message);
 }
 
-void bench_pack(const struct bench *b, const char *name, int form, int threads)
+void bench_pack(const struct pack_bench *b, const char *name, int form, int threads)
 {
     struct hr_pack_options options;
     bench_options(&options, form, threads);
@@ -104,7 +104,7 @@ void assert_same_file(const char *a, const char *b)
     free(y);
 }
 
-struct hr_loader *bench_loader(const struct bench *b, struct hr_dataset *dataset, int threads)
+struct hr_loader *bench_loader(const struct pack_bench *b, struct hr_dataset *dataset, int threads)
 {
     struct hr_loader_options options;
     struct hr_loader *loader = NULL;
@@ -115,7 +115,7 @@ struct hr_loader *bench_loader(const struct bench *b, struct hr_dataset *dataset
     return loader;
 }
 
-void assert_same_batches(const struct bench *b, struct hr_dataset *other, int threads)
+void assert_same_batches(const struct pack_bench *b, struct hr_dataset *other, int threads)
 {
     struct hr_loader *one = bench_loader(b, b->folder, 1), *two = bench_loader(b, other, threads);
     struct hr_batch_view x, y;

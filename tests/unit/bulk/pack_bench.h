@@ -10,22 +10,22 @@
 #define SAMPLES 48
 
 /* An image folder of two classes over the fixture's files, and a place for packs. */
-struct bench {
+struct pack_bench {
     struct fixture f;
     char root[64];
     struct hr_dataset *folder;
 };
 
-void bench_make(struct bench *b);
+void bench_make(struct pack_bench *b);
 
 /* Removes it; fails the test where the loader still has memory. */
-void bench_remove(struct bench *b);
+void bench_remove(struct pack_bench *b);
 
 /* A path in it, valid until the fourth call after. */
-const char *bench_at(const struct bench *b, const char *name);
+const char *bench_at(const struct pack_bench *b, const char *name);
 
 /* Opens the folder again. */
-void bench_open(struct bench *b);
+void bench_open(struct pack_bench *b);
 
 void bench_options(struct hr_pack_options *options, int form, int threads);
 
@@ -34,18 +34,18 @@ void bench_write(struct hr_dataset *dataset, const char *path,
                  const struct hr_pack_options *options, struct hr_pack_result *result);
 
 /* The folder as a pack of that name. */
-void bench_pack(const struct bench *b, const char *name, int form, int threads);
+void bench_pack(const struct pack_bench *b, const char *name, int form, int threads);
 
 /* The bytes of a whole file, malloc'ed. */
 char *bench_bytes(const char *path, size_t *length);
 
 /* Of a dataset, in epoch 3. */
-struct hr_loader *bench_loader(const struct bench *b, struct hr_dataset *dataset, int threads);
+struct hr_loader *bench_loader(const struct pack_bench *b, struct hr_dataset *dataset, int threads);
 
 void assert_same_file(const char *a, const char *b);
 
 /* As the folder's. */
-void assert_same_batches(const struct bench *b, struct hr_dataset *other, int threads);
+void assert_same_batches(const struct pack_bench *b, struct hr_dataset *other, int threads);
 
 /* Keys, labels and classes. */
 void assert_same_names(struct hr_dataset *x, struct hr_dataset *y);

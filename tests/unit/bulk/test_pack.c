@@ -20,7 +20,7 @@ static void batches_are_those_of_the_folder(void **state)
 {
     static const int forms[] = {HR_FORM_ENCODED, HR_FORM_COEFFICIENTS, HR_FORM_PLANES,
                                 HR_FORM_AUTO};
-    struct bench b;
+    struct pack_bench b;
     bench_make(&b);
     for (int i = 0; i < 4; i++) {
         struct hr_dataset *packed;
@@ -36,7 +36,7 @@ static void batches_are_those_of_the_folder(void **state)
 
 static void result_says_what_is_in_it(void **state)
 {
-    struct bench b;
+    struct pack_bench b;
     struct hr_pack_options options;
     struct hr_pack_result made = {.size = sizeof made}, seen = {.size = sizeof seen};
     struct stat st;
@@ -67,7 +67,7 @@ static void result_says_what_is_in_it(void **state)
 
 static void threads_do_not_matter(void **state)
 {
-    struct bench b;
+    struct pack_bench b;
     bench_make(&b);
     bench_pack(&b, "one", HR_FORM_COEFFICIENTS, 1);
     fixture_before_read = NULL;
@@ -82,7 +82,7 @@ static void threads_do_not_matter(void **state)
  * has begun. */
 static void few_samples_and_many_threads(void **state)
 {
-    struct bench b;
+    struct pack_bench b;
     struct hr_dataset *few;
     struct hr_pack_options options;
     struct hr_pack_result result = {.size = sizeof result};
@@ -103,7 +103,7 @@ static void few_samples_and_many_threads(void **state)
     bench_remove(&b);
 }
 
-struct told {
+struct pack_told {
     size_t count;
     struct {
         uint64_t index;
@@ -114,7 +114,7 @@ struct told {
 
 static void tell(void *arg, const struct hr_bad_sample *sample, enum hr_pack_kept kept)
 {
-    struct told *told = arg;
+    struct pack_told *told = arg;
     assert_true(told->count < SAMPLES);
     assert_true(*sample->path && *sample->reason);
     told->items[told->count].index = sample->index;
@@ -124,12 +124,12 @@ static void tell(void *arg, const struct hr_bad_sample *sample, enum hr_pack_kep
 
 static void bad_samples_raise_or_are_kept(void **state)
 {
-    struct bench b;
+    struct pack_bench b;
     struct hr_pack_options options;
     struct hr_pack_result result = {.size = sizeof result};
     struct hr_verify_report *report;
     struct hr_error error;
-    struct told told = {0};
+    struct pack_told told = {0};
     struct stat st;
     bench_make(&b);
     assert_int_equal(unlink(bench_at(&b, "set/cat/007.jpg")), 0);
@@ -166,10 +166,10 @@ static void bad_samples_raise_or_are_kept(void **state)
 
 static void other_images_stay_encoded(void **state)
 {
-    struct bench b;
+    struct pack_bench b;
     struct hr_pack_options options;
     struct hr_pack_result result = {.size = sizeof result};
-    struct told told = {0};
+    struct pack_told told = {0};
     /* 1 x 1 pixel */
     static const unsigned char png[] = {
         0x89, 'P',  'N',  'G',  0x0D, 0x0A, 0x1A, 0x0A, 0,   0,    0,    13,   'I',  'H',
@@ -198,7 +198,7 @@ static void other_images_stay_encoded(void **state)
 
 static void every_flipped_byte_is_found(void **state)
 {
-    struct bench b;
+    struct pack_bench b;
     struct hr_dataset *packed, *few;
     struct hr_pack_options options;
     struct hr__range range;
@@ -234,7 +234,7 @@ static void every_flipped_byte_is_found(void **state)
 
 static void out_of_memory_is_survived(void **state)
 {
-    struct bench b;
+    struct pack_bench b;
     struct hr_dataset *few;
     struct hr_pack_options options;
     int64_t indices[] = {0, 1, 30};

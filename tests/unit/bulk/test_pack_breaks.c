@@ -26,7 +26,7 @@ static void slow_read(const char *path)
 
 /* Packs in a process of its own; kills it after `us` microseconds, or lets it run
  * (0). Returns whether it ended by itself. */
-static int pack_in_child(const struct bench *b, const char *name, unsigned us)
+static int pack_in_child(const struct pack_bench *b, const char *name, unsigned us)
 {
     pid_t child = fork();
     assert_true(child >= 0);
@@ -56,7 +56,7 @@ static int pack_in_child(const struct bench *b, const char *name, unsigned us)
  * through too; there are rounds until enough was killed and continued. */
 static void kills_change_nothing(void **state)
 {
-    struct bench b;
+    struct pack_bench b;
     unsigned kills = 0, continued = 0, seed = 1;
     bench_make(&b);
     bench_pack(&b, "whole", HR_FORM_COEFFICIENTS, 2);
@@ -87,7 +87,7 @@ static void kills_change_nothing(void **state)
  * written again. */
 static void torn_tail_is_written_again(void **state)
 {
-    struct bench b;
+    struct pack_bench b;
     struct hr_pack_options options;
     struct hr_pack_result result = {.size = sizeof result};
     struct hr__pack_superblock super;
@@ -130,7 +130,7 @@ static void torn_tail_is_written_again(void **state)
 /* A run may be killed before it has written the front, or a file may be damaged. */
 static void a_file_without_a_front_is_begun(void **state)
 {
-    struct bench b;
+    struct pack_bench b;
     struct hr_pack_options options;
     struct hr_error error;
     bench_make(&b);
@@ -179,7 +179,8 @@ static void held_up_read(const char *path)
 }
 
 /* Leaves an unfinished pack of some samples; returns how many were counted. */
-static uint64_t cancel(const struct bench *b, const char *name, const struct hr_pack_options *given)
+static uint64_t cancel(const struct pack_bench *b, const char *name,
+                       const struct hr_pack_options *given)
 {
     struct hr_pack_options options = *given;
     struct hr_error error;
@@ -199,7 +200,7 @@ static uint64_t cancel(const struct bench *b, const char *name, const struct hr_
 
 static void cancelled_is_kept(void **state)
 {
-    struct bench b;
+    struct pack_bench b;
     struct hr_pack_options options;
     struct hr_pack_result result = {.size = sizeof result};
     bench_make(&b);
@@ -215,7 +216,7 @@ static void cancelled_is_kept(void **state)
 
 static void changed_inputs_are_noticed(void **state)
 {
-    struct bench b;
+    struct pack_bench b;
     struct hr_pack_options options, other;
     struct hr_error error;
     bench_make(&b);
@@ -247,7 +248,7 @@ static void changed_inputs_are_noticed(void **state)
 
 static int write_again(void *arg, uint64_t done, uint64_t total, const char *stage)
 {
-    const struct bench *b = arg;
+    const struct pack_bench *b = arg;
     struct hr_pack_options options;
     struct hr_error error;
     bench_options(&options, HR_FORM_ENCODED, 1);
@@ -257,7 +258,7 @@ static int write_again(void *arg, uint64_t done, uint64_t total, const char *sta
 
 static void names_are_respected(void **state)
 {
-    struct bench b;
+    struct pack_bench b;
     struct hr_pack_options options;
     struct hr_error error;
     bench_make(&b);
@@ -281,7 +282,7 @@ static void names_are_respected(void **state)
 /* A disk that fills up, as a limit on the size of files. */
 static void full_disk_keeps_what_is_done(void **state)
 {
-    struct bench b;
+    struct pack_bench b;
     struct hr_pack_options options;
     struct hr_pack_result result = {.size = sizeof result};
     struct stat st;

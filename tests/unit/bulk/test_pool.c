@@ -1,4 +1,4 @@
-/* The pool: every item once, cancellation, reuse, many short runs. */
+/* The pool: every item once, reuse, many short runs. */
 #include "../test.h"
 
 #include "bulk/pool.h"
@@ -53,32 +53,6 @@ static void many_short_runs(void **state)
     hr__pool_destroy(&pool);
 }
 
-struct cancelling {
-    struct hr__pool *pool;
-    _Atomic size_t calls;
-};
-
-static void cancel_at_ten(void *arg, size_t i)
-{
-    struct cancelling *c = arg;
-    if (atomic_fetch_add(&c->calls, 1) + 1 == 10)
-        hr__pool_cancel(c->pool);
-}
-
-static void cancelled_runs_end_early(void **state)
-{
-    struct cancelling c = {0};
-    assert_int_equal(hr__pool_create(&c.pool, 4, NULL), 0);
-    const struct hr__executor *e = hr__pool_executor(c.pool);
-    e->run(e->self, 1u << 30, cancel_at_ten, &c);
-    assert_in_range(c.calls, 10, 1000000);
-    size_t calls = c.calls;
-    e->run(e->self, 100, cancel_at_ten, &c); /* stays cancelled */
-    assert_int_equal(c.calls, calls);
-    hr__pool_destroy(&c.pool);
-    hr__pool_destroy(&c.pool);
-}
-
 struct masks {
     pthread_t caller;
     _Atomic int open; /* workers that would take SIGINT */
@@ -112,7 +86,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_item_once),
         cmocka_unit_test(many_short_runs),
-        cmocka_unit_test(cancelled_runs_end_early),
         cmocka_unit_test(workers_take_no_signals),
     };
     return cmocka_run_group_tests_name("bulk-pool", tests, NULL, NULL);

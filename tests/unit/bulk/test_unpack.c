@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 /* Whole images of two datasets, decoded. */
-static void assert_same_pixels(const struct bench *b, struct hr_dataset *x, struct hr_dataset *y)
+static void assert_same_pixels(const struct pack_bench *b, struct hr_dataset *x,
+                               struct hr_dataset *y)
 {
     struct hr_dataset *both[] = {x, y};
     assert_int_equal(hr_dataset_count(x), hr_dataset_count(y));
@@ -46,7 +47,7 @@ static void assert_same_pixels(const struct bench *b, struct hr_dataset *x, stru
 
 static void unpacking_gives_the_images_back(void **state)
 {
-    struct bench b;
+    struct pack_bench b;
     bench_make(&b);
     for (int form = HR_FORM_ENCODED; form <= HR_FORM_PLANES; form++) {
         struct hr_pack_options options;
@@ -95,7 +96,7 @@ static void unpacking_stays_in_its_directory(void **state)
 {
     static const char *const evil[] = {"../x.jpg", "/tmp/x.jpg", "a/../../x.jpg", "./x.jpg",
                                        "a//x.jpg"};
-    struct bench b;
+    struct pack_bench b;
     struct hr_pack_options options;
     struct hr_error error;
     bench_make(&b);
@@ -124,7 +125,7 @@ static void unpacking_stays_in_its_directory(void **state)
 
 static void packs_of_subsets_lists_and_packs(void **state)
 {
-    struct bench b;
+    struct pack_bench b;
     struct hr_dataset *subset, *packed, *again, *listed;
     struct hr_pack_options options;
     int64_t indices[] = {40, 3, 3, 25, 0};

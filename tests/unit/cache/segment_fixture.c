@@ -183,13 +183,13 @@ int fixture_convert(struct hr__store *store)
     return r;
 }
 
-struct extent {
+struct segment_extent {
     uint64_t from, to;
 };
 
 static int compare_extents(const void *a, const void *b)
 {
-    const struct extent *x = a, *y = b;
+    const struct segment_extent *x = a, *y = b;
     return x->from < y->from ? -1 : x->from > y->from;
 }
 
@@ -202,7 +202,7 @@ void fixture_audit(struct hr__segment *s)
     hr__segment_abort(s);
     uint64_t tail = atomic_load(&s->header->ring_tail);
     uint64_t items[3] = {0}, promised = 0, staged = 0, staged_bytes = 0, waiting = 0, sources = 0;
-    struct extent *extents = calloc(s->layout.index_slots, sizeof *extents);
+    struct segment_extent *extents = calloc(s->layout.index_slots, sizeof *extents);
     size_t count = 0;
     for (uint64_t i = 0; i < s->layout.index_slots; i++) {
         const struct hr__entry *e = &s->entries[i];
@@ -211,7 +211,7 @@ void fixture_audit(struct hr__segment *s)
         uint64_t padded = ((uint32_t)lengths + 63) / 64 * 64;
         assert_int_not_equal(word.state, HR__ENTRY_CHANGING);
         if (word.state == HR__ENTRY_FINAL) {
-            extents[count++] = (struct extent){offset, offset + padded};
+            extents[count++] = (struct segment_extent){offset, offset + padded};
         } else if (word.state == HR__ENTRY_STAGED && word.pending) {
             assert_true(offset >= tail);
             promised += (uint64_t)word.reserve * 64;

@@ -27,7 +27,7 @@
 static char group[400], shm[64];
 
 /* Where groups of memory are, and how they say their limit. */
-struct version {
+struct group_memory_version {
     const char *mount, *controller, *limit;
 };
 
@@ -46,7 +46,7 @@ static int write_file(const char *folder, const char *name, const char *text)
 /* A group below this process's, or below the root of version 2. */
 static int make_group(void)
 {
-    static const struct version versions[] = {
+    static const struct group_memory_version versions[] = {
         {"/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes"},
         {"/sys/fs/cgroup", NULL, "memory.max"},
     };
@@ -58,7 +58,7 @@ static int make_group(void)
     fclose(f);
     snprintf(limit, sizeof limit, "%d", (int)LIMIT);
     for (int i = 0; i < 2; i++) {
-        const struct version *v = &versions[i];
+        const struct group_memory_version *v = &versions[i];
         if (!hr__capacity_group_path(text, v->controller, own, sizeof own))
             continue;
         /* Version 2 allows no processes beside groups below. */
@@ -96,13 +96,13 @@ static int tear_down(void **state)
 }
 
 /* Told to the parent. */
-struct seen {
+struct group_memory_seen {
     uint64_t admitted;
     int lines;
     char line[1024];
 };
 
-static struct seen *seen;
+static struct group_memory_seen *seen;
 
 static void log_line(void *arg, enum hr_log_level level, const char *message)
 {

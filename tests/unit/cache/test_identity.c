@@ -4,7 +4,6 @@
  */
 #include "../test.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "cache/cache.h"
 #include "cache/identity.h"
@@ -266,12 +265,9 @@ static void test_cost(void **state)
     for (uint64_t i = 0; i < FILES; i++)
         assert_int_equal(admit(cache, i, "an image"), 1);
     hr__alloc_fail_at(1, 1);
-    uint64_t before_ns = hr__thread_cpu_ns();
     for (int round = 0; round < 100; round++)
         for (uint64_t i = 0; i < FILES; i++)
             assert_int_equal(find(cache, i, "an image"), 1);
-    uint64_t hit_ns = (hr__thread_cpu_ns() - before_ns) / (100 * FILES);
-    before_ns = hr__thread_cpu_ns();
     uint64_t sum = 0;
     for (int round = 0; round < 100; round++) {
         for (uint64_t i = 0; i < FILES; i++) {
@@ -280,11 +276,8 @@ static void test_cost(void **state)
             sum += key.low;
         }
     }
-    uint64_t key_ns = (hr__thread_cpu_ns() - before_ns) / (100 * FILES);
     hr__alloc_fail_at(0, 0);
-    print_message("a hit of 8 bytes: %d ns; making a key: %d ns\n", (int)hit_ns, (int)key_ns);
     assert_true(sum != 0);
-    assert_true(hit_ns < 20000 && key_ns < 10000); /* with sanitizers, on a busy machine */
     hr__cache_destroy(&cache);
     hr_dataset_unref(&a);
 }

@@ -192,7 +192,7 @@ static void test_choice(void **state)
  */
 #define COUNT 4000
 
-struct model {
+struct worth_model {
     struct hr__worth worth;
     struct hr__worth_moment moment;
     double growth[HR__FORMS];
@@ -207,7 +207,7 @@ struct model {
     size_t staged_first, staged_last;
 };
 
-static struct hr__worth_space space_of(const struct model *m, int staged)
+static struct hr__worth_space space_of(const struct worth_model *m, int staged)
 {
     return (struct hr__worth_space){
         .budget_bytes = m->budget,
@@ -220,12 +220,12 @@ static struct hr__worth_space space_of(const struct model *m, int staged)
     };
 }
 
-static uint64_t free_of(const struct model *m)
+static uint64_t free_of(const struct worth_model *m)
 {
     return m->budget - m->settled - m->staged_bytes - m->reserved;
 }
 
-static void admit(struct model *m, uint64_t length)
+static void admit(struct worth_model *m, uint64_t length)
 {
     struct hr__worth_space space = space_of(m, 0);
     enum hr_form form = hr__worth_choose(&m->worth, length, &space, &m->moment);
@@ -248,7 +248,7 @@ static void admit(struct model *m, uint64_t length)
 }
 
 /* Returns 0 where there is nothing to convert. */
-static int convert(struct model *m)
+static int convert(struct worth_model *m)
 {
     struct hr__worth_space space = space_of(m, 1);
     uint64_t length = m->staged[m->staged_first].length;
@@ -272,7 +272,7 @@ static int convert(struct model *m)
 
 /* `lag`: items are converted when so many wait. Three epochs; idle ones after the
  * first convert the rest. */
-static void fill(struct model *m, size_t lag)
+static void fill(struct worth_model *m, size_t lag)
 {
     static unsigned char cached[COUNT];
     for (int i = 0; i < COUNT; i++)
@@ -294,7 +294,7 @@ static void fill(struct model *m, size_t lag)
 }
 
 /* Of a mix, by the model: CPU time of all samples; items may be fractions. */
-static double epoch_ns(const struct model *m, const double items[HR__FORMS])
+static double epoch_ns(const struct worth_model *m, const double items[HR__FORMS])
 {
     double ns = 0, missing = COUNT;
     for (int form = 0; form < HR__FORMS; form++) {
@@ -308,7 +308,7 @@ static double epoch_ns(const struct model *m, const double items[HR__FORMS])
 }
 
 /* The best of all mixes of shares in steps of a 200th. */
-static double best_ns(const struct model *m)
+static double best_ns(const struct worth_model *m)
 {
     const int steps = 200;
     double best = 1e300, mean = (double)m->total / COUNT;
@@ -337,7 +337,7 @@ static void put(struct hr__mean *mean, double value)
 
 static void test_mixes(void **state)
 {
-    static struct model m;
+    static struct worth_model m;
     static const double prepare[][3] = {
         {600e3, 150e3, 90e3}, {600e3, 400e3, 60e3}, {300e3, 290e3, 200e3}, {900e3, 200e3, 950e3}};
     static const double growth[][2] = {{1.35, 4}, {1.2, 2}, {1.05, 3}};
@@ -347,7 +347,7 @@ static void test_mixes(void **state)
     double worst = 0;
     for (int k = 0; k < 4 * 3 * 5 * 3 * 12 * 3; k++) {
         int b = k % 12, g = k / 12 % 3, r = k / 36 % 5, u = k / 180 % 3, p = k / 540 % 4;
-        m = (struct model){.moment = {.uses_known = 1, .uses = uses[u]}};
+        m = (struct worth_model){.moment = {.uses_known = 1, .uses = uses[u]}};
         for (int f = 0; f < HR__FORMS; f++) {
             m.growth[f] = f ? growth[g][f - 1] : 1;
             put(&m.worth.prepare_ns[f], prepare[p][f]);

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct entry {
-    struct entry *next;
+struct fake_entry {
+    struct fake_entry *next;
     char key[HR__PEER_KEY + 1];
     char *text; /* with an end */
     size_t length;
@@ -21,7 +21,7 @@ struct entry {
 
 static struct {
     pthread_mutex_t lock; /* guards all of it */
-    struct entry *buckets[BUCKETS];
+    struct fake_entry *buckets[BUCKETS];
     int is_down;
     struct fake_counts counts;
 } servers[FAKE_SERVERS] = {[0 ... FAKE_SERVERS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
@@ -31,20 +31,20 @@ struct hr__peer_client {
     atomic_int is_cancelled;
 };
 
-static struct entry **place_of(int server, const char *key)
+static struct fake_entry **place_of(int server, const char *key)
 {
     unsigned hash = 5381;
     for (const char *at = key; *at; at++)
         hash = hash * 33 + (unsigned char)*at;
-    struct entry **at = &servers[server].buckets[hash % BUCKETS];
+    struct fake_entry **at = &servers[server].buckets[hash % BUCKETS];
     while (*at && strcmp((*at)->key, key))
         at = &(*at)->next;
     return at;
 }
 
-static void remove_locked(struct entry **at)
+static void remove_locked(struct fake_entry **at)
 {
-    struct entry *entry = *at;
+    struct fake_entry *entry = *at;
     if (!entry)
         return;
     *at = entry->next;
@@ -54,7 +54,7 @@ static void remove_locked(struct entry **at)
 
 static void put_locked(int server, const char *key, const struct hr__peer_store *store)
 {
-    struct entry **at = place_of(server, key), *entry;
+    struct fake_entry **at = place_of(server, key), *entry;
     remove_locked(at);
     entry = calloc(1, sizeof *entry);
     entry->next = *at;
@@ -103,7 +103,7 @@ void fake_server_set_down(int server, int is_down)
 char *fake_server_get(int server, const char *key)
 {
     pthread_mutex_lock(&servers[server].lock);
-    struct entry *entry = *place_of(server, key);
+    struct fake_entry *entry = *place_of(server, key);
     char *text = entry ? strdup(entry->text) : NULL;
     pthread_mutex_unlock(&servers[server].lock);
     return text;
@@ -168,7 +168,7 @@ static int fake_get(struct hr__peer_client *client, struct hr__peer_value *value
     servers[client->server].counts.gets++;
     servers[client->server].counts.keys += count;
     for (size_t i = 0; i < count; i++) {
-        const struct entry *entry = *place_of(client->server, values[i].key);
+        const struct fake_entry *entry = *place_of(client->server, values[i].key);
         values[i].bytes = NULL;
         if (!entry)
             continue;

@@ -4,7 +4,6 @@
  */
 #include "../test.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "cluster/meeting.h"
 #include "cluster/meeting_record.h"
@@ -28,7 +27,7 @@ static const char *const hosts_texts[] = {
 };
 
 /* A process of the job. */
-struct rank {
+struct meeting_rank {
     struct hr__meeting_wish wish;
     struct hr__meeting_input inputs[INPUTS];
     const char *hosts;
@@ -38,12 +37,11 @@ struct rank {
     /* out */
     int result;
     struct hr_error error;
-    double seconds;
     int host_of_rank[RANKS];
     pthread_t thread;
 };
 
-static struct rank ranks[RANKS];
+static struct meeting_rank ranks[RANKS];
 
 static int teardown(void **state)
 {
@@ -58,7 +56,7 @@ static void make(int count, int hosts)
     fake_servers_reset();
     memset(ranks, 0, sizeof ranks);
     for (int r = 0; r < count; r++) {
-        struct rank *rank = &ranks[r];
+        struct meeting_rank *rank = &ranks[r];
         const struct hr__meeting_input inputs[INPUTS] = {
             {"the seed", "0", NULL},
             {"the batch size", "64", "give all ranks one batch size"},
@@ -79,7 +77,7 @@ static void make(int count, int hosts)
 
 static void *run_rank(void *arg)
 {
-    struct rank *rank = arg;
+    struct meeting_rank *rank = arg;
     struct hr__hosts hosts;
     struct hr__peers *peers = NULL;
     struct hr__meeting_found found = {NULL};
@@ -87,12 +85,10 @@ static void *run_rank(void *arg)
     rank->result = hr__hosts_parse(&hosts, rank->hosts, &rank->error);
     if (!rank->result)
         rank->result = hr__peers_create(&peers, &hosts, &fake_peer_ops, &rank->error);
-    uint64_t began = hr__now_ns();
     for (int i = 0; !rank->result && i <= rank->again; i++) {
         hr__free(found.host_of_rank);
         rank->result = hr__meeting_run(peers, &hosts, &rank->wish, &found, &rank->error);
     }
-    rank->seconds = (double)(hr__now_ns() - began) / 1e9;
     if (!rank->result)
         memcpy(rank->host_of_rank, found.host_of_rank, sizeof(int) * (size_t)rank->wish.world_size);
     hr__free(found.host_of_rank);
@@ -149,8 +145,6 @@ static void test_all_come(void **state)
                 ranks[4].wish.host = -1;
             meet(count);
             assert_met(0, count);
-            for (int r = 0; r < count; r++)
-                assert_true(ranks[r].seconds < 5);
         }
 }
 
@@ -302,10 +296,8 @@ static void test_all_down(void **state)
     for (int r = 0; r < 3; r++)
         ranks[r].wish.limit_s = 1;
     meet(3);
-    for (int r = 0; r < 3; r++) {
+    for (int r = 0; r < 3; r++)
         assert_said(r, -ETIMEDOUT, "no server answers: alpha:1, beta:2");
-        assert_true(ranks[r].seconds >= 1 && ranks[r].seconds < 1.5);
-    }
     assert_said(1, -ETIMEDOUT, "rank 1 (alpha:1) waited 1 s before the first batch for ranks 0, 2");
 }
 
@@ -336,7 +328,6 @@ static void test_late(void **state)
     ranks[6].late_us = 700000;
     meet(8);
     assert_met(0, 8);
-    assert_true(ranks[0].seconds > 0.6 && ranks[0].seconds < 5);
 }
 
 static void test_missing(void **state)
@@ -351,7 +342,6 @@ static void test_missing(void **state)
     join(4, 7);
     assert_said(0, -ETIMEDOUT, "for ranks 2-3, 7 of 8; servers that do not answer: beta:2");
     assert_said(5, -ETIMEDOUT, "&meet= gives them more time");
-    assert_true(ranks[0].seconds < 1.5);
 }
 
 /* Ranks that see no server in common do not meet, and say what they see. */
@@ -385,7 +375,6 @@ static void test_cancel(void **state)
     atomic_store(&ranks[0].stop, 1);
     join(0, 1);
     assert_int_equal(ranks[0].result, -ECANCELED);
-    assert_true(ranks[0].seconds < 1);
     atomic_store(&ranks[1].stop, 1);
     join(1, 2);
     assert_int_equal(ranks[1].result, -ECANCELED);
@@ -499,12 +488,7 @@ static void test_cost(void **state)
     make(RANKS, 2);
     meet(RANKS);
     assert_met(0, RANKS);
-    double longest = 0;
     uint64_t keys = fake_server_counts(0).keys + fake_server_counts(1).keys;
-    for (int r = 0; r < RANKS; r++)
-        longest = ranks[r].seconds > longest ? ranks[r].seconds : longest;
-    printf("%d ranks: %.2f s, %.1f records read for each of the others\n", RANKS, longest,
-           (double)keys / RANKS / RANKS);
     assert_true(keys < 40 * RANKS * RANKS);
 }
 

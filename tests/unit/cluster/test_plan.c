@@ -15,7 +15,7 @@
 enum { HOSTS = 16, RANKS = 64, SAMPLES = 20000, PLACES = 8192 };
 
 /* A job: what a plan is made of, kept by a test on the heap. */
-struct job {
+struct plan_job {
     struct hr__plan_wish wish;
     struct hr__order *order;
     uint16_t owners[SAMPLES];
@@ -31,10 +31,10 @@ struct job {
     uint64_t left; /* places before padding, or more */
 };
 
-static struct job *job_create(uint64_t samples, int hosts, uint64_t ranks_per_host,
-                              uint64_t batch_size)
+static struct plan_job *job_create(uint64_t samples, int hosts, uint64_t ranks_per_host,
+                                   uint64_t batch_size)
 {
-    struct job *job = calloc(1, sizeof *job);
+    struct plan_job *job = calloc(1, sizeof *job);
     assert_non_null(job);
     assert_true(samples <= SAMPLES && hosts <= HOSTS);
     job->wish = (struct hr__plan_wish){.assignment = HR__ASSIGNMENT_LOCAL,
@@ -52,14 +52,14 @@ static struct job *job_create(uint64_t samples, int hosts, uint64_t ranks_per_ho
     return job;
 }
 
-static void job_destroy(struct job *job)
+static void job_destroy(struct plan_job *job)
 {
     hr__plan_destroy(&job->plan);
     hr__order_destroy(&job->order);
     free(job);
 }
 
-static void start_epoch(struct job *job, uint64_t epoch)
+static void start_epoch(struct plan_job *job, uint64_t epoch)
 {
     hr__plan_destroy(&job->plan);
     hr__order_destroy(&job->order);
@@ -69,7 +69,7 @@ static void start_epoch(struct job *job, uint64_t epoch)
 }
 
 /* Owners as a placement has them whose budgets are `percent` of all bytes. */
-static void own(struct job *job, int percent, uint64_t seed)
+static void own(struct plan_job *job, int percent, uint64_t seed)
 {
     struct hr__placement_host hosts[HOSTS];
     struct hr__random random;
@@ -94,7 +94,7 @@ static void own(struct job *job, int percent, uint64_t seed)
 }
 
 /* Sizes like photographs': most within a factor of two of the median, some ten times it. */
-static void vary_sizes(struct job *job, uint64_t seed)
+static void vary_sizes(struct plan_job *job, uint64_t seed)
 {
     struct hr__random random;
     hr__random_init(&random, seed, 2001, 0, 0);
@@ -105,7 +105,7 @@ static void vary_sizes(struct job *job, uint64_t seed)
 }
 
 /* The batch's ranks by the plan, and its positions by place from exact's batches. */
-static void look_at(struct job *job, uint64_t number)
+static void look_at(struct plan_job *job, uint64_t number)
 {
     struct hr__cut cut = job->wish.cut;
     job->left = cut.samples - hr__cut_position(&cut, number);
@@ -121,7 +121,8 @@ static void look_at(struct job *job, uint64_t number)
 }
 
 /* This rank's own answer against everybody's: its places, ascending, padding last. */
-static void check_rank(const struct job *job, struct hr__plan *plan, uint64_t rank, uint64_t number)
+static void check_rank(const struct plan_job *job, struct hr__plan *plan, uint64_t rank,
+                       uint64_t number)
 {
     uint64_t positions[PLACES];
     size_t padding = 0, pads = 0, found = 0, n = hr__plan_batch(plan, number, positions, &padding);
@@ -137,18 +138,18 @@ static void check_rank(const struct job *job, struct hr__plan *plan, uint64_t ra
     assert_int_equal(padding, pads);
 }
 
-static int host_of(const struct job *job, size_t place)
+static int host_of(const struct plan_job *job, size_t place)
 {
     return job->host_of_rank[job->ranks[place]];
 }
 
-static uint64_t sample_at(const struct job *job, size_t place)
+static uint64_t sample_at(const struct plan_job *job, size_t place)
 {
     return hr__order_at(job->order, job->positions[place]);
 }
 
 /* How many samples of the batch each host owns. */
-static void count_owned(const struct job *job, uint64_t owned[HOSTS + 1])
+static void count_owned(const struct plan_job *job, uint64_t owned[HOSTS + 1])
 {
     memset(owned, 0, (HOSTS + 1) * sizeof *owned);
     for (size_t i = 0; i < job->places; i++) {
@@ -157,7 +158,7 @@ static void count_owned(const struct job *job, uint64_t owned[HOSTS + 1])
     }
 }
 
-static uint64_t slots_of(const struct job *job, int host)
+static uint64_t slots_of(const struct plan_job *job, int host)
 {
     uint64_t ranks = 0;
     for (uint64_t r = 0; r < job->wish.cut.ranks; r++)
@@ -165,7 +166,7 @@ static uint64_t slots_of(const struct job *job, int host)
     return ranks * job->places / job->wish.cut.ranks;
 }
 
-static uint64_t local_hits(const struct job *job)
+static uint64_t local_hits(const struct plan_job *job)
 {
     uint64_t hits = 0;
     for (size_t i = 0; i < job->places; i++)
@@ -173,7 +174,7 @@ static uint64_t local_hits(const struct job *job)
     return hits;
 }
 
-static uint64_t most_hits(const struct job *job)
+static uint64_t most_hits(const struct plan_job *job)
 {
     uint64_t owned[HOSTS + 1], hits = 0;
     count_owned(job, owned);
@@ -183,7 +184,7 @@ static uint64_t most_hits(const struct job *job)
 }
 
 /* Bytes that other hosts' servers send, and all bytes, summed over an epoch. */
-static double remote_share(struct job *job)
+static double remote_share(struct plan_job *job)
 {
     uint64_t remote = 0, all = 0;
     for (uint64_t b = 0; b < hr__cut_batches(&job->wish.cut); b++) {
@@ -200,7 +201,7 @@ static double remote_share(struct job *job)
 }
 
 /* Predicted times of the hosts for the batch, with ranks[place] as given. */
-static double largest_time(const struct job *job, const uint16_t *ranks)
+static double largest_time(const struct plan_job *job, const uint16_t *ranks)
 {
     double times[HOSTS] = {0}, largest = 0;
     for (size_t i = 0; i < job->places; i++) {
@@ -223,9 +224,9 @@ static uint64_t below(struct hr__random *random, uint64_t n)
     return hr__random_below(random, n);
 }
 
-static struct job *random_job(struct hr__random *random)
+static struct plan_job *random_job(struct hr__random *random)
 {
-    struct job *job =
+    struct plan_job *job =
         job_create(1 + below(random, 3000), 1 + (int)below(random, 9), 1, 1 + below(random, 40));
     struct hr__plan_wish *wish = &job->wish;
     wish->cut.ranks = 1 + below(random, 24);
@@ -263,7 +264,7 @@ static void any_job_gets_exactly_its_samples(void **state)
     hr__random_init(&random, 1, 2002, 0, 0);
     uint64_t looked_at = 0;
     for (int trial = 0; trial < 300; trial++) {
-        struct job *job = random_job(&random);
+        struct plan_job *job = random_job(&random);
         start_epoch(job, (uint64_t)trial);
         uint64_t batches = hr__cut_batches(&job->wish.cut), ranks = job->wish.cut.ranks;
         for (uint64_t k = 0; k < 3 && k < batches; k++) {
@@ -293,7 +294,7 @@ static void any_job_gets_exactly_its_samples(void **state)
 static void exact_is_the_cut(void **state)
 {
     (void)state;
-    struct job *job = job_create(1003, 3, 2, 16);
+    struct plan_job *job = job_create(1003, 3, 2, 16);
     job->wish.assignment = HR__ASSIGNMENT_EXACT;
     job->wish.owners = NULL;
     for (job->wish.cut.rank = 0; job->wish.cut.rank < 6; job->wish.cut.rank++) {
@@ -317,7 +318,7 @@ static void little_travels_when_all_is_cached(void **state)
 {
     (void)state;
     for (int per_host = 1; per_host <= 4; per_host *= 4) {
-        struct job *job = job_create(SAMPLES, 8, (uint64_t)per_host, 256 / (uint64_t)per_host);
+        struct plan_job *job = job_create(SAMPLES, 8, (uint64_t)per_host, 256 / (uint64_t)per_host);
         job->wish.cut.drop_last = 1;
         own(job, 102, 5);
         for (uint64_t epoch = 0; epoch < 3; epoch++) {
@@ -334,7 +335,7 @@ static void little_travels_when_all_is_cached(void **state)
 static void the_smallest_move(void **state)
 {
     (void)state;
-    struct job *job = job_create(SAMPLES, 8, 1, 256);
+    struct plan_job *job = job_create(SAMPLES, 8, 1, 256);
     own(job, 102, 5);
     start_epoch(job, 0);
     double alike = remote_share(job);
@@ -349,7 +350,7 @@ static void misses_fill_the_slots_first(void **state)
     (void)state;
     static const int percents[] = {50, 70};
     for (size_t k = 0; k < 2; k++) {
-        struct job *job = job_create(SAMPLES, 8, 1, 256);
+        struct plan_job *job = job_create(SAMPLES, 8, 1, 256);
         vary_sizes(job, 2);
         own(job, percents[k], 6);
         job->wish.cut.drop_last = 1;
@@ -359,7 +360,7 @@ static void misses_fill_the_slots_first(void **state)
     }
 }
 
-static void set_rates(struct job *job, struct hr__plan_rates rates)
+static void set_rates(struct plan_job *job, struct hr__plan_rates rates)
 {
     job->wish.rates = job->rates;
     for (int h = 0; h < job->wish.host_count; h++)
@@ -367,7 +368,7 @@ static void set_rates(struct job *job, struct hr__plan_rates rates)
 }
 
 /* The least possible largest time over all deals with equal counts, by trying them. */
-static double best_time(const struct job *job, uint16_t *ranks, uint64_t *room, size_t place)
+static double best_time(const struct plan_job *job, uint16_t *ranks, uint64_t *room, size_t place)
 {
     if (place == job->places)
         return largest_time(job, ranks);
@@ -385,7 +386,7 @@ static double best_time(const struct job *job, uint16_t *ranks, uint64_t *room, 
 }
 
 /* The plan's largest time over the best one's; the worst batch of some, and the mean. */
-static double against_best(struct job *job, int batches, double *mean)
+static double against_best(struct plan_job *job, int batches, double *mean)
 {
     double worst = 0;
     *mean = 0;
@@ -412,7 +413,7 @@ static void a_slow_storage_gets_the_small_ones(void **state)
         uint32_t slow;
     } cases[] = {{2, 5, 4}, {3, 3, 4}, {2, 6, 1}, {3, 3, 1}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        struct job *job = job_create(2000, cases[k].hosts, 1, cases[k].batch_size);
+        struct plan_job *job = job_create(2000, cases[k].hosts, 1, cases[k].batch_size);
         vary_sizes(job, 3);
         for (int i = 0; i < 2000; i++)
             job->owners[i] = HR__NOBODY;
@@ -432,7 +433,7 @@ static void a_slow_storage_gets_the_small_ones(void **state)
 static void a_slow_storage_is_relieved_over_the_network(void **state)
 {
     (void)state;
-    struct job *job = job_create(SAMPLES, 4, 2, 32);
+    struct plan_job *job = job_create(SAMPLES, 4, 2, 32);
     vary_sizes(job, 4);
     own(job, 50, 7);
     set_rates(job, (struct hr__plan_rates){100, 1000, 40000, 1000});
@@ -466,7 +467,7 @@ static void a_slow_storage_is_relieved_over_the_network(void **state)
 static void small_mixed_batches_are_near_the_best(void **state)
 {
     (void)state;
-    struct job *job = job_create(3000, 3, 1, 3);
+    struct plan_job *job = job_create(3000, 3, 1, 3);
     vary_sizes(job, 5);
     own(job, 50, 8);
     set_rates(job, (struct hr__plan_rates){100, 1000, 20000, 2000});
@@ -484,7 +485,7 @@ static void a_late_host_gives_large_ones_away(void **state)
     (void)state;
     double times[2] = {0}, moved[2] = {0}, others[2] = {0}, count[2] = {0}, other_count[2] = {0};
     for (int with = 0; with < 2; with++) {
-        struct job *job = job_create(SAMPLES, 4, 1, 64);
+        struct plan_job *job = job_create(SAMPLES, 4, 1, 64);
         vary_sizes(job, 7);
         own(job, 102, 11);
         set_rates(job, (struct hr__plan_rates){100, 1000, 40000, 5000});
@@ -518,7 +519,7 @@ static void a_late_host_gives_large_ones_away(void **state)
 }
 
 /* How far apart the ranks' bytes are, over their mean; the mean of an epoch's batches. */
-static double spread_of_bytes(struct job *job)
+static double spread_of_bytes(struct plan_job *job)
 {
     double spread = 0, batches = (double)hr__cut_batches(&job->wish.cut);
     for (uint64_t b = 0; b < (uint64_t)batches; b++) {
@@ -543,7 +544,7 @@ static void large_samples_are_spread(void **state)
     static const int percents[] = {0, 30, 102};
     static const double most[] = {0.2, 0.5, 0.6};
     for (size_t k = 0; k < 3; k++) {
-        struct job *job = job_create(SAMPLES, 4, 4, 64);
+        struct plan_job *job = job_create(SAMPLES, 4, 4, 64);
         vary_sizes(job, 6);
         own(job, percents[k], 9);
         job->wish.cut.drop_last = 1;
@@ -564,7 +565,7 @@ static void ranks_on_no_host_fetch_and_read(void **state)
 {
     (void)state;
     for (int percent = 60; percent <= 110; percent += 50) {
-        struct job *job = job_create(SAMPLES, 3, 2, 50);
+        struct plan_job *job = job_create(SAMPLES, 3, 2, 50);
         own(job, percent, 10);
         job->host_of_rank[1] = job->host_of_rank[4] = -1;
         /* Host 1 has three ranks, host 2 one, host 0 none any more. */
@@ -601,7 +602,8 @@ static void the_plan_is_the_same_everywhere(void **state)
         {16, 50, 1, 2, UINT64_C(0x9deaf00127f2ab19)}, {5, 0, 1, 3, UINT64_C(0xc33edeb4198bb450)},
     };
     for (size_t k = 0; k < sizeof golden / sizeof *golden; k++) {
-        struct job *job = job_create(SAMPLES - 77, golden[k].hosts, golden[k].ranks_per_host, 32);
+        struct plan_job *job =
+            job_create(SAMPLES - 77, golden[k].hosts, golden[k].ranks_per_host, 32);
         vary_sizes(job, k);
         own(job, golden[k].percent, k);
         if (golden[k].rates) {
@@ -626,7 +628,7 @@ static void the_plan_is_the_same_everywhere(void **state)
 static void refuses_what_cannot_be(void **state)
 {
     (void)state;
-    struct job *job = job_create(100, 2, 2, 4);
+    struct plan_job *job = job_create(100, 2, 2, 4);
     struct hr_error error = {0};
     struct hr__plan *plan = NULL;
     struct hr__plan_wish wish = job->wish;
@@ -652,7 +654,7 @@ static void refuses_what_cannot_be(void **state)
 static void survives_want_of_memory(void **state)
 {
     (void)state;
-    struct job *job = job_create(100, 2, 2, 4);
+    struct plan_job *job = job_create(100, 2, 2, 4);
     uint64_t before = hr__allocated(HR__TAG_ORDER);
     int rc = -ENOMEM, tries = 0;
     while (rc) {

@@ -4,7 +4,6 @@
  */
 #include "../test.h"
 
-#include "base/clock.h"
 #include "cache/secret.h"
 #include "cluster/peer_item.h"
 
@@ -271,24 +270,12 @@ static void test_texts(void **state)
     }
 }
 
-static void test_cost(void **state)
-{
-    static uint8_t bytes[100000];
-    const struct hr__secret secret = {{1, 2}, 1};
-    uint64_t sum = 0, before_ns = hr__thread_cpu_ns();
-    for (int i = 0; i < 200; i++)
-        sum += tag_of(&secret, bytes, sizeof bytes, sizeof bytes);
-    uint64_t ns = (hr__thread_cpu_ns() - before_ns) / 200;
-    print_message("the tag of 100 KB: %.1f us\n", (double)ns / 1e3);
-    assert_true(sum != 1);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vectors),      cmocka_unit_test(test_files),
         cmocka_unit_test(test_server_items), cmocka_unit_test(test_segments),
-        cmocka_unit_test(test_texts),        cmocka_unit_test(test_cost),
+        cmocka_unit_test(test_texts),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -24,12 +24,12 @@ static unsigned draw(unsigned below)
 }
 
 /* A stream of bits, one at a time. */
-struct stream {
+struct block_kernels_stream {
     uint8_t *bytes;
     size_t bits;
 };
 
-static void put(struct stream *s, unsigned code, unsigned width)
+static void put(struct block_kernels_stream *s, unsigned code, unsigned width)
 {
     for (unsigned i = 0; i < width; i++, s->bits++) {
         if (s->bits % 8 == 0)
@@ -45,7 +45,7 @@ static unsigned code_of(int value, unsigned width)
 }
 
 /* What a block shall be like. */
-struct kind {
+struct block_kernels_kind {
     unsigned w1, w2; /* 0..7 */
     unsigned share;  /* of non-zero coefficients, per cent */
     unsigned exceptions;
@@ -54,7 +54,8 @@ struct kind {
 
 /* Writes a block into `out` and its coefficients, natural order, into `natural`; returns
  * its bytes. */
-static size_t write_block(uint8_t *out, int16_t natural[64], const struct kind *kind, int dc)
+static size_t write_block(uint8_t *out, int16_t natural[64], const struct block_kernels_kind *kind,
+                          int dc)
 {
     uint64_t map = 0, excepted = 0;
     int16_t zigzag[64] = {0};
@@ -75,7 +76,7 @@ static size_t write_block(uint8_t *out, int16_t natural[64], const struct kind *
     if (count)
         out[at++] = (uint8_t)count;
     memcpy(out + at, &map, n);
-    struct stream s = {out + at + n, 0};
+    struct block_kernels_stream s = {out + at + n, 0};
     for (unsigned k = 1; k < 64; k++) {
         unsigned width = k < 16 ? kind->w1 : kind->w2;
         int value = width ? (int)draw(1u << width) - (1 << (width - 1)) : 0;
@@ -152,7 +153,7 @@ static int expected_samples(const int16_t natural[64], const uint16_t quant[64],
 enum { MOST = 37, STRIDE = 8 * (MOST + 3) };
 
 /* A run of blocks and its samples. */
-struct run {
+struct block_kernels_run {
     uint8_t *bytes; /* exactly the item's data and its pad */
     size_t length;  /* of the data */
     uint32_t blocks;
@@ -160,7 +161,8 @@ struct run {
     uint8_t want[MOST][64];
 };
 
-static void make_run(struct run *r, const struct kind *kind, unsigned quant)
+static void make_run(struct block_kernels_run *r, const struct block_kernels_kind *kind,
+                     unsigned quant)
 {
     static uint8_t scratch[MOST * (HR__BLOCK_BYTES_MOST + 8)];
     r->blocks = 1 + draw(MOST);
@@ -171,7 +173,7 @@ static void make_run(struct run *r, const struct kind *kind, unsigned quant)
         int16_t natural[64];
         int room = 2047 < 5000 / r->quant[0] ? 2047 : 5000 / r->quant[0];
         int dc = draw(4) ? (int)draw((unsigned)room + 1) - room / 2 : draw(2) ? room : -room;
-        struct kind k = *kind;
+        struct block_kernels_kind k = *kind;
         if (draw(6) == 0)
             k.n = draw(9);
         if (draw(9) == 0)
@@ -186,12 +188,13 @@ static void make_run(struct run *r, const struct kind *kind, unsigned quant)
     memcpy(r->bytes, scratch, r->length);
 }
 
-static struct hr__block_run as_run(const struct run *r, uint8_t *out)
+static struct hr__block_run as_run(const struct block_kernels_run *r, uint8_t *out)
 {
     return (struct hr__block_run){r->bytes, r->bytes + r->length, r->quant, r->blocks, out, STRIDE};
 }
 
-static void expect_run(const struct run *r, enum hr__isa isa, const struct kind *kind)
+static void expect_run(const struct block_kernels_run *r, enum hr__isa isa,
+                       const struct block_kernels_kind *kind)
 {
     uint8_t *out = malloc(8 * STRIDE);
     struct hr__block_run run = as_run(r, out);
@@ -211,7 +214,7 @@ static void expect_run(const struct run *r, enum hr__isa isa, const struct kind 
 }
 
 /* As large as HR__COLUMN_LIMIT leaves room for, else most blocks would be refused. */
-static unsigned largest_quant(const struct kind *kind)
+static unsigned largest_quant(const struct block_kernels_kind *kind)
 {
     unsigned width = kind->w1 > kind->w2 ? kind->w1 : kind->w2;
     unsigned sum = 16 * kind->share * (1u << width) / 200 + kind->exceptions * 150;
@@ -224,8 +227,9 @@ static void every_kind_of_block(void **state)
     (void)state;
     for (unsigned w = 0; w < 64; w++)
         for (unsigned i = 0; i < 12; i++) {
-            struct kind kind = {w % 8, w / 8, shares[i % 4], i / 4 ? draw(i < 8 ? 2 : 6) : 0, 8};
-            struct run r;
+            struct block_kernels_kind kind = {w % 8, w / 8, shares[i % 4],
+                                              i / 4 ? draw(i < 8 ? 2 : 6) : 0, 8};
+            struct block_kernels_run r;
             unsigned quant = largest_quant(&kind);
             if (kind.share == 100 && kind.w1 + kind.w2 > 10)
                 kind.share = 60;
@@ -239,10 +243,10 @@ static void every_kind_of_block(void **state)
 /* Quantisers of 16 bits, which few files have. */
 static void large_quantisers(void **state)
 {
-    static const struct kind kind = {1, 1, 2, 0, 8};
+    static const struct block_kernels_kind kind = {1, 1, 2, 0, 8};
     (void)state;
     for (int i = 0; i < 20; i++) {
-        struct run r;
+        struct block_kernels_run r;
         make_run(&r, &kind, 2000);
         for (int isa = 0; isa <= (int)hr__isa(); isa++)
             expect_run(&r, (enum hr__isa)isa, &kind);
@@ -277,7 +281,8 @@ static void hostile_bytes(void **state)
 {
     (void)state;
     for (int n = 0; n < 4000; n++) {
-        struct run r = {.length = 1 + draw(n % 2 ? 60 : 1500), .blocks = 1 + draw(MOST)};
+        struct block_kernels_run r = {.length = 1 + draw(n % 2 ? 60 : 1500),
+                                      .blocks = 1 + draw(MOST)};
         int result = 0;
         r.bytes = malloc(r.length + HR__ITEM_PAD);
         for (size_t i = 0; i < r.length + HR__ITEM_PAD; i++)

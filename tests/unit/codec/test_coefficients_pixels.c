@@ -23,7 +23,7 @@ static const int samplings[] = {0, 111, 211, 121, 221};
 enum { SAMPLINGS = sizeof samplings / sizeof samplings[0], CHOICE = 9 };
 
 /* What lives from image to image. */
-struct bench {
+struct pixels_bench {
     struct hr__transcoder *transcoder;
     void *format;
     uint64_t random;
@@ -97,7 +97,7 @@ static struct hr_region random_region(uint64_t *random, int width, int height)
     return r;
 }
 
-static void image_is_exact(struct bench *b, const struct jpeg_spec *spec)
+static void image_is_exact(struct pixels_bench *b, const struct jpeg_spec *spec)
 {
     struct bytes file = make_jpeg(spec), item = make_item(b->transcoder, &file);
     struct hr__coefficients c;
@@ -128,7 +128,7 @@ static void image_is_exact(struct bench *b, const struct jpeg_spec *spec)
 
 static int set_up(void **state)
 {
-    struct bench *b = calloc(1, sizeof *b);
+    struct pixels_bench *b = calloc(1, sizeof *b);
     b->random = 41;
     *state = b;
     return hr__transcoder_create(&b->transcoder, NULL) ||
@@ -137,7 +137,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    struct bench *b = *state;
+    struct pixels_bench *b = *state;
     hr__transcoder_destroy(&b->transcoder);
     hr__format_coefficients.destroy(&b->format);
     free(b);
@@ -146,7 +146,7 @@ static int tear_down(void **state)
 
 static void every_size_is_exact(void **state)
 {
-    struct bench *b = *state;
+    struct pixels_bench *b = *state;
     for (int s = 0; s < SAMPLINGS; s++) {
         for (int n = 1; n <= 34; n++) {
             int other = random_between(&b->random, 1, 40);
@@ -167,7 +167,7 @@ static void every_size_is_exact(void **state)
 static void every_quality_is_exact(void **state)
 {
     static const int qualities[] = {5, 10, 20, 35, 50, 65, 80, 88, 93, 95, 97, 99, 100};
-    struct bench *b = *state;
+    struct pixels_bench *b = *state;
     for (size_t i = 0; i < sizeof qualities / sizeof qualities[0]; i++)
         for (int s = 0; s < SAMPLINGS; s++) {
             struct jpeg_spec spec = sampled_spec(samplings[s], 90, 70, next_random(&b->random));
@@ -178,7 +178,7 @@ static void every_quality_is_exact(void **state)
 
 static void every_scan_is_exact(void **state)
 {
-    struct bench *b = *state;
+    struct pixels_bench *b = *state;
     for (int s = 0; s < SAMPLINGS; s++)
         for (int kind = SCANS_BASELINE; kind <= SCANS_SEPARATE; kind++)
             for (int restart = 0; restart <= 7; restart += 7) {
@@ -200,7 +200,7 @@ static struct bytes fuzz_input(const struct bytes *item, uint64_t *random)
     return input;
 }
 
-static struct bytes small_input(struct bench *b, int sampling, int quality)
+static struct bytes small_input(struct pixels_bench *b, int sampling, int quality)
 {
     struct jpeg_spec spec = sampled_spec(sampling, 37, 19, next_random(&b->random));
     spec.quality = quality;
@@ -214,7 +214,7 @@ static struct bytes small_input(struct bench *b, int sampling, int quality)
 /* Six kinds of damage to each byte. */
 static void damaged_items_are_safe(void **state)
 {
-    struct bench *b = *state;
+    struct pixels_bench *b = *state;
     for (int s = 0; s < SAMPLINGS; s++) {
         struct bytes input = small_input(b, samplings[s], 20 + 15 * s);
         LLVMFuzzerTestOneInput(input.data, input.length);
@@ -233,7 +233,7 @@ static void damaged_items_are_safe(void **state)
 
 static void cut_items_are_safe(void **state)
 {
-    struct bench *b = *state;
+    struct pixels_bench *b = *state;
     struct hr__coefficients c;
     struct bytes input = small_input(b, 221, 75);
     struct bytes item = {input.data + CHOICE, input.length - CHOICE};
@@ -251,7 +251,7 @@ static void cut_items_are_safe(void **state)
 /* What an item tells of the file beside its pixels. */
 static void info_is_the_headers(void **state)
 {
-    struct bench *b = *state;
+    struct pixels_bench *b = *state;
     struct jpeg_spec spec = sampled_spec(211, 31, 17, 5);
     struct bytes file = make_jpeg(&spec), item = make_item(b->transcoder, &file);
     struct hr__decode_job job = {.in = {item.data, item.length}};
@@ -273,7 +273,7 @@ static void info_is_the_headers(void **state)
 
 static void no_memory_is_an_error(void **state)
 {
-    struct bench *b = *state;
+    struct pixels_bench *b = *state;
     struct jpeg_spec spec = sampled_spec(221, 200, 150, 8);
     struct bytes file = make_jpeg(&spec), item = make_item(b->transcoder, &file);
     static uint8_t planes[3][192 * 150 + HR__PIXEL_SLACK] __attribute__((aligned(64)));

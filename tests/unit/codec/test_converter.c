@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const enum hr_form forms[] = {HR_FORM_COEFFICIENTS, HR_FORM_PLANES};
 
-struct fixture {
+struct converter_fixture {
     struct hr_converter *converter;
     struct hr__decoder *decoder;
     uint64_t random;
@@ -29,7 +29,7 @@ struct fixture {
 
 static int set_up(void **state)
 {
-    struct fixture *f = calloc(1, sizeof *f);
+    struct converter_fixture *f = calloc(1, sizeof *f);
     *state = f;
     f->random = 11;
     return hr_converter_create(&f->converter, NULL, NULL) || hr__decoder_create(&f->decoder, NULL);
@@ -37,7 +37,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    struct fixture *f = *state;
+    struct converter_fixture *f = *state;
     hr_converter_destroy(&f->converter);
     hr__decoder_destroy(&f->decoder);
     free(f);
@@ -57,8 +57,8 @@ static struct bytes copy_of(const struct hr_item *item)
 }
 
 /* Pixels of `bytes`, whole and in some regions, are those of `reference`. */
-static void has_pixels(struct fixture *f, const struct bytes *bytes, const uint8_t *reference,
-                       int width, int height, int regions)
+static void has_pixels(struct converter_fixture *f, const struct bytes *bytes,
+                       const uint8_t *reference, int width, int height, int regions)
 {
     struct hr_image_info info;
     struct hr__planar out;
@@ -82,7 +82,8 @@ static void has_pixels(struct fixture *f, const struct bytes *bytes, const uint8
 }
 
 /* The file as an item of `form`; the caller frees it. */
-static struct bytes convert(struct fixture *f, enum hr_form form, const struct bytes *file)
+static struct bytes convert(struct converter_fixture *f, enum hr_form form,
+                            const struct bytes *file)
 {
     struct hr_item item;
     struct hr_error error;
@@ -93,7 +94,7 @@ static struct bytes convert(struct fixture *f, enum hr_form form, const struct b
     return copy_of(&item);
 }
 
-static struct bytes restore(struct fixture *f, const struct bytes *item)
+static struct bytes restore(struct converter_fixture *f, const struct bytes *item)
 {
     struct hr_item file;
     struct hr_error error;
@@ -103,7 +104,7 @@ static struct bytes restore(struct fixture *f, const struct bytes *item)
     return copy_of(&file);
 }
 
-static void is_exact(struct fixture *f, const struct jpeg_spec *spec)
+static void is_exact(struct converter_fixture *f, const struct jpeg_spec *spec)
 {
     struct bytes file = make_jpeg(spec);
     int width, height, smoothed = spec->scans == SCANS_INCOMPLETE;
@@ -136,7 +137,7 @@ static void is_exact(struct fixture *f, const struct jpeg_spec *spec)
 }
 
 /* Luma's factors by digits, 0: grey, as of sampled_spec; 22: grey written 2x2. */
-static struct jpeg_spec kind(struct fixture *f, int sampling, int largest)
+static struct jpeg_spec kind(struct converter_fixture *f, int sampling, int largest)
 {
     struct jpeg_spec spec = sampled_spec(sampling == 22 ? 0 : sampling, 0, 0, 0);
     if (sampling == 22)
@@ -151,7 +152,7 @@ static struct jpeg_spec kind(struct fixture *f, int sampling, int largest)
 
 static const int admitted[] = {0, 22, 111, 211, 121, 221};
 
-static void sweep(struct fixture *f, enum jpeg_scans scans, int images, int largest)
+static void sweep(struct converter_fixture *f, enum jpeg_scans scans, int images, int largest)
 {
     for (size_t s = 0; s < sizeof admitted / sizeof *admitted; s++)
         for (int n = 0; n < images; n++) {
@@ -167,7 +168,7 @@ static void sweep(struct fixture *f, enum jpeg_scans scans, int images, int larg
 
 static void baseline_is_exact(void **state)
 {
-    struct fixture *f = *state;
+    struct converter_fixture *f = *state;
     sweep(f, SCANS_BASELINE, 25, 40);
     sweep(f, SCANS_BASELINE, 5, 300);
 }
@@ -175,7 +176,7 @@ static void baseline_is_exact(void **state)
 static void qualities_are_exact(void **state)
 {
     static const int qualities[] = {5, 10, 30, 50, 75, 90, 95, 98, 99, 100};
-    struct fixture *f = *state;
+    struct converter_fixture *f = *state;
     for (size_t s = 0; s < sizeof admitted / sizeof *admitted; s++)
         for (size_t q = 0; q < sizeof qualities / sizeof *qualities; q++)
             for (int content = CONTENT_PICTURE; content <= CONTENT_BINARY; content++) {
@@ -188,7 +189,7 @@ static void qualities_are_exact(void **state)
 
 static void smallest_sizes_are_exact(void **state)
 {
-    struct fixture *f = *state;
+    struct converter_fixture *f = *state;
     for (size_t s = 0; s < sizeof admitted / sizeof *admitted; s++)
         for (int side = 1; side <= 18; side++) {
             struct jpeg_spec spec = kind(f, admitted[s], 300);
@@ -203,14 +204,14 @@ static void smallest_sizes_are_exact(void **state)
 
 static void other_scans_are_exact(void **state)
 {
-    struct fixture *f = *state;
+    struct converter_fixture *f = *state;
     sweep(f, SCANS_PROGRESSIVE, 8, 100);
     sweep(f, SCANS_SEPARATE, 5, 60);
     sweep(f, SCANS_INCOMPLETE, 4, 100); /* as planes */
 }
 
 /* Refused with -ENOTSUP and `reason`, as `form`, and nothing has happened. */
-static void is_refused(struct fixture *f, enum hr_form form, const struct bytes *file,
+static void is_refused(struct converter_fixture *f, enum hr_form form, const struct bytes *file,
                        const char *reason)
 {
     struct hr_item item = {.length = 77};
@@ -222,7 +223,7 @@ static void is_refused(struct fixture *f, enum hr_form form, const struct bytes 
     assert_null(item.bytes);
 }
 
-static void check_refusal(struct fixture *f, const struct bytes *file, const char *reason)
+static void check_refusal(struct converter_fixture *f, const struct bytes *file, const char *reason)
 {
     struct hr_form_estimate estimate;
     for (int i = 0; i < 2; i++) {
@@ -257,7 +258,7 @@ static void other_kinds_are_refused(void **state)
         {"arithmetic", {.components = 3, .scans = SCANS_ARITHMETIC}},
         {"arithmetic", {.components = 1, .scans = SCANS_ARITHMETIC}},
     };
-    struct fixture *f = *state;
+    struct converter_fixture *f = *state;
     struct jpeg_spec good = sampled_spec(221, 61, 45, 3);
     struct bytes file = make_jpeg(&good), before = convert(f, HR_FORM_COEFFICIENTS, &file);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -289,7 +290,7 @@ static uint8_t *find_marker(const struct bytes *file, int marker)
 
 static void other_files_are_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct converter_fixture *f = *state;
     struct jpeg_spec spec = sampled_spec(221, 40, 30, 2);
     struct bytes file = make_jpeg(&spec);
     uint8_t *frame = find_marker(&file, 0xC0);
@@ -363,7 +364,7 @@ static void large_coefficients_are_refused(void **state)
         {ac, sizeof ac, 0x1001, 0}, /* AC 1024 */
         {ac, sizeof ac, 0x0FFD, 0}, /* -1024 */
     };
-    struct fixture *f = *state;
+    struct converter_fixture *f = *state;
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         struct bytes file = tiny_jpeg(blocks[i].tables, blocks[i].bytes, blocks[i].scan);
         int width, height;
@@ -389,7 +390,7 @@ static void large_coefficients_are_refused(void **state)
 /* Quantisation that no encoder chose makes values that 16 bits do not hold. */
 static void large_values_are_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct converter_fixture *f = *state;
     struct jpeg_spec spec = sampled_spec(111, 40, 30, 6);
     spec.content = CONTENT_BINARY;
     spec.quality = 100;
@@ -401,7 +402,7 @@ static void large_values_are_refused(void **state)
 
 static void damaged_files_are_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct converter_fixture *f = *state;
     for (int scans = SCANS_BASELINE; scans <= SCANS_PROGRESSIVE; scans++) {
         struct jpeg_spec spec = sampled_spec(221, 90, 70, 2);
         spec.scans = (enum jpeg_scans)scans;
@@ -429,7 +430,7 @@ static void damaged_files_are_refused(void **state)
 
 static void orientation_stays(void **state)
 {
-    struct fixture *f = *state;
+    struct converter_fixture *f = *state;
     for (int orientation = 1; orientation <= 8; orientation++)
         for (int i = 0; i < 2; i++) {
             struct jpeg_spec spec = sampled_spec(211, 30, 20, 1);
@@ -457,7 +458,7 @@ static void orientation_stays(void **state)
 /* An item of other pixels than its file's is found, wherever they are. */
 static void verification_finds_other_pixels(void **state)
 {
-    struct fixture *f = *state;
+    struct converter_fixture *f = *state;
     struct hr_error error;
     struct jpeg_spec spec = sampled_spec(221, 150, 170, 3), narrower = spec;
     narrower.width--;
@@ -487,7 +488,7 @@ static void verification_finds_other_pixels(void **state)
 
 static void limits_hold(void **state)
 {
-    struct fixture *f = *state;
+    struct converter_fixture *f = *state;
     struct hr_converter_options options;
     struct hr_converter *c;
     struct hr_item item = {0};
@@ -534,7 +535,7 @@ static void limits_hold(void **state)
 
 static void encoded_bytes_are_themselves(void **state)
 {
-    struct fixture *f = *state;
+    struct converter_fixture *f = *state;
     struct hr_item item = {0};
     assert_int_equal(hr_converter_run(f->converter, HR_FORM_ENCODED, "any", 3, &item, NULL), 0);
     assert_string_equal(item.bytes, "any");
@@ -551,7 +552,7 @@ static void encoded_bytes_are_themselves(void **state)
 static void estimates_are_near(void **state)
 {
     static const int qualities[] = {75, 85, 90, 95};
-    struct fixture *f = *state;
+    struct converter_fixture *f = *state;
     for (int q = 0; q < 4; q++)
         for (int sampling = 111; sampling <= 221; sampling += 110) {
             struct jpeg_spec spec = sampled_spec(sampling, 300, 200, (uint64_t)q);
@@ -624,7 +625,7 @@ static void change(uint8_t *data, size_t length, uint64_t *random)
 /* Changed files, and changed items, the same in every run. */
 static void changed_files_are_safe(void **state)
 {
-    struct fixture *f = *state;
+    struct converter_fixture *f = *state;
     uint64_t random = 4;
     for (int n = 0; n < 40; n++) {
         struct jpeg_spec spec = kind(f, admitted[n % 6], 48);

@@ -38,27 +38,27 @@ static const struct sampling {
 
 enum { SAMPLINGS = sizeof samplings / sizeof samplings[0] };
 
-struct fixture {
+struct jpeg_fixture {
     struct hr__decoder *decoder;
     uint64_t random;
 };
 
 static int set_up(void **state)
 {
-    struct fixture *f = calloc(1, sizeof *f);
+    struct jpeg_fixture *f = calloc(1, sizeof *f);
     *state = f;
     return hr__decoder_create(&f->decoder, NULL);
 }
 
 static int tear_down(void **state)
 {
-    struct fixture *f = *state;
+    struct jpeg_fixture *f = *state;
     hr__decoder_destroy(&f->decoder);
     free(f);
     return 0;
 }
 
-static struct jpeg_spec random_spec(struct fixture *f, const struct sampling *s, int largest)
+static struct jpeg_spec random_spec(struct jpeg_fixture *f, const struct sampling *s, int largest)
 {
     struct jpeg_spec spec = {.components = s->components};
     memcpy(spec.h, s->h, sizeof spec.h);
@@ -74,7 +74,7 @@ static struct jpeg_spec random_spec(struct fixture *f, const struct sampling *s,
 }
 
 /* Region number `n` of an image: the first ones are the borders' cases. */
-static struct hr_region random_region(struct fixture *f, int n, int width, int height)
+static struct hr_region random_region(struct jpeg_fixture *f, int n, int width, int height)
 {
     struct hr_region r = {0, 0, width, height};
     if (n == 0)
@@ -95,7 +95,8 @@ static struct hr_region random_region(struct fixture *f, int n, int width, int h
     return r;
 }
 
-static void check_file(struct fixture *f, const struct bytes *file, const char *name, int regions)
+static void check_file(struct jpeg_fixture *f, const struct bytes *file, const char *name,
+                       int regions)
 {
     int width, height;
     uint8_t *reference = decode_plainly(file, &width, &height);
@@ -125,7 +126,7 @@ static void check_file(struct fixture *f, const struct bytes *file, const char *
     free(reference);
 }
 
-static void sweep(struct fixture *f, enum jpeg_scans scans, int images, int largest)
+static void sweep(struct jpeg_fixture *f, enum jpeg_scans scans, int images, int largest)
 {
     for (int s = 0; s < SAMPLINGS; s++) {
         if (scans == SCANS_INCOMPLETE && samplings[s].components != 3)

@@ -35,7 +35,7 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-struct timing {
+struct ycc_timing {
     struct hr__item_header shape;
     uint8_t *images; /* `count` of `image_bytes` each */
     size_t image_bytes;
@@ -44,7 +44,7 @@ struct timing {
 };
 
 /* Microseconds of a pass over all crops, per crop. */
-static double time_pass(struct hr__ycc *ycc, const struct timing *t)
+static double time_pass(struct hr__ycc *ycc, const struct ycc_timing *t)
 {
     struct hr__random r;
     hr__random_init(&r, 10, 0, 0, 0);
@@ -70,7 +70,7 @@ static double time_pass(struct hr__ycc *ycc, const struct timing *t)
     return (double)(hr__now_ns() - start) / 1000 / CROPS;
 }
 
-static double time_one(enum hr__isa isa, const struct timing *t)
+static double time_one(enum hr__isa isa, const struct ycc_timing *t)
 {
     double us[PASSES];
     struct hr__ycc *ycc;
@@ -87,7 +87,7 @@ static int time_versions(void)
 {
     static const char *const names[] = {"portable", "avx2", "avx512"};
     static const int sampled[] = {221, 211, 121, 111, 0};
-    struct timing t = {.image_bytes = (size_t)3 * WIDTH * HEIGHT + 64};
+    struct ycc_timing t = {.image_bytes = (size_t)3 * WIDTH * HEIGHT + 64};
     t.images = hr__alloc_aligned(HR__TAG_CODEC, IMAGES * t.image_bytes, 64);
     t.out = hr__alloc_aligned(HR__TAG_CODEC, (size_t)3 * 512 * HEIGHT, 64);
     if (!t.images || !t.out)

@@ -155,14 +155,14 @@ static void no_descriptor_left(void **state)
     tree_remove(&t);
 }
 
-struct crowd {
+struct containers_crowd {
     struct hr_dataset *dataset;
     pthread_barrier_t barrier;
 };
 
 static void *ask(void *arg)
 {
-    struct crowd *crowd = arg;
+    struct containers_crowd *crowd = arg;
     size_t count = hr_dataset_count(crowd->dataset);
     intptr_t wrong = 0;
     pthread_barrier_wait(&crowd->barrier);
@@ -180,7 +180,7 @@ static void many_threads(void **state)
 {
     enum { THREADS = 6 };
     struct tree t;
-    struct crowd crowd = {.dataset = make(&t, 40)};
+    struct containers_crowd crowd = {.dataset = make(&t, 40)};
     pthread_t threads[THREADS];
     int before = open_files();
     pthread_barrier_init(&crowd.barrier, NULL, THREADS);

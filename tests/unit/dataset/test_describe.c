@@ -116,7 +116,7 @@ static void test_sources(void **state)
     assert_int_equal(chdir(t.root), 0);
     struct hr_dataset *dataset = make(3, 0, 0, 0);
     assert_int_equal(chdir("/"), 0);
-    const struct hr__source *source = hr__dataset_source(dataset);
+    const struct hr__dataset_source *source = &dataset->source;
     assert_int_equal(source->kind, HR__SOURCE_PATHS);
     assert_null(source->path);
     assert_int_equal(hr__source_absolute(&path, source, "a/b"), 0);
@@ -143,7 +143,7 @@ static void test_sources(void **state)
     hr_dataset_unref(&dataset);
     /* at the root no slash is doubled */
     dataset = make(1, 0, 0, 0);
-    assert_int_equal(hr__source_absolute(&path, hr__dataset_source(dataset), "a"), 0);
+    assert_int_equal(hr__source_absolute(&path, &dataset->source, "a"), 0);
     assert_string_equal(path, "/a");
     hr__free(path);
     hr_dataset_unref(&dataset);

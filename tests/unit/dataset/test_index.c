@@ -16,13 +16,13 @@
 #include <unistd.h>
 
 /* A small folder with its catalog and the path of its index. */
-struct fixture {
+struct index_fixture {
     struct tree tree;
     struct hr__catalog *catalog;
     char *path;
 };
 
-static void fixture_scan(struct fixture *f)
+static void fixture_scan(struct index_fixture *f)
 {
     struct hr__progress progress;
     hr__progress_init(&progress, NULL, NULL);
@@ -33,7 +33,7 @@ static void fixture_scan(struct fixture *f)
 
 static int setup(void **state)
 {
-    struct fixture *f = calloc(1, sizeof *f);
+    struct index_fixture *f = calloc(1, sizeof *f);
     tree_make(&f->tree);
     tree_file(&f->tree, "cat/1.jpg", 10);
     tree_file(&f->tree, "cat/2.jpg", 20);
@@ -49,7 +49,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    struct fixture *f = *state;
+    struct index_fixture *f = *state;
     hr__catalog_destroy(&f->catalog);
     hr__free(f->path);
     tree_remove(&f->tree);
@@ -57,7 +57,7 @@ static int teardown(void **state)
     return hr__allocated(HR__TAG_DATASET) != 0;
 }
 
-static int load(struct fixture *f)
+static int load(struct index_fixture *f)
 {
     struct hr__catalog *c;
     int r = hr__index_load(&c, f->path, f->tree.root, HR_INDEX_BESIDE_DATA, &hr__executor_serial);
@@ -66,14 +66,14 @@ static int load(struct fixture *f)
     return r;
 }
 
-static void save(struct fixture *f)
+static void save(struct index_fixture *f)
 {
     assert_int_equal(hr__index_save(f->catalog, f->path, HR_INDEX_BESIDE_DATA), 0);
 }
 
 static void comes_back_as_it_was(void **state)
 {
-    struct fixture *f = *state;
+    struct index_fixture *f = *state;
     struct hr__catalog *c;
     struct stat st;
     assert_int_equal(load(f), -ENOENT);
@@ -92,7 +92,7 @@ static void comes_back_as_it_was(void **state)
     hr__catalog_destroy(&c);
 }
 
-static void stale_after(struct fixture *f)
+static void stale_after(struct index_fixture *f)
 {
     assert_int_equal(load(f), -ESTALE);
     fixture_scan(f);
@@ -103,7 +103,7 @@ static void stale_after(struct fixture *f)
 
 static void every_change_is_seen(void **state)
 {
-    struct fixture *f = *state;
+    struct index_fixture *f = *state;
     const struct timespec old[2] = {{1000, 0}, {1000, 0}};
     save(f);
     assert_int_equal(load(f), 0);
@@ -140,7 +140,7 @@ static void every_change_is_seen(void **state)
 
 static void young_folders_are_not_trusted(void **state)
 {
-    struct fixture *f = *state;
+    struct index_fixture *f = *state;
     struct timespec later[2] = {{.tv_sec = time(NULL) + 3600}, {.tv_sec = time(NULL) + 3600}};
     /* young for as long as this takes */
     assert_int_equal(utimensat(AT_FDCWD, tree_path(&f->tree, "cat"), later, 0), 0);
@@ -152,7 +152,7 @@ static void young_folders_are_not_trusted(void **state)
 
 static void names_without_sizes_are_not_kept(void **state)
 {
-    struct fixture *f = *state;
+    struct index_fixture *f = *state;
     f->catalog->header->flags = 0;
     assert_int_equal(hr__index_save(f->catalog, f->path, HR_INDEX_BESIDE_DATA), -ESTALE);
 }
@@ -160,7 +160,7 @@ static void names_without_sizes_are_not_kept(void **state)
 /* Sizes that are unknown because this process had no descriptors left. */
 static void lack_of_descriptors_is_not_kept(void **state)
 {
-    struct fixture *f = *state;
+    struct index_fixture *f = *state;
     struct hr__progress progress;
     struct rlimit before, few;
     int last = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -192,7 +192,7 @@ static int count_entries(const char *folder)
 /* A process that dies while it writes leaves nothing behind. */
 static void death_in_mid_write(void **state)
 {
-    struct fixture *f = *state;
+    struct index_fixture *f = *state;
     int probe = open(f->tree.root, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600), status;
     if (probe < 0)
         skip(); /* this file system has no files without a name */
@@ -217,7 +217,7 @@ static void death_in_mid_write(void **state)
 
 static void places_by_policy(void **state)
 {
-    struct fixture *f = *state;
+    struct index_fixture *f = *state;
     char *path, expected[600];
     char cache[300];
     snprintf(cache, sizeof cache, "%s/cache", f->tree.root);
@@ -254,7 +254,7 @@ static void write_file(const char *path, const void *bytes, size_t length)
 
 static void damaged_files_are_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct index_fixture *f = *state;
     save(f);
     size_t bytes = f->catalog->header->bytes;
     char *copy = malloc(bytes);
@@ -298,7 +298,7 @@ static size_t use(const struct hr__catalog *c)
 /* Random damage under a right checksum: the checks behind it must hold. */
 static void mutations_with_a_right_checksum(void **state)
 {
-    struct fixture *f = *state;
+    struct index_fixture *f = *state;
     size_t bytes = f->catalog->header->bytes;
     uint64_t x = 88172645463325252u;
     int taken = 0, refused = 0;
@@ -331,7 +331,7 @@ static void mutations_with_a_right_checksum(void **state)
 
 static void paths_out_of_the_root_are_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct index_fixture *f = *state;
     struct hr__catalog_header *h = f->catalog->header;
     static const char *const bad[] = {"../", "/et", "a/b", "..", "."};
     uint64_t offset = f->catalog->names[3];

@@ -1,7 +1,6 @@
 /* Packs: the reader against hand-made files, right and damaged in every way. */
 #include "packs.h"
 
-#include "base/clock.h"
 #include "dataset/list.h"
 
 #include <dirent.h>
@@ -10,7 +9,7 @@
 
 enum { SAMPLES = 9 };
 
-struct fixture {
+struct pack_fixture {
     struct tree tree;
     struct hr_dataset *source;
     uint8_t *items[SAMPLES];
@@ -21,7 +20,7 @@ struct fixture {
 
 static int setup(void **state)
 {
-    struct fixture *f = calloc(1, sizeof *f);
+    struct pack_fixture *f = calloc(1, sizeof *f);
     const char *paths[SAMPLES];
     int64_t labels[SAMPLES];
     char text[SAMPLES][40];
@@ -43,7 +42,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    struct fixture *f = *state;
+    struct pack_fixture *f = *state;
     for (int i = 0; i < SAMPLES; i++)
         free(f->items[i]);
     free(f->image.bytes);
@@ -65,7 +64,7 @@ static int open_files(void)
 }
 
 /* Writes the first `length` bytes of the image and opens that. */
-static int open_cut(struct fixture *f, size_t length, struct hr_error *error)
+static int open_cut(struct pack_fixture *f, size_t length, struct hr_error *error)
 {
     struct hr_dataset *d = NULL;
     struct hr_error unused = {0};
@@ -78,12 +77,12 @@ static int open_cut(struct fixture *f, size_t length, struct hr_error *error)
     return r;
 }
 
-static int open_it(struct fixture *f, struct hr_error *error)
+static int open_it(struct pack_fixture *f, struct hr_error *error)
 {
     return open_cut(f, f->image.length, error);
 }
 
-static void refused(struct fixture *f, int code, const char *words)
+static void refused(struct pack_fixture *f, int code, const char *words)
 {
     struct hr_error error = {0};
     assert_int_equal(open_it(f, &error), code);
@@ -93,7 +92,7 @@ static void refused(struct fixture *f, int code, const char *words)
 
 static void tells_what_the_source_does(void **state)
 {
-    struct fixture *f = *state;
+    struct pack_fixture *f = *state;
     struct hr_dataset *d, *subset;
     struct hr_error error;
     const int64_t picks[] = {7, 7, 0};
@@ -141,7 +140,7 @@ static void tells_what_the_source_does(void **state)
 
 static void folders_and_subsets_keep_their_order(void **state)
 {
-    struct fixture *f = *state;
+    struct pack_fixture *f = *state;
     struct hr_error error = {0};
     static const char class_name[] = "cat";
     /* a folder's catalog by hand: two classes, directories, a name in each */
@@ -188,7 +187,7 @@ static void folders_and_subsets_keep_their_order(void **state)
 
 static void every_byte_of_the_front_matters(void **state)
 {
-    struct fixture *f = *state;
+    struct pack_fixture *f = *state;
     size_t front = HR__PACK_SUPERBLOCK_BYTES + pack_catalog(&f->image)->bytes;
     assert_int_equal(open_it(f, NULL), 0);
     int fd = open(f->path, O_RDWR | O_CLOEXEC);
@@ -210,7 +209,7 @@ static void every_byte_of_the_front_matters(void **state)
 
 static void cut_anywhere(void **state)
 {
-    struct fixture *f = *state;
+    struct pack_fixture *f = *state;
     for (size_t length = 0; length < f->image.length; length += length < 100 ? 1 : 61)
         assert_int_equal(open_cut(f, length, NULL), -EBADMSG);
     assert_int_equal(open_cut(f, f->image.length - 1, NULL), -EBADMSG);
@@ -219,7 +218,7 @@ static void cut_anywhere(void **state)
 
 static void states_and_versions(void **state)
 {
-    struct fixture *f = *state;
+    struct pack_fixture *f = *state;
     struct hr__pack_superblock *s = pack_super(&f->image);
     struct hr_dataset *d;
     struct hr_error error;
@@ -253,7 +252,7 @@ static void states_and_versions(void **state)
 /* Catalogs with a right checksum that point where no item can be. */
 static void items_out_of_place(void **state)
 {
-    struct fixture *f = *state;
+    struct pack_fixture *f = *state;
     struct hr__catalog c;
     struct hr__catalog_range *r;
     uint64_t front = pack_super(&f->image)->items_offset;
@@ -326,7 +325,7 @@ static uint64_t bytes_read(void)
 static void opens_at_once(void **state)
 {
     enum { MANY = 40000 };
-    struct fixture *f = *state;
+    struct pack_fixture *f = *state;
     const char **paths = calloc(MANY, sizeof *paths);
     const uint8_t **items = calloc(MANY, sizeof *items);
     size_t *lengths = calloc(MANY, sizeof *lengths);
@@ -344,13 +343,11 @@ static void opens_at_once(void **state)
     pack_write(&image, image.length, f->path);
     struct hr__range range;
     uint8_t bytes[200];
-    uint64_t before = bytes_read(), start_ns = hr__now_ns();
+    uint64_t before = bytes_read();
     assert_int_equal(hr__pack_dataset(&d, f->path, NULL), 0);
     assert_int_equal(hr__dataset_range(d, MANY / 2, 0, &range, NULL), 1);
-    uint64_t ns = hr__now_ns() - start_ns, read = bytes_read() - before;
+    uint64_t read = bytes_read() - before;
     uint64_t catalog_bytes = pack_catalog(&image)->bytes;
-    print_message("%d samples, %.1f MB of names: open in %.2f ms\n", MANY,
-                  (double)catalog_bytes / 1e6, (double)ns / 1e6);
     assert_true(image.length > catalog_bytes + (1 << 20));
     assert_true(read <= catalog_bytes + 16384);
     assert_int_equal(pread(range.fd, bytes, range.bytes, (off_t)range.offset), range.bytes);
@@ -366,7 +363,7 @@ static void opens_at_once(void **state)
 
 static void no_memory(void **state)
 {
-    struct fixture *f = *state;
+    struct pack_fixture *f = *state;
     int r = -1;
     pack_write(&f->image, f->image.length, f->path);
     for (int n = 1; r; n++) {

@@ -134,7 +134,7 @@ static void test_raise_lowest(void **state)
 }
 
 /* What one epoch gave, for comparing runs. */
-struct epoch {
+struct failures_epoch {
     int64_t indices[SAMPLES + 8];
     size_t count, replaced;
     uint64_t skipped[SAMPLES];
@@ -142,7 +142,7 @@ struct epoch {
     char reason[256];
 };
 
-static void read_skipping(int threads, int direct, struct epoch *e)
+static void read_skipping(int threads, int direct, struct failures_epoch *e)
 {
     struct hr_loader_options options;
     struct hr_loader_stats stats = {.size = sizeof stats};
@@ -187,7 +187,7 @@ static void read_skipping(int threads, int direct, struct epoch *e)
 
 static void test_skip(void **state)
 {
-    struct epoch first, other;
+    struct failures_epoch first, other;
     for (size_t i = 0; i < SAMPLES; i += 4)
         fixture_spoil(&fixture, i, i % 8 ? "text" : NULL);
     fixture_before_prepare = fixture_delay;

@@ -409,7 +409,7 @@ static void on_signal(int signal)
 }
 
 /* Who gets the signals, and how many of its waits they have ended. */
-struct waiter {
+struct lifetime_waiter {
     pthread_t thread;
     atomic_int interrupted;
 };
@@ -417,7 +417,7 @@ struct waiter {
 /* Signals go on until they were seen: one that comes between two waits ends none. */
 static void *send_signals(void *arg)
 {
-    struct waiter *waiter = arg;
+    struct lifetime_waiter *waiter = arg;
     await_gate(2);
     while (atomic_load(&waiter->interrupted) < 3) {
         sleep_ms(1);
@@ -433,7 +433,7 @@ static void test_signal_interrupts(void **state)
     struct hr_loader_options options;
     struct hr_error error;
     struct hr_batch *batch;
-    struct waiter self = {.thread = pthread_self()};
+    struct lifetime_waiter self = {.thread = pthread_self()};
     pthread_t sender;
     sigaction(SIGUSR1, &action, &before);
     fixture_options(&options);

@@ -95,12 +95,12 @@ static struct hr_loader *make_loader(void)
 }
 
 /* "Device" memory and what must be in it. */
-struct device {
+struct pinned_device {
     char *memory, *expected;
     size_t bytes; /* of one batch */
 };
 
-static void device_make(struct device *d)
+static void device_make(struct pinned_device *d)
 {
     d->bytes = 8 * fixture.spec.bytes;
     d->memory = calloc(BATCHES, d->bytes);
@@ -109,14 +109,14 @@ static void device_make(struct device *d)
     assert_non_null(d->expected);
 }
 
-static void device_free(struct device *d)
+static void device_free(struct pinned_device *d)
 {
     free(d->memory);
     free(d->expected);
 }
 
 /* Enqueues the copy of a batch, and releases it before it is performed. */
-static void copy_and_release(struct device *d, struct hr_batch *batch, long delay_ns)
+static void copy_and_release(struct pinned_device *d, struct hr_batch *batch, long delay_ns)
 {
     struct hr_batch_view view;
     hr_batch_get(batch, &view);
@@ -128,7 +128,7 @@ static void copy_and_release(struct device *d, struct hr_batch *batch, long dela
 
 static void test_copies_are_whole(void **state)
 {
-    struct device d;
+    struct pinned_device d;
     struct hr_error error;
     struct hr_batch *batch;
     int before = counts().recorded;
@@ -155,7 +155,7 @@ static void test_copies_are_whole(void **state)
  * copies, and the bytes that arrive are wrong. */
 static void test_would_notice(void **state)
 {
-    struct device d;
+    struct pinned_device d;
     struct hr_loader_options options;
     struct hr_error error;
     struct hr_batch *batch;
@@ -176,7 +176,7 @@ static void test_would_notice(void **state)
 /* The loader goes, and the last batch after it, while copies are in flight. */
 static void test_destroy_under_copies(void **state)
 {
-    struct device d;
+    struct pinned_device d;
     struct hr_error error;
     struct hr_loader *loader = make_loader();
     device_make(&d);
@@ -195,7 +195,7 @@ static void test_destroy_under_copies(void **state)
  * later release can record. */
 static void test_capture(void **state)
 {
-    struct device d;
+    struct pinned_device d;
     struct hr_error error;
     struct hr_loader_stats stats = {.size = sizeof stats};
     struct hr_loader *loader = make_loader();
@@ -226,7 +226,7 @@ static void test_capture(void **state)
 /* A device that is never done: the ring grows after a while, never a hang. */
 static void test_endless_copy(void **state)
 {
-    struct device d;
+    struct pinned_device d;
     struct hr_error error;
     struct hr_loader_stats stats = {.size = sizeof stats};
     struct hr_loader *loader = make_loader();
@@ -260,7 +260,7 @@ static void test_watched_loop(void **state)
     struct hr_stalls_watch *watch;
     struct hr_batch *batch;
     struct hr_error error;
-    struct device d;
+    struct pinned_device d;
     int synchronized = 0, steps = 0, r;
     fixture_options(&options);
     options.pinned = 1;

@@ -30,7 +30,7 @@ static struct {
 } seen;
 
 /* The stand-in's own, in loader->attached. */
-struct standin {
+struct remote_standin {
     struct hr_loader_state at;
 };
 
@@ -51,7 +51,7 @@ static int standin_create(struct hr_loader *l, struct hr_error *error)
         return hr__fail(error, seen.refuse, "refused");
     assert_int_equal(l->pid, getpid());
     assert_null(l->attached);
-    l->attached = hr__alloc(HR__TAG_LOADER, 1, sizeof(struct standin));
+    l->attached = hr__alloc(HR__TAG_LOADER, 1, sizeof(struct remote_standin));
     assert_non_null(l->attached);
     seen.created++;
     return 0;
@@ -72,7 +72,7 @@ static void standin_abandon(struct hr_loader *l)
 static int standin_start(struct hr_loader *l, const struct hr_loader_state *from, int is_restored,
                          struct hr_error *error)
 {
-    struct standin *s = l->attached;
+    struct remote_standin *s = l->attached;
     if (from->epoch == 99)
         return hr__fail(error, -ECONNRESET, "no such epoch here");
     s->at = *from;
@@ -82,7 +82,7 @@ static int standin_start(struct hr_loader *l, const struct hr_loader_state *from
 
 static struct hr_batch *make_batch(struct hr_loader *l, uint64_t position)
 {
-    struct standin *s = l->attached;
+    struct remote_standin *s = l->attached;
     struct hr_batch *batch = hr__alloc(HR__TAG_LOADER, 1, sizeof *batch);
     batch->owner = &standin_owner;
     batch->spec = &fixture.spec;
@@ -117,7 +117,7 @@ static int take_turn(struct hr_loader *l, struct hr_batch *batch, struct hr_erro
 
 static int standin_next(struct hr_loader *l, struct hr_batch **out, struct hr_error *error)
 {
-    struct standin *s = l->attached;
+    struct remote_standin *s = l->attached;
     if (s->at.position == fixture.count)
         return 0;
     struct hr_batch *batch = make_batch(l, s->at.position);
@@ -160,7 +160,7 @@ static int standin_state(const struct hr_loader *l, struct hr_loader_state *stat
                          struct hr_error *error)
 {
     (void)error;
-    *state = ((const struct standin *)l->attached)->at;
+    *state = ((const struct remote_standin *)l->attached)->at;
     return 0;
 }
 

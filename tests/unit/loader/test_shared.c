@@ -38,7 +38,7 @@ static struct fixture fixture;
 static char shm[64];
 
 /* What a process did, and where it stands. */
-struct job {
+struct shared_job {
     /* what it is to do */
     char cache[96];
     uint64_t seed;
@@ -53,7 +53,7 @@ struct job {
 
 /* Seen by all processes. */
 static struct {
-    struct job jobs[JOBS];
+    struct shared_job jobs[JOBS];
     _Atomic int here; /* processes that have come to the line */
 } * common;
 
@@ -127,9 +127,9 @@ static int segments(void)
     return count;
 }
 
-static struct job *job_of(int i, const char *cache)
+static struct shared_job *job_of(int i, const char *cache)
 {
-    struct job *job = &common->jobs[i];
+    struct shared_job *job = &common->jobs[i];
     memset(job, 0, sizeof *job);
     snprintf(job->cache, sizeof job->cache, "%s", cache);
     job->seed = FIXTURE_SEED;
@@ -140,7 +140,7 @@ static struct job *job_of(int i, const char *cache)
     return job;
 }
 
-static void job_options(struct hr_loader_options *options, const struct job *job)
+static void job_options(struct hr_loader_options *options, const struct shared_job *job)
 {
     fixture_options(options);
     options->cache = job->cache;
@@ -176,7 +176,7 @@ static void digest_batch(uint64_t *digest, const struct hr_batch *batch)
 }
 
 /* Runs the epochs of a job; what goes wrong is in its message. */
-static void run(struct job *job)
+static void run(struct shared_job *job)
 {
     struct hr_loader_options options;
     struct hr_loader *loader = NULL;
@@ -249,7 +249,7 @@ static void run_one(int i)
 /* What a job must have seen: that of the same one without a cache. */
 static void check(int i)
 {
-    static struct job plain;
+    static struct shared_job plain;
     plain = common->jobs[i];
     plain.cache[0] = 0;
     plain.batches = 0;
@@ -274,8 +274,8 @@ static void test_all_fits(void **state)
     uint64_t bytes = all_bytes();
     for (int way = 0; way < 8; way++) {
         for (int i = 0; i < 2; i++) {
-            struct job *job = job_of(i, way % 2 ? "shm:all?size=64MiB&form=planes"
-                                                : "shm:all?size=64MiB&form=encoded");
+            struct shared_job *job = job_of(i, way % 2 ? "shm:all?size=64MiB&form=planes"
+                                                       : "shm:all?size=64MiB&form=encoded");
             job->seed += way / 2 % 2 ? (uint64_t)i : 0;
             job->direct = way / 4;
             job->threads = 1 + (way + i) % 3;
@@ -310,14 +310,14 @@ static void test_half_fits(void **state)
         snprintf(cache, sizeof cache, "shm:half?size=64MiB&share=%.6f&form=%s",
                  (double)bytes / 2 / (64 << 20), way % 2 ? "coefficients" : "encoded");
         for (int i = 0; i < 2; i++) {
-            struct job *job = job_of(i, cache);
+            struct shared_job *job = job_of(i, cache);
             job->direct = way / 2;
             job->threads = 1 + (way + i) % 3;
         }
         run_together(2);
         assert_true(read_of(2, 0) >= bytes);
         for (int i = 0; i < 2; i++) {
-            const struct job *job = &common->jobs[i];
+            const struct shared_job *job = &common->jobs[i];
             for (int epoch = 0; epoch < EPOCHS; epoch++)
                 assert_true(job->read[epoch] <= bytes - job->kept[epoch]);
             assert_in_range(job->kept[EPOCHS - 1], way % 2 ? bytes / 5 : bytes * 2 / 5, bytes / 2);
@@ -333,7 +333,7 @@ static void test_half_fits(void **state)
 static void test_ranks(void **state)
 {
     for (int i = 0; i < 2; i++) {
-        struct job *job = job_of(i, "64MiB");
+        struct shared_job *job = job_of(i, "64MiB");
         job->world = 2;
         job->rank = i;
     }
@@ -463,7 +463,7 @@ static void test_killed_ranks(void **state)
 {
     common->here = 0;
     for (int rank = 0; rank < 2; rank++) {
-        struct job *job = job_of(rank, "64MiB");
+        struct shared_job *job = job_of(rank, "64MiB");
         job->rank = rank;
         job->world = 2;
     }
@@ -598,7 +598,7 @@ static void test_allocation_failures(void **state)
 {
     int failures = 0;
     for (uint64_t n = 1; n < 60; n++) {
-        struct job *job = job_of(0, "shm:failing?size=8MiB");
+        struct shared_job *job = job_of(0, "shm:failing?size=8MiB");
         job->epochs = 1;
         hr__alloc_fail_at(n, 0);
         run(job);

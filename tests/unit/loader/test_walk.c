@@ -16,7 +16,7 @@
 
 static struct fixture fixture;
 
-struct walk {
+struct walk_counts {
     uint32_t random;
     struct hr_loader_options options;
     struct hr_loader *loader;
@@ -27,14 +27,14 @@ struct walk {
     struct hr_batch *held[HELD];
 };
 
-static uint32_t draw(struct walk *w, uint32_t below)
+static uint32_t draw(struct walk_counts *w, uint32_t below)
 {
     /* Numerical Recipes' linear congruence: enough for choosing steps. */
     w->random = w->random * 1664525u + 1013904223u;
     return (uint32_t)((uint64_t)(w->random >> 8) * below >> 24);
 }
 
-static void expect_from(struct walk *w, uint64_t epoch, uint64_t position)
+static void expect_from(struct walk_counts *w, uint64_t epoch, uint64_t position)
 {
     struct hr_error error;
     hr__order_destroy(&w->order);
@@ -48,7 +48,7 @@ static void expect_from(struct walk *w, uint64_t epoch, uint64_t position)
                               .rank = (uint64_t)w->options.rank};
 }
 
-static void start(struct walk *w)
+static void start(struct walk_counts *w)
 {
     struct hr_error error;
     uint64_t epoch = draw(w, 1000);
@@ -57,7 +57,7 @@ static void start(struct walk *w)
 }
 
 /* Another loader, of another shape, in the place of this one. */
-static void replace(struct walk *w, int keep_place)
+static void replace(struct walk_counts *w, int keep_place)
 {
     struct hr_error error;
     struct hr_loader_state state;
@@ -82,7 +82,7 @@ static void replace(struct walk *w, int keep_place)
     }
 }
 
-static void step(struct walk *w)
+static void step(struct walk_counts *w)
 {
     struct hr_error error;
     struct hr_batch *batch;
@@ -109,7 +109,7 @@ static void step(struct walk *w)
 
 static void walk(uint32_t seed, int steps)
 {
-    struct walk w = {.random = seed};
+    struct walk_counts w = {.random = seed};
     fixture_options(&w.options);
     w.loader = fixture_loader(&fixture, &w.options);
     start(&w);

@@ -29,10 +29,10 @@ static int acquire(void *self, uint64_t number, struct hr__chunk *out)
     pthread_mutex_lock(&y->lock);
     if (number != y->next)
         wrong_locked(y, "acquire: out of order");
-    if (number >= y->broken_from)
-        r = -ENOSPC;
-    else if (number >= y->limit || (y->refuse_every && random_locked(y) % y->refuse_every == 0))
+    if (number >= y->limit || (y->refuse_every && random_locked(y) % y->refuse_every == 0))
         r = -EAGAIN;
+    else if (number >= y->broken_from)
+        r = -ENOSPC;
     y->refused += r == -EAGAIN;
     struct yard_chunk *chunk = &y->chunks[number];
     if (chunk->state != YARD_NEW)
@@ -205,16 +205,20 @@ uint64_t yard_start(struct yard *y, uint64_t epoch, uint64_t position)
 {
     struct hr_error error;
     uint64_t samples = 0;
-    hr__lane_stop(y->lane);
+    /* Nothing is acquired until the counts are those of this start. */
     pthread_mutex_lock(&y->lock);
-    uint64_t first = y->next;
-    if (y->publishing)
-        wrong_locked(y, "stop: something is being published");
-    y->samples = y->bad = 0;
-    y->ended.code = 0;
+    uint64_t first = y->next, limit = y->limit;
+    y->limit = 0;
     pthread_mutex_unlock(&y->lock);
     if (hr__lane_start(y->lane, epoch, position, first, &samples, &error))
         fail_msg("%s", error.message);
+    pthread_mutex_lock(&y->lock);
+    if (y->publishing)
+        wrong_locked(y, "start: something is being published");
+    y->samples = y->bad = 0;
+    y->ended.code = 0;
+    pthread_mutex_unlock(&y->lock);
+    yard_open(y, limit);
     return samples;
 }
 

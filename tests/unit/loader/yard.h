@@ -63,7 +63,7 @@ void yard_make(struct yard *yard, struct hr__crew *crew, const struct fixture *f
 /* Destroys the lane; every chunk must have been published or dropped. */
 void yard_remove(struct yard *yard);
 
-/* Stops the lane and starts it; returns how many samples are to come. */
+/* Starts the lane, again perhaps; returns how many samples are to come. */
 uint64_t yard_start(struct yard *yard, uint64_t epoch, uint64_t position);
 
 /* Lets chunks below `limit` in. */

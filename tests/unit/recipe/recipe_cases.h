@@ -126,7 +126,7 @@ static inline void run_how(const struct hr_recipe *recipe, const struct hr__plan
 {
     struct hr_error error = {0};
     struct hr__scratch *scratch;
-    const struct hr__plan *plan;
+    const struct hr__prepare_plan *plan;
     struct hr_region region;
     struct hr_image_info info = {HR_IMAGE_JPEG, whole->width, whole->height, 3, orientation};
     assert_int_equal(hr__scratch_create(&scratch, &error), 0);
@@ -148,24 +148,24 @@ static inline void run_how(const struct hr_recipe *recipe, const struct hr__plan
 }
 
 /* The plan of one draw, copied. */
-static inline struct hr__plan plan_of_key(const struct hr_recipe *recipe, int width, int height,
-                                          struct hr_draw_key key)
+static inline struct hr__prepare_plan plan_of_key(const struct hr_recipe *recipe, int width,
+                                                  int height, struct hr_draw_key key)
 {
     struct hr_error error = {0};
     struct hr__scratch *scratch;
-    const struct hr__plan *plan;
+    const struct hr__prepare_plan *plan;
     struct hr_region region;
     struct hr_image_info info = {HR_IMAGE_JPEG, width, height, 3, 1};
     assert_int_equal(hr__scratch_create(&scratch, &error), 0);
     if (hr__recipe_plan(recipe, scratch, &info, &key, &plan, &region, &error))
         fail_msg("%s", error.message);
-    struct hr__plan copy = *plan;
+    struct hr__prepare_plan copy = *plan;
     hr__scratch_destroy(&scratch);
     return copy;
 }
 
-static inline struct hr__plan plan_of(const struct hr_recipe *recipe, int width, int height,
-                                      uint64_t index)
+static inline struct hr__prepare_plan plan_of(const struct hr_recipe *recipe, int width, int height,
+                                              uint64_t index)
 {
     return plan_of_key(recipe, width, height,
                        (struct hr_draw_key){.seed = 11, .epoch = 3, .index = index});

@@ -11,14 +11,14 @@
 #define HEIGHT 17
 #define PIXELS (WIDTH * HEIGHT)
 
-struct sample {
+struct color_sample {
     float at[3][HEIGHT * 64];
     double exact[3][PIXELS]; /* 0..1 */
     struct hr__picture picture;
 };
 
 /* Values 0..255 with fractions; greys, primaries and both ends among them. */
-static void sample_make(struct sample *s, uint64_t seed)
+static void sample_make(struct color_sample *s, uint64_t seed)
 {
     struct hr__random r;
     hr__random_init(&r, seed, 0, 0, 0);
@@ -48,7 +48,7 @@ static double unit(double v)
     return fmin(fmax(v, 0), 1);
 }
 
-static double grey_of(const struct sample *s, int i)
+static double grey_of(const struct color_sample *s, int i)
 {
     return 0.2989 * s->exact[0][i] + 0.587 * s->exact[1][i] + 0.114 * s->exact[2][i];
 }
@@ -71,7 +71,7 @@ static void exact_hue(double p[3], double turn)
     memcpy(p, table[sector % 6], 3 * sizeof *p);
 }
 
-static void exact_step(struct sample *s, enum hr__step_kind kind, double f)
+static void exact_step(struct color_sample *s, enum hr__step_kind kind, double f)
 {
     double mean = 0;
     for (int i = 0; i < PIXELS; i++)
@@ -102,7 +102,7 @@ static void exact_step(struct sample *s, enum hr__step_kind kind, double f)
     }
 }
 
-static double distance(const struct sample *s)
+static double distance(const struct color_sample *s)
 {
     double most = 0;
     for (int c = 0; c < 3; c++)
@@ -113,7 +113,7 @@ static double distance(const struct sample *s)
 
 static void check_step(enum hr__step_kind kind, double factor, double limit)
 {
-    static struct sample s;
+    static struct color_sample s;
     for (uint64_t seed = 0; seed < 20; seed++) {
         struct hr__step step = {.kind = kind, .u.factor = (float)factor};
         sample_make(&s, seed);
@@ -144,7 +144,7 @@ static void hues(void **state)
 
 static void sequences_do_not_round(void **state)
 {
-    static struct sample s;
+    static struct color_sample s;
     static const struct {
         enum hr__step_kind kind;
         double factor;
@@ -165,7 +165,7 @@ static void sequences_do_not_round(void **state)
 /* What lies between the rows is not touched. */
 static void stays_in_the_window(void **state)
 {
-    static struct sample s;
+    static struct color_sample s;
     sample_make(&s, 5);
     for (int c = 0; c < 3; c++)
         for (int y = 0; y < HEIGHT; y++)
@@ -186,7 +186,7 @@ static void versions_are_equal(void **state)
 {
     const struct hr__color_rows *plain = &hr__color_rows_portable,
                                 *fast = hr__color_rows(hr__isa());
-    static struct sample a, b;
+    static struct color_sample a, b;
     for (int n = 1; n <= WIDTH; n++) {
         float factor = 0.1f * (float)(n % 25), turn = 3.0f - 0.1f * (float)n;
         double lane_a[HR__LUMA_LANES] = {0}, lane_b[HR__LUMA_LANES] = {0};

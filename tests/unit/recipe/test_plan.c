@@ -41,7 +41,7 @@ static void check_even(const int *counts, int bins)
 }
 
 /* The crop of a plan, or the whole image where there is none. */
-static struct hr_region crop_of(const struct hr__plan *plan)
+static struct hr_region crop_of(const struct hr__prepare_plan *plan)
 {
     struct hr_region crop = {0, 0, plan->width, plan->height};
     if (plan->count && plan->step[0].kind == HR__STEP_CROP)
@@ -74,7 +74,7 @@ static void crop_is_uniform_in_area_and_log_ratio(void **state)
     struct moments area = {0}, log_ratio = {0};
     int area_bins[20] = {0}, ratio_bins[20] = {0}, x_bins[10] = {0}, y_bins[10] = {0};
     for (uint64_t i = 0; i < DRAWS; i++) {
-        struct hr__plan plan = plan_of(recipe, 4000, 4000, i);
+        struct hr__prepare_plan plan = plan_of(recipe, 4000, 4000, i);
         struct hr_region c = crop_of(&plan);
         double a = (double)c.width * c.height / 16e6, l = log((double)c.width / c.height);
         add(&area, a);
@@ -103,7 +103,7 @@ static void crop_retries_as_the_reference(void **state)
     struct moments ours[4] = {{0}}, theirs[4] = {{0}};
     hr__random_init(&r, 99, 0, 0, 0);
     for (uint64_t i = 0; i < DRAWS; i++) {
-        struct hr__plan plan = plan_of(recipe, 500, 375, i);
+        struct hr__prepare_plan plan = plan_of(recipe, 500, 375, i);
         struct hr_region a = crop_of(&plan), b = reference_crop(&r, 500, 375);
         add(&ours[0], a.width);
         add(&ours[1], a.height);
@@ -131,7 +131,7 @@ static void crop_falls_back_to_the_centre(void **state)
     list[0].u.random_resized_crop.scale[0] = 0.9;
     struct hr_recipe *recipe = recipe_of(list, 1);
     /* no crop of 90 % of 1000 x 100 has a ratio within 3/4..4/3: 100 x 4/3 = 133 */
-    struct hr__plan plan = plan_of(recipe, 1000, 100, 0);
+    struct hr__prepare_plan plan = plan_of(recipe, 1000, 100, 0);
     struct hr_region c = crop_of(&plan);
     assert_int_equal(c.width, 133);
     assert_int_equal(c.height, 100);
@@ -165,11 +165,11 @@ static void center_crop_rounds_to_even(void **state)
     struct hr_operation list[1] = {sized(HR_CENTER_CROP, 10, 10)};
     struct hr_recipe *recipe = recipe_of(list, 1);
     for (int i = 0; i < 4; i++) {
-        struct hr__plan plan = plan_of(recipe, 11 + 2 * i, 10, 0);
+        struct hr__prepare_plan plan = plan_of(recipe, 11 + 2 * i, 10, 0);
         assert_int_equal(crop_of(&plan).x, expected[i]);
         assert_int_equal(crop_of(&plan).y, 0);
     }
-    struct hr__plan plan = plan_of(recipe, 7, 15, 0); /* padded by 1 and 2 */
+    struct hr__prepare_plan plan = plan_of(recipe, 7, 15, 0); /* padded by 1 and 2 */
     assert_int_equal(plan.count, 2);
     assert_int_equal(plan.step[0].kind, HR__STEP_PAD);
     assert_int_equal(plan.step[0].u.pad.left, 1);
@@ -193,7 +193,7 @@ static void resize_truncates(void **state)
         struct hr_operation list[2] = {sized(HR_RESIZE, c[0], 0), sized(HR_CENTER_CROP, 1, 1)};
         list[0].u.resize.max_size = c[1];
         struct hr_recipe *recipe = recipe_of(list, 2);
-        struct hr__plan plan = plan_of(recipe, c[2], c[3], 0);
+        struct hr__prepare_plan plan = plan_of(recipe, c[2], c[3], 0);
         assert_int_equal(plan.step[0].kind, HR__STEP_RESIZE);
         assert_int_equal(plan.step[0].width, c[4]);
         assert_int_equal(plan.step[0].height, c[5]);
@@ -201,7 +201,7 @@ static void resize_truncates(void **state)
     }
     struct hr_operation list[2] = {sized(HR_RESIZE, 256, 0), sized(HR_CENTER_CROP, 224, 224)};
     struct hr_recipe *recipe = recipe_of(list, 2);
-    struct hr__plan plan = plan_of(recipe, 300, 256, 0); /* the size it has: no step */
+    struct hr__prepare_plan plan = plan_of(recipe, 300, 256, 0); /* the size it has: no step */
     assert_int_equal(plan.step[0].kind, HR__STEP_CROP);
     hr_recipe_unref(&recipe);
 }
@@ -214,7 +214,7 @@ static void random_crop_is_uniform(void **state)
     struct hr_recipe *recipe = recipe_of(list, 1);
     int x_bins[11] = {0}, y_bins[9] = {0};
     for (uint64_t i = 0; i < DRAWS; i++) {
-        struct hr__plan plan = plan_of(recipe, 32, 32, i);
+        struct hr__prepare_plan plan = plan_of(recipe, 32, 32, i);
         assert_int_equal(plan.step[0].kind, HR__STEP_PAD);
         assert_int_equal(plan.step[1].kind, HR__STEP_CROP);
         x_bins[plan.step[1].u.crop.x]++;
@@ -230,7 +230,7 @@ static void random_crop_pads_if_needed(void **state)
     struct hr_operation list[1] = {sized(HR_RANDOM_CROP, 20, 10)};
     struct hr_error error = {0};
     struct hr__scratch *scratch;
-    const struct hr__plan *p;
+    const struct hr__prepare_plan *p;
     struct hr_region region;
     struct hr_recipe *recipe = recipe_of(list, 1);
     struct hr_image_info info = {HR_IMAGE_JPEG, 12, 17, 3, 1};
@@ -245,7 +245,7 @@ static void random_crop_pads_if_needed(void **state)
     recipe = recipe_of(list, 1);
     int y_bins[4] = {0};
     for (uint64_t i = 0; i < 2000; i++) {
-        struct hr__plan plan = plan_of(recipe, 12, 17, i);
+        struct hr__prepare_plan plan = plan_of(recipe, 12, 17, i);
         /* 3 rows are missing: 3 on both sides, so that 0..3 rows can be cut off */
         assert_int_equal(plan.step[0].u.pad.top, 3);
         assert_int_equal(plan.step[0].u.pad.left, 0);
@@ -290,7 +290,7 @@ static void jitter_order_and_factors(void **state)
     struct moments factor[4] = {{0}};
     int orders[256] = {0}, even[24], n = 0;
     for (uint64_t i = 0; i < DRAWS; i++) {
-        struct hr__plan plan = plan_of(recipe, 8, 8, i);
+        struct hr__prepare_plan plan = plan_of(recipe, 8, 8, i);
         int code = 0;
         assert_int_equal(plan.count, 4);
         for (int k = 0; k < 4; k++) {
@@ -325,7 +325,7 @@ static void neutral_jitter_is_nothing(void **state)
     list[1].u.color_jitter.hue[0] = list[1].u.color_jitter.hue[1] = 0.25;
     list[1].u.color_jitter.brightness[0] = list[1].u.color_jitter.brightness[1] = 0.5;
     recipe = recipe_of(list, 2);
-    struct hr__plan plan = plan_of(recipe, 8, 8, 0);
+    struct hr__prepare_plan plan = plan_of(recipe, 8, 8, 0);
     assert_int_equal(plan.count, 2);
     for (int k = 0; k < 2; k++)
         assert_true(plan.step[k].u.factor == (plan.step[k].kind == HR__STEP_HUE ? 0.25f : 0.5f));
@@ -335,7 +335,7 @@ static void neutral_jitter_is_nothing(void **state)
 static int same_draw(const struct hr_recipe *recipe, struct hr_draw_key a, struct hr_draw_key b)
 {
     struct hr__scratch *scratch;
-    const struct hr__plan *plan;
+    const struct hr__prepare_plan *plan;
     struct hr_region first, second;
     struct hr_image_info info = {HR_IMAGE_JPEG, 500, 375, 3, 1};
     assert_int_equal(hr__scratch_create(&scratch, NULL), 0);
@@ -359,8 +359,8 @@ static void draws_are_a_function_of_the_key(void **state)
     /* another position draws other numbers, and what follows changes nothing */
     struct hr_recipe *two = recipe_of(list, 2);
     struct hr_recipe *cropped = recipe_of((struct hr_operation[]){list[0], list[2]}, 2);
-    struct hr__plan a = plan_of(recipe, 5000, 5000, 7), b = plan_of(two, 5000, 5000, 7);
-    struct hr__plan c = plan_of(cropped, 5000, 5000, 7);
+    struct hr__prepare_plan a = plan_of(recipe, 5000, 5000, 7), b = plan_of(two, 5000, 5000, 7);
+    struct hr__prepare_plan c = plan_of(cropped, 5000, 5000, 7);
     assert_int_equal(crop_of(&a).x, crop_of(&b).x);
     assert_int_equal(crop_of(&a).x, crop_of(&c).x);
     double first = (double)b.step[0].width / 5000, second = (double)b.step[2].width / 224;
@@ -376,7 +376,7 @@ static void limits_of_images(void **state)
     struct hr_recipe_options options;
     struct hr_recipe *recipe;
     struct hr__scratch *scratch;
-    const struct hr__plan *plan;
+    const struct hr__prepare_plan *plan;
     struct hr_region region;
     struct hr_error error = {0};
     struct hr_draw_key key = {0, 0, 0};
@@ -414,7 +414,7 @@ static void limits_narrow_images(void **state)
     struct hr_recipe_options options;
     struct hr_recipe *recipe;
     struct hr__scratch *scratch;
-    const struct hr__plan *plan;
+    const struct hr__prepare_plan *plan;
     struct hr_region region;
     struct hr_error error = {0};
     struct hr_draw_key key = {0, 0, 0};
@@ -453,7 +453,7 @@ static void limits_inside(void **state)
     struct hr_operation list[3] = {sized(HR_RESIZE, 256, 0), op(HR_COLOR_JITTER),
                                    sized(HR_CENTER_CROP, 8, 8)};
     struct hr__scratch *scratch;
-    const struct hr__plan *plan;
+    const struct hr__prepare_plan *plan;
     struct hr_region region;
     struct hr_error error = {0};
     struct hr_draw_key key = {0, 0, 0};

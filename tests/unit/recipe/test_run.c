@@ -144,7 +144,7 @@ static void both_paths_agree(void **state)
         double most = 0, amplified = 1;
         run_how(recipe, &image, 1, &key, AS_PLANNED, first, &fused);
         if (fused) {
-            struct hr__plan plan = plan_of_key(recipe, image.width, image.height, key);
+            struct hr__prepare_plan plan = plan_of_key(recipe, image.width, image.height, key);
             bicubic = plan.interpolation == HR_BICUBIC;
             for (int k = 0; k < plan.count; k++)
                 amplified *= amplification(&plan.step[k]);
@@ -173,7 +173,7 @@ static void padding_shows_the_right_pixels(void **state)
         list[0].u.random_crop.padding_mode = (enum hr_padding_mode)mode;
         struct hr_recipe *recipe = recipe_of(list, 2);
         for (uint64_t i = 0; i < 40; i++) {
-            struct hr__plan plan = plan_of(recipe, 9, 7, i);
+            struct hr__prepare_plan plan = plan_of(recipe, 9, 7, i);
             struct hr_draw_key key = {.seed = 11, .epoch = 3, .index = i};
             int top = plan.step[1].u.crop.y - 6, left = plan.step[1].u.crop.x - 5;
             run_how(recipe, &image, 1, &key, AS_PLANNED, first, NULL);
@@ -347,7 +347,7 @@ static int prepare_once(const struct hr_recipe *recipe, const struct hr__planar 
                         struct hr_error *error)
 {
     struct hr__scratch *scratch;
-    const struct hr__plan *plan;
+    const struct hr__prepare_plan *plan;
     struct hr_region region;
     struct hr_image_info info = {HR_IMAGE_JPEG, image->width, image->height, 3, 6};
     struct hr_draw_key key = {0, 0, 9};
@@ -404,7 +404,7 @@ static void wrong_region_is_refused(void **state)
     struct hr_operation list[1] = {sized(HR_CENTER_CROP, 10, 10)};
     struct hr_recipe *recipe = recipe_of(list, 1);
     struct hr__scratch *scratch;
-    const struct hr__plan *plan;
+    const struct hr__prepare_plan *plan;
     struct hr_region region;
     struct hr_error error = {0};
     struct hr_image_info info = {HR_IMAGE_PNG, 40, 40, 3, 1};

@@ -24,7 +24,7 @@ struct device {
     uint64_t file_bytes; /* on average; 0.5 to 1.5 times that */
 };
 
-struct flight {
+struct depth_flight {
     double end_ns;
     uint64_t bytes;
 };
@@ -33,7 +33,7 @@ struct simulation {
     struct device device;
     struct hr__random random;
     double now_ns, free_ns, allowed_ns;
-    struct flight flights[MOST];
+    struct depth_flight flights[MOST];
     unsigned in_flight;
     uint64_t bytes; /* that have come back */
 };
@@ -63,7 +63,7 @@ static void submit(struct simulation *s)
     if (d->crowd && s->in_flight >= d->crowd)
         speed /= 1 + d->crowd_cost * (s->in_flight + 1 - d->crowd);
     s->free_ns = larger(s->free_ns, begin) + bytes / speed;
-    s->flights[s->in_flight++] = (struct flight){s->free_ns, (uint64_t)bytes};
+    s->flights[s->in_flight++] = (struct depth_flight){s->free_ns, (uint64_t)bytes};
 }
 
 /* Time passes until something is back, and with it all of the next `together_ns`. How many;

@@ -12,22 +12,22 @@
 #include <sys/syscall.h>
 
 /* Acts as a driver whose reads return at most `most` bytes. */
-struct driver {
+struct transfer_driver {
     struct hr__read read;
     struct hr__transfer t;
     struct hr__transfer_rules rules;
-    enum hr__step step;
+    enum hr__transfer_step step;
 };
 
-static void begin(struct driver *d, const char *path, int direct)
+static void begin(struct transfer_driver *d, const char *path, int direct)
 {
-    *d = (struct driver){.read = {.path = path, .expected = -1},
-                         .rules = {.max_bytes = 1 << 20, .direct = direct}};
+    *d = (struct transfer_driver){.read = {.path = path, .expected = -1},
+                                  .rules = {.max_bytes = 1 << 20, .direct = direct}};
     hr__transfer_begin(&d->t, &d->read, &d->rules);
     d->step = HR__STEP_OPEN;
 }
 
-static void do_open(struct driver *d)
+static void do_open(struct transfer_driver *d)
 {
     assert_int_equal(d->step, HR__STEP_OPEN);
     if (d->t.stale_fd >= 0)
@@ -37,7 +37,7 @@ static void do_open(struct driver *d)
     d->step = hr__transfer_opened(&d->t, fd < 0 ? -errno : fd);
 }
 
-static void do_read(struct driver *d, size_t most)
+static void do_read(struct transfer_driver *d, size_t most)
 {
     assert_int_equal(d->step, HR__STEP_READ);
     size_t n = hr__transfer_request(&d->t);
@@ -46,7 +46,7 @@ static void do_read(struct driver *d, size_t most)
     d->step = hr__transfer_got(&d->t, got < 0 ? -errno : got);
 }
 
-static void end(struct driver *d, int result, size_t length, unsigned seed)
+static void end(struct transfer_driver *d, int result, size_t length, unsigned seed)
 {
     assert_int_equal(d->step, HR__STEP_DONE);
     assert_int_equal(d->read.result, result);
@@ -74,7 +74,7 @@ static void short_reads_add_up(void **state)
     static const size_t most[] = {1, 7, 511, 4096, 10000};
     char *path = files_make("short", 1, 10000);
     for (size_t m = 0; m < sizeof most / sizeof *most; m++) {
-        struct driver d;
+        struct transfer_driver d;
         begin(&d, path, 0);
         do_open(&d);
         unsigned reads = 0;
@@ -91,7 +91,7 @@ static void one_read_for_a_steady_file(void **state)
     static const size_t sizes[] = {1, 63, 64, 65, 4095, 4096, 4097, 100000};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         char *path = files_make("steady", 2, sizes[s]);
-        struct driver d;
+        struct transfer_driver d;
         begin(&d, path, 0);
         do_open(&d);
         do_read(&d, SIZE_MAX);
@@ -103,7 +103,7 @@ static void one_read_for_a_steady_file(void **state)
 static void interruptions_pass(void **state)
 {
     char *path = files_make("eintr", 3, 5000);
-    struct driver d;
+    struct transfer_driver d;
     begin(&d, path, 0);
     d.step = hr__transfer_opened(&d.t, -EINTR);
     assert_int_equal(d.step, HR__STEP_OPEN);
@@ -129,7 +129,7 @@ static void endless_interruption_is_an_error(void **state)
     static const int codes[] = {-EINTR, -EAGAIN};
     char *path = files_make("endless", 3, 5000);
     for (int c = 0; c < 2; c++) {
-        struct driver d;
+        struct transfer_driver d;
         int rounds = 0;
         begin(&d, path, 0);
         do_open(&d);
@@ -150,7 +150,7 @@ static void shrunk_after_open(void **state)
 {
     for (size_t left = 0; left <= 3000; left += 1000) {
         char *path = files_make("shrunk", 4, 5000);
-        struct driver d;
+        struct transfer_driver d;
         begin(&d, path, 0);
         do_open(&d);
         do_read(&d, left / 2 ? left / 2 : 1);
@@ -168,7 +168,7 @@ static void grown_after_open(void **state)
     for (int direct = 0; direct < 2; direct++)
         for (size_t m = 0; m < sizeof more / sizeof *more; m++) {
             char *path = files_make("grown", 5, 3000);
-            struct driver d;
+            struct transfer_driver d;
             begin(&d, path, direct);
             while (d.step == HR__STEP_OPEN)
                 do_open(&d);
@@ -186,7 +186,7 @@ static void grown_after_open(void **state)
 static void too_large(void **state)
 {
     char *path = files_make("large", 6, (1 << 20) + 1);
-    struct driver d;
+    struct transfer_driver d;
     begin(&d, path, 0);
     do_open(&d);
     end(&d, -EFBIG, 0, 0);
@@ -210,7 +210,7 @@ static void too_large(void **state)
 static void direct_is_given_up(void **state)
 {
     char *path = files_make("direct", 7, 10000);
-    struct driver d;
+    struct transfer_driver d;
     begin(&d, path, 1); /* refused at open */
     assert_true(hr__transfer_open_flags(&d.t) & O_DIRECT);
     d.step = hr__transfer_opened(&d.t, -EINVAL);
@@ -247,7 +247,7 @@ static void direct_is_given_up(void **state)
 static void invalid_without_direct_is_an_error(void **state)
 {
     char *path = files_make("einval", 8, 100);
-    struct driver d;
+    struct transfer_driver d;
     begin(&d, path, 0);
     d.step = hr__transfer_opened(&d.t, -EINVAL);
     end(&d, -EINVAL, 0, 0);
@@ -265,7 +265,7 @@ static void uncached_in_other_ways(void **state)
     char *path = files_make("uncached", 6, 10000);
     static const int refusals[] = {-EOPNOTSUPP, -EINVAL};
     for (int i = 0; i < 6; i++) {
-        struct driver d;
+        struct transfer_driver d;
         begin(&d, path, 0);
         d.read.uncached = 1;
         hr__transfer_begin(&d.t, &d.read, &d.rules);
@@ -308,7 +308,7 @@ static int make_cold(const char *path)
 
 /* Begins a read of a file that is not in memory, of a part of it if `length` is not 0; it is
  * direct by itself. */
-static void begin_cold(struct driver *d, const char *path, int64_t length)
+static void begin_cold(struct transfer_driver *d, const char *path, int64_t length)
 {
     assert_true(make_cold(path));
     begin(d, path, 0);
@@ -329,7 +329,7 @@ static void begin_cold(struct driver *d, const char *path, int64_t length)
 static void uncached_and_cold(void **state)
 {
     char *path = files_make("cold", 4, 10000);
-    struct driver d;
+    struct transfer_driver d;
     if (!make_cold(path)) {
         free(path);
         skip();
@@ -382,7 +382,7 @@ static void uncached_and_cold(void **state)
 static void no_memory(void **state)
 {
     char *path = files_make("enomem", 9, 3000);
-    struct driver d;
+    struct transfer_driver d;
     begin(&d, path, 0);
     hr__alloc_fail_at(1, 0);
     do_open(&d);
@@ -402,7 +402,7 @@ static void no_memory(void **state)
 static void would_block_on_an_empty_file(void **state)
 {
     char *path = files_make("empty", 10, 0);
-    struct driver d;
+    struct transfer_driver d;
     begin(&d, path, 0);
     do_open(&d);
     d.step = hr__transfer_got(&d.t, -EAGAIN);
@@ -411,11 +411,11 @@ static void would_block_on_an_empty_file(void **state)
 }
 
 /* Begins to read `bytes` at `offset` of the file; by_path: nothing is open yet. */
-static void begin_range(struct driver *d, const char *path, int by_path, int direct,
+static void begin_range(struct transfer_driver *d, const char *path, int by_path, int direct,
                         uint64_t offset, int64_t bytes)
 {
     int fd = by_path ? -1 : open(path, O_RDONLY | (direct ? O_DIRECT : 0));
-    *d = (struct driver){
+    *d = (struct transfer_driver){
         .read = {.path = path, .is_range = 1, .fd = fd, .offset = offset, .expected = bytes},
         .rules = {.max_bytes = 1 << 20, .direct = direct}};
     assert_true(by_path || fd >= 0);
@@ -426,7 +426,7 @@ static void begin_range(struct driver *d, const char *path, int by_path, int dir
 
 /* As `end`, of bytes that begin at the range's offset; a descriptor that was given
  * is still open. */
-static void end_range(struct driver *d, int result, unsigned seed)
+static void end_range(struct transfer_driver *d, int result, unsigned seed)
 {
     assert_int_equal(d->step, HR__STEP_DONE);
     assert_int_equal(d->read.result, result);
@@ -453,7 +453,7 @@ static void end_range(struct driver *d, int result, unsigned seed)
     assert_int_equal(hr__allocated(HR__TAG_STORAGE), 0);
 }
 
-static void run_range(struct driver *d, size_t most)
+static void run_range(struct transfer_driver *d, size_t most)
 {
     while (d->step != HR__STEP_DONE)
         if (d->step == HR__STEP_OPEN)
@@ -477,7 +477,7 @@ static void ranges_are_exact(void **state)
         for (size_t o = 0; o < 7; o++)
             for (size_t l = 0; l < 7; l++)
                 for (size_t m = 0; m < 3; m++) {
-                    struct driver d;
+                    struct transfer_driver d;
                     begin_range(&d, path, kind & 1, kind >> 1, offsets[o], lengths[l]);
                     run_range(&d, most[m]);
                     end_range(&d, 0, 11);
@@ -489,7 +489,7 @@ static void ranges_beyond_the_end(void **state)
 {
     char *path = files_make("cut", 12, 10000);
     for (int kind = 0; kind < 4; kind++) {
-        struct driver d;
+        struct transfer_driver d;
         begin_range(&d, path, kind & 1, kind >> 1, 8000, 2001);
         run_range(&d, SIZE_MAX);
         end_range(&d, -ENODATA, 0);
@@ -514,7 +514,7 @@ static void ranges_beyond_the_end(void **state)
 static void ranges_give_up_direct(void **state)
 {
     char *path = files_make("rdirect", 13, 10000);
-    struct driver d;
+    struct transfer_driver d;
     begin_range(&d, path, 0, 1, 5000, 3000);
     d.step = hr__transfer_got(&d.t, -EINVAL);
     assert_int_equal(d.step, HR__STEP_OPEN);

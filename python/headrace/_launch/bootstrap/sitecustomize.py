@@ -63,7 +63,8 @@ def _begin(name: str) -> None:
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     if importlib.util.find_spec("headrace") is None:
         sys.path.append(os.path.dirname(package))
-    _load(package, "headrace._launch.imports")
+    for needed in ("headrace._launch.imports", "headrace._launch.hello"):
+        _load(package, needed)
     hook = _load(package, name)
     try:
         hook.install()

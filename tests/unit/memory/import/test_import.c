@@ -65,7 +65,7 @@ struct map {
     int missing;              /* bytes that were to go and were not there */
 };
 
-static int note_change(void *arg, enum hr__piece_change change, struct hr__piece piece)
+static int note_change(void *arg, enum hr__piece_change change, struct hr__memory_piece piece)
 {
     struct map *map = arg;
     assert_true(piece.begin < piece.end && piece.end <= BYTES);
@@ -93,7 +93,7 @@ static void test_pieces(void **state)
         uint64_t begin = next_random(&random) % BYTES;
         uint64_t length =
             next_random(&random) % (BYTES - begin + 1) / (1 + next_random(&random) % 9);
-        struct hr__piece range = {begin, begin + length};
+        struct hr__memory_piece range = {begin, begin + length};
         int is_added = next_random(&random) % 2, missing = 0;
         for (uint64_t i = range.begin; i < range.end; i++) {
             missing += !is_added && !map.is_in[i];
@@ -115,11 +115,11 @@ static void test_pieces(void **state)
 
 static void test_places(void **state)
 {
-    struct hr__places places = {0};
+    struct hr__memory_places places = {0};
     assert_null(hr__places_look(&places, 1, 5));
     for (uint64_t i = 0; i < 20000; i++)
         for (uint8_t device = 0; device < 2; device++) {
-            struct hr__place *place = hr__places_find(&places, device, i * 512);
+            struct hr__memory_place *place = hr__places_find(&places, device, i * 512);
             assert_non_null(place);
             assert_false(place->is_known);
             place->is_known = 1;
@@ -204,15 +204,20 @@ static void test_json_members(void **state)
 
 /* ---- whole files ---- */
 
-/* A snapshot of protocol 0: a block from before that is freed, one that is allocated, a
- * segment that goes in part. */
+/* A snapshot, as pickle writes it: a block from before that is freed, one that is allocated, a
+ * segment that goes in part. \214 and a length begin a text, M and K a number of two bytes and of
+ * one; ]( .. e is a list, }( .. u a dict. */
 static const char snapshot[] =
-    "(dp0\nVsegments\n(l(dVaddress\nI4096\nsVtotal_size\nI8192\nsVblocks\n(l(dVsize\nI512\n"
-    "sVstate\nVactive_allocated\nsasasVdevice_traces\n(l(l"
-    "(dVaction\nValloc\nsVaddr\nI9000\nsVsize\nI7\nsVtime_us\nI5\nsVframes\n"
-    "(l(dVfilename\nVa.py\nsVline\nI3\nsVname\nVf\nsasa"
-    "(dVaction\nVfree_completed\nsVaddr\nI9512\nsVsize\nI8\nsVtime_us\nI6\nsa"
-    "(dVaction\nVsegment_unmap\nsVaddr\nI8192\nsVsize\nI4096\nsVtime_us\nI7\nsaas.";
+    "\200\004}(\214\010segments]("
+    "}(\214\007addressM\000\020\214\012total_sizeM\000\040"
+    "\214\006blocks](}(\214\004sizeM\000\002\214\005state\214\020active_allocatedueue"
+    "\214\015device_traces](]("
+    "}(\214\006action\214\005alloc\214\004addrM\050\043\214\004sizeK\007\214\007time_usK\005"
+    "\214\006frames](}(\214\010filename\214\004a.py\214\004lineK\003\214\004name\214\001fueu"
+    "}(\214\006action\214\016free_completed\214\004addrM\050\045\214\004sizeK\010"
+    "\214\007time_usK\006u"
+    "}(\214\006action\214\015segment_unmap\214\004addrM\000\040\214\004sizeM\000\020"
+    "\214\007time_usK\007ueeu.";
 
 static const char kineto[] =
     "{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::add\", \"pid\": 1, "

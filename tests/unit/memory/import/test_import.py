@@ -147,7 +147,7 @@ class Pickles(Case):
         rng = random.Random(8)
         for _ in range(12):
             value = [self.value(rng) for _ in range(20)]
-            for protocol in range(6):
+            for protocol in range(2, 6):
                 data = pickle.dumps(value, protocol)
                 self.check(value, data)
             self.check(value, pickletools.optimize(data))
@@ -160,13 +160,27 @@ class Pickles(Case):
             for protocol in range(3, 6):
                 self.check(value, pickle.dumps(value, protocol))
         for value in (long_list, True, False, -1, (1 << 63), "é", float("inf")):
-            for protocol in range(3):
-                if value != float("inf"):
-                    self.check(value, pickle.dumps(value, protocol))
+            if value != float("inf"):
+                self.check(value, pickle.dumps(value, 2))
         self.assertEqual(self.read_pickle(pickle.dumps(float("inf"))).stdout, "inf\n")
         loop = []
         loop.append(loop)
         self.assertIn("...", self.read_pickle(pickle.dumps(loop)).stdout)
+
+    def test_old_protocols_are_refused_by_name(self):
+        old = "pickle protocols 0 and 1 are not read: save it again with protocol 2 or later"
+        for data in [pickle.dumps(value, protocol) for protocol in range(2)
+                     for value in (None, True, 7, 1 << 40, 0.5, "text", [1], {"segments": []}, (1,))]:
+            done = self.read_pickle(data)
+            self.assertEqual(done.returncode, 3)
+            self.assertRegex(done.stderr, f"^EBADMSG: .*: byte 0: opcode [A-Z0-9_]+: {old}", data)
+        for data, place in ((b"\x80\x01N.", "byte 0: opcode PROTO"),
+                            (b"\x80\x02I7\n.", "byte 2: opcode INT"),
+                            (b"\x80\x02Kag0\n.", "byte 4: opcode GET")):
+            self.assertIn(f"{place}: {old}", self.read_pickle(data).stderr)
+        for protocol in range(2):
+            data = pickle.dumps(snapshot(), protocol)
+            self.refused(data, "EBADMSG", old)
 
     def test_what_acts_is_refused(self):
         class Sly:
@@ -175,18 +189,18 @@ class Pickles(Case):
 
         sly = Sly()
         sly.marker = self.folder / "executed"
-        for protocol in range(6):
+        for protocol in range(2, 6):
             done = self.read_pickle(pickle.dumps({"segments": [sly]}, protocol))
             self.assertEqual(done.returncode, 3)
             self.assertRegex(done.stderr, "byte [0-9]+: opcode (STACK_)?GLOBAL")
             self.assertIn("nothing was executed", done.stderr)
-        self.assertIn("posix system", self.read_pickle(pickle.dumps(sly, 0)).stderr)
+        self.assertIn("posix system", self.read_pickle(pickle.dumps(sly, 2)).stderr)
         self.assertFalse((self.folder / "executed").exists())
         for data, name in ((b"\x80\x04]R.", "REDUCE"), (b"\x80\x04]}b.", "BUILD"),
-                           (b"Pid\n.", "PERSID"), (b"\x80\x02K\x01Q.", "BINPERSID"),
-                           (b"\x80\x02\x82\x05.", "EXT1"), (b"(ios\nsystem\n.", "INST"),
+                           (b"\x80\x02Pid\n.", "PERSID"), (b"\x80\x02K\x01Q.", "BINPERSID"),
+                           (b"\x80\x02\x82\x05.", "EXT1"), (b"\x80\x02(ios\nsystem\n.", "INST"),
                            (b"\x80\x02)\x81.", "NEWOBJ"), (b"\x80\x04\x8f.", "EMPTY_SET"),
-                           (b"\x80\x05\x97.", "NEXT_BUFFER"), (b"S'a'\n.", "STRING")):
+                           (b"\x80\x05\x97.", "NEXT_BUFFER"), (b"\x80\x02S'a'\n.", "STRING")):
             self.assertIn(f"opcode {name}", self.read_pickle(data).stderr)
 
     def test_damage(self):
@@ -196,13 +210,13 @@ class Pickles(Case):
             self.assertEqual(done.returncode, 3)
             self.assertTrue(done.stderr.startswith("EBADMSG"), done.stderr)
         for data, words in ((b"\x80\x06N.", "a protocol later than 5"), (b"\xff.", "no opcode"),
-                            (b"h\x05.", "nothing was put there"), (b"0.", "nothing is there"),
-                            (b"t.", "no mark is there"), (b"(K\x01d.", "a key without a value"),
-                            (b"K\x01K\x02a.", "no list is there"), (b"Ix\n.", "no number"),
-                            (b"\x8a\x09" + b"\xff" * 8 + b"\x01.", "more than 64 bits"),
-                            (b"I99999999999999999999\n.", "more than 64 bits"),
-                            (b"N" + b"r\xff\xff\xff\x7f.", "its index cannot be"),
-                            (b"X\xff\xff\xff\x7f.", "more than 16 MiB"), (b"Vx\\u12\n.", "character")):
+                            (b"\x80\x02h\x05.", "nothing was put there"),
+                            (b"\x80\x020.", "nothing is there"), (b"\x80\x02t.", "no mark is there"),
+                            (b"\x80\x02}(K\x01u.", "a key without a value"),
+                            (b"\x80\x02K\x01K\x02a.", "no list is there"),
+                            (b"\x80\x02\x8a\x09" + b"\xff" * 8 + b"\x01.", "more than 64 bits"),
+                            (b"\x80\x02N" + b"r\xff\xff\xff\x7f.", "its index cannot be"),
+                            (b"\x80\x02X\xff\xff\xff\x7f.", "more than 16 MiB")):
             self.assertIn(words, self.read_pickle(data).stderr, data)
         # Each level costs a byte: neither recursion nor a mark for each.
         deep = b"\x80\x02" + b"]" * 200000 + b"a" * 199999 + b"."

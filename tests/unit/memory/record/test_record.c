@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "memory/record/format.h"
 #include "memory/record/record.h"
+#include "memory/record/recorder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -65,7 +66,7 @@ static struct hr_memory_event event_of(uint32_t thread, uint64_t i)
     };
 }
 
-struct worker {
+struct record_worker {
     struct hr_memory_recorder *recorder;
     uint32_t thread;
     uint64_t count;
@@ -73,7 +74,7 @@ struct worker {
 
 static void *work(void *arg)
 {
-    struct worker *w = arg;
+    struct record_worker *w = arg;
     for (uint64_t i = 0; i < w->count; i++) {
         struct hr_memory_event event = event_of(w->thread, i);
         hr_memory_record(w->recorder, &event);
@@ -106,11 +107,11 @@ static void test_threads(void **state)
 {
     enum { THREADS = 5 };
     struct hr_memory_recorder *recorder = make_recorder();
-    struct worker workers[THREADS];
+    struct record_worker workers[THREADS];
     pthread_t ids[THREADS];
     uint64_t counts[THREADS], total = 0, recorded, lost;
     for (uint32_t i = 0; i < THREADS; i++) {
-        workers[i] = (struct worker){recorder, i, i * EXTENT_EVENTS + 7};
+        workers[i] = (struct record_worker){recorder, i, i * EXTENT_EVENTS + 7};
         total += workers[i].count;
         pthread_create(&ids[i], NULL, work, &workers[i]);
     }
@@ -144,7 +145,7 @@ static void test_places_are_given_back(void **state)
     struct hr_memory_recorder *recorder = make_recorder();
     struct stat status;
     for (uint32_t i = 0; i < 1500; i++) {
-        struct worker worker = {recorder, 0, 2};
+        struct record_worker worker = {recorder, 0, 2};
         pthread_t id;
         pthread_create(&id, NULL, work, &worker);
         pthread_join(id, NULL);
@@ -268,7 +269,7 @@ static void test_killed(void **state)
         if (!child) {
             struct hr_memory_recorder *recorder = make_recorder();
             hr_memory_name(recorder, "a name");
-            struct worker worker = {recorder, 0, 1000};
+            struct record_worker worker = {recorder, 0, 1000};
             work(&worker);
             if (write(ready[1], "x", 1) != 1)
                 _exit(1);
@@ -302,7 +303,7 @@ static void test_killed(void **state)
 static void test_fork(void **state)
 {
     struct hr_memory_recorder *recorder = make_recorder();
-    struct worker worker = {recorder, 0, 10};
+    struct record_worker worker = {recorder, 0, 10};
     uint64_t count;
     work(&worker);
     pid_t child = fork();
@@ -322,6 +323,60 @@ static void test_fork(void **state)
     hr__record_close(&r);
 }
 
+/* Another program truncates the file to `length` while two threads' events, names and times of an
+ * accelerator are written; what they write then is lost, and the recording ends. */
+static void record_truncated(off_t length)
+{
+    struct hr_memory_recorder *recorder = make_recorder();
+    struct record_worker workers[2] = {{recorder, 0, EXTENT_EVENTS + 7},
+                                       {recorder, 1, EXTENT_EVENTS + 7}};
+    struct hr_memory_ran ran = {.begin_ns = 1, .end_ns = 2};
+    pthread_t other;
+    uint64_t recorded, lost;
+    hr_memory_name(recorder, "before");
+    hr_memory_record_ran(recorder, &ran, 1);
+    work(&workers[0]);
+    if (truncate(path, length))
+        _exit(1);
+    hr_memory_name(recorder, "after");
+    hr_memory_record_ran(recorder, &ran, 1);
+    if (pthread_create(&other, NULL, work, &workers[1]))
+        _exit(2);
+    work(&workers[0]);
+    pthread_join(other, NULL);
+    hr_memory_counts(recorder, &recorded, &lost);
+    if (hr__recorder_problem(recorder) != -ESTALE || !lost)
+        _exit(3);
+    hr_memory_recorder_destroy(&recorder);
+    _exit(0);
+}
+
+static void test_truncated(void **state)
+{
+    const off_t lengths[] = {0, 100, HR__RECORD_HEADER, HR__RECORD_HEADER + 2 * HR__EXTENT_BYTES};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        int status;
+        pid_t child = fork();
+        if (!child) {
+            signal(SIGBUS, SIG_DFL); /* cmocka has one of its own */
+            record_truncated(lengths[i]);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        struct hr__record *r;
+        struct hr_error error = {0};
+        if (hr__record_open(&r, path, &error)) {
+            assert_true(lengths[i] < HR__RECORD_HEADER && error.message[0]);
+            continue;
+        }
+        struct hr__record_about about;
+        hr__record_about(r, &about);
+        assert_true(lengths[i] > 0);
+        assert_int_equal(about.problem, -ESTALE);
+        hr__record_close(&r);
+    }
+}
+
 static void test_limit(void **state)
 {
     struct hr_memory_recorder *recorder;
@@ -330,7 +385,7 @@ static void test_limit(void **state)
     hr_memory_recorder_options_default(&options);
     options.limit_bytes = HR__RECORD_HEADER + 2 * HR__EXTENT_BYTES;
     assert_int_equal(hr_memory_recorder_create(&recorder, path, &options, NULL), 0);
-    struct worker worker = {recorder, 0, 3 * EXTENT_EVENTS};
+    struct record_worker worker = {recorder, 0, 3 * EXTENT_EVENTS};
     work(&worker);
     hr_memory_counts(recorder, &recorded, &lost);
     assert_int_equal(recorded, 2 * EXTENT_EVENTS);
@@ -362,14 +417,14 @@ static void assert_ran(const struct hr__record *r, uint32_t call)
     assert_null(hr__record_ran(r, want.device % 3 + 1, call));
 }
 
-struct telling {
+struct record_telling {
     struct hr_memory_recorder *recorder;
     uint32_t first, step, count;
 };
 
 static void *tell_ran(void *arg)
 {
-    struct telling *t = arg;
+    struct record_telling *t = arg;
     struct hr_memory_ran batch[16];
     for (uint32_t i = 0, n = 0; i < t->count; i++) {
         batch[n++] = ran_of(t->first + i * t->step);
@@ -387,11 +442,11 @@ static void test_ran(void **state)
     enum { THREADS = 3, EACH = 9001 };
     struct hr_memory_recorder *recorder = make_recorder();
     pthread_t ids[THREADS];
-    struct telling tellings[THREADS];
+    struct record_telling tellings[THREADS];
     struct hr_memory_event event = {.kind = HR_MEMORY_READ, .time_ns = 5};
     hr_memory_record(recorder, &event);
     for (uint32_t i = 0; i < THREADS; i++) {
-        tellings[i] = (struct telling){recorder, 10 + i, THREADS, EACH};
+        tellings[i] = (struct record_telling){recorder, 10 + i, THREADS, EACH};
         pthread_create(&ids[i], NULL, tell_ran, &tellings[i]);
     }
     for (int i = 0; i < THREADS; i++)
@@ -429,7 +484,7 @@ static void test_ran_lost(void **state)
     hr_memory_recorder_options_default(&options);
     options.limit_bytes = HR__RECORD_HEADER + HR__EXTENT_BYTES;
     assert_int_equal(hr_memory_recorder_create(&recorder, path, &options, NULL), 0);
-    struct telling telling = {recorder, 1, 1, HR__EXTENT_RAN_MOST + 21};
+    struct record_telling telling = {recorder, 1, 1, HR__EXTENT_RAN_MOST + 21};
     tell_ran(&telling);
     uint64_t recorded, lost;
     hr_memory_counts(recorder, &recorded, &lost);
@@ -504,9 +559,9 @@ static char *small_record(size_t *length)
     struct hr_memory_frame frame = {.file = name, .line = 3};
     hr_memory_stack(recorder, &frame, 1);
     hr_memory_fact(recorder, "device", "cpu");
-    struct worker worker = {recorder, 0, 500};
+    struct record_worker worker = {recorder, 0, 500};
     work(&worker);
-    struct telling telling = {recorder, 1, 1, 300};
+    struct record_telling telling = {recorder, 1, 1, 300};
     tell_ran(&telling);
     hr_memory_recorder_destroy(&recorder);
     assert_int_equal(stat(path, &status), 0);
@@ -657,6 +712,7 @@ int main(void)
         TEST(test_order),
         TEST(test_killed),
         TEST(test_fork),
+        TEST(test_truncated),
         TEST(test_limit),
         TEST(test_refused),
         TEST(test_cut),

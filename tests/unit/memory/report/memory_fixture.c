@@ -17,7 +17,7 @@ static const char *const hostile_ops[] = {"</script><script>alert(1)</script>", 
 static char folder[64], paths[FILES][160];
 static int path_count;
 
-struct writer {
+struct memory_writer {
     const struct memory_fixture *f;
     struct hr_memory_recorder *recorder;
     uint64_t now, layer_bytes, sample_bytes;
@@ -26,7 +26,7 @@ struct writer {
     uint8_t phase;
 };
 
-static void put(struct writer *w, enum hr_memory_kind kind, uint64_t address, uint64_t bytes,
+static void put(struct memory_writer *w, enum hr_memory_kind kind, uint64_t address, uint64_t bytes,
                 uint32_t what)
 {
     struct hr_memory_event event = {.time_ns = w->now,
@@ -40,18 +40,18 @@ static void put(struct writer *w, enum hr_memory_kind kind, uint64_t address, ui
 }
 
 /* An operator's call: 50 us. */
-static void call(struct writer *w)
+static void call(struct memory_writer *w)
 {
     w->now += 50000;
     w->call++;
 }
 
-static void access_of(struct writer *w, enum hr_memory_kind kind, uint64_t address, int op)
+static void access_of(struct memory_writer *w, enum hr_memory_kind kind, uint64_t address, int op)
 {
     put(w, kind, address, hr_memory_access(w->call, 0), w->op[op]);
 }
 
-static void describe(struct writer *w, uint64_t address, enum hr_memory_category category,
+static void describe(struct memory_writer *w, uint64_t address, enum hr_memory_category category,
                      int layer, int shape)
 {
     put(w, HR_MEMORY_DESCRIBE, address, hr_memory_about(category, layer < 0 ? 0 : w->part[layer]),
@@ -73,7 +73,7 @@ static uint64_t activation(int layer)
     return 0x30000000 + (uint64_t)layer * 0x1000000;
 }
 
-static void forward(struct writer *w)
+static void forward(struct memory_writer *w)
 {
     w->phase = HR_MEMORY_FORWARD;
     put(w, HR_MEMORY_ALLOC, activation(LAYERS), w->sample_bytes / 4, 0);
@@ -95,7 +95,7 @@ static void forward(struct writer *w)
     }
 }
 
-static void backward(struct writer *w, int extra)
+static void backward(struct memory_writer *w, int extra)
 {
     w->phase = HR_MEMORY_BACKWARD;
     for (int layer = LAYERS; layer-- > 0;) {
@@ -119,7 +119,7 @@ static void backward(struct writer *w, int extra)
         put(w, HR_MEMORY_FREE, 0x50000000, w->sample_bytes * 2, 0);
 }
 
-static void step(struct writer *w)
+static void step(struct memory_writer *w)
 {
     w->phase = HR_MEMORY_OPTIMIZER;
     for (int layer = 0; layer < LAYERS; layer++) {
@@ -133,7 +133,7 @@ static void step(struct writer *w)
     w->now += 20000;
 }
 
-static void names(struct writer *w)
+static void names(struct memory_writer *w)
 {
     static const char *const shapes[] = {"[64, 784] float32", "[64, 4096] float32",
                                          "[64, 8192] float32", "[512, 512] float32"};
@@ -154,7 +154,7 @@ static void names(struct writer *w)
     w->mark = hr_memory_name(w->recorder, "iteration");
 }
 
-static void facts(struct writer *w)
+static void facts(struct memory_writer *w)
 {
     char batch[24];
     snprintf(batch, sizeof batch, "%d", w->f->batch);
@@ -168,7 +168,7 @@ static void facts(struct writer *w)
         hr_memory_fact(w->recorder, "note x", "<svg onload=alert(1)> was compiled");
 }
 
-static void write_events(struct writer *w)
+static void write_events(struct memory_writer *w)
 {
     w->now = 1000;
     if (w->f->device)
@@ -201,9 +201,9 @@ const char *memory_fixture_path(const struct memory_fixture *f)
 
 struct hr_memory *memory_fixture_open(const struct memory_fixture *f)
 {
-    struct writer w = {.f = f,
-                       .layer_bytes = f->size ? f->size : 1 << 20,
-                       .sample_bytes = (uint64_t)f->batch * 16384};
+    struct memory_writer w = {.f = f,
+                              .layer_bytes = f->size ? f->size : 1 << 20,
+                              .sample_bytes = (uint64_t)f->batch * 16384};
     const char *path = memory_fixture_path(f);
     struct hr_error error = {0};
     struct hr_memory *memory;

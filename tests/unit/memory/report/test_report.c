@@ -7,6 +7,7 @@
 
 #include "../../report/shown.h"
 #include "base/memory.h"
+#include "memory/report/assets.h"
 #include "memory_fixture.h"
 #include "report/assets.h"
 
@@ -179,7 +180,7 @@ static void test_page(void **state)
     struct hr_memory *m[2] = {memory_fixture_open(&host), memory_fixture_open(&small)};
     const char *page = page_of(m, 2);
     assert_int_equal(strncmp(page, "<!DOCTYPE html>", 15), 0);
-    assert_non_null(strstr(page, hr__page_memory_policy));
+    assert_non_null(strstr(page, hr__memory_page_policy));
     assert_int_equal(count(page, "<section"), count(page, "</section>"));
     assert_int_equal(count(page, "<figure"), count(page, "</figure>"));
     assert_int_equal(count(page, "<details"), count(page, "</details>"));

@@ -18,7 +18,7 @@
 static const char *library, *program;
 static char folder[64];
 
-struct seen {
+struct preload_seen {
     uint8_t kind, device;
     uint64_t address, bytes;
 };
@@ -26,7 +26,7 @@ struct seen {
 /* Events of a record. */
 struct story {
     struct hr__record_about about;
-    struct seen *events;
+    struct preload_seen *events;
     size_t count;
     char command[256];
 };
@@ -70,10 +70,10 @@ static void read_story(struct story *story, const char *path)
     assert_non_null(story->events);
     while ((n = hr__record_next(record, &events, &error)) > 0)
         for (int i = 0; i < n; i++)
-            story->events[story->count++] = (struct seen){.kind = events[i].kind,
-                                                          .device = events[i].device,
-                                                          .address = events[i].address,
-                                                          .bytes = events[i].bytes};
+            story->events[story->count++] = (struct preload_seen){.kind = events[i].kind,
+                                                                  .device = events[i].device,
+                                                                  .address = events[i].address,
+                                                                  .bytes = events[i].bytes};
     assert_int_equal(n, 0);
     const char *command = hr__record_fact(record, "command");
     snprintf(story->command, sizeof story->command, "%s", command ? command : "");
@@ -92,7 +92,7 @@ static void run_and_read(struct story *story, const char *part, const char *leas
     assert_int_equal(story->about.problem, 0);
 }
 
-static void expect(const struct story *story, const struct seen *expected, size_t count)
+static void expect(const struct story *story, const struct preload_seen *expected, size_t count)
 {
     assert_int_equal(story->count, count);
     for (size_t i = 0; i < count; i++) {
@@ -110,8 +110,8 @@ static void expect(const struct story *story, const struct seen *expected, size_
     {                                                                                              \
         .kind = HR_MEMORY_FREE, .bytes = (n)                                                       \
     }
-static const struct seen each[] = {LIFE(100000), LIFE(300000), LIFE(200000), LIFE(70000),
-                                   LIFE(70001),  LIFE(131072), LIFE(70003),  LIFE(70004)};
+static const struct preload_seen each[] = {LIFE(100000), LIFE(300000), LIFE(200000), LIFE(70000),
+                                           LIFE(70001),  LIFE(131072), LIFE(70003),  LIFE(70004)};
 
 static void test_each(void **unused)
 {
@@ -126,7 +126,7 @@ static void test_each(void **unused)
 static void test_refusals(void **unused)
 {
     (void)unused;
-    static const struct seen expected[] = {
+    static const struct preload_seen expected[] = {
         {.kind = HR_MEMORY_ALLOC, .bytes = 90000},
         {.kind = HR_MEMORY_FAILED, .bytes = PTRDIFF_MAX},
         {.kind = HR_MEMORY_FAILED, .bytes = SIZE_MAX},
@@ -166,7 +166,8 @@ static void test_least(void **unused)
 
 static int by_address(const void *a, const void *b)
 {
-    const struct seen *x = *(const struct seen *const *)a, *y = *(const struct seen *const *)b;
+    const struct preload_seen *x = *(const struct preload_seen *const *)a,
+                              *y = *(const struct preload_seen *const *)b;
     if (x->address != y->address)
         return x->address < y->address ? -1 : 1;
     return x < y ? -1 : 1;
@@ -175,7 +176,7 @@ static int by_address(const void *a, const void *b)
 /* At each address allocations and frees alternate: no two lives overlap. */
 static void check_lives(const struct story *story)
 {
-    const struct seen **sorted = calloc(story->count, sizeof *sorted);
+    const struct preload_seen **sorted = calloc(story->count, sizeof *sorted);
     assert_non_null(sorted);
     for (size_t i = 0; i < story->count; i++)
         sorted[i] = &story->events[i];

@@ -118,7 +118,7 @@ static void test_each(void **unused)
     drop(table);
 }
 
-struct part {
+struct table_part {
     struct hr__tap_table *table;
     uint64_t first;
     int wrong;
@@ -126,7 +126,7 @@ struct part {
 
 static void *work(void *arg)
 {
-    struct part *part = arg;
+    struct table_part *part = arg;
     struct hr__tap_entry out;
     for (int round = 0; round < 20; round++) {
         for (uint64_t i = 0; i < 500; i++) {
@@ -148,10 +148,10 @@ static void test_threads(void **unused)
     (void)unused;
     enum { THREADS = 4 };
     struct hr__tap_table *table = make();
-    struct part parts[THREADS];
+    struct table_part parts[THREADS];
     pthread_t threads[THREADS];
     for (uint64_t i = 0; i < THREADS; i++) {
-        parts[i] = (struct part){.table = table, .first = 0x100000 * (i + 1)};
+        parts[i] = (struct table_part){.table = table, .first = 0x100000 * (i + 1)};
         assert_int_equal(pthread_create(&threads[i], NULL, work, &parts[i]), 0);
     }
     for (int i = 0; i < THREADS; i++) {

@@ -7,9 +7,9 @@
 
 static const char *const names[] = {"device", "host", "warm", "cold", "alone"};
 
-struct plan plan_default(void)
+struct records_plan plan_default(void)
 {
-    return (struct plan){
+    return (struct records_plan){
         .world = 1,
         .ranks_per_host = 8,
         .rounds = 4,
@@ -37,14 +37,14 @@ struct plan plan_default(void)
     };
 }
 
-struct writer {
+struct records_writer {
     FILE *f;
     int count;
     double begin;
 };
 
-static void segment(struct writer *w, const struct plan *p, int phase, int round, int alone,
-                    double factor)
+static void segment(struct records_writer *w, const struct records_plan *p, int phase, int round,
+                    int alone, double factor)
 {
     double batch = p->seconds[phase] * factor * (phase < 4 ? 1 + p->noise[round % 16] : 1);
     double wait = phase == 2 || phase == 3 ? batch * p->wait : batch * 0.001;
@@ -69,11 +69,11 @@ static void segment(struct writer *w, const struct plan *p, int phase, int round
     w->begin += batch * p->batches;
 }
 
-char *plan_record(const struct plan *p, int rank, double factor)
+char *plan_record(const struct records_plan *p, int rank, double factor)
 {
     char *text;
     size_t length;
-    struct writer w = {.f = open_memstream(&text, &length)};
+    struct records_writer w = {.f = open_memstream(&text, &length)};
     fprintf(w.f,
             "{\"headrace_stalls_record\": 1, \"run\": \"%s\", \"rank\": %d, \"world_size\": %d, "
             "\"local_rank\": %d, \"local_world_size\": %d, \"host\": \"host-%d\",\n"
@@ -116,7 +116,7 @@ char *plan_record(const struct plan *p, int rank, double factor)
     return text;
 }
 
-int plan_analyse(const struct plan *p, struct hr_stalls **out, struct hr_error *error)
+int plan_analyse(const struct records_plan *p, struct hr_stalls **out, struct hr_error *error)
 {
     char **texts = calloc((size_t)p->world, sizeof *texts);
     size_t *lengths = calloc((size_t)p->world, sizeof *lengths);

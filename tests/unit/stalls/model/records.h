@@ -9,7 +9,7 @@
 
 /* What a run was like; plan_default fills in one GPU, 10 batches of 64 a segment, four
  * rounds of four phases: 50, 55, 85 and 100 ms a batch. */
-struct plan {
+struct records_plan {
     int world, ranks_per_host, rounds, batches, batch_size, workers;
     const char *kind, *device, *run, *ended, *filesystem;
     int phases;         /* bits */
@@ -22,12 +22,12 @@ struct plan {
     const char *drains, *depths, *preparation, *notes, *files, *forms; /* JSON arrays */
 };
 
-struct plan plan_default(void);
+struct records_plan plan_default(void);
 
 /* Times of rank `rank` may be longer: `factor`. The text is the caller's (free). */
-char *plan_record(const struct plan *plan, int rank, double factor);
+char *plan_record(const struct records_plan *plan, int rank, double factor);
 
 /* Analyses all ranks of a plan, each with factor 1. */
-int plan_analyse(const struct plan *plan, struct hr_stalls **out, struct hr_error *error);
+int plan_analyse(const struct records_plan *plan, struct hr_stalls **out, struct hr_error *error);
 
 #endif

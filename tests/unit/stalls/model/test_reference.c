@@ -33,27 +33,12 @@ static void test_smallest_cache(void **state)
      * cache too fast to matter): 1/2000 = (1 - x) / 1000. */
     struct hr__reference r = {
         .device_rate = 6000, .prepare_rate = 2000, .cache_rate = INFINITY, .storage_rate = 1000};
-    assert_close(hr__reference_cache_share(&r), 0.5, 1e-12);
     r.cached = 0.5;
     assert_close(hr__reference_speed(&r), 2000, 1e-9);
     r.cached = 0.49;
     assert_true(hr__reference_speed(&r) < 2000);
     r.cached = 0.6;
     assert_close(hr__reference_speed(&r), 2000, 1e-9);
-}
-
-static void test_whatever_the_cache(void **state)
-{
-    struct hr__reference r = {
-        .device_rate = 100, .prepare_rate = 200, .cache_rate = 1000, .storage_rate = 150};
-    assert_close(hr__reference_cache_share(&r), 0, 0); /* storage is fast enough */
-    r.storage_rate = 50;
-    r.cache_rate = 90;
-    assert_close(hr__reference_cache_share(&r), 1, 0); /* not even the cache is */
-    r.cache_rate = 1000;
-    double x = hr__reference_cache_share(&r);
-    r.cached = x;
-    assert_close(hr__reference_fetch_rate(&r), 100, 1e-9);
 }
 
 static void test_unknown(void **state)
@@ -63,7 +48,6 @@ static void test_unknown(void **state)
     assert_close(hr__reference_speed(&r), 100, 0);
     r.storage_rate = 0;
     assert_close(hr__reference_speed(&r), 0, 0);
-    assert_close(hr__reference_cache_share(&r), 1, 0);
 }
 
 int main(void)
@@ -71,7 +55,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equations),
         cmocka_unit_test(test_smallest_cache),
-        cmocka_unit_test(test_whatever_the_cache),
         cmocka_unit_test(test_unknown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static struct plan full_plan(void)
+static struct records_plan full_plan(void)
 {
-    struct plan p = plan_default();
+    struct records_plan p = plan_default();
     p.world = 2;
     p.phases |= 1 << HR_STALLS_ALONE;
     p.noise[0] = 0.013;
@@ -35,7 +35,7 @@ static struct plan full_plan(void)
 
 static struct hr_stalls *full(void)
 {
-    struct plan p = full_plan();
+    struct records_plan p = full_plan();
     struct hr_stalls *s;
     struct hr_error error = {0};
     if (plan_analyse(&p, &s, &error))
@@ -142,7 +142,7 @@ static void test_file(void **state)
 /* Hosts' results become that of the run: as if all records had been there at once. */
 static void test_merge(void **state)
 {
-    struct plan p = full_plan();
+    struct records_plan p = full_plan();
     struct hr_stalls *parts[2], *whole, *merged;
     struct hr_error error;
     p.world = 4;
@@ -206,7 +206,7 @@ static void refused_record(const char *text, size_t length, const char *words)
 
 static void test_damaged_record(void **state)
 {
-    struct plan p = full_plan();
+    struct records_plan p = full_plan();
     char *good = plan_record(&p, 1, 1);
     static const struct {
         const char *old, *new, *words;
@@ -313,7 +313,7 @@ static void test_damaged_result(void **state)
 /* Every allocation fails once: the same error, nothing lost, nothing half-made. */
 static void test_no_memory(void **state)
 {
-    struct plan p = full_plan();
+    struct records_plan p = full_plan();
     struct hr_stalls *whole, *s;
     /* So large that the model is not asked: its search takes long. */
     p.batch_size = 1 << 17;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void says(const struct plan *p, const char *sentence)
+static void says(const struct records_plan *p, const char *sentence)
 {
     struct hr_stalls *s;
     struct hr_error error;
@@ -18,61 +18,60 @@ static void says(const struct plan *p, const char *sentence)
 
 static void test_epochs(void **state)
 {
-    struct plan p = plan_default();
+    struct records_plan p = plan_default();
     /* 150 GB, 30 GB of memory. */
-    says(&p, "The GPU waits 50 % of the time: 30 % for preparing samples on the CPU, 15 % for the "
-             "disk, 5 % for the copy to the GPU. That is with files from storage: of the "
+    says(&p, "Training waits 50 % of the time: 30 % for preparing samples on the CPU, 15 % for the "
+             "disk, 5 % for the copy to the GPU. That holds with files from storage: of the "
              "dataset's 150 GB, 30 GB fit in memory, which leaves about 48 % of waiting by the "
-             "model; with all files there it waits 41 % of the time: 35 % for preparing samples on "
+             "model; with all files there, training waits 41 % of the time: 35 % for preparing "
+             "samples on "
              "the CPU, 6 % for the copy to the GPU.");
     p.bytes = 2.5e9;
-    says(&p,
-         "The GPU waits 41 % of the time: 35 % for preparing samples on the CPU, 6 % for the "
-         "copy to the GPU. That is once the dataset's 2.5 GB are in memory; in the first epoch, "
-         "whose files come from storage, it waits 50 % of the time: 30 % for preparing samples "
-         "on the CPU, 15 % for the disk, 5 % for the copy to the GPU.");
+    says(&p, "Training waits 41 % of the time: 35 % for preparing samples on the CPU, 6 % for the "
+             "copy to the GPU. That holds once the dataset's 2.5 GB are in memory; the first "
+             "epoch, read from storage, waits 50 % of the time: 30 % for preparing samples "
+             "on the CPU, 15 % for the disk, 5 % for the copy to the GPU.");
     p.available = 0;
     p.filesystem = "nfs4";
     says(&p,
-         "The GPU waits 50 % of the time: 30 % for preparing samples on the CPU, 15 % for "
-         "network storage, 5 % for the copy to the GPU. That is with files from storage; when "
-         "they are in memory, it waits 41 % of the time: 35 % for preparing samples on the CPU, "
+         "Training waits 50 % of the time: 30 % for preparing samples on the CPU, 15 % for "
+         "network storage, 5 % for the copy to the GPU. That holds with files from storage; with "
+         "files in memory, training waits 41 % of the time: 35 % for preparing samples on the CPU, "
          "6 % for the copy to the GPU.");
 }
 
 static void test_hardly(void **state)
 {
-    struct plan p = plan_default();
+    struct records_plan p = plan_default();
     const double even[] = {.099, .099, .0995, .1};
     memcpy(p.seconds, even, sizeof even);
-    says(&p, "The GPU hardly waits for data (1 % of the time).");
+    says(&p, "Training hardly waits for data (1 % of the time).");
     /* Storage alone, and only in the first epoch. */
     const double disk[] = {.06, .06, .06, .1};
     memcpy(p.seconds, disk, sizeof disk);
     p.bytes = 2e10;
-    says(&p,
-         "The GPU hardly waits for data (0 % of the time). That is once the dataset's 20 GB are "
-         "in memory; in the first epoch, whose files come from storage, it waits 40 % of the "
-         "time for the disk.");
+    says(&p, "Training hardly waits for data (0 % of the time). That holds once the dataset's 20 "
+             "GB are in memory; the first epoch, read from storage, waits 40 % of the "
+             "time for the disk.");
     /* No difference between them. */
     const double same[] = {.06, .06, .1, .1};
     memcpy(p.seconds, same, sizeof same);
     p.world = 2;
-    says(&p, "The GPUs wait 40 % of the time for preparing samples on the CPU.");
+    says(&p, "Training waits 40 % of the time for preparing samples on the CPU.");
 }
 
 static void test_not_measured(void **state)
 {
-    struct plan p = plan_default();
+    struct records_plan p = plan_default();
     p.phases = 7;
     p.why[HR_STALLS_COLD] = "the files lie in memory (tmpfs).";
-    says(&p, "The GPU waits 41 % of the time: 35 % for preparing samples on the CPU, 6 % for the "
-             "copy to the GPU. That is with files in memory. What the disk adds was not "
+    says(&p, "Training waits 41 % of the time: 35 % for preparing samples on the CPU, 6 % for the "
+             "copy to the GPU. That holds with files in memory. What the disk adds was not "
              "measured: the files lie in memory (tmpfs).");
     p = plan_default();
     p.verified[HR_STALLS_COLD] = 0;
-    says(&p, "The GPU waits 41 % of the time: 35 % for preparing samples on the CPU, 6 % for the "
-             "copy to the GPU. That is with files in memory. What the disk adds could not be "
+    says(&p, "Training waits 41 % of the time: 35 % for preparing samples on the CPU, 6 % for the "
+             "copy to the GPU. That holds with files in memory. What the disk adds could not be "
              "verified: nothing was read.");
     /* A loader as it is. */
     p = plan_default();
@@ -83,7 +82,7 @@ static void test_not_measured(void **state)
     p.why[HR_STALLS_WARM] = "which files are read is not known";
     p.why[HR_STALLS_COLD] = "which files are read is not known";
     p.why[HR_STALLS_DEVICE] = "the step failed with a batch on the device";
-    says(&p, "The GPU waits 35 % of the time for its loader, which reads and prepares samples. "
+    says(&p, "Training waits 35 % of the time for its loader, which reads and prepares samples. "
              "Whether files were in memory could not be verified: which files are read is not "
              "known. What storage adds was not measured: which files are read is not known. The "
              "copy to the GPU counts as computing: the step failed with a batch on the device.");
@@ -91,21 +90,21 @@ static void test_not_measured(void **state)
 
 static void test_cpu(void **state)
 {
-    struct plan p = plan_default();
+    struct records_plan p = plan_default();
     p.device = "cpu";
     p.phases = 14;
     p.bytes = 2e10;
     p.why[HR_STALLS_DEVICE] = "training runs on the CPU";
-    says(&p, "Training, which runs on the CPU, waits 35 % of the time for preparing samples on the "
-             "CPU. That is once the dataset's 20 GB are in memory; in the first epoch, whose files "
-             "come from storage, it waits 45 % of the time: 30 % for preparing samples on the CPU, "
+    says(&p, "Training waits 35 % of the time for preparing samples on the "
+             "CPU. That holds once the dataset's 20 GB are in memory; the first epoch, read from "
+             "storage, waits 45 % of the time: 30 % for preparing samples on the CPU, "
              "15 % for the disk.");
 }
 
 /* What the model suggests is said when records are analysed, and kept. */
 static void test_remedy(void **state)
 {
-    struct plan p = plan_default();
+    struct records_plan p = plan_default();
     struct hr_stalls *s, *again;
     struct hr_error error;
     const double slow[] = {.05, .05, .1, .1};
@@ -117,7 +116,7 @@ static void test_remedy(void **state)
                     "{\"phase\": \"warm\", \"samples\": 64, \"cpu_s\": 0.4, \"wall_s\": 0.4}]";
     p.forms = "[{\"form\": \"encoded\", \"cpu_s\": 0.001, \"bytes\": 100000}]";
     assert_int_equal(plan_analyse(&p, &s, &error), 0);
-    assert_ptr_equal(strstr(s->sentence, "The GPU waits 50 % of the time for preparing samples on "
+    assert_ptr_equal(strstr(s->sentence, "Training waits 50 % of the time for preparing samples on "
                                          "the CPU. Headrace's loader or "),
                      s->sentence);
     assert_non_null(strstr(s->sentence, " workers would remove the wait."));
@@ -155,32 +154,33 @@ static void in_turn(struct hr_stalls *s, double even_s, double odd_s)
  * nothing; what would settle it is said. */
 static void test_knowledge(void **state)
 {
-    struct plan p = plan_default();
+    struct records_plan p = plan_default();
     struct hr_stalls *s;
     struct hr_error error;
     p.phases = 6;
     p.why[HR_STALLS_COLD] = p.why[HR_STALLS_DEVICE] = "no";
     assert_int_equal(plan_analyse(&p, &s, &error), 0);
-    const char *behind = " That is with files in memory. What the disk adds was not measured: no. "
-                         "The copy to the GPU counts as computing: no.";
+    const char *behind =
+        " That holds with files in memory. What the disk adds was not measured: no. "
+        "The copy to the GPU counts as computing: no.";
     const struct {
         double even_s, odd_s;
         const char *says;
     } cases[] = {
         {1.00, 1.10,
-         "The GPU waits 48 % of the time for preparing samples on the CPU. 8 cores would remove "
+         "Training waits 48 % of the time for preparing samples on the CPU. 8 cores would remove "
          "the wait."},
         {0.95, 1.15,
-         "The GPU waits 47 % of the time (give or take 9) for preparing samples on the CPU. 8 "
+         "Training waits 47 % of the time (give or take 9) for preparing samples on the CPU. 8 "
          "cores would remove the wait."},
         {0.56, 0.70,
-         "The GPU waits for data at most 30 % of the time, if at all. A longer run (--time) or a "
+         "Training waits for data at most 30 % of the time, if at all. A longer run (--time) or a "
          "quieter machine would tell."},
         {0.54, 0.80,
-         "The GPU waits for data for a share of the time that is not known yet (0 to 45 %). A "
+         "Training waits for data for a share of the time that is not known yet (0 to 45 %). A "
          "longer run (--time) or a quieter machine would tell."},
-        {0.54, 0.57, "The GPU hardly waits for data: at most 6 % of the time."},
-        {0.549, 0.552, "The GPU hardly waits for data (0 % of the time)."},
+        {0.54, 0.57, "Training hardly waits for data: at most 6 % of the time."},
+        {0.549, 0.552, "Training hardly waits for data (0 % of the time)."},
     };
     strcpy(s->remedy, "8 cores");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -200,7 +200,7 @@ static void test_knowledge(void **state)
     /* One round has no interval. */
     p.rounds = 1;
     assert_int_equal(plan_analyse(&p, &s, &error), 0);
-    assert_ptr_equal(strstr(s->sentence, "The GPU waits for data for a share of the time that is "
+    assert_ptr_equal(strstr(s->sentence, "Training waits for data for a share of the time that is "
                                          "not known yet. A longer run"),
                      s->sentence);
     hr_stalls_destroy(&s);
@@ -210,7 +210,7 @@ static void test_knowledge(void **state)
  * apart are named without figures. */
 static void test_parts(void **state)
 {
-    struct plan p = plan_default();
+    struct records_plan p = plan_default();
     struct hr_stalls *s;
     struct hr_error error;
     p.available = 0;
@@ -218,11 +218,11 @@ static void test_parts(void **state)
     memcpy(p.seconds, seconds, sizeof seconds);
     assert_int_equal(plan_analyse(&p, &s, &error), 0);
     in_turn(s, 0.80, 0.98);
-    assert_ptr_equal(strstr(s->sentence, "The GPU waits 50 % of the time: 39 % for preparing "
+    assert_ptr_equal(strstr(s->sentence, "Training waits 50 % of the time: 39 % for preparing "
                                          "samples on the CPU, perhaps 11 % for the disk."),
                      s->sentence);
     in_turn(s, 0.70, 0.98);
-    assert_ptr_equal(strstr(s->sentence, "The GPU waits 50 % of the time for data; how much of it "
+    assert_ptr_equal(strstr(s->sentence, "Training waits 50 % of the time for data; how much of it "
                                          "for preparing samples on the CPU, and how much for the "
                                          "disk, is not known yet."),
                      s->sentence);
@@ -232,12 +232,12 @@ static void test_parts(void **state)
 /* Figures that contradict each other are not told. */
 static void test_contradictions(void **state)
 {
-    struct plan p = plan_default();
+    struct records_plan p = plan_default();
     /* From storage 640 samples/s, of which storage alone gives 300. */
     p.depths = "[{\"depth\": 4, \"bytes_per_s\": 3e7, \"reads_per_s\": 300, "
                "\"parts\": [2.9e7, 3e7, 3e7, 3.1e7]}]";
-    says(&p, "The GPU waits 41 % of the time: 35 % for preparing samples on the CPU, 6 % for the "
-             "copy to the GPU. That is with files in memory. What the disk adds could not be "
+    says(&p, "Training waits 41 % of the time: 35 % for preparing samples on the CPU, 6 % for the "
+             "copy to the GPU. That holds with files in memory. What the disk adds could not be "
              "verified: training ran at 640 samples/s, faster than storage alone, which gave 300: "
              "batches prepared before were counted, or the machine was disturbed.");
     /* 60 ms more of a batch, of which next() has 1 and cores less than 10. */
@@ -251,7 +251,7 @@ static void test_contradictions(void **state)
         s->ranks[0].segments[k].worker_cpu_s = 0.08;
     assert_int_equal(hr__stalls_derive(s, &error), 0);
     assert_string_equal(s->sentence,
-                        "How much of the time the GPU waits for data cannot be told, because a "
+                        "How much of the time training waits for data cannot be told, because a "
                         "batch takes 0.03 s longer with its loader than without, but is waited "
                         "for only 0.00085 s in next() and costs 0.008 s of CPU more: something "
                         "else slowed it.");
@@ -261,7 +261,7 @@ static void test_contradictions(void **state)
 /* Samples without files, and samples that come over the network, have words of their own. */
 static void test_no_files(void **state)
 {
-    struct plan p = plan_default();
+    struct records_plan p = plan_default();
     struct hr_stalls *s;
     struct hr_error error;
     p.phases = 7;
@@ -271,7 +271,7 @@ static void test_no_files(void **state)
     s->reads_no_files = true;
     assert_int_equal(hr__stalls_derive(s, &error), 0);
     assert_string_equal(s->sentence,
-                        "The GPU waits 41 % of the time: 35 % for preparing samples on "
+                        "Training waits 41 % of the time: 35 % for preparing samples on "
                         "the CPU, 6 % for the copy to the GPU.");
     s->epoch_batches = 20;
     s->epoch_start_s = 0.3;
@@ -284,7 +284,7 @@ static void test_no_files(void **state)
     s->network = true;
     assert_int_equal(hr__stalls_derive(s, &error), 0);
     assert_string_equal(s->sentence,
-                        "The GPU waits 41 % of the time: 35 % for its loader, which fetches and "
+                        "Training waits 41 % of the time: 35 % for its loader, which fetches and "
                         "prepares samples, 6 % for the copy to the GPU. The samples come over the "
                         "network: what fetching them takes is not told apart from preparing them.");
     hr_stalls_destroy(&s);

@@ -4,7 +4,6 @@
  */
 #include "measured.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "close.h"
 #include "stalls/model/predict.h"
@@ -13,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-static const double step_100ms[] = {0.1}, cpu_10ms[] = {0.01}, cpu_1ms[] = {0.001};
+static const double step_100ms[] = {0.1}, cpu_1ms[] = {0.001};
 
 /* ---- suggestions ---- */
 
@@ -384,26 +383,6 @@ static void test_memory_runs_out(void **state)
     measured_clear(&m);
 }
 
-static void test_is_fast(void **state)
-{
-    struct measured m;
-    struct hr_stalls_change change = no_change();
-    struct hr_stalls_suggestion found[8];
-    measured_begin(&m, 16, 8, step_100ms, cpu_10ms, 50e6);
-    m.truth.ranks = 2;
-    measured_take(&m);
-    change.cache_share = 0.5;
-    uint64_t begun = hr__thread_cpu_ns();
-    predicted(&m, &change);
-    double one_ms = (double)(hr__thread_cpu_ns() - begun) / 1e6;
-    begun = hr__thread_cpu_ns();
-    found->size = sizeof *found;
-    assert_true(hr_stalls_suggest(&m.stalls, 0.02, found, 8, NULL) >= 0);
-    double all_ms = (double)(hr__thread_cpu_ns() - begun) / 1e6;
-    print_message("a prediction: %.0f ms, suggestions: %.0f ms\n", one_ms, all_ms);
-    measured_clear(&m);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -419,7 +398,6 @@ int main(void)
         cmocka_unit_test(test_storage_from_epoch),
         cmocka_unit_test(test_versions),
         cmocka_unit_test(test_memory_runs_out),
-        cmocka_unit_test(test_is_fast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -152,7 +152,7 @@ void fixture_gpu(struct hr_stalls *s)
 {
     static char command[] = "torchrun --nproc-per-node 2 train.py --arch resnet50 /data/imagenet";
     static char sentence[] =
-        "The GPU waits 41 % of the time: 22 % for preparation on the CPU, 19 % for the disk; "
+        "Training waits 41 % of the time: 22 % for preparation on the CPU, 19 % for the disk; "
         "Headrace's loader would remove it.";
     static char started[] = "2026-11-21T13:05:00Z", ended[] = "precise";
     static char note[] = "The script has a second loader (validation), which was left alone.";

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "fixture.h"
 #include "report/assets.h"
+#include "stalls/report/assets.h"
 #include "stalls/report/page_data.h"
 
 #include <errno.h>
@@ -105,8 +106,8 @@ static void test_whole(void **state)
     fixture_gpu(&s);
     const char *page = fixture_written(hr_stalls_write_page, &s);
     assert_int_equal(strncmp(page, "<!DOCTYPE html>", 15), 0);
-    assert_non_null(strstr(page, "<h1>The GPU waits 41 % of the time"));
-    assert_non_null(strstr(page, hr__page_policy));
+    assert_non_null(strstr(page, "<h1>Training waits 41 % of the time"));
+    assert_non_null(strstr(page, hr__stalls_page_policy));
     assert_int_equal(count(page, "<section"), count(page, "</section>"));
     assert_int_equal(count(page, "<figure"), count(page, "</figure>"));
     assert_int_equal(count(page, "<div"), count(page, "</div>"));

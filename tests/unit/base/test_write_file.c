@@ -1,7 +1,7 @@
 /* Files that appear at once or not at all. */
-#include "../../test.h"
+#include "../test.h"
 
-#include "stalls/model/result.h"
+#include "base/write_file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -63,17 +63,17 @@ static void test_replace(void **state)
     struct hr_error error;
     struct stat st;
     mode_t mask = umask(027);
-    assert_int_equal(hr__stalls_output(in_folder("a"), "one", 3, &error), 0);
+    assert_int_equal(hr__write_file(in_folder("a"), "one", 3, &error), 0);
     umask(mask);
     assert_text(in_folder("a"), "one");
     assert_int_equal(stat(in_folder("a"), &st), 0);
     assert_int_equal(st.st_mode & 0777, 0640);
-    assert_int_equal(hr__stalls_output(in_folder("a"), "second", 6, &error), 0);
+    assert_int_equal(hr__write_file(in_folder("a"), "second", 6, &error), 0);
     assert_text(in_folder("a"), "second");
 
     /* What a link points to is replaced, not the link. */
     assert_int_equal(symlink("a", in_folder("link")), 0);
-    assert_int_equal(hr__stalls_output(in_folder("link"), "3", 1, &error), 0);
+    assert_int_equal(hr__write_file(in_folder("link"), "3", 1, &error), 0);
     assert_text(in_folder("a"), "3");
     assert_int_equal(lstat(in_folder("link"), &st), 0);
     assert_true(S_ISLNK(st.st_mode));
@@ -83,12 +83,12 @@ static void test_replace(void **state)
 static void test_refused(void **state)
 {
     struct hr_error error;
-    assert_int_equal(hr__stalls_output(in_folder("no/such"), "x", 1, &error), -ENOENT);
+    assert_int_equal(hr__write_file(in_folder("no/such"), "x", 1, &error), -ENOENT);
     assert_non_null(strstr(error.message, "no/such"));
     assert_non_null(strstr(error.message, "create its directory"));
-    assert_int_equal(hr__stalls_output(folder, "x", 1, &error), -EISDIR);
-    assert_int_equal(hr__stalls_output("/dev/full", "x", 1, &error), -ENOSPC);
-    assert_int_equal(hr__stalls_output("/dev/null", "x", 1, &error), 0);
+    assert_int_equal(hr__write_file(folder, "x", 1, &error), -EISDIR);
+    assert_int_equal(hr__write_file("/dev/full", "x", 1, &error), -ENOSPC);
+    assert_int_equal(hr__write_file("/dev/null", "x", 1, &error), 0);
     struct stat st;
     assert_int_equal(stat("/dev/null", &st), 0);
     assert_true(S_ISCHR(st.st_mode));
@@ -106,7 +106,7 @@ static void test_streams(void **state)
     int kept = dup(STDOUT_FILENO);
     dup2(ends[1], STDOUT_FILENO);
     printf("before ");
-    int r = hr__stalls_output("-", "after", 5, &error);
+    int r = hr__write_file("-", "after", 5, &error);
     dup2(kept, STDOUT_FILENO);
     close(kept);
     close(ends[1]);
@@ -117,7 +117,7 @@ static void test_streams(void **state)
 
     assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
     int fd = open(in_folder("pipe"), O_RDWR);
-    assert_int_equal(hr__stalls_output(in_folder("pipe"), "piped", 5, &error), 0);
+    assert_int_equal(hr__write_file(in_folder("pipe"), "piped", 5, &error), 0);
     assert_int_equal(read(fd, text, sizeof text), 5);
     assert_memory_equal(text, "piped", 5);
     close(fd);

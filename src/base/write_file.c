@@ -1,13 +1,9 @@
-/*
- * Writing a result: the whole file or nothing. The text goes to a temporary file beside
- * the place it is meant for, which then takes the name. What is not a regular file (a
- * pipe, /dev/null, /dev/stdout) is written as it is; a symbolic link stays, and what it
- * points to is replaced.
- */
+/* Writing a file, whole or not at all; see write_file.h. */
+#include "base/write_file.h"
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "stalls/model/result.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,15 +14,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int write_all(int fd, const char *text, size_t length)
+int hr__write_all(int fd, const void *bytes, size_t length)
 {
+    const char *from = bytes;
     while (length) {
-        ssize_t n = write(fd, text, length);
+        ssize_t n = write(fd, from, length);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        text += n;
+            return n ? -errno : -EIO;
+        from += n;
         length -= (size_t)n;
     }
     return 0;
@@ -37,7 +34,7 @@ static int write_in_place(const char *path, const char *text, size_t length)
     int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
         return -errno;
-    int r = write_all(fd, text, length);
+    int r = hr__write_all(fd, text, length);
     if (close(fd) && !r)
         r = -errno;
     return r;
@@ -55,7 +52,7 @@ static int replace(const char *path, const char *text, size_t length)
     if (fd < 0) {
         r = -errno;
     } else {
-        r = write_all(fd, text, length);
+        r = hr__write_all(fd, text, length);
         if (!r && fsync(fd))
             r = -errno;
         if (close(fd) && !r)
@@ -69,14 +66,14 @@ static int replace(const char *path, const char *text, size_t length)
     return r;
 }
 
-int hr__stalls_output(const char *path, const char *text, size_t length, struct hr_error *error)
+int hr__write_file(const char *path, const char *text, size_t length, struct hr_error *error)
 {
     struct stat st;
     int r;
     if (!strcmp(path, "-")) {
         /* What the program has printed before comes before. */
         fflush(stdout);
-        r = write_all(STDOUT_FILENO, text, length);
+        r = hr__write_all(STDOUT_FILENO, text, length);
         return r ? hr__fail(error, r, "standard output: %s", hr__errno_text(r)) : 0;
     }
     if (!stat(path, &st) && !S_ISREG(st.st_mode)) {

@@ -1,0 +1,21 @@
+/* Starts threads that leave signals to the program: see thread.h. */
+#include "base/thread.h"
+
+sigset_t hr__signals_block(void)
+{
+    static const int faults[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&blocked, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    return before;
+}
+
+int hr__thread_create(pthread_t *out, void *(*run)(void *), void *arg)
+{
+    sigset_t before = hr__signals_block();
+    int r = pthread_create(out, NULL, run, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return -r;
+}

@@ -1,0 +1,9 @@
+/* The scripts of pages about memory, embedded at build time, and the content security policy that
+ * allows just these and the kit's parts. Zero-terminated texts. */
+#ifndef HR_MEMORY_REPORT_ASSETS_H
+#define HR_MEMORY_REPORT_ASSETS_H
+
+extern const char hr__memory_page_script[];
+extern const char hr__memory_page_policy[];
+
+#endif
