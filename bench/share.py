@@ -166,10 +166,10 @@ class Watch:
         self.read_own = sum(map(notes.read, range(case.jobs)))
         self.cpu_agent, pids = 0, []
         if case.kind == "agent":
-            lanes = [lane for stream in bench.agent.status()["streams"]
-                     for lane in stream["lanes"]]
-            self.lanes = {lane["lane"]: lane["prepared"] for lane in lanes}
-            self.read = {lane["lane"]: lane["bytes_read"] for lane in lanes}
+            queues = [queue for stream in bench.agent.status()["streams"]
+                     for queue in stream["queues"]]
+            self.queues = {queue["queue"]: queue["prepared"] for queue in queues}
+            self.read = {queue["queue"]: queue["bytes_read"] for queue in queues}
             self.cpu_agent = sum(cpu for _, cpu in jobs.family(bench.agent.process.pid))
         elif producer:
             pids = jobs.family(producer.pid)
@@ -239,8 +239,8 @@ def conclude(case, notes, before, after, waited, memory):
     if None in rates:
         raise harness.Missing(f"{case.kind} x {case.jobs}: too few batches to tell a rate")
     if case.kind == "agent":
-        prepared, read = (sum(now[lane] - then.get(lane, 0) for lane in now)
-                          for now, then in ((after.lanes, before.lanes),
+        prepared, read = (sum(now[queue] - then.get(queue, 0) for queue in now)
+                          for now, then in ((after.queues, before.queues),
                                             (after.read, before.read)))
     else:
         prepared = seconds * (rates[0] if case.kind == "tensorsocket" else sum(rates))
@@ -341,7 +341,7 @@ def staging(bench):
     batch = jobs.BATCH * 3 * jobs.SIDE * jobs.SIDE * 4
     bound = jobs.WINDOW * batch
     bench.figures["staging_bytes"], bench.figures["staging_bound_bytes"] = max(found), bound
-    log(f"staging   {max(found) / 1e6:.1f} MB in shared memory, boards and desks included; window "
+    log(f"staging   {max(found) / 1e6:.1f} MB in shared memory, headers and control blocks included; window "
         f"x batch bytes: {jobs.WINDOW} x {batch / 1e6:.1f} = {bound / 1e6:.1f} MB: "
         f"{max(found) / bound:.3f} of it")
 

@@ -55,17 +55,17 @@ static size_t count_before(const json_t *array, size_t i, const char *const *key
     return count;
 }
 
-/* The lane of that number, in whichever stream; NULL: none. */
-static const json_t *find_lane(const json_t *status, const json_t *lane)
+/* The queue of that number, in whichever stream; NULL: none. */
+static const json_t *find_queue(const json_t *status, const json_t *queue)
 {
-    static const char *const keys[] = {"lane", NULL};
+    static const char *const keys[] = {"queue", NULL};
     const json_t *found = NULL;
     size_t i;
     json_t *stream;
     json_array_foreach(json_object_get(status, "streams"), i, stream)
     {
         if (!found)
-            found = find(json_object_get(stream, "lanes"), lane, 0, keys);
+            found = find(json_object_get(stream, "queues"), queue, 0, keys);
     }
     return found;
 }
@@ -82,10 +82,10 @@ static double wait_share(const json_t *after, const json_t *before)
     return before && json_is_true(json_object_get(after, "waiting")) ? 1 : (double)NAN;
 }
 
-static int add_to_subscribers(const json_t *lane, const json_t *before, double seconds)
+static int add_to_subscribers(const json_t *queue, const json_t *before, double seconds)
 {
     static const char *const keys[] = {"pid", "rank", NULL};
-    const json_t *subscribers = json_object_get(lane, "subscribers");
+    const json_t *subscribers = json_object_get(queue, "subscribers");
     size_t i;
     int bad = 0;
     json_t *s;
@@ -108,28 +108,28 @@ static void sum(double *total, double value)
     *total += isfinite(value) ? value : 0;
 }
 
-static int add_to_lane(json_t *lane, const json_t *before, double seconds,
-                       struct top_rates_sums *sums)
+static int add_to_queue(json_t *queue, const json_t *before, double seconds,
+                        struct top_rates_sums *sums)
 {
-    double samples = change(lane, before, "prepared"), read = change(lane, before, "bytes_read");
-    double hits = change(lane, before, "cache_hits");
-    double prepare = change(lane, before, "prepare_s"), fetch = change(lane, before, "fetch_s");
-    int bad = add(lane, "samples_per_s", samples / seconds);
-    bad |= add(lane, "read_bytes_per_s", read / seconds);
-    bad |= add(lane, "hit_share", share(hits, samples));
-    bad |= add(lane, "fetch_per_sample_s", fetch / samples);
-    bad |= add(lane, "prepare_per_sample_s", prepare / samples);
-    bad |= add(lane, "busy_threads", prepare / seconds);
+    double samples = change(queue, before, "prepared"), read = change(queue, before, "bytes_read");
+    double hits = change(queue, before, "cache_hits");
+    double prepare = change(queue, before, "prepare_s"), fetch = change(queue, before, "fetch_s");
+    int bad = add(queue, "samples_per_s", samples / seconds);
+    bad |= add(queue, "read_bytes_per_s", read / seconds);
+    bad |= add(queue, "hit_share", share(hits, samples));
+    bad |= add(queue, "fetch_per_sample_s", fetch / samples);
+    bad |= add(queue, "prepare_per_sample_s", prepare / samples);
+    bad |= add(queue, "busy_threads", prepare / seconds);
     sum(&sums->samples_per_s, samples / seconds);
     sum(&sums->read_bytes_per_s, read / seconds);
-    return bad | add_to_subscribers(lane, before, seconds);
+    return bad | add_to_subscribers(queue, before, seconds);
 }
 
 int top_add_rates(json_t *after, const json_t *before)
 {
     struct top_rates_sums sums = {0, 0};
     size_t i, k;
-    json_t *stream, *lane;
+    json_t *stream, *queue;
     int bad = 0;
     /* Another agent at the same socket has nothing to do with it. */
     if (!json_equal(json_object_get(after, "pid"), json_object_get(before, "pid")))
@@ -139,9 +139,9 @@ int top_add_rates(json_t *after, const json_t *before)
         seconds = (double)NAN;
     json_array_foreach(json_object_get(after, "streams"), i, stream)
     {
-        json_array_foreach(json_object_get(stream, "lanes"), k, lane)
+        json_array_foreach(json_object_get(stream, "queues"), k, queue)
         {
-            bad |= add_to_lane(lane, find_lane(before, lane), seconds, &sums);
+            bad |= add_to_queue(queue, find_queue(before, queue), seconds, &sums);
         }
     }
     bad |= add(after, "seconds", seconds);

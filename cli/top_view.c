@@ -1,6 +1,6 @@
 /*
- * The lines of headrace top: a head for the agent, then each stream with its lanes, and each
- * lane with where its time goes and who reads it. Everything is drafted as one text, then cut
+ * The lines of headrace top: a head for the agent, then each stream with its queues, and each
+ * queue with where its time goes and who reads it. Everything is drafted as one text, then cut
  * into lines; a title begins with a mark that is taken off.
  */
 #include "top_view.h"
@@ -130,12 +130,12 @@ static double memory_of(const json_t *status)
 {
     double sum = 0;
     size_t i, k;
-    json_t *stream, *lane;
+    json_t *stream, *queue;
     json_array_foreach(json_object_get(status, "streams"), i, stream)
     {
-        json_array_foreach(json_object_get(stream, "lanes"), k, lane)
+        json_array_foreach(json_object_get(stream, "queues"), k, queue)
         {
-            double m = number(lane, "memory_bytes");
+            double m = number(queue, "memory_bytes");
             sum += isfinite(m) ? m : 0;
         }
     }
@@ -187,41 +187,41 @@ static void put_head(FILE *out, const json_t *status, size_t columns)
                 whole(a, expelled), whole(b, refused));
 }
 
-/* ---- a lane ---- */
+/* ---- a queue ---- */
 
-static void put_lane_title(FILE *out, size_t bar)
+static void put_queue_title(FILE *out, size_t bar)
 {
     fprintf(out, "  %-7s%6s%7s%12s  %-*s%6s%10s%7s\n", "rank", "epoch", "done", "samples/s",
             (int)bar + 2, "ready ahead", "", "read MB/s", "hits");
 }
 
-static void put_lane(FILE *out, const json_t *lane, size_t bar)
+static void put_queue(FILE *out, const json_t *queue, size_t bar)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER], d[TEXT_NUMBER], e[TEXT_NUMBER];
     char rank[TEXT_NUMBER];
-    double world = number(lane, "world_size");
-    double ready = number(lane, "ready_samples") / number(lane, "window_samples");
-    snprintf(rank, sizeof rank, "%.0f/%.0f", number(lane, "rank"), world);
-    fprintf(out, "  %-7s%6s%7s%12s  ", rank, whole(a, number(lane, "epoch")),
-            percent(b, number(lane, "position") / number(lane, "epoch_samples")),
-            counted(c, number(lane, "samples_per_s")));
+    double world = number(queue, "world_size");
+    double ready = number(queue, "ready_samples") / number(queue, "window_samples");
+    snprintf(rank, sizeof rank, "%.0f/%.0f", number(queue, "rank"), world);
+    fprintf(out, "  %-7s%6s%7s%12s  ", rank, whole(a, number(queue, "epoch")),
+            percent(b, number(queue, "position") / number(queue, "epoch_samples")),
+            counted(c, number(queue, "samples_per_s")));
     put_bar(out, ready, bar);
-    fprintf(out, "%6s%10s%7s", percent(d, ready), megabytes(e, number(lane, "read_bytes_per_s")),
-            percent(a, number(lane, "hit_share")));
-    fputs(json_is_true(json_object_get(lane, "alone")) ? "  alone\n" : "\n", out);
+    fprintf(out, "%6s%10s%7s", percent(d, ready), megabytes(e, number(queue, "read_bytes_per_s")),
+            percent(a, number(queue, "hit_share")));
+    fputs(json_is_true(json_object_get(queue, "alone")) ? "  alone\n" : "\n", out);
 }
 
 /* A share of the time from which on something is said to be busy, or to wait. */
 #define MUCH 0.5
 #define SOME 0.05
 
-/* The largest share that a job of the lane waited; NaN where it is not known. */
-static double most_waited(const json_t *lane)
+/* The largest share that a job of the queue waited; NaN where it is not known. */
+static double most_waited(const json_t *queue)
 {
     double most = (double)NAN;
     size_t i;
     json_t *subscriber;
-    json_array_foreach(json_object_get(lane, "subscribers"), i, subscriber)
+    json_array_foreach(json_object_get(queue, "subscribers"), i, subscriber)
     {
         most = fmax(most, number(subscriber, "wait_share")); /* which passes over NaN */
     }
@@ -229,37 +229,37 @@ static double most_waited(const json_t *lane)
 }
 
 /* Who holds the others up, as people say it; NULL where the interval does not show it. */
-static const char *slow_side(const json_t *lane, double threads)
+static const char *slow_side(const json_t *queue, double threads)
 {
-    const char *reason = string(lane, "waits_for", "");
-    double ready = number(lane, "ready_samples") / number(lane, "window_samples");
+    const char *reason = string(queue, "waits_for", "");
+    double ready = number(queue, "ready_samples") / number(queue, "window_samples");
     if (!strcmp(reason, "room"))
         return ready >= MUCH ? "the jobs are the slow side: the queue is full"
                              : "preparation waits for the jobs that are behind, or hold batches";
     if (!strcmp(reason, "sampler"))
         return "the job is the slow side: all that its sampler gave is ready";
-    if (!(most_waited(lane) > SOME))
+    if (!(most_waited(queue) > SOME))
         return NULL;
     if (!strcmp(reason, "fetch"))
         return "storage is the slow side: threads wait for bytes";
     if (strcmp(reason, "prepare") != 0)
         return NULL;
-    return number(lane, "busy_threads") / threads >= MUCH
+    return number(queue, "busy_threads") / threads >= MUCH
                ? "preparation is the slow side: the threads are busy"
                : "jobs wait, and the threads are not busy: other work may have the cores";
 }
 
-static void put_where(FILE *out, const json_t *lane, double threads)
+static void put_where(FILE *out, const json_t *queue, double threads)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER];
-    const char *slow = slow_side(lane, threads);
-    double budget = number(lane, "cache_budget_bytes"), cached = number(lane, "cache_bytes");
-    double bad = number(lane, "bad_samples"), lent = number(lane, "lent_bytes");
-    if (isfinite(number(lane, "prepare_per_sample_s")))
+    const char *slow = slow_side(queue, threads);
+    double budget = number(queue, "cache_budget_bytes"), cached = number(queue, "cache_bytes");
+    double bad = number(queue, "bad_samples"), leased = number(queue, "leased_bytes");
+    if (isfinite(number(queue, "prepare_per_sample_s")))
         fprintf(out, "    a sample: fetch %s, prepare %s   threads busy with it: %s\n",
-                duration(a, number(lane, "fetch_per_sample_s")),
-                duration(b, number(lane, "prepare_per_sample_s")),
-                percent(c, number(lane, "busy_threads") / threads));
+                duration(a, number(queue, "fetch_per_sample_s")),
+                duration(b, number(queue, "prepare_per_sample_s")),
+                percent(c, number(queue, "busy_threads") / threads));
     if (slow)
         fprintf(out, "    %s\n", slow);
     if (budget > 0) {
@@ -267,8 +267,8 @@ static void put_where(FILE *out, const json_t *lane, double threads)
         put_bar(out, cached / budget, 20);
         fprintf(out, " %s of %s\n", bytes(a, cached), bytes(b, budget));
     }
-    if (lent > 0)
-        fprintf(out, "    %s lent to jobs that hold old batches\n", bytes(a, lent));
+    if (leased > 0)
+        fprintf(out, "    %s leased to jobs that hold old batches\n", bytes(a, leased));
     if (bad > 0)
         fprintf(out, "    %s bad sample%s so far\n", whole(a, bad), plural(bad));
 }
@@ -281,7 +281,7 @@ static void put_subscriber_title(FILE *out, size_t program)
             "samples/s", "waits", "behind", "held");
 }
 
-static void put_subscriber(FILE *out, const json_t *lane, const json_t *s, size_t program)
+static void put_subscriber(FILE *out, const json_t *queue, const json_t *s, size_t program)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER], d[TEXT_NUMBER], e[TEXT_NUMBER];
     double behind = number(s, "behind_samples");
@@ -291,7 +291,7 @@ static void put_subscriber(FILE *out, const json_t *lane, const json_t *s, size_
             counted(b, number(s, "samples_per_s")), percent(c, number(s, "wait_share")),
             whole(d, behind), whole(e, number(s, "held")));
     /* It has half of the window left before the others go on without it. */
-    if (behind * 2 > number(lane, "window_samples"))
+    if (behind * 2 > number(queue, "window_samples"))
         fputs("  lags", out);
     fputc('\n', out);
 }
@@ -301,7 +301,7 @@ static void put_stream(FILE *out, const json_t *stream, double threads, size_t c
     char a[TEXT_NUMBER];
     size_t i, k, bar = columns < 80 ? 10 : columns - 80 > 30 ? 40 : columns - 70;
     size_t program = columns < 80 ? 8 : columns - 80 > 40 ? 58 : columns - 62;
-    json_t *lane, *subscriber;
+    json_t *queue, *subscriber;
     const char *name = string(stream, "name", NULL);
     fprintf(out, "\n%c", MARK);
     if (name) {
@@ -313,17 +313,17 @@ static void put_stream(FILE *out, const json_t *stream, double threads, size_t c
     fputs("   ", out);
     put_text(out, string(stream, "dataset", "?"), columns / 3);
     fprintf(out, "   %s samples\n", whole(a, number(stream, "samples")));
-    json_array_foreach(json_object_get(stream, "lanes"), i, lane)
+    json_array_foreach(json_object_get(stream, "queues"), i, queue)
     {
-        const json_t *subscribers = json_object_get(lane, "subscribers");
-        put_lane_title(out, bar);
-        put_lane(out, lane, bar);
-        put_where(out, lane, threads);
+        const json_t *subscribers = json_object_get(queue, "subscribers");
+        put_queue_title(out, bar);
+        put_queue(out, queue, bar);
+        put_where(out, queue, threads);
         if (json_array_size(subscribers))
             put_subscriber_title(out, program);
         json_array_foreach(subscribers, k, subscriber)
         {
-            put_subscriber(out, lane, subscriber, program);
+            put_subscriber(out, queue, subscriber, program);
         }
     }
 }

@@ -119,7 +119,7 @@ static void begin(struct pack_call *call, struct hr_pack_options *options, PyObj
 }
 
 /* Takes the GIL back; the result of a call that returned `r`, or NULL with an exception. */
-static PyObject *end(struct core_state *state, struct call *call, int r,
+static PyObject *end(struct core_state *state, struct pack_call *call, int r,
                      const struct hr_error *error, PyObject *path,
                      const struct hr_pack_result *result)
 {

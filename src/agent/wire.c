@@ -46,7 +46,7 @@ struct kind {
     const char *(*check)(const struct hr__wire_message *message);
     struct wire_part text[3];
     struct wire_part gap;
-    int files; /* that come with it; SEATED: where is_new */
+    int files; /* that come with it; PLACED: where is_new */
 };
 
 #define PART(type, member)                                                                         \
@@ -153,9 +153,9 @@ static const char *check_waiting(const struct hr__wire_message *m)
     return is_count(m->waiting.position) ? NULL : "position";
 }
 
-static const char *check_seated(const struct hr__wire_message *m)
+static const char *check_placed(const struct hr__wire_message *m)
 {
-    const struct hr__wire_seated *s = &m->seated;
+    const struct hr__wire_placed *s = &m->placed;
     if (s->is_new > 1)
         return "is_new";
     if (s->is_alone > 1)
@@ -225,9 +225,9 @@ static const struct kind kinds[HR__WIRE_TYPES] = {
     [HR__WIRE_WAITING] = {.name = "WAITING",
                           .bytes = sizeof(struct hr__wire_waiting),
                           .check = check_waiting},
-    [HR__WIRE_SEATED] = {.name = "SEATED",
-                         .bytes = sizeof(struct hr__wire_seated),
-                         .check = check_seated,
+    [HR__WIRE_PLACED] = {.name = "PLACED",
+                         .bytes = sizeof(struct hr__wire_placed),
+                         .check = check_placed,
                          .files = 4},
     [HR__WIRE_EXPELLED] = {.name = "EXPELLED", .bytes = sizeof(struct hr__wire_expelled)},
     [HR__WIRE_LEAVE] = {.name = "LEAVE", .bytes = sizeof(struct hr__wire_leave)},
@@ -235,7 +235,7 @@ static const struct kind kinds[HR__WIRE_TYPES] = {
                       .bytes = sizeof(struct hr__wire_bad),
                       .check = check_bad,
                       .text = {PART(hr__wire_bad, reason)},
-                      .gap = GAP(hr__wire_bad, seat, offsetof(struct hr__wire_bad, sequence))},
+                      .gap = GAP(hr__wire_bad, cursor, offsetof(struct hr__wire_bad, sequence))},
     [HR__WIRE_HALT] = {.name = "HALT",
                        .bytes = sizeof(struct hr__wire_halt),
                        .check = check_halt,
@@ -260,7 +260,7 @@ static const struct kind *kind_of(uint32_t type)
 
 static int files_of(const struct hr__wire_message *m)
 {
-    return m->type == HR__WIRE_SEATED && !m->seated.is_new ? 0 : kinds[m->type].files;
+    return m->type == HR__WIRE_PLACED && !m->placed.is_new ? 0 : kinds[m->type].files;
 }
 
 /* Writes a struct as the wire has it: zeros behind strings, which end, and in gaps. */

@@ -8,7 +8,7 @@
  *
  *   job     HELLO             agent  WELCOME | REFUSED
  *   job     ATTACH + text     agent  ATTACHED | REFUSED
- *   job     SEEK              agent  (WAITING) SEATED + files | REFUSED
+ *   job     SEEK              agent  (WAITING) PLACED + files | REFUSED
  *   agent   EXPELLED, BAD, HALT at any time; the job answers EXPELLED with SEEK
  *   job     LEAVE             no answer
  *   viewer  HELLO, STATUS | TRACE | END; agent TEXT + file | REFUSED
@@ -35,7 +35,7 @@ enum hr__wire_type {
     HR__WIRE_ATTACHED,
     HR__WIRE_SEEK,
     HR__WIRE_WAITING,
-    HR__WIRE_SEATED,
+    HR__WIRE_PLACED,
     HR__WIRE_EXPELLED,
     HR__WIRE_LEAVE,
     HR__WIRE_BAD,
@@ -97,13 +97,13 @@ struct hr__wire_waiting {
     uint64_t epoch, position; /* where the others are */
 };
 
-/* Files, where is_new: board, data, desk, and an eventfd to ring when mark moves on and the
- * board wants room. */
-struct hr__wire_seated {
+/* Files, where is_new: header, data, control, and an eventfd to ring when mark moves on and the
+ * header wants room. */
+struct hr__wire_placed {
     uint32_t number;   /* of the request */
-    uint32_t seat;     /* in this connection */
-    uint32_t is_new;   /* the job has no files of this seat yet */
-    uint32_t is_alone; /* nobody else uses this lane, because the others are elsewhere */
+    uint32_t cursor;   /* in this connection */
+    uint32_t is_new;   /* the job has no files of this cursor yet */
+    uint32_t is_alone; /* nobody else uses this queue, because the others are elsewhere */
     uint64_t epoch;    /* of the stream */
     uint64_t position; /* at `sequence`, of the order, all ranks */
     uint64_t sequence; /* of the first sample that is to be taken */
@@ -111,27 +111,27 @@ struct hr__wire_seated {
     uint64_t missed;   /* of the order, before `position`, where is_first */
 };
 
-/* The job was too slow: what it has not taken from the seat is gone. */
+/* The job was too slow: what it has not taken from the cursor is gone. */
 struct hr__wire_expelled {
-    uint32_t seat;
+    uint32_t cursor;
 };
 
-/* Nothing is held of the seat any more. */
+/* Nothing is held of the cursor any more. */
 struct hr__wire_leave {
-    uint32_t seat;
+    uint32_t cursor;
 };
 
 /* The sample at `sequence` stands in for a bad one. */
 struct hr__wire_bad {
-    uint32_t seat;
+    uint32_t cursor;
     uint64_t sequence;
     uint64_t index;
     char reason[256];
 };
 
-/* The lane ended at `sequence`. */
+/* The queue ended at `sequence`. */
 struct hr__wire_halt {
-    uint32_t seat;
+    uint32_t cursor;
     uint32_t has_sample; /* index, path and reason say which */
     uint64_t sequence;
     uint64_t index;
@@ -159,7 +159,7 @@ struct hr__wire_message {
         struct hr__wire_attached attached;
         struct hr__wire_seek seek;
         struct hr__wire_waiting waiting;
-        struct hr__wire_seated seated;
+        struct hr__wire_placed placed;
         struct hr__wire_expelled expelled;
         struct hr__wire_leave leave;
         struct hr__wire_bad bad;

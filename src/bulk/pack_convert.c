@@ -228,7 +228,7 @@ static int convert_auto(struct hr__pack_maker *m, struct hr__made *made, struct 
 }
 
 /* An item of a pack that is not in the form asked for: the JPEG it came from, where
- * there was one. Planes stay what they are: their JPEG is gone. */
+ * there was one. Ppublishers stay what they are: their JPEG is gone. */
 static int restore(struct hr__pack_maker *m, struct hr__made *made, struct hr_error *error)
 {
     struct hr_item item;

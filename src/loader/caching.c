@@ -21,7 +21,7 @@ struct hr__caching {
     struct hr__cache_spec *spec; /* what was asked for */
     int form_asked;              /* enum hr_form or HR_FORM_AUTO */
     struct hr_dataset *whole;    /* whose samples it may hold: the loader's, or its parent */
-    int of_lanes;                /* it is a lane's */
+    int of_publishers;           /* it is a publisher's */
     int pid;                     /* of the process that made the cache */
 
     /* Guarded by the loader's lock. */
@@ -55,7 +55,7 @@ static int open_cache(struct hr_loader *l, struct hr_error *error)
     l->caching->pid = getpid();
     l->caching->whole = l->dataset;
     l->caching->total_bytes = HR_SIZE_UNKNOWN;
-    if (!spec->name[0] && l->options.world_size == 1 && !l->caching->of_lanes) {
+    if (!spec->name[0] && l->options.world_size == 1 && !l->caching->of_publishers) {
         /* It needs no segment; but memory that killed ranks left may be what it lacks. */
         hr__directory_sweep();
         struct hr__cache_options options = {
@@ -67,8 +67,8 @@ static int open_cache(struct hr_loader *l, struct hr_error *error)
     }
     char run[HR_CACHE_RUN];
     l->caching->whole = hr__dataset_origin(l->dataset);
-    /* The lanes of a process are a run by themselves, whatever ranks they prepare for. */
-    hr_cache_run(run, l->caching->of_lanes ? 1 : l->options.world_size);
+    /* The publishers of a process are a run by themselves, whatever ranks they prepare for. */
+    hr_cache_run(run, l->caching->of_publishers ? 1 : l->options.world_size);
     return hr__cache_create_shared(&l->cache, l->dataset, spec, run, error);
 }
 
@@ -376,7 +376,7 @@ static const struct hr__keeper keeper = {
     .convert_unlocking = convert_unlocking,
 };
 
-int hr__caching_create(struct hr_loader *l, int of_lanes, struct hr_error *error)
+int hr__caching_create(struct hr_loader *l, int of_publishers, struct hr_error *error)
 {
     if (!l->options.cache || !*l->options.cache)
         return 0;
@@ -386,7 +386,7 @@ int hr__caching_create(struct hr_loader *l, int of_lanes, struct hr_error *error
     l->caching = c;
     l->keeper = &keeper;
     l->uncached = 1;
-    c->of_lanes = of_lanes;
+    c->of_publishers = of_publishers;
     c->spec = hr__alloc(HR__TAG_LOADER, 1, sizeof *c->spec);
     if (!c->spec)
         return hr__fail(error, -ENOMEM, "out of memory for a cache's description");

@@ -18,9 +18,10 @@
 
 struct hr_loader;
 
-/* Makes the cache that the options ask for, and hangs it on the loader. `of_lanes`: it is shared
- * with the other lanes of this process. Errors: -EINVAL: the options; those of hr_cache_open. */
-int hr__caching_create(struct hr_loader *l, int of_lanes, struct hr_error *error);
+/* Makes the cache that the options ask for, and hangs it on the loader. `of_publishers`: it is
+ * shared with the other publishers of this process. Errors: -EINVAL: the options; those of
+ * hr_cache_open. */
+int hr__caching_create(struct hr_loader *l, int of_publishers, struct hr_error *error);
 
 /* Bytes of budget that samples take which are not cached, as they are: of `samples` with
  * `bytes` on storage, all together. Pure. */

@@ -1,18 +1,18 @@
-/* Workers that serve many lanes; see crew.h. */
+/* Workers that serve many publishers; see crew.h. */
 #include "loader/crew.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/futex.h"
 #include "base/memory.h"
-#include "loader/lane_inside.h"
 #include "loader/process.h"
+#include "loader/publisher_inside.h"
 #include "loader/schedule.h"
 
 #include <errno.h>
 #include <limits.h>
 
-/* A lane in the crew. Guarded by the crew's lock. */
+/* A publisher in the crew. Guarded by the crew's lock. */
 struct member {
     struct hr_loader *loader;
     int visitors;    /* workers that are in the loader, or have a sample of it */
@@ -37,23 +37,23 @@ struct hr__crew {
     atomic_int stop;
 
     pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t left;  /* a worker came back from a lane that is leaving */
+    pthread_cond_t left;  /* a worker came back from a publisher that is leaving */
     struct member **members;
     int member_count, member_capacity;
     uint64_t visits;
 };
 
-/* What a look at all lanes finds. */
+/* What a look at all publishers finds. */
 struct look {
     struct member *due;  /* the one that is due first; NULL: none has work */
     struct member *idle; /* where an item may be converted by somebody who has nothing else to do */
-    int others;          /* lanes beside `due` that may have work */
+    int others;          /* publishers beside `due` that may have work */
     uint64_t soonest_ns; /* when the first delayed sample is due; UINT64_MAX: there is none */
 };
 
-static int may_have_work(const struct hr__lane *lane, uint64_t now_ns)
+static int may_have_work(const struct hr__publisher *publisher, uint64_t now_ns)
 {
-    return atomic_load(&lane->has_work) || atomic_load(&lane->ask_ns) <= now_ns;
+    return atomic_load(&publisher->has_work) || atomic_load(&publisher->ask_ns) <= now_ns;
 }
 
 static struct look look_locked(const struct hr__crew *c)
@@ -63,19 +63,19 @@ static struct look look_locked(const struct hr__crew *c)
     double least = 0;
     for (int i = 0; i < c->member_count; i++) {
         struct member *m = c->members[i];
-        struct hr__lane *lane = m->loader->lane;
+        struct hr__publisher *publisher = m->loader->publisher;
         if (m->is_leaving)
             continue;
-        uint64_t ask_ns = atomic_load(&lane->ask_ns);
+        uint64_t ask_ns = atomic_load(&publisher->ask_ns);
         if (ask_ns != UINT64_MAX && !now_ns)
             now_ns = hr__now_ns();
         if (ask_ns < found.soonest_ns)
             found.soonest_ns = ask_ns;
-        if (atomic_load(&lane->may_convert) && (!found.idle || m->served < found.idle->served))
+        if (atomic_load(&publisher->may_convert) && (!found.idle || m->served < found.idle->served))
             found.idle = m;
-        if (!may_have_work(lane, now_ns))
+        if (!may_have_work(publisher, now_ns))
             continue;
-        double ahead = lane->ops->ahead(lane->self);
+        double ahead = publisher->ops->ahead(publisher->self);
         found.others += found.due != NULL;
         if (!found.due || ahead < least || (ahead == least && m->served < found.due->served)) {
             found.due = m;
@@ -127,7 +127,7 @@ static void tell_watch(const struct worker *w, uint64_t begin_ns, uint64_t index
     w->crew->watch(w->crew->watch_arg, &event);
 }
 
-/* Prepares a sample of the lane. */
+/* Prepares a sample of the publisher. */
 static void prepare_unlocking(struct worker *w, struct hr__job *job)
 {
     struct hr_loader *l = w->thread.loader;
@@ -142,13 +142,13 @@ static void prepare_unlocking(struct worker *w, struct hr__job *job)
     hr__finish_job_unlocking(l, job, &outcome);
 }
 
-/* The lane has no sample to take: what is said of it from now on. Whatever changes that has
+/* The publisher has no sample to take: what is said of it from now on. Whatever changes that has
  * the lock too, and says otherwise then. */
 static void say_none_locked(struct hr_loader *l)
 {
-    atomic_store(&l->lane->has_work, 0);
+    atomic_store(&l->publisher->has_work, 0);
     int may = l->keeper->may_convert_locked && l->keeper->may_convert_locked(l, 1);
-    atomic_store(&l->lane->may_convert, may);
+    atomic_store(&l->publisher->may_convert, may);
 }
 
 /* What a worker of the loader's own does in one turn of its loop (threads.c), but for waiting. */
@@ -165,7 +165,7 @@ static void work_unlocking(struct worker *w)
     if (job)
         prepare_unlocking(w, job);
     else if (hr__has_work_locked(l)) /* looking may have released the lock */
-        atomic_store(&l->lane->has_work, 1);
+        atomic_store(&l->publisher->has_work, 1);
     else
         say_none_locked(l);
 }
@@ -174,7 +174,7 @@ static void convert_unlocking(struct worker *w)
 {
     struct hr_loader *l = w->thread.loader;
     int may = l->keeper->may_convert_locked && l->keeper->may_convert_locked(l, 1);
-    atomic_store(&l->lane->may_convert, may);
+    atomic_store(&l->publisher->may_convert, may);
     if (may)
         l->keeper->convert_unlocking(&w->thread);
 }
@@ -189,14 +189,14 @@ static void visit(struct worker *w, struct hr_loader *l, int is_idle)
         convert_unlocking(w);
     else
         work_unlocking(w);
-    int has_turn = l->lane->turn;
-    atomic_store(&l->lane->ask_ns, l->delayed ? l->delayed->ask_ns : UINT64_MAX);
+    int has_turn = l->publisher->turn;
+    atomic_store(&l->publisher->ask_ns, l->delayed ? l->delayed->ask_ns : UINT64_MAX);
     pthread_mutex_unlock(&l->lock);
     if (has_turn)
-        hr__lane_publish(l->lane);
+        hr__publisher_publish(l->publisher);
 }
 
-/* The lane to visit, or NULL; *is_idle: only to convert something. */
+/* The publisher to visit, or NULL; *is_idle: only to convert something. */
 static struct member *choose_locked(struct hr__crew *c, int *is_idle)
 {
     struct look found = look_locked(c);
@@ -303,7 +303,7 @@ int hr__crew_threads(const struct hr__crew *crew)
 
 void hr__crew_watch(struct hr__crew *crew, hr__crew_watch_fn watch, void *arg)
 {
-    /* Workers look at it when they have a sample in hand: after a lane has joined. */
+    /* Workers look at it when they have a sample in hand: after a publisher has joined. */
     pthread_mutex_lock(&crew->lock);
     crew->watch = watch;
     crew->watch_arg = arg;
@@ -337,7 +337,7 @@ int hr__crew_join(struct hr__crew *c, struct hr_loader *loader, struct hr_error 
     if (!r)
         return 0;
     hr__free(m);
-    return hr__fail(error, r, "out of memory for a lane of the crew");
+    return hr__fail(error, r, "out of memory for a publisher of the crew");
 }
 
 static int find_locked(const struct hr__crew *c, const struct hr_loader *loader)

@@ -10,7 +10,7 @@
  *   epoch.h, job.h, bad.h, counters.h, ring.h   what these work on
  *   part.h      what may hang on all that: one table of functions for
  *     hosts/      what is kept of it in the memory of several hosts
- *     lane.h      loaders whose batches are published in memory of somebody else
+ *     publisher.h      loaders whose batches are published in memory of somebody else
  *     crew.h      workers of many such loaders
  *   and one for
  *     caching.h   what is kept of it in memory, and in which form
@@ -73,7 +73,7 @@ struct hr_loader {
     /* The parts' own. */
     struct hr__caching *caching;
     struct hr__hosting *hosting;
-    struct hr__lane *lane;
+    struct hr__publisher *publisher;
     void *attached; /* the attachment's own */
     char *texts[4]; /* copies of options, with an attachment */
 
@@ -175,7 +175,7 @@ static inline void hr__sample_unclaim(struct hr_loader *l, struct hr__cache_tick
         hr__cache_unclaim(l->cache, ticket);
 }
 
-/* Drops what is in preparation and begins anew at `from`, a lane with chunk `first_chunk`;
+/* Drops what is in preparation and begins anew at `from`, a publisher with chunk `first_chunk`;
  * starts the threads where that was not done. */
 int hr__loader_start_at(struct hr_loader *l, const struct hr_loader_state *from,
                         uint64_t first_chunk, struct hr_error *error);

@@ -21,7 +21,7 @@ struct hr_batch;
 struct hr_loader;
 
 /* Who takes part in the window and the reads: the hosts of a cache (hosts/), or the publishing
- * of batches for somebody else (lane.c). */
+ * of batches for somebody else (publisher.c). */
 struct hr__part {
     /* Starts its threads, after the loader's own. Errors: -EAGAIN, -ENOMEM; `join` follows. */
     int (*start)(struct hr_loader *l, struct hr_error *error);

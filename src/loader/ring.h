@@ -28,7 +28,7 @@
 
 struct hr__batch_owner;
 struct hr__epoch;
-struct hr__lane;
+struct hr__publisher;
 struct hr__job;
 struct hr__ring;
 struct hr__bad;
@@ -58,14 +58,14 @@ struct hr_batch {
     uint64_t number; /* in the epoch */
 
     /* Work: guarded by the loader's lock. */
-    struct hr__epoch *plan;  /* what it belongs to; a reference */
-    struct hr__lane *lane;   /* whose chunk it is (lane.h); NULL: a slot */
-    uint64_t chunk;          /* its number */
-    size_t claimed;          /* samples taken by a fetcher or worker, from the front */
-    size_t done;             /* samples finished */
-    int cancelled;           /* its epoch was dropped */
-    uint64_t opened_ns;      /* when it was opened; with hosts */
-    struct hr__job *fetched; /* read and waiting for a worker, oldest first */
+    struct hr__epoch *plan;          /* what it belongs to; a reference */
+    struct hr__publisher *publisher; /* whose chunk it is (publisher.h); NULL: a slot */
+    uint64_t chunk;                  /* its number */
+    size_t claimed;                  /* samples taken by a fetcher or worker, from the front */
+    size_t done;                     /* samples finished */
+    int cancelled;                   /* its epoch was dropped */
+    uint64_t opened_ns;              /* when it was opened; with hosts */
+    struct hr__job *fetched;         /* read and waiting for a worker, oldest first */
     struct hr__job *fetched_last;
     struct hr__bad *skipped; /* its bad and its damaged samples, in order of place */
     size_t bad;              /* number of the bad ones */

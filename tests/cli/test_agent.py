@@ -239,7 +239,7 @@ class Agent(CliCase):
         agent = self.start("--threads", "2", *metrics)
         jobs = [self.job("one", 8, 5000), self.job("two", 16, 20000), self.job("two", 4, 5000)]
         pids = [j.pid for j in jobs]
-        # between two epochs a job has no seat: each is looked for until it is there
+        # between two epochs a job has no cursor: each is looked for until it is there
         self.until(lambda: self.check_top_json(pids))
         self.until(lambda: self.check_top(pids))
         if metrics:
@@ -271,15 +271,15 @@ class Agent(CliCase):
         for name, who in (("one", pids[:1]), ("two", pids[1:])):
             s = streams[name]
             self.assertEqual((s["samples"], s["dataset"]), (96, os.path.join(self.root, "set")))
-            self.assertEqual(len([lane for lane in s["lanes"] if not lane["alone"]]), 1)
-            self.assertEqual(sorted(x["pid"] for lane in s["lanes"] for x in lane["subscribers"]), sorted(who))
-            for lane in s["lanes"]:
-                self.assertLessEqual(lane["ready_samples"], lane["window_samples"])
-                for x in lane["subscribers"]:
+            self.assertEqual(len([queue for queue in s["queues"] if not queue["alone"]]), 1)
+            self.assertEqual(sorted(x["pid"] for queue in s["queues"] for x in queue["subscribers"]), sorted(who))
+            for queue in s["queues"]:
+                self.assertLessEqual(queue["ready_samples"], queue["window_samples"])
+                for x in queue["subscribers"]:
                     self.assertTrue(x["program"].startswith("agent_job "), x)
                     self.assertGreater(x["samples"], 0)
                     self.assertGreater(x["samples_per_s"] or 0, 0)
-                    self.assertLessEqual(x["behind_samples"], lane["window_samples"])
+                    self.assertLessEqual(x["behind_samples"], queue["window_samples"])
 
     def check_top(self, pids):
         out = self.run_it("top", "--once", "--interval", "0.2")[1]
@@ -291,7 +291,7 @@ class Agent(CliCase):
     def check_metrics(self, port, pids):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
             text = answer.read().decode()
-        self.assertRegex(text, r'\nheadrace_lane_prepared_samples_total\{stream="one",lane="\d+",rank="0"\} [1-9]')
+        self.assertRegex(text, r'\nheadrace_queue_prepared_samples_total\{stream="one",queue="\d+",rank="0"\} [1-9]')
         self.assertRegex(text, rf'\nheadrace_subscriber_samples_total\{{[^}}]*pid="{pids[2]}",loader="0"\}} [1-9]')
 
     def check_trace(self, agent, pids):
@@ -307,13 +307,13 @@ class Agent(CliCase):
         for e in samples:
             self.assertEqual((e["ph"], e["pid"]), ("X", agent))
             self.assertIn(e["tid"], (1, 2))
-            self.assertIn("lane", e["args"])
+            self.assertIn("queue", e["args"])
             self.assertLess(e["args"]["index"], 96)
         for name in ("takes", "releases"):
             self.assertEqual({e["pid"] for e in by_name[name]}, set(pids))
         self.assertEqual({e["pid"] for e in by_name["ready"]}, {agent})
         titles = [e["args"]["name"] for e in by_name["thread_name"]]
-        self.assertTrue(any(re.fullmatch(r"lane \d+: stream one, rank 0 of 1", t) for t in titles), titles)
+        self.assertTrue(any(re.fullmatch(r"queue \d+: stream one, rank 0 of 1", t) for t in titles), titles)
 
     def test_usage(self):
         one = "--stop, --status and --trace: one at a time"

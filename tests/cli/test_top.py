@@ -143,8 +143,8 @@ class Top(CliCase):
             plain = json.load(f)
         rated = json.loads(out)
         self.assertEqual(rated["seconds"], 2)
-        self.assertEqual(rated["streams"][0]["lanes"][0]["samples_per_s"], 1204)
-        self.assertIsNone(rated["streams"][0]["lanes"][1]["samples_per_s"])
+        self.assertEqual(rated["streams"][0]["queues"][0]["samples_per_s"], 1204)
+        self.assertIsNone(rated["streams"][0]["queues"][1]["samples_per_s"])
         self.assertEqual({k: rated[k] for k in plain if k != "streams"}, {k: plain[k] for k in plain if k != "streams"})
 
     def test_until_the_agent_ends(self):

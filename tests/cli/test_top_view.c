@@ -96,10 +96,10 @@ static void test_widths(void **state)
     json_decref(after);
 }
 
-static double rate(const json_t *root, size_t stream, size_t lane, int subscriber, const char *key)
+static double rate(const json_t *root, size_t stream, size_t queue, int subscriber, const char *key)
 {
     const json_t *at = json_array_get(
-        json_object_get(json_array_get(json_object_get(root, "streams"), stream), "lanes"), lane);
+        json_object_get(json_array_get(json_object_get(root, "streams"), stream), "queues"), queue);
     if (subscriber >= 0)
         at = json_array_get(json_object_get(at, "subscribers"), (size_t)subscriber);
     const json_t *value = json_object_get(at, key);
@@ -149,7 +149,7 @@ static void test_rates(void **state)
 static void test_one_process(void **state)
 {
     static const char text[] =
-        "{\"pid\":1,\"uptime_s\":%d,\"streams\":[{\"lanes\":[{\"lane\":1,\"subscribers\":["
+        "{\"pid\":1,\"uptime_s\":%d,\"streams\":[{\"queues\":[{\"queue\":1,\"subscribers\":["
         "{\"pid\":7,\"rank\":0,\"samples\":%d},{\"pid\":7,\"rank\":0,\"samples\":%d}]}]}]}";
     char first[512], second[512];
     snprintf(first, sizeof first, text, 1, 100, 200);
@@ -183,7 +183,7 @@ static void test_slow_side(void **state)
         for (int k = 0; k < 2; k++) {
             at[k] = json_pack(
                 "{s:i,s:i,s:i,s:[{s:[{s:i,s:s,s:f,s:i,s:f,s:i,s:f,s:[{s:i,s:i,s:f,s:f,s:i}]}]}]}",
-                "pid", 1, "uptime_s", 2 * k, "threads", 4, "streams", "lanes", "lane", 1,
+                "pid", 1, "uptime_s", 2 * k, "threads", 4, "streams", "queues", "queue", 1,
                 "waits_for", cases[i].waits_for, "ready_samples", cases[i].ready, "window_samples",
                 100, "prepare_s", k * cases[i].prepare_s, "prepared", k * 100, "fetch_s", 0.0,
                 "subscribers", "pid", 7, "rank", 0, "wait_s", 2 * k * cases[i].waited, "step_s",
@@ -208,13 +208,13 @@ static void test_odd(void **state)
 {
     static const char *const odd[] = {
         "{}",
-        "{\"streams\":[{\"lanes\":[{}]}]}",
-        "{\"streams\":[{\"name\":\"\\u001b[2J\\n\",\"lanes\":[{\"subscribers\":[{},{}]}]}]}",
-        "{\"pid\":-1e300,\"uptime_s\":1e300,\"threads\":-5,\"streams\":[{\"lanes\":[{\"lane\":1,"
+        "{\"streams\":[{\"queues\":[{}]}]}",
+        "{\"streams\":[{\"name\":\"\\u001b[2J\\n\",\"queues\":[{\"subscribers\":[{},{}]}]}]}",
+        "{\"pid\":-1e300,\"uptime_s\":1e300,\"threads\":-5,\"streams\":[{\"queues\":[{\"queue\":1,"
         "\"ready_samples\":1e300,\"window_samples\":-1,\"position\":1e300,\"rank\":1e300,"
         "\"epoch_samples\":0,\"subscribers\":[{\"pid\":1e300,\"batch_samples\":-1}]}]}]}",
         "{\"streams\":7,\"cache\":[]}",
-        "{\"streams\":[[],null,{\"lanes\":3},{\"lanes\":[null,[]]}]}",
+        "{\"streams\":[[],null,{\"queues\":3},{\"queues\":[null,[]]}]}",
     };
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
         json_t *root = json_loads(odd[i], 0, NULL), *again = json_deep_copy(root);

@@ -138,11 +138,11 @@ class Agent(Process):
     def look(self) -> dict:
         return headrace.agent_status(self.socket)
 
-    def lanes(self) -> list[dict]:
-        return [lane for stream in self.look()["streams"] for lane in stream["lanes"]]
+    def queues(self) -> list[dict]:
+        return [queue for stream in self.look()["streams"] for queue in stream["queues"]]
 
     def subscribers(self) -> list[dict]:
-        return [seat for lane in self.lanes() for seat in lane["subscribers"]]
+        return [cursor for queue in self.queues() for cursor in queue["subscribers"]]
 
 
 class Job(Process):

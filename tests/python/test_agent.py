@@ -123,13 +123,13 @@ def test_a_private_cache(dataset, form):
         with DataLoader(dataset, 6, agent=agent.socket, **options) as loader:
             for _ in range(3):
                 list(loader)
-            (lane,) = agent.lanes()
-            assert lane["bytes_read"] == total
-            assert lane["cache_hits"] == 2 * COUNT
+            (queue,) = agent.queues()
+            assert queue["bytes_read"] == total
+            assert queue["cache_hits"] == 2 * COUNT
         assert_equal(*both(dataset, agent, 3, batch_size=6, **options))
 
 
-def test_the_agents_own_cache_is_shared_by_its_lanes(dataset):
+def test_the_agents_own_cache_is_shared_by_its_queues(dataset):
     total = sum(os.path.getsize(path) for path, _ in dataset.samples)
     with Agent("--cache", "64MiB") as agent:
         plain = DataLoader(dataset, 6, shuffle=True, seed=1)
@@ -137,7 +137,7 @@ def test_the_agents_own_cache_is_shared_by_its_lanes(dataset):
         list(first)
         second = DataLoader(dataset, 6, shuffle=True, seed=1, agent=agent.socket)
         assert same(taken(second), taken(plain))
-        assert sum(lane["bytes_read"] for lane in agent.lanes()) == total
+        assert sum(queue["bytes_read"] for queue in agent.queues()) == total
         first.close()
         second.close()
     assert not [p for p in Path(os.environ["HEADRACE_SHM"]).rglob("run+*")]
@@ -427,11 +427,11 @@ def test_status(dataset, agent):
         assert status["socket"] == agent.socket and status["threads"] == 2
         (stream,) = [s for s in status["streams"] if s["name"] == "seen"]
         assert stream["samples"] == COUNT
-        (lane,) = stream["lanes"]
-        assert (lane["rank"], lane["world_size"], lane["epoch"]) == (0, 1, 0)
-        (seat,) = lane["subscribers"]
-        assert (seat["pid"], seat["batch_samples"]) == (os.getpid(), 4)
-        assert seat["held"] == 1 and seat["batches"] == 1
+        (queue,) = stream["queues"]
+        assert (queue["rank"], queue["world_size"], queue["epoch"]) == (0, 1, 0)
+        (cursor,) = queue["subscribers"]
+        assert (cursor["pid"], cursor["batch_samples"]) == (os.getpid(), 4)
+        assert cursor["held"] == 1 and cursor["batches"] == 1
         del held
     wait_until(
         lambda: not [s for s in agent.look()["streams"] if s["name"] == "seen"], "the stream's end"

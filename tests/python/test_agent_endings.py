@@ -180,8 +180,8 @@ def serving(jobs):
     """The pid of the agent that serves so many jobs just now, or None."""
     with contextlib.suppress(OSError):
         status = headrace.agent_status()
-        seated = [s for x in status["streams"] for lane in x["lanes"] for s in lane["subscribers"]]
-        return status["pid"] if len(seated) == jobs else None
+        placed = [s for x in status["streams"] for queue in x["queues"] for s in queue["subscribers"]]
+        return status["pid"] if len(placed) == jobs else None
 
 
 class Told:

@@ -62,10 +62,10 @@ def test_weighted_with_replacement(data, agent):
             assert len(indices(epoch)) == DRAWN > len(set(indices(epoch)))
             assert same(epoch, taken(plain))
         check_prepared_elsewhere(ours)
-        (lane,) = agent.lanes()
-        assert lane["sampler"] and lane["prepared"] == 3 * DRAWN
-        assert (lane["epoch"], lane["position"], lane["epoch_samples"]) == (2, DRAWN, None)
-        assert lane["waits_for"] == "sampler"
+        (queue,) = agent.queues()
+        assert queue["sampler"] and queue["prepared"] == 3 * DRAWN
+        assert (queue["epoch"], queue["position"], queue["epoch_samples"]) == (2, DRAWN, None)
+        assert queue["waits_for"] == "sampler"
         assert sum(s["samples"] for s in agent.subscribers()) == 3 * DRAWN
 
 
@@ -166,10 +166,10 @@ def test_a_killed_job_leaves_nothing(folder, data, agent):
             assert job.next()["ready"]
             told = job.batches(5)
             assert [b["index"] for b in told] == [b[2].tolist() for b in taken(loader(data), 5)]
-            assert len(agent.lanes()) == 2
+            assert len(agent.queues()) == 2
             job.send(signal.SIGKILL)
             job.status()
-        wait_until(lambda: len(agent.lanes()) == 1, "the end of the killed job's queue")
+        wait_until(lambda: len(agent.queues()) == 1, "the end of the killed job's queue")
         found += [tuple(t.clone() for t in batch) for batch in epoch]
         assert same(found, taken(plain))
 

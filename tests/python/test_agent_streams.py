@@ -41,25 +41,25 @@ def make(data, agent, stream, size=4, **options):
     return DataLoader(data, size, agent=agent.socket, stream=stream, **options)
 
 
-def lanes_of(agent, stream):
-    return [x for s in agent.look()["streams"] if s["name"] == stream for x in s["lanes"]]
+def queues_of(agent, stream):
+    return [x for s in agent.look()["streams"] if s["name"] == stream for x in s["queues"]]
 
 
 def begin(agent, stream, jobs):
     """All of them at the beginning of an epoch before one goes on: their iterators."""
     epochs = [iter(job) for job in jobs]
     wait_until(
-        lambda: sum(len(lane["subscribers"]) for lane in lanes_of(agent, stream)) == len(jobs),
-        "a seat for each job",
+        lambda: sum(len(queue["subscribers"]) for queue in queues_of(agent, stream)) == len(jobs),
+        "a cursor for each job",
     )
     return epochs
 
 
 def assert_prepared(agent, stream, samples):
-    """So many were prepared in the stream's one lane, but for what it has begun ahead."""
-    (lane,) = lanes_of(agent, stream)
-    assert not lane["alone"]
-    assert samples <= lane["prepared"] <= samples + lane["window_samples"]
+    """So many were prepared in the stream's one queue, but for what it has begun ahead."""
+    (queue,) = queues_of(agent, stream)
+    assert not queue["alone"]
+    assert samples <= queue["prepared"] <= samples + queue["window_samples"]
 
 
 def check_epochs(truth, reader, first=0):
@@ -100,13 +100,13 @@ def test_drop_last_is_each_jobs_own(long, agent, stream):
     for reader in readers:
         for epoch, batches in enumerate(reader.result()):
             truth.check(batches, 1 + epoch)
-    assert len(lanes_of(agent, stream)) == 1
+    assert len(queues_of(agent, stream)) == 1
     for job in jobs:
         job.close()
 
 
 def test_ranks_of_two_jobs(long, agent, stream):
-    """Two jobs of two ranks each: two lanes, each sample once."""
+    """Two jobs of two ranks each: two queues, each sample once."""
     options = {"world_size": 2, "lag": "wait"}
     jobs = [make(long, agent, stream, 5 + 3 * (i // 2), rank=i % 2, **options) for i in range(4)]
     readers = [Reader(epoch) for epoch in begin(agent, stream, jobs)]
@@ -116,9 +116,9 @@ def test_ranks_of_two_jobs(long, agent, stream):
             long, 5 + 3 * (i // 2), shuffle=True, return_index=True, rank=i % 2, world_size=2
         )
         assert same(batches, taken(plain))
-    for lane in lanes_of(agent, stream):
-        assert 0 <= lane["prepared"] - LONG // 2 <= lane["window_samples"]
-    assert sorted(lane["rank"] for lane in lanes_of(agent, stream)) == [0, 1]
+    for queue in queues_of(agent, stream):
+        assert 0 <= queue["prepared"] - LONG // 2 <= queue["window_samples"]
+    assert sorted(queue["rank"] for queue in queues_of(agent, stream)) == [0, 1]
     for job in jobs:
         job.close()
 
@@ -257,7 +257,7 @@ def test_resuming_together(long, agent, stream):
     assert [s["position"] for s in states] == [24, 24]
     for job in jobs:
         job.close()
-    wait_until(lambda: not lanes_of(agent, stream), "the stream's end")
+    wait_until(lambda: not queues_of(agent, stream), "the stream's end")
     jobs = [make(long, agent, stream, size, lag="wait") for size in (4, 6)]
     for job, state in zip(jobs, states):
         job.load_state_dict(state)
@@ -287,7 +287,7 @@ def test_one_who_lags_goes_on_alone(long, agent, stream):
 
 
 def test_one_who_lagged_comes_back(long, agent, stream):
-    """A pause, then full speed until it has caught up: it is in the common lane again."""
+    """A pause, then full speed until it has caught up: it is in the common queue again."""
     truth = Truth(long, shuffle=True)
     steady, jumpy = make(long, agent, stream), make(long, agent, stream)
     epochs = begin(agent, stream, [steady, jumpy])
@@ -345,12 +345,12 @@ def test_the_window_bounds_memory(long, agent, stream):
     loader = make(long, agent, stream, 16, window=4)
     epoch = iter(loader)
     batch = next(epoch)
-    (lane,) = wait_until(
-        lambda: [x for x in lanes_of(agent, stream) if x["waits_for"] == "room"], "a full window"
+    (queue,) = wait_until(
+        lambda: [x for x in queues_of(agent, stream) if x["waits_for"] == "room"], "a full window"
     )
     size = batch[0].nbytes
-    assert lane["window_samples"] <= 5 * 16
-    assert lane["memory_bytes"] <= 6 * size
+    assert queue["window_samples"] <= 5 * 16
+    assert queue["memory_bytes"] <= 6 * size
     del batch
     loader.close()
 
@@ -387,8 +387,8 @@ def test_processes_share_a_stream(folder, agent, stream):
         second = [two.batches(), two.batches()]
         flat = [i for b in expected[1] for i in b["index"]]
         assert [i for b in second[1] for i in b["index"]] == flat
-        for lane in lanes_of(agent, stream):
-            assert lane["prepared"] <= 2 * 3 * COUNT + lane["window_samples"]
+        for queue in queues_of(agent, stream):
+            assert queue["prepared"] <= 2 * 3 * COUNT + queue["window_samples"]
 
 
 def test_a_killed_job_frees_what_it_held(folder, agent, stream):
@@ -403,12 +403,12 @@ def test_a_killed_job_frees_what_it_held(folder, agent, stream):
         assert other.next()
         found = other.batches(2)
         wait_until(
-            lambda: [x for x in lanes_of(agent, stream) if x["waits_for"] == "room"], "a full window"
+            lambda: [x for x in queues_of(agent, stream) if x["waits_for"] == "room"], "a full window"
         )
         victim.send(signal.SIGKILL)
         found += other.batches()
         assert [i for b in found for i in b["index"]] == list(range(LONG))
-    wait_until(lambda: not lanes_of(agent, stream), "the stream's end")
+    wait_until(lambda: not queues_of(agent, stream), "the stream's end")
 
 
 def test_a_stopped_job_holds_up_nobody(folder, agent, stream):

@@ -358,9 +358,9 @@ class Soak:
         status = self.status()
         if status is None:
             return
-        lanes = [lane for stream in status["streams"] for lane in stream["lanes"]]
-        self.note_most("memory_bytes", sum(lane["memory_bytes"] for lane in lanes))
-        self.note_most("lanes", len(lanes))
+        queues = [queue for stream in status["streams"] for queue in stream["queues"]]
+        self.note_most("memory_bytes", sum(queue["memory_bytes"] for queue in queues))
+        self.note_most("queues", len(queues))
         try:
             self.note_most("files", len(os.listdir(f"/proc/{status['pid']}/fd")))
         except OSError:

@@ -1,7 +1,7 @@
 /*
  * Loaders that an agent prepares for: what the loader calls (see attached.h).
  *
- * Nothing is said here about what comes when: a lane of the agent is the sequence of this
+ * Nothing is said here about what comes when: a queue of the agent is the sequence of this
  * rank's samples, whatever the size of batches, and order/order.h says, as it does for an
  * embedded loader, how batches are cut out of it.
  */
@@ -175,7 +175,7 @@ static void aim(struct hr__attached *a, const struct hr_loader_state *from, int 
     if (a->is_placed)
         hr__attached_begin(a, from->epoch + a->ahead, from->position);
     pthread_mutex_lock(&a->lock);
-    a->seat = NULL;
+    a->cursor = NULL;
     pthread_mutex_unlock(&a->lock);
     a->main = NULL;
     a->is_expelled = 0;
@@ -241,9 +241,9 @@ static void get_stats(const struct hr_loader *l, struct hr_loader_stats *stats)
     stats->reattached = atomic_load_explicit(&a->reattached, memory_order_relaxed);
     stats->threads = atomic_load_explicit(&a->threads, memory_order_relaxed);
     pthread_mutex_lock(&a->lock);
-    if (a->seat) {
-        uint64_t next = atomic_load_explicit(&a->seat->desk->next, memory_order_relaxed);
-        uint64_t batch = (uint64_t)l->options.batch_size, ready = hr__seat_ready(a->seat, next);
+    if (a->cursor) {
+        uint64_t next = atomic_load_explicit(&a->cursor->control->next, memory_order_relaxed);
+        uint64_t batch = (uint64_t)l->options.batch_size, ready = hr__cursor_ready(a->cursor, next);
         /* A batch that was pushed is one chunk, however many samples it has. */
         stats->ready_batches = (ready + (l->options.external_order ? batch - 1 : 0)) / batch;
     }

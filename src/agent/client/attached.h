@@ -2,27 +2,27 @@
  * A loader that an agent prepares for, inside: what attach.c, session.c and turn.c share.
  *
  *   attach.c   what the loader calls (loader/attach.h), and where in the epoch we are
- *   session.c  the connection: messages, places in lanes, a new agent after one that ended
+ *   session.c  the connection: messages, places in queues, a new agent after one that ended
  *   turn.c     the next batch: taking, waiting, lending, copying
- *   seat.c     a lane as we see it; lease.c, pages.c: batches in its memory
+ *   cursor.c     a queue as we see it; lease.c, pages.c: batches in its memory
  *
  * There is no thread. The consumer's thread sends and receives, when it has nothing to take:
  * what an agent has ready is taken without a word. Batches are released on any thread, which
- * touches nothing but their seat.
+ * touches nothing but their cursor.
  *
  * Three numbers say where we are. A *position* counts samples of the epoch's order, of all
  * ranks. An *index* counts this rank's samples since the epoch began, or was restored, at
- * cut.start: position = cut.start + index x ranks. A *sequence* counts samples of a lane:
- * sequence = base + index, with a base for each seat.
+ * cut.start: position = cut.start + index x ranks. A *sequence* counts samples of a queue:
+ * sequence = base + index, with a base for each cursor.
  *
- * With external_order each chunk of the lane is one batch, which the caller pushed: batch n of
+ * With external_order each chunk of the queue is one batch, which the caller pushed: batch n of
  * the epoch has the indices n x batch_size and behind, of which it may leave some out. Batches that
  * were not handed out yet are kept, for another agent (pushed.c).
  */
 #ifndef HR_AGENT_CLIENT_ATTACHED_H
 #define HR_AGENT_CLIENT_ATTACHED_H
 
-#include "agent/client/seat.h"
+#include "agent/client/cursor.h"
 #include "agent/wire.h"
 #include "loader/loader.h"
 #include "loader/schedule.h"
@@ -31,8 +31,8 @@
 #define HR__FUTILE_MAX 3
 
 /* What the agent said about a bad sample. */
-struct hr__told {
-    struct hr__told *next;
+struct hr__notice {
+    struct hr__notice *next;
     uint64_t sequence;
     char reason[];
 };
@@ -43,7 +43,7 @@ enum hr__session_state {
     HR__ATTACHING,  /* ATTACH was sent */
     HR__ATTACHED,   /* no place is asked for */
     HR__SEEKING,    /* SEEK was sent */
-    HR__SEATED,     /* `seat` has what comes next */
+    HR__PLACED,     /* `cursor` has what comes next */
 };
 
 /* All of the consumer's thread, but what is atomic and what `lock` guards. */
@@ -55,16 +55,16 @@ struct hr__attached {
     int is_hung_up;          /* the agent has closed the connection, or it is of no use any more */
     struct hr_error garbled; /* a message that was none, since the last batch; code 0: none came */
     int is_garbled;          /* this connection had it: the agent may live, and write */
-    int is_expelled;         /* what `seat` has for us is gone */
+    int is_expelled;         /* what `cursor` has for us is gone */
     int futile;              /* agents that ended since the last batch */
     struct hr_error broken;  /* what ended the session until the next start; code 0: nothing */
 
-    pthread_mutex_t lock;     /* guards `seat` against hr_loader_get_stats */
-    struct hr__seat *seat;    /* NULL: none in this epoch yet */
-    struct hr__seat *seats;   /* of this connection, a reference to each */
-    struct hr__seat *main;    /* where we were expelled from; NULL: unknown, or we are there */
-    uint64_t base, main_base; /* sequence of index 0 in `seat`, in `main` */
-    uint64_t asked;           /* index at which we asked for a place in `main` again */
+    pthread_mutex_t lock;       /* guards `cursor` against hr_loader_get_stats */
+    struct hr__cursor *cursor;  /* NULL: none in this epoch yet */
+    struct hr__cursor *cursors; /* of this connection, a reference to each */
+    struct hr__cursor *main;    /* where we were expelled from; NULL: unknown, or we are there */
+    uint64_t base, main_base;   /* sequence of index 0 in `cursor`, in `main` */
+    uint64_t asked;             /* index at which we asked for a place in `main` again */
 
     uint32_t seek_number; /* of the last request */
     uint64_t epoch_ns;    /* when its answer was that the others' next epoch is waited for; 0 */
@@ -159,7 +159,7 @@ void hr__session_explain(struct hr__attached *a);
 /* Sleeps until the agent has sent something, `until_ns` at most: 0, -EINTR, -ETIMEDOUT. */
 int hr__session_wait(struct hr__attached *a, uint64_t until_ns);
 
-/* Why the sample at `sequence` of the present seat was bad. Forgets what was told before. */
+/* Why the sample at `sequence` of the present cursor was bad. Forgets what was told before. */
 const char *hr__session_told(struct hr__attached *a, uint64_t sequence);
 
 /* pushed.c: of an external order */
@@ -170,13 +170,13 @@ int hr__pushed_end(struct hr_loader *loader, struct hr_error *error);
 /* Gives the agent what its ring has room for, where there is a place. */
 void hr__pushed_send(struct hr__attached *a);
 
-/* All that was not handed out is to be given to the present seat. */
+/* All that was not handed out is to be given to the present cursor. */
 void hr__pushed_send_again(struct hr__attached *a);
 
 /* The first of them was handed out: forgets it. */
 void hr__pushed_took(struct hr__attached *a);
 
-/* Goes to where the next batch begins in the present seat. Errors: -ENOMEM. */
+/* Goes to where the next batch begins in the present cursor. Errors: -ENOMEM. */
 int hr__pushed_line_up(struct hr__attached *a, struct hr_error *error);
 
 /* Forgets what was not handed out. */

@@ -1,10 +1,10 @@
 /*
- * See seat.h: batches that lie in the shared memory itself, and the windows that they lie in.
+ * See cursor.h: batches that lie in the shared memory itself, and the windows that they lie in.
  *
  * What is done with pages while a batch comes and goes, in the usual case: nothing. The places
  * are mapped already, no page fault has happened since, and a release moves the mark.
  */
-#include "agent/client/seat.h"
+#include "agent/client/cursor.h"
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -24,7 +24,7 @@
 #define UNCHANGED_ENOUGH 8
 
 struct hr__window {
-    unsigned refs; /* leases, and the seat whose next leases come here */
+    unsigned refs; /* leases, and the cursor whose next leases come here */
     char *base;
     size_t bytes;             /* of two rings */
     struct hr__lease *leases; /* that lie here */
@@ -42,14 +42,14 @@ struct spot {
     const uint64_t *offsets; /* of the places in the file; NULL: not asked for */
 };
 
-static uint64_t byte_at(const struct hr__seat_shape *s, uint64_t sample)
+static uint64_t byte_at(const struct hr__cursor_shape *s, uint64_t sample)
 {
     return sample / s->chunk_samples * s->chunk_bytes + sample % s->chunk_samples * s->sample_bytes;
 }
 
-static struct spot spot_of(const struct hr__seat *seat, uint64_t from, uint64_t to)
+static struct spot spot_of(const struct hr__cursor *cursor, uint64_t from, uint64_t to)
 {
-    const struct hr__seat_shape *s = &seat->shape;
+    const struct hr__cursor_shape *s = &cursor->shape;
     uint64_t first = from % s->ring_samples, last = first + (to - from) - 1;
     return (struct spot){
         .first = first / s->chunk_samples,
@@ -59,26 +59,26 @@ static struct spot spot_of(const struct hr__seat *seat, uint64_t from, uint64_t 
     };
 }
 
-int hr__lease_is_possible(const struct hr__seat *seat, uint64_t from, uint64_t to)
+int hr__lease_is_possible(const struct hr__cursor *cursor, uint64_t from, uint64_t to)
 {
-    const struct hr__seat_shape *s = &seat->shape;
-    if (seat->only_copies || to - from > s->ring_samples / 2)
+    const struct hr__cursor_shape *s = &cursor->shape;
+    if (cursor->only_copies || to - from > s->ring_samples / 2)
         return 0;
     if (!s->is_gapless && from / s->chunk_samples != (to - 1) / s->chunk_samples)
         return 0;
-    return spot_of(seat, from, to).begin % ALIGNMENT == 0;
+    return spot_of(cursor, from, to).begin % ALIGNMENT == 0;
 }
 
 /* Windows. */
 
-static struct hr__window *make_window(const struct hr__seat *seat)
+static struct hr__window *make_window(const struct hr__cursor *cursor)
 {
-    uint64_t places = 2 * seat->shape.places;
+    uint64_t places = 2 * cursor->shape.places;
     struct hr__window *w = hr__alloc(HR__TAG_AGENT, 1, sizeof *w + places * sizeof *w->offsets);
     if (!w)
         return NULL;
     w->refs = 1;
-    w->bytes = places * seat->shape.chunk_bytes;
+    w->bytes = places * cursor->shape.chunk_bytes;
     w->base = mmap(NULL, w->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (w->base == MAP_FAILED) {
         hr__free(w);
@@ -113,11 +113,11 @@ static int is_covered(const struct hr__window *w, const struct hr__lease *but, u
 }
 
 /* A window that gets no more leases: what no lease lies in is let go, its addresses are kept. */
-static void retire_locked(struct hr__seat *seat)
+static void retire_locked(struct hr__cursor *cursor)
 {
-    struct hr__window *w = seat->window;
-    uint64_t bytes = seat->shape.chunk_bytes;
-    for (uint64_t p = 0; w->leases && p < 2 * seat->shape.places; p++) {
+    struct hr__window *w = cursor->window;
+    uint64_t bytes = cursor->shape.chunk_bytes;
+    for (uint64_t p = 0; w->leases && p < 2 * cursor->shape.places; p++) {
         uintptr_t begin = (uintptr_t)w->base + p * bytes;
         if (w->offsets[p] == UNMAPPED || is_covered(w, NULL, begin, begin + bytes))
             continue;
@@ -125,37 +125,37 @@ static void retire_locked(struct hr__seat *seat)
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
         w->offsets[p] = UNMAPPED;
     }
-    unref_window_locked(&seat->window);
+    unref_window_locked(&cursor->window);
 }
 
 /* Lists. */
 
 static void link_lease_locked(struct hr__lease *lease)
 {
-    struct hr__seat *seat = lease->seat;
+    struct hr__cursor *cursor = lease->cursor;
     struct hr__window *w = lease->window;
     lease->next = w->leases;
     if (w->leases)
         w->leases->previous = lease;
     w->leases = lease;
     w->refs++;
-    lease->next_shared = seat->shared;
-    if (seat->shared)
-        seat->shared->previous_shared = lease;
-    seat->shared = lease;
-    seat->held++;
-    atomic_fetch_add_explicit(&seat->refs, 1, memory_order_relaxed);
+    lease->next_shared = cursor->shared;
+    if (cursor->shared)
+        cursor->shared->previous_shared = lease;
+    cursor->shared = lease;
+    cursor->held++;
+    atomic_fetch_add_explicit(&cursor->refs, 1, memory_order_relaxed);
 }
 
 static void unlink_shared_locked(struct hr__lease *lease)
 {
-    struct hr__seat *seat = lease->seat;
+    struct hr__cursor *cursor = lease->cursor;
     if (lease->next_shared)
         lease->next_shared->previous_shared = lease->previous_shared;
     if (lease->previous_shared)
         lease->previous_shared->next_shared = lease->next_shared;
-    else if (seat->shared == lease)
-        seat->shared = lease->next_shared;
+    else if (cursor->shared == lease)
+        cursor->shared = lease->next_shared;
     lease->previous_shared = lease->next_shared = NULL;
 }
 
@@ -172,15 +172,16 @@ static void unlink_window_locked(struct hr__lease *lease)
 
 /* Pages that are given back. */
 
-static uintptr_t page_of(const struct hr__seat *seat, uintptr_t address)
+static uintptr_t page_of(const struct hr__cursor *cursor, uintptr_t address)
 {
-    return address & ~(uintptr_t)(seat->pages.page_bytes - 1);
+    return address & ~(uintptr_t)(cursor->pages.page_bytes - 1);
 }
 
 /* The first and the last page, where they are not the batch's alone; returns their number. */
 static int edges_of(const struct hr__lease *lease, uintptr_t pages[2])
 {
-    uintptr_t first = page_of(lease->seat, lease->begin), last = page_of(lease->seat, lease->end);
+    uintptr_t first = page_of(lease->cursor, lease->begin),
+              last = page_of(lease->cursor, lease->end);
     int n = 0;
     if (first != lease->begin)
         pages[n++] = first;
@@ -192,62 +193,62 @@ static int edges_of(const struct hr__lease *lease, uintptr_t pages[2])
 /* Gives back the private ones of the pages that are the batch's alone; whether there were any. */
 static int drop_inside(const struct hr__lease *lease)
 {
-    const struct hr__seat *seat = lease->seat;
-    uintptr_t begin = page_of(seat, lease->begin + seat->pages.page_bytes - 1);
-    uintptr_t end = page_of(seat, lease->end);
-    return begin < end && hr__pages_drop(&seat->pages, (void *)begin, end - begin);
+    const struct hr__cursor *cursor = lease->cursor;
+    uintptr_t begin = page_of(cursor, lease->begin + cursor->pages.page_bytes - 1);
+    uintptr_t end = page_of(cursor, lease->end);
+    return begin < end && hr__pages_drop(&cursor->pages, (void *)begin, end - begin);
 }
 
 /* The same for the pages at its ends that nobody else lies in. */
 static int drop_edges_locked(const struct hr__lease *lease)
 {
-    const struct hr__seat *seat = lease->seat;
-    size_t bytes = seat->pages.page_bytes;
+    const struct hr__cursor *cursor = lease->cursor;
+    size_t bytes = cursor->pages.page_bytes;
     uintptr_t pages[2];
     int count = edges_of(lease, pages), found = 0;
     for (int i = 0; i < count; i++)
         if (!is_covered(lease->window, lease, pages[i], pages[i] + bytes))
-            found |= hr__pages_drop(&seat->pages, (void *)pages[i], bytes);
+            found |= hr__pages_drop(&cursor->pages, (void *)pages[i], bytes);
     return found;
 }
 
 /* Its memory serves the next one, or goes. */
-static void free_lease_locked(struct hr__seat *seat, struct hr__lease *lease)
+static void free_lease_locked(struct hr__cursor *cursor, struct hr__lease *lease)
 {
-    if (seat->spare && seat->spare->bytes >= lease->bytes) {
+    if (cursor->spare && cursor->spare->bytes >= lease->bytes) {
         hr__free(lease);
         return;
     }
-    hr__free(seat->spare);
-    seat->spare = lease;
+    hr__free(cursor->spare);
+    cursor->spare = lease;
 }
 
 /* Looks at the pages of resting leases, which end with it. */
-static void look_locked(struct hr__seat *seat)
+static void look_locked(struct hr__cursor *cursor)
 {
     uint64_t faults = hr__pages_faults();
-    seat->faults = faults;
-    while (seat->resting) {
-        struct hr__lease *lease = seat->resting;
+    cursor->faults = faults;
+    while (cursor->resting) {
+        struct hr__lease *lease = cursor->resting;
         int is_suspect = lease->faults != faults, found = 0;
-        seat->resting = lease->next_shared;
+        cursor->resting = lease->next_shared;
         if (is_suspect)
             found |= drop_inside(lease);
         if (is_suspect || lease->is_edge_private)
             found |= drop_edges_locked(lease);
         if (found)
-            seat->is_changing = 1;
+            cursor->is_changing = 1;
         unlink_window_locked(lease);
-        free_lease_locked(seat, lease);
+        free_lease_locked(cursor, lease);
     }
-    seat->resting_count = 0;
+    cursor->resting_count = 0;
 }
 
 /* Whether the batch can lie in the window, without a lease in its way. */
-static int fits_locked(const struct hr__seat *seat, const struct spot *spot)
+static int fits_locked(const struct hr__cursor *cursor, const struct spot *spot)
 {
-    const struct hr__window *w = seat->window;
-    uint64_t bytes = seat->shape.chunk_bytes;
+    const struct hr__window *w = cursor->window;
+    uint64_t bytes = cursor->shape.chunk_bytes;
     uintptr_t base = (uintptr_t)w->base;
     if (!w->leases)
         return 1;
@@ -262,22 +263,22 @@ static int fits_locked(const struct hr__seat *seat, const struct spot *spot)
     return 1;
 }
 
-/* Maps a place. -ENOTSUP: in this process nothing can be lent. */
-static int map_place_locked(struct hr__seat *seat, uint64_t place, uint64_t offset,
+/* Maps a place. -ENOTSUP: in this process nothing can be leased. */
+static int map_place_locked(struct hr__cursor *cursor, uint64_t place, uint64_t offset,
                             struct hr_error *error)
 {
-    struct hr__window *w = seat->window;
-    uint64_t bytes = seat->shape.chunk_bytes;
+    struct hr__window *w = cursor->window;
+    uint64_t bytes = cursor->shape.chunk_bytes;
     char *at = w->base + place * bytes;
     w->offsets[place] = UNMAPPED;
-    if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, seat->data,
-             (off_t)offset) == MAP_FAILED)
+    if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
+             cursor->data, (off_t)offset) == MAP_FAILED)
         return hr__fail(error, -ENOMEM,
                         "no room to map the agent's memory: %s; hold fewer batches, or raise the "
                         "limits of address space (ulimit -v) and of maps (vm.max_map_count)",
                         hr__errno_text(errno));
-    if (hr__pages_is_private(&seat->pages, at) == 1) {
-        seat->only_copies = 1;
+    if (hr__pages_is_private(&cursor->pages, at) == 1) {
+        cursor->only_copies = 1;
         return hr__fail(error, -ENOTSUP, "this process locks its memory: batches are copied");
     }
     w->offsets[place] = offset;
@@ -285,27 +286,27 @@ static int map_place_locked(struct hr__seat *seat, uint64_t place, uint64_t offs
 }
 
 /* A window in which the batch lies, mapped; its addresses in *spot. */
-static int place_locked(struct hr__seat *seat, struct spot *spot, struct hr_error *error)
+static int place_locked(struct hr__cursor *cursor, struct spot *spot, struct hr_error *error)
 {
     int r = 0;
-    if (seat->resting && !fits_locked(seat, spot))
-        look_locked(seat);
-    if (!seat->window || !fits_locked(seat, spot)) {
-        struct hr__window *w = make_window(seat);
+    if (cursor->resting && !fits_locked(cursor, spot))
+        look_locked(cursor);
+    if (!cursor->window || !fits_locked(cursor, spot)) {
+        struct hr__window *w = make_window(cursor);
         if (!w)
             return hr__fail(error, -ENOMEM, "out of memory for a map of the agent's memory");
-        if (seat->window)
-            retire_locked(seat);
-        seat->window = w;
-        seat->windows++;
+        if (cursor->window)
+            retire_locked(cursor);
+        cursor->window = w;
+        cursor->windows++;
     }
     for (uint64_t p = spot->first; p <= spot->last && !r; p++) {
         uint64_t offset = spot->offsets[p - spot->first];
-        if (seat->window->offsets[p] != offset)
-            r = map_place_locked(seat, p, offset, error);
+        if (cursor->window->offsets[p] != offset)
+            r = map_place_locked(cursor, p, offset, error);
     }
-    spot->begin += (uintptr_t)seat->window->base;
-    spot->end += (uintptr_t)seat->window->base;
+    spot->begin += (uintptr_t)cursor->window->base;
+    spot->end += (uintptr_t)cursor->window->base;
     return r;
 }
 
@@ -314,7 +315,7 @@ static int place_locked(struct hr__seat *seat, struct spot *spot, struct hr_erro
 /* Whether the page may have become private through other leases. */
 static int is_suspect(const struct hr__lease *lease, uintptr_t page)
 {
-    size_t bytes = lease->seat->pages.page_bytes;
+    size_t bytes = lease->cursor->pages.page_bytes;
     if (!is_covered(lease->window, lease, page, page + bytes))
         return 0;
     uint64_t faults = hr__pages_faults();
@@ -328,20 +329,20 @@ static int is_suspect(const struct hr__lease *lease, uintptr_t page)
 /* A page that a neighbour made private before our samples were there lacks them. */
 static int mend_edges_locked(struct hr__lease *lease, struct hr_error *error)
 {
-    struct hr__seat *seat = lease->seat;
+    struct hr__cursor *cursor = lease->cursor;
     const struct hr__window *w = lease->window;
     uintptr_t pages[2];
     int count = edges_of(lease, pages);
     for (int i = 0; i < count; i++) {
-        if (!is_suspect(lease, pages[i]) || !hr__pages_is_private(&seat->pages, (void *)pages[i]))
+        if (!is_suspect(lease, pages[i]) || !hr__pages_is_private(&cursor->pages, (void *)pages[i]))
             continue;
-        uintptr_t end = pages[i] + seat->pages.page_bytes;
+        uintptr_t end = pages[i] + cursor->pages.page_bytes;
         uintptr_t from = lease->begin > pages[i] ? lease->begin : pages[i];
         uintptr_t to = lease->end < end ? lease->end : end;
-        uint64_t inside = from - (uintptr_t)w->base, bytes = seat->shape.chunk_bytes;
+        uint64_t inside = from - (uintptr_t)w->base, bytes = cursor->shape.chunk_bytes;
         lease->is_edge_private = 1;
-        int r = hr__seat_read(seat, w->offsets[inside / bytes] + inside % bytes, to - from,
-                              (void *)from, error);
+        int r = hr__cursor_read(cursor, w->offsets[inside / bytes] + inside % bytes, to - from,
+                                (void *)from, error);
         if (r)
             return r;
     }
@@ -352,10 +353,10 @@ static int mend_edges_locked(struct hr__lease *lease, struct hr_error *error)
 
 static int own_locked(struct hr__lease *lease, struct hr_error *error)
 {
-    struct hr__seat *seat = lease->seat;
-    size_t page = seat->pages.page_bytes;
-    uintptr_t begin = page_of(seat, lease->begin), end = page_of(seat, lease->end + page - 1);
-    if (hr__pages_own(&seat->pages, (void *)begin, end - begin))
+    struct hr__cursor *cursor = lease->cursor;
+    size_t page = cursor->pages.page_bytes;
+    uintptr_t begin = page_of(cursor, lease->begin), end = page_of(cursor, lease->end + page - 1);
+    if (hr__pages_own(&cursor->pages, (void *)begin, end - begin))
         return hr__fail(error, -ENOMEM,
                         "out of memory for a copy of %zu bytes of a batch that is kept: release "
                         "batches sooner",
@@ -365,16 +366,16 @@ static int own_locked(struct hr__lease *lease, struct hr_error *error)
             l->is_edge_private = 1;
     lease->is_own = 1;
     unlink_shared_locked(lease);
-    seat->owned++;
+    cursor->owned++;
     return 0;
 }
 
 /* Those that have samples from `from` on, or, of those, the ones that begin before `before`. */
-static int own_some_locked(struct hr__seat *seat, uint64_t from, uint64_t before,
+static int own_some_locked(struct hr__cursor *cursor, uint64_t from, uint64_t before,
                            struct hr_error *error)
 {
     int r = 0;
-    for (struct hr__lease *l = seat->shared, *next; l && !r; l = next) {
+    for (struct hr__lease *l = cursor->shared, *next; l && !r; l = next) {
         next = l->next_shared;
         if (l->to > from && l->from < before && !l->is_leaving)
             r = own_locked(l, error);
@@ -382,45 +383,46 @@ static int own_some_locked(struct hr__seat *seat, uint64_t from, uint64_t before
     return r;
 }
 
-int hr__lease_own_from(struct hr__seat *seat, uint64_t from, struct hr_error *error)
+int hr__lease_own_from(struct hr__cursor *cursor, uint64_t from, struct hr_error *error)
 {
-    pthread_mutex_lock(&seat->lock);
-    int r = own_some_locked(seat, from, UINT64_MAX, error);
-    int ring = hr__seat_move_mark_locked(seat);
-    pthread_mutex_unlock(&seat->lock);
+    pthread_mutex_lock(&cursor->lock);
+    int r = own_some_locked(cursor, from, UINT64_MAX, error);
+    int ring = hr__cursor_move_mark_locked(cursor);
+    pthread_mutex_unlock(&cursor->lock);
     if (ring)
-        hr__seat_ring(seat);
+        hr__cursor_ring(cursor);
     return r;
 }
 
-int hr__lease_own_before(struct hr__seat *seat, uint64_t before, struct hr_error *error)
+int hr__lease_own_before(struct hr__cursor *cursor, uint64_t before, struct hr_error *error)
 {
-    pthread_mutex_lock(&seat->lock);
-    int r = own_some_locked(seat, 0, before, error);
-    int ring = hr__seat_move_mark_locked(seat);
-    pthread_mutex_unlock(&seat->lock);
+    pthread_mutex_lock(&cursor->lock);
+    int r = own_some_locked(cursor, 0, before, error);
+    int ring = hr__cursor_move_mark_locked(cursor);
+    pthread_mutex_unlock(&cursor->lock);
     if (ring)
-        hr__seat_ring(seat);
+        hr__cursor_ring(cursor);
     return r;
 }
 
-int hr__lease_make_way(struct hr__seat *seat, uint64_t from, uint64_t to, struct hr_error *error)
+int hr__lease_make_way(struct hr__cursor *cursor, uint64_t from, uint64_t to,
+                       struct hr_error *error)
 {
     /* The batch after it may be as large. */
-    uint64_t reach = seat->shape.ring_samples - (to - from);
-    return to > reach ? hr__lease_own_before(seat, to - reach, error) : 0;
+    uint64_t reach = cursor->shape.ring_samples - (to - from);
+    return to > reach ? hr__lease_own_before(cursor, to - reach, error) : 0;
 }
 
 /* Memory that was used just now, or new; only the lease itself is zeroed. */
-static struct hr__lease *get_block(struct hr__seat *seat, size_t bytes)
+static struct hr__lease *get_block(struct hr__cursor *cursor, size_t bytes)
 {
-    pthread_mutex_lock(&seat->lock);
-    struct hr__lease *lease = seat->spare;
+    pthread_mutex_lock(&cursor->lock);
+    struct hr__lease *lease = cursor->spare;
     if (lease && lease->bytes >= bytes)
-        seat->spare = NULL;
+        cursor->spare = NULL;
     else
         lease = NULL;
-    pthread_mutex_unlock(&seat->lock);
+    pthread_mutex_unlock(&cursor->lock);
     if (lease)
         bytes = lease->bytes;
     else
@@ -432,13 +434,13 @@ static struct hr__lease *get_block(struct hr__seat *seat, size_t bytes)
     return lease;
 }
 
-/* One that is not in any list yet, with what the board says. */
-static int make_lease(struct hr__lease **out, struct hr__seat *seat, uint64_t from, uint64_t to,
+/* One that is not in any list yet, with what the header says. */
+static int make_lease(struct hr__lease **out, struct hr__cursor *cursor, uint64_t from, uint64_t to,
                       struct hr_error *error)
 {
-    size_t count = to - from, chunks = hr__seat_chunks(seat, from, to);
+    size_t count = to - from, chunks = hr__cursor_chunks(cursor, from, to);
     size_t bytes = sizeof(struct hr__lease) + (3 * count + chunks) * sizeof(int64_t);
-    struct hr__lease *lease = get_block(seat, bytes);
+    struct hr__lease *lease = get_block(cursor, bytes);
     if (!lease)
         return hr__fail(error, -ENOMEM, "out of memory for a batch of %zu samples", count);
     struct hr_batch *batch = &lease->batch;
@@ -447,16 +449,16 @@ static int make_lease(struct hr__lease **out, struct hr__seat *seat, uint64_t fr
     seen->indices = seen->labels + count;
     seen->instead = seen->indices + count;
     seen->offsets = (uint64_t *)(seen->instead + count);
-    int r = hr__seat_look(seat, from, to, seen, error);
+    int r = hr__cursor_look(cursor, from, to, seen, error);
     if (r) {
         hr__free(lease);
         return r;
     }
-    lease->seat = seat;
+    lease->cursor = cursor;
     lease->from = from;
     lease->to = to;
     batch->owner = &lease_owner;
-    batch->spec = &seat->spec;
+    batch->spec = &cursor->spec;
     atomic_init(&batch->refs, 1);
     batch->count = count;
     batch->labels = seen->labels;
@@ -469,14 +471,14 @@ static int make_lease(struct hr__lease **out, struct hr__seat *seat, uint64_t fr
 /* Finds it a place in a window, and puts it into the lists. */
 static int settle_lease(struct hr__lease *lease, struct hr_error *error)
 {
-    struct hr__seat *seat = lease->seat;
-    struct spot spot = spot_of(seat, lease->from, lease->to);
+    struct hr__cursor *cursor = lease->cursor;
+    struct spot spot = spot_of(cursor, lease->from, lease->to);
     int ring = 0;
     spot.offsets = lease->seen.offsets;
-    pthread_mutex_lock(&seat->lock);
-    int r = place_locked(seat, &spot, error);
-    lease->faults = seat->faults;
-    lease->window = seat->window;
+    pthread_mutex_lock(&cursor->lock);
+    int r = place_locked(cursor, &spot, error);
+    lease->faults = cursor->faults;
+    lease->window = cursor->window;
     lease->begin = spot.begin;
     lease->end = spot.end;
     lease->batch.images = (void *)spot.begin;
@@ -484,26 +486,26 @@ static int settle_lease(struct hr__lease *lease, struct hr_error *error)
         r = mend_edges_locked(lease, error);
     if (!r) {
         link_lease_locked(lease);
-        seat->pending = HR__SEQUENCE_NONE;
-        ring = hr__seat_move_mark_locked(seat);
+        cursor->pending = HR__SEQUENCE_NONE;
+        ring = hr__cursor_move_mark_locked(cursor);
     }
-    pthread_mutex_unlock(&seat->lock);
+    pthread_mutex_unlock(&cursor->lock);
     if (ring)
-        hr__seat_ring(seat);
+        hr__cursor_ring(cursor);
     return r;
 }
 
-int hr__lease_create(struct hr__lease **out, struct hr__seat *seat, uint64_t from, uint64_t to,
+int hr__lease_create(struct hr__lease **out, struct hr__cursor *cursor, uint64_t from, uint64_t to,
                      struct hr_error *error)
 {
     *out = NULL;
     struct hr__lease *lease = NULL;
-    int r = make_lease(&lease, seat, from, to, error);
+    int r = make_lease(&lease, cursor, from, to, error);
     if (r)
         return r;
-    r = hr__lease_make_way(seat, from, to, error);
+    r = hr__lease_make_way(cursor, from, to, error);
     if (!r)
-        r = hr__seat_take(seat, from, to);
+        r = hr__cursor_take(cursor, from, to);
     if (r)
         goto fail;
     r = settle_lease(lease, error);
@@ -511,7 +513,7 @@ int hr__lease_create(struct hr__lease **out, struct hr__seat *seat, uint64_t fro
         *out = lease;
         return 0;
     }
-    (void)hr__seat_go_to(seat, from, NULL);
+    (void)hr__cursor_go_to(cursor, from, NULL);
 fail:
     hr__free(lease);
     return r;
@@ -520,18 +522,18 @@ fail:
 /* Whether it can be looked at later. */
 static int may_rest_locked(const struct hr__lease *lease)
 {
-    const struct hr__seat *seat = lease->seat;
-    return lease->window == seat->window && !lease->is_own && !lease->is_edge_private &&
-           !seat->is_changing;
+    const struct hr__cursor *cursor = lease->cursor;
+    return lease->window == cursor->window && !lease->is_own && !lease->is_edge_private &&
+           !cursor->is_changing;
 }
 
 static void rest_locked(struct hr__lease *lease)
 {
-    struct hr__seat *seat = lease->seat;
-    lease->next_shared = seat->resting;
-    seat->resting = lease;
-    if (++seat->resting_count >= RESTING_MAX)
-        look_locked(seat);
+    struct hr__cursor *cursor = lease->cursor;
+    lease->next_shared = cursor->resting;
+    cursor->resting = lease;
+    if (++cursor->resting_count >= RESTING_MAX)
+        look_locked(cursor);
 }
 
 /* What a lease that gives its pages back finds there. */
@@ -547,7 +549,7 @@ struct traces {
 static int begin_leaving_locked(struct hr__lease *lease)
 {
     lease->is_leaving = 1;
-    return lease->window != lease->seat->window && lease->window->refs == 1;
+    return lease->window != lease->cursor->window && lease->window->refs == 1;
 }
 
 /* Gives back the pages that are its alone. is_own and faults of a leaving lease stay. */
@@ -561,59 +563,59 @@ static struct traces give_back(const struct hr__lease *lease, int is_last)
 
 static void end_leaving_locked(struct hr__lease *lease, const struct traces *traces)
 {
-    struct hr__seat *seat = lease->seat;
+    struct hr__cursor *cursor = lease->cursor;
     int found = traces->found;
-    if (traces->faults > seat->faults)
-        seat->faults = traces->faults;
+    if (traces->faults > cursor->faults)
+        cursor->faults = traces->faults;
     if (traces->is_suspect || lease->is_edge_private)
         found |= drop_edges_locked(lease);
-    seat->unchanged = found ? 0 : seat->unchanged + 1;
-    if (seat->unchanged >= UNCHANGED_ENOUGH)
-        seat->is_changing = 0;
+    cursor->unchanged = found ? 0 : cursor->unchanged + 1;
+    if (cursor->unchanged >= UNCHANGED_ENOUGH)
+        cursor->is_changing = 0;
     unlink_window_locked(lease);
     unlink_shared_locked(lease);
-    free_lease_locked(seat, lease);
+    free_lease_locked(cursor, lease);
 }
 
 static void release(struct hr_batch *batch)
 {
     struct hr__lease *lease =
         (struct hr__lease *)(void *)((char *)batch - offsetof(struct hr__lease, batch));
-    struct hr__seat *seat = lease->seat;
-    if (seat->pid != getpid()) {
+    struct hr__cursor *cursor = lease->cursor;
+    if (cursor->pid != getpid()) {
         /* A forked child: locks and lists are its parent's. */
         hr__free(lease);
-        hr__seat_unref(&seat);
+        hr__cursor_unref(&cursor);
         return;
     }
-    pthread_mutex_lock(&seat->lock);
+    pthread_mutex_lock(&cursor->lock);
     if (may_rest_locked(lease)) {
         unlink_shared_locked(lease);
         rest_locked(lease);
     } else {
         int is_last = begin_leaving_locked(lease);
-        pthread_mutex_unlock(&seat->lock);
+        pthread_mutex_unlock(&cursor->lock);
         struct traces traces = give_back(lease, is_last);
-        pthread_mutex_lock(&seat->lock);
+        pthread_mutex_lock(&cursor->lock);
         end_leaving_locked(lease, &traces);
     }
-    seat->held--;
-    int ring = hr__seat_move_mark_locked(seat);
-    pthread_mutex_unlock(&seat->lock);
+    cursor->held--;
+    int ring = hr__cursor_move_mark_locked(cursor);
+    pthread_mutex_unlock(&cursor->lock);
     if (ring)
-        hr__seat_ring(seat);
-    hr__seat_unref(&seat);
+        hr__cursor_ring(cursor);
+    hr__cursor_unref(&cursor);
 }
 
-void hr__lease_clear(struct hr__seat *seat)
+void hr__lease_clear(struct hr__cursor *cursor)
 {
-    while (seat->resting) {
-        struct hr__lease *lease = seat->resting;
-        seat->resting = lease->next_shared;
+    while (cursor->resting) {
+        struct hr__lease *lease = cursor->resting;
+        cursor->resting = lease->next_shared;
         unlink_window_locked(lease);
         hr__free(lease);
     }
-    hr__free(seat->spare);
-    seat->spare = NULL;
-    unref_window_locked(&seat->window);
+    hr__free(cursor->spare);
+    cursor->spare = NULL;
+    unref_window_locked(&cursor->window);
 }

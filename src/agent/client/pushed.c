@@ -1,8 +1,8 @@
 /*
  * Orders of the caller's own, on the job's side (see attached.h): the batches that were pushed
  * and not handed out yet. The agent gets as many of them as its ring has room for, through the
- * seat's desk (agent/share.h). A new agent, or the same one after another SEEK, gets them again
- * from the first that was not handed out: so each is prepared for exactly one delivery.
+ * cursor's control block (agent/share.h). A new agent, or the same one after another SEEK, gets
+ * them again from the first that was not handed out: so each is prepared for exactly one delivery.
  */
 #include "agent/client/attached.h"
 #include "base/error.h"
@@ -17,16 +17,16 @@ int hr__attached_is_pushed(const struct hr__attached *a)
 
 void hr__pushed_send(struct hr__attached *a)
 {
-    if (a->state != HR__SEATED || !a->unsent)
+    if (a->state != HR__PLACED || !a->unsent)
         return;
-    uint64_t batch = a->cut.batch_size, most = a->delivered + a->seat->shape.places;
+    uint64_t batch = a->cut.batch_size, most = a->delivered + a->cursor->shape.places;
     uint64_t before = a->sent;
     for (; a->unsent && a->sent < most; a->sent++, a->unsent = a->unsent->next) {
         uint64_t number = (a->base + a->sent * batch) / batch; /* base may be below zero */
-        hr__seat_push(a->seat, number, a->unsent->indices, a->unsent->count);
+        hr__cursor_push(a->cursor, number, a->unsent->indices, a->unsent->count);
     }
     if (a->sent != before)
-        hr__seat_ring(a->seat);
+        hr__cursor_ring(a->cursor);
 }
 
 void hr__pushed_send_again(struct hr__attached *a)
@@ -89,7 +89,7 @@ int hr__pushed_line_up(struct hr__attached *a, struct hr_error *error)
 {
     uint64_t from = a->base + hr__attached_index(a);
     /* The batch before may have left out the end of its chunk. This thread alone changes next. */
-    return a->seat->next == from ? 0 : hr__seat_go_to(a->seat, from, error);
+    return a->cursor->next == from ? 0 : hr__cursor_go_to(a->cursor, from, error);
 }
 
 void hr__pushed_clear(struct hr__attached *a)

@@ -5,8 +5,8 @@
  * is being made: that the connection has ended, or that we were expelled, is acted upon by the
  * next turn. So reading is harmless at any moment.
  *
- * A seat whose SEATED comes after another SEEK was sent is kept, for the agent may give the same
- * again; seats that are not needed are left when no answer is under way.
+ * A cursor whose PLACED comes after another SEEK was sent is kept, for the agent may give the same
+ * again; cursors that are not needed are left when no answer is under way.
  */
 #include "agent/client/attached.h"
 #include "agent/launch.h"
@@ -134,29 +134,29 @@ static int take_attached(struct hr__attached *a, const struct hr__wire_attached 
     return 0;
 }
 
-static struct hr__seat *find_seat(struct hr__attached *a, uint32_t number)
+static struct hr__cursor *find_cursor(struct hr__attached *a, uint32_t number)
 {
-    struct hr__seat *seat = a->seats;
-    while (seat && seat->number != number)
-        seat = seat->next_seat;
-    return seat;
+    struct hr__cursor *cursor = a->cursors;
+    while (cursor && cursor->number != number)
+        cursor = cursor->next_cursor;
+    return cursor;
 }
 
-static int add_seat(struct hr__attached *a, struct hr__wire_message *m, struct hr_error *error)
+static int add_cursor(struct hr__attached *a, struct hr__wire_message *m, struct hr_error *error)
 {
-    struct hr__seat *seat;
-    int r = hr__seat_create(&seat, &a->loader->spec, m->files, error);
-    m->file_count = 0; /* the seat's, or closed */
+    struct hr__cursor *cursor;
+    int r = hr__cursor_create(&cursor, &a->loader->spec, m->files, error);
+    m->file_count = 0; /* the cursor's, or closed */
     if (r)
         return r;
-    seat->number = m->seated.seat;
-    seat->next_seat = a->seats;
-    a->seats = seat;
+    cursor->number = m->placed.cursor;
+    cursor->next_cursor = a->cursors;
+    a->cursors = cursor;
     return 0;
 }
 
 /* Whether the answer is to what was asked. */
-static const char *check_place(const struct hr__attached *a, const struct hr__wire_seated *m)
+static const char *check_place(const struct hr__attached *a, const struct hr__wire_placed *m)
 {
     if (m->epoch != a->epoch)
         return "another epoch";
@@ -167,8 +167,8 @@ static const char *check_place(const struct hr__attached *a, const struct hr__wi
     return m->samples == a->samples - hr__attached_index(a) ? NULL : "another number of samples";
 }
 
-static int sit_down(struct hr__attached *a, struct hr__seat *seat, const struct hr__wire_seated *m,
-                    struct hr_error *error)
+static int sit_down(struct hr__attached *a, struct hr__cursor *cursor,
+                    const struct hr__wire_placed *m, struct hr_error *error)
 {
     if (!a->is_known) {
         if (m->position > hr_dataset_count(a->loader->dataset))
@@ -181,50 +181,51 @@ static int sit_down(struct hr__attached *a, struct hr__seat *seat, const struct 
     const char *wrong = check_place(a, m);
     int r = wrong ? unexpected(error, wrong) : 0;
     if (!r && hr__attached_is_pushed(a))
-        r = hr__seat_check_pushing(seat, a->cut.batch_size, error);
+        r = hr__cursor_check_pushing(cursor, a->cut.batch_size, error);
     if (!r)
-        r = hr__seat_go_to(seat, m->sequence, error);
+        r = hr__cursor_go_to(cursor, m->sequence, error);
     if (r)
         return r;
     if (!m->is_alone) {
         a->main = NULL;
-    } else if (a->seat && !a->seat->is_alone) {
-        a->main = a->seat;
+    } else if (a->cursor && !a->cursor->is_alone) {
+        a->main = a->cursor;
         a->main_base = a->base;
     }
-    seat->is_alone = m->is_alone != 0;
+    cursor->is_alone = m->is_alone != 0;
     a->base = m->sequence - hr__attached_index(a);
     pthread_mutex_lock(&a->lock);
-    a->seat = seat;
+    a->cursor = cursor;
     pthread_mutex_unlock(&a->lock);
-    a->state = HR__SEATED;
+    a->state = HR__PLACED;
     a->is_expelled = 0;
     hr__pushed_send_again(a);
     return 0;
 }
 
-static int take_seated(struct hr__attached *a, struct hr__wire_message *m, struct hr_error *error)
+static int take_placed(struct hr__attached *a, struct hr__wire_message *m, struct hr_error *error)
 {
-    struct hr__seat *seat = find_seat(a, m->seated.seat);
-    if (!m->seated.is_new != (seat != NULL))
+    struct hr__cursor *cursor = find_cursor(a, m->placed.cursor);
+    if (!m->placed.is_new != (cursor != NULL))
         return unexpected(error, "a place that is known, or is not");
-    int r = m->seated.is_new ? add_seat(a, m, error) : 0;
-    if (r || a->state != HR__SEEKING || m->seated.number != a->seek_number)
+    int r = m->placed.is_new ? add_cursor(a, m, error) : 0;
+    if (r || a->state != HR__SEEKING || m->placed.number != a->seek_number)
         return r;
-    return sit_down(a, seat ? seat : a->seats, &m->seated, error);
+    return sit_down(a, cursor ? cursor : a->cursors, &m->placed, error);
 }
 
 static void take_bad(struct hr__attached *a, const struct hr__wire_bad *m)
 {
-    struct hr__seat *seat = find_seat(a, m->seat);
+    struct hr__cursor *cursor = find_cursor(a, m->cursor);
     size_t length = strlen(m->reason);
     /* Without memory the reason is lost, and nothing else. */
-    struct hr__told *told = seat ? hr__alloc(HR__TAG_AGENT, 1, sizeof *told + length + 1) : NULL;
+    struct hr__notice *told =
+        cursor ? hr__alloc(HR__TAG_AGENT, 1, sizeof *told + length + 1) : NULL;
     if (!told)
         return;
     memcpy(told->reason, m->reason, length + 1);
     told->sequence = m->sequence;
-    struct hr__told **link = &seat->told;
+    struct hr__notice **link = &cursor->told;
     while (*link && (*link)->sequence < told->sequence)
         link = &(*link)->next;
     told->next = *link;
@@ -233,13 +234,13 @@ static void take_bad(struct hr__attached *a, const struct hr__wire_bad *m)
 
 static int take_halt(struct hr__attached *a, const struct hr__wire_halt *m, struct hr_error *error)
 {
-    struct hr__seat *seat = find_seat(a, m->seat);
-    if (seat && !seat->halt)
-        seat->halt = hr__alloc(HR__TAG_AGENT, 1, sizeof *seat->halt);
-    if (seat && seat->halt)
-        *seat->halt = *m;
+    struct hr__cursor *cursor = find_cursor(a, m->cursor);
+    if (cursor && !cursor->halt)
+        cursor->halt = hr__alloc(HR__TAG_AGENT, 1, sizeof *cursor->halt);
+    if (cursor && cursor->halt)
+        *cursor->halt = *m;
     /* It is not told again, and we would wait for what does not come. */
-    return !seat || seat->halt
+    return !cursor || cursor->halt
                ? 0
                : hr__fail(error, -ENOMEM,
                           "out of memory for what the agent says of its end: %.300s",
@@ -263,10 +264,10 @@ static int handle(struct hr__attached *a, struct hr__wire_message *m, struct hr_
         a->epoch_ns = hr__now_ns();
         a->others = m->waiting;
         return 0;
-    case HR__WIRE_SEATED:
-        return take_seated(a, m, error);
+    case HR__WIRE_PLACED:
+        return take_placed(a, m, error);
     case HR__WIRE_EXPELLED:
-        if (a->state == HR__SEATED && a->seat->number == m->expelled.seat)
+        if (a->state == HR__PLACED && a->cursor->number == m->expelled.cursor)
             a->is_expelled = 1;
         return 0;
     case HR__WIRE_BAD:
@@ -420,24 +421,24 @@ int hr__session_open(struct hr__attached *a, struct hr_error *error)
 }
 
 /* Gives back our reference, and what was told of it. */
-static void drop_seat(struct hr__seat *seat)
+static void drop_cursor(struct hr__cursor *cursor)
 {
-    while (seat->told) {
-        struct hr__told *told = seat->told;
-        seat->told = told->next;
+    while (cursor->told) {
+        struct hr__notice *told = cursor->told;
+        cursor->told = told->next;
         hr__free(told);
     }
-    hr__free(seat->halt);
-    seat->halt = NULL;
-    hr__seat_unref(&seat);
+    hr__free(cursor->halt);
+    cursor->halt = NULL;
+    hr__cursor_unref(&cursor);
 }
 
-static void drop_seats(struct hr__attached *a)
+static void drop_cursors(struct hr__attached *a)
 {
-    while (a->seats) {
-        struct hr__seat *seat = a->seats;
-        a->seats = seat->next_seat;
-        drop_seat(seat);
+    while (a->cursors) {
+        struct hr__cursor *cursor = a->cursors;
+        a->cursors = cursor->next_cursor;
+        drop_cursor(cursor);
     }
     a->main = NULL;
 }
@@ -449,8 +450,8 @@ static int own_leases(struct hr__attached *a)
     struct hr_error error;
     int r = 0;
     if (!a->is_hung_up || a->is_garbled)
-        for (struct hr__seat *seat = a->seats; seat && !r; seat = seat->next_seat)
-            r = hr__lease_own_from(seat, 0, &error);
+        for (struct hr__cursor *cursor = a->cursors; cursor && !r; cursor = cursor->next_cursor)
+            r = hr__lease_own_from(cursor, 0, &error);
     if (r)
         hr__log(HR_LOG_WARNING, "%s; the connection to the agent stays open instead",
                 error.message);
@@ -461,9 +462,9 @@ void hr__session_close(struct hr__attached *a)
 {
     int is_needed = a->state != HR__CLOSED && own_leases(a);
     pthread_mutex_lock(&a->lock);
-    a->seat = NULL;
+    a->cursor = NULL;
     pthread_mutex_unlock(&a->lock);
-    drop_seats(a);
+    drop_cursors(a);
     if (a->socket >= 0 && !is_needed) {
         /* A forked child may have it, too: closing alone would not be seen. */
         shutdown(a->socket, SHUT_RDWR);
@@ -477,34 +478,34 @@ void hr__session_close(struct hr__attached *a)
 
 void hr__session_abandon(struct hr__attached *a)
 {
-    drop_seats(a);
+    drop_cursors(a);
     if (a->socket >= 0)
         close(a->socket);
 }
 
 void hr__session_sweep(struct hr__attached *a)
 {
-    for (struct hr__seat **link = &a->seats; *link;) {
-        struct hr__seat *seat = *link;
-        pthread_mutex_lock(&seat->lock);
-        int is_needed = seat == a->seat || seat == a->main || seat->held;
-        pthread_mutex_unlock(&seat->lock);
+    for (struct hr__cursor **link = &a->cursors; *link;) {
+        struct hr__cursor *cursor = *link;
+        pthread_mutex_lock(&cursor->lock);
+        int is_needed = cursor == a->cursor || cursor == a->main || cursor->held;
+        pthread_mutex_unlock(&cursor->lock);
         if (is_needed) {
-            link = &seat->next_seat;
+            link = &cursor->next_cursor;
             continue;
         }
-        struct hr__wire_message m = {.type = HR__WIRE_LEAVE, .leave = {.seat = seat->number}};
+        struct hr__wire_message m = {.type = HR__WIRE_LEAVE, .leave = {.cursor = cursor->number}};
         send_message(a, &m);
-        *link = seat->next_seat;
-        drop_seat(seat);
+        *link = cursor->next_cursor;
+        drop_cursor(cursor);
     }
 }
 
 const char *hr__session_told(struct hr__attached *a, uint64_t sequence)
 {
-    struct hr__told **told = &a->seat->told;
+    struct hr__notice **told = &a->cursor->told;
     while (*told && (*told)->sequence < sequence) {
-        struct hr__told *old = *told;
+        struct hr__notice *old = *told;
         *told = old->next;
         hr__free(old);
     }

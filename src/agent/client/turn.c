@@ -1,10 +1,10 @@
 /*
  * The next batch of an attached loader (see attached.h): taking it where it is ready, else
- * waiting for the bell of the lane, and looking at the connection a few times a second.
+ * waiting for the bell of the queue, and looking at the connection a few times a second.
  *
- * A batch is lent where it lies in one piece, and copied into a slot of the loader's ring
+ * A batch is leased where it lies in one piece, and copied into a slot of the loader's ring
  * otherwise, or where slots are page-locked. What is copied is taken in pieces, each released
- * at once, so that a batch may be larger than the lane's ring.
+ * at once, so that a batch may be larger than the queue's ring.
  *
  * Bad samples are told and judged at a batch's turn, as in an embedded loader.
  */
@@ -68,7 +68,7 @@ static void note_bad(struct hr__attached *a, struct hr_batch *batch, size_t plac
     /* What ends the session is the next turn's. */
     if (hr__session_receive(a, &why))
         a->broken = why;
-    for (size_t i = 0; i < count && a->seat; i++) {
+    for (size_t i = 0; i < count && a->cursor; i++) {
         if (instead[i] < 0 || (uint64_t)instead[i] >= a->cut.samples)
             continue;
         struct hr__bad *bad = hr__bad_make(a->loader, batch, place + i, (uint64_t)instead[i],
@@ -100,10 +100,10 @@ static int judge(struct hr__attached *a, struct hr_batch *batch, struct hr_error
     hr__count(&l->counters.samples, batch->count);
     hr__count(&l->counters.batches, 1);
     hr__count(&l->counters.padded_samples, batch->padding);
-    if (a->seat) {
-        hr__seat_count(&a->seat->desk->batches, 1);
-        hr__seat_count(&a->seat->desk->samples, batch->count);
-        hr__count(&a->alone, a->seat->is_alone != 0);
+    if (a->cursor) {
+        hr__cursor_count(&a->cursor->control->batches, 1);
+        hr__cursor_count(&a->cursor->control->samples, batch->count);
+        hr__count(&a->alone, a->cursor->is_alone != 0);
     }
     a->delivered++;
     a->filled = 0;
@@ -114,7 +114,7 @@ static int judge(struct hr__attached *a, struct hr_batch *batch, struct hr_error
     return 1;
 }
 
-/* What the agent told about the end of the lane, as this loader's failure. */
+/* What the agent told about the end of the queue, as this loader's failure. */
 static int fail_as_told(struct hr__attached *a, const struct hr__wire_halt *halt,
                         struct hr_error *error)
 {
@@ -137,17 +137,18 @@ static int fail_as_told(struct hr__attached *a, const struct hr__wire_halt *halt
 static int not_there(struct hr__attached *a, uint64_t to, struct hr_error *error)
 {
     a->wants = to;
-    uint64_t halt = atomic_load_explicit(&a->seat->board->halt, memory_order_acquire);
+    uint64_t halt = atomic_load_explicit(&a->cursor->header->halt, memory_order_acquire);
     if (halt >= a->base + a->delivered * a->cut.batch_size + batch_count(a))
         return WAIT;
     int r = hr__session_receive(a, error);
     if (r)
         return r;
-    return a->seat->halt && a->seat->halt->sequence == halt ? fail_as_told(a, a->seat->halt, error)
-                                                            : WAIT;
+    return a->cursor->halt && a->cursor->halt->sequence == halt
+               ? fail_as_told(a, a->cursor->halt, error)
+               : WAIT;
 }
 
-/* The lane has gone on without us. */
+/* The queue has gone on without us. */
 static int lost(struct hr__attached *a)
 {
     a->is_expelled = 1;
@@ -158,13 +159,13 @@ static int lend(struct hr__attached *a, size_t count, struct hr_batch **out, str
 {
     struct hr__lease *lease;
     uint64_t from = at(a);
-    if (hr__seat_is_lost(a->seat, from))
+    if (hr__cursor_is_lost(a->cursor, from))
         return lost(a);
-    if (hr__seat_ready(a->seat, from) < count)
+    if (hr__cursor_ready(a->cursor, from) < count)
         return not_there(a, from + count, error);
-    int r = hr__lease_create(&lease, a->seat, from, from + count, error);
+    int r = hr__lease_create(&lease, a->cursor, from, from + count, error);
     if (r)
-        /* What cannot be lent will be copied. */
+        /* What cannot be leased will be copied. */
         return r == -ESTALE ? lost(a) : r == -ENOTSUP ? WAIT : r;
     struct hr_batch *batch = &lease->batch;
     begin_batch(a, batch, count);
@@ -200,8 +201,8 @@ static int get_slot(struct hr__attached *a, size_t count, struct hr_error *error
 /* Samples that are copied at once: to the end of a chunk, or more where more are there. */
 static uint64_t piece_of(const struct hr__attached *a, size_t left)
 {
-    const struct hr__seat_shape *s = &a->seat->shape;
-    uint64_t ready = hr__seat_ready(a->seat, at(a)),
+    const struct hr__cursor_shape *s = &a->cursor->shape;
+    uint64_t ready = hr__cursor_ready(a->cursor, at(a)),
              piece = s->chunk_samples - at(a) % s->chunk_samples;
     uint64_t most = s->ring_samples / 4;
     if (ready > piece)
@@ -209,7 +210,7 @@ static uint64_t piece_of(const struct hr__attached *a, size_t left)
     return piece < left ? piece : left;
 }
 
-/* Room for what the board says of a piece, for as long as the loader lives. */
+/* Room for what the header says of a piece, for as long as the loader lives. */
 static int make_seen(struct hr__attached *a, struct hr_error *error)
 {
     size_t count = (size_t)a->cut.batch_size;
@@ -228,26 +229,26 @@ static int copy_piece(struct hr__attached *a, uint64_t piece, struct hr_error *e
 {
     struct hr_batch *batch = a->partial;
     uint64_t from = at(a);
-    if (hr__seat_is_lost(a->seat, from))
+    if (hr__cursor_is_lost(a->cursor, from))
         return lost(a);
-    if (hr__seat_ready(a->seat, from) < piece)
+    if (hr__cursor_ready(a->cursor, from) < piece)
         return not_there(a, from + piece, error);
     int r = make_seen(a, error);
     if (!r)
-        r = hr__seat_look(a->seat, from, from + piece, &a->seen, error);
+        r = hr__cursor_look(a->cursor, from, from + piece, &a->seen, error);
     if (!r)
-        r = hr__lease_make_way(a->seat, from, from + piece, error);
+        r = hr__lease_make_way(a->cursor, from, from + piece, error);
     if (!r)
-        r = hr__seat_take(a->seat, from, from + piece);
+        r = hr__cursor_take(a->cursor, from, from + piece);
     if (r)
         return r == -ESTALE ? lost(a) : r;
     char *images = (char *)batch->images + a->filled * a->loader->spec.bytes;
-    r = hr__seat_copy(a->seat, from, piece, a->seen.offsets, images, error);
+    r = hr__cursor_copy(a->cursor, from, piece, a->seen.offsets, images, error);
     if (r) {
-        (void)hr__seat_go_to(a->seat, from, NULL);
+        (void)hr__cursor_go_to(a->cursor, from, NULL);
         return r;
     }
-    hr__seat_settle(a->seat);
+    hr__cursor_settle(a->cursor);
     batch->replaced += a->seen.replaced;
     if (a->seen.noted)
         note_bad(a, batch, a->filled, piece, a->seen.instead);
@@ -259,12 +260,12 @@ static int copy(struct hr__attached *a, size_t count, struct hr_batch **out, str
 {
     int r = a->partial ? 0 : get_slot(a, count, error);
     while (!r && a->filled < count)
-        r = a->seat ? copy_piece(a, piece_of(a, count - a->filled), error) : WAIT;
+        r = a->cursor ? copy_piece(a, piece_of(a, count - a->filled), error) : WAIT;
     if (r)
         return r;
     struct hr_batch *batch = a->partial;
-    if (a->seat)
-        hr__seat_count(&a->seat->desk->copied, 1);
+    if (a->cursor)
+        hr__cursor_count(&a->cursor->control->copied, 1);
     r = judge(a, batch, error);
     if (r != 1) {
         hr__attached_drop_partial(a);
@@ -282,36 +283,36 @@ static int finish(struct hr__attached *a, struct hr_error *error)
 {
     struct hr_loader *l = a->loader;
     a->over = 1;
-    /* What drop_last leaves over is taken, for all that the lane cares. */
-    if (a->seat && a->state == HR__SEATED && !hr__attached_is_pushed(a))
-        (void)hr__seat_go_to(a->seat, a->base + a->samples, NULL);
+    /* What drop_last leaves over is taken, for all that the queue cares. */
+    if (a->cursor && a->state == HR__PLACED && !hr__attached_is_pushed(a))
+        (void)hr__cursor_go_to(a->cursor, a->base + a->samples, NULL);
     pthread_mutex_lock(&l->lock);
     int r = hr__bad_judge_locked(l, a->epoch, 1, error);
     pthread_mutex_unlock(&l->lock);
     return r;
 }
 
-/* Whether the lane that we were too slow for has our next sample: then we are back. */
+/* Whether the queue that we were too slow for has our next sample: then we are back. */
 static int has_caught_up(struct hr__attached *a)
 {
     uint64_t index = hr__attached_index(a);
-    if (!a->main || !a->seat->is_alone || a->asked == index)
+    if (!a->main || !a->cursor->is_alone || a->asked == index)
         return 0;
-    struct hr__board *board = (struct hr__board *)(uintptr_t)a->main->board;
+    struct hr__header *header = (struct hr__header *)(uintptr_t)a->main->header;
     uint64_t here = a->main_base + index;
-    if (atomic_load_explicit(&board->epoch, memory_order_relaxed) != a->epoch ||
-        atomic_load_explicit(&board->tail, memory_order_relaxed) + a->cut.batch_size > here ||
-        atomic_load_explicit(&board->head, memory_order_relaxed) < here ||
-        hr__seat_is_lost(a->main, here))
+    if (atomic_load_explicit(&header->epoch, memory_order_relaxed) != a->epoch ||
+        atomic_load_explicit(&header->tail, memory_order_relaxed) + a->cut.batch_size > here ||
+        atomic_load_explicit(&header->head, memory_order_relaxed) < here ||
+        hr__cursor_is_lost(a->main, here))
         return 0;
     a->asked = index;
     return 1;
 }
 
-/* Where we stand: 0 seated, WAIT, or an error. */
+/* Where we stand: 0 placed, WAIT, or an error. */
 static int stand(struct hr__attached *a, struct hr_error *error)
 {
-    int r = a->state == HR__SEATED ? 0 : hr__session_receive(a, error);
+    int r = a->state == HR__PLACED ? 0 : hr__session_receive(a, error);
     if (!r && a->is_hung_up)
         r = hr__session_recover(a, error);
     if (r)
@@ -323,13 +324,13 @@ static int stand(struct hr__attached *a, struct hr_error *error)
                               : hr__fail(error, -ENOTCONN,
                                          "this loader is not attached to an agent: start an epoch");
     }
-    if (a->state != HR__SEATED)
+    if (a->state != HR__PLACED)
         return WAIT;
     if (a->is_expelled || has_caught_up(a)) {
         hr__session_seek(a);
         return WAIT;
     }
-    if (a->seats->next_seat)
+    if (a->cursors->next_cursor)
         hr__session_sweep(a);
     return 0;
 }
@@ -349,10 +350,10 @@ static int try_next(struct hr__attached *a, struct hr_batch **out, struct hr_err
         r = hr__pushed_line_up(a, error);
     if (r)
         return r;
-    a->bell = hr__seat_bell(a->seat);
+    a->bell = hr__cursor_bell(a->cursor);
     size_t count = batch_count(a);
     if (a->partial || a->loader->options.pinned ||
-        !hr__lease_is_possible(a->seat, at(a), at(a) + count))
+        !hr__lease_is_possible(a->cursor, at(a), at(a) + count))
         return copy(a, count, out, error);
     return lend(a, count, out, error);
 }
@@ -375,11 +376,11 @@ static int rest(struct hr__attached *a, uint64_t until_ns, struct hr_error *erro
             r = -ETIMEDOUT;
         return r;
     }
-    if (a->state != HR__SEATED) {
+    if (a->state != HR__PLACED) {
         hr__session_explain(a);
         r = hr__session_wait(a, slice_ns);
     } else {
-        r = hr__seat_wait(a->seat, a->bell, a->wants, slice_ns);
+        r = hr__cursor_wait(a->cursor, a->bell, a->wants, slice_ns);
     }
     if (r != -ETIMEDOUT)
         return r;
@@ -408,13 +409,13 @@ int hr__turn_next(struct hr_loader *l, struct hr_batch **out, struct hr_error *e
     struct hr__attached *a = l->attached;
     struct hr_error why = {0};
     uint64_t begin_ns = hr__now_ns();
-    if (a->left_ns && a->seat)
-        hr__seat_count(&a->seat->desk->step_ns, begin_ns - a->left_ns);
+    if (a->left_ns && a->cursor)
+        hr__cursor_count(&a->cursor->control->step_ns, begin_ns - a->left_ns);
     int r = wait_next(a, out, &why);
     a->left_ns = hr__now_ns();
-    if (a->seat) {
-        hr__seat_count(&a->seat->desk->wait_ns, a->left_ns - begin_ns);
-        atomic_store_explicit(&a->seat->desk->batch_samples, (uint32_t)a->cut.batch_size,
+    if (a->cursor) {
+        hr__cursor_count(&a->cursor->control->wait_ns, a->left_ns - begin_ns);
+        atomic_store_explicit(&a->cursor->control->batch_samples, (uint32_t)a->cut.batch_size,
                               memory_order_relaxed);
     }
     if (r >= 0)

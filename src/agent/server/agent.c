@@ -1,5 +1,5 @@
 /*
- * The agent's loop: who connects, what is said, what lanes note, and the end.
+ * The agent's loop: who connects, what is said, what queues note, and the end.
  *
  * One thread in epoll does all of it; nothing in it waits for a job or for storage. An agent
  * that was started for somebody ends when it has had no job for a while: under the lock that
@@ -32,7 +32,7 @@
 #define TURN_EVENTS 64
 /* Connections that a turn accepts. */
 #define TURN_ACCEPTS 16
-/* How often is looked at lanes that want room: a net below the bells that jobs ring. */
+/* How often is looked at queues that want room: a net below the bells that jobs ring. */
 #define NET_MS 50
 /* How long nobody is accepted when there are too many open files. */
 #define ACCEPT_AGAIN_MS 100
@@ -229,7 +229,7 @@ int hr_agent_create(struct hr_agent **out, const struct hr_agent_options *option
         r = take_listener(a, error);
     if (!r)
         r = make_loop(a, error);
-    hr__errands_init(&a->errands, a->wake);
+    hr__tasks_init(&a->tasks, a->wake);
     if (!r)
         r = hr__crew_create(&a->crew, a->threads, error);
     if (!r)
@@ -253,23 +253,23 @@ static bool has_jobs(const struct hr_agent *a, bool with_new)
     return false;
 }
 
-/* Calls fn for each lane that is not being made or started. */
-static void each_lane(struct hr_agent *a, bool (*fn)(struct hr__agent_lane *lane))
+/* Calls fn for each queue that is not being made or started. */
+static void each_queue(struct hr_agent *a, bool (*fn)(struct hr__queue *queue))
 {
-    /* Looking at a lane may end it and its stream: from the beginning then. */
+    /* Looking at a queue may end it and its stream: from the beginning then. */
     bool again = true;
     while (again) {
         again = false;
         for (struct hr__stream *s = a->streams; s && !again; s = s->next)
-            for (struct hr__agent_lane *lane = s->lanes; lane && !again; lane = lane->next)
-                again = fn(lane);
+            for (struct hr__queue *queue = s->queues; queue && !again; queue = queue->next)
+                again = fn(queue);
     }
 }
 
-static bool refill(struct hr__agent_lane *lane)
+static bool refill(struct hr__queue *queue)
 {
-    if (lane->state == HR__LANE_READY && lane->loader && hr__places_take_room(lane->places))
-        hr__lane_room(lane->loader);
+    if (queue->state == HR__QUEUE_READY && queue->loader && hr__places_take_room(queue->places))
+        hr__publisher_room(queue->loader);
     return false;
 }
 
@@ -293,9 +293,9 @@ static int next_turn_ms(struct hr_agent *a)
         if (job->state == HR__JOB_NEW && job->asked_ns + HELLO_NS < due)
             due = job->asked_ns + HELLO_NS;
     for (struct hr__stream *s = a->streams; s; s = s->next)
-        for (struct hr__agent_lane *lane = s->lanes; lane; lane = lane->next)
-            if (lane->state == HR__LANE_READY && lane->places &&
-                hr__places_wants_room(lane->places) && a->net_ns < due)
+        for (struct hr__queue *queue = s->queues; queue; queue = queue->next)
+            if (queue->state == HR__QUEUE_READY && queue->places &&
+                hr__places_wants_room(queue->places) && a->net_ns < due)
                 due = a->net_ns;
     return due <= now ? 0 : (int)((due - now + 999999) / 1000000);
 }
@@ -324,17 +324,17 @@ static void turn(struct hr_agent *a)
         a->accept_again_ns = hr__agent_watch(a, a->listener, &a->listener_ready, EPOLLIN)
                                  ? now + ACCEPT_AGAIN_MS * UINT64_C(1000000)
                                  : 0;
-    hr__errands_collect(&a->errands);
-    each_lane(a, hr__agent_lane_look);
+    hr__tasks_collect(&a->tasks);
+    each_queue(a, hr__queue_look);
     if (now >= a->net_ns) {
         a->net_ns = now + NET_MS * UINT64_C(1000000);
-        each_lane(a, refill);
+        each_queue(a, refill);
     }
     hr__recording_turn(a);
     hr__streams_watch(a, now);
     end_lost(a, now);
-    hr__jobs_bury(a);
-    hr__agent_lanes_bury(a);
+    hr__jobs_reap(a);
+    hr__queues_reap(a);
     a->idle_since_ns = has_jobs(a, false) ? 0 : a->idle_since_ns ? a->idle_since_ns : now;
 }
 
@@ -400,10 +400,10 @@ static void end_all(struct hr_agent *a)
     stop_listening(a);
     while (a->jobs)
         hr__job_end(a->jobs);
-    while (a->streams || a->errands.out)
+    while (a->streams || a->tasks.out)
         turn(a);
-    hr__jobs_bury(a);
-    hr__agent_lanes_bury(a);
+    hr__jobs_reap(a);
+    hr__queues_reap(a);
 }
 
 int hr_agent_run(struct hr_agent *agent, struct hr_error *error)
@@ -435,7 +435,7 @@ void hr_agent_destroy(struct hr_agent **agent)
     hr__crew_destroy(&a->crew);
     hr__recording_destroy(a);
     hr__kept_free(&a->kept);
-    hr__errands_end(&a->errands);
+    hr__tasks_end(&a->tasks);
     if (a->listener >= 0)
         close(a->listener);
     if (a->wake >= 0)

@@ -146,7 +146,7 @@ void hr__job_end(struct hr__agent_job *job)
     job->agent->ended_jobs = job;
 }
 
-void hr__jobs_bury(struct hr_agent *agent)
+void hr__jobs_reap(struct hr_agent *agent)
 {
     struct hr__agent_job **link = &agent->ended_jobs;
     while (*link) {
@@ -191,18 +191,18 @@ static void greet(struct hr__agent_job *job, const struct hr__wire_hello *hello)
                                                         .threads = (uint32_t)job->agent->threads}});
 }
 
-static void read_run(struct hr__errand *errand)
+static void read_run(struct hr__task *task)
 {
-    struct hr__agent_job *job = HR__OF(struct hr__agent_job, errand, errand);
+    struct hr__agent_job *job = HR__OF(struct hr__agent_job, task, task);
     job->failed =
         hr__wire_text_read(job->text_file, job->attach.text_bytes, &job->text, &job->error);
     if (!job->failed)
         hr__text_digest(job->digest, job->text, strlen(job->text));
 }
 
-static void read_done(struct hr__errand *errand)
+static void read_done(struct hr__task *task)
 {
-    struct hr__agent_job *job = HR__OF(struct hr__agent_job, errand, errand);
+    struct hr__agent_job *job = HR__OF(struct hr__agent_job, task, task);
     job->is_out = false;
     close(job->text_file);
     job->text_file = -1;
@@ -274,22 +274,22 @@ static void attach(struct hr__agent_job *job, struct hr__wire_message *message)
     job->text_file = message->files[0];
     message->file_count = 0;
     job->is_out = true;
-    job->errand.run = read_run;
-    job->errand.done = read_done;
-    hr__errand_start(&job->agent->errands, &job->errand);
+    job->task.run = read_run;
+    job->task.done = read_done;
+    hr__task_start(&job->agent->tasks, &job->task);
 }
 
-static void leave_seat(struct hr__agent_job *job, uint32_t number)
+static void leave_cursor(struct hr__agent_job *job, uint32_t number)
 {
-    struct hr__job_seat *seat = job->seats;
-    while (seat && seat->number != number)
-        seat = seat->next;
+    struct hr__job_cursor *cursor = job->cursors;
+    while (cursor && cursor->number != number)
+        cursor = cursor->next;
     /* One that it still takes from would wait for ever. */
-    if (!seat || seat == job->seat) {
+    if (!cursor || cursor == job->cursor) {
         out_of_turn(job, "LEAVE");
         return;
     }
-    hr__job_seat_end(job, seat);
+    hr__job_cursor_end(job, cursor);
 }
 
 static void show_status(struct hr__agent_job *job)
@@ -340,7 +340,7 @@ static void handle(struct hr__agent_job *job, struct hr__wire_message *message)
         job->seek = message->seek;
         hr__stream_seek(job);
     } else if (message->type == HR__WIRE_LEAVE)
-        leave_seat(job, message->leave.seat);
+        leave_cursor(job, message->leave.cursor);
     else
         out_of_turn(job, "a message");
     hr__wire_close_files(message);

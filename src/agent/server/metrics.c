@@ -1,6 +1,6 @@
 /*
  * The status as Prometheus's text: a table of families, each with the key of the status that it
- * tells and what it stands beside (the agent, a lane, a subscriber of a lane). All samples of a
+ * tells and what it stands beside (the agent, a queue, a subscriber of a queue). All samples of a
  * family stand together, as the format asks. And the endpoint's address and pages.
  */
 #include "agent/server/metrics.h"
@@ -23,7 +23,7 @@
 
 /* ---- the text ---- */
 
-enum scope { AGENT, LANE, SUBSCRIBER };
+enum scope { AGENT, QUEUE, SUBSCRIBER };
 
 struct family {
     const char *name, *help;
@@ -43,36 +43,36 @@ static const struct family families[] = {
     {"headrace_agent_refused_total", "Connections and requests that were refused.", AGENT,
      "refused"},
 
-    {"headrace_lane_epoch", "Epoch that the lane is in.", LANE, "epoch"},
-    {"headrace_lane_position_samples", "Samples of the epoch's order that are behind, all ranks.",
-     LANE, "position"},
-    {"headrace_lane_epoch_samples", "Samples of an epoch's order, all ranks.", LANE,
+    {"headrace_queue_epoch", "Epoch that the queue is in.", QUEUE, "epoch"},
+    {"headrace_queue_position_samples", "Samples of the epoch's order that are behind, all ranks.",
+     QUEUE, "position"},
+    {"headrace_queue_epoch_samples", "Samples of an epoch's order, all ranks.", QUEUE,
      "epoch_samples"},
-    {"headrace_lane_prepared_samples_total", "Samples that were prepared.", LANE, "prepared"},
-    {"headrace_lane_alone", "1: the lane of a loader that is elsewhere than the others.", LANE,
+    {"headrace_queue_prepared_samples_total", "Samples that were prepared.", QUEUE, "prepared"},
+    {"headrace_queue_alone", "1: the queue of a loader that is elsewhere than the others.", QUEUE,
      "alone"},
-    {"headrace_lane_window_samples", "Samples that the queue of the lane holds at most.", LANE,
+    {"headrace_queue_window_samples", "Samples that the queue of the queue holds at most.", QUEUE,
      "window_samples"},
-    {"headrace_lane_ready_samples", "Samples that are ready ahead of the furthest subscriber.",
-     LANE, "ready_samples"},
-    {"headrace_lane_staged_bytes", "Encoded bytes that are fetched and not yet prepared.", LANE,
+    {"headrace_queue_ready_samples", "Samples that are ready ahead of the furthest subscriber.",
+     QUEUE, "ready_samples"},
+    {"headrace_queue_staged_bytes", "Encoded bytes that are fetched and not yet prepared.", QUEUE,
      "staged_bytes"},
-    {"headrace_lane_read_bytes_total", "Bytes that were read from storage.", LANE, "bytes_read"},
-    {"headrace_lane_fetch_seconds_total",
-     "Time from asking for a sample to having its bytes, summed over samples.", LANE, "fetch_s"},
-    {"headrace_lane_prepare_seconds_total",
-     "Time that threads decoded and transformed, summed over samples.", LANE, "prepare_s"},
-    {"headrace_lane_cache_hits_total", "Samples whose bytes came from the cache.", LANE,
+    {"headrace_queue_read_bytes_total", "Bytes that were read from storage.", QUEUE, "bytes_read"},
+    {"headrace_queue_fetch_seconds_total",
+     "Time from asking for a sample to having its bytes, summed over samples.", QUEUE, "fetch_s"},
+    {"headrace_queue_prepare_seconds_total",
+     "Time that threads decoded and transformed, summed over samples.", QUEUE, "prepare_s"},
+    {"headrace_queue_cache_hits_total", "Samples whose bytes came from the cache.", QUEUE,
      "cache_hits"},
-    {"headrace_lane_cache_bytes", "Bytes of the cached items.", LANE, "cache_bytes"},
-    {"headrace_lane_cache_budget_bytes", "Bytes that the cached items may take.", LANE,
+    {"headrace_queue_cache_bytes", "Bytes of the cached items.", QUEUE, "cache_bytes"},
+    {"headrace_queue_cache_budget_bytes", "Bytes that the cached items may take.", QUEUE,
      "cache_budget_bytes"},
-    {"headrace_lane_bad_samples_total", "Samples that could not be read or decoded.", LANE,
+    {"headrace_queue_bad_samples_total", "Samples that could not be read or decoded.", QUEUE,
      "bad_samples"},
-    {"headrace_lane_memory_bytes", "Shared memory of the lane.", LANE, "memory_bytes"},
-    {"headrace_lane_lent_bytes",
-     "Of it, what was left to subscribers that held batches for longer than the window.", LANE,
-     "lent_bytes"},
+    {"headrace_queue_memory_bytes", "Shared memory of the queue.", QUEUE, "memory_bytes"},
+    {"headrace_queue_leased_bytes",
+     "Of it, what was left to subscribers that held batches for longer than the window.", QUEUE,
+     "leased_bytes"},
 
     {"headrace_subscriber_batch_samples", "Samples that it takes at a time.", SUBSCRIBER,
      "batch_samples"},
@@ -82,7 +82,7 @@ static const struct family families[] = {
      SUBSCRIBER, "wait_s"},
     {"headrace_subscriber_step_seconds_total",
      "Time that its training did something else than wait for a batch.", SUBSCRIBER, "step_s"},
-    {"headrace_subscriber_behind_samples", "Samples that it is behind the furthest of its lane.",
+    {"headrace_subscriber_behind_samples", "Samples that it is behind the furthest of its queue.",
      SUBSCRIBER, "behind_samples"},
     {"headrace_subscriber_held_batches", "Batches in its hands.", SUBSCRIBER, "held"},
     {"headrace_subscriber_waiting", "1: its training waits for a batch now.", SUBSCRIBER,
@@ -101,8 +101,8 @@ struct info {
 static const struct info infos[] = {
     {{"headrace_agent_info", "The agent: where it listens, and its cache.", AGENT, NULL},
      {"socket", "socket", "cache", "cache"}},
-    {{"headrace_lane_info", "A rank of a stream: its dataset, and of how many ranks it is one.",
-      LANE, NULL},
+    {{"headrace_queue_info", "A rank of a stream: its dataset, and of how many ranks it is one.",
+      QUEUE, NULL},
      {"dataset", "dataset", "world_size", "world_size"}},
     {{"headrace_subscriber_info", "A loader of a job: the program that it runs in.", SUBSCRIBER,
       NULL},
@@ -111,8 +111,8 @@ static const struct info infos[] = {
 
 /* What a sample stands beside. */
 struct metrics_place {
-    const json_t *stream, *lane, *subscriber; /* NULL: none */
-    int loader;                               /* of several of one process on a lane: 0, 1, ... */
+    const json_t *stream, *queue, *subscriber; /* NULL: none */
+    int loader;                                /* of several of one process on a queue: 0, 1, ... */
 };
 
 /* At most nine decimals, without zeros at the end, of numbers of any size; "0" for what is not a
@@ -152,11 +152,11 @@ static void put_label(struct hr__draft *o, char before, const char *name, const 
 /* Returns what stands before the next label. */
 static char put_place(struct hr__draft *o, const struct metrics_place *at)
 {
-    if (!at->lane)
+    if (!at->queue)
         return '{';
     put_label(o, '{', "stream", json_object_get(at->stream, "name"));
-    put_label(o, ',', "lane", json_object_get(at->lane, "lane"));
-    put_label(o, ',', "rank", json_object_get(at->lane, "rank"));
+    put_label(o, ',', "queue", json_object_get(at->queue, "queue"));
+    put_label(o, ',', "rank", json_object_get(at->queue, "rank"));
     if (at->subscriber) {
         put_label(o, ',', "pid", json_object_get(at->subscriber, "pid"));
         hr__draft_print(o, ",loader=\"%d\"", at->loader);
@@ -199,7 +199,7 @@ static void put_info(struct hr__draft *o, const struct family *f, const json_t *
     hr__draft_put(o, "} 1\n");
 }
 
-/* How many before `subscriber` in its lane are of the same process. */
+/* How many before `subscriber` in its queue are of the same process. */
 static int loader_of(const json_t *subscribers, size_t i)
 {
     const json_t *pid = json_object_get(json_array_get(subscribers, i), "pid");
@@ -216,15 +216,15 @@ typedef void (*put_fn)(struct hr__draft *o, const struct family *f, const json_t
 static void each(struct hr__draft *o, const struct family *f, const json_t *status, put_fn put)
 {
     size_t s, l, i;
-    json_t *stream, *lane, *subscriber;
+    json_t *stream, *queue, *subscriber;
     json_array_foreach(json_object_get(status, "streams"), s, stream)
     {
-        json_array_foreach(json_object_get(stream, "lanes"), l, lane)
+        json_array_foreach(json_object_get(stream, "queues"), l, queue)
         {
-            struct metrics_place at = {.stream = stream, .lane = lane};
-            const json_t *subscribers = json_object_get(lane, "subscribers");
-            if (f->scope == LANE)
-                put(o, f, lane, &at);
+            struct metrics_place at = {.stream = stream, .queue = queue};
+            const json_t *subscribers = json_object_get(queue, "subscribers");
+            if (f->scope == QUEUE)
+                put(o, f, queue, &at);
             json_array_foreach(f->scope == SUBSCRIBER ? subscribers : NULL, i, subscriber)
             {
                 at.subscriber = subscriber;
@@ -242,17 +242,17 @@ static void put_family(struct hr__draft *o, const struct family *f, const json_t
     const char *type = length > 6 && !strcmp(f->name + length - 6, "_total") ? "counter" : "gauge";
     hr__draft_print(o, "# HELP %s %s\n# TYPE %s %s\n", f->name, f->help, f->name, type);
     if (f->scope == AGENT)
-        put(o, f, status, &(struct metrics_place){.lane = NULL});
+        put(o, f, status, &(struct metrics_place){.queue = NULL});
     else
         each(o, f, status, put);
 }
 
-/* What a lane waits for: a sample for each of the answers. */
-static void put_waits(struct hr__draft *o, const struct family *f, const json_t *lane,
+/* What a queue waits for: a sample for each of the answers. */
+static void put_waits(struct hr__draft *o, const struct family *f, const json_t *queue,
                       const struct metrics_place *at)
 {
     static const char *const reasons[] = {"room", "fetch", "prepare", "sampler"};
-    const json_t *now = json_object_get(lane, f->key);
+    const json_t *now = json_object_get(queue, f->key);
     for (size_t i = 0; now && i < sizeof reasons / sizeof *reasons; i++) {
         hr__draft_put(o, f->name);
         put_place(o, at);
@@ -264,10 +264,10 @@ static void put_waits(struct hr__draft *o, const struct family *f, const json_t 
 int hr__metrics_text(char **text, const char *status, struct hr_error *error)
 {
     static const struct family waits = {
-        "headrace_lane_waits_for",
-        "1 for what the lane waits for: room (its subscribers are slower), fetch (storage), "
+        "headrace_queue_waits_for",
+        "1 for what the queue waits for: room (its subscribers are slower), fetch (storage), "
         "prepare (threads), sampler (the subscriber's has given no more indices).",
-        LANE, "waits_for"};
+        QUEUE, "waits_for"};
     struct hr__draft o = {.text = NULL};
     json_error_t where;
     json_t *root = json_loads(status, 0, &where);

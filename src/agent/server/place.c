@@ -1,4 +1,4 @@
-/* Making a lane's memory, its seats and its spans; see place.h. */
+/* Making a queue's memory, its cursors and its spans; see place.h. */
 #include "agent/server/place_inside.h"
 
 #include "base/error.h"
@@ -21,10 +21,10 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-/* Rings that the data may grow to, with what is lent. */
+/* Rings that the data may grow to, with what is leased. */
 #define RINGS 3
 
-/* Between two looks whether a seat that goes is still read. */
+/* Between two looks whether a cursor that goes is still read. */
 #define READER_PAUSE_NS 20000
 
 #define CHUNK_LEAST  8
@@ -33,8 +33,8 @@
 
 void hr__places_ring(struct hr__places *places)
 {
-    atomic_fetch_add(&places->board->bell, 1);
-    hr__futex_wake(&places->board->bell, INT32_MAX, 1);
+    atomic_fetch_add(&places->header->bell, 1);
+    hr__futex_wake(&places->header->bell, INT32_MAX, 1);
 }
 
 uint64_t hr__places_chunk(size_t sample_bytes, uint64_t batch_samples, uint64_t page_bytes)
@@ -52,7 +52,7 @@ static int make_file(const char *name, uint64_t bytes, uint64_t mapped, int seal
 {
     int file = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (file < 0)
-        return hr__fail(error, -errno, "a lane's shared memory: %s", hr__errno_text(errno));
+        return hr__fail(error, -errno, "a queue's shared memory: %s", hr__errno_text(errno));
     /* Not posix_fallocate, which would write where the kernel cannot. */
     int r = fallocate(file, 0, 0, (off_t)bytes) ? -errno : 0;
     if (r) {
@@ -95,7 +95,7 @@ static int check_size(const struct hr__places *p, struct hr_error *error)
 /* More than there is would not be refused when it is taken: the kernel would end processes. */
 static int check_memory(const struct hr__places *p, struct hr_error *error)
 {
-    uint64_t bytes = p->places * p->chunk_bytes + p->desk_bytes;
+    uint64_t bytes = p->places * p->chunk_bytes + p->control_bytes;
     struct hr__capacity now;
     hr__capacity_read(&now, -1);
     if (bytes > now.available)
@@ -114,13 +114,13 @@ static int check_memory(const struct hr__places *p, struct hr_error *error)
     return 0;
 }
 
-static int make_board(struct hr__places *p, uint64_t page, struct hr_error *error)
+static int make_header(struct hr__places *p, uint64_t page, struct hr_error *error)
 {
-    struct hr__board b = {
-        .magic = HR__BOARD_MAGIC,
+    struct hr__header b = {
+        .magic = HR__HEADER_MAGIC,
         .version = HR__SHARE_VERSION,
         .page_bytes = (uint32_t)page,
-        .lane = p->wish.lane,
+        .queue = p->wish.queue,
         .sample_bytes = p->wish.sample_bytes,
         .chunk_samples = p->chunk_samples,
         .chunk_bytes = p->chunk_bytes,
@@ -129,21 +129,21 @@ static int make_board(struct hr__places *p, uint64_t page, struct hr_error *erro
         .is_gapless = p->chunk_bytes == p->chunk_samples * p->wish.sample_bytes,
         .places_offset = sizeof b,
     };
-    b.samples_offset = b.places_offset + p->places * sizeof(struct hr__board_place);
-    b.board_bytes = b.samples_offset + p->ring_samples * sizeof(struct hr__board_sample);
-    b.board_bytes = hr__round_up(b.board_bytes, page);
+    b.samples_offset = b.places_offset + p->places * sizeof(struct hr__header_place);
+    b.header_bytes = b.samples_offset + p->ring_samples * sizeof(struct hr__header_sample);
+    b.header_bytes = hr__round_up(b.header_bytes, page);
     void *map;
     int file =
-        make_file("headrace-board", b.board_bytes, b.board_bytes,
+        make_file("headrace-header", b.header_bytes, b.header_bytes,
                   F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL, &map, error);
     if (file < 0)
         return file;
-    p->board_file = file;
-    p->board = map;
-    memcpy(map, &b, offsetof(struct hr__board, head));
-    atomic_store(&p->board->halt, HR__SEQUENCE_NONE);
+    p->header_file = file;
+    p->header = map;
+    memcpy(map, &b, offsetof(struct hr__header, head));
+    atomic_store(&p->header->halt, HR__SEQUENCE_NONE);
     for (uint64_t i = 0; i < p->places; i++)
-        atomic_store(&hr__board_places(p)[i].number, HR__SEQUENCE_NONE);
+        atomic_store(&hr__header_places(p)[i].number, HR__SEQUENCE_NONE);
     return 0;
 }
 
@@ -151,7 +151,7 @@ static int make_board(struct hr__places *p, uint64_t page, struct hr_error *erro
 static int make_data(struct hr__places *p, struct hr_error *error)
 {
     void *map;
-    int file = make_file("headrace-data", p->places * p->chunk_bytes, p->board->data_bytes,
+    int file = make_file("headrace-data", p->places * p->chunk_bytes, p->header->data_bytes,
                          F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL, &map, error);
     if (file < 0)
         return file;
@@ -170,10 +170,10 @@ int hr__places_create(struct hr__places **out, const struct hr__places_wish *wis
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     struct hr__places *p = hr__alloc(HR__TAG_AGENT, 1, sizeof *p);
     if (!p)
-        return hr__fail(error, -ENOMEM, "out of memory for a lane");
+        return hr__fail(error, -ENOMEM, "out of memory for a queue");
     pthread_mutex_init(&p->lock, NULL);
     p->wish = *wish;
-    p->board_file = p->data_file = p->room = -1;
+    p->header_file = p->data_file = p->room = -1;
     p->is_stopped = true;
     p->chunk_samples = wish->is_pushed
                            ? wish->batch_samples
@@ -184,7 +184,8 @@ int hr__places_create(struct hr__places **out, const struct hr__places_wish *wis
     if (p->places < PLACES_LEAST)
         p->places = PLACES_LEAST;
     p->ring_samples = p->places * p->chunk_samples;
-    p->desk_bytes = wish->is_pushed ? hr__desk_bytes(page, p->places, p->chunk_samples) : page;
+    p->control_bytes =
+        wish->is_pushed ? hr__control_bytes(page, p->places, p->chunk_samples) : page;
     int r = check_size(p, error);
     if (!r)
         r = check_memory(p, error);
@@ -192,19 +193,19 @@ int hr__places_create(struct hr__places **out, const struct hr__places_wish *wis
         goto fail;
     p->ring = hr__alloc(HR__TAG_AGENT, p->places, sizeof *p->ring);
     p->spare = hr__alloc(HR__TAG_AGENT, RINGS * p->places, sizeof *p->spare);
-    p->lent = hr__alloc(HR__TAG_AGENT, RINGS * p->places, sizeof *p->lent);
+    p->leased = hr__alloc(HR__TAG_AGENT, RINGS * p->places, sizeof *p->leased);
     p->labels = hr__alloc(HR__TAG_AGENT, p->ring_samples, sizeof *p->labels);
     p->indices = hr__alloc(HR__TAG_AGENT, p->ring_samples, sizeof *p->indices);
-    if (!p->ring || !p->spare || !p->lent || !p->labels || !p->indices) {
-        r = hr__fail(error, -ENOMEM, "out of memory for a lane");
+    if (!p->ring || !p->spare || !p->leased || !p->labels || !p->indices) {
+        r = hr__fail(error, -ENOMEM, "out of memory for a queue");
         goto fail;
     }
     p->room = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (p->room < 0) {
-        r = hr__fail(error, -errno, "a lane's eventfd: %s", hr__errno_text(errno));
+        r = hr__fail(error, -errno, "a queue's eventfd: %s", hr__errno_text(errno));
         goto fail;
     }
-    r = make_board(p, page, error);
+    r = make_header(p, page, error);
     if (!r)
         r = make_data(p, error);
     if (r)
@@ -228,33 +229,33 @@ void hr__places_destroy(struct hr__places **places)
         hr__place_record_free(p, record);
     }
     if (p->data)
-        munmap(p->data, p->board->data_bytes);
-    if (p->board)
-        munmap(p->board, p->board->board_bytes);
+        munmap(p->data, p->header->data_bytes);
+    if (p->header)
+        munmap(p->header, p->header->header_bytes);
     for (int i = 0; i < 3; i++) {
-        int file = i == 0 ? p->board_file : i == 1 ? p->data_file : p->room;
+        int file = i == 0 ? p->header_file : i == 1 ? p->data_file : p->room;
         if (file >= 0)
             close(file);
     }
     hr__free(p->ring);
     hr__free(p->spare);
-    hr__free(p->lent);
+    hr__free(p->leased);
     hr__free(p->labels);
     hr__free(p->indices);
     pthread_mutex_destroy(&p->lock);
     hr__free(p);
 }
 
-/* The number of a chunk of which no seat has been promised a sample. A span of which nothing was
- * prepared, and a seat that waits for what comes, have sequence numbers that no chunk had yet. */
+/* The number of a chunk of which no cursor has been promised a sample. A span of which nothing was
+ * prepared, and a cursor that waits for what comes, have sequence numbers that no chunk had yet. */
 static uint64_t fresh_number_locked(const struct hr__places *p)
 {
     /* A thread that asked for the next one just now may still get it, and drop it. */
     uint64_t fresh = p->acquired + 1;
     if (p->span_count && p->spans[0].first / p->chunk_samples >= fresh)
         fresh = p->spans[0].first / p->chunk_samples + 1;
-    for (const struct hr__place_seat *s = p->seats; s; s = s->next) {
-        uint64_t next = hr__seat_next(p, s);
+    for (const struct hr__place_cursor *s = p->cursors; s; s = s->next) {
+        uint64_t next = hr__cursor_next(p, s);
         if (s->base != HR__SEQUENCE_NONE && next / p->chunk_samples >= fresh)
             fresh = next / p->chunk_samples + 1;
     }
@@ -295,9 +296,9 @@ void hr__places_begin(struct hr__places *p, uint64_t epoch, uint64_t position, u
     };
     p->published = sequence;
     p->is_awaited = false;
-    atomic_store(&p->board->halt, HR__SEQUENCE_NONE);
-    atomic_store(&p->board->epoch, epoch);
-    atomic_store(&p->board->head, sequence);
+    atomic_store(&p->header->halt, HR__SEQUENCE_NONE);
+    atomic_store(&p->header->epoch, epoch);
+    atomic_store(&p->header->head, sequence);
     hr__places_ring(p);
     pthread_mutex_unlock(&p->lock);
 }
@@ -330,8 +331,8 @@ bool hr__places_back(struct hr__places *p, uint64_t *sequence)
     pthread_mutex_lock(&p->lock);
     const struct hr__span *span = &p->spans[0];
     bool found = false;
-    for (const struct hr__place_seat *s = p->seats; s && p->span_count; s = s->next) {
-        uint64_t next = hr__seat_next(p, s);
+    for (const struct hr__place_cursor *s = p->cursors; s && p->span_count; s = s->next) {
+        uint64_t next = hr__cursor_next(p, s);
         if (!s->is_taking || s->end != span->end || next < span->first || next >= s->end)
             continue;
         *sequence = found && *sequence < next ? *sequence : next;
@@ -341,11 +342,11 @@ bool hr__places_back(struct hr__places *p, uint64_t *sequence)
     return found;
 }
 
-int hr__places_takers(struct hr__places *p, const struct hr__place_seat *but)
+int hr__places_takers(struct hr__places *p, const struct hr__place_cursor *but)
 {
     pthread_mutex_lock(&p->lock);
     int count = 0;
-    for (const struct hr__place_seat *s = p->seats; s; s = s->next)
+    for (const struct hr__place_cursor *s = p->cursors; s; s = s->next)
         count += s != but && s->is_taking;
     pthread_mutex_unlock(&p->lock);
     return count;
@@ -356,10 +357,10 @@ uint64_t hr__places_progress(struct hr__places *p, bool *is_stuck, bool *is_over
     uint64_t progress = 0;
     pthread_mutex_lock(&p->lock);
     *is_stuck = *is_over = true;
-    for (const struct hr__place_seat *s = p->seats; s; s = s->next) {
+    for (const struct hr__place_cursor *s = p->cursors; s; s = s->next) {
         if (!s->is_taking)
             continue;
-        uint64_t next = hr__seat_next(p, s);
+        uint64_t next = hr__cursor_next(p, s);
         progress += next;
         *is_over &= next >= s->end;
         *is_stuck &= next >= s->end || next < p->spans[0].published;
@@ -368,60 +369,60 @@ uint64_t hr__places_progress(struct hr__places *p, bool *is_stuck, bool *is_over
     return progress;
 }
 
-int hr__places_seat_create(struct hr__places *p, struct hr__place_seat **out,
-                           uint64_t batch_samples, struct hr_error *error)
+int hr__places_cursor_create(struct hr__places *p, struct hr__place_cursor **out,
+                             uint64_t batch_samples, struct hr_error *error)
 {
     *out = NULL;
-    struct hr__place_seat *seat = hr__alloc(HR__TAG_AGENT, 1, sizeof *seat);
-    if (!seat)
-        return hr__fail(error, -ENOMEM, "out of memory for a seat");
+    struct hr__place_cursor *cursor = hr__alloc(HR__TAG_AGENT, 1, sizeof *cursor);
+    if (!cursor)
+        return hr__fail(error, -ENOMEM, "out of memory for a cursor");
     void *map;
-    int file = make_file("headrace-desk", p->desk_bytes, p->desk_bytes,
+    int file = make_file("headrace-control", p->control_bytes, p->control_bytes,
                          F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, &map, error);
     if (file < 0) {
-        hr__free(seat);
+        hr__free(cursor);
         return file;
     }
-    seat->file = file;
-    seat->desk = map;
-    seat->desk->magic = HR__DESK_MAGIC;
-    seat->desk->version = HR__SHARE_VERSION;
-    seat->batch_samples = batch_samples;
-    seat->base = HR__SEQUENCE_NONE;
+    cursor->file = file;
+    cursor->control = map;
+    cursor->control->magic = HR__CONTROL_MAGIC;
+    cursor->control->version = HR__SHARE_VERSION;
+    cursor->batch_samples = batch_samples;
+    cursor->base = HR__SEQUENCE_NONE;
     pthread_mutex_lock(&p->lock);
-    seat->next = p->seats;
-    p->seats = seat;
+    cursor->next = p->cursors;
+    p->cursors = cursor;
     pthread_mutex_unlock(&p->lock);
-    *out = seat;
+    *out = cursor;
     return 0;
 }
 
-void hr__places_seat_destroy(struct hr__places *p, struct hr__place_seat **out)
+void hr__places_cursor_destroy(struct hr__places *p, struct hr__place_cursor **out)
 {
-    struct hr__place_seat *seat = *out;
+    struct hr__place_cursor *cursor = *out;
     *out = NULL;
-    if (!seat)
+    if (!cursor)
         return;
     pthread_mutex_lock(&p->lock);
-    struct hr__place_seat *_Atomic *link = &p->seats;
-    while (*link != seat)
+    struct hr__place_cursor *_Atomic *link = &p->cursors;
+    while (*link != cursor)
         link = &(*link)->next;
-    *link = seat->next;
+    *link = cursor->next;
     hr__places_reclaim_locked(p);
     pthread_mutex_unlock(&p->lock);
     /* Who came to the list before may stand on it: for a few loads, unless it was preempted. */
     while (atomic_load(&p->readers))
         nanosleep(&(struct timespec){.tv_nsec = READER_PAUSE_NS}, NULL);
-    munmap(seat->desk, p->desk_bytes);
-    if (seat->file >= 0)
-        close(seat->file);
-    hr__free(seat);
+    munmap(cursor->control, p->control_bytes);
+    if (cursor->file >= 0)
+        close(cursor->file);
+    hr__free(cursor);
 }
 
-void hr__places_seat_hand_over(struct hr__places *places, struct hr__place_seat *seat)
+void hr__places_cursor_hand_over(struct hr__places *places, struct hr__place_cursor *cursor)
 {
-    close(seat->file);
-    seat->file = -1;
+    close(cursor->file);
+    cursor->file = -1;
 }
 
 /* The sequence of a position in a span: false where the span does not have it. */
@@ -446,13 +447,13 @@ static bool is_there_locked(const struct hr__places *p, int i, uint64_t sequence
     return sequence <= span->published + soon;
 }
 
-static void sit_locked(struct hr__places *p, struct hr__place_seat *seat, uint64_t sequence,
+static void sit_locked(struct hr__places *p, struct hr__place_cursor *cursor, uint64_t sequence,
                        uint64_t end)
 {
     uint64_t past[2], present[2];
-    hr__seat_holds_locked(p, seat, past, present);
-    if (seat->base == HR__SEQUENCE_NONE)
-        atomic_store(&seat->desk->mark, sequence);
+    hr__cursor_holds_locked(p, cursor, past, present);
+    if (cursor->base == HR__SEQUENCE_NONE)
+        atomic_store(&cursor->control->mark, sequence);
     if (past[0] == past[1]) {
         memcpy(past, present, sizeof past);
     } else if (present[0] < present[1]) {
@@ -460,16 +461,16 @@ static void sit_locked(struct hr__places *p, struct hr__place_seat *seat, uint64
         past[0] = past[0] < present[0] ? past[0] : present[0];
         past[1] = past[1] > present[1] ? past[1] : present[1];
     }
-    memcpy(seat->past, past, sizeof seat->past);
-    seat->base = sequence;
-    seat->end = end;
-    atomic_store(&seat->desk->next, sequence);
-    atomic_store(&seat->desk->pushed, sequence / p->chunk_samples);
-    seat->is_taking = true;
-    seat->is_expelled = false;
+    memcpy(cursor->past, past, sizeof cursor->past);
+    cursor->base = sequence;
+    cursor->end = end;
+    atomic_store(&cursor->control->next, sequence);
+    atomic_store(&cursor->control->pushed, sequence / p->chunk_samples);
+    cursor->is_taking = true;
+    cursor->is_expelled = false;
 }
 
-bool hr__places_sit(struct hr__places *p, struct hr__place_seat *seat,
+bool hr__places_sit(struct hr__places *p, struct hr__place_cursor *cursor,
                     const uint64_t epoch_position[2], uint64_t step, struct hr__span *at,
                     uint64_t *sequence)
 {
@@ -478,25 +479,25 @@ bool hr__places_sit(struct hr__places *p, struct hr__place_seat *seat,
     for (int i = 0; i < p->span_count && !found; i++) {
         *at = p->spans[i];
         found = sequence_of(at, epoch_position, step, sequence) &&
-                (!seat || *sequence >= seat->floor) && is_there_locked(p, i, *sequence);
+                (!cursor || *sequence >= cursor->floor) && is_there_locked(p, i, *sequence);
     }
-    if (found && seat)
-        sit_locked(p, seat, *sequence, at->end);
+    if (found && cursor)
+        sit_locked(p, cursor, *sequence, at->end);
     pthread_mutex_unlock(&p->lock);
     return found;
 }
 
-int hr__places_pushed(struct hr__places *p, const struct hr__place_seat *seat, uint64_t number,
+int hr__places_pushed(struct hr__places *p, const struct hr__place_cursor *cursor, uint64_t number,
                       int64_t *indices, size_t *count, struct hr_error *error)
 {
-    if (number >= atomic_load_explicit(&seat->desk->pushed, memory_order_acquire))
+    if (number >= atomic_load_explicit(&cursor->control->pushed, memory_order_acquire))
         return 0;
     uint64_t most = p->chunk_samples, done = (p->published + most - 1) / most;
     if (number >= done + p->places)
         return hr__fail(error, -EPROTO, "a job pushed more than %" PRIu64 " batches ahead",
                         p->places);
-    const struct hr__desk_batch *batch =
-        hr__desk_batch(seat->desk, p->board->page_bytes, most, number % p->places);
+    const struct hr__control_batch *batch =
+        hr__control_batch(cursor->control, p->header->page_bytes, most, number % p->places);
     /* Copied, then looked at: the job may write there at any time. */
     *count = atomic_load_explicit(&batch->count, memory_order_relaxed);
     if (!*count || *count > most)
@@ -506,22 +507,22 @@ int hr__places_pushed(struct hr__places *p, const struct hr__place_seat *seat, u
     return 1;
 }
 
-void hr__places_set_last(struct hr__places *p, struct hr__place_seat *seat, bool is_last)
+void hr__places_set_last(struct hr__places *p, struct hr__place_cursor *cursor, bool is_last)
 {
     pthread_mutex_lock(&p->lock);
-    seat->is_last = is_last;
+    cursor->is_last = is_last;
     pthread_mutex_unlock(&p->lock);
 }
 
-void hr__places_rise(struct hr__places *p, struct hr__place_seat *seat)
+void hr__places_rise(struct hr__places *p, struct hr__place_cursor *cursor)
 {
     pthread_mutex_lock(&p->lock);
-    seat->is_taking = false;
-    seat->is_expelled = false;
+    cursor->is_taking = false;
+    cursor->is_expelled = false;
     bool is_taken = p->is_awaited;
-    for (const struct hr__place_seat *s = p->seats; s; s = s->next)
+    for (const struct hr__place_cursor *s = p->cursors; s; s = s->next)
         is_taken |= s->is_taking;
-    /* At once: the loop may be about to seat it again, and what lies there is kept for nobody. */
+    /* At once: the loop may be about to cursor it again, and what lies there is kept for nobody. */
     p->is_stopped |= !is_taken;
     pthread_mutex_unlock(&p->lock);
 }
@@ -531,26 +532,27 @@ void hr__places_expel_all(struct hr__places *p)
     pthread_mutex_lock(&p->lock);
     /* Beyond what anybody takes next, or he would not see it. */
     uint64_t floor = fresh_number_locked(p) * p->chunk_samples;
-    for (struct hr__place_seat *s = p->seats; s; s = s->next) {
-        if (!s->is_taking || hr__seat_next(p, s) >= s->end)
+    for (struct hr__place_cursor *s = p->cursors; s; s = s->next) {
+        if (!s->is_taking || hr__cursor_next(p, s) >= s->end)
             continue;
         s->is_expelled = true;
         s->is_taking = false;
         s->floor = floor;
-        atomic_store(&s->desk->floor, s->floor);
+        atomic_store(&s->control->floor, s->floor);
     }
     hr__places_ring(p);
     pthread_mutex_unlock(&p->lock);
 }
 
-bool hr__places_was_expelled(struct hr__places *p, struct hr__place_seat *seat)
+bool hr__places_was_expelled(struct hr__places *p, struct hr__place_cursor *cursor)
 {
     pthread_mutex_lock(&p->lock);
-    /* Or it rolled back what the lane believed that it had taken. */
-    bool is = seat->is_expelled || (seat->is_taking && hr__seat_next(p, seat) < seat->floor);
+    /* Or it rolled back what the queue believed that it had taken. */
+    bool is =
+        cursor->is_expelled || (cursor->is_taking && hr__cursor_next(p, cursor) < cursor->floor);
     if (is)
-        seat->is_taking = false;
-    seat->is_expelled = false;
+        cursor->is_taking = false;
+    cursor->is_expelled = false;
     pthread_mutex_unlock(&p->lock);
     return is;
 }
@@ -567,23 +569,23 @@ void hr__places_get_status(struct hr__places *p, struct hr__places_status *out)
         .span_samples = span->end - span->first,
         .span_position = span->position,
         .ready_samples = is_taken && next < span->published ? span->published - next : 0,
-        .memory_bytes = p->pieces * p->chunk_bytes + p->board->board_bytes,
-        .lent_bytes = p->lents * p->chunk_bytes,
+        .memory_bytes = p->pieces * p->chunk_bytes + p->header->header_bytes,
+        .leased_bytes = p->leased_count * p->chunk_bytes,
         .wants_room = p->is_short,
         .is_stopped = p->is_stopped,
     };
     pthread_mutex_unlock(&p->lock);
 }
 
-void hr__places_seat_status(struct hr__places *p, const struct hr__place_seat *seat,
-                            struct hr__place_seat_status *out)
+void hr__places_cursor_status(struct hr__places *p, const struct hr__place_cursor *cursor,
+                              struct hr__place_cursor_status *out)
 {
     pthread_mutex_lock(&p->lock);
-    const struct hr__desk *d = seat->desk;
+    const struct hr__control *d = cursor->control;
     uint64_t past[2], present[2];
-    hr__seat_holds_locked(p, seat, past, present);
-    uint64_t next = hr__seat_next(p, seat), head = p->spans[0].published;
-    *out = (struct hr__place_seat_status){
+    hr__cursor_holds_locked(p, cursor, past, present);
+    uint64_t next = hr__cursor_next(p, cursor), head = p->spans[0].published;
+    *out = (struct hr__place_cursor_status){
         .mark = past[0] < past[1] ? past[0] : present[0],
         .next = next,
         .behind_samples = next < head ? head - next : 0,

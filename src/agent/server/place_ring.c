@@ -8,14 +8,14 @@
 #include <fcntl.h>
 #include <string.h>
 
-uint64_t hr__seat_next(const struct hr__places *p, const struct hr__place_seat *seat)
+uint64_t hr__cursor_next(const struct hr__places *p, const struct hr__place_cursor *cursor)
 {
-    uint64_t next = atomic_load(&seat->desk->next), most = p->published;
-    uint64_t end = seat->end;
+    uint64_t next = atomic_load(&cursor->control->next), most = p->published;
+    uint64_t end = cursor->end;
     if (next > most)
         next = most;
-    if (next < seat->base)
-        next = seat->base;
+    if (next < cursor->base)
+        next = cursor->base;
     return next > end ? end : next;
 }
 
@@ -29,43 +29,43 @@ static uint64_t clamp_mark(const struct hr__places *p, uint64_t mark, uint64_t l
     return mark > next ? next : mark;
 }
 
-void hr__seat_holds_locked(const struct hr__places *p, const struct hr__place_seat *seat,
-                           uint64_t past[2], uint64_t present[2])
+void hr__cursor_holds_locked(const struct hr__places *p, const struct hr__place_cursor *cursor,
+                             uint64_t past[2], uint64_t present[2])
 {
-    uint64_t mark = atomic_load(&seat->desk->mark);
+    uint64_t mark = atomic_load(&cursor->control->mark);
     past[0] = past[1] = present[0] = present[1] = 0;
-    if (seat->base == HR__SEQUENCE_NONE)
+    if (cursor->base == HR__SEQUENCE_NONE)
         return;
-    past[1] = seat->past[1];
-    past[0] = clamp_mark(p, mark, seat->past[0], past[1]);
-    present[1] = hr__seat_next(p, seat);
-    present[0] = clamp_mark(p, mark, seat->base, present[1]);
+    past[1] = cursor->past[1];
+    past[0] = clamp_mark(p, mark, cursor->past[0], past[1]);
+    present[1] = hr__cursor_next(p, cursor);
+    present[0] = clamp_mark(p, mark, cursor->base, present[1]);
 }
 
 bool hr__places_furthest(const struct hr__places *p, uint64_t *next,
-                         const struct hr__place_seat **seat)
+                         const struct hr__place_cursor **cursor)
 {
     bool found = false;
-    for (const struct hr__place_seat *s = p->seats; s; s = s->next) {
+    for (const struct hr__place_cursor *s = p->cursors; s; s = s->next) {
         if (!s->is_taking)
             continue;
-        uint64_t n = hr__seat_next(p, s);
+        uint64_t n = hr__cursor_next(p, s);
         if (n >= s->end || (found && n <= *next))
             continue;
         *next = n;
-        if (seat)
-            *seat = s;
+        if (cursor)
+            *cursor = s;
         found = true;
     }
     return found;
 }
 
-/* Whether a seat holds something of [begin, end). */
-static bool holds_locked(const struct hr__places *p, const struct hr__place_seat *seat,
+/* Whether a cursor holds something of [begin, end). */
+static bool holds_locked(const struct hr__places *p, const struct hr__place_cursor *cursor,
                          uint64_t begin, uint64_t end)
 {
     uint64_t past[2], present[2];
-    hr__seat_holds_locked(p, seat, past, present);
+    hr__cursor_holds_locked(p, cursor, past, present);
     return (past[0] < past[1] && past[0] < end && begin < past[1]) ||
            (present[0] < present[1] && present[0] < end && begin < present[1]);
 }
@@ -73,7 +73,7 @@ static bool holds_locked(const struct hr__places *p, const struct hr__place_seat
 static bool is_held_locked(const struct hr__places *p, uint64_t number)
 {
     uint64_t begin = number * p->chunk_samples, end = begin + p->chunk_samples;
-    for (const struct hr__place_seat *s = p->seats; s; s = s->next)
+    for (const struct hr__place_cursor *s = p->cursors; s; s = s->next)
         if (holds_locked(p, s, begin, end))
             return true;
     return false;
@@ -82,13 +82,13 @@ static bool is_held_locked(const struct hr__places *p, uint64_t number)
 void hr__places_reclaim_locked(struct hr__places *p)
 {
     uint64_t kept = 0;
-    for (uint64_t i = 0; i < p->lents; i++) {
-        if (is_held_locked(p, p->lent[i].number))
-            p->lent[kept++] = p->lent[i];
+    for (uint64_t i = 0; i < p->leased_count; i++) {
+        if (is_held_locked(p, p->leased[i].number))
+            p->leased[kept++] = p->leased[i];
         else
-            p->spare[p->spares++] = p->lent[i].piece;
+            p->spare[p->spares++] = p->leased[i].piece;
     }
-    p->lents = kept;
+    p->leased_count = kept;
 }
 
 /* Makes a spare piece, which takes milliseconds, so without the lock: of the threads only the one
@@ -96,7 +96,7 @@ void hr__places_reclaim_locked(struct hr__places *p)
 static bool add_piece(struct hr__places *p)
 {
     uint64_t begin = p->pieces * p->chunk_bytes;
-    if (begin + p->chunk_bytes > p->board->data_bytes ||
+    if (begin + p->chunk_bytes > p->header->data_bytes ||
         fallocate(p->data_file, 0, (off_t)begin, (off_t)p->chunk_bytes))
         return false;
     pthread_mutex_lock(&p->lock);
@@ -105,29 +105,29 @@ static bool add_piece(struct hr__places *p)
     return true;
 }
 
-/* Whether a seat still wants samples before `end`. */
-static bool needs_locked(const struct hr__places *p, const struct hr__place_seat *seat,
+/* Whether a cursor still wants samples before `end`. */
+static bool needs_locked(const struct hr__places *p, const struct hr__place_cursor *cursor,
                          uint64_t end)
 {
-    if (!seat->is_taking)
+    if (!cursor->is_taking)
         return false;
-    uint64_t next = hr__seat_next(p, seat);
-    if (next < seat->end)
+    uint64_t next = hr__cursor_next(p, cursor);
+    if (next < cursor->end)
         return next < end;
     /* Between two epochs: where all wait for all, the next one is kept for it. */
-    return p->wish.is_waiting && !seat->is_last && end > seat->end;
+    return p->wish.is_waiting && !cursor->is_last && end > cursor->end;
 }
 
-/* Whether the seat that is furthest ahead runs short, were chunk `number` not prepared. What is
+/* Whether the cursor that is furthest ahead runs short, were chunk `number` not prepared. What is
  * in preparation counts as ready, because it needs no more room. */
 static bool is_short_locked(const struct hr__places *p, uint64_t number,
-                            const struct hr__place_seat **furthest)
+                            const struct hr__place_cursor **furthest)
 {
     uint64_t next = 0, supply = number * p->chunk_samples;
     *furthest = NULL;
     bool is_taken = hr__places_furthest(p, &next, furthest);
     if (p->is_awaited) {
-        *furthest = NULL; /* he is not seated yet */
+        *furthest = NULL; /* he is not placed yet */
         return true;
     }
     if (!is_taken)
@@ -140,23 +140,24 @@ static bool is_short_locked(const struct hr__places *p, uint64_t number,
         enough = 2 * p->chunk_samples;
     if (enough > p->ring_samples / 2)
         enough = p->ring_samples / 2;
-    uint64_t wants = atomic_load(&(*furthest)->desk->wants);
+    uint64_t wants = atomic_load(&(*furthest)->control->wants);
     return supply < next + enough || (wants > supply && wants <= next + p->ring_samples);
 }
 
 /* Takes from all that are slow, but for the one that is furthest ahead. False: not allowed. */
-static bool expel_locked(struct hr__places *p, const struct hr__place_seat *furthest, uint64_t end)
+static bool expel_locked(struct hr__places *p, const struct hr__place_cursor *furthest,
+                         uint64_t end)
 {
-    for (struct hr__place_seat *s = p->seats; s; s = s->next)
+    for (struct hr__place_cursor *s = p->cursors; s; s = s->next)
         if (needs_locked(p, s, end) && (s == furthest || p->wish.is_waiting))
             return false;
-    for (struct hr__place_seat *s = p->seats; s; s = s->next) {
+    for (struct hr__place_cursor *s = p->cursors; s; s = s->next) {
         if (!needs_locked(p, s, end))
             continue;
         /* Stored before mark and next are loaded again: he who takes stores next, then loads
          * the floor. */
         s->floor = end;
-        atomic_store(&s->desk->floor, end);
+        atomic_store(&s->control->floor, end);
         if (needs_locked(p, s, end)) {
             s->is_expelled = true;
             s->is_taking = false;
@@ -175,12 +176,12 @@ static int clear_locked(struct hr__places *p, struct hr__place *place, uint64_t 
         return 0;
     uint64_t end = (old + 1) * p->chunk_samples;
     bool is_needed = false;
-    for (const struct hr__place_seat *s = p->seats; s; s = s->next)
+    for (const struct hr__place_cursor *s = p->cursors; s; s = s->next)
         is_needed |= needs_locked(p, s, end);
     /* Looked at in this order: what is taken between the two looks counts as held. */
     if (!is_held_locked(p, old) && !is_needed)
         return 0;
-    const struct hr__place_seat *furthest;
+    const struct hr__place_cursor *furthest;
     if (!is_short_locked(p, number, &furthest))
         return -EAGAIN;
     /* Before anybody loses anything: is there memory for what they hold? */
@@ -190,7 +191,7 @@ static int clear_locked(struct hr__places *p, struct hr__place *place, uint64_t 
     if (is_needed && !expel_locked(p, furthest, end))
         return -EAGAIN;
     if (is_held_locked(p, old)) {
-        p->lent[p->lents++] = (struct hr__lent){.number = old, .piece = place->piece};
+        p->leased[p->leased_count++] = (struct hr__leased){.number = old, .piece = place->piece};
         place->piece = p->spare[--p->spares];
     }
     return 0;
@@ -206,13 +207,13 @@ static int try_locked(struct hr__places *p, uint64_t number)
 static void open_locked(struct hr__places *p, struct hr__place *place, uint64_t number)
 {
     p->is_short = false;
-    atomic_store(&p->board->wants_room, 0);
+    atomic_store(&p->header->wants_room, 0);
     if (number >= p->places && (number - p->places + 1) * p->chunk_samples > p->tail) {
         p->tail = (number - p->places + 1) * p->chunk_samples;
-        atomic_store(&p->board->tail, p->tail);
+        atomic_store(&p->header->tail, p->tail);
         hr__places_forget_records_locked(p);
     }
-    atomic_store(&hr__board_places(p)[number % p->places].number, HR__SEQUENCE_NONE);
+    atomic_store(&hr__header_places(p)[number % p->places].number, HR__SEQUENCE_NONE);
     place->number = HR__SEQUENCE_NONE;
     place->is_open = true;
     if (p->acquired < number + 1)
@@ -239,7 +240,7 @@ static int acquire(struct hr__places *p, uint64_t number, bool wants_room, struc
         pthread_mutex_lock(&p->lock);
         if (wants_room && !p->is_stopped) {
             p->is_short = true;
-            atomic_store(&p->board->wants_room, 1);
+            atomic_store(&p->header->wants_room, 1);
         }
         r = try_locked(p, number);
         if (!r)
@@ -265,7 +266,7 @@ void hr__places_drop(struct hr__places *p, uint64_t number)
 }
 
 /* A record; NULL without memory: then the sample's story is lost, but not that it is bad, which
- * the board says. */
+ * the header says. */
 static struct hr__place_record *make_record(const struct hr__chunk_bad *bad)
 {
     const char *path = bad && bad->path ? bad->path : "";
@@ -291,8 +292,8 @@ void hr__place_record_free(struct hr__places *p, struct hr__place_record *record
         hr__free(record);
 }
 
-/* The one that is always there. If it is still in the list it is about a time before the lane's
- * last start, and whom it was for has been told, or seated anew. */
+/* The one that is always there. If it is still in the list it is about a time before the queue's
+ * last start, and whom it was for has been told, or placed anew. */
 static struct hr__place_record *take_last_halt_locked(struct hr__places *p)
 {
     struct hr__place_record *halt = &p->last_halt, *before = NULL, **link = &p->records;
@@ -311,7 +312,7 @@ static struct hr__place_record *take_last_halt_locked(struct hr__places *p)
     return halt;
 }
 
-/* That the lane ended must be told in any case: who waits for its next sample would for ever. */
+/* That the queue ended must be told in any case: who waits for its next sample would for ever. */
 static struct hr__place_record *make_halt_locked(struct hr__places *p,
                                                  const struct hr__chunk_done *done)
 {
@@ -352,10 +353,10 @@ void hr__places_forget_records_locked(struct hr__places *p)
 static void write_samples_locked(struct hr__places *p, const struct hr__chunk_done *done)
 {
     uint64_t at = done->number % p->places * p->chunk_samples;
-    struct hr__board_sample *samples =
-        (struct hr__board_sample *)(void *)((uint8_t *)p->board + p->board->samples_offset) + at;
+    struct hr__header_sample *samples =
+        (struct hr__header_sample *)(void *)((uint8_t *)p->header + p->header->samples_offset) + at;
     for (size_t i = 0; i < done->count; i++)
-        samples[i] = (struct hr__board_sample){
+        samples[i] = (struct hr__header_sample){
             .label = p->labels[at + i], .index = p->indices[at + i], .instead = -1};
     for (size_t i = 0; i < done->bad_count; i++)
         if (done->bad[i].place < done->count)
@@ -365,9 +366,9 @@ static void write_samples_locked(struct hr__places *p, const struct hr__chunk_do
 static void show_locked(struct hr__places *p)
 {
     struct hr__span *span = &p->spans[0];
-    atomic_store(&p->board->head, span->published);
+    atomic_store(&p->header->head, span->published);
     if (span->is_halted)
-        atomic_store(&p->board->halt, span->published);
+        atomic_store(&p->header->halt, span->published);
     hr__places_ring(p);
 }
 
@@ -400,9 +401,9 @@ void hr__places_publish(struct hr__places *p, const struct hr__chunk_done *done)
     /* One that was overtaken by the next start is nobody's. */
     if (p->span_count && done->number * p->chunk_samples >= p->spans[0].first) {
         write_samples_locked(p, done);
-        struct hr__board_place *board = &hr__board_places(p)[at];
-        atomic_store(&board->offset, place->piece * p->chunk_bytes);
-        atomic_store(&board->number, done->number);
+        struct hr__header_place *header = &hr__header_places(p)[at];
+        atomic_store(&header->offset, place->piece * p->chunk_bytes);
+        atomic_store(&header->number, done->number);
         place->number = done->number;
         publish_present_locked(p, done);
     } else if (p->is_short) {
@@ -413,10 +414,10 @@ void hr__places_publish(struct hr__places *p, const struct hr__chunk_done *done)
 
 double hr__places_ahead(struct hr__places *p)
 {
-    const struct hr__place_seat *furthest = NULL;
+    const struct hr__place_cursor *furthest = NULL;
     uint64_t next = 0;
     double ahead = 1e9;
-    /* Before the list: who takes a seat out of it looks at this afterwards. */
+    /* Before the list: who takes a cursor out of it looks at this afterwards. */
     atomic_fetch_add(&p->readers, 1);
     if (p->is_awaited)
         ahead = 0;
@@ -454,7 +455,7 @@ bool hr__places_take_room(struct hr__places *p)
     pthread_mutex_lock(&p->lock);
     bool is_short = p->is_short;
     p->is_short = false;
-    atomic_store(&p->board->wants_room, 0);
+    atomic_store(&p->header->wants_room, 0);
     pthread_mutex_unlock(&p->lock);
     return is_short;
 }

@@ -1,8 +1,8 @@
 /*
  * Recording for a viewer; see recording.h. The recorder itself is trace.c.
  *
- * Making the text of a long recording takes about a second, so an errand does it. Who asked may
- * be gone by then: nobody gets it, and the next one may ask.
+ * Making the text of a long recording takes about a second, so a background task does it. Who asked
+ * may be gone by then: nobody gets it, and the next one may ask.
  */
 #include "agent/server/recording.h"
 
@@ -29,24 +29,24 @@ void hr__recording_destroy(struct hr_agent *agent)
     hr__trace_destroy(&agent->recording.trace);
 }
 
-void hr__recording_lane(struct hr__agent_lane *lane)
+void hr__recording_queue(struct hr__queue *queue)
 {
-    const struct hr__stream *stream = lane->stream;
+    const struct hr__stream *stream = queue->stream;
     struct hr__trace *trace = stream->agent->recording.trace;
     char title[200];
-    if (!hr__trace_is_on(trace) || !lane->loader)
+    if (!hr__trace_is_on(trace) || !queue->loader)
         return;
     snprintf(title, sizeof title, "%s%s, rank %d of %d%s",
              stream->has_name ? "stream " : "a job's own stream",
-             stream->has_name ? stream->as.stream : "", lane->rank, (int)stream->as.world_size,
-             lane->is_main ? "" : ", alone");
-    hr__trace_lane(trace, lane->loader, lane->number, title);
+             stream->has_name ? stream->as.stream : "", queue->rank, (int)stream->as.world_size,
+             queue->is_main ? "" : ", alone");
+    hr__trace_queue(trace, queue->loader, queue->number, title);
 }
 
-void hr__recording_published(struct hr__agent_lane *lane, const struct hr__chunk_done *done)
+void hr__recording_published(struct hr__queue *queue, const struct hr__chunk_done *done)
 {
-    hr__trace_published(lane->stream->agent->recording.trace, lane->number,
-                        done->number * lane->places->chunk_samples, done->count);
+    hr__trace_published(queue->stream->agent->recording.trace, queue->number,
+                        done->number * queue->places->chunk_samples, done->count);
 }
 
 void hr__recording_begin(struct hr__agent_job *viewer, double seconds)
@@ -62,9 +62,9 @@ void hr__recording_begin(struct hr__agent_job *viewer, double seconds)
     r->look_ns = hr__now_ns();
     r->end_ns = r->look_ns + (uint64_t)(seconds * 1e9);
     for (struct hr__stream *s = agent->streams; s; s = s->next)
-        for (struct hr__agent_lane *lane = s->lanes; lane; lane = lane->next)
-            if (lane->state != HR__LANE_MAKING)
-                hr__recording_lane(lane);
+        for (struct hr__queue *queue = s->queues; queue; queue = queue->next)
+            if (queue->state != HR__QUEUE_MAKING)
+                hr__recording_queue(queue);
 }
 
 void hr__recording_forget(struct hr__agent_job *job)
@@ -87,26 +87,26 @@ uint64_t hr__recording_due_ns(const struct hr_agent *agent)
 
 static void look_at(struct hr__recording *r, const struct hr__agent_job *job)
 {
-    const struct hr__job_seat *seat = job->seat;
-    struct hr__place_seat_status s;
-    hr__places_seat_status(seat->lane->places, seat->place, &s);
-    hr__trace_seat(r->trace,
-                   &(struct hr__trace_seat){
-                       .number = (uint64_t)job->pid << 32 ^ seat->lane->number << 12 ^ seat->number,
-                       .lane = seat->lane->number,
-                       .pid = (int)job->pid,
-                       .rank = job->attach.rank,
-                       .program = job->program,
-                       .head = s.next + s.behind_samples,
-                       .mark = s.mark,
-                       .next = s.next,
-                       .wait_ns = s.wait_ns,
-                   });
+    const struct hr__job_cursor *cursor = job->cursor;
+    struct hr__place_cursor_status s;
+    hr__places_cursor_status(cursor->queue->places, cursor->place, &s);
+    hr__trace_cursor(r->trace, &(struct hr__trace_cursor){
+                                   .number = (uint64_t)job->pid << 32 ^
+                                             cursor->queue->number << 12 ^ cursor->number,
+                                   .queue = cursor->queue->number,
+                                   .pid = (int)job->pid,
+                                   .rank = job->attach.rank,
+                                   .program = job->program,
+                                   .head = s.next + s.behind_samples,
+                                   .mark = s.mark,
+                                   .next = s.next,
+                                   .wait_ns = s.wait_ns,
+                               });
 }
 
-static void write_run(struct hr__errand *errand)
+static void write_run(struct hr__task *task)
 {
-    struct hr__recording *r = HR__OF(struct hr__recording, errand, errand);
+    struct hr__recording *r = HR__OF(struct hr__recording, task, task);
     r->file = -1;
     r->failed = hr__trace_write(r->trace, &r->json, &r->error);
     if (r->failed)
@@ -119,9 +119,9 @@ static void write_run(struct hr__errand *errand)
             hr__fail(&r->error, r->file, "a file for the trace: %s", hr__errno_text(r->file));
 }
 
-static void write_done(struct hr__errand *errand)
+static void write_done(struct hr__task *task)
 {
-    struct hr__recording *r = HR__OF(struct hr__recording, errand, errand);
+    struct hr__recording *r = HR__OF(struct hr__recording, task, task);
     struct hr__agent_job *viewer = r->viewer;
     r->is_out = false;
     r->viewer = NULL;
@@ -143,14 +143,14 @@ void hr__recording_turn(struct hr_agent *agent)
     if (now < hr__recording_due_ns(agent))
         return;
     for (const struct hr__agent_job *job = agent->jobs; job; job = job->next)
-        if (job->seat)
+        if (job->cursor)
             look_at(r, job);
     r->look_ns = now + HR__TRACE_LOOK_MS * UINT64_C(1000000);
     if (now < r->end_ns)
         return;
     hr__trace_stop(r->trace);
     r->is_out = true;
-    r->errand.run = write_run;
-    r->errand.done = write_done;
-    hr__errand_start(&agent->errands, &r->errand);
+    r->task.run = write_run;
+    r->task.done = write_done;
+    hr__task_start(&agent->tasks, &r->task);
 }

@@ -1,6 +1,7 @@
 /*
  * What the agent's loop does for a trace, and for the metrics endpoint: who asked, until when,
- * looks at desks, and the text of it made on an errand. All of it is the loop's thread's alone.
+ * looks at control blocks, and the text of it made in a background task. All of it is the loop's
+ * thread's alone.
  */
 #ifndef HR_AGENT_SERVER_RECORDING_H
 #define HR_AGENT_SERVER_RECORDING_H
@@ -20,16 +21,16 @@ void hr__recording_begin(struct hr__agent_job *viewer, double seconds);
 /* The viewer, if it is one that waits for a trace, is gone. */
 void hr__recording_forget(struct hr__agent_job *job);
 
-/* Looks at seats, and ends the recording, where it is time. */
+/* Looks at cursors, and ends the recording, where it is time. */
 void hr__recording_turn(struct hr_agent *agent);
 
 /* When it is time; UINT64_MAX: nobody records. */
 uint64_t hr__recording_due_ns(const struct hr_agent *agent);
 
-/* A lane was made. */
-void hr__recording_lane(struct hr__agent_lane *lane);
+/* A queue was made. */
+void hr__recording_queue(struct hr__queue *queue);
 
-/* A lane published. On the crew's workers. */
-void hr__recording_published(struct hr__agent_lane *lane, const struct hr__chunk_done *done);
+/* A queue published. On the crew's workers. */
+void hr__recording_published(struct hr__queue *queue, const struct hr__chunk_done *done);
 
 #endif

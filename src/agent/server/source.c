@@ -1,5 +1,5 @@
 /* Datasets and recipes that jobs named, opened once for equal texts; and the caches of the
- * agent's own, which outlive their lanes. See inside.h. */
+ * agent's own, which outlive their queues. See inside.h. */
 #include "agent/server/inside.h"
 
 #include "agent/statement.h"
@@ -54,9 +54,9 @@ static int reserve_reading(struct hr__source *source, uint64_t bytes)
                     bytes >> 20, source->length >> 20, most >> 20);
 }
 
-static void open_run(struct hr__errand *errand)
+static void open_run(struct hr__task *task)
 {
-    struct hr__source *source = HR__OF(struct hr__source, errand, errand);
+    struct hr__source *source = HR__OF(struct hr__source, task, task);
     uint64_t bytes = reading_bytes(source->text, source->length);
     source->failed = reserve_reading(source, bytes);
     if (source->failed)
@@ -74,9 +74,9 @@ static void open_run(struct hr__errand *errand)
     hr__printable(source->name, sizeof source->name, root ? root : "");
 }
 
-static void open_done(struct hr__errand *errand)
+static void open_done(struct hr__task *task)
 {
-    struct hr__source *source = HR__OF(struct hr__source, errand, errand);
+    struct hr__source *source = HR__OF(struct hr__source, task, task);
     source->is_open = true;
     hr__free(source->text);
     source->text = NULL;
@@ -113,9 +113,9 @@ struct hr__source *hr__source_get(struct hr_agent *agent, struct hr__agent_job *
     memcpy(source->digest, job->digest, sizeof source->digest);
     source->next = agent->sources;
     agent->sources = source;
-    source->errand.run = open_run;
-    source->errand.done = open_done;
-    hr__errand_start(&agent->errands, &source->errand);
+    source->task.run = open_run;
+    source->task.done = open_done;
+    hr__task_start(&agent->tasks, &source->task);
     return source;
 }
 

@@ -35,12 +35,12 @@ static json_t *integer(uint64_t value)
 }
 
 /* What the training process does. */
-static json_t *subscriber(const struct hr__agent_job *job, const struct hr__job_seat *seat)
+static json_t *subscriber(const struct hr__agent_job *job, const struct hr__job_cursor *cursor)
 {
-    struct hr__place_seat_status s;
+    struct hr__place_cursor_status s;
     struct hr__places_status p;
-    hr__places_seat_status(seat->lane->places, seat->place, &s);
-    hr__places_get_status(seat->lane->places, &p);
+    hr__places_cursor_status(cursor->queue->places, cursor->place, &s);
+    hr__places_get_status(cursor->queue->places, &p);
     /* What nobody has taken yet, nobody is behind with. */
     uint64_t behind = s.behind_samples > p.ready_samples ? s.behind_samples - p.ready_samples : 0;
     return json_pack("{s:i, s:s, s:i, s:i, s:o, s:o, s:f, s:f, s:o, s:i, s:b, s:o}", "pid",
@@ -51,83 +51,85 @@ static json_t *subscriber(const struct hr__agent_job *job, const struct hr__job_
                      "waiting", s.is_waiting, "copied", integer(s.copied));
 }
 
-static json_t *subscribers(const struct hr__agent_lane *lane)
+static json_t *subscribers(const struct hr__queue *queue)
 {
     json_t *list = json_array();
-    for (const struct hr__agent_job *job = lane->stream->agent->jobs; list && job; job = job->next)
-        if (job->seat && job->seat->lane == lane)
-            json_array_append_new(list, subscriber(job, job->seat));
+    for (const struct hr__agent_job *job = queue->stream->agent->jobs; list && job; job = job->next)
+        if (job->cursor && job->cursor->queue == queue)
+            json_array_append_new(list, subscriber(job, job->cursor));
     return list;
 }
 
 /* Whether all is ready that a job has pushed of an order of its own. */
-static bool has_all_pushed(const struct hr__agent_lane *lane, const struct hr__places_status *p)
+static bool has_all_pushed(const struct hr__queue *queue, const struct hr__places_status *p)
 {
-    uint64_t batch = lane->places->chunk_samples;
-    return lane->stream->as.external_order &&
-           (p->position_samples + batch - 1) / batch >= lane->pushed - lane->first;
+    uint64_t batch = queue->places->chunk_samples;
+    return queue->stream->as.external_order &&
+           (p->position_samples + batch - 1) / batch >= queue->pushed - queue->first;
 }
 
-/* What a lane is held up by: jobs that are the slow side, storage, or the workers. */
-static json_t *waits_for(const struct hr__agent_lane *lane, const struct hr__places_status *p,
+/* What a queue is held up by: jobs that are the slow side, storage, or the workers. */
+static json_t *waits_for(const struct hr__queue *queue, const struct hr__places_status *p,
                          const struct hr_loader_stats *stats)
 {
     if (p->is_stopped || p->position_samples == p->span_samples)
         return json_null();
-    if (has_all_pushed(lane, p))
+    if (has_all_pushed(queue, p))
         return json_string("sampler");
-    if (p->wants_room || p->ready_samples * 2 >= lane->places->ring_samples)
+    if (p->wants_room || p->ready_samples * 2 >= queue->places->ring_samples)
         return json_string("room");
     bool is_slow = !stats->staged_bytes && stats->fetch.sum_ns > stats->prepare.sum_ns;
     return json_string(is_slow ? "fetch" : "prepare");
 }
 
-static json_t *lane_json(struct hr__agent_lane *lane)
+static json_t *queue_json(struct hr__queue *queue)
 {
-    const struct hr__stream *stream = lane->stream;
+    const struct hr__stream *stream = queue->stream;
     struct hr_loader_stats s = {.size = sizeof s};
     struct hr__places_status p;
-    hr_loader_get_stats(lane->loader, &s);
-    hr__places_get_status(lane->places, &p);
+    hr_loader_get_stats(queue->loader, &s);
+    hr__places_get_status(queue->places, &p);
     uint64_t ranks = (uint64_t)stream->as.world_size;
     uint64_t samples = hr_dataset_count(stream->source->dataset);
     uint64_t position = p.span_position + p.position_samples * ranks;
     bool is_own = stream->as.external_order;
     if (is_own)
-        position = p.span_position + lane->pushed_samples;
+        position = p.span_position + queue->pushed_samples;
     else if (position > samples)
         position = samples;
-    json_t *json = json_pack("{s:o, s:i, s:i, s:o, s:o, s:o, s:o, s:b, s:b}", "lane",
-                             integer(lane->number), "rank", lane->rank, "world_size", (int)ranks,
+    json_t *json = json_pack("{s:o, s:i, s:i, s:o, s:o, s:o, s:o, s:b, s:b}", "queue",
+                             integer(queue->number), "rank", queue->rank, "world_size", (int)ranks,
                              "epoch", integer(p.epoch), "position", integer(position),
                              "epoch_samples", is_own ? json_null() : integer(samples), "prepared",
-                             integer(s.samples), "alone", !lane->is_main, "sampler", is_own);
-    json_t *more = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "chunk_samples",
-        integer(lane->places->chunk_samples), "window_samples", integer(lane->places->ring_samples),
-        "ready_samples", integer(p.ready_samples), "staged_bytes", integer(s.staged_bytes),
-        "bytes_read", integer(s.bytes_read), "fetch_s", seconds(s.fetch.sum_ns), "prepare_s",
-        seconds(s.prepare.sum_ns), "cache_hits", integer(s.cache_hits), "cache_bytes",
-        integer(s.cache_bytes), "cache_budget_bytes", integer(hr__stream_cache_budget(stream)),
-        "bad_samples", integer(s.bad_samples), "waits_for", waits_for(lane, &p, &s), "memory_bytes",
-        integer(p.memory_bytes), "lent_bytes", integer(p.lent_bytes));
+                             integer(s.samples), "alone", !queue->is_main, "sampler", is_own);
+    json_t *more =
+        json_pack("{s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                  "chunk_samples", integer(queue->places->chunk_samples), "window_samples",
+                  integer(queue->places->ring_samples), "ready_samples", integer(p.ready_samples),
+                  "staged_bytes", integer(s.staged_bytes), "bytes_read", integer(s.bytes_read),
+                  "fetch_s", seconds(s.fetch.sum_ns), "prepare_s", seconds(s.prepare.sum_ns),
+                  "cache_hits", integer(s.cache_hits), "cache_bytes", integer(s.cache_bytes),
+                  "cache_budget_bytes", integer(hr__stream_cache_budget(stream)), "bad_samples",
+                  integer(s.bad_samples), "waits_for", waits_for(queue, &p, &s), "memory_bytes",
+                  integer(p.memory_bytes), "leased_bytes", integer(p.leased_bytes));
     if (json && more)
         json_object_update(json, more);
     json_decref(more);
     if (json)
-        json_object_set_new(json, "subscribers", subscribers(lane));
+        json_object_set_new(json, "subscribers", subscribers(queue));
     return json;
 }
 
 static json_t *stream_json(const struct hr__stream *stream)
 {
-    json_t *lanes = json_array();
-    for (struct hr__agent_lane *lane = stream->lanes; lanes && lane; lane = lane->next)
-        if ((lane->state == HR__LANE_READY || lane->state == HR__LANE_STARTING) && lane->loader)
-            json_array_insert_new(lanes, 0, lane_json(lane));
+    json_t *queues = json_array();
+    for (struct hr__queue *queue = stream->queues; queues && queue; queue = queue->next)
+        if ((queue->state == HR__QUEUE_READY || queue->state == HR__QUEUE_STARTING) &&
+            queue->loader)
+            json_array_insert_new(queues, 0, queue_json(queue));
     return json_pack("{s:s?, s:s, s:o, s:o}", "name", stream->has_name ? stream->as.stream : NULL,
                      "dataset", stream->source->name, "samples",
-                     integer(hr_dataset_count(stream->source->dataset)), "lanes", lanes);
+                     integer(hr_dataset_count(stream->source->dataset)), "queues", queues);
 }
 
 static json_t *surroundings(void)
@@ -148,10 +150,10 @@ static const char *awaited_by(const struct hr__agent_job *job)
         return "dataset";
     if (!job->is_seeking)
         return NULL;
-    return job->was_told ? "epoch" : "start";
+    return job->was_notified ? "epoch" : "start";
 }
 
-/* Jobs that are with no lane: they open their dataset, or have asked for a place. */
+/* Jobs that are with no queue: they open their dataset, or have asked for a place. */
 static json_t *waiting_jobs(const struct hr_agent *agent)
 {
     json_t *list = json_array();

@@ -1,20 +1,20 @@
 /*
  * Streams, and who is where.
  *
- * A stream has one main lane for each rank that jobs have, and lanes for those who are
- * elsewhere. A job that seeks is seated, in this order,
+ * A stream has one main queue for each rank that jobs have, and queues for those who are
+ * elsewhere. A job that seeks is placed, in this order,
  *
- *   where some lane has its position, or will soon, the main lane first;
- *   on the main lane, started at its position, where nobody else takes from that;
- *   on the main lane's next epoch, when everything of the present one was published;
- *   on a lane of its own.
+ *   where some queue has its position, or will soon, the main queue first;
+ *   on the main queue, started at its position, where nobody else takes from that;
+ *   on the main queue's next epoch, when everything of the present one was published;
+ *   on a queue of its own.
  *
- * One that joins (is_first) is seated where it asks if the main lane has that; else at the
+ * One that joins (is_first) is placed where it asks if the main queue has that; else at the
  * position of the others' last one, or at their next epoch, as it says. Ranks that one
  * process started join at one place: the first of them decides for all.
  *
- * A job with an order of its own has a stream of its own, whose one lane is started for each of
- * its wishes, because what is in the lane is what the job pushed since.
+ * A job with an order of its own has a stream of its own, whose one queue is started for each of
+ * its wishes, because what is in the queue is what the job pushed since.
  *
  * A wish that cannot be met yet is looked at again whenever something has changed.
  */
@@ -100,14 +100,14 @@ static void count_waiting(struct hr__stream *s)
     s->is_waiting = false;
     for (struct hr__agent_job *job = s->agent->jobs; job; job = job->next)
         s->is_waiting |= job->stream == s && job->attach.lag == HR_LAG_WAIT;
-    for (struct hr__agent_lane *lane = s->lanes; lane; lane = lane->next)
-        if (!lane->is_out && lane->places) /* else its errand makes them, or tells it when done */
-            hr__places_set_waiting(lane->places, s->is_waiting);
+    for (struct hr__queue *queue = s->queues; queue; queue = queue->next)
+        if (!queue->is_out && queue->places) /* else its task makes them, or tells it when done */
+            hr__places_set_waiting(queue->places, s->is_waiting);
 }
 
 static void free_if_unused(struct hr__stream *s)
 {
-    if (s->jobs || s->lanes)
+    if (s->jobs || s->queues)
         return;
     struct hr__stream **link = &s->agent->streams;
     while (*link != s)
@@ -155,20 +155,20 @@ void hr__stream_forget(struct hr__agent_job *job)
     job->awaited = NULL;
 }
 
-void hr__job_seat_end(struct hr__agent_job *job, struct hr__job_seat *seat)
+void hr__job_cursor_end(struct hr__agent_job *job, struct hr__job_cursor *cursor)
 {
-    struct hr__job_seat **link = &job->seats;
-    while (*link != seat)
+    struct hr__job_cursor **link = &job->cursors;
+    while (*link != cursor)
         link = &(*link)->next;
-    *link = seat->next;
-    if (job->seat == seat)
-        job->seat = NULL;
-    struct hr__agent_lane *lane = seat->lane;
-    hr__places_seat_destroy(lane->places, &seat->place);
-    lane->refs--;
-    hr__free(seat);
-    /* It may have been what the lane waited for. */
-    atomic_store(&lane->is_told, true);
+    *link = cursor->next;
+    if (job->cursor == cursor)
+        job->cursor = NULL;
+    struct hr__queue *queue = cursor->queue;
+    hr__places_cursor_destroy(queue->places, &cursor->place);
+    queue->refs--;
+    hr__free(cursor);
+    /* It may have been what the queue waited for. */
+    atomic_store(&queue->is_notified, true);
     hr__agent_wake(job->agent);
 }
 
@@ -178,8 +178,8 @@ void hr__stream_leave(struct hr__agent_job *job)
     if (!s)
         return;
     hr__stream_forget(job);
-    while (job->seats)
-        hr__job_seat_end(job, job->seats);
+    while (job->cursors)
+        hr__job_cursor_end(job, job->cursors);
     leave_party(job);
     job->stream = NULL;
     s->jobs--;
@@ -187,21 +187,21 @@ void hr__stream_leave(struct hr__agent_job *job)
     hr__stream_settle(s);
 }
 
-static struct hr__agent_lane *main_lane(const struct hr__stream *s, int rank)
+static struct hr__queue *main_queue(const struct hr__stream *s, int rank)
 {
-    struct hr__agent_lane *lane = s->lanes;
-    while (lane && (!lane->is_main || lane->rank != rank || lane->state == HR__LANE_ENDING))
-        lane = lane->next;
-    return lane;
+    struct hr__queue *queue = s->queues;
+    while (queue && (!queue->is_main || queue->rank != rank || queue->state == HR__QUEUE_ENDING))
+        queue = queue->next;
+    return queue;
 }
 
-static void await(struct hr__agent_job *job, struct hr__agent_lane *lane, bool behind)
+static void await(struct hr__agent_job *job, struct hr__queue *queue, bool behind)
 {
-    if (job->awaited != lane) {
-        lane->refs++;
+    if (job->awaited != queue) {
+        queue->refs++;
         if (job->awaited)
             job->awaited->refs--;
-        job->awaited = lane;
+        job->awaited = queue;
     }
     job->awaits_behind = behind;
 }
@@ -212,50 +212,50 @@ static void refuse_seek(struct hr__agent_job *job, const struct hr_error *error)
     hr__job_refuse(job, error);
 }
 
-static struct hr__job_seat *seat_in(struct hr__agent_job *job, const struct hr__agent_lane *lane)
+static struct hr__job_cursor *cursor_in(struct hr__agent_job *job, const struct hr__queue *queue)
 {
-    struct hr__job_seat *seat = job->seats;
-    while (seat && seat->lane != lane)
-        seat = seat->next;
-    return seat;
+    struct hr__job_cursor *cursor = job->cursors;
+    while (cursor && cursor->queue != queue)
+        cursor = cursor->next;
+    return cursor;
 }
 
-static struct hr__job_seat *make_seat(struct hr__agent_job *job, struct hr__agent_lane *lane,
-                                      struct hr_error *error)
+static struct hr__job_cursor *make_cursor(struct hr__agent_job *job, struct hr__queue *queue,
+                                          struct hr_error *error)
 {
-    struct hr__job_seat *seat = hr__alloc(HR__TAG_AGENT, 1, sizeof *seat);
-    if (!seat) {
-        hr__fail(error, -ENOMEM, "the agent is out of memory for a seat");
+    struct hr__job_cursor *cursor = hr__alloc(HR__TAG_AGENT, 1, sizeof *cursor);
+    if (!cursor) {
+        hr__fail(error, -ENOMEM, "the agent is out of memory for a cursor");
         return NULL;
     }
-    if (hr__places_seat_create(lane->places, &seat->place, (uint64_t)job->attach.batch_size,
-                               error)) {
-        hr__free(seat);
+    if (hr__places_cursor_create(queue->places, &cursor->place, (uint64_t)job->attach.batch_size,
+                                 error)) {
+        hr__free(cursor);
         return NULL;
     }
-    seat->lane = lane;
-    seat->number = ++job->next_seat;
-    seat->next = job->seats;
-    job->seats = seat;
-    lane->refs++;
-    return seat;
+    cursor->queue = queue;
+    cursor->number = ++job->next_cursor;
+    cursor->next = job->cursors;
+    job->cursors = cursor;
+    queue->refs++;
+    return cursor;
 }
 
 /* Tells the job where it sits. */
-static void answer(struct hr__agent_job *job, struct hr__job_seat *seat,
+static void answer(struct hr__agent_job *job, struct hr__job_cursor *cursor,
                    const struct hr__span *span, uint64_t sequence)
 {
-    struct hr__agent_lane *lane = seat->lane;
+    struct hr__queue *queue = cursor->queue;
     uint64_t behind = (sequence - span->first) * (uint64_t)job->attach.world_size;
     uint64_t position = span->position + behind, samples = hr_dataset_count(job->source->dataset);
     struct hr__wire_message message = {
-        .type = HR__WIRE_SEATED,
-        .seated =
+        .type = HR__WIRE_PLACED,
+        .placed =
             {
                 .number = job->seek.number,
-                .seat = seat->number,
-                .is_new = !seat->is_known,
-                .is_alone = !lane->is_main,
+                .cursor = cursor->number,
+                .is_new = !cursor->is_known,
+                .is_alone = !queue->is_main,
                 .epoch = span->epoch,
                 .position = position < samples || job->attach.external_order ? position : samples,
                 .sequence = sequence,
@@ -263,167 +263,166 @@ static void answer(struct hr__agent_job *job, struct hr__job_seat *seat,
             },
     };
     if (job->seek.is_first &&
-        (span->epoch != job->seek.epoch || message.seated.position != job->seek.position))
-        message.seated.missed = message.seated.position;
-    if (!seat->is_known) {
-        message.files[0] = lane->places->board_file;
-        message.files[1] = lane->places->data_file;
-        message.files[2] = seat->place->file;
-        message.files[3] = lane->places->room;
+        (span->epoch != job->seek.epoch || message.placed.position != job->seek.position))
+        message.placed.missed = message.placed.position;
+    if (!cursor->is_known) {
+        message.files[0] = queue->places->header_file;
+        message.files[1] = queue->places->data_file;
+        message.files[2] = cursor->place->file;
+        message.files[3] = queue->places->room;
         message.file_count = 4;
     }
     if (job->seek.is_first)
         job->epochs_ahead = span->epoch - job->seek.epoch;
     uint64_t epochs = job->attach.epochs;
-    hr__places_set_last(lane->places, seat->place,
+    hr__places_set_last(queue->places, cursor->place,
                         epochs && span->epoch - job->epochs_ahead + 1 >= epochs);
-    job->seat = seat;
+    job->cursor = cursor;
     hr__stream_forget(job);
     hr__job_send(job, &message);
-    if (!seat->is_known)
-        hr__places_seat_hand_over(lane->places, seat->place);
-    seat->is_known = true;
-    hr__agent_lane_recall(lane, job, span, sequence);
+    if (!cursor->is_known)
+        hr__places_cursor_hand_over(queue->places, cursor->place);
+    cursor->is_known = true;
+    hr__queue_recall(queue, job, span, sequence);
 }
 
-/* Seats the job in a lane at a position: true where it has been answered. */
-static bool sit(struct hr__agent_job *job, struct hr__agent_lane *lane, const uint64_t place[2])
+/* Cursors the job in a queue at a position: true where it has been answered. */
+static bool sit(struct hr__agent_job *job, struct hr__queue *queue, const uint64_t place[2])
 {
     struct hr__span span;
     uint64_t sequence, step = (uint64_t)job->attach.world_size;
-    struct hr__job_seat *seat = seat_in(job, lane);
-    if (lane->state != HR__LANE_READY || lane->failed ||
-        !hr__places_sit(lane->places, seat ? seat->place : NULL, place, step, &span, &sequence))
+    struct hr__job_cursor *cursor = cursor_in(job, queue);
+    if (queue->state != HR__QUEUE_READY || queue->failed ||
+        !hr__places_sit(queue->places, cursor ? cursor->place : NULL, place, step, &span,
+                        &sequence))
         return false;
-    if (!seat) {
+    if (!cursor) {
         struct hr_error error;
-        seat = make_seat(job, lane, &error);
-        if (!seat) {
+        cursor = make_cursor(job, queue, &error);
+        if (!cursor) {
             refuse_seek(job, &error);
             return true;
         }
-        if (!hr__places_sit(lane->places, seat->place, place, step, &span, &sequence)) {
-            hr__job_seat_end(job, seat);
+        if (!hr__places_sit(queue->places, cursor->place, place, step, &span, &sequence)) {
+            hr__job_cursor_end(job, cursor);
             return false;
         }
     }
-    answer(job, seat, &span, sequence);
+    answer(job, cursor, &span, sequence);
     return true;
 }
 
-/* Others that take from a lane. */
-static int others(const struct hr__agent_job *job, const struct hr__agent_lane *lane)
+/* Others that take from a queue. */
+static int others(const struct hr__agent_job *job, const struct hr__queue *queue)
 {
-    return hr__places_takers(lane->places,
-                             job->seat && job->seat->lane == lane ? job->seat->place : NULL);
+    return hr__places_takers(
+        queue->places, job->cursor && job->cursor->queue == queue ? job->cursor->place : NULL);
 }
 
 /* Whether another job of the rank has a place in the stream: one that goes on to its next epoch
- * has, although it takes from no lane until it is answered. */
+ * has, although it takes from no queue until it is answered. */
 static bool has_others(const struct hr__agent_job *job)
 {
     for (const struct hr__agent_job *other = job->agent->jobs; other; other = other->next)
         if (other != job && other->stream == job->stream &&
             other->attach.rank == job->attach.rank &&
-            (other->seat || (other->is_seeking && !other->seek.is_first)))
+            (other->cursor || (other->is_seeking && !other->seek.is_first)))
             return true;
     return false;
 }
 
-/* A lane of its own: one that it has, or a new one. */
+/* A queue of its own: one that it has, or a new one. */
 static void go_alone(struct hr__agent_job *job, const uint64_t place[2])
 {
-    for (struct hr__agent_lane *lane = job->stream->lanes; lane; lane = lane->next) {
-        bool is_mine = job->awaited == lane || seat_in(job, lane);
-        if (lane->is_main || !is_mine || lane->state != HR__LANE_READY || others(job, lane))
+    for (struct hr__queue *queue = job->stream->queues; queue; queue = queue->next) {
+        bool is_mine = job->awaited == queue || cursor_in(job, queue);
+        if (queue->is_main || !is_mine || queue->state != HR__QUEUE_READY || others(job, queue))
             continue;
-        if (lane->failed) {
-            struct hr_error error = lane->error;
+        if (queue->failed) {
+            struct hr_error error = queue->error;
             refuse_seek(job, &error);
             return;
         }
-        hr__agent_lane_set_out(lane, place[0], place[1]);
-        await(job, lane, false);
+        hr__queue_set_out(queue, place[0], place[1]);
+        await(job, queue, false);
         return;
     }
-    struct hr__agent_lane *lane = hr__agent_lane_make(job->stream, job->attach.rank, false);
-    if (lane) {
-        await(job, lane, false);
+    struct hr__queue *queue = hr__queue_make(job->stream, job->attach.rank, false);
+    if (queue) {
+        await(job, queue, false);
         return;
     }
     struct hr_error error;
-    hr__fail(&error, -ENOMEM, "the agent is out of memory for a lane");
+    hr__fail(&error, -ENOMEM, "the agent is out of memory for a queue");
     refuse_seek(job, &error);
 }
 
 /* Whether what is left of the present span is so little that a job waits for it. */
-static bool ends_soon(const struct hr__agent_job *job, const struct hr__agent_lane *lane,
+static bool ends_soon(const struct hr__agent_job *job, const struct hr__queue *queue,
                       const struct hr__span *span)
 {
     uint64_t left = span->end - span->published;
     return job->stream->is_waiting ||
-           left <= 2 * (uint64_t)job->attach.batch_size + lane->places->chunk_samples;
+           left <= 2 * (uint64_t)job->attach.batch_size + queue->places->chunk_samples;
 }
 
-/* The others were seated just now, after an agent was lost, and this one is behind them: they
+/* The others were placed just now, after an agent was lost, and this one is behind them: they
  * are brought back, instead of its being alone for the rest of the epoch. All fit in the ring. */
-static bool rewinds(const struct hr__agent_job *job, const struct hr__agent_lane *lane,
+static bool rewinds(const struct hr__agent_job *job, const struct hr__queue *queue,
                     const struct hr__span *span, const uint64_t place[2])
 {
     uint64_t step = (uint64_t)job->attach.world_size, back = span->position - place[1];
     struct hr__places_status now;
     if (job->seek.is_first || place[0] != span->epoch || place[1] >= span->position || back % step)
         return false;
-    hr__places_get_status(lane->places, &now);
-    return back / step + now.position_samples - now.ready_samples <= lane->places->ring_samples;
+    hr__places_get_status(queue->places, &now);
+    return back / step + now.position_samples - now.ready_samples <= queue->places->ring_samples;
 }
 
-/* Everybody else on the lane is to ask again where he is. */
-static void expel_others(struct hr__agent_lane *lane)
+/* Everybody else on the queue is to ask again where he is. */
+static void expel_others(struct hr__queue *queue)
 {
-    hr__places_expel_all(lane->places);
-    atomic_store(&lane->is_told, true);
-    hr__agent_wake(lane->stream->agent);
+    hr__places_expel_all(queue->places);
+    atomic_store(&queue->is_notified, true);
+    hr__agent_wake(queue->stream->agent);
 }
 
-/* On the main lane, which has not got the position: true where that is going to have it. */
-static bool bring_main(struct hr__agent_job *job, struct hr__agent_lane *lane,
-                       const uint64_t place[2])
+/* On the main queue, which has not got the position: true where that is going to have it. */
+static bool bring_main(struct hr__agent_job *job, struct hr__queue *queue, const uint64_t place[2])
 {
     struct hr__span span;
-    bool is_begun = hr__places_span(lane->places, &span);
+    bool is_begun = hr__places_span(queue->places, &span);
     bool is_next = place[0] == span.epoch + 1 && !place[1];
     bool is_over = span.is_halted || span.published == span.end;
-    if (!is_begun || !others(job, lane) || (is_next && is_over)) {
-        /* The board says where the present span is halted, and soon not any more: who has not
+    if (!is_begun || !others(job, queue) || (is_next && is_over)) {
+        /* The header says where the present span is halted, and soon not any more: who has not
          * got that far would take what is behind it for samples. */
         if (is_begun && span.is_halted)
-            expel_others(lane);
-        hr__agent_lane_set_out(lane, place[0], place[1]);
-    } else if (rewinds(job, lane, &span, place)) {
-        expel_others(lane);
-        hr__agent_lane_set_out(lane, place[0], place[1]);
-    } else if (is_next && ends_soon(job, lane, &span)) {
-        await(job, lane, true);
+            expel_others(queue);
+        hr__queue_set_out(queue, place[0], place[1]);
+    } else if (rewinds(job, queue, &span, place)) {
+        expel_others(queue);
+        hr__queue_set_out(queue, place[0], place[1]);
+    } else if (is_next && ends_soon(job, queue, &span)) {
+        await(job, queue, true);
         return true;
     } else {
         return false;
     }
-    await(job, lane, false);
+    await(job, queue, false);
     return true;
 }
 
-static void seek_exact(struct hr__agent_job *job, struct hr__agent_lane *main,
-                       const uint64_t place[2])
+static void seek_exact(struct hr__agent_job *job, struct hr__queue *main, const uint64_t place[2])
 {
     if (sit(job, main, place))
         return;
-    for (struct hr__agent_lane *lane = job->stream->lanes; lane; lane = lane->next) {
-        if (lane->is_main || lane->rank != job->attach.rank)
+    for (struct hr__queue *queue = job->stream->queues; queue; queue = queue->next) {
+        if (queue->is_main || queue->rank != job->attach.rank)
             continue;
-        if (sit(job, lane, place))
+        if (sit(job, queue, place))
             return;
-        if (job->awaited == lane && lane->is_out && lane->state != HR__LANE_ENDING)
+        if (job->awaited == queue && queue->is_out && queue->state != HR__QUEUE_ENDING)
             return; /* it is being made or started for it */
     }
     if (!bring_main(job, main, place))
@@ -431,8 +430,7 @@ static void seek_exact(struct hr__agent_job *job, struct hr__agent_lane *main,
 }
 
 /* The place where a job joins is its party's, too. */
-static bool sit_first(struct hr__agent_job *job, struct hr__agent_lane *main,
-                      const uint64_t place[2])
+static bool sit_first(struct hr__agent_job *job, struct hr__queue *main, const uint64_t place[2])
 {
     if (!sit(job, main, place))
         return false;
@@ -441,20 +439,20 @@ static bool sit_first(struct hr__agent_job *job, struct hr__agent_lane *main,
     return true;
 }
 
-/* Whether nobody who takes from the lane has got on for long: for over_ns where all have taken
+/* Whether nobody who takes from the queue has got on for long: for over_ns where all have taken
  * an epoch's last sample, because they do something else between two epochs. */
-static bool is_stuck(struct hr__agent_lane *lane, uint64_t now_ns, uint64_t over_ns)
+static bool is_stuck(struct hr__queue *queue, uint64_t now_ns, uint64_t over_ns)
 {
     bool is_stuck, is_over;
-    uint64_t progress = hr__places_progress(lane->places, &is_stuck, &is_over);
-    if (progress != lane->progress || !is_stuck || !lane->progress_ns) {
-        lane->progress = progress;
-        lane->progress_ns = now_ns;
+    uint64_t progress = hr__places_progress(queue->places, &is_stuck, &is_over);
+    if (progress != queue->progress || !is_stuck || !queue->progress_ns) {
+        queue->progress = progress;
+        queue->progress_ns = now_ns;
     }
-    return now_ns - lane->progress_ns >= (is_over ? over_ns : PATIENCE_NS);
+    return now_ns - queue->progress_ns >= (is_over ? over_ns : PATIENCE_NS);
 }
 
-static void wait_for_epoch(struct hr__agent_job *job, struct hr__agent_lane *main,
+static void wait_for_epoch(struct hr__agent_job *job, struct hr__queue *main,
                            const struct hr__span *span)
 {
     if (job->party && job->attach.join == HR_JOIN_EPOCH) {
@@ -462,27 +460,27 @@ static void wait_for_epoch(struct hr__agent_job *job, struct hr__agent_lane *mai
         job->party->place[1] = 0;
     }
     await(job, main, false);
-    if (!job->was_told)
+    if (!job->was_notified)
         main->progress_ns = 0;
     /* Who joins now begins what the others have not begun. */
     uint64_t over_ns = job->attach.join == HR_JOIN_NOW ? 0 : PATIENCE_OVER_NS;
     if (!job->stream->is_waiting && is_stuck(main, hr__now_ns(), over_ns)) {
         hr__places_expel_all(main->places);
-        atomic_store(&main->is_told, true);
+        atomic_store(&main->is_notified, true);
         hr__agent_wake(job->agent);
-        hr__agent_lane_set_out(main, span->epoch + 1, 0);
+        hr__queue_set_out(main, span->epoch + 1, 0);
         return;
     }
-    if (job->was_told)
+    if (job->was_notified)
         return;
-    job->was_told = true;
+    job->was_notified = true;
     uint64_t behind = (span->published - span->first) * (uint64_t)job->attach.world_size;
     hr__job_send(job, &(struct hr__wire_message){
                           .type = HR__WIRE_WAITING,
                           .waiting = {.epoch = span->epoch, .position = span->position + behind}});
 }
 
-static void seek_first(struct hr__agent_job *job, struct hr__agent_lane *main)
+static void seek_first(struct hr__agent_job *job, struct hr__queue *main)
 {
     struct hr__span span;
     uint64_t asked[2] = {job->seek.epoch, job->seek.position}, sequence;
@@ -500,7 +498,7 @@ static void seek_first(struct hr__agent_job *job, struct hr__agent_lane *main)
         return;
     /* What it has been waiting for, too, where the others have not come along. */
     uint64_t begin[2] = {span.epoch, 0};
-    bool is_joining = is_begun && (has_others(job) || job->was_told);
+    bool is_joining = is_begun && (has_others(job) || job->was_notified);
     bool may_begin = is_joining && !span.position;
     if (may_begin && job->attach.join == HR_JOIN_EPOCH && sit_first(job, main, begin))
         return;
@@ -521,34 +519,33 @@ static void seek_first(struct hr__agent_job *job, struct hr__agent_lane *main)
     wait_for_epoch(job, main, &span);
 }
 
-/* For an order of the job's own: on the lane where that was started for this and has nothing yet.
+/* For an order of the job's own: on the queue where that was started for this and has nothing yet.
  */
-static void seek_own(struct hr__agent_job *job, struct hr__agent_lane *main,
-                     const uint64_t place[2])
+static void seek_own(struct hr__agent_job *job, struct hr__queue *main, const uint64_t place[2])
 {
     bool is_for_it = main->is_fresh && main->epoch == place[0] && main->position == place[1];
     if (is_for_it && sit(job, main, place))
         return;
-    hr__agent_lane_set_out(main, place[0], place[1]);
+    hr__queue_set_out(main, place[0], place[1]);
     await(job, main, false);
 }
 
 /* Looks at one job's wish. */
 static void try_seek(struct hr__agent_job *job)
 {
-    struct hr__agent_lane *main = main_lane(job->stream, job->attach.rank);
+    struct hr__queue *main = main_queue(job->stream, job->attach.rank);
     struct hr_error error;
     if (!main) {
-        main = hr__agent_lane_make(job->stream, job->attach.rank, true);
+        main = hr__queue_make(job->stream, job->attach.rank, true);
         if (main) {
             await(job, main, false);
         } else {
-            hr__fail(&error, -ENOMEM, "the agent is out of memory for a lane");
+            hr__fail(&error, -ENOMEM, "the agent is out of memory for a queue");
             refuse_seek(job, &error);
         }
         return;
     }
-    if (main->state != HR__LANE_READY) {
+    if (main->state != HR__QUEUE_READY) {
         await(job, main, false);
         return;
     }
@@ -574,25 +571,26 @@ static bool has_rank(const struct hr__stream *s, int rank)
     return false;
 }
 
-/* Stops a lane that nobody takes from, ends one that nobody knows. */
-static void keep_up(struct hr__agent_lane *lane)
+/* Stops a queue that nobody takes from, ends one that nobody knows. */
+static void keep_up(struct hr__queue *queue)
 {
-    if (lane->state != HR__LANE_READY)
+    if (queue->state != HR__QUEUE_READY)
         return;
-    if (!lane->refs && (lane->failed || !lane->is_main || !has_rank(lane->stream, lane->rank))) {
-        hr__agent_lane_end(lane);
+    if (!queue->refs &&
+        (queue->failed || !queue->is_main || !has_rank(queue->stream, queue->rank))) {
+        hr__queue_end(queue);
         return;
     }
-    if (lane->failed) {
+    if (queue->failed) {
         /* Who waited for it has been told; the next one may have more luck. */
-        lane->failed = lane->loader ? 0 : lane->failed;
+        queue->failed = queue->loader ? 0 : queue->failed;
         return;
     }
     bool behind = false;
-    for (const struct hr__agent_job *job = lane->stream->agent->jobs; job; job = job->next)
-        behind |= job->awaited == lane && job->awaits_behind;
-    hr__places_await(lane->places, behind);
-    hr__agent_lane_run(lane, behind || hr__places_takers(lane->places, NULL));
+    for (const struct hr__agent_job *job = queue->stream->agent->jobs; job; job = job->next)
+        behind |= job->awaited == queue && job->awaits_behind;
+    hr__places_await(queue->places, behind);
+    hr__queue_run(queue, behind || hr__places_takers(queue->places, NULL));
 }
 
 void hr__stream_settle(struct hr__stream *stream)
@@ -600,9 +598,9 @@ void hr__stream_settle(struct hr__stream *stream)
     for (struct hr__agent_job *job = stream->agent->jobs; job; job = job->next)
         if (job->stream == stream && job->is_seeking)
             try_seek(job);
-    for (struct hr__agent_lane *lane = stream->lanes, *next; lane; lane = next) {
-        next = lane->next;
-        keep_up(lane);
+    for (struct hr__queue *queue = stream->queues, *next; queue; queue = next) {
+        next = queue->next;
+        keep_up(queue);
     }
     free_if_unused(stream);
 }
@@ -611,10 +609,10 @@ void hr__stream_seek(struct hr__agent_job *job)
 {
     struct hr_error error;
     uint64_t samples = hr_dataset_count(job->source->dataset);
-    if (job->seat)
-        hr__places_rise(job->seat->lane->places, job->seat->place);
-    job->seat = NULL;
-    job->was_told = job->awaits_behind = false;
+    if (job->cursor)
+        hr__places_rise(job->cursor->queue->places, job->cursor->place);
+    job->cursor = NULL;
+    job->was_notified = job->awaits_behind = false;
     job->is_seeking = true;
     job->asked_ns = hr__now_ns();
     if (job->seek.position > samples && !job->attach.external_order) {
@@ -631,7 +629,7 @@ void hr__streams_watch(struct hr_agent *agent, uint64_t now_ns)
         return;
     agent->watch_ns = UINT64_MAX;
     for (struct hr__agent_job *job = agent->jobs; job; job = job->next) {
-        if (!job->is_seeking || !job->was_told)
+        if (!job->is_seeking || !job->was_notified)
             continue;
         agent->watch_ns = now_ns + LOOK_NS;
         try_seek(job);

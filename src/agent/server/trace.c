@@ -45,11 +45,11 @@ static void forget(struct hr__trace *t)
 {
     for (int i = 0; i < t->workers; i++)
         t->rings[i].count = 0;
-    hr__free(t->lanes);
-    hr__free(t->seats);
-    t->lanes = NULL;
-    t->seats = NULL;
-    t->lane_count = t->seat_count = t->lane_capacity = t->seat_capacity = 0;
+    hr__free(t->queues);
+    hr__free(t->cursors);
+    t->queues = NULL;
+    t->cursors = NULL;
+    t->queue_count = t->cursor_count = t->queue_capacity = t->cursor_capacity = 0;
     t->note_count = t->lost = 0;
 }
 
@@ -153,17 +153,17 @@ static bool grow(void **array, size_t count, size_t *capacity, size_t size)
     return true;
 }
 
-void hr__trace_lane(struct hr__trace *t, const struct hr_loader *loader, uint64_t lane,
-                    const char *title)
+void hr__trace_queue(struct hr__trace *t, const struct hr_loader *loader, uint64_t queue,
+                     const char *title)
 {
     if (!hr__trace_is_on(t))
         return;
     pthread_mutex_lock(&t->lock);
     if (hr__trace_is_on(t) &&
-        grow((void **)&t->lanes, t->lane_count, &t->lane_capacity, sizeof *t->lanes)) {
-        struct hr__trace_lane *l = &t->lanes[t->lane_count++];
+        grow((void **)&t->queues, t->queue_count, &t->queue_capacity, sizeof *t->queues)) {
+        struct hr__trace_queue *l = &t->queues[t->queue_count++];
         l->loader = loader;
-        l->number = lane;
+        l->number = queue;
         l->since_ns = hr__now_ns();
         hr__printable(l->title, sizeof l->title, title);
     }
@@ -178,7 +178,7 @@ static void note_locked(struct hr__trace *t, const struct hr__trace_note *note)
         t->notes[t->note_count++] = *note;
 }
 
-void hr__trace_published(struct hr__trace *t, uint64_t lane, uint64_t sequence, uint64_t count)
+void hr__trace_published(struct hr__trace *t, uint64_t queue, uint64_t sequence, uint64_t count)
 {
     if (!hr__trace_is_on(t))
         return;
@@ -186,86 +186,86 @@ void hr__trace_published(struct hr__trace *t, uint64_t lane, uint64_t sequence, 
     if (hr__trace_is_on(t))
         note_locked(t, &(struct hr__trace_note){.what = HR__TRACE_PUBLISHED,
                                                 .at_ns = hr__now_ns(),
-                                                .who = lane,
+                                                .who = queue,
                                                 .samples = count,
                                                 .sequence = sequence});
     pthread_mutex_unlock(&t->lock);
 }
 
-static struct hr__trace_known *find_seat_locked(struct hr__trace *t, uint64_t number)
+static struct hr__trace_known *find_cursor_locked(struct hr__trace *t, uint64_t number)
 {
-    for (size_t i = 0; i < t->seat_count; i++)
-        if (t->seats[i].number == number)
-            return &t->seats[i];
+    for (size_t i = 0; i < t->cursor_count; i++)
+        if (t->cursors[i].number == number)
+            return &t->cursors[i];
     return NULL;
 }
 
-static void add_seat_locked(struct hr__trace *t, const struct hr__trace_seat *seat)
+static void add_cursor_locked(struct hr__trace *t, const struct hr__trace_cursor *cursor)
 {
-    if (!grow((void **)&t->seats, t->seat_count, &t->seat_capacity, sizeof *t->seats)) {
+    if (!grow((void **)&t->cursors, t->cursor_count, &t->cursor_capacity, sizeof *t->cursors)) {
         t->lost++;
         return;
     }
-    struct hr__trace_known *k = &t->seats[t->seat_count++];
-    *k = (struct hr__trace_known){.number = seat->number,
-                                  .lane = seat->lane,
-                                  .pid = seat->pid,
-                                  .rank = seat->rank,
-                                  .mark = seat->mark,
-                                  .next = seat->next,
-                                  .wait_ns = seat->wait_ns};
-    hr__printable(k->program, sizeof k->program, seat->program);
+    struct hr__trace_known *k = &t->cursors[t->cursor_count++];
+    *k = (struct hr__trace_known){.number = cursor->number,
+                                  .queue = cursor->queue,
+                                  .pid = cursor->pid,
+                                  .rank = cursor->rank,
+                                  .mark = cursor->mark,
+                                  .next = cursor->next,
+                                  .wait_ns = cursor->wait_ns};
+    hr__printable(k->program, sizeof k->program, cursor->program);
 }
 
-/* Notes what `seat` did since it was looked at last. */
+/* Notes what `cursor` did since it was looked at last. */
 static void compare_locked(struct hr__trace *t, struct hr__trace_known *k,
-                           const struct hr__trace_seat *seat)
+                           const struct hr__trace_cursor *cursor)
 {
-    struct hr__trace_note note = {.at_ns = hr__now_ns(), .who = seat->number};
-    if (seat->wait_ns > k->wait_ns) {
+    struct hr__trace_note note = {.at_ns = hr__now_ns(), .who = cursor->number};
+    if (cursor->wait_ns > k->wait_ns) {
         note.what = HR__TRACE_WAITED;
-        note.length_ns = seat->wait_ns - k->wait_ns;
+        note.length_ns = cursor->wait_ns - k->wait_ns;
         note_locked(t, &note);
     }
     note.length_ns = 0;
-    if (seat->next > k->next) {
+    if (cursor->next > k->next) {
         note.what = HR__TRACE_TOOK;
-        note.samples = seat->next - k->next;
+        note.samples = cursor->next - k->next;
         note.sequence = k->next;
         note_locked(t, &note);
     }
-    if (seat->mark > k->mark) {
+    if (cursor->mark > k->mark) {
         note.what = HR__TRACE_RELEASED;
-        note.samples = seat->mark - k->mark;
+        note.samples = cursor->mark - k->mark;
         note.sequence = k->mark;
         note_locked(t, &note);
     }
-    uint64_t ready = seat->head > seat->next ? seat->head - seat->next : 0;
-    uint64_t held = seat->next > seat->mark ? seat->next - seat->mark : 0;
+    uint64_t ready = cursor->head > cursor->next ? cursor->head - cursor->next : 0;
+    uint64_t held = cursor->next > cursor->mark ? cursor->next - cursor->mark : 0;
     if (ready != k->ready || held != k->held) {
         note.what = HR__TRACE_QUEUE;
         note.samples = ready;
         note.sequence = held;
         note_locked(t, &note);
     }
-    k->mark = seat->mark;
-    k->next = seat->next;
-    k->wait_ns = seat->wait_ns;
+    k->mark = cursor->mark;
+    k->next = cursor->next;
+    k->wait_ns = cursor->wait_ns;
     k->ready = ready;
     k->held = held;
 }
 
-void hr__trace_seat(struct hr__trace *t, const struct hr__trace_seat *seat)
+void hr__trace_cursor(struct hr__trace *t, const struct hr__trace_cursor *cursor)
 {
     if (!hr__trace_is_on(t))
         return;
     pthread_mutex_lock(&t->lock);
     if (hr__trace_is_on(t)) {
-        struct hr__trace_known *k = find_seat_locked(t, seat->number);
+        struct hr__trace_known *k = find_cursor_locked(t, cursor->number);
         if (k)
-            compare_locked(t, k, seat);
+            compare_locked(t, k, cursor);
         else
-            add_seat_locked(t, seat);
+            add_cursor_locked(t, cursor);
     }
     pthread_mutex_unlock(&t->lock);
 }

@@ -3,8 +3,8 @@
  *
  * Each worker has a ring of events that only it writes, the newest kept; it takes no lock and
  * waits for nobody. What the agent's loop and the publishers tell goes to one more ring, under
- * a lock: it is rare (a chunk, a look at a desk). While nobody records, an event costs a load.
- * The rings are made when they are needed first and stay, because a worker may be in one.
+ * a lock: it is rare (a chunk, a look at a control block). While nobody records, an event costs a
+ * load. The rings are made when they are needed first and stay, because a worker may be in one.
  *
  * Format: Chrome's "Trace Event Format" (JSON), for ui.perfetto.dev and chrome://tracing.
  */
@@ -17,7 +17,7 @@
 
 struct hr__trace;
 
-/* How often seats should be looked at while it records. */
+/* How often cursors should be looked at while it records. */
 #define HR__TRACE_LOOK_MS 10
 
 /* `workers` of the crew. On success *out is the caller's. Errors: -ENOMEM. */
@@ -52,25 +52,26 @@ void hr__trace_cancel(struct hr__trace *trace);
 
 /* The next ones do nothing while it does not record. Any thread. */
 
-/* Names a lane: all that there are, after start, and those that are made meanwhile. `title` is
+/* Names a queue: all that there are, after start, and those that are made meanwhile. `title` is
  * copied. */
-void hr__trace_lane(struct hr__trace *trace, const struct hr_loader *loader, uint64_t lane,
-                    const char *title);
+void hr__trace_queue(struct hr__trace *trace, const struct hr_loader *loader, uint64_t queue,
+                     const char *title);
 
-/* `count` samples of a lane are ready, from `sequence` on. */
-void hr__trace_published(struct hr__trace *trace, uint64_t lane, uint64_t sequence, uint64_t count);
+/* `count` samples of a queue are ready, from `sequence` on. */
+void hr__trace_published(struct hr__trace *trace, uint64_t queue, uint64_t sequence,
+                         uint64_t count);
 
-/* A look at a seat: agent/share.h says what each is. Takes, releases and waits are what has
+/* A look at a cursor: agent/share.h says what each is. Takes, releases and waits are what has
  * changed since the last look. */
-struct hr__trace_seat {
-    uint64_t number; /* tells it from other seats */
-    uint64_t lane;
+struct hr__trace_cursor {
+    uint64_t number; /* tells it from other cursors */
+    uint64_t queue;
     int pid, rank;
     const char *program; /* copied */
-    uint64_t head;       /* of the lane's board */
+    uint64_t head;       /* of the queue's header */
     uint64_t mark, next, wait_ns;
 };
 
-void hr__trace_seat(struct hr__trace *trace, const struct hr__trace_seat *seat);
+void hr__trace_cursor(struct hr__trace *trace, const struct hr__trace_cursor *cursor);
 
 #endif

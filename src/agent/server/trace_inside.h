@@ -18,8 +18,8 @@ struct hr__trace_ring {
 };
 
 enum hr__trace_what {
-    HR__TRACE_PUBLISHED, /* who: lane */
-    HR__TRACE_TOOK,      /* the others: seat */
+    HR__TRACE_PUBLISHED, /* who: queue */
+    HR__TRACE_TOOK,      /* the others: cursor */
     HR__TRACE_RELEASED,
     HR__TRACE_WAITED, /* for length_ns, until at_ns or shortly before */
     HR__TRACE_QUEUE,  /* samples: ready; sequence: held */
@@ -32,16 +32,16 @@ struct hr__trace_note {
     uint64_t samples, sequence;
 };
 
-struct hr__trace_lane {
+struct hr__trace_queue {
     const struct hr_loader *loader; /* an address only: it may be gone */
     uint64_t number;
-    uint64_t since_ns; /* before, that address may have been another lane's */
+    uint64_t since_ns; /* before, that address may have been another queue's */
     char title[160];
 };
 
-/* A seat, as it was when it was looked at last. */
+/* A cursor, as it was when it was looked at last. */
 struct hr__trace_known {
-    uint64_t number, lane;
+    uint64_t number, queue;
     int pid, rank;
     char program[64];
     uint64_t mark, next, wait_ns, ready, held;
@@ -57,10 +57,10 @@ struct hr__trace {
     pthread_mutex_t lock;      /* guards what follows while is_on */
     struct hr__trace_note *notes;
     size_t note_count;
-    struct hr__trace_lane *lanes;
-    size_t lane_count, lane_capacity;
-    struct hr__trace_known *seats;
-    size_t seat_count, seat_capacity;
+    struct hr__trace_queue *queues;
+    size_t queue_count, queue_capacity;
+    struct hr__trace_known *cursors;
+    size_t cursor_count, cursor_capacity;
     uint64_t lost; /* notes */
 };
 

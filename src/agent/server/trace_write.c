@@ -2,11 +2,11 @@
  * A recording as Chrome JSON ("Trace Event Format").
  *
  * The agent is a process of the trace: a thread for each worker, whose slices are samples, with
- * the reading of those that it read itself, and a track for each lane, with what it published.
- * Each seat of a job is a thread of the job's process: slices for waiting, marks for what it
+ * the reading of those that it read itself, and a track for each queue, with what it published.
+ * Each cursor of a job is a thread of the job's process: slices for waiting, marks for what it
  * took and released, counters for what is ready for it and what it holds. Times are microseconds
- * since the recording began. What jobs did is known as of each look at their desks, so it is up
- * to HR__TRACE_LOOK_MS late.
+ * since the recording began. What jobs did is known as of each look at their control blocks, so it
+ * is up to HR__TRACE_LOOK_MS late.
  */
 #include "agent/server/trace_inside.h"
 #include "report/events.h"
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 /* Threads of the agent's process. */
-enum { TRACK_WORKERS = 1, TRACK_LANES = 100000, TRACK_SEATS = 1 };
+enum { TRACK_WORKERS = 1, TRACK_QUEUES = 100000, TRACK_CURSORS = 1 };
 
 struct writer {
     struct hr__events e;
@@ -38,26 +38,26 @@ static void begin_slice(struct writer *w, int process, uint64_t thread, uint64_t
     hr__event_time_ns(&w->e, "dur", end > begin ? end - begin : 0);
 }
 
-/* The lane that had that address then; NULL: nobody said. */
-static const struct hr__trace_lane *find_lane(const struct hr__trace *t,
-                                              const struct hr__crew_event *e)
+/* The queue that had that address then; NULL: nobody said. */
+static const struct hr__trace_queue *find_queue(const struct hr__trace *t,
+                                                const struct hr__crew_event *e)
 {
-    const struct hr__trace_lane *found = NULL;
-    for (size_t i = 0; i < t->lane_count; i++)
-        if (t->lanes[i].loader == e->loader && (!found || t->lanes[i].since_ns <= e->end_ns))
-            found = &t->lanes[i];
+    const struct hr__trace_queue *found = NULL;
+    for (size_t i = 0; i < t->queue_count; i++)
+        if (t->queues[i].loader == e->loader && (!found || t->queues[i].since_ns <= e->end_ns))
+            found = &t->queues[i];
     return found;
 }
 
 static void add_sample(struct writer *w, const struct hr__crew_event *e)
 {
-    const struct hr__trace_lane *lane = find_lane(w->trace, e);
+    const struct hr__trace_queue *queue = find_queue(w->trace, e);
     int agent = (int)getpid();
     uint64_t track = TRACK_WORKERS + (uint64_t)e->worker;
     begin_slice(w, agent, track, e->begin_ns, e->end_ns);
     hr__draft_print(&w->e.draft, ",\"name\":\"sample\",\"args\":{\"index\":%" PRIu64, e->index);
-    if (lane)
-        hr__draft_print(&w->e.draft, ",\"lane\":%" PRIu64, lane->number);
+    if (queue)
+        hr__draft_print(&w->e.draft, ",\"queue\":%" PRIu64, queue->number);
     hr__draft_put(&w->e.draft, "}}");
     if (!e->read_ns)
         return;
@@ -78,11 +78,11 @@ static uint64_t add_worker(struct writer *w, int worker)
     return lost;
 }
 
-static const struct hr__trace_known *find_seat(const struct hr__trace *t, uint64_t number)
+static const struct hr__trace_known *find_cursor(const struct hr__trace *t, uint64_t number)
 {
-    for (size_t i = 0; i < t->seat_count; i++)
-        if (t->seats[i].number == number)
-            return &t->seats[i];
+    for (size_t i = 0; i < t->cursor_count; i++)
+        if (t->cursors[i].number == number)
+            return &t->cursors[i];
     return NULL;
 }
 
@@ -98,19 +98,19 @@ static void add_mark(struct writer *w, const struct hr__trace_note *n, const cha
 }
 
 /* Small: viewers keep tracks in 32 bits. */
-static uint64_t track_of(const struct writer *w, const struct hr__trace_known *seat)
+static uint64_t track_of(const struct writer *w, const struct hr__trace_known *cursor)
 {
-    return TRACK_SEATS + (uint64_t)(seat - w->trace->seats);
+    return TRACK_CURSORS + (uint64_t)(cursor - w->trace->cursors);
 }
 
 static void add_queue(struct writer *w, const struct hr__trace_note *n,
-                      const struct hr__trace_known *seat)
+                      const struct hr__trace_known *cursor)
 {
-    uint64_t track = track_of(w, seat);
-    hr__event_begin(&w->e, "C", seat->pid, track);
+    uint64_t track = track_of(w, cursor);
+    hr__event_begin(&w->e, "C", cursor->pid, track);
     hr__event_time_ns(&w->e, "ts", since_begin(w, n->at_ns));
     hr__draft_print(&w->e.draft,
-                    ",\"name\":\"seat %" PRIu64 "\",\"args\":{\"ready\":%" PRIu64
+                    ",\"name\":\"cursor %" PRIu64 "\",\"args\":{\"ready\":%" PRIu64
                     ",\"held\":%" PRIu64 "}}",
                     track, n->samples, n->sequence);
 }
@@ -118,27 +118,27 @@ static void add_queue(struct writer *w, const struct hr__trace_note *n,
 static void add_note(struct writer *w, const struct hr__trace_note *n)
 {
     if (n->what == HR__TRACE_PUBLISHED) {
-        add_mark(w, n, "ready", (int)getpid(), TRACK_LANES + n->who);
+        add_mark(w, n, "ready", (int)getpid(), TRACK_QUEUES + n->who);
         return;
     }
-    const struct hr__trace_known *seat = find_seat(w->trace, n->who);
-    if (!seat)
+    const struct hr__trace_known *cursor = find_cursor(w->trace, n->who);
+    if (!cursor)
         return;
-    uint64_t track = track_of(w, seat);
+    uint64_t track = track_of(w, cursor);
     switch (n->what) {
     case HR__TRACE_TOOK:
-        add_mark(w, n, "takes", seat->pid, track);
+        add_mark(w, n, "takes", cursor->pid, track);
         break;
     case HR__TRACE_RELEASED:
-        add_mark(w, n, "releases", seat->pid, track);
+        add_mark(w, n, "releases", cursor->pid, track);
         break;
     case HR__TRACE_WAITED:
-        begin_slice(w, seat->pid, track, n->at_ns > n->length_ns ? n->at_ns - n->length_ns : 0,
+        begin_slice(w, cursor->pid, track, n->at_ns > n->length_ns ? n->at_ns - n->length_ns : 0,
                     n->at_ns);
         hr__draft_put(&w->e.draft, ",\"name\":\"waits\"}");
         break;
     default:
-        add_queue(w, n, seat);
+        add_queue(w, n, cursor);
     }
 }
 
@@ -152,16 +152,16 @@ static void add_names(struct writer *w)
         snprintf(name, sizeof name, "worker %d", i);
         hr__event_name(&w->e, "thread_name", agent, TRACK_WORKERS + (uint64_t)i, name);
     }
-    for (size_t i = 0; i < t->lane_count; i++) {
-        const struct hr__trace_lane *l = &t->lanes[i];
-        snprintf(name, sizeof name, "lane %" PRIu64 ": %s", l->number, l->title);
-        hr__event_name(&w->e, "thread_name", agent, TRACK_LANES + l->number, name);
+    for (size_t i = 0; i < t->queue_count; i++) {
+        const struct hr__trace_queue *l = &t->queues[i];
+        snprintf(name, sizeof name, "queue %" PRIu64 ": %s", l->number, l->title);
+        hr__event_name(&w->e, "thread_name", agent, TRACK_QUEUES + l->number, name);
     }
-    for (size_t i = 0; i < t->seat_count; i++) {
-        const struct hr__trace_known *k = &t->seats[i];
+    for (size_t i = 0; i < t->cursor_count; i++) {
+        const struct hr__trace_known *k = &t->cursors[i];
         hr__event_name(&w->e, "process_name", k->pid, 0, k->program);
-        snprintf(name, sizeof name, "seat %" PRIu64 ": lane %" PRIu64 ", rank %d", track_of(w, k),
-                 k->lane, k->rank);
+        snprintf(name, sizeof name, "cursor %" PRIu64 ": queue %" PRIu64 ", rank %d",
+                 track_of(w, k), k->queue, k->rank);
         hr__event_name(&w->e, "thread_name", k->pid, track_of(w, k), name);
     }
 }

@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LANES       4
+#define QUEUES      4
 #define CONNECTIONS 64
 
 struct fake_agent_options fake_agent;
@@ -28,9 +28,9 @@ static pthread_mutex_t seen_lock = PTHREAD_MUTEX_INITIALIZER; /* guards fake_age
 static pthread_t threads[CONNECTIONS];
 static int thread_count;
 
-/* One lane of a connection. */
+/* One queue of a connection. */
 struct fake_agent_row {
-    struct fake_lane lane;
+    struct fake_queue queue;
     struct connection *of;
     int is_alone, is_sent;
     uint64_t epoch, position; /* at `first` */
@@ -43,7 +43,7 @@ struct fake_agent_row {
 struct connection {
     int socket, number;
     struct hr__wire_attach attach;
-    struct fake_agent_row *rows[LANES];
+    struct fake_agent_row *rows[QUEUES];
     int row_count, current;
     struct hr__order *order;
     uint64_t order_epoch;
@@ -92,15 +92,15 @@ static uint64_t index_at(struct connection *c, uint64_t epoch, uint64_t position
     return hr__order_at(c->order, position % fake_agent.samples);
 }
 
-static void fill(struct fake_lane *lane, uint64_t sequence, unsigned char *image,
-                 struct hr__board_sample *sample)
+static void fill(struct fake_queue *queue, uint64_t sequence, unsigned char *image,
+                 struct hr__header_sample *sample)
 {
-    struct fake_agent_row *row = lane->arg;
+    struct fake_agent_row *row = queue->arg;
     struct connection *c = row->of;
     uint64_t position = row->position + (sequence - row->first) * (uint64_t)c->attach.world_size +
                         (uint64_t)c->attach.rank;
     uint64_t index = index_at(c, row->epoch, position);
-    *sample = (struct hr__board_sample){.index = (int64_t)index, .instead = -1};
+    *sample = (struct hr__header_sample){.index = (int64_t)index, .instead = -1};
     if (is_bad(index)) {
         sample->instead = (int64_t)index;
         sample->index = (int64_t)(index + 1);
@@ -108,12 +108,12 @@ static void fill(struct fake_lane *lane, uint64_t sequence, unsigned char *image
                                      .bad = {.sequence = sequence, .index = index}};
         for (int i = 0; i < c->row_count; i++)
             if (c->rows[i] == row)
-                m.bad.seat = (uint32_t)i;
+                m.bad.cursor = (uint32_t)i;
         snprintf(m.bad.reason, sizeof m.bad.reason, "reason %d", (int)index);
         send_it(c, &m);
     }
     sample->label = sample->index % 7;
-    for (uint64_t b = 0; b < lane->sample_bytes; b++)
+    for (uint64_t b = 0; b < queue->sample_bytes; b++)
         image[b] = fake_sample_byte(row->epoch, (uint64_t)sample->index, b);
 }
 
@@ -121,13 +121,13 @@ static struct fake_agent_row *add_row(struct connection *c, int is_alone)
 {
     struct fake_agent_row *row = calloc(1, sizeof *row);
     uint64_t batch = (uint64_t)c->attach.batch_size;
-    if (!row || c->row_count == LANES)
+    if (!row || c->row_count == QUEUES)
         abort();
     uint64_t ring =
         fake_agent.ring_samples ? fake_agent.ring_samples : batch * (uint64_t)c->attach.window;
-    fake_lane_make(&row->lane, fake_agent.spec.bytes, 0, batch, ring);
-    row->lane.fill = fill;
-    row->lane.arg = row;
+    fake_queue_make(&row->queue, fake_agent.spec.bytes, 0, batch, ring);
+    row->queue.fill = fill;
+    row->queue.arg = row;
     row->of = c;
     row->is_alone = is_alone;
     c->rows[c->row_count++] = row;
@@ -139,15 +139,15 @@ static void begin(struct fake_agent_row *row, uint64_t epoch, uint64_t position)
     uint64_t left = fake_agent.samples - position, ranks = (uint64_t)row->of->attach.world_size;
     row->epoch = epoch;
     row->position = position;
-    row->first = row->lane.next_chunk * row->lane.chunk_samples;
+    row->first = row->queue.next_chunk * row->queue.chunk_samples;
     row->samples = left / ranks + (left % ranks != 0);
     row->done = 0;
     row->is_halted = 0;
-    atomic_store(&row->lane.board->halt, HR__SEQUENCE_NONE);
-    atomic_store(&row->lane.board->epoch, epoch);
+    atomic_store(&row->queue.header->halt, HR__SEQUENCE_NONE);
+    atomic_store(&row->queue.header->epoch, epoch);
 }
 
-/* Whether the lane has the position, from its floor on. */
+/* Whether the queue has the position, from its floor on. */
 static int has(const struct fake_agent_row *row, uint64_t epoch, uint64_t position)
 {
     uint64_t ranks = (uint64_t)row->of->attach.world_size;
@@ -155,10 +155,11 @@ static int has(const struct fake_agent_row *row, uint64_t epoch, uint64_t positi
         (position - row->position) % ranks)
         return 0;
     uint64_t sequence = row->first + (position - row->position) / ranks;
-    return sequence >= atomic_load(&row->lane.board->tail) && sequence <= row->first + row->samples;
+    return sequence >= atomic_load(&row->queue.header->tail) &&
+           sequence <= row->first + row->samples;
 }
 
-static void seat(struct connection *c, const struct hr__wire_seek *seek)
+static void cursor(struct connection *c, const struct hr__wire_seek *seek)
 {
     uint64_t epoch = seek->epoch, position = seek->position;
     uint64_t ranks = (uint64_t)c->attach.world_size;
@@ -175,23 +176,24 @@ static void seat(struct connection *c, const struct hr__wire_seek *seek)
         begin(row, epoch, position);
     c->current = which;
     struct hr__wire_message m = {
-        .type = HR__WIRE_SEATED,
-        .seated = {.number = seek->number,
-                   .seat = (uint32_t)which,
+        .type = HR__WIRE_PLACED,
+        .placed = {.number = seek->number,
+                   .cursor = (uint32_t)which,
                    .is_new = !row->is_sent,
                    .is_alone = (uint32_t)row->is_alone,
                    .epoch = epoch,
                    .position = position,
                    .sequence = row->first + (position - row->position) / ranks,
                    .missed = seek->is_first ? position : 0}};
-    m.seated.samples = row->samples - (m.seated.sequence - row->first);
+    m.placed.samples = row->samples - (m.placed.sequence - row->first);
     if (!row->is_sent) {
-        fake_lane_files(&row->lane, m.files);
+        fake_queue_files(&row->queue, m.files);
         m.file_count = 4;
     }
     row->is_sent = 1;
-    atomic_store(&row->lane.desk->floor, 0);
-    atomic_fetch_add(row->is_alone ? &fake_agent_seen.alone_seats : &fake_agent_seen.main_seats, 1);
+    atomic_store(&row->queue.control->floor, 0);
+    atomic_fetch_add(row->is_alone ? &fake_agent_seen.alone_cursors : &fake_agent_seen.main_cursors,
+                     1);
     send_it(c, &m);
     hr__wire_close_files(&m);
 }
@@ -210,8 +212,8 @@ static void halt(struct fake_agent_row *row, int64_t index)
     snprintf(m.halt.reason, sizeof m.halt.reason, "spoilt");
     send_it(c, &m);
     row->is_halted = 1;
-    atomic_store(&row->lane.board->halt, sequence);
-    atomic_fetch_add(&row->lane.board->bell, 1);
+    atomic_store(&row->queue.header->halt, sequence);
+    atomic_fetch_add(&row->queue.header->bell, 1);
 }
 
 /* Publishes a chunk where there is room. */
@@ -221,8 +223,8 @@ static int publish(struct connection *c, struct fake_agent_row *row)
     if (!n || row->is_halted ||
         (fake_agent.stops_after && c->chunks >= (uint64_t)fake_agent.stops_after))
         return 0;
-    if (n > row->lane.chunk_samples)
-        n = row->lane.chunk_samples;
+    if (n > row->queue.chunk_samples)
+        n = row->queue.chunk_samples;
     /* Who is to be expelled cannot come too far before that is seen. */
     if (fake_agent.expel_at && !c->was_expelled && row->done >= fake_agent.expel_at + 32)
         return 0;
@@ -231,7 +233,7 @@ static int publish(struct connection *c, struct fake_agent_row *row)
         uint64_t position = row->position + (row->done + i) * ranks + (uint64_t)c->attach.rank;
         if (index_at(c, row->epoch, position) != (uint64_t)fake_agent.halt_index)
             continue;
-        if (i && !fake_lane_publish(&row->lane, i, 0))
+        if (i && !fake_queue_publish(&row->queue, i, 0))
             return 0;
         row->done += i;
         halt(row, fake_agent.halt_index);
@@ -239,7 +241,7 @@ static int publish(struct connection *c, struct fake_agent_row *row)
     }
     if (fake_agent.pause_us)
         usleep((unsigned)fake_agent.pause_us);
-    if (!fake_lane_publish(&row->lane, n, 0))
+    if (!fake_queue_publish(&row->queue, n, 0))
         return 0;
     row->done += n;
     c->chunks++;
@@ -249,17 +251,17 @@ static int publish(struct connection *c, struct fake_agent_row *row)
 static void expel(struct connection *c)
 {
     struct fake_agent_row *row = c->rows[0];
-    uint64_t next = atomic_load(&row->lane.desk->next);
+    uint64_t next = atomic_load(&row->queue.control->next);
     if (c->was_expelled || c->current || !fake_agent.expel_at || !row->is_sent ||
         next < row->first + fake_agent.expel_at)
         return;
     c->was_expelled = 1;
-    atomic_store(&row->lane.desk->floor, next + row->lane.places * row->lane.chunk_samples);
+    atomic_store(&row->queue.control->floor, next + row->queue.places * row->queue.chunk_samples);
     /* The others have gone on for a while. */
-    atomic_store(&row->lane.board->tail, next + row->lane.chunk_samples);
-    struct hr__wire_message m = {.type = HR__WIRE_EXPELLED, .expelled = {.seat = 0}};
+    atomic_store(&row->queue.header->tail, next + row->queue.chunk_samples);
+    struct hr__wire_message m = {.type = HR__WIRE_EXPELLED, .expelled = {.cursor = 0}};
     send_it(c, &m);
-    atomic_fetch_add(&row->lane.board->bell, 1);
+    atomic_fetch_add(&row->queue.header->bell, 1);
 }
 
 static void welcome(struct connection *c)
@@ -312,14 +314,14 @@ static void handle(struct connection *c, struct hr__wire_message *m)
             send_it(c, &answer);
             usleep(100000);
         }
-        if (fake_agent_seen.seeks > 1 && fake_agent_seen.seeks <= 1 + fake_agent.garbled_seats)
+        if (fake_agent_seen.seeks > 1 && fake_agent_seen.seeks <= 1 + fake_agent.garbled_cursors)
             send_garbled(c);
         else
-            seat(c, &m->seek);
+            cursor(c, &m->seek);
         break;
     case HR__WIRE_LEAVE:
         atomic_fetch_add(&fake_agent_seen.leaves, 1);
-        c->rows[m->leave.seat % LANES]->is_sent = 0;
+        c->rows[m->leave.cursor % QUEUES]->is_sent = 0;
         break;
     default:
         fprintf(stderr, "fake agent: message %d\n", (int)m->type);
@@ -331,8 +333,8 @@ static void handle(struct connection *c, struct hr__wire_message *m)
 static void overwrite(struct connection *c)
 {
     for (int i = 0; i < c->row_count; i++) {
-        struct fake_lane *lane = &c->rows[i]->lane;
-        memset(lane->data, 0xEE, lane->file_bytes);
+        struct fake_queue *queue = &c->rows[i]->queue;
+        memset(queue->data, 0xEE, queue->file_bytes);
         atomic_fetch_add(&fake_agent_seen.overwritten, 1);
     }
 }
@@ -371,7 +373,7 @@ static void *serve(void *arg)
     }
     close(c->socket);
     for (int i = 0; i < c->row_count; i++) {
-        fake_lane_remove(&c->rows[i]->lane);
+        fake_queue_remove(&c->rows[i]->queue);
         free(c->rows[i]);
     }
     hr__order_destroy(&c->order);

@@ -1,7 +1,7 @@
 /*
  * An agent, played by a thread of the test, for loaders of this process that attach: it
  * answers their messages, and publishes samples whose bytes are functions of index and epoch
- * in lanes (fake_lane.h). What it does to its jobs besides is set before it starts.
+ * in queues (fake_queue.h). What it does to its jobs besides is set before it starts.
  *
  * The tests are linked with --wrap: hr__launch_connect and hr__launch_auto give an end of a
  * new connection to it, hr__statement_write a text that it does not read.
@@ -9,7 +9,7 @@
 #ifndef HR_TEST_AGENT_FAKE_AGENT_H
 #define HR_TEST_AGENT_FAKE_AGENT_H
 
-#include "fake_lane.h"
+#include "fake_queue.h"
 
 #include "agent/wire.h"
 
@@ -19,16 +19,16 @@ struct fake_agent_options {
     uint64_t samples; /* of the dataset */
     struct hr_tensor_spec spec;
     uint64_t join_epoch, join_position; /* of the stream, for who is new */
-    int waits_first;                    /* WAITING before the first SEATED */
-    uint64_t expel_at;     /* the job is expelled from the main lane when it has taken so many of
-                              an epoch, and seated alone; 0: never */
+    int waits_first;                    /* WAITING before the first PLACED */
+    uint64_t expel_at;     /* the job is expelled from the main queue when it has taken so many of
+                              an epoch, and placed alone; 0: never */
     uint64_t return_at;    /* and may be back from so many on */
     uint64_t die_after;    /* chunks; 0: at ATTACH */
     int deaths;            /* connections that it dies in */
     int garbles;           /* connections whose WELCOME is of another version */
-    int garbled_seats;     /* so many SEATED but the first are, too */
+    int garbled_cursors;   /* so many PLACED but the first are, too */
     uint64_t bad_every;    /* every so many-th index is bad; 0: none */
-    int64_t halt_index;    /* the lane ends at this sample; -1: none */
+    int64_t halt_index;    /* the queue ends at this sample; -1: none */
     int refuses;           /* ATTACH, with -EINVAL */
     atomic_int is_silent;  /* ATTACHED does not come while it is set */
     int pause_us;          /* before each chunk */
@@ -38,7 +38,7 @@ struct fake_agent_options {
 
 /* What happened, to be read when it has ended, or at any time where atomic. */
 struct fake_agent_seen {
-    atomic_int connections, seeks, first_seeks, leaves, alone_seats, main_seats;
+    atomic_int connections, seeks, first_seeks, leaves, alone_cursors, main_cursors;
     atomic_int hung_up; /* connections that the job ended */
     _Atomic uint64_t last_seek_epoch, last_seek_position;
     _Atomic uint64_t overwritten;  /* chunks written after a hang-up */

@@ -173,68 +173,69 @@ static void *map_file(int file, uint64_t bytes, int protection)
     return at;
 }
 
-static uint64_t desk_bytes(const struct peer *p, const struct peer_seat *seat)
+static uint64_t control_bytes(const struct peer *p, const struct peer_cursor *cursor)
 {
-    const struct hr__board *b = seat->board;
-    return p->attach.external_order ? hr__desk_bytes(b->page_bytes, b->places, b->chunk_samples)
+    const struct hr__header *b = cursor->header;
+    return p->attach.external_order ? hr__control_bytes(b->page_bytes, b->places, b->chunk_samples)
                                     : b->page_bytes;
 }
 
-void peer_seated(struct peer *p, struct hr__wire_message *message)
+void peer_placed(struct peer *p, struct hr__wire_message *message)
 {
-    const struct hr__wire_seated *seated = &message->seated;
-    assert_int_equal(message->type, HR__WIRE_SEATED);
-    assert_int_equal(seated->number, p->requests);
-    assert_true(seated->seat < 16);
-    struct peer_seat *seat = &p->seats[seated->seat];
-    assert_int_equal(seated->is_new, seat->board == NULL);
-    assert_int_equal(message->file_count, seated->is_new ? 4 : 0);
-    if (seated->is_new) {
+    const struct hr__wire_placed *placed = &message->placed;
+    assert_int_equal(message->type, HR__WIRE_PLACED);
+    assert_int_equal(placed->number, p->requests);
+    assert_true(placed->cursor < 16);
+    struct peer_cursor *cursor = &p->cursors[placed->cursor];
+    assert_int_equal(placed->is_new, cursor->header == NULL);
+    assert_int_equal(message->file_count, placed->is_new ? 4 : 0);
+    if (placed->is_new) {
         struct stat st;
         assert_int_equal(fstat(message->files[0], &st), 0);
-        seat->board = map_file(message->files[0], (uint64_t)st.st_size, PROT_READ);
-        assert_int_equal(seat->board->board_bytes, st.st_size);
-        assert_int_equal(seat->board->magic, HR__BOARD_MAGIC);
-        seat->data = map_file(message->files[1], seat->board->data_bytes, PROT_READ);
-        seat->desk = map_file(message->files[2], desk_bytes(p, seat), PROT_READ | PROT_WRITE);
-        assert_int_equal(seat->desk->magic, HR__DESK_MAGIC);
-        seat->room = message->files[3];
+        cursor->header = map_file(message->files[0], (uint64_t)st.st_size, PROT_READ);
+        assert_int_equal(cursor->header->header_bytes, st.st_size);
+        assert_int_equal(cursor->header->magic, HR__HEADER_MAGIC);
+        cursor->data = map_file(message->files[1], cursor->header->data_bytes, PROT_READ);
+        cursor->control =
+            map_file(message->files[2], control_bytes(p, cursor), PROT_READ | PROT_WRITE);
+        assert_int_equal(cursor->control->magic, HR__CONTROL_MAGIC);
+        cursor->room = message->files[3];
     }
-    p->board = seat->board;
-    p->data = seat->data;
-    p->desk = seat->desk;
-    p->room = seat->room;
-    p->seated = *seated;
-    p->next = seated->sequence;
-    p->end = seated->sequence + seated->samples;
-    p->epoch = seated->epoch;
-    p->position = seated->position;
-    assert_true(atomic_load(&p->desk->floor) <= p->next);
-    assert_int_equal(atomic_load(&p->desk->next), p->next);
-    atomic_store(&p->desk->mark, p->next);
+    p->header = cursor->header;
+    p->data = cursor->data;
+    p->control = cursor->control;
+    p->room = cursor->room;
+    p->placed = *placed;
+    p->next = placed->sequence;
+    p->end = placed->sequence + placed->samples;
+    p->epoch = placed->epoch;
+    p->position = placed->position;
+    assert_true(atomic_load(&p->control->floor) <= p->next);
+    assert_int_equal(atomic_load(&p->control->next), p->next);
+    atomic_store(&p->control->mark, p->next);
 }
 
 void peer_sit(struct peer *p)
 {
     struct hr__wire_message message;
-    peer_expect(p, HR__WIRE_SEATED, &message);
-    peer_seated(p, &message);
+    peer_expect(p, HR__WIRE_PLACED, &message);
+    peer_placed(p, &message);
 }
 
 static void ring(struct peer *p)
 {
     uint64_t one = 1;
-    if (atomic_load(&p->board->wants_room))
+    if (atomic_load(&p->header->wants_room))
         assert_int_equal(write(p->room, &one, sizeof one), sizeof one);
 }
 
 void peer_release(struct peer *p)
 {
-    atomic_store(&p->desk->mark, p->next);
+    atomic_store(&p->control->mark, p->next);
     ring(p);
 }
 
-static void check_image(const struct peer *p, const struct hr__board_sample *sample,
+static void check_image(const struct peer *p, const struct hr__header_sample *sample,
                         const void *image)
 {
     const struct fixture *f = p->f;
@@ -252,7 +253,7 @@ static void check_image(const struct peer *p, const struct hr__board_sample *sam
 }
 
 /* Checks what was taken. `samples` were copied before it was. */
-static void check(struct peer *p, const struct hr__board_sample *samples, const void **images,
+static void check(struct peer *p, const struct hr__header_sample *samples, const void **images,
                   int count)
 {
     struct hr__order *order;
@@ -262,7 +263,7 @@ static void check(struct peer *p, const struct hr__board_sample *samples, const 
         0);
     for (int i = 0; i < count; i++) {
         uint64_t at = p->position + (uint64_t)i * (uint64_t)p->attach.world_size;
-        /* seated.position is that of all ranks: this one's follow by its number. */
+        /* placed.position is that of all ranks: this one's follow by its number. */
         at = (at + (uint64_t)p->attach.rank) % p->f->count;
         if (samples[i].instead < 0)
             assert_int_equal(samples[i].index, hr__order_at(order, at));
@@ -278,28 +279,28 @@ static void check(struct peer *p, const struct hr__board_sample *samples, const 
 static int wait_for(struct peer *p, uint64_t to)
 {
     uint64_t until = hr__now_ns() + PATIENCE_MS * UINT64_C(1000000);
-    atomic_store(&p->desk->wants, to);
+    atomic_store(&p->control->wants, to);
     ring(p);
     for (;;) {
-        uint32_t bell = atomic_load(&p->board->bell);
-        uint64_t head = atomic_load(&p->board->head);
-        int r = atomic_load(&p->desk->floor) > p->next ? -ESTALE
-                : head >= to                           ? 0
-                : atomic_load(&p->board->halt) <= to   ? -ECANCELED
-                                                       : 1;
+        uint32_t bell = atomic_load(&p->header->bell);
+        uint64_t head = atomic_load(&p->header->head);
+        int r = atomic_load(&p->control->floor) > p->next ? -ESTALE
+                : head >= to                              ? 0
+                : atomic_load(&p->header->halt) <= to     ? -ECANCELED
+                                                          : 1;
         if (r <= 0) {
-            atomic_store(&p->desk->wants, 0);
+            atomic_store(&p->control->wants, 0);
             return r;
         }
         assert_true(hr__now_ns() < until);
         struct timespec slice = {.tv_nsec = 20000000};
-        syscall(SYS_futex, &p->board->bell, FUTEX_WAIT, bell, &slice, NULL, 0);
+        syscall(SYS_futex, &p->header->bell, FUTEX_WAIT, bell, &slice, NULL, 0);
     }
 }
 
 int peer_take(struct peer *p, int count, int hold)
 {
-    const struct hr__board *b = p->board;
+    const struct hr__header *b = p->header;
     uint64_t to = p->next + (uint64_t)count;
     if (to > p->end)
         to = p->end;
@@ -309,24 +310,24 @@ int peer_take(struct peer *p, int count, int hold)
     int r = wait_for(p, to);
     if (r)
         return r;
-    struct hr__board_sample *samples = calloc((size_t)count, sizeof *samples);
+    struct hr__header_sample *samples = calloc((size_t)count, sizeof *samples);
     const void **images = calloc((size_t)count, sizeof *images);
-    const struct hr__board_sample *all = (const void *)((const uint8_t *)b + b->samples_offset);
-    const struct hr__board_place *places = (const void *)((const uint8_t *)b + b->places_offset);
+    const struct hr__header_sample *all = (const void *)((const uint8_t *)b + b->samples_offset);
+    const struct hr__header_place *places = (const void *)((const uint8_t *)b + b->places_offset);
     for (int i = 0; i < count; i++) {
         uint64_t s = p->next + (uint64_t)i;
         samples[i] = all[s % (b->places * b->chunk_samples)];
         images[i] = p->data + atomic_load(&places[s / b->chunk_samples % b->places].offset) +
                     s % b->chunk_samples * b->sample_bytes;
     }
-    atomic_store(&p->desk->next, to);
-    if (atomic_load(&p->desk->floor) > p->next) {
-        atomic_store(&p->desk->next, p->next);
+    atomic_store(&p->control->next, to);
+    if (atomic_load(&p->control->floor) > p->next) {
+        atomic_store(&p->control->next, p->next);
         count = -ESTALE;
     } else {
         p->next = to;
         check(p, samples, images, count);
-        atomic_fetch_add(&p->desk->batches, 1);
+        atomic_fetch_add(&p->control->batches, 1);
         if (!hold)
             peer_release(p);
     }
@@ -347,13 +348,13 @@ int peer_rest(struct peer *p, int count)
 void peer_leave(struct peer *p)
 {
     for (int i = 0; i < 16; i++) {
-        struct peer_seat *seat = &p->seats[i];
-        if (!seat->board)
+        struct peer_cursor *cursor = &p->cursors[i];
+        if (!cursor->header)
             continue;
-        munmap((void *)(uintptr_t)seat->data, seat->board->data_bytes);
-        munmap(seat->desk, desk_bytes(p, seat));
-        munmap((void *)(uintptr_t)seat->board, seat->board->board_bytes);
-        close(seat->room);
+        munmap((void *)(uintptr_t)cursor->data, cursor->header->data_bytes);
+        munmap(cursor->control, control_bytes(p, cursor));
+        munmap((void *)(uintptr_t)cursor->header, cursor->header->header_bytes);
+        close(cursor->room);
     }
     close(p->socket);
 }

@@ -36,20 +36,20 @@ struct peer {
     const struct fixture *f;
     int socket, room;
     struct hr__wire_attach attach;
-    struct hr__wire_seated seated; /* the last answer */
-    const struct hr__board *board;
+    struct hr__wire_placed placed; /* the last answer */
+    const struct hr__header *header;
     const uint8_t *data;
-    struct hr__desk *desk;
+    struct hr__control *control;
     uint64_t next, end;       /* sequences */
     uint64_t epoch, position; /* of `next`, of the order */
     uint32_t requests;        /* number of the last one */
-    uint64_t boards[8];       /* by seat: mappings, kept to the end */
-    struct peer_seat {
-        const struct hr__board *board;
+    uint64_t headers[8];      /* by cursor: mappings, kept to the end */
+    struct peer_cursor {
+        const struct hr__header *header;
         const uint8_t *data;
-        struct hr__desk *desk;
+        struct hr__control *control;
         int room;
-    } seats[16];
+    } cursors[16];
 };
 
 /* Connects and greets; as a viewer where `is_viewer`. */
@@ -69,11 +69,11 @@ int peer_receive(struct peer *p, struct hr__wire_message *message);
 
 void peer_seek(struct peer *p, uint64_t epoch, uint64_t position, int is_first);
 
-/* Waits for SEATED, and sits there. */
+/* Waits for PLACED, and sits there. */
 void peer_sit(struct peer *p);
 
-/* Takes over a SEATED that came. */
-void peer_seated(struct peer *p, struct hr__wire_message *message);
+/* Takes over a PLACED that came. */
+void peer_placed(struct peer *p, struct hr__wire_message *message);
 
 /*
  * Takes up to `count` samples, waiting for them, checks each against the order and the recipe,

@@ -340,12 +340,12 @@ static void test_expelled(void **state)
         struct hr_loader_stats stats = {.size = sizeof stats};
         hr_loader_get_stats(loader, &stats);
         assert_true(stats.alone >= 2 && stats.alone < 10);
-        assert_true(fake_agent_seen.alone_seats >= 1);
-        assert_true(fake_agent_seen.main_seats >= 2);
+        assert_true(fake_agent_seen.alone_cursors >= 1);
+        assert_true(fake_agent_seen.main_cursors >= 2);
         start(loader, 1);
         expect(&e, &o, 1, 0);
         drain(&e, loader);
-        /* The lane of its own, and the other when the second epoch was alone. */
+        /* The queue of its own, and the other when the second epoch was alone. */
         assert_int_equal(fake_agent_seen.leaves, 2);
         hr_loader_destroy(&loader);
         clear_stage(&s);
@@ -442,38 +442,39 @@ static void test_halt(void **state)
     }
 }
 
-/* The agent tells once that its lane ended: who cannot keep that does not wait for it. */
+/* The agent tells once that its queue ended: who cannot keep that does not wait for it. */
 static void test_halt_without_memory(void **state)
 {
-    struct fake_lane lane;
+    struct fake_queue queue;
     struct hr_error error;
-    struct hr__seat *seat = NULL;
+    struct hr__cursor *cursor = NULL;
     int ends[2], files[4];
     struct hr_tensor_spec spec = {
         .layout = HR_NHWC, .channels = 1, .height = 1, .width = 512, .bytes = 512};
-    fake_lane_make(&lane, spec.bytes, 8, 16, 64);
-    fake_lane_files(&lane, files);
-    if (hr__seat_create(&seat, &spec, files, &error))
+    fake_queue_make(&queue, spec.bytes, 8, 16, 64);
+    fake_queue_files(&queue, files);
+    if (hr__cursor_create(&cursor, &spec, files, &error))
         fail_msg("%s", error.message);
-    seat->number = 5;
+    cursor->number = 5;
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-    struct hr__attached a = {.socket = ends[0], .state = HR__SEATED, .seats = seat, .seat = seat};
+    struct hr__attached a = {
+        .socket = ends[0], .state = HR__PLACED, .cursors = cursor, .cursor = cursor};
     pthread_mutex_init(&a.lock, NULL);
     struct hr__wire_message m = {
         .type = HR__WIRE_HALT,
-        .halt = {.seat = 5, .error = {.code = -EBADMSG, .message = "sample 70 is spoilt"}}};
+        .halt = {.cursor = 5, .error = {.code = -EBADMSG, .message = "sample 70 is spoilt"}}};
     assert_int_equal(hr__wire_send(ends[1], &m), 0);
     hr__alloc_fail_at(1, 0);
     assert_int_equal(hr__session_receive(&a, &error), -ENOMEM);
     hr__alloc_fail_at(0, 0);
     assert_non_null(strstr(error.message, "sample 70 is spoilt"));
     assert_int_equal(a.state, HR__CLOSED);
-    assert_null(a.seats);
+    assert_null(a.cursors);
     char byte;
     assert_int_equal(read(ends[1], &byte, 1), 0); /* hung up */
     close(ends[1]);
     pthread_mutex_destroy(&a.lock);
-    fake_lane_remove(&lane);
+    fake_queue_remove(&queue);
 }
 
 struct patience {
@@ -631,7 +632,7 @@ static void test_garbled(void **state)
     set_stage(&s, SAMPLES, 16, 16);
     set_options(&o);
     o.agent = "auto";
-    fake_agent.garbled_seats = 3;
+    fake_agent.garbled_cursors = 3;
     struct hr_loader *loader = make(&s, &o);
     drain_reattached(loader, &o, 3);
     hr_loader_destroy(&loader);

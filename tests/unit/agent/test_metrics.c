@@ -18,18 +18,18 @@ static const char status_text[] =
     "{\"version\":1,\"pid\":100,\"socket\":\"/run/a.sock\",\"uptime_s\":12.5,\"threads\":3,"
     "\"cpu_s\":7.000000001,\"idle_ms\":0,\"cache\":null,\"jobs\":2,\"expelled\":1,\"refused\":0,"
     "\"streams\":[{\"name\":\"a\\\"b\\\\c\\nd\\u00e9\",\"dataset\":\"/data/set\",\"samples\":100,"
-    "\"lanes\":[{\"lane\":4,\"rank\":1,\"world_size\":2,\"epoch\":3,\"position\":10,"
+    "\"queues\":[{\"queue\":4,\"rank\":1,\"world_size\":2,\"epoch\":3,\"position\":10,"
     "\"epoch_samples\":50,\"prepared\":12345678901,\"alone\":false,\"chunk_samples\":8,"
     "\"window_samples\":64,\"ready_samples\":24,\"staged_bytes\":1000,\"bytes_read\":2000,"
     "\"fetch_s\":0.25,\"prepare_s\":1.5,\"cache_hits\":7,\"cache_bytes\":8,"
     "\"cache_budget_bytes\":9,\"bad_samples\":0,\"waits_for\":\"room\",\"memory_bytes\":4096,"
-    "\"lent_bytes\":0,\"subscribers\":["
+    "\"leased_bytes\":0,\"subscribers\":["
     "{\"pid\":201,\"program\":\"python\",\"rank\":1,\"batch_samples\":8,\"batches\":5,"
     "\"samples\":40,\"wait_s\":0.125,\"step_s\":2,\"behind_samples\":0,\"held\":1,"
     "\"waiting\":true,\"copied\":0},"
     "{\"pid\":201,\"program\":\"python\",\"rank\":1,\"batches\":6,\"waiting\":false},"
     "{\"pid\":202,\"program\":\"python\",\"rank\":1,\"batches\":7}]}]},"
-    "{\"name\":null,\"dataset\":\"/data/other\",\"lanes\":[{\"lane\":5,\"rank\":0,"
+    "{\"name\":null,\"dataset\":\"/data/other\",\"queues\":[{\"queue\":5,\"rank\":0,"
     "\"world_size\":1,\"alone\":true,\"waits_for\":null,\"subscribers\":[]}]}]}";
 
 static struct prometheus figures;
@@ -58,8 +58,8 @@ static void is(const char *series, double value)
         fail_msg("%s is %.17g, not %.17g", series, found, value);
 }
 
-#define LANE4  "{stream=\"a\\\"b\\\\c\\nd\xc3\xa9\",lane=\"4\",rank=\"1\""
-#define LANE5  "{stream=\"\",lane=\"5\",rank=\"0\""
+#define LANE4  "{stream=\"a\\\"b\\\\c\\nd\xc3\xa9\",queue=\"4\",rank=\"1\""
+#define LANE5  "{stream=\"\",queue=\"5\",rank=\"0\""
 #define FIRST  LANE4 ",pid=\"201\",loader=\"0\"}"
 #define SECOND LANE4 ",pid=\"201\",loader=\"1\"}"
 #define THIRD  LANE4 ",pid=\"202\",loader=\"0\"}"
@@ -71,14 +71,14 @@ static void test_text(void **state)
     is("headrace_agent_cpu_seconds_total", 7.000000001);
     is("headrace_agent_info{socket=\"/run/a.sock\",cache=\"\"}", 1);
     is("headrace_agent_expelled_total", 1);
-    is("headrace_lane_info" LANE4 ",dataset=\"/data/set\",world_size=\"2\"}", 1);
-    is("headrace_lane_prepared_samples_total" LANE4 "}", 12345678901.0);
-    is("headrace_lane_fetch_seconds_total" LANE4 "}", 0.25);
-    is("headrace_lane_alone" LANE4 "}", 0);
-    is("headrace_lane_alone" LANE5 "}", 1);
-    is("headrace_lane_waits_for" LANE4 ",reason=\"room\"}", 1);
-    is("headrace_lane_waits_for" LANE4 ",reason=\"fetch\"}", 0);
-    is("headrace_lane_waits_for" LANE5 ",reason=\"room\"}", 0);
+    is("headrace_queue_info" LANE4 ",dataset=\"/data/set\",world_size=\"2\"}", 1);
+    is("headrace_queue_prepared_samples_total" LANE4 "}", 12345678901.0);
+    is("headrace_queue_fetch_seconds_total" LANE4 "}", 0.25);
+    is("headrace_queue_alone" LANE4 "}", 0);
+    is("headrace_queue_alone" LANE5 "}", 1);
+    is("headrace_queue_waits_for" LANE4 ",reason=\"room\"}", 1);
+    is("headrace_queue_waits_for" LANE4 ",reason=\"fetch\"}", 0);
+    is("headrace_queue_waits_for" LANE5 ",reason=\"room\"}", 0);
     is("headrace_subscriber_info" LANE4 ",pid=\"201\",loader=\"0\",program=\"python\"}", 1);
     is("headrace_subscriber_wait_seconds_total" FIRST, 0.125);
     is("headrace_subscriber_waiting" FIRST, 1);
@@ -87,15 +87,15 @@ static void test_text(void **state)
     is("headrace_subscriber_batches_total" THIRD, 7);
     /* What is not known is not said. */
     assert_int_equal(count_of("headrace_subscriber_waiting"), 2);
-    assert_int_equal(count_of("headrace_lane_cache_bytes"), 1);
-    assert_int_equal(count_of("headrace_lane_waits_for"), 8);
+    assert_int_equal(count_of("headrace_queue_cache_bytes"), 1);
+    assert_int_equal(count_of("headrace_queue_waits_for"), 8);
 }
 
 static void test_odd_status(void **state)
 {
     static const char *const odd[] = {
-        "{}", "{\"streams\":3,\"threads\":\"x\"}", "{\"streams\":[1,null,{\"lanes\":[[],{}]}]}",
-        "{\"streams\":[{\"lanes\":[{\"subscribers\":[7,{}],\"waits_for\":12}]}]}"};
+        "{}", "{\"streams\":3,\"threads\":\"x\"}", "{\"streams\":[1,null,{\"queues\":[[],{}]}]}",
+        "{\"streams\":[{\"queues\":[{\"subscribers\":[7,{}],\"waits_for\":12}]}]}"};
     static const char *const bad[] = {"", "[]", "{", "12", "{\"a\":\xff}"};
     char *text = NULL;
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {

@@ -1,5 +1,5 @@
-/* A lane's memory: who gets places, who is expelled, what is lent; and a model of jobs that take,
- * hold and release at random, each of which must find what was published. */
+/* A queue's memory: who gets places, who is expelled, what is leased; and a model of jobs that
+ * take, hold and release at random, each of which must find what was published. */
 #include "../test.h"
 
 #include "agent/server/place.h"
@@ -22,7 +22,8 @@
 int __real_fallocate64(int file, int mode, off_t offset, off_t length);
 int __wrap_fallocate64(int file, int mode, off_t offset, off_t length);
 
-/* Of a lane whose memory is watched: takings of it beside its lock, and which are to be refused. */
+/* Of a queue whose memory is watched: takings of it beside its lock, and which are to be refused.
+ */
 static struct {
     struct hr__places *places;
     int count, refused;
@@ -55,7 +56,7 @@ static void note(void *arg)
 
 static struct hr__places *make(uint64_t batch, uint64_t window, int *told)
 {
-    struct hr__places_wish wish = {.lane = 1,
+    struct hr__places_wish wish = {.queue = 1,
                                    .sample_bytes = SAMPLE_BYTES,
                                    .batch_samples = batch,
                                    .window = window,
@@ -112,31 +113,31 @@ static int advance(struct hr__places *p, uint64_t number, size_t count, uint64_t
 
 static uint64_t head_of(const struct hr__places *p)
 {
-    return atomic_load(&p->board->head);
+    return atomic_load(&p->header->head);
 }
 
 /* What a job would see at a sequence. */
 static const uint32_t *image_at(const struct hr__places *p, uint64_t sequence)
 {
     uint64_t number = sequence / p->chunk_samples;
-    const struct hr__board_place *places =
-        (const void *)((const uint8_t *)p->board + p->board->places_offset);
-    const struct hr__board_place *place = &places[number % p->places];
+    const struct hr__header_place *places =
+        (const void *)((const uint8_t *)p->header + p->header->places_offset);
+    const struct hr__header_place *place = &places[number % p->places];
     assert_int_equal(atomic_load(&place->number), number);
     return (const void *)(p->data + atomic_load(&place->offset) +
                           sequence % p->chunk_samples * SAMPLE_BYTES);
 }
 
-static struct hr__place_seat *seat_at(struct hr__places *p, uint64_t batch, uint64_t epoch,
-                                      uint64_t position, uint64_t *sequence)
+static struct hr__place_cursor *cursor_at(struct hr__places *p, uint64_t batch, uint64_t epoch,
+                                          uint64_t position, uint64_t *sequence)
 {
-    struct hr__place_seat *seat;
+    struct hr__place_cursor *cursor;
     struct hr_error error;
     struct hr__span span;
-    assert_int_equal(hr__places_seat_create(p, &seat, batch, &error), 0);
-    assert_true(hr__places_sit(p, seat, (uint64_t[]){epoch, position}, 1, &span, sequence));
-    assert_int_equal(atomic_load(&seat->desk->next), *sequence);
-    return seat;
+    assert_int_equal(hr__places_cursor_create(p, &cursor, batch, &error), 0);
+    assert_true(hr__places_sit(p, cursor, (uint64_t[]){epoch, position}, 1, &span, sequence));
+    assert_int_equal(atomic_load(&cursor->control->next), *sequence);
+    return cursor;
 }
 
 static void test_chunk_sizes(void **state)
@@ -164,25 +165,25 @@ static void test_too_much(void **state)
     assert_null(places);
 }
 
-static void test_board(void **state)
+static void test_header(void **state)
 {
     int told = 0;
     struct hr__places *p = make(16, 4, &told);
     assert_int_equal(p->chunk_samples, 8);
     assert_int_equal(p->places, 8); /* no more than the window */
-    assert_int_equal(p->board->is_gapless, 1);
+    assert_int_equal(p->header->is_gapless, 1);
     assert_int_equal(lseek(p->data_file, 0, SEEK_END), (off_t)(p->places * p->chunk_bytes));
-    assert_int_equal(p->board->data_bytes, 3 * p->places * p->chunk_bytes);
+    assert_int_equal(p->header->data_bytes, 3 * p->places * p->chunk_bytes);
     /* A job cannot write to either, nor seal them. */
     assert_true(mmap(NULL, PAGE, PROT_WRITE, MAP_SHARED, p->data_file, 0) == MAP_FAILED);
-    assert_true(mmap(NULL, PAGE, PROT_WRITE, MAP_SHARED, p->board_file, 0) == MAP_FAILED);
+    assert_true(mmap(NULL, PAGE, PROT_WRITE, MAP_SHARED, p->header_file, 0) == MAP_FAILED);
     assert_int_equal(write(p->data_file, "x", 1), -1);
     assert_int_equal(ftruncate(p->data_file, 0), -1);
     hr__places_destroy(&p);
     assert_null(p);
 }
 
-/* Stopped until it begins; runs to the ring's end; a seat's release makes room. */
+/* Stopped until it begins; runs to the ring's end; a cursor's release makes room. */
 static void test_room(void **state)
 {
     int told = 0;
@@ -191,31 +192,31 @@ static void test_room(void **state)
     assert_int_equal(hr__places_acquire(p, 1, &chunk), -EAGAIN);
     begin(p, 5, 0, 1, 1000);
     uint64_t first;
-    struct hr__place_seat *seat = seat_at(p, 16, 5, 0, &first);
+    struct hr__place_cursor *cursor = cursor_at(p, 16, 5, 0, &first);
     assert_int_equal(first, 8);
     uint64_t number = 1;
     while (!advance(p, number, 8, 5))
         number++;
     assert_int_equal(number, 1 + p->places);
     assert_int_equal(head_of(p), number * 8);
-    assert_int_equal(atomic_load(&p->board->wants_room), 1);
-    /* Taken, not released: the lane waits, for there is enough. */
-    atomic_store(&seat->desk->next, first + 16);
+    assert_int_equal(atomic_load(&p->header->wants_room), 1);
+    /* Taken, not released: the queue waits, for there is enough. */
+    atomic_store(&cursor->control->next, first + 16);
     assert_int_equal(advance(p, number, 8, 5), -EAGAIN);
-    atomic_store(&seat->desk->mark, first + 16);
+    atomic_store(&cursor->control->mark, first + 16);
     assert_true(hr__places_take_room(p));
     assert_int_equal(advance(p, number, 8, 5), 0);
     assert_int_equal(advance(p, number + 1, 8, 5), 0);
     assert_int_equal(advance(p, number + 2, 8, 5), -EAGAIN);
-    assert_int_equal(atomic_load(&p->board->tail), first + 16);
+    assert_int_equal(atomic_load(&p->header->tail), first + 16);
     assert_int_equal(p->pieces, p->places);
     for (uint64_t s = first + 16; s < head_of(p); s++)
         assert_int_equal(image_at(p, s)[7], stamp(5, s));
-    hr__places_seat_destroy(p, &seat);
+    hr__places_cursor_destroy(p, &cursor);
     hr__places_destroy(&p);
 }
 
-/* How far a lane is ahead is told to whoever asks, whatever others do with its lock. */
+/* How far a queue is ahead is told to whoever asks, whatever others do with its lock. */
 static void test_hint(void **state)
 {
     int told = 0;
@@ -224,24 +225,25 @@ static void test_hint(void **state)
     begin(p, 0, 0, 1, 40);
     assert_true(hr__places_ahead(p) >= 1e9); /* nobody takes */
     uint64_t a, b;
-    struct hr__place_seat *seat = seat_at(p, 16, 0, 0, &a), *other = seat_at(p, 4, 0, 8, &b);
+    struct hr__place_cursor *cursor = cursor_at(p, 16, 0, 0, &a),
+                            *other = cursor_at(p, 4, 0, 8, &b);
     assert_int_equal(advance(p, 1, 8, 0), 0);
     assert_int_equal(advance(p, 2, 8, 0), 0);
     pthread_mutex_lock(&p->lock);
     assert_float_equal(hr__places_ahead(p), 2, 0); /* of the one ahead: 8 samples, in its batches */
-    atomic_store(&seat->desk->next, a + 12);
+    atomic_store(&cursor->control->next, a + 12);
     assert_float_equal(hr__places_ahead(p), 0.25, 0);
-    atomic_store(&seat->desk->next, UINT64_MAX); /* it may say what it likes */
+    atomic_store(&cursor->control->next, UINT64_MAX); /* it may say what it likes */
     assert_float_equal(hr__places_ahead(p), 0, 0);
     pthread_mutex_unlock(&p->lock);
-    hr__places_seat_destroy(p, &seat);
+    hr__places_cursor_destroy(p, &cursor);
     assert_float_equal(hr__places_ahead(p), 2, 0);
     hr__places_await(p, true);
     assert_float_equal(hr__places_ahead(p), 0, 0);
     hr__places_await(p, false);
     hr__places_stop(p);
     assert_true(hr__places_ahead(p) >= 1e9);
-    hr__places_seat_destroy(p, &other);
+    hr__places_cursor_destroy(p, &other);
     hr__places_destroy(&p);
 }
 
@@ -260,26 +262,26 @@ static void *asker_main(void *arg)
     return NULL;
 }
 
-/* Seats come and go while the crew asks. */
-static void test_hint_beside_seats(void **state)
+/* Cursors come and go while the crew asks. */
+static void test_hint_beside_cursors(void **state)
 {
     int told = 0;
     struct hr__places *p = make(16, 4, &told);
     begin(p, 0, 0, 1, 1000);
     struct asker asker = {.places = p};
     assert_int_equal(pthread_create(&asker.thread, NULL, asker_main, &asker), 0);
-    struct hr__place_seat *seats[4] = {NULL};
+    struct hr__place_cursor *cursors[4] = {NULL};
     unsigned seed = 3;
     uint64_t at;
     for (int turn = 0; turn < 4000; turn++) {
-        struct hr__place_seat **seat = &seats[rnd(&seed) % 4];
-        if (*seat)
-            hr__places_seat_destroy(p, seat);
+        struct hr__place_cursor **cursor = &cursors[rnd(&seed) % 4];
+        if (*cursor)
+            hr__places_cursor_destroy(p, cursor);
         else
-            *seat = seat_at(p, 16, 0, rnd(&seed) % 32, &at);
+            *cursor = cursor_at(p, 16, 0, rnd(&seed) % 32, &at);
     }
     for (int i = 0; i < 4; i++)
-        hr__places_seat_destroy(p, &seats[i]);
+        hr__places_cursor_destroy(p, &cursors[i]);
     atomic_store(&asker.is_over, 1);
     pthread_join(asker.thread, NULL);
     assert_int_equal(asker.wrong, 0);
@@ -293,19 +295,19 @@ static void test_expel_and_lend(void **state)
     struct hr__places *p = make(16, 8, &told);
     begin(p, 0, 0, 1, 1000);
     uint64_t a, b;
-    struct hr__place_seat *fast = seat_at(p, 16, 0, 0, &a);
-    struct hr__place_seat *slow = seat_at(p, 16, 0, 0, &b);
+    struct hr__place_cursor *fast = cursor_at(p, 16, 0, 0, &a);
+    struct hr__place_cursor *slow = cursor_at(p, 16, 0, 0, &b);
     uint64_t number = 1;
     while (!advance(p, number, 8, 0))
         number++;
     /* The slow one holds its first batch; the fast one has taken nearly all. */
-    atomic_store(&slow->desk->next, b + 16);
+    atomic_store(&slow->control->next, b + 16);
     const uint32_t *held = image_at(p, b), before = held[0];
-    atomic_store(&fast->desk->next, a + 96);
-    atomic_store(&fast->desk->mark, a + 96);
+    atomic_store(&fast->control->next, a + 96);
+    atomic_store(&fast->control->mark, a + 96);
     assert_int_equal(advance(p, number, 8, 0), -EAGAIN); /* two batches are enough */
-    atomic_store(&fast->desk->next, a + 104);
-    atomic_store(&fast->desk->mark, a + 104);
+    atomic_store(&fast->control->next, a + 104);
+    atomic_store(&fast->control->mark, a + 104);
     /* Memory is taken while others may have the lock; where there is none, room is asked for. */
     memory.places = p;
     memory.refused = 2;
@@ -317,16 +319,16 @@ static void test_expel_and_lend(void **state)
     assert_int_equal(memory.count, 3);
     assert_int_equal(p->pieces, p->places + 1);
     memory.places = NULL;
-    atomic_store(&fast->desk->next, a + 112);
-    atomic_store(&fast->desk->mark, a + 112);
+    atomic_store(&fast->control->next, a + 112);
+    atomic_store(&fast->control->mark, a + 112);
     assert_int_equal(advance(p, number++, 8, 0), 0);
-    assert_int_equal(p->lents, 2);
+    assert_int_equal(p->leased_count, 2);
     assert_int_equal(held[0], before);
     assert_false(hr__places_was_expelled(p, slow)); /* only what it holds was in the way */
-    atomic_store(&fast->desk->next, a + 120);
-    atomic_store(&fast->desk->mark, a + 120);
+    atomic_store(&fast->control->next, a + 120);
+    atomic_store(&fast->control->mark, a + 120);
     assert_int_equal(advance(p, number++, 8, 0), 0);
-    assert_true(atomic_load(&slow->desk->floor) > b + 16);
+    assert_true(atomic_load(&slow->control->floor) > b + 16);
     assert_true(told > 0);
     assert_true(hr__places_was_expelled(p, slow));
     assert_false(hr__places_was_expelled(p, slow));
@@ -334,18 +336,18 @@ static void test_expel_and_lend(void **state)
     struct hr__span span;
     uint64_t sequence;
     assert_false(hr__places_sit(p, slow, (uint64_t[]){0, 16}, 1, &span, &sequence));
-    /* Back where it is intact; what was lent comes back when it is released. */
+    /* Back where it is intact; what was leased comes back when it is released. */
     assert_true(hr__places_sit(p, slow, (uint64_t[]){0, 48}, 1, &span, &sequence));
     assert_int_equal(sequence, 8 + 48);
-    atomic_store(&slow->desk->mark, sequence);
-    atomic_store(&fast->desk->next, head_of(p));
-    atomic_store(&fast->desk->mark, head_of(p));
+    atomic_store(&slow->control->mark, sequence);
+    atomic_store(&fast->control->next, head_of(p));
+    atomic_store(&fast->control->mark, head_of(p));
     while (!advance(p, number, 8, 0))
         number++;
-    hr__places_seat_destroy(p, &slow);
-    assert_int_equal(p->lents, 0);
+    hr__places_cursor_destroy(p, &slow);
+    assert_int_equal(p->leased_count, 0);
     assert_true(p->pieces <= p->places + 3);
-    hr__places_seat_destroy(p, &fast);
+    hr__places_cursor_destroy(p, &fast);
     hr__places_destroy(&p);
 }
 
@@ -356,42 +358,42 @@ static void test_waits_for_slow(void **state)
     hr__places_set_waiting(p, true);
     begin(p, 0, 0, 1, 1000);
     uint64_t a, b;
-    struct hr__place_seat *fast = seat_at(p, 16, 0, 0, &a);
-    struct hr__place_seat *slow = seat_at(p, 16, 0, 0, &b);
+    struct hr__place_cursor *fast = cursor_at(p, 16, 0, 0, &a);
+    struct hr__place_cursor *slow = cursor_at(p, 16, 0, 0, &b);
     uint64_t number = 1;
     while (!advance(p, number, 8, 0))
         number++;
-    atomic_store(&fast->desk->next, head_of(p));
-    atomic_store(&fast->desk->mark, head_of(p));
+    atomic_store(&fast->control->next, head_of(p));
+    atomic_store(&fast->control->mark, head_of(p));
     assert_int_equal(advance(p, number, 8, 0), -EAGAIN);
     assert_false(hr__places_was_expelled(p, slow));
-    atomic_store(&slow->desk->next, b + 8);
-    atomic_store(&slow->desk->mark, b + 8);
+    atomic_store(&slow->control->next, b + 8);
+    atomic_store(&slow->control->mark, b + 8);
     assert_int_equal(advance(p, number, 8, 0), 0);
-    hr__places_seat_destroy(p, &fast);
-    hr__places_seat_destroy(p, &slow);
+    hr__places_cursor_destroy(p, &fast);
+    hr__places_cursor_destroy(p, &slow);
     hr__places_destroy(&p);
 }
 
-/* Without memory to lend, the lane waits for who holds it. */
+/* Without memory to lend, the queue waits for who holds it. */
 static void test_lends_no_more_than_it_has(void **state)
 {
     int told = 0;
     struct hr__places *p = make(16, 4, &told);
     begin(p, 0, 0, 1, 100000);
-    struct hr__place_seat *held[8], *fast;
+    struct hr__place_cursor *held[8], *fast;
     uint64_t at, number = 1;
-    fast = seat_at(p, 16, 0, 0, &at);
+    fast = cursor_at(p, 16, 0, 0, &at);
     for (int i = 0; i < 8; i++) {
-        uint64_t sequence, position = atomic_load(&fast->desk->next) - 8;
-        held[i] = seat_at(p, 16, 0, position, &sequence);
+        uint64_t sequence, position = atomic_load(&fast->control->next) - 8;
+        held[i] = cursor_at(p, 16, 0, position, &sequence);
         while (!advance(p, number, 8, 0))
             number++;
         /* It stops with most of a ring in its hands. */
         uint64_t to = head_of(p) < sequence + 48 ? head_of(p) : sequence + 48;
-        atomic_store(&held[i]->desk->next, to);
-        atomic_store(&fast->desk->next, to);
-        atomic_store(&fast->desk->mark, to);
+        atomic_store(&held[i]->control->next, to);
+        atomic_store(&fast->control->next, to);
+        atomic_store(&fast->control->mark, to);
     }
     while (!advance(p, number, 8, 0))
         number++;
@@ -399,10 +401,10 @@ static void test_lends_no_more_than_it_has(void **state)
     assert_true(p->pieces > 2 * p->places);
     assert_int_equal(p->spares, 0);
     for (int i = 0; i < 8; i++)
-        hr__places_seat_destroy(p, &held[i]);
-    assert_int_equal(p->lents, 0);
+        hr__places_cursor_destroy(p, &held[i]);
+    assert_int_equal(p->leased_count, 0);
     assert_int_equal(advance(p, number, 8, 0), 0);
-    hr__places_seat_destroy(p, &fast);
+    hr__places_cursor_destroy(p, &fast);
     hr__places_destroy(&p);
 }
 
@@ -414,7 +416,7 @@ static void test_spans(void **state)
     begin(p, 0, 0, 1, 20);
     uint64_t a, sequence;
     struct hr__span span;
-    struct hr__place_seat *seat = seat_at(p, 16, 0, 0, &a);
+    struct hr__place_cursor *cursor = cursor_at(p, 16, 0, 0, &a);
     assert_int_equal(advance(p, 1, 8, 0), 0);
     assert_int_equal(advance(p, 2, 8, 0), 0);
     told = 0;
@@ -425,7 +427,7 @@ static void test_spans(void **state)
     assert_int_equal(first, 5);
     begin(p, 1, 0, first, 20);
     assert_int_equal(head_of(p), 40);
-    assert_int_equal(atomic_load(&p->board->epoch), 1);
+    assert_int_equal(atomic_load(&p->header->epoch), 1);
     assert_true(hr__places_sit(p, NULL, (uint64_t[]){0, 16}, 1, &span, &sequence));
     assert_int_equal(sequence, 8 + 16);
     assert_true(hr__places_sit(p, NULL, (uint64_t[]){1, 0}, 1, &span, &sequence));
@@ -434,11 +436,11 @@ static void test_spans(void **state)
     assert_false(hr__places_sit(p, NULL, (uint64_t[]){1, 5}, 2, &span, &sequence)); /* odd */
     assert_true(hr__places_sit(p, NULL, (uint64_t[]){1, 6}, 2, &span, &sequence));
     assert_int_equal(sequence, 43);
-    hr__places_seat_destroy(p, &seat);
+    hr__places_cursor_destroy(p, &cursor);
     hr__places_destroy(&p);
 }
 
-/* A lane begins again before anything was prepared of what a job was seated for, and with a job
+/* A queue begins again before anything was prepared of what a job was placed for, and with a job
  * that waits for what is far ahead: neither may take the new samples for its own. */
 static void test_begins_again(void **state)
 {
@@ -447,11 +449,11 @@ static void test_begins_again(void **state)
     begin(p, 0, 40, 1, 24);
     uint64_t near, far, sequence;
     struct hr__span span;
-    struct hr__place_seat *a = seat_at(p, 16, 0, 40, &near);
-    struct hr__place_seat *b = seat_at(p, 16, 0, 60, &far);
+    struct hr__place_cursor *a = cursor_at(p, 16, 0, 40, &near);
+    struct hr__place_cursor *b = cursor_at(p, 16, 0, 60, &far);
     hr__places_expel_all(p);
-    assert_true(atomic_load(&a->desk->floor) > near);
-    assert_true(atomic_load(&b->desk->floor) > far);
+    assert_true(atomic_load(&a->control->floor) > near);
+    assert_true(atomic_load(&b->control->floor) > far);
     assert_true(hr__places_was_expelled(p, a));
     uint64_t first = hr__places_stop(p);
     assert_true(first * p->chunk_samples > near && first * p->chunk_samples > far);
@@ -460,8 +462,8 @@ static void test_begins_again(void **state)
     assert_true(hr__places_sit(p, a, (uint64_t[]){0, 40}, 1, &span, &sequence));
     assert_int_equal(sequence, first * p->chunk_samples + 32);
     assert_int_equal(span.position, 8);
-    hr__places_seat_destroy(p, &a);
-    hr__places_seat_destroy(p, &b);
+    hr__places_cursor_destroy(p, &a);
+    hr__places_cursor_destroy(p, &b);
     hr__places_destroy(&p);
 }
 
@@ -504,12 +506,12 @@ static void test_records(void **state)
     assert_int_equal(records_head, 8);
     assert_int_equal(sequence, 11);
     assert_int_equal(head_of(p), 24);
-    const struct hr__board_sample *samples =
-        (const void *)((const uint8_t *)p->board + p->board->samples_offset);
+    const struct hr__header_sample *samples =
+        (const void *)((const uint8_t *)p->header + p->header->samples_offset);
     assert_int_equal(samples[11 % p->ring_samples].instead, 77);
     assert_int_equal(samples[10 % p->ring_samples].instead, -1);
     assert_int_equal(samples[10 % p->ring_samples].index, 30);
-    /* The lane ends at its fifth sample. */
+    /* The queue ends at its fifth sample. */
     assert_int_equal(hr__places_acquire(p, 3, &chunk), 0);
     fill(p, 3, &chunk, 0);
     struct hr__chunk_done done = {
@@ -518,10 +520,10 @@ static void test_records(void **state)
         .error = {.code = -EBADMSG},
         .failed = {.place = 4, .index = 78, .path = "a/b.jpg", .reason = "cut off"}};
     hr__places_publish(p, &done);
-    assert_int_equal(atomic_load(&p->board->halt), HR__SEQUENCE_NONE);
+    assert_int_equal(atomic_load(&p->header->halt), HR__SEQUENCE_NONE);
     hr__places_tell(p, count_record, &sequence);
     assert_int_equal(records, 2);
-    assert_int_equal(atomic_load(&p->board->halt), 28);
+    assert_int_equal(atomic_load(&p->header->halt), 28);
     assert_int_equal(head_of(p), 28);
     records = 0;
     hr__places_recall(p, 12, 108, count_record, &sequence);
@@ -536,7 +538,7 @@ static void keep_record(void *arg, const struct hr__place_record *record)
     records++;
 }
 
-/* Ends the lane at place 4 of chunk `number`, for which there is no memory. */
+/* Ends the queue at place 4 of chunk `number`, for which there is no memory. */
 static void halt_poor(struct hr__places *p, uint64_t number)
 {
     struct hr__chunk chunk;
@@ -552,7 +554,7 @@ static void halt_poor(struct hr__places *p, uint64_t number)
     hr__alloc_fail_at(0, 0);
 }
 
-/* That a lane ended is told where there is no memory to tell more, each time. */
+/* That a queue ended is told where there is no memory to tell more, each time. */
 static void test_halt_without_memory(void **state)
 {
     int told = 0;
@@ -578,7 +580,7 @@ static void test_halt_without_memory(void **state)
         assert_int_equal(record.sequence, end);
         assert_int_equal(record.error.code, -EBADMSG);
         assert_string_equal(record.error.message, "sample 78 is cut off");
-        assert_int_equal(atomic_load(&p->board->halt), end);
+        assert_int_equal(atomic_load(&p->header->halt), end);
         records = 0;
         hr__places_recall(p, end - 4, end, keep_record, &record);
         assert_int_equal(records, 1);
@@ -590,7 +592,7 @@ static void test_halt_without_memory(void **state)
 
 /* A job of the model. */
 struct place_model {
-    struct hr__place_seat *seat;
+    struct hr__place_cursor *cursor;
     uint64_t next, end, batch;
     uint64_t held[4]; /* begins of batches */
     const uint32_t *image[4][64];
@@ -615,7 +617,7 @@ static void model_release(struct place_model *m, int i)
     uint64_t mark = m->next;
     for (i = 0; i < m->count; i++)
         mark = m->held[i] < mark ? m->held[i] : mark;
-    atomic_store(&m->seat->desk->mark, mark);
+    atomic_store(&m->cursor->control->mark, mark);
 }
 
 static void model_take(struct hr__places *p, struct place_model *m)
@@ -625,12 +627,12 @@ static void model_take(struct hr__places *p, struct place_model *m)
     /* What is kept for more than a ring has been copied by then. */
     while (m->count && m->next + m->batch - m->held[0] > p->ring_samples - m->batch)
         model_release(m, 0);
-    if (atomic_load(&m->seat->desk->floor) <= m->next)
+    if (atomic_load(&m->cursor->control->floor) <= m->next)
         for (uint64_t s = 0; s < m->batch; s++)
             m->image[m->count][s] = image_at(p, m->next + s);
-    atomic_store(&m->seat->desk->next, m->next + m->batch);
-    if (atomic_load(&m->seat->desk->floor) > m->next) {
-        atomic_store(&m->seat->desk->next, m->next);
+    atomic_store(&m->cursor->control->next, m->next + m->batch);
+    if (atomic_load(&m->cursor->control->floor) > m->next) {
+        atomic_store(&m->cursor->control->next, m->next);
         return;
     }
     m->held[m->count++] = m->next;
@@ -649,7 +651,7 @@ static void test_model(void **state)
         struct place_model jobs[3] = {0};
         for (int j = 0; j < 3; j++) {
             jobs[j].batch = 5 + rnd(&seed) % 20;
-            jobs[j].seat = seat_at(p, jobs[j].batch, 0, 0, &at);
+            jobs[j].cursor = cursor_at(p, jobs[j].batch, 0, 0, &at);
             jobs[j].next = at;
             jobs[j].end = at + 1000000;
         }
@@ -666,20 +668,21 @@ static void test_model(void **state)
                 struct hr__span span;
                 struct place_model *e = &jobs[j];
                 check_held(e);
-                if (!hr__places_was_expelled(p, e->seat))
+                if (!hr__places_was_expelled(p, e->cursor))
                     continue;
                 e->expelled++;
                 /* The furthest-back place that is there. */
                 uint64_t back;
                 assert_true(hr__places_back(p, &back));
-                assert_true(hr__places_sit(p, e->seat, (uint64_t[]){0, back - 8}, 1, &span, &back));
+                assert_true(
+                    hr__places_sit(p, e->cursor, (uint64_t[]){0, back - 8}, 1, &span, &back));
                 e->next = back;
             }
         }
         assert_true(jobs[0].taken + jobs[1].taken > 100);
         for (int j = 0; j < 3; j++)
-            hr__places_seat_destroy(p, &jobs[j].seat);
-        assert_int_equal(p->lents, 0);
+            hr__places_cursor_destroy(p, &jobs[j].cursor);
+        assert_int_equal(p->leased_count, 0);
         hr__places_destroy(&p);
     }
 }
@@ -688,7 +691,7 @@ static void test_model(void **state)
 struct taker {
     pthread_t thread;
     struct hr__places *places;
-    struct hr__place_seat *seat;
+    struct hr__place_cursor *cursor;
     uint64_t batch, taken, lost, wrong;
     unsigned seed;
     _Atomic int *is_over;
@@ -700,16 +703,16 @@ static void take_and_check(struct taker *t, uint64_t *next)
     const uint32_t *images[32];
     for (uint64_t i = 0; i < t->batch; i++) {
         uint64_t s = *next + i;
-        const struct hr__board_place *place =
-            (const struct hr__board_place *)(const void *)((const uint8_t *)p->board +
-                                                           p->board->places_offset) +
+        const struct hr__header_place *place =
+            (const struct hr__header_place *)(const void *)((const uint8_t *)p->header +
+                                                            p->header->places_offset) +
             s / p->chunk_samples % p->places;
         images[i] = (const void *)(p->data + atomic_load(&place->offset) +
                                    s % p->chunk_samples * SAMPLE_BYTES);
     }
-    atomic_store(&t->seat->desk->next, *next + t->batch);
-    if (atomic_load(&t->seat->desk->floor) > *next) {
-        atomic_store(&t->seat->desk->next, *next);
+    atomic_store(&t->cursor->control->next, *next + t->batch);
+    if (atomic_load(&t->cursor->control->floor) > *next) {
+        atomic_store(&t->cursor->control->next, *next);
         return;
     }
     for (int look = 0; look < 2; look++) {
@@ -721,23 +724,23 @@ static void take_and_check(struct taker *t, uint64_t *next)
     }
     *next += t->batch;
     t->taken++;
-    atomic_store(&t->seat->desk->mark, *next);
+    atomic_store(&t->cursor->control->mark, *next);
 }
 
 static void *taker_main(void *arg)
 {
     struct taker *t = arg;
-    uint64_t next = atomic_load(&t->seat->desk->next);
+    uint64_t next = atomic_load(&t->cursor->control->next);
     while (!atomic_load(t->is_over)) {
         struct hr__span span;
         uint64_t back;
-        if (atomic_load(&t->seat->desk->floor) > next) {
-            hr__places_was_expelled(t->places, t->seat);
+        if (atomic_load(&t->cursor->control->floor) > next) {
+            hr__places_was_expelled(t->places, t->cursor);
             if (!hr__places_back(t->places, &back) ||
-                !hr__places_sit(t->places, t->seat, (uint64_t[]){0, back - 8}, 1, &span, &back))
+                !hr__places_sit(t->places, t->cursor, (uint64_t[]){0, back - 8}, 1, &span, &back))
                 continue;
             next = back;
-            atomic_store(&t->seat->desk->mark, next);
+            atomic_store(&t->cursor->control->mark, next);
             t->lost++;
         }
         if (next + t->batch <= head_of(t->places))
@@ -755,18 +758,18 @@ static void test_threads(void **state)
     _Atomic int is_over = 0;
     struct hr__places *p = make(16, 4, &told);
     begin(p, 0, 0, 1, UINT64_C(1) << 40);
-    /* Bystanders make the agent's looks at seats long, so that much can happen meanwhile. */
-    struct hr__place_seat *bystanders[BYSTANDERS];
+    /* Bystanders make the agent's looks at cursors long, so that much can happen meanwhile. */
+    struct hr__place_cursor *bystanders[BYSTANDERS];
     struct hr_error error;
     for (int i = 0; i < BYSTANDERS; i++) {
-        assert_int_equal(hr__places_seat_create(p, &bystanders[i], 16, &error), 0);
-        hr__places_seat_hand_over(p, bystanders[i]);
+        assert_int_equal(hr__places_cursor_create(p, &bystanders[i], 16, &error), 0);
+        hr__places_cursor_hand_over(p, bystanders[i]);
     }
     struct taker takers[3] = {0};
     for (unsigned i = 0; i < 3; i++) {
         takers[i] =
             (struct taker){.places = p, .batch = 16 - 3 * i, .seed = i, .is_over = &is_over};
-        takers[i].seat = seat_at(p, takers[i].batch, 0, 0, &at);
+        takers[i].cursor = cursor_at(p, takers[i].batch, 0, 0, &at);
     }
     for (int i = 0; i < 3; i++)
         assert_int_equal(pthread_create(&takers[i].thread, NULL, taker_main, &takers[i]), 0);
@@ -781,12 +784,12 @@ static void test_threads(void **state)
         pthread_join(takers[i].thread, NULL);
         taken += takers[i].taken;
         assert_int_equal(takers[i].wrong, 0);
-        hr__places_seat_destroy(p, &takers[i].seat);
+        hr__places_cursor_destroy(p, &takers[i].cursor);
     }
     for (int i = 0; i < BYSTANDERS; i++)
-        hr__places_seat_destroy(p, &bystanders[i]);
+        hr__places_cursor_destroy(p, &bystanders[i]);
     assert_true(taken > 100);
-    assert_int_equal(p->lents, 0);
+    assert_int_equal(p->leased_count, 0);
     hr__places_destroy(&p);
 }
 
@@ -794,11 +797,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chunk_sizes),
-        cmocka_unit_test(test_board),
+        cmocka_unit_test(test_header),
         cmocka_unit_test(test_too_much),
         cmocka_unit_test(test_room),
         cmocka_unit_test(test_hint),
-        cmocka_unit_test(test_hint_beside_seats),
+        cmocka_unit_test(test_hint_beside_cursors),
         cmocka_unit_test(test_expel_and_lend),
         cmocka_unit_test(test_waits_for_slow),
         cmocka_unit_test(test_lends_no_more_than_it_has),

@@ -29,7 +29,7 @@ static void job(struct peer *p, const struct served *s, const struct fixture *f,
     peer_options(p, f, stream);
 }
 
-/* Attached and seated at the beginning. */
+/* Attached and placed at the beginning. */
 static void started(struct peer *p, const struct served *s, const struct fixture *f,
                     const char *stream)
 {
@@ -39,11 +39,11 @@ static void started(struct peer *p, const struct served *s, const struct fixture
     peer_sit(p);
 }
 
-static json_t *lane_of(json_t *status, int stream, int lane)
+static json_t *queue_of(json_t *status, int stream, int queue)
 {
-    json_t *lanes = json_object_get(
-        json_array_get(json_object_get(status, "streams"), (size_t)stream), "lanes");
-    return json_array_get(lanes, (size_t)lane);
+    json_t *queues = json_object_get(
+        json_array_get(json_object_get(status, "streams"), (size_t)stream), "queues");
+    return json_array_get(queues, (size_t)queue);
 }
 
 static int64_t number(const json_t *json, const char *key)
@@ -76,32 +76,32 @@ static void test_one_job(void **state)
     fixture_make(&f, SAMPLES);
     served_start(&s, NULL);
     started(&p, &s, &f, "");
-    assert_int_equal(p.seated.samples, SAMPLES);
-    assert_int_equal(p.seated.missed, 0);
+    assert_int_equal(p.placed.samples, SAMPLES);
+    assert_int_equal(p.placed.missed, 0);
     assert_int_equal(peer_rest(&p, 16), SAMPLES);
     for (uint64_t epoch = 1; epoch < 4; epoch++) {
         peer_seek(&p, epoch, 0, 0);
         peer_sit(&p);
-        assert_int_equal(p.seated.is_new, 0);
-        assert_int_equal(p.seated.is_alone, 0);
-        assert_int_equal(p.seated.epoch, epoch);
+        assert_int_equal(p.placed.is_new, 0);
+        assert_int_equal(p.placed.is_alone, 0);
+        assert_int_equal(p.placed.epoch, epoch);
         assert_int_equal(peer_rest(&p, 16), SAMPLES);
     }
     /* In mid-epoch, and another epoch from there. */
     peer_seek(&p, 7, 48, 0);
     peer_sit(&p);
-    assert_int_equal(p.seated.samples, SAMPLES - 48);
+    assert_int_equal(p.placed.samples, SAMPLES - 48);
     assert_int_equal(peer_take(&p, 16, 0), 16);
     peer_seek(&p, 9, 0, 0);
     peer_sit(&p);
     assert_int_equal(peer_rest(&p, 16), SAMPLES);
     peer_seek(&p, 9, SAMPLES, 0);
     peer_sit(&p);
-    assert_int_equal(p.seated.samples, 0);
+    assert_int_equal(p.placed.samples, 0);
     json_t *status = served_status(&s);
     assert_int_equal(number(status, "jobs"), 1);
     assert_int_equal(number(status, "expelled"), 0);
-    assert_true(number(lane_of(status, 0, 0), "chunk_samples") == 16);
+    assert_true(number(queue_of(status, 0, 0), "chunk_samples") == 16);
     json_decref(status);
     peer_leave(&p);
     json_decref(status_when(&s, "streams", 0));
@@ -126,13 +126,13 @@ static void test_shared(void **state)
         assert_int_equal(peer_attach(&p[i]), 0);
         peer_seek(&p[i], 0, 0, 1);
         peer_sit(&p[i]);
-        assert_int_equal(p[i].seated.missed, 0);
+        assert_int_equal(p[i].placed.missed, 0);
     }
     int left = 4, taken[4] = {0}, epochs[4] = {0};
     for (unsigned turn = 0; left; turn++) {
         int i = (int)(turn * 2654435761u >> 16) % 4;
-        if (epochs[i] == 3 || p[i].next + (uint64_t)batches[i] > atomic_load(&p[i].board->head)) {
-            if (epochs[i] == 3 || p[i].end > atomic_load(&p[i].board->head))
+        if (epochs[i] == 3 || p[i].next + (uint64_t)batches[i] > atomic_load(&p[i].header->head)) {
+            if (epochs[i] == 3 || p[i].end > atomic_load(&p[i].header->head))
                 continue;
         }
         int n = peer_take(&p[i], batches[i], 0);
@@ -149,12 +149,12 @@ static void test_shared(void **state)
         }
         peer_seek(&p[i], (uint64_t)epochs[i], 0, 0);
         peer_sit(&p[i]);
-        assert_int_equal(p[i].seated.is_alone, 0);
+        assert_int_equal(p[i].placed.is_alone, 0);
         if (epochs[i] == 2 && left == 4) {
             json_t *status = served_status(&s);
-            assert_true(number(lane_of(status, 0, 0), "prepared") <= 3 * SAMPLES);
+            assert_true(number(queue_of(status, 0, 0), "prepared") <= 3 * SAMPLES);
             assert_int_equal(json_array_size(json_object_get(
-                                 json_array_get(json_object_get(status, "streams"), 0), "lanes")),
+                                 json_array_get(json_object_get(status, "streams"), 0), "queues")),
                              1);
             json_decref(status);
         }
@@ -179,10 +179,10 @@ static void test_joins(void **state)
     assert_int_equal(peer_attach(&now), 0);
     peer_seek(&now, 0, 0, 1);
     peer_sit(&now);
-    assert_int_equal(now.seated.epoch, 0);
-    assert_int_equal(now.seated.position, 96);
-    assert_int_equal(now.seated.missed, 96);
-    assert_int_equal(now.seated.is_alone, 0);
+    assert_int_equal(now.placed.epoch, 0);
+    assert_int_equal(now.placed.position, 96);
+    assert_int_equal(now.placed.missed, 96);
+    assert_int_equal(now.placed.is_alone, 0);
     job(&later, &s, &f, "x");
     later.attach.batch_size = 20;
     assert_int_equal(peer_attach(&later), 0);
@@ -196,9 +196,9 @@ static void test_joins(void **state)
     peer_seek(&first, 1, 0, 0);
     peer_sit(&first);
     peer_sit(&later);
-    assert_int_equal(later.seated.epoch, 1);
-    assert_int_equal(later.seated.position, 0);
-    assert_int_equal(later.seated.missed, 0);
+    assert_int_equal(later.placed.epoch, 1);
+    assert_int_equal(later.placed.position, 0);
+    assert_int_equal(later.placed.missed, 0);
     peer_seek(&now, 1, 0, 0);
     peer_sit(&now);
     while (first.next < first.end) {
@@ -217,7 +217,7 @@ static void test_joins(void **state)
     peer_leave(&now);
     peer_leave(&later);
     peer_sit(&last);
-    assert_int_equal(last.seated.epoch, 0);
+    assert_int_equal(last.placed.epoch, 0);
     assert_int_equal(peer_rest(&last, 16), SAMPLES);
     peer_leave(&last);
     served_stop(&s);
@@ -253,10 +253,10 @@ static void test_joins_between_epochs(void **state)
     assert_int_equal(peer_attach(&now), 0);
     peer_seek(&now, 0, 0, 1);
     peer_sit(&now);
-    assert_int_equal(now.seated.epoch, 1);
-    assert_int_equal(now.seated.position, 0);
+    assert_int_equal(now.placed.epoch, 1);
+    assert_int_equal(now.placed.position, 0);
     peer_sit(&later);
-    assert_int_equal(later.seated.epoch, 1);
+    assert_int_equal(later.placed.epoch, 1);
     for (int taken = 0; taken < SAMPLES; taken += 16) {
         assert_true(peer_take(&now, 16, 0) > 0);
         assert_true(peer_take(&later, 16, 0) > 0);
@@ -288,17 +288,17 @@ static void test_lags_and_catches_up(void **state)
     for (int i = 0; i < 16; i++)
         assert_int_equal(peer_take(&fast, 16, 0), 16);
     peer_expect(&slow, HR__WIRE_EXPELLED, &message);
-    assert_int_equal(message.expelled.seat, slow.seated.seat);
+    assert_int_equal(message.expelled.cursor, slow.placed.cursor);
     int r;
     while ((r = peer_take(&slow, 16, 0)) > 0)
         taken += r;
     assert_int_equal(r, -ESTALE);
-    uint32_t was = slow.seated.seat;
+    uint32_t was = slow.placed.cursor;
     peer_seek(&slow, 0, slow.position, 0);
     peer_sit(&slow);
-    assert_int_equal(slow.seated.is_alone, 1);
-    assert_int_equal(slow.seated.position, taken);
-    assert_true(slow.seated.seat != was);
+    assert_int_equal(slow.placed.is_alone, 1);
+    assert_int_equal(slow.placed.position, taken);
+    assert_true(slow.placed.cursor != was);
     /* Alone it goes on where it was, then back to the others. */
     while (slow.position < fast.position)
         taken += peer_take(&slow, 16, 0);
@@ -307,9 +307,9 @@ static void test_lags_and_catches_up(void **state)
     json_decref(status);
     peer_seek(&slow, 0, slow.position, 0);
     peer_sit(&slow);
-    assert_int_equal(slow.seated.is_alone, 0);
-    assert_int_equal(slow.seated.seat, was);
-    struct hr__wire_message leave = {.type = HR__WIRE_LEAVE, .leave.seat = was + 1};
+    assert_int_equal(slow.placed.is_alone, 0);
+    assert_int_equal(slow.placed.cursor, was);
+    struct hr__wire_message leave = {.type = HR__WIRE_LEAVE, .leave.cursor = was + 1};
     assert_int_equal(hr__wire_send(slow.socket, &leave), 0);
     while (slow.next < slow.end) {
         taken += peer_take(&slow, 16, 0);
@@ -334,9 +334,9 @@ static void test_stands_still(void **state)
     started(&fast, &s, &f, "x");
     started(&still, &s, &f, "x");
     assert_int_equal(peer_take(&still, 16, 1), 16);
-    const struct hr__board *b = still.board;
-    const struct hr__board_place *places = (const void *)((const uint8_t *)b + b->places_offset);
-    uint64_t first = still.seated.sequence / b->chunk_samples % b->places;
+    const struct hr__header *b = still.header;
+    const struct hr__header_place *places = (const void *)((const uint8_t *)b + b->places_offset);
+    uint64_t first = still.placed.sequence / b->chunk_samples % b->places;
     const uint8_t *held = still.data + atomic_load(&places[first].offset);
     size_t bytes = 16 * b->sample_bytes;
     void *copy = malloc(bytes);
@@ -351,7 +351,7 @@ static void test_stands_still(void **state)
     assert_memory_equal(held, copy, bytes);
     json_t *status = served_status(&s);
     assert_int_equal(number(status, "expelled"), 1);
-    assert_int_equal(number(lane_of(status, 0, 0), "lent_bytes"), b->chunk_bytes);
+    assert_int_equal(number(queue_of(status, 0, 0), "leased_bytes"), b->chunk_bytes);
     json_decref(status);
     free(copy);
     peer_leave(&still);
@@ -377,13 +377,13 @@ static void test_joins_beside_still(void **state)
     peer_seek(&late, 0, 0, 1);
     peer_expect(&late, HR__WIRE_WAITING, &message);
     peer_sit(&late); /* after five seconds */
-    assert_int_equal(late.seated.epoch, 1);
-    assert_int_equal(late.seated.is_alone, 0);
+    assert_int_equal(late.placed.epoch, 1);
+    assert_int_equal(late.placed.is_alone, 0);
     assert_int_equal(peer_rest(&late, 16), 600);
     peer_expect(&still, HR__WIRE_EXPELLED, &message);
     peer_seek(&still, 0, still.position, 0);
     peer_sit(&still);
-    assert_int_equal(still.seated.is_alone, 1);
+    assert_int_equal(still.placed.is_alone, 1);
     assert_int_equal(peer_rest(&still, 16), 600 - 96);
     peer_leave(&still);
     peer_leave(&late);
@@ -409,8 +409,8 @@ static void test_ranks(void **state)
         for (int r = 0; r < 3; r++) {
             peer_seek(&p[r], epoch, 0, epoch == 0);
             peer_sit(&p[r]);
-            assert_int_equal(p[r].seated.samples, (SAMPLES + 2) / 3);
-            assert_int_equal(p[r].seated.is_alone, 0);
+            assert_int_equal(p[r].placed.samples, (SAMPLES + 2) / 3);
+            assert_int_equal(p[r].placed.is_alone, 0);
         }
         for (int left = 3; left;) {
             left = 0;
@@ -420,7 +420,7 @@ static void test_ranks(void **state)
     }
     json_t *status = served_status(&s);
     assert_int_equal(json_array_size(json_object_get(
-                         json_array_get(json_object_get(status, "streams"), 0), "lanes")),
+                         json_array_get(json_object_get(status, "streams"), 0), "queues")),
                      3);
     json_decref(status);
     for (int r = 0; r < 3; r++)
@@ -451,7 +451,7 @@ static void test_refusals(void **state)
     peer_expect(&other, HR__WIRE_REFUSED, &message);
     assert_int_equal(message.refused.code, -EINVAL);
     /* Out of turn: that one ends. */
-    message = (struct hr__wire_message){.type = HR__WIRE_LEAVE, .leave.seat = 5};
+    message = (struct hr__wire_message){.type = HR__WIRE_LEAVE, .leave.cursor = 5};
     assert_int_equal(hr__wire_send(other.socket, &message), 0);
     peer_expect(&other, HR__WIRE_REFUSED, &message);
     assert_int_equal(message.refused.code, -EPROTO);
@@ -541,17 +541,17 @@ static void test_bad_samples(void **state)
     assert_int_equal(message.halt.error.code, -ENOTSUP); /* no format that is known */
     assert_int_equal(message.halt.has_sample, 1);
     assert_int_equal(message.halt.index, 11);
-    assert_int_equal(message.halt.sequence, p.seated.sequence + (uint64_t)taken);
+    assert_int_equal(message.halt.sequence, p.placed.sequence + (uint64_t)taken);
     assert_non_null(strstr(message.halt.path, "00011.jpg"));
     peer_expect(&late, HR__WIRE_HALT, &message);
     struct peer later;
     started(&later, &s, &f, "raises");
-    if (later.seated.epoch == 0 && later.seated.position == 0)
+    if (later.placed.epoch == 0 && later.placed.position == 0)
         peer_expect(&later, HR__WIRE_HALT, &message);
     /* The next epoch is another chance, up to the same sample. */
     peer_seek(&p, 1, 0, 0);
     peer_sit(&p);
-    assert_int_equal(p.seated.epoch, 1);
+    assert_int_equal(p.placed.epoch, 1);
     while ((n = peer_take(&p, 1, 0)) > 0)
         taken++;
     assert_int_equal(n, -ECANCELED);
@@ -579,14 +579,14 @@ static void test_comes_back_behind(void **state)
     assert_int_equal(peer_attach(&behind), 0);
     peer_seek(&behind, 2, 304, 0);
     peer_sit(&behind);
-    assert_int_equal(behind.seated.is_alone, 0);
-    assert_int_equal(behind.seated.position, 304);
+    assert_int_equal(behind.placed.is_alone, 0);
+    assert_int_equal(behind.placed.position, 304);
     peer_expect(&ahead, HR__WIRE_EXPELLED, &message);
     assert_int_equal(peer_take(&ahead, 16, 0), -ESTALE);
     peer_seek(&ahead, 2, 320, 0);
     peer_sit(&ahead);
-    assert_int_equal(ahead.seated.is_alone, 0);
-    assert_int_equal(ahead.seated.position, 320);
+    assert_int_equal(ahead.placed.is_alone, 0);
+    assert_int_equal(ahead.placed.position, 320);
     int taken = peer_take(&behind, 16, 0);
     while (behind.next < behind.end) {
         peer_take(&ahead, 16, 0);
@@ -706,7 +706,7 @@ static void test_idle_end_without_socket(void **state)
     fixture_remove(&f);
 }
 
-/* One cache for all lanes, also after they have gone. */
+/* One cache for all queues, also after they have gone. */
 static void test_cache(void **state)
 {
     struct fixture f;
@@ -726,11 +726,11 @@ static void test_cache(void **state)
         peer_sit(&p);
         assert_int_equal(peer_rest(&p, 16), SAMPLES);
         json_t *status = served_status(&s);
-        json_t *lane = lane_of(status, 0, 0);
-        assert_int_equal(number(lane, "prepared"), SAMPLES);
-        assert_int_equal(number(lane, "cache_hits"), i ? SAMPLES : 0);
-        assert_true(number(lane, "cache_bytes") > 0);
-        assert_int_equal(number(lane, "cache_budget_bytes"), 64000000);
+        json_t *queue = queue_of(status, 0, 0);
+        assert_int_equal(number(queue, "prepared"), SAMPLES);
+        assert_int_equal(number(queue, "cache_hits"), i ? SAMPLES : 0);
+        assert_true(number(queue, "cache_bytes") > 0);
+        assert_int_equal(number(queue, "cache_budget_bytes"), 64000000);
         json_decref(status);
         peer_leave(&p);
         json_decref(status_when(&s, "streams", 0));
@@ -739,7 +739,7 @@ static void test_cache(void **state)
     fixture_remove(&f);
 }
 
-/* A job with an order of its own, seated. */
+/* A job with an order of its own, placed. */
 static void started_own(struct peer *p, const struct served *s, const struct fixture *f)
 {
     job(p, s, f, "");
@@ -747,16 +747,16 @@ static void started_own(struct peer *p, const struct served *s, const struct fix
     assert_int_equal(peer_attach(p), 0);
     peer_seek(p, 0, 0, 0);
     peer_sit(p);
-    assert_int_equal(p->board->chunk_samples, 16);
+    assert_int_equal(p->header->chunk_samples, 16);
     assert_int_equal(p->next % 16, 0);
-    assert_int_equal(atomic_load(&p->desk->pushed), p->next / 16);
+    assert_int_equal(atomic_load(&p->control->pushed), p->next / 16);
 }
 
 /* Writes `count` indices from `first` on into the slot of chunk `number`. */
 static void fill_slot(struct peer *p, uint64_t number, uint64_t count, int64_t first)
 {
-    struct hr__desk_batch *batch =
-        hr__desk_batch(p->desk, p->board->page_bytes, 16, number % p->board->places);
+    struct hr__control_batch *batch =
+        hr__control_batch(p->control, p->header->page_bytes, 16, number % p->header->places);
     atomic_store(&batch->count, count);
     for (int i = 0; i < 16; i++)
         batch->indices[i] = first + i;
@@ -766,27 +766,27 @@ static void fill_slot(struct peer *p, uint64_t number, uint64_t count, int64_t f
 static void say_pushed(struct peer *p, uint64_t number)
 {
     uint64_t one = 1;
-    atomic_store(&p->desk->pushed, number);
+    atomic_store(&p->control->pushed, number);
     assert_int_equal(write(p->room, &one, sizeof one), sizeof one);
 }
 
 static void await_head(const struct peer *p, uint64_t sequence)
 {
-    for (int i = 0; atomic_load(&p->board->head) != sequence; i++) {
+    for (int i = 0; atomic_load(&p->header->head) != sequence; i++) {
         assert_true(i < 12000); /* two minutes: it hangs */
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
 }
 
-static const struct hr__board_sample *sample_at(const struct peer *p, uint64_t sequence)
+static const struct hr__header_sample *sample_at(const struct peer *p, uint64_t sequence)
 {
-    const char *samples = (const char *)p->board + p->board->samples_offset;
-    return (const struct hr__board_sample *)(const void *)samples +
-           sequence % (16 * p->board->places);
+    const char *samples = (const char *)p->header + p->header->samples_offset;
+    return (const struct hr__header_sample *)(const void *)samples +
+           sequence % (16 * p->header->places);
 }
 
-/* What jobs write behind their desks is not believed: who pushes nonsense is told so and ended,
- * and the others notice nothing. What was pushed for one place is gone with the next. */
+/* What jobs write behind their control blocks is not believed: who pushes nonsense is told so and
+ * ended, and the others notice nothing. What was pushed for one place is gone with the next. */
 static void test_pushed(void **state)
 {
     static const struct {
@@ -836,9 +836,9 @@ static void test_pushed(void **state)
     say_pushed(&good, at + 4);
     peer_seek(&good, 0, 19, 0);
     peer_sit(&good);
-    assert_int_equal(good.seated.position, 19);
+    assert_int_equal(good.placed.position, 19);
     at = good.next / 16;
-    assert_int_equal(atomic_load(&good.desk->pushed), at);
+    assert_int_equal(atomic_load(&good.control->pushed), at);
     fill_slot(&good, at, 2, 30);
     say_pushed(&good, at + 1);
     await_head(&good, 16 * at + 2);

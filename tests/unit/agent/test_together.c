@@ -192,8 +192,8 @@ static int batches_copied(const struct served *s)
 {
     json_t *status = served_status(s);
     const json_t *stream = json_array_get(json_object_get(status, "streams"), 0);
-    const json_t *lane = json_array_get(json_object_get(stream, "lanes"), 0);
-    const json_t *job = json_array_get(json_object_get(lane, "subscribers"), 0);
+    const json_t *queue = json_array_get(json_object_get(stream, "queues"), 0);
+    const json_t *job = json_array_get(json_object_get(queue, "subscribers"), 0);
     assert_non_null(job);
     int copied = (int)json_integer_value(json_object_get(job, "copied"));
     json_decref(status);
@@ -398,10 +398,10 @@ static uint64_t prepared(const struct served *s)
     assert_non_null(json);
     uint64_t sum = 0;
     size_t i, k;
-    json_t *stream, *lane;
+    json_t *stream, *queue;
     json_array_foreach(json_object_get(json, "streams"), i, stream)
-        json_array_foreach(json_object_get(stream, "lanes"), k, lane) sum +=
-        (uint64_t)json_integer_value(json_object_get(lane, "prepared"));
+        json_array_foreach(json_object_get(stream, "queues"), k, queue) sum +=
+        (uint64_t)json_integer_value(json_object_get(queue, "prepared"));
     json_decref(json);
     return sum;
 }
@@ -572,7 +572,7 @@ static void test_once(void **state)
         o.join = HR_JOIN_NOW;
         l[i] = fixture_loader(&f, &o);
     }
-    /* In step; each is seated before the first has taken anything. */
+    /* In step; each is placed before the first has taken anything. */
     size_t at[3] = {0};
     for (int i = 0; i < 3; i++)
         start(l[i], 0);

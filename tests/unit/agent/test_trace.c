@@ -17,8 +17,8 @@
 #define WORKERS 3
 
 /* Only addresses are used. */
-static char lanes[2];
-#define LOADER(i) ((const struct hr_loader *)&lanes[i])
+static char queues[2];
+#define LOADER(i) ((const struct hr_loader *)&queues[i])
 
 static json_t *written(struct hr__trace *t)
 {
@@ -69,15 +69,15 @@ static double argument(const json_t *event, const char *name)
 
 static void look(struct hr__trace *t, uint64_t head, uint64_t mark, uint64_t next, uint64_t wait_ns)
 {
-    hr__trace_seat(t, &(struct hr__trace_seat){.number = 9,
-                                               .lane = 70,
-                                               .pid = 4242,
-                                               .rank = 1,
-                                               .program = "train \"a\"\\\n",
-                                               .head = head,
-                                               .mark = mark,
-                                               .next = next,
-                                               .wait_ns = wait_ns});
+    hr__trace_cursor(t, &(struct hr__trace_cursor){.number = 9,
+                                                   .queue = 70,
+                                                   .pid = 4242,
+                                                   .rank = 1,
+                                                   .program = "train \"a\"\\\n",
+                                                   .head = head,
+                                                   .mark = mark,
+                                                   .next = next,
+                                                   .wait_ns = wait_ns});
 }
 
 static void test_events(void **state)
@@ -91,7 +91,7 @@ static void test_events(void **state)
     look(t, 8, 0, 0, 0);
     assert_int_equal(hr__trace_start(t, NULL), 0);
     assert_int_equal(hr__trace_start(t, NULL), -EBUSY);
-    hr__trace_lane(t, LOADER(0), 70, "stream \"a\"");
+    hr__trace_queue(t, LOADER(0), 70, "stream \"a\"");
     now = hr__now_ns();
     e = (struct hr__crew_event){.begin_ns = now,
                                 .end_ns = now + 2500,
@@ -111,14 +111,14 @@ static void test_events(void **state)
     assert_int_equal(number(sample, "pid"), getpid());
     assert_int_equal(number(sample, "tid"), 3);
     assert_true(number(sample, "dur") == 2.5 && number(read, "dur") == 1);
-    assert_true(argument(sample, "index") == 123 && argument(sample, "lane") == 70);
+    assert_true(argument(sample, "index") == 123 && argument(sample, "queue") == 70);
     const json_t *ready = only(root, "i", "ready"), *takes = only(root, "i", "takes");
     assert_true(argument(ready, "sequence") == 16 && argument(ready, "samples") == 8);
     assert_int_equal(number(takes, "pid"), 4242);
     assert_true(argument(takes, "sequence") == 8 && argument(takes, "samples") == 8);
     assert_true(argument(only(root, "i", "releases"), "samples") == 8);
     assert_true(number(only(root, "X", "waits"), "dur") == 0.5);
-    const json_t *queue = only(root, "C", "seat 1");
+    const json_t *queue = only(root, "C", "cursor 1");
     assert_true(argument(queue, "ready") == 8 && argument(queue, "held") == 8);
     json_decref(root);
     hr__trace_destroy(&t);
@@ -127,26 +127,27 @@ static void test_events(void **state)
     assert_int_equal(hr__allocated(HR__TAG_AGENT), 0);
 }
 
-/* A lane's memory may become another lane's. */
-static void test_lanes_at_one_address(void **state)
+/* A queue's memory may become another queue's. */
+static void test_queues_at_one_address(void **state)
 {
     struct hr__trace *t = NULL;
     size_t i, seen = 0;
     json_t *e;
     assert_int_equal(hr__trace_create(&t, WORKERS, NULL), 0);
     assert_int_equal(hr__trace_start(t, NULL), 0);
-    for (uint64_t lane = 5; lane < 7; lane++) {
-        hr__trace_lane(t, LOADER(1), lane, "x");
+    for (uint64_t queue = 5; queue < 7; queue++) {
+        hr__trace_queue(t, LOADER(1), queue, "x");
         uint64_t now = hr__now_ns();
-        hr__trace_watch(t, &(struct hr__crew_event){
-                               .begin_ns = now, .end_ns = now, .loader = LOADER(1), .index = lane});
+        hr__trace_watch(t,
+                        &(struct hr__crew_event){
+                            .begin_ns = now, .end_ns = now, .loader = LOADER(1), .index = queue});
     }
     json_t *root = written(t);
     json_array_foreach(json_object_get(root, "traceEvents"), i, e)
     {
         if (!is(e, "name", "sample"))
             continue;
-        assert_true(argument(e, "lane") == argument(e, "index"));
+        assert_true(argument(e, "queue") == argument(e, "index"));
         seen++;
     }
     assert_int_equal(seen, 2);
@@ -195,7 +196,7 @@ static void test_threads(void **state)
     }
     for (int round = 0; round < 5; round++) {
         assert_int_equal(hr__trace_start(t, NULL), 0);
-        hr__trace_lane(t, LOADER(0), 70, "x");
+        hr__trace_queue(t, LOADER(0), 70, "x");
         for (int before = done; done < before + 1000 * round;)
             usleep(100);
         if (round == 1) {
@@ -262,7 +263,7 @@ static void test_memory(void **state)
     }
     assert_int_equal(hr__trace_start(t, NULL), 0);
     hr__alloc_fail_at(1, 1);
-    hr__trace_lane(t, LOADER(0), 1, "x");
+    hr__trace_queue(t, LOADER(0), 1, "x");
     look(t, 1, 0, 0, 0);
     hr__trace_stop(t);
     assert_int_equal(hr__trace_write(t, &text, NULL), -ENOMEM);
@@ -275,7 +276,7 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_events),  cmocka_unit_test(test_lanes_at_one_address),
+        cmocka_unit_test(test_events),  cmocka_unit_test(test_queues_at_one_address),
         cmocka_unit_test(test_threads), cmocka_unit_test(test_bound),
         cmocka_unit_test(test_memory),
     };

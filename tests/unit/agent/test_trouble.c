@@ -1,5 +1,5 @@
 /*
- * What goes wrong between an agent and its jobs: files that outlive what they were for, lanes
+ * What goes wrong between an agent and its jobs: files that outlive what they were for, queues
  * that end early, viewers that stay, children that hold a job's socket, batches that are kept
  * while others are copied. Jobs by hand (peer.h), and loaders that attach.
  */
@@ -32,7 +32,7 @@ static void attached(struct peer *p, const struct served *s, const struct fixtur
     assert_int_equal(peer_attach(p), 0);
 }
 
-static void seated(struct peer *p, const struct served *s, const struct fixture *f,
+static void placed(struct peer *p, const struct served *s, const struct fixture *f,
                    const char *stream)
 {
     attached(p, s, f, stream, 16);
@@ -135,12 +135,12 @@ static void test_what_cannot_be_told(void **state)
     struct hr__wire_message message;
     fixture_make(&f, SAMPLES);
     served_start(&s, NULL);
-    seated(&other, &s, &f, "told");
+    placed(&other, &s, &f, "told");
     for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
         attached(&p, &s, &f, "told", 16);
         memcpy(untold.failures, ways[way], sizeof untold.failures);
         untold.at = 0;
-        untold.type = HR__WIRE_SEATED;
+        untold.type = HR__WIRE_PLACED;
         peer_seek(&p, 0, 0, 1);
         assert_int_equal(peer_receive(&p, &message), 0);
         untold.type = 0;
@@ -154,8 +154,8 @@ static void test_what_cannot_be_told(void **state)
     fixture_remove(&f);
 }
 
-/* A job that has the eventfd of a lane may ring it when the lane has long been freed. */
-static void test_rings_a_lane_that_is_gone(void **state)
+/* A job that has the eventfd of a queue may ring it when the queue has long been freed. */
+static void test_rings_a_queue_that_is_gone(void **state)
 {
     struct fixture f;
     struct served s;
@@ -163,7 +163,7 @@ static void test_rings_a_lane_that_is_gone(void **state)
     uint64_t one = 1;
     fixture_make(&f, SAMPLES);
     served_start(&s, NULL);
-    seated(&p, &s, &f, "");
+    placed(&p, &s, &f, "");
     assert_int_equal(peer_take(&p, 16, 0), 16);
     int room = fcntl(p.room, F_DUPFD_CLOEXEC, 0);
     assert_true(room >= 0);
@@ -174,7 +174,7 @@ static void test_rings_a_lane_that_is_gone(void **state)
         wait_for(&s, "streams", 0);
     }
     close(room);
-    seated(&other, &s, &f, "");
+    placed(&other, &s, &f, "");
     assert_int_equal(peer_rest(&other, 16), SAMPLES);
     peer_leave(&other);
     served_stop(&s);
@@ -222,7 +222,7 @@ static void test_viewers_do_not_keep_it(void **state)
     fixture_remove(&f);
 }
 
-/* A lane ended with a sample; one job has seen it and goes on to the next epoch, while another is
+/* A queue ended with a sample; one job has seen it and goes on to the next epoch, while another is
  * not that far yet: it gets what is before that sample all the same, then the error. */
 static void test_goes_on_after_a_halt(void **state)
 {
@@ -234,8 +234,8 @@ static void test_goes_on_after_a_halt(void **state)
     fixture_make(&f, SAMPLES);
     fixture_spoil(&f, 11, "no image at all");
     served_start(&s, NULL);
-    seated(&fast, &s, &f, "raises");
-    seated(&late, &s, &f, "raises");
+    placed(&fast, &s, &f, "raises");
+    placed(&late, &s, &f, "raises");
     while ((n = peer_take(&fast, 1, 0)) > 0) {
         before++;
         if (before % 16 == 0 && late.next + 32 < fast.next)
@@ -246,14 +246,14 @@ static void test_goes_on_after_a_halt(void **state)
     peer_expect(&late, HR__WIRE_HALT, &message);
     peer_seek(&fast, 1, 0, 0);
     peer_sit(&fast);
-    assert_int_equal(fast.seated.is_alone, 0);
+    assert_int_equal(fast.placed.is_alone, 0);
     while ((n = peer_take(&late, 1, 0)) > 0)
         taken++;
     if (n == -ESTALE) {
         peer_expect(&late, HR__WIRE_EXPELLED, &message);
         peer_seek(&late, 0, late.position, 0);
         peer_sit(&late);
-        assert_int_equal(late.seated.position, taken);
+        assert_int_equal(late.placed.position, taken);
         while ((n = peer_take(&late, 1, 0)) > 0)
             taken++;
     }
@@ -265,8 +265,8 @@ static void test_goes_on_after_a_halt(void **state)
     fixture_remove(&f);
 }
 
-/* A batch that is lent, the last of an epoch, stays as it is while ones that are larger than the
- * ring are copied for more than a ring, and the lane needs memory for what others hold. */
+/* A batch that is leased, the last of an epoch, stays as it is while ones that are larger than the
+ * ring are copied for more than a ring, and the queue needs memory for what others hold. */
 static void test_keeps_lent_one_while_others_are_copied(void **state)
 {
     struct fixture f;
@@ -355,7 +355,7 @@ static void test_child_has_the_socket(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rings_a_lane_that_is_gone),
+        cmocka_unit_test(test_rings_a_queue_that_is_gone),
         cmocka_unit_test(test_viewers_do_not_keep_it),
         cmocka_unit_test(test_what_cannot_be_told),
         cmocka_unit_test(test_lists_beyond_memory),

@@ -102,9 +102,9 @@ static struct hr__wire_message valid(enum hr__wire_type type)
     case HR__WIRE_WAITING:
         m.waiting = (struct hr__wire_waiting){.epoch = 2, .position = 641};
         break;
-    case HR__WIRE_SEATED:
-        m.seated = (struct hr__wire_seated){.number = 9,
-                                            .seat = 1,
+    case HR__WIRE_PLACED:
+        m.placed = (struct hr__wire_placed){.number = 9,
+                                            .cursor = 1,
                                             .is_new = 1,
                                             .epoch = 2,
                                             .position = 640,
@@ -113,19 +113,19 @@ static struct hr__wire_message valid(enum hr__wire_type type)
                                             .missed = 640};
         break;
     case HR__WIRE_EXPELLED:
-        m.expelled.seat = 5;
+        m.expelled.cursor = 5;
         break;
     case HR__WIRE_LEAVE:
-        m.leave.seat = 6;
+        m.leave.cursor = 6;
         break;
     case HR__WIRE_BAD:
-        m.bad.seat = 1;
+        m.bad.cursor = 1;
         m.bad.sequence = 99;
         m.bad.index = 1000;
         strcpy(m.bad.reason, "cut off");
         break;
     case HR__WIRE_HALT:
-        m.halt.seat = 1;
+        m.halt.cursor = 1;
         m.halt.has_sample = 1;
         m.halt.sequence = 100;
         m.halt.index = 1001;
@@ -191,9 +191,9 @@ static void test_values_arrive(void **state)
     assert_int_equal(m.halt.error.code, -EBADMSG);
     assert_string_equal(m.halt.error.message, "a sample is damaged");
     assert_int_equal(strlen(m.halt.path), 1023);
-    assert_int_equal(hr__wire_unpack(&m, bytes, packed(HR__WIRE_SEATED, bytes), NULL), 0);
-    assert_int_equal(m.seated.sequence, 1280);
-    assert_int_equal(m.seated.missed, 640);
+    assert_int_equal(hr__wire_unpack(&m, bytes, packed(HR__WIRE_PLACED, bytes), NULL), 0);
+    assert_int_equal(m.placed.sequence, 1280);
+    assert_int_equal(m.placed.missed, 640);
     m = valid(HR__WIRE_ATTACH);
     m.attach.shuffle = 2;
     m.attach.direct_io = -1;
@@ -322,12 +322,12 @@ static void test_out_of_range(void **state)
     REFUSE(HR__WIRE_SEEK, seek.position, UINT64_MAX, "position");
     REFUSE(HR__WIRE_SEEK, seek.is_first, 2, "is_first");
     REFUSE(HR__WIRE_WAITING, waiting.position, UINT64_MAX, "position");
-    REFUSE(HR__WIRE_SEATED, seated.is_new, 3, "is_new");
-    REFUSE(HR__WIRE_SEATED, seated.is_alone, 3, "is_alone");
-    REFUSE(HR__WIRE_SEATED, seated.position, UINT64_MAX, "position");
-    REFUSE(HR__WIRE_SEATED, seated.sequence, UINT64_MAX, "sequence");
-    REFUSE(HR__WIRE_SEATED, seated.samples, UINT64_MAX, "samples");
-    REFUSE(HR__WIRE_SEATED, seated.missed, UINT64_MAX, "missed");
+    REFUSE(HR__WIRE_PLACED, placed.is_new, 3, "is_new");
+    REFUSE(HR__WIRE_PLACED, placed.is_alone, 3, "is_alone");
+    REFUSE(HR__WIRE_PLACED, placed.position, UINT64_MAX, "position");
+    REFUSE(HR__WIRE_PLACED, placed.sequence, UINT64_MAX, "sequence");
+    REFUSE(HR__WIRE_PLACED, placed.samples, UINT64_MAX, "samples");
+    REFUSE(HR__WIRE_PLACED, placed.missed, UINT64_MAX, "missed");
     REFUSE(HR__WIRE_BAD, bad.sequence, UINT64_MAX, "sequence");
     REFUSE(HR__WIRE_BAD, bad.index, UINT64_MAX, "index");
     REFUSE(HR__WIRE_HALT, halt.error.code, 5, "error.code");
@@ -381,7 +381,7 @@ static void test_over_a_socket(void **state)
     for (int type = HR__WIRE_HELLO; type < HR__WIRE_TYPES; type++) {
         struct hr_error error = {0};
         m = valid((enum hr__wire_type)type);
-        m.file_count = type == HR__WIRE_SEATED                            ? 4
+        m.file_count = type == HR__WIRE_PLACED                            ? 4
                        : type == HR__WIRE_ATTACH || type == HR__WIRE_TEXT ? 1
                                                                           : 0;
         for (int i = 0; i < m.file_count; i++)
@@ -398,8 +398,8 @@ static void test_over_a_socket(void **state)
         assert_int_equal(got.file_count, 0);
         hr__wire_close_files(&got);
     }
-    m = valid(HR__WIRE_SEATED);
-    m.seated.is_new = 0;
+    m = valid(HR__WIRE_PLACED);
+    m.placed.is_new = 0;
     send_ok(ends[0], &m);
     assert_int_equal(hr__wire_receive(ends[1], MSG_DONTWAIT, &got, NULL), 1);
     assert_int_equal(got.file_count, 0);
@@ -460,12 +460,12 @@ static void test_other_files(void **state)
     receive_refused(ends, -EPROTO, "came with 2 files");
     send_raw(ends[0], bytes, length, 8);
     receive_refused(ends, -EPROTO, "more than 4 files");
-    length = packed(HR__WIRE_SEATED, bytes);
+    length = packed(HR__WIRE_PLACED, bytes);
     send_raw(ends[0], bytes, length, 3);
     receive_refused(ends, -EPROTO, "needs 4");
     send_raw(ends[0], bytes, length, 5);
     receive_refused(ends, -EPROTO, "more than 4 files");
-    bytes[16 + offsetof(struct hr__wire_seated, is_new)] = 0;
+    bytes[16 + offsetof(struct hr__wire_placed, is_new)] = 0;
     send_raw(ends[0], bytes, length, 4);
     receive_refused(ends, -EPROTO, "needs 0");
     length = packed(HR__WIRE_HELLO, bytes);
@@ -483,7 +483,7 @@ static void test_other_files(void **state)
 static void test_no_room_for_files(void **state)
 {
     struct rlimit old, low;
-    struct hr__wire_message m = valid(HR__WIRE_SEATED);
+    struct hr__wire_message m = valid(HR__WIRE_PLACED);
     int ends[2], top;
     pair(ends);
     m.file_count = 4;

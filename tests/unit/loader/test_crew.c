@@ -1,5 +1,5 @@
 /*
- * Crews: which lane gets the workers, that none is forgotten or left in use, that figures add
+ * Crews: which publisher gets the workers, that none is forgotten or left in use, that figures add
  * up, and that idle workers sleep.
  */
 #include "yard.h"
@@ -94,7 +94,7 @@ static void wait_at_gate(uint64_t index)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
-static void lane_options(struct hr_loader_options *o)
+static void publisher_options(struct hr_loader_options *o)
 {
     fixture_options(o);
     o->batch_size = 8;
@@ -114,11 +114,11 @@ static void wait_for_gate(void)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
-/* Two lanes with work for the one worker, who is held until both have. */
+/* Two publishers with work for the one worker, who is held until both have. */
 static void start_two(struct hr__crew *crew, double ahead0, double ahead1)
 {
     struct hr_loader_options o;
-    lane_options(&o);
+    publisher_options(&o);
     fixture_before_prepare = wait_at_gate;
     for (int i = 0; i < 2; i++) {
         yard_make(&yards[i], crew, &fixture, &o);
@@ -146,8 +146,8 @@ static void test_due_first(void **state)
     (void)state;
     struct hr__crew *crew = watched_crew(1);
     start_two(crew, 5, 0);
-    const struct hr_loader *late = yards[0].lane, *due = yards[1].lane;
-    /* The sample that the worker was held with, then all of the lane that is due. */
+    const struct hr_loader *late = yards[0].publisher, *due = yards[1].publisher;
+    /* The sample that the worker was held with, then all of the publisher that is due. */
     assert_ptr_equal(seen.loader[0], late);
     for (size_t i = 1; i <= SAMPLES; i++)
         assert_ptr_equal(seen.loader[i], due);
@@ -167,13 +167,13 @@ static void test_equals_take_turns(void **state)
     end_two(crew);
 }
 
-/* A lane whose chunks nobody makes room for leaves the workers to the others, however due. */
-static void test_lane_without_room_holds_nobody_up(void **state)
+/* A publisher whose chunks nobody makes room for leaves the workers to the others, however due. */
+static void test_publisher_without_room_holds_nobody_up(void **state)
 {
     (void)state;
     struct hr_loader_options o;
     struct hr__crew *crew = watched_crew(2);
-    lane_options(&o);
+    publisher_options(&o);
     for (int i = 0; i < 2; i++)
         yard_make(&yards[i], crew, &fixture, &o);
     yards[0].limit = 1;
@@ -198,8 +198,8 @@ static uint64_t told_of(const struct hr_loader *loader)
     return n;
 }
 
-/* Lanes of different recipes of reading, joined and left while others work. */
-static void test_many_lanes(void **state)
+/* Publishers of different recipes of reading, joined and left while others work. */
+static void test_many_publishers(void **state)
 {
     (void)state;
     struct hr_loader_options o, embedded;
@@ -207,7 +207,7 @@ static void test_many_lanes(void **state)
     fixture_before_prepare = fixture_delay;
     struct hr__crew *crew = watched_crew(3);
     for (int i = 0; i < 4; i++) {
-        lane_options(&o);
+        publisher_options(&o);
         o.batch_size = 5 + 3 * i;
         o.direct_io = i == 2;
         o.seed = (uint64_t)i;
@@ -218,14 +218,14 @@ static void test_many_lanes(void **state)
     }
     for (int i = 0; i < 4; i++) {
         struct hr_loader_stats stats = {.size = sizeof stats};
-        const struct hr_loader *lane = yards[i].lane;
+        const struct hr_loader *publisher = yards[i].publisher;
         yard_wait(&yards[i], SAMPLES);
-        hr_loader_get_stats(lane, &stats);
+        hr_loader_get_stats(publisher, &stats);
         assert_int_equal(stats.samples, SAMPLES);
         assert_int_equal(stats.prepare.count, SAMPLES);
         assert_int_equal(stats.fetch.count, SAMPLES);
         assert_int_equal(stats.staged_bytes, 0);
-        lane_options(&o);
+        publisher_options(&o);
         o.seed = (uint64_t)i;
         embedded_options(&embedded, &o);
         samples_make(&expected, &fixture, &embedded, 1, 0);
@@ -233,12 +233,12 @@ static void test_many_lanes(void **state)
         samples_free(&expected);
         yard_remove(&yards[i]);
         pthread_mutex_lock(&seen.lock);
-        assert_int_equal(told_of(lane), SAMPLES);
+        assert_int_equal(told_of(publisher), SAMPLES);
         pthread_mutex_unlock(&seen.lock);
-        /* A new lane may get the memory of the old one. */
+        /* A new publisher may get the memory of the old one. */
         pthread_mutex_lock(&seen.lock);
         for (size_t n = 0; n < seen.count; n++)
-            seen.loader[n] = seen.loader[n] == lane ? NULL : seen.loader[n];
+            seen.loader[n] = seen.loader[n] == publisher ? NULL : seen.loader[n];
         pthread_mutex_unlock(&seen.lock);
     }
     hr__crew_destroy(&crew);
@@ -246,7 +246,7 @@ static void test_many_lanes(void **state)
     assert_int_equal(seen.count, 4 * SAMPLES);
 }
 
-static void *destroy_lane(void *arg)
+static void *destroy_publisher(void *arg)
 {
     yard_remove(arg);
     return NULL;
@@ -259,21 +259,21 @@ static void test_leaving_waits_for_the_sample_in_hand(void **state)
     struct hr_loader_options o;
     pthread_t thread;
     struct hr__crew *crew = watched_crew(2);
-    lane_options(&o);
+    publisher_options(&o);
     o.batches_ahead = 1;
     for (int i = 0; i < 2; i++)
         yard_make(&yards[i], crew, &fixture, &o);
     fixture_before_prepare = wait_at_gate;
     yard_start(&yards[0], 0, 0);
     wait_for_gate();
-    const struct hr_loader *lane = yards[0].lane;
-    assert_int_equal(pthread_create(&thread, NULL, destroy_lane, &yards[0]), 0);
+    const struct hr_loader *publisher = yards[0].publisher;
+    assert_int_equal(pthread_create(&thread, NULL, destroy_publisher, &yards[0]), 0);
     yard_wait(&yards[1], yard_start(&yards[1], 0, 0));
     assert_int_equal(yard_read(&yards[0], &yards[0].dropped), 0);
     atomic_store(&gate_open, 1);
     assert_int_equal(pthread_join(thread, NULL), 0);
     pthread_mutex_lock(&seen.lock);
-    uint64_t told = told_of(lane);
+    uint64_t told = told_of(publisher);
     pthread_mutex_unlock(&seen.lock);
     assert_in_range(told, 1, 8);
     yard_remove(&yards[1]);
@@ -292,7 +292,7 @@ static void test_idle_workers_sleep(void **state)
     (void)state;
     struct hr_loader_options o;
     struct hr__crew *crew = crew_make(4);
-    lane_options(&o);
+    publisher_options(&o);
     for (int i = 0; i < 3; i++) {
         yard_make(&yards[i], crew, &fixture, &o);
         yards[i].limit = i ? 3 - (uint64_t)i : UINT64_MAX;
@@ -317,15 +317,15 @@ static void wait_for_conversions(void)
     struct hr_loader_stats one = {.size = sizeof one}, two = {.size = sizeof two};
     do {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        hr_loader_get_stats(yards[0].lane, &one);
-        hr_loader_get_stats(yards[1].lane, &two);
+        hr_loader_get_stats(yards[0].publisher, &one);
+        hr_loader_get_stats(yards[1].publisher, &two);
     } while (one.cache_waiting);
     assert_true(one.cache_coefficients > 0);
     assert_int_equal(one.converted + two.converted, one.cache_coefficients);
     assert_int_equal(one.cache_encoded + one.cache_coefficients, SAMPLES);
 }
 
-/* Lanes of a process share an unnamed cache, whatever their ranks: what one has read, the
+/* Publishers of a process share an unnamed cache, whatever their ranks: what one has read, the
  * others find; and idle workers convert it. */
 static void check_shared_cache(int form)
 {
@@ -333,7 +333,7 @@ static void check_shared_cache(int form)
     struct samples expected;
     struct hr_loader_stats stats = {.size = sizeof stats};
     struct hr__crew *crew = crew_make(2);
-    lane_options(&o);
+    publisher_options(&o);
     o.cache = "64MiB";
     o.cache_form = form;
     o.epochs = 10;
@@ -341,7 +341,7 @@ static void check_shared_cache(int form)
         yard_make(&yards[i], crew, &fixture, &o);
     yard_wait(&yards[0], yard_start(&yards[0], 0, 0));
     yard_wait(&yards[1], yard_start(&yards[1], 3, 0));
-    hr_loader_get_stats(yards[1].lane, &stats);
+    hr_loader_get_stats(yards[1].publisher, &stats);
     assert_int_equal(stats.cache_hits, SAMPLES);
     assert_int_equal(stats.bytes_read, 0);
     embedded_options(&embedded, &o);
@@ -365,15 +365,15 @@ static void check_shared_cache(int form)
     hr__crew_destroy(&crew);
 }
 
-static void test_lanes_share_a_cache(void **state)
+static void test_publishers_share_a_cache(void **state)
 {
     (void)state;
     check_shared_cache(HR_FORM_ENCODED);
     check_shared_cache(HR_FORM_COEFFICIENTS);
 }
 
-/* Lanes that begin together read each sample once between them. */
-static void test_lanes_read_each_sample_once(void **state)
+/* Publishers that begin together read each sample once between them. */
+static void test_publishers_read_each_sample_once(void **state)
 {
     (void)state;
     struct hr_loader_options o;
@@ -381,7 +381,7 @@ static void test_lanes_read_each_sample_once(void **state)
     for (int fetchers_read = 0; fetchers_read < 2; fetchers_read++) {
         struct hr__crew *crew = crew_make(3);
         uint64_t reads = 0;
-        lane_options(&o);
+        publisher_options(&o);
         o.cache = "64MiB";
         o.cache_form = HR_FORM_ENCODED;
         o.direct_io = fetchers_read;
@@ -394,7 +394,7 @@ static void test_lanes_read_each_sample_once(void **state)
         for (int i = 0; i < 3; i++) {
             struct hr_loader_stats stats = {.size = sizeof stats};
             yard_wait(&yards[i], SAMPLES);
-            hr_loader_get_stats(yards[i].lane, &stats);
+            hr_loader_get_stats(yards[i].publisher, &stats);
             assert_int_equal(stats.samples, SAMPLES);
             reads += stats.fetch.count;
         }
@@ -410,12 +410,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_due_first, setup, teardown),
         cmocka_unit_test_setup_teardown(test_equals_take_turns, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_lane_without_room_holds_nobody_up, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_many_lanes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_publisher_without_room_holds_nobody_up, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_many_publishers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_leaving_waits_for_the_sample_in_hand, setup, teardown),
         cmocka_unit_test_setup_teardown(test_idle_workers_sleep, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_lanes_share_a_cache, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_lanes_read_each_sample_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_publishers_share_a_cache, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_publishers_read_each_sample_once, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,7 +144,7 @@ static double ahead(void *self)
     return atomic_load(&((struct yard *)self)->ahead);
 }
 
-static const struct hr__lane_ops ops = {
+static const struct hr__publisher_ops ops = {
     .acquire = acquire,
     .drop = drop,
     .publish = publish,
@@ -166,7 +166,7 @@ void yard_make(struct yard *y, struct hr__crew *crew, const struct fixture *f,
     pthread_mutex_init(&y->lock, NULL);
     pthread_cond_init(&y->moved, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    if (hr__lane_create(&y->lane, crew, f->dataset, f->recipe, options, &ops, y, &error))
+    if (hr__publisher_create(&y->publisher, crew, f->dataset, f->recipe, options, &ops, y, &error))
         fail_msg("%s", error.message);
 }
 
@@ -189,8 +189,8 @@ void yard_check(struct yard *y)
 
 void yard_remove(struct yard *y)
 {
-    hr_loader_destroy(&y->lane);
-    assert_null(y->lane);
+    hr_loader_destroy(&y->publisher);
+    assert_null(y->publisher);
     yard_check(y);
     assert_int_equal(y->acquired, y->published + y->dropped);
     for (size_t i = 0; i < YARD_CHUNKS; i++) {
@@ -210,7 +210,7 @@ uint64_t yard_start(struct yard *y, uint64_t epoch, uint64_t position)
     uint64_t first = y->next, limit = y->limit;
     y->limit = 0;
     pthread_mutex_unlock(&y->lock);
-    if (hr__lane_start(y->lane, epoch, position, first, &samples, &error))
+    if (hr__publisher_start(y->publisher, epoch, position, first, &samples, &error))
         fail_msg("%s", error.message);
     pthread_mutex_lock(&y->lock);
     if (y->publishing)
@@ -227,7 +227,7 @@ void yard_open(struct yard *y, uint64_t limit)
     pthread_mutex_lock(&y->lock);
     y->limit = limit;
     pthread_mutex_unlock(&y->lock);
-    hr__lane_room(y->lane);
+    hr__publisher_room(y->publisher);
 }
 
 void yard_wait(struct yard *y, uint64_t samples)
@@ -248,7 +248,7 @@ void yard_wait(struct yard *y, uint64_t samples)
         }
         pthread_cond_timedwait(&y->moved, &y->lock, &until);
         pthread_mutex_unlock(&y->lock);
-        hr__lane_room(y->lane);
+        hr__publisher_room(y->publisher);
         pthread_mutex_lock(&y->lock);
     }
     /* The last callback has returned. */
@@ -258,9 +258,9 @@ void yard_wait(struct yard *y, uint64_t samples)
     yard_check(y);
 }
 
-void embedded_options(struct hr_loader_options *out, const struct hr_loader_options *lane)
+void embedded_options(struct hr_loader_options *out, const struct hr_loader_options *publisher)
 {
-    *out = *lane;
+    *out = *publisher;
     out->batch_size = 5;
     out->batches_ahead = 2;
     out->cache = NULL;

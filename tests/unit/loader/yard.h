@@ -1,6 +1,6 @@
 /*
- * What the tests of lanes and crews share: a yard, where chunks of one lane lie, which keeps
- * books on every callback; and the samples that an embedded loader gives, to compare with.
+ * What the tests of publishers and crews share: a yard, where chunks of one publisher lie, which
+ * keeps books on every callback; and the samples that an embedded loader gives, to compare with.
  *
  * Callbacks come from other threads: what is wrong there is kept, and told by yard_check.
  */
@@ -9,7 +9,7 @@
 
 #include "fixture.h"
 
-#include "loader/lane.h"
+#include "loader/publisher.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -27,7 +27,7 @@ struct yard_chunk {
 };
 
 struct yard {
-    struct hr_loader *lane;
+    struct hr_loader *publisher;
     size_t chunk_samples, sample_bytes;
     _Atomic double ahead; /* what the crew is told */
 
@@ -49,7 +49,7 @@ struct yard {
     uint64_t refused, acquired, published, dropped;
     const char *wrong; /* the first thing that was */
 
-    struct hr_error ended; /* why the lane ended since the last start; code 0: it did not */
+    struct hr_error ended; /* why the publisher ended since the last start; code 0: it did not */
     uint64_t ended_index;  /* of the sample */
     char ended_path[256];  /* "": no sample's fault */
     char ended_reason[256];
@@ -60,16 +60,16 @@ struct yard {
 void yard_make(struct yard *yard, struct hr__crew *crew, const struct fixture *f,
                const struct hr_loader_options *options);
 
-/* Destroys the lane; every chunk must have been published or dropped. */
+/* Destroys the publisher; every chunk must have been published or dropped. */
 void yard_remove(struct yard *yard);
 
-/* Starts the lane, again perhaps; returns how many samples are to come. */
+/* Starts the publisher, again perhaps; returns how many samples are to come. */
 uint64_t yard_start(struct yard *yard, uint64_t epoch, uint64_t position);
 
 /* Lets chunks below `limit` in. */
 void yard_open(struct yard *yard, uint64_t limit);
 
-/* Waits until so many samples are published since the start, or the lane ended. Asks for room
+/* Waits until so many samples are published since the start, or the publisher ended. Asks for room
  * again and again where acquire refuses at random. */
 void yard_wait(struct yard *yard, uint64_t samples);
 
@@ -95,7 +95,7 @@ void samples_compare(const struct samples *expected, struct yard *yard, uint64_t
                      uint64_t epoch);
 
 /* Options without those that only embedded loaders know: whole epochs in batches of 5. */
-void embedded_options(struct hr_loader_options *options, const struct hr_loader_options *lane);
+void embedded_options(struct hr_loader_options *options, const struct hr_loader_options *publisher);
 
 struct hr__crew *crew_make(int threads);
 

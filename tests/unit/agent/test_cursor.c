@@ -1,11 +1,11 @@
 /*
- * A seat against a lane that the test plays: batches are compared, byte for byte, with what
+ * A cursor against a queue that the test plays: batches are compared, byte for byte, with what
  * was published and what the test wrote to them itself, whatever is kept, changed, and
  * released in whatever order.
  */
-#include "fake_lane.h"
+#include "fake_queue.h"
 
-#include "agent/client/seat.h"
+#include "agent/client/cursor.h"
 #include "base/clock.h"
 #include "base/memory.h"
 
@@ -41,16 +41,16 @@ static struct hr_tensor_spec spec_of(uint64_t bytes)
                                    .bytes = bytes};
 }
 
-static struct hr__seat *sit(const struct fake_lane *lane)
+static struct hr__cursor *sit(const struct fake_queue *queue)
 {
-    struct hr__seat *seat = NULL;
+    struct hr__cursor *cursor = NULL;
     struct hr_error error;
-    struct hr_tensor_spec spec = spec_of(lane->sample_bytes);
+    struct hr_tensor_spec spec = spec_of(queue->sample_bytes);
     int files[4];
-    fake_lane_files(lane, files);
-    if (hr__seat_create(&seat, &spec, files, &error))
+    fake_queue_files(queue, files);
+    if (hr__cursor_create(&cursor, &spec, files, &error))
         fail_msg("%s", error.message);
-    return seat;
+    return cursor;
 }
 
 /* A batch that the test holds, and what must be in it. */
@@ -61,7 +61,7 @@ struct holding {
     unsigned char *expected;
 };
 
-static void check(const struct fake_lane *lane, const struct holding *h)
+static void check(const struct fake_queue *queue, const struct holding *h)
 {
     struct hr_batch_view view;
     hr_batch_get(h->batch, &view);
@@ -71,67 +71,67 @@ static void check(const struct fake_lane *lane, const struct holding *h)
         assert_int_equal(view.labels[i], (int64_t)(h->from + i) * 3 + 1);
         assert_int_equal(view.indices[i], (int64_t)(h->from + i) * 5);
     }
-    assert_memory_equal(view.images, h->expected, h->count * lane->sample_bytes);
+    assert_memory_equal(view.images, h->expected, h->count * queue->sample_bytes);
 }
 
-static void copy(struct fake_lane *lane, struct hr__seat *seat, uint64_t from, size_t count,
+static void copy(struct fake_queue *queue, struct hr__cursor *cursor, uint64_t from, size_t count,
                  const unsigned char *expected)
 {
     struct hr_error error;
-    size_t chunks = hr__seat_chunks(seat, from, from + count);
+    size_t chunks = hr__cursor_chunks(cursor, from, from + count);
     int64_t *numbers = calloc(3 * count + chunks, sizeof *numbers);
-    unsigned char *images = malloc(count * lane->sample_bytes);
+    unsigned char *images = malloc(count * queue->sample_bytes);
     assert_non_null(numbers);
     assert_non_null(images);
     struct hr__seen seen = {.labels = numbers,
                             .indices = numbers + count,
                             .instead = numbers + 2 * count,
                             .offsets = (uint64_t *)numbers + 3 * count};
-    assert_int_equal(hr__seat_look(seat, from, from + count, &seen, &error), 0);
-    assert_int_equal(hr__seat_take(seat, from, from + count), 0);
-    if (hr__seat_copy(seat, from, count, seen.offsets, images, &error))
+    assert_int_equal(hr__cursor_look(cursor, from, from + count, &seen, &error), 0);
+    assert_int_equal(hr__cursor_take(cursor, from, from + count), 0);
+    if (hr__cursor_copy(cursor, from, count, seen.offsets, images, &error))
         fail_msg("%s", error.message);
-    assert_memory_equal(images, expected, count * lane->sample_bytes);
+    assert_memory_equal(images, expected, count * queue->sample_bytes);
     for (size_t i = 0; i < count; i++)
         assert_int_equal(seen.labels[i], (int64_t)(from + i) * 3 + 1);
-    hr__seat_settle(seat);
+    hr__cursor_settle(cursor);
     free(images);
     free(numbers);
 }
 
 /* Takes, and lends or copies: 1; 0: it is not there. */
-static int take(struct fake_lane *lane, struct hr__seat *seat, uint64_t from, size_t count,
+static int take(struct fake_queue *queue, struct hr__cursor *cursor, uint64_t from, size_t count,
                 struct holding *h)
 {
     struct hr_error error;
-    if (hr__seat_ready(seat, from) < count)
+    if (hr__cursor_ready(cursor, from) < count)
         return 0;
     h->from = from;
     h->count = count;
     h->batch = NULL;
-    h->expected = malloc(count * lane->sample_bytes);
+    h->expected = malloc(count * queue->sample_bytes);
     assert_non_null(h->expected);
     for (size_t i = 0; i < count; i++)
-        for (uint64_t b = 0; b < lane->sample_bytes; b++)
-            h->expected[i * lane->sample_bytes + b] = fake_byte(from + i, b);
-    if (!hr__lease_is_possible(seat, from, from + count)) {
-        copy(lane, seat, from, count, h->expected);
+        for (uint64_t b = 0; b < queue->sample_bytes; b++)
+            h->expected[i * queue->sample_bytes + b] = fake_byte(from + i, b);
+    if (!hr__lease_is_possible(cursor, from, from + count)) {
+        copy(queue, cursor, from, count, h->expected);
         free(h->expected);
         return 1;
     }
     struct hr__lease *lease = NULL;
-    if (hr__lease_create(&lease, seat, from, from + count, &error))
+    if (hr__lease_create(&lease, cursor, from, from + count, &error))
         fail_msg("%s", error.message);
     h->batch = &lease->batch;
-    check(lane, h);
+    check(queue, h);
     return 1;
 }
 
-static void scribble(const struct fake_lane *lane, struct holding *h)
+static void scribble(const struct fake_queue *queue, struct holding *h)
 {
     struct hr_batch_view view;
     hr_batch_get(h->batch, &view);
-    size_t bytes = h->count * lane->sample_bytes;
+    size_t bytes = h->count * queue->sample_bytes;
     size_t begin = pick(3) ? pick((uint32_t)bytes) : 0;
     size_t length = pick(3) ? 1 + pick(200) : bytes;
     if (!pick(4)) /* its end */
@@ -150,30 +150,31 @@ static void let_go(struct holding *held, size_t *count, size_t i)
     held[i] = held[--*count];
 }
 
-/* One lane, one seat, anything that a job may do. */
+/* One queue, one cursor, anything that a job may do. */
 static void play(uint64_t sample_bytes, uint64_t batch, uint64_t ring, int steps, unsigned keep,
                  unsigned seldom)
 {
-    struct fake_lane *lane = malloc(sizeof *lane);
+    struct fake_queue *queue = malloc(sizeof *queue);
     struct holding held[HELD_MAX];
     size_t count = 0;
     uint64_t at = 0, epoch_end = UINT64_MAX;
-    assert_non_null(lane);
-    fake_lane_make(lane, sample_bytes, 0, batch, ring);
-    struct hr__seat *seat = sit(lane);
+    assert_non_null(queue);
+    fake_queue_make(queue, sample_bytes, 0, batch, ring);
+    struct hr__cursor *cursor = sit(queue);
     struct hr_error error;
-    assert_int_equal(hr__seat_go_to(seat, 0, &error), 0);
+    assert_int_equal(hr__cursor_go_to(cursor, 0, &error), 0);
     size_t fixed = batch;
     for (int step = 0; step < steps; step++) {
         switch (pick(5)) {
         case 0:
         case 1: {
             /* Now and then an epoch ends within a chunk. */
-            uint64_t n = lane->chunk_samples;
+            uint64_t n = queue->chunk_samples;
             if (epoch_end == UINT64_MAX && !pick(20))
                 n = 1 + pick((uint32_t)n);
-            if (epoch_end == UINT64_MAX && fake_lane_publish(lane, n, 0) && n < lane->chunk_samples)
-                epoch_end = (lane->next_chunk - 1) * lane->chunk_samples + n;
+            if (epoch_end == UINT64_MAX && fake_queue_publish(queue, n, 0) &&
+                n < queue->chunk_samples)
+                epoch_end = (queue->next_chunk - 1) * queue->chunk_samples + n;
             break;
         }
         case 2: {
@@ -181,14 +182,14 @@ static void play(uint64_t sample_bytes, uint64_t batch, uint64_t ring, int steps
             if (epoch_end != UINT64_MAX && at + want > epoch_end)
                 want = (size_t)(epoch_end - at);
             if (!want) {
-                at = lane->next_chunk * lane->chunk_samples;
+                at = queue->next_chunk * queue->chunk_samples;
                 epoch_end = UINT64_MAX;
-                assert_int_equal(hr__seat_go_to(seat, at, &error), 0);
+                assert_int_equal(hr__cursor_go_to(cursor, at, &error), 0);
                 break;
             }
             if (count == HELD_MAX)
                 let_go(held, &count, pick(HELD_MAX));
-            if (take(lane, seat, at, want, &held[count]) == 1) {
+            if (take(queue, cursor, at, want, &held[count]) == 1) {
                 at += want;
                 count += held[count].batch != NULL;
             }
@@ -196,7 +197,7 @@ static void play(uint64_t sample_bytes, uint64_t batch, uint64_t ring, int steps
         }
         case 3:
             if (count && !pick(seldom))
-                scribble(lane, &held[pick((uint32_t)count)]);
+                scribble(queue, &held[pick((uint32_t)count)]);
             break;
         case 4:
             while (count > pick(keep + 1))
@@ -204,17 +205,17 @@ static void play(uint64_t sample_bytes, uint64_t batch, uint64_t ring, int steps
             break;
         }
         for (size_t i = 0; i < count; i++)
-            check(lane, &held[i]);
-        assert_int_equal(atomic_load(&lane->desk->held), count);
+            check(queue, &held[i]);
+        assert_int_equal(atomic_load(&queue->control->held), count);
     }
     assert_true(at > 0);
     while (count)
         let_go(held, &count, pick((uint32_t)count));
-    assert_int_equal(atomic_load(&lane->desk->mark), atomic_load(&lane->desk->next));
-    assert_int_equal(seat->next, at);
-    hr__seat_unref(&seat);
-    fake_lane_remove(lane);
-    free(lane);
+    assert_int_equal(atomic_load(&queue->control->mark), atomic_load(&queue->control->next));
+    assert_int_equal(cursor->next, at);
+    hr__cursor_unref(&cursor);
+    fake_queue_remove(queue);
+    free(queue);
 }
 
 static void test_any_order(void **state)
@@ -230,46 +231,46 @@ static void test_any_order(void **state)
         }
 }
 
-/* list(loader): everything is kept, and the lane never waits for it. */
+/* list(loader): everything is kept, and the queue never waits for it. */
 static void test_keeps_all(void **state)
 {
-    struct fake_lane *lane = malloc(sizeof *lane);
+    struct fake_queue *queue = malloc(sizeof *queue);
     struct holding held[HELD_MAX];
     size_t count = 0;
-    assert_non_null(lane);
-    fake_lane_make(lane, 4544, 0, 16, 64);
-    struct hr__seat *seat = sit(lane);
+    assert_non_null(queue);
+    fake_queue_make(queue, 4544, 0, 16, 64);
+    struct hr__cursor *cursor = sit(queue);
     for (uint64_t at = 0; count < HELD_MAX; at += 16) {
-        while (fake_lane_publish(lane, lane->chunk_samples, 0))
-            if (lane->next_chunk * lane->chunk_samples >= at + 64)
+        while (fake_queue_publish(queue, queue->chunk_samples, 0))
+            if (queue->next_chunk * queue->chunk_samples >= at + 64)
                 break;
-        assert_int_equal(take(lane, seat, at, 16, &held[count]), 1);
+        assert_int_equal(take(queue, cursor, at, 16, &held[count]), 1);
         assert_non_null(held[count++].batch);
-        assert_true(at + 16 - atomic_load(&lane->desk->mark) <= 64);
+        assert_true(at + 16 - atomic_load(&queue->control->mark) <= 64);
     }
-    assert_true(seat->owned >= HELD_MAX - 4);
-    assert_true(lane->file_bytes <= 3 * lane->places * lane->chunk_bytes);
+    assert_true(cursor->owned >= HELD_MAX - 4);
+    assert_true(queue->file_bytes <= 3 * queue->places * queue->chunk_bytes);
     for (size_t i = 0; i < count; i++)
-        check(lane, &held[i]);
+        check(queue, &held[i]);
     while (count)
         let_go(held, &count, pick((uint32_t)count));
-    hr__seat_unref(&seat);
-    fake_lane_remove(lane);
-    free(lane);
+    hr__cursor_unref(&cursor);
+    fake_queue_remove(queue);
+    free(queue);
 }
 
 /* The first batch is kept for ever: one new window, not one for each round of the ring. */
 static void test_keeps_first(void **state)
 {
-    struct fake_lane *lane = malloc(sizeof *lane);
+    struct fake_queue *queue = malloc(sizeof *queue);
     struct holding first, last = {0}, now;
-    assert_non_null(lane);
-    fake_lane_make(lane, 4096, 0, 8, 64);
-    struct hr__seat *seat = sit(lane);
+    assert_non_null(queue);
+    fake_queue_make(queue, 4096, 0, 8, 64);
+    struct hr__cursor *cursor = sit(queue);
     for (uint64_t at = 0; at < 64 * 50; at += 8) {
-        while (atomic_load(&lane->board->head) < at + 16)
-            assert_int_equal(fake_lane_publish(lane, lane->chunk_samples, 0), 1);
-        assert_int_equal(take(lane, seat, at, 8, &now), 1);
+        while (atomic_load(&queue->header->head) < at + 16)
+            assert_int_equal(fake_queue_publish(queue, queue->chunk_samples, 0), 1);
+        assert_int_equal(take(queue, cursor, at, 8, &now), 1);
         if (!at)
             first = now;
         else if (at > 8) {
@@ -278,63 +279,63 @@ static void test_keeps_first(void **state)
         }
         last = now;
     }
-    check(lane, &first);
-    assert_int_equal(seat->owned, 1);
-    assert_int_equal(seat->windows, 2);
+    check(queue, &first);
+    assert_int_equal(cursor->owned, 1);
+    assert_int_equal(cursor->windows, 2);
     hr_batch_release(&first.batch);
     hr_batch_release(&last.batch);
     free(first.expected);
     free(last.expected);
-    hr__seat_unref(&seat);
-    fake_lane_remove(lane);
-    free(lane);
+    hr__cursor_unref(&cursor);
+    fake_queue_remove(queue);
+    free(queue);
 }
 
 /* Who is too slow loses what it has not taken, and nothing that it holds. */
 static void test_expelled(void **state)
 {
-    struct fake_lane *lane = malloc(sizeof *lane);
+    struct fake_queue *queue = malloc(sizeof *queue);
     struct holding held;
     struct hr_error error;
-    assert_non_null(lane);
-    fake_lane_make(lane, 4096, 0, 8, 32);
-    struct hr__seat *seat = sit(lane);
+    assert_non_null(queue);
+    fake_queue_make(queue, 4096, 0, 8, 32);
+    struct hr__cursor *cursor = sit(queue);
     for (int i = 0; i < 4; i++)
-        assert_int_equal(fake_lane_publish(lane, 8, 0), 1);
-    assert_int_equal(take(lane, seat, 0, 8, &held), 1);
-    assert_int_equal(fake_lane_publish(lane, 8, 0), 1);
-    assert_int_equal(fake_lane_publish(lane, 8, 0), 0);
-    assert_int_equal(fake_lane_publish(lane, 8, 1), 1);
+        assert_int_equal(fake_queue_publish(queue, 8, 0), 1);
+    assert_int_equal(take(queue, cursor, 0, 8, &held), 1);
+    assert_int_equal(fake_queue_publish(queue, 8, 0), 1);
+    assert_int_equal(fake_queue_publish(queue, 8, 0), 0);
+    assert_int_equal(fake_queue_publish(queue, 8, 1), 1);
     struct hr__lease *lease;
-    assert_true(hr__seat_is_lost(seat, 8));
-    assert_int_equal(hr__seat_take(seat, 8, 16), -ESTALE);
-    assert_int_equal(hr__lease_create(&lease, seat, 8, 16, &error), -ESTALE);
-    assert_int_equal(atomic_load(&lane->desk->next), 8);
-    check(lane, &held);
+    assert_true(hr__cursor_is_lost(cursor, 8));
+    assert_int_equal(hr__cursor_take(cursor, 8, 16), -ESTALE);
+    assert_int_equal(hr__lease_create(&lease, cursor, 8, 16, &error), -ESTALE);
+    assert_int_equal(atomic_load(&queue->control->next), 8);
+    check(queue, &held);
     /* Back again, at the oldest that is there. */
-    atomic_store(&lane->desk->floor, 0);
-    assert_int_equal(hr__seat_go_to(seat, 16, &error), 0);
+    atomic_store(&queue->control->floor, 0);
+    assert_int_equal(hr__cursor_go_to(cursor, 16, &error), 0);
     struct holding other;
-    assert_int_equal(take(lane, seat, 16, 8, &other), 1);
+    assert_int_equal(take(queue, cursor, 16, 8, &other), 1);
     hr_batch_release(&other.batch);
     free(other.expected);
     /* Backwards: what is held beyond becomes the job's own. */
-    assert_int_equal(take(lane, seat, 24, 8, &other), 1);
-    assert_int_equal(hr__seat_go_to(seat, 16, &error), 0);
-    assert_int_equal(seat->owned, 2);
+    assert_int_equal(take(queue, cursor, 24, 8, &other), 1);
+    assert_int_equal(hr__cursor_go_to(cursor, 16, &error), 0);
+    assert_int_equal(cursor->owned, 2);
     struct holding again;
-    assert_int_equal(take(lane, seat, 16, 16, &again), 1);
-    check(lane, &other);
-    check(lane, &held);
+    assert_int_equal(take(queue, cursor, 16, 16, &again), 1);
+    check(queue, &other);
+    check(queue, &held);
     hr_batch_release(&again.batch);
     hr_batch_release(&other.batch);
     hr_batch_release(&held.batch);
     free(again.expected);
     free(other.expected);
     free(held.expected);
-    hr__seat_unref(&seat);
-    fake_lane_remove(lane);
-    free(lane);
+    hr__cursor_unref(&cursor);
+    fake_queue_remove(queue);
+    free(queue);
 }
 
 /* What is written to pages is found by both ways that the kernel offers, and without any. */
@@ -390,7 +391,7 @@ static void test_pages(void **state)
 }
 
 /* Batches are released by other threads while more are taken. */
-struct seat_hand {
+struct cursor_hand {
     pthread_mutex_t lock;
     struct hr_batch *waiting[8];
     int count, is_over;
@@ -398,7 +399,7 @@ struct seat_hand {
 
 static void *releaser(void *arg)
 {
-    struct seat_hand *hand = arg;
+    struct cursor_hand *hand = arg;
     for (;;) {
         pthread_mutex_lock(&hand->lock);
         struct hr_batch *batch = hand->count ? hand->waiting[--hand->count] : NULL;
@@ -417,19 +418,19 @@ static void *releaser(void *arg)
 
 static void test_threads(void **state)
 {
-    struct fake_lane *lane = malloc(sizeof *lane);
-    struct seat_hand hand = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct fake_queue *queue = malloc(sizeof *queue);
+    struct cursor_hand hand = {.lock = PTHREAD_MUTEX_INITIALIZER};
     pthread_t threads[2];
-    assert_non_null(lane);
-    fake_lane_make(lane, 1536, 0, 8, 64);
-    struct hr__seat *seat = sit(lane);
+    assert_non_null(queue);
+    fake_queue_make(queue, 1536, 0, 8, 64);
+    struct hr__cursor *cursor = sit(queue);
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, releaser, &hand), 0);
     for (uint64_t at = 0; at < 8 * 1000; at += 8) {
-        while (atomic_load(&lane->board->head) < at + 8)
-            assert_int_equal(fake_lane_publish(lane, lane->chunk_samples, 0), 1);
+        while (atomic_load(&queue->header->head) < at + 8)
+            assert_int_equal(fake_queue_publish(queue, queue->chunk_samples, 0), 1);
         struct holding h;
-        assert_int_equal(take(lane, seat, at, 8, &h), 1);
+        assert_int_equal(take(queue, cursor, at, 8, &h), 1);
         free(h.expected);
         for (int is_given = 0; !is_given;) {
             pthread_mutex_lock(&hand.lock);
@@ -445,141 +446,142 @@ static void test_threads(void **state)
     pthread_mutex_unlock(&hand.lock);
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
-    assert_int_equal(atomic_load(&lane->desk->mark), 8 * 1000);
-    hr__seat_unref(&seat);
-    fake_lane_remove(lane);
-    free(lane);
+    assert_int_equal(atomic_load(&queue->control->mark), 8 * 1000);
+    hr__cursor_unref(&cursor);
+    fake_queue_remove(queue);
+    free(queue);
 }
 
-/* In a forked child batches are freed, and the desk is left alone. */
+/* In a forked child batches are freed, and the control block is left alone. */
 static void test_fork(void **state)
 {
-    struct fake_lane *lane = malloc(sizeof *lane);
+    struct fake_queue *queue = malloc(sizeof *queue);
     struct holding held;
-    assert_non_null(lane);
-    fake_lane_make(lane, 4096, 0, 8, 32);
-    struct hr__seat *seat = sit(lane);
-    assert_int_equal(fake_lane_publish(lane, 8, 0), 1);
-    assert_int_equal(take(lane, seat, 0, 8, &held), 1);
+    assert_non_null(queue);
+    fake_queue_make(queue, 4096, 0, 8, 32);
+    struct hr__cursor *cursor = sit(queue);
+    assert_int_equal(fake_queue_publish(queue, 8, 0), 1);
+    assert_int_equal(take(queue, cursor, 0, 8, &held), 1);
     pid_t child = fork();
     assert_true(child >= 0);
     if (!child) {
-        hr__seat_unref(&seat);
+        hr__cursor_unref(&cursor);
         struct hr_batch_view view;
         hr_batch_get(held.batch, &view);
         int same = !memcmp(view.images, held.expected, 8 * 4096);
         hr_batch_release(&held.batch);
-        _exit(!same || atomic_load(&lane->desk->mark) != 0 || atomic_load(&lane->desk->held) != 1);
+        _exit(!same || atomic_load(&queue->control->mark) != 0 ||
+              atomic_load(&queue->control->held) != 1);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    check(lane, &held);
+    check(queue, &held);
     hr_batch_release(&held.batch);
     free(held.expected);
-    assert_int_equal(atomic_load(&lane->desk->mark), 8);
-    hr__seat_unref(&seat);
-    fake_lane_remove(lane);
-    free(lane);
+    assert_int_equal(atomic_load(&queue->control->mark), 8);
+    hr__cursor_unref(&cursor);
+    fake_queue_remove(queue);
+    free(queue);
 }
 
-/* A board that says what cannot be is refused, and what it says later is looked at, too. */
+/* A header that says what cannot be is refused, and what it says later is looked at, too. */
 static void test_wrong_boards(void **state)
 {
-    struct fake_lane *lane = malloc(sizeof *lane);
+    struct fake_queue *queue = malloc(sizeof *queue);
     struct hr_error error;
-    assert_non_null(lane);
-    fake_lane_make(lane, 4096, 0, 8, 32);
+    assert_non_null(queue);
+    fake_queue_make(queue, 4096, 0, 8, 32);
     struct hr_tensor_spec spec = spec_of(4096);
-    uint64_t *const fields[] = {&lane->board->magic,         &lane->board->sample_bytes,
-                                &lane->board->chunk_samples, &lane->board->chunk_bytes,
-                                &lane->board->places,        &lane->board->places_offset,
-                                &lane->board->data_bytes,    &lane->board->samples_offset,
-                                &lane->board->board_bytes,   &lane->desk->magic};
+    uint64_t *const fields[] = {&queue->header->magic,         &queue->header->sample_bytes,
+                                &queue->header->chunk_samples, &queue->header->chunk_bytes,
+                                &queue->header->places,        &queue->header->places_offset,
+                                &queue->header->data_bytes,    &queue->header->samples_offset,
+                                &queue->header->header_bytes,  &queue->control->magic};
     static const uint64_t values[] = {0, 3, UINT64_MAX, UINT64_MAX / 2, UINT64_C(1) << 40};
     for (size_t f = 0; f < sizeof fields / sizeof *fields; f++)
         for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
             uint64_t before = *fields[f];
-            struct hr__seat *seat = NULL;
+            struct hr__cursor *cursor = NULL;
             int files[4];
             *fields[f] = values[v];
-            fake_lane_files(lane, files);
-            int r = hr__seat_create(&seat, &spec, files, &error);
+            fake_queue_files(queue, files);
+            int r = hr__cursor_create(&cursor, &spec, files, &error);
             /* Three places, a larger file, tables in other places: all possible. */
-            int is_allowed = (fields[f] == &lane->board->places && v == 1) ||
-                             (fields[f] == &lane->board->data_bytes && v == 4) ||
-                             (fields[f] == &lane->board->places_offset && !v) ||
-                             (fields[f] == &lane->board->samples_offset && !v);
+            int is_allowed = (fields[f] == &queue->header->places && v == 1) ||
+                             (fields[f] == &queue->header->data_bytes && v == 4) ||
+                             (fields[f] == &queue->header->places_offset && !v) ||
+                             (fields[f] == &queue->header->samples_offset && !v);
             if (r != (is_allowed ? 0 : -EPROTO))
                 fail_msg("field %zu, value %zu: %d", f, v, r);
-            hr__seat_unref(&seat);
+            hr__cursor_unref(&cursor);
             *fields[f] = before;
         }
-    struct hr__seat *seat = sit(lane);
+    struct hr__cursor *cursor = sit(queue);
     struct hr__lease *lease;
-    assert_int_equal(fake_lane_publish(lane, 8, 0), 1);
-    atomic_store(&lane->at[0].offset, lane->file_bytes);
-    assert_int_equal(hr__lease_create(&lease, seat, 0, 8, &error), -EPROTO);
-    atomic_store(&lane->at[0].offset, 12);
-    assert_int_equal(hr__lease_create(&lease, seat, 0, 8, &error), -EPROTO);
-    atomic_store(&lane->at[0].offset, 0);
-    atomic_store(&lane->at[0].number, 7);
-    assert_int_equal(hr__lease_create(&lease, seat, 0, 8, &error), -EPROTO);
-    hr__seat_unref(&seat);
-    fake_lane_remove(lane);
-    free(lane);
+    assert_int_equal(fake_queue_publish(queue, 8, 0), 1);
+    atomic_store(&queue->at[0].offset, queue->file_bytes);
+    assert_int_equal(hr__lease_create(&lease, cursor, 0, 8, &error), -EPROTO);
+    atomic_store(&queue->at[0].offset, 12);
+    assert_int_equal(hr__lease_create(&lease, cursor, 0, 8, &error), -EPROTO);
+    atomic_store(&queue->at[0].offset, 0);
+    atomic_store(&queue->at[0].number, 7);
+    assert_int_equal(hr__lease_create(&lease, cursor, 0, 8, &error), -EPROTO);
+    hr__cursor_unref(&cursor);
+    fake_queue_remove(queue);
+    free(queue);
 }
 
 /* Without memory nothing is lost and nothing leaks. */
 static void test_out_of_memory(void **state)
 {
-    struct fake_lane *lane = malloc(sizeof *lane);
+    struct fake_queue *queue = malloc(sizeof *queue);
     struct hr_error error;
-    assert_non_null(lane);
-    fake_lane_make(lane, 4096, 0, 8, 32);
+    assert_non_null(queue);
+    fake_queue_make(queue, 4096, 0, 8, 32);
     struct hr_tensor_spec spec = spec_of(4096);
     uint64_t before = hr__allocated(HR__TAG_AGENT);
-    struct hr__seat *seat = NULL;
+    struct hr__cursor *cursor = NULL;
     int files[4];
-    fake_lane_files(lane, files);
+    fake_queue_files(queue, files);
     hr__alloc_fail_at(1, 0);
-    assert_int_equal(hr__seat_create(&seat, &spec, files, &error), -ENOMEM);
-    assert_null(seat);
+    assert_int_equal(hr__cursor_create(&cursor, &spec, files, &error), -ENOMEM);
+    assert_null(cursor);
     assert_int_equal(fcntl(files[1], F_GETFD), -1);
-    seat = sit(lane);
-    assert_int_equal(fake_lane_publish(lane, 8, 0), 1);
+    cursor = sit(queue);
+    assert_int_equal(fake_queue_publish(queue, 8, 0), 1);
     struct hr__lease *lease = NULL;
     for (int n = 1; n <= 2; n++) {
         hr__alloc_fail_at((uint64_t)n, 0);
-        assert_int_equal(hr__lease_create(&lease, seat, 0, 8, &error), -ENOMEM);
+        assert_int_equal(hr__lease_create(&lease, cursor, 0, 8, &error), -ENOMEM);
     }
     hr__alloc_fail_at(0, 0);
-    assert_int_equal(hr__lease_create(&lease, seat, 0, 8, &error), 0);
+    assert_int_equal(hr__lease_create(&lease, cursor, 0, 8, &error), 0);
     struct hr_batch *batch = &lease->batch;
-    hr__seat_unref(&seat);
+    hr__cursor_unref(&cursor);
     hr_batch_release(&batch);
     assert_int_equal(hr__allocated(HR__TAG_AGENT), before);
-    fake_lane_remove(lane);
-    free(lane);
+    fake_queue_remove(queue);
+    free(queue);
 }
 
-/* A lane that was refused room while the seat had enough would wait for it for ever. */
+/* A queue that was refused room while the cursor had enough would wait for it for ever. */
 static void test_waiting_rings(void **state)
 {
-    struct fake_lane *lane = calloc(1, sizeof *lane);
-    assert_non_null(lane);
-    fake_lane_make(lane, 4096, 0, 8, 32);
-    struct hr__seat *seat = sit(lane);
-    struct pollfd bell = {.fd = lane->bell_file, .events = POLLIN};
-    uint32_t rung = hr__seat_bell(seat);
-    assert_int_equal(hr__seat_wait(seat, rung, 8, hr__now_ns() + 1000), -ETIMEDOUT);
+    struct fake_queue *queue = calloc(1, sizeof *queue);
+    assert_non_null(queue);
+    fake_queue_make(queue, 4096, 0, 8, 32);
+    struct hr__cursor *cursor = sit(queue);
+    struct pollfd bell = {.fd = queue->bell_file, .events = POLLIN};
+    uint32_t rung = hr__cursor_bell(cursor);
+    assert_int_equal(hr__cursor_wait(cursor, rung, 8, hr__now_ns() + 1000), -ETIMEDOUT);
     assert_int_equal(poll(&bell, 1, 0), 0);
-    atomic_store(&lane->board->wants_room, 1);
-    assert_int_equal(hr__seat_wait(seat, rung, 8, hr__now_ns() + 1000), -ETIMEDOUT);
+    atomic_store(&queue->header->wants_room, 1);
+    assert_int_equal(hr__cursor_wait(cursor, rung, 8, hr__now_ns() + 1000), -ETIMEDOUT);
     assert_int_equal(poll(&bell, 1, 0), 1);
-    hr__seat_unref(&seat);
-    fake_lane_remove(lane);
-    free(lane);
+    hr__cursor_unref(&cursor);
+    fake_queue_remove(queue);
+    free(queue);
 }
 
 int main(void)

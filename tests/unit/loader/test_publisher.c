@@ -1,6 +1,6 @@
 /*
- * Lanes: their samples are those of an embedded loader, bit for bit, whatever the chunks' size,
- * the number of threads and the moments at which there is room or a restart; chunks are
+ * Publishers: their samples are those of an embedded loader, bit for bit, whatever the chunks'
+ * size, the number of threads and the moments at which there is room or a restart; chunks are
  * published in order and each that was acquired is published or dropped, once.
  */
 #include "yard.h"
@@ -32,7 +32,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void lane_options(struct hr_loader_options *o, int chunk_samples)
+static void publisher_options(struct hr_loader_options *o, int chunk_samples)
 {
     fixture_options(o);
     o->batch_size = chunk_samples;
@@ -53,7 +53,7 @@ static void check_epoch(struct hr__crew *crew, const struct hr_loader_options *o
     yard_wait(&yard, expected.count);
     samples_compare(&expected, &yard, 0, epoch);
     struct hr_loader_stats stats = {.size = sizeof stats};
-    hr_loader_get_stats(yard.lane, &stats);
+    hr_loader_get_stats(yard.publisher, &stats);
     assert_int_equal(stats.samples, expected.count);
     assert_int_equal(stats.batches, yard.published);
     assert_int_equal(stats.padded_samples, expected.padding);
@@ -73,7 +73,7 @@ static void test_samples_are_those_of_a_loader(void **state)
         struct hr__crew *crew = crew_make(1 + (int)i % 3);
         for (size_t w = 0; w < 2; w++) {
             struct hr_loader_options o;
-            lane_options(&o, sizes[i]);
+            publisher_options(&o, sizes[i]);
             o.world_size = worlds[w];
             o.rank = worlds[w] - 1;
             o.drop_last = i % 2 && sizes[i] * worlds[w] <= SAMPLES;
@@ -83,7 +83,7 @@ static void test_samples_are_those_of_a_loader(void **state)
             check_epoch(crew, &whole, 3, 0);
             check_epoch(crew, &whole, 4, 41);
             if (o.drop_last) {
-                /* A lane drops none. */
+                /* A publisher drops none. */
                 yard_make(&yard, crew, &fixture, &o);
                 uint64_t samples = yard_start(&yard, 0, 0);
                 assert_int_equal(samples,
@@ -104,11 +104,11 @@ static void test_position_at_the_end(void **state)
     struct hr_error error;
     uint64_t samples = 9;
     struct hr__crew *crew = crew_make(1);
-    lane_options(&o, 8);
+    publisher_options(&o, 8);
     yard_make(&yard, crew, &fixture, &o);
     assert_int_equal(yard_start(&yard, 0, SAMPLES), 0);
-    assert_int_equal(hr__lane_start(yard.lane, 0, SAMPLES + 1, yard.next, &samples, &error),
-                     -EINVAL);
+    assert_int_equal(
+        hr__publisher_start(yard.publisher, 0, SAMPLES + 1, yard.next, &samples, &error), -EINVAL);
     assert_int_equal(yard_start(&yard, 1, SAMPLES - 1), 1);
     yard_wait(&yard, 1);
     yard_remove(&yard);
@@ -121,14 +121,14 @@ static unsigned step(unsigned *random)
     return *random >> 8;
 }
 
-/* Two lanes over one crew, started again at random moments. */
+/* Two publishers over one crew, started again at random moments. */
 static void check_restarts(int threads, int fetchers_read, unsigned random)
 {
     struct hr_loader_options o, embedded;
     struct samples expected;
     struct yard *yards[] = {&yard, &other};
     struct hr__crew *crew = crew_make(threads);
-    lane_options(&o, 7);
+    publisher_options(&o, 7);
     o.direct_io = fetchers_read;
     for (int i = 0; i < 2; i++) {
         yard_make(yards[i], crew, &fixture, &o);
@@ -167,12 +167,12 @@ static void test_restarts_at_random(void **state)
     check_restarts(3, 1, 3);
 }
 
-static void test_room_wakes_the_lane(void **state)
+static void test_room_wakes_the_publisher(void **state)
 {
     (void)state;
     struct hr_loader_options o;
     struct hr__crew *crew = crew_make(2);
-    lane_options(&o, 8);
+    publisher_options(&o, 8);
     for (int fetchers_read = 0; fetchers_read < 2; fetchers_read++) {
         o.direct_io = fetchers_read;
         yard_make(&yard, crew, &fixture, &o);
@@ -196,7 +196,7 @@ static void test_room_comes_during_a_refusal(void **state)
 {
     (void)state;
     struct hr_loader_options o;
-    lane_options(&o, 8);
+    publisher_options(&o, 8);
     for (int fetchers_read = 0; fetchers_read < 2; fetchers_read++) {
         struct hr__crew *crew = crew_make(3);
         o.direct_io = fetchers_read;
@@ -208,9 +208,9 @@ static void test_room_comes_during_a_refusal(void **state)
             while (yard_read(&yard, &yard.refused) == refused)
                 nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
             /* Somebody looks, finds an opening under way, and sleeps. */
-            pthread_mutex_lock(&yard.lane->lock);
-            hr__wake_claimers_locked(yard.lane);
-            pthread_mutex_unlock(&yard.lane->lock);
+            pthread_mutex_lock(&yard.publisher->lock);
+            hr__wake_claimers_locked(yard.publisher);
+            pthread_mutex_unlock(&yard.publisher->lock);
             nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
             refused = yard_read(&yard, &yard.refused);
             yard_open(&yard, n);
@@ -232,9 +232,9 @@ static void test_bad_samples_are_replaced(void **state)
     static const size_t spoiled[] = {3, 30, 31, 77, 156};
     for (size_t i = 0; i < 5; i++)
         fixture_spoil(&fixture, spoiled[i], i % 2 ? "no picture" : NULL);
-    lane_options(&o, 6);
+    publisher_options(&o, 6);
     o.on_error = HR_ON_ERROR_SKIP;
-    o.max_bad_share = 0; /* unused by lanes */
+    o.max_bad_share = 0; /* unused by publishers */
     embedded_options(&embedded, &o);
     samples_make(&expected, &fixture, &embedded, 2, 0);
 
@@ -257,7 +257,7 @@ static void test_bad_samples_are_replaced(void **state)
         assert_int_equal(yard.bad_index[i], skipped.index);
     }
     struct hr_loader_stats stats = {.size = sizeof stats};
-    hr_loader_get_stats(yard.lane, &stats);
+    hr_loader_get_stats(yard.publisher, &stats);
     assert_int_equal(stats.bad_samples, 5);
     yard_remove(&yard);
     hr__crew_destroy(&crew);
@@ -267,14 +267,14 @@ static void test_bad_samples_are_replaced(void **state)
 
 /* What an embedded loader says when it meets the first bad sample of the epoch, and how many
  * samples come before it, one at a time. */
-static uint64_t embedded_failure(const struct hr_loader_options *lane, struct hr_error *error,
+static uint64_t embedded_failure(const struct hr_loader_options *publisher, struct hr_error *error,
                                  struct hr_skipped_sample *failed)
 {
     struct hr_loader_options o;
     struct hr_batch *batch;
     uint64_t before = 0;
     int r;
-    embedded_options(&o, lane);
+    embedded_options(&o, publisher);
     o.batch_size = 1;
     struct hr_loader *loader = fixture_loader(&fixture, &o);
     assert_int_equal(hr_loader_start_epoch(loader, 5, error), 0);
@@ -288,7 +288,7 @@ static uint64_t embedded_failure(const struct hr_loader_options *lane, struct hr
     return before;
 }
 
-static void test_failure_ends_the_lane_at_its_place(void **state)
+static void test_failure_ends_the_publisher_at_its_place(void **state)
 {
     (void)state;
     struct hr_loader_options o;
@@ -300,7 +300,7 @@ static void test_failure_ends_the_lane_at_its_place(void **state)
         fixture_spoil(&fixture, spoiled[i], i % 2 ? "no picture" : NULL);
     for (int threads = 1; threads < 4; threads++) {
         struct hr__crew *crew = crew_make(threads);
-        lane_options(&o, threads == 2 ? 64 : 6);
+        publisher_options(&o, threads == 2 ? 64 : 6);
         uint64_t before = embedded_failure(&o, &error, &failed);
         yard_make(&yard, crew, &fixture, &o);
         for (int again = 0; again < 3; again++) {
@@ -315,19 +315,19 @@ static void test_failure_ends_the_lane_at_its_place(void **state)
             assert_int_equal(yard.ended_index, failed.index);
             assert_string_equal(yard.ended_path, failed.path);
             assert_string_equal(yard.ended_reason, failed.reason);
-            hr__lane_room(yard.lane);
+            hr__publisher_room(yard.publisher);
         }
         yard_remove(&yard);
         hr__crew_destroy(&crew);
     }
 }
 
-static void test_no_memory_ends_the_lane(void **state)
+static void test_no_memory_ends_the_publisher(void **state)
 {
     (void)state;
     struct hr_loader_options o;
     struct hr__crew *crew = crew_make(2);
-    lane_options(&o, 8);
+    publisher_options(&o, 8);
     for (int fetchers_read = 0; fetchers_read < 2; fetchers_read++) {
         o.direct_io = fetchers_read;
         yard_make(&yard, crew, &fixture, &o);
@@ -346,23 +346,23 @@ static void test_no_memory_ends_the_lane(void **state)
     hr__crew_destroy(&crew);
 }
 
-static void test_options_of_a_lane(void **state)
+static void test_options_of_a_publisher(void **state)
 {
     (void)state;
     struct hr_loader_options o;
-    struct hr_loader *lane;
+    struct hr_loader *publisher;
     struct hr_error error;
     struct hr__crew *crew = crew_make(1);
-    lane_options(&o, 0);
-    assert_int_equal(
-        hr__lane_create(&lane, crew, fixture.dataset, fixture.recipe, &o, NULL, NULL, &error),
-        -EINVAL);
-    lane_options(&o, 8);
+    publisher_options(&o, 0);
+    assert_int_equal(hr__publisher_create(&publisher, crew, fixture.dataset, fixture.recipe, &o,
+                                          NULL, NULL, &error),
+                     -EINVAL);
+    publisher_options(&o, 8);
     o.cache = "size=what";
-    assert_int_equal(
-        hr__lane_create(&lane, crew, fixture.dataset, fixture.recipe, &o, NULL, NULL, &error),
-        -EINVAL);
-    assert_null(lane);
+    assert_int_equal(hr__publisher_create(&publisher, crew, fixture.dataset, fixture.recipe, &o,
+                                          NULL, NULL, &error),
+                     -EINVAL);
+    assert_null(publisher);
     hr__crew_destroy(&crew);
     hr__crew_destroy(&crew);
 }
@@ -373,12 +373,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_samples_are_those_of_a_loader, setup, teardown),
         cmocka_unit_test_setup_teardown(test_position_at_the_end, setup, teardown),
         cmocka_unit_test_setup_teardown(test_restarts_at_random, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_room_wakes_the_lane, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_room_wakes_the_publisher, setup, teardown),
         cmocka_unit_test_setup_teardown(test_room_comes_during_a_refusal, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_samples_are_replaced, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_failure_ends_the_lane_at_its_place, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_no_memory_ends_the_lane, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_options_of_a_lane, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_failure_ends_the_publisher_at_its_place, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_no_memory_ends_the_publisher, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_options_of_a_publisher, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

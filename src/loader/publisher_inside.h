@@ -1,18 +1,18 @@
-/* A lane as lane.c and crew.c see it. */
+/* A publisher as publisher.c and crew.c see it. */
 #ifndef HR_LOADER_LANE_INSIDE_H
 #define HR_LOADER_LANE_INSIDE_H
 
-#include "loader/lane.h"
 #include "loader/loader.h"
+#include "loader/publisher.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* What makes a loader a lane (lane.h). */
-struct hr__lane {
+/* What makes a loader a publisher (publisher.h). */
+struct hr__publisher {
     struct hr_loader *loader;
     struct hr__crew *crew;
-    const struct hr__lane_ops *ops;
+    const struct hr__publisher_ops *ops;
     void *self;                /* of ops */
     struct hr__chunk_bad *bad; /* batch_size: of the chunk that is being published */
 
@@ -32,6 +32,6 @@ struct hr__lane {
 };
 
 /* Publishes what is complete at the window's front, unless another thread is at it. */
-void hr__lane_publish(struct hr__lane *lane);
+void hr__publisher_publish(struct hr__publisher *publisher);
 
 #endif

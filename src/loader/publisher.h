@@ -1,5 +1,5 @@
 /*
- * A lane: a loader whose batches, here called chunks, are published in memory of somebody
+ * A publisher: a loader whose batches, here called chunks, are published in memory of somebody
  * else's, in order, instead of being handed to a consumer. The agent makes one for each rank
  * of each stream.
  *
@@ -9,24 +9,24 @@
  * external_order chunk b + n is the n'th batch that was pushed since the start, and may hold fewer
  * than C, too.
  *
- * A lane never judges the share of bad samples and never drops a last chunk: those who
+ * A publisher never judges the share of bad samples and never drops a last chunk: those who
  * consume it do.
  *
  * Callbacks are made without the loader's lock, from the crew's workers and the fetchers (drop
- * also on the thread that starts or destroys the lane); publish one at a time, in order
- * of the numbers. They may call hr__lane_room and hr_loader_get_stats, and nothing else of the
- * lane. start and destroy wait for acquire and publish to return: they
+ * also on the thread that starts or destroys the publisher); publish one at a time, in order
+ * of the numbers. They may call hr__publisher_room and hr_loader_get_stats, and nothing else of the
+ * publisher. start and destroy wait for acquire and publish to return: they
  * are called without a lock that a callback takes, by one thread at a time.
  */
-#ifndef HR_LOADER_LANE_H
-#define HR_LOADER_LANE_H
+#ifndef HR_LOADER_PUBLISHER_H
+#define HR_LOADER_PUBLISHER_H
 
 #include "loader/crew.h"
 
 #include <headrace/loader.h>
 
-/* Samples of an epoch whose end nobody knows, as hr__lane_start tells them. */
-#define HR__LANE_ENDLESS (UINT64_C(1) << 62)
+/* Samples of an epoch whose end nobody knows, as hr__publisher_start tells them. */
+#define HR__QUEUE_ENDLESS (UINT64_C(1) << 62)
 
 /* Where a chunk lies: room for options.batch_size samples. Filled in pieces by many threads;
  * what is in it before it is published is nobody's business. */
@@ -53,16 +53,16 @@ struct hr__chunk_done {
     size_t padding; /* of them, at the end, repeats that only fill up the rank's share */
     size_t bad_count;
     const struct hr__chunk_bad *bad; /* by place */
-    /* code 0, or what ended the lane: at place `count`. `failed`: the sample, path NULL where
+    /* code 0, or what ended the publisher: at place `count`. `failed`: the sample, path NULL where
      * it is not a sample's fault. Nothing is published after it until the next start. Where
      * acquire itself failed, it is about a chunk that was not acquired, with count 0. */
     struct hr_error error;
     struct hr__chunk_bad failed;
 };
 
-struct hr__lane_ops {
-    /* Room for chunk `number`: 0; or -EAGAIN: not now (hr__lane_room when it may be); or
-     * another error, which ends the lane. Does not block. Each number is asked for until it
+struct hr__publisher_ops {
+    /* Room for chunk `number`: 0; or -EAGAIN: not now (hr__publisher_room when it may be); or
+     * another error, which ends the publisher. Does not block. Each number is asked for until it
      * succeeds, then published or dropped, once. One at a time, in order of the numbers. */
     int (*acquire)(void *self, uint64_t number, struct hr__chunk *out);
     /* A chunk that is not going to be published: no thread writes to it any more. May come
@@ -76,29 +76,29 @@ struct hr__lane_ops {
 };
 
 /*
- * Makes a lane of the crew, which outlives it: a loader that knows only the hr__lane_*
+ * Makes a publisher of the crew, which outlives it: a loader that knows only the hr__publisher_*
  * functions, hr_loader_get_stats, hr_loader_destroy and, with external_order, hr_loader_push.
  * `ops` is constant and outlives it too.
  * Of the options, agent, stream, pinned, threads, wait_ms, max_bad_share and drop_last are
- * unused; batches_ahead: chunks that are open at a time, at most. All lanes of a process share
+ * unused; batches_ahead: chunks that are open at a time, at most. All publishers of a process share
  * unnamed caches as the ranks of one run do. On success *out is the caller's. Errors as of
  * hr_loader_create.
  */
-int hr__lane_create(struct hr_loader **out, struct hr__crew *crew, struct hr_dataset *dataset,
-                    struct hr_recipe *recipe, const struct hr_loader_options *options,
-                    const struct hr__lane_ops *ops, void *self, struct hr_error *error);
+int hr__publisher_create(struct hr_loader **out, struct hr__crew *crew, struct hr_dataset *dataset,
+                         struct hr_recipe *recipe, const struct hr_loader_options *options,
+                         const struct hr__publisher_ops *ops, void *self, struct hr_error *error);
 
 /*
  * Begins `epoch` at `position` (samples of the epoch's order that are behind, of all ranks),
  * with chunk `first`, which is greater than any number acquired before. What is not published is
  * dropped. *samples: what the rank's sequence holds from there on, padding included;
- * HR__LANE_ENDLESS with external_order. Threads start with the first call. Errors as of
- * hr_loader_restore; then the lane is as it was.
+ * HR__QUEUE_ENDLESS with external_order. Threads start with the first call. Errors as of
+ * hr_loader_restore; then the publisher is as it was.
  */
-int hr__lane_start(struct hr_loader *lane, uint64_t epoch, uint64_t position, uint64_t first,
-                   uint64_t *samples, struct hr_error *error);
+int hr__publisher_start(struct hr_loader *publisher, uint64_t epoch, uint64_t position,
+                        uint64_t first, uint64_t *samples, struct hr_error *error);
 
 /* acquire may succeed again, or what `ahead` says has changed much. Any thread. */
-void hr__lane_room(struct hr_loader *lane);
+void hr__publisher_room(struct hr_loader *publisher);
 
 #endif

@@ -1,17 +1,17 @@
 /*
- * Lanes (lane.h): what is different from a loader with a consumer.
+ * Publishers (publisher.h): what is different from a loader with a consumer.
  *
  * A chunk is a batch of the window whose memory is acquired when it is opened. In place of a
  * consumer's call, whichever worker makes the window's first chunk complete publishes it and
  * what is complete behind it; the others go on preparing meanwhile.
  */
-#include "loader/lane.h"
+#include "loader/publisher.h"
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "loader/caching.h"
 #include "loader/create.h"
-#include "loader/lane_inside.h"
+#include "loader/publisher_inside.h"
 #include "loader/schedule.h"
 
 #include <assert.h>
@@ -28,14 +28,14 @@ static void drop(struct hr_batch *batch);
 
 static const struct hr__batch_owner chunk_owner = {.give_back = drop};
 
-static struct hr_batch *make_description(struct hr__lane *lane)
+static struct hr_batch *make_description(struct hr__publisher *publisher)
 {
     struct hr_batch *batch = hr__alloc(HR__TAG_LOADER, 1, sizeof *batch);
     if (!batch)
         return NULL;
     batch->owner = &chunk_owner;
-    batch->lane = lane;
-    batch->positions = hr__alloc(HR__TAG_LOADER, (size_t)lane->loader->options.batch_size,
+    batch->publisher = publisher;
+    batch->positions = hr__alloc(HR__TAG_LOADER, (size_t)publisher->loader->options.batch_size,
                                  sizeof *batch->positions);
     if (batch->positions)
         return batch;
@@ -43,26 +43,26 @@ static struct hr_batch *make_description(struct hr__lane *lane)
     return NULL;
 }
 
-static struct hr_batch *take_spare_locked(struct hr__lane *lane)
+static struct hr_batch *take_spare_locked(struct hr__publisher *publisher)
 {
-    struct hr_batch *batch = lane->spare;
+    struct hr_batch *batch = publisher->spare;
     if (batch)
-        lane->spare = batch->next;
+        publisher->spare = batch->next;
     return batch;
 }
 
 static void put_spare_locked(struct hr_batch *batch)
 {
-    struct hr__lane *lane = batch->lane;
+    struct hr__publisher *publisher = batch->publisher;
     batch->images = NULL;
     batch->labels = batch->indices = NULL;
-    batch->next = lane->spare;
-    lane->spare = batch;
+    batch->next = publisher->spare;
+    publisher->spare = batch;
 }
 
 static void put_spare(struct hr_batch *batch)
 {
-    struct hr_loader *l = batch->lane->loader;
+    struct hr_loader *l = batch->publisher->loader;
     pthread_mutex_lock(&l->lock);
     put_spare_locked(batch);
     pthread_mutex_unlock(&l->lock);
@@ -71,7 +71,7 @@ static void put_spare(struct hr_batch *batch)
 /* A chunk that is not going to be published. */
 static void drop(struct hr_batch *batch)
 {
-    batch->lane->ops->drop(batch->lane->self, batch->chunk);
+    batch->publisher->ops->drop(batch->publisher->self, batch->chunk);
     put_spare(batch);
 }
 
@@ -79,22 +79,23 @@ static void drop(struct hr_batch *batch)
 static int open_chunk(struct hr_loader *l, uint64_t number, struct hr_batch **out,
                       struct hr_error *error)
 {
-    struct hr__lane *lane = l->lane;
+    struct hr__publisher *publisher = l->publisher;
     pthread_mutex_lock(&l->lock);
-    uint64_t room_asked = lane->room_asked;
-    struct hr_batch *batch = take_spare_locked(lane);
+    uint64_t room_asked = publisher->room_asked;
+    struct hr_batch *batch = take_spare_locked(publisher);
     pthread_mutex_unlock(&l->lock);
     if (!batch)
-        batch = make_description(lane);
+        batch = make_description(publisher);
     if (!batch)
-        return hr__fail(error, -ENOMEM, "out of memory for chunk %" PRIu64 " of a lane", number);
+        return hr__fail(error, -ENOMEM, "out of memory for chunk %" PRIu64 " of a publisher",
+                        number);
     struct hr__chunk chunk = {0};
-    int r = lane->ops->acquire(lane->self, number, &chunk);
+    int r = publisher->ops->acquire(publisher->self, number, &chunk);
     if (r) {
         pthread_mutex_lock(&l->lock);
         put_spare_locked(batch);
         /* Room may have come meanwhile, when all who looked for work saw an opening under way. */
-        lane->no_room = r == -EAGAIN && lane->room_asked == room_asked;
+        publisher->no_room = r == -EAGAIN && publisher->room_asked == room_asked;
         pthread_mutex_unlock(&l->lock);
         return r == -EAGAIN ? r
                             : hr__fail(error, r, "no memory for %d samples ahead: %s",
@@ -112,7 +113,7 @@ static int open_chunk(struct hr_loader *l, uint64_t number, struct hr_batch **ou
 /* A chunk at its turn. */
 struct turn {
     struct hr_batch *batch;   /* out of the window; NULL: none could be opened */
-    struct hr_batch *dropped; /* what was behind one that ended the lane */
+    struct hr_batch *dropped; /* what was behind one that ended the publisher */
     struct hr__chunk_done done;
 };
 
@@ -127,27 +128,27 @@ static void describe_bad(const struct hr__bad *bad, struct hr__chunk_bad *out)
     };
 }
 
-/* What is in a chunk up to the place where the lane ended, if it did. */
-static void describe(struct hr__lane *lane, const struct hr_batch *batch,
+/* What is in a chunk up to the place where the publisher ended, if it did. */
+static void describe(struct hr__publisher *publisher, const struct hr_batch *batch,
                      struct hr__chunk_done *done)
 {
     size_t unused = batch->count - done->count;
     done->number = batch->chunk;
     done->epoch = batch->epoch;
     done->padding = batch->padding > unused ? batch->padding - unused : 0;
-    done->bad = lane->bad;
+    done->bad = publisher->bad;
     for (const struct hr__bad *bad = batch->skipped; bad && bad->place < done->count;
          bad = bad->next)
-        describe_bad(bad, &lane->bad[done->bad_count++]);
+        describe_bad(bad, &publisher->bad[done->bad_count++]);
     if (batch->failed)
         describe_bad(batch->failed, &done->failed);
 }
 
 /* The same rule as for a consumer (loader.c): what made the next chunk impossible counts at its
  * turn, or at once where the first one cannot go on either. */
-static int take_turn_locked(struct hr__lane *lane, struct turn *turn)
+static int take_turn_locked(struct hr__publisher *publisher, struct turn *turn)
 {
-    struct hr_loader *l = lane->loader;
+    struct hr_loader *l = publisher->loader;
     struct hr_batch *batch = l->window;
     if (l->stop || l->over || !l->plan)
         return 0;
@@ -167,7 +168,7 @@ static int take_turn_locked(struct hr__lane *lane, struct turn *turn)
             done->count = batch->error_place;
         }
         hr__window_pop_locked(l);
-        describe(lane, batch, done);
+        describe(publisher, batch, done);
     } else {
         done->number = l->plan->first_chunk + l->opened - 1;
         done->epoch = l->plan->epoch;
@@ -179,14 +180,14 @@ static int take_turn_locked(struct hr__lane *lane, struct turn *turn)
     return 1;
 }
 
-static void publish(struct hr__lane *lane, struct turn *turn)
+static void publish(struct hr__publisher *publisher, struct turn *turn)
 {
-    struct hr__counters *c = &lane->loader->counters;
+    struct hr__counters *c = &publisher->loader->counters;
     hr__count(&c->batches, 1);
     for (size_t i = 0; i < turn->done.bad_count; i++)
         hr__count(turn->done.bad[i].taken ? &c->damaged_samples : &c->bad_samples, 1);
     hr__count(&c->padded_samples, turn->done.padding);
-    lane->ops->publish(lane->self, &turn->done);
+    publisher->ops->publish(publisher->self, &turn->done);
     if (turn->batch) {
         hr__batch_reset(turn->batch);
         put_spare(turn->batch);
@@ -194,103 +195,103 @@ static void publish(struct hr__lane *lane, struct turn *turn)
     hr__return_slots(turn->dropped);
 }
 
-void hr__lane_publish(struct hr__lane *lane)
+void hr__publisher_publish(struct hr__publisher *publisher)
 {
-    struct hr_loader *l = lane->loader;
+    struct hr_loader *l = publisher->loader;
     struct turn turn;
     pthread_mutex_lock(&l->lock);
-    if (lane->publishing) {
+    if (publisher->publishing) {
         pthread_mutex_unlock(&l->lock);
         return;
     }
-    lane->publishing = 1;
-    while (!lane->starting && take_turn_locked(lane, &turn)) {
+    publisher->publishing = 1;
+    while (!publisher->starting && take_turn_locked(publisher, &turn)) {
         if (hr__can_claim_locked(l))
             hr__wake_claimers_locked(l);
         pthread_mutex_unlock(&l->lock);
-        publish(lane, &turn);
+        publish(publisher, &turn);
         pthread_mutex_lock(&l->lock);
     }
-    lane->turn = 0;
-    lane->publishing = 0;
-    if (lane->starting)
-        pthread_cond_broadcast(&lane->quiet);
+    publisher->turn = 0;
+    publisher->publishing = 0;
+    if (publisher->starting)
+        pthread_cond_broadcast(&publisher->quiet);
     pthread_mutex_unlock(&l->lock);
 }
 
 /* Waits until nobody publishes or opens a chunk, and keeps it so until begin_locked. */
-static void pause_lane(struct hr_loader *l)
+static void pause_publisher(struct hr_loader *l)
 {
-    struct hr__lane *lane = l->lane;
+    struct hr__publisher *publisher = l->publisher;
     pthread_mutex_lock(&l->lock);
-    lane->starting = 1;
-    while (lane->publishing || l->opening)
-        pthread_cond_wait(&lane->quiet, &l->lock);
+    publisher->starting = 1;
+    while (publisher->publishing || l->opening)
+        pthread_cond_wait(&publisher->quiet, &l->lock);
     pthread_mutex_unlock(&l->lock);
 }
 
 static void begin_locked(struct hr_loader *l)
 {
-    struct hr__lane *lane = l->lane;
-    lane->starting = lane->turn = lane->no_room = 0;
+    struct hr__publisher *publisher = l->publisher;
+    publisher->starting = publisher->turn = publisher->no_room = 0;
 }
 
 static int can_open_locked(const struct hr_loader *l)
 {
-    return !l->lane->no_room && !l->lane->starting;
+    return !l->publisher->no_room && !l->publisher->starting;
 }
 
 static void opened_locked(struct hr_loader *l, int is_broken)
 {
-    if (l->lane->starting)
-        pthread_cond_broadcast(&l->lane->quiet);
-    /* A worker publishes what ended the lane; the opener may be a fetcher. */
+    if (l->publisher->starting)
+        pthread_cond_broadcast(&l->publisher->quiet);
+    /* A worker publishes what ended the publisher; the opener may be a fetcher. */
     if (is_broken)
         hr__wake_worker_locked(l);
 }
 
-/* A lane has no consumer: the worker that comes next, mostly this one, publishes. */
+/* A publisher has no consumer: the worker that comes next, mostly this one, publishes. */
 static void notify_consumer_locked(struct hr_loader *l)
 {
-    l->lane->turn = 1;
-    atomic_store(&l->lane->has_work, 1);
+    l->publisher->turn = 1;
+    atomic_store(&l->publisher->has_work, 1);
 }
 
 static void notify_workers_locked(struct hr_loader *l, int count)
 {
-    atomic_store(&l->lane->has_work, 1);
-    hr__crew_wake(l->lane->crew, count);
+    atomic_store(&l->publisher->has_work, 1);
+    hr__crew_wake(l->publisher->crew, count);
 }
 
 static int join_crew(struct hr_loader *l, struct hr_error *error)
 {
-    return hr__crew_join(l->lane->crew, l, error);
+    return hr__crew_join(l->publisher->crew, l, error);
 }
 
 static void leave_crew(struct hr_loader *l)
 {
-    hr__crew_leave(l->lane->crew, l);
+    hr__crew_leave(l->publisher->crew, l);
 }
 
-static void free_lane(struct hr_loader *l)
+static void free_publisher(struct hr_loader *l)
 {
-    struct hr__lane *lane = l->lane;
-    while (lane->spare) {
-        struct hr_batch *next = lane->spare->next;
-        free_description(lane->spare);
-        lane->spare = next;
+    struct hr__publisher *publisher = l->publisher;
+    while (publisher->spare) {
+        struct hr_batch *next = publisher->spare->next;
+        free_description(publisher->spare);
+        publisher->spare = next;
     }
-    pthread_cond_destroy(&lane->quiet);
-    hr__free(lane->bad);
-    hr__free(lane);
+    pthread_cond_destroy(&publisher->quiet);
+    hr__free(publisher->bad);
+    hr__free(publisher);
 }
 
-static const struct hr__part lane_part = {
+static const struct hr__part publisher_part = {
     .start = join_crew,
     .join = leave_crew,
-    .destroy = free_lane,
-    .abandon = free_lane,
-    .pause = pause_lane,
+    .destroy = free_publisher,
+    .abandon = free_publisher,
+    .pause = pause_publisher,
     .begin_locked = begin_locked,
     .can_open_locked = can_open_locked,
     .open = open_chunk,
@@ -299,24 +300,25 @@ static const struct hr__part lane_part = {
     .notify_workers_locked = notify_workers_locked,
 };
 
-static int make_lane(struct hr_loader *l, struct hr_error *error)
+static int make_publisher(struct hr_loader *l, struct hr_error *error)
 {
-    struct hr__lane *lane = hr__alloc(HR__TAG_LOADER, 1, sizeof *lane);
-    if (!lane)
-        return hr__fail(error, -ENOMEM, "out of memory for a lane");
-    l->lane = lane;
-    l->part = &lane_part;
+    struct hr__publisher *publisher = hr__alloc(HR__TAG_LOADER, 1, sizeof *publisher);
+    if (!publisher)
+        return hr__fail(error, -ENOMEM, "out of memory for a publisher");
+    l->publisher = publisher;
+    l->part = &publisher_part;
     l->borrows_workers = 1;
     /* As the crew has them: some may be idle, and one looks after delayed samples. */
     l->idle_workers = l->delayed_watched = 1;
-    lane->loader = l;
-    atomic_init(&lane->ask_ns, UINT64_MAX);
-    pthread_cond_init(&lane->quiet, NULL);
-    lane->bad = hr__alloc(HR__TAG_LOADER, (size_t)l->options.batch_size, sizeof *lane->bad);
-    return lane->bad ? 0 : hr__fail(error, -ENOMEM, "out of memory for a lane");
+    publisher->loader = l;
+    atomic_init(&publisher->ask_ns, UINT64_MAX);
+    pthread_cond_init(&publisher->quiet, NULL);
+    publisher->bad =
+        hr__alloc(HR__TAG_LOADER, (size_t)l->options.batch_size, sizeof *publisher->bad);
+    return publisher->bad ? 0 : hr__fail(error, -ENOMEM, "out of memory for a publisher");
 }
 
-/* The caller's options as a lane has them. */
+/* The caller's options as a publisher has them. */
 static int take_options(struct hr_loader_options *out, const struct hr_loader_options *options,
                         const struct hr__crew *crew, struct hr_error *error)
 {
@@ -330,9 +332,9 @@ static int take_options(struct hr_loader_options *out, const struct hr_loader_op
     return 0;
 }
 
-int hr__lane_create(struct hr_loader **out, struct hr__crew *crew, struct hr_dataset *dataset,
-                    struct hr_recipe *recipe, const struct hr_loader_options *options,
-                    const struct hr__lane_ops *ops, void *self, struct hr_error *error)
+int hr__publisher_create(struct hr_loader **out, struct hr__crew *crew, struct hr_dataset *dataset,
+                         struct hr_recipe *recipe, const struct hr_loader_options *options,
+                         const struct hr__publisher_ops *ops, void *self, struct hr_error *error)
 {
     *out = NULL;
     struct hr_loader_options taken;
@@ -342,11 +344,11 @@ int hr__lane_create(struct hr_loader **out, struct hr__crew *crew, struct hr_dat
         r = hr__loader_make(&l, dataset, recipe, &taken, error);
     if (r)
         return r;
-    r = make_lane(l, error);
+    r = make_publisher(l, error);
     if (!r) {
-        l->lane->crew = crew;
-        l->lane->ops = ops;
-        l->lane->self = self;
+        l->publisher->crew = crew;
+        l->publisher->ops = ops;
+        l->publisher->self = self;
         r = hr__caching_create(l, 1, error);
     }
     l->options.cache = NULL; /* the caller's */
@@ -358,8 +360,8 @@ int hr__lane_create(struct hr_loader **out, struct hr__crew *crew, struct hr_dat
     return 0;
 }
 
-int hr__lane_start(struct hr_loader *l, uint64_t epoch, uint64_t position, uint64_t first,
-                   uint64_t *samples, struct hr_error *error)
+int hr__publisher_start(struct hr_loader *l, uint64_t epoch, uint64_t position, uint64_t first,
+                        uint64_t *samples, struct hr_error *error)
 {
     uint64_t total = hr_dataset_count(l->dataset), ranks = (uint64_t)l->options.world_size;
     struct hr_loader_state state = {
@@ -374,16 +376,16 @@ int hr__lane_start(struct hr_loader *l, uint64_t epoch, uint64_t position, uint6
     if (r)
         return r;
     *samples = l->options.external_order
-                   ? HR__LANE_ENDLESS
+                   ? HR__QUEUE_ENDLESS
                    : (total - position) / ranks + ((total - position) % ranks != 0);
     return hr__loader_start_at(l, &state, first, error);
 }
 
-void hr__lane_room(struct hr_loader *l)
+void hr__publisher_room(struct hr_loader *l)
 {
     pthread_mutex_lock(&l->lock);
-    l->lane->room_asked++;
-    l->lane->no_room = 0;
+    l->publisher->room_asked++;
+    l->publisher->no_room = 0;
     if (hr__can_claim_locked(l))
         hr__wake_claimers_locked(l);
     pthread_mutex_unlock(&l->lock);

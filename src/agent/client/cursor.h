@@ -1,6 +1,6 @@
 /*
- * A seat: one lane as a job sees it (see share.h). Samples are taken from it by sequence
- * number, and become batches in one of two ways: lent, in place (lease.c), or copied.
+ * A cursor: one queue as a job sees it (see share.h). Samples are taken from it by sequence
+ * number, and become batches in one of two ways: leased, in place (lease.c), or copied.
  *
  * The data is mapped privately, so that a job may write to its batches. A *window* is one such
  * mapping: room for the ring twice in a row, into which places are mapped as batches need
@@ -20,17 +20,17 @@
  *
  * Leases that are kept for almost as long as the ring is are made the job's own: private
  * copies, for which the agent need not keep anything any more. So a job may keep all its
- * batches, and neither stops its lane nor holds more than about a ring of shared memory.
+ * batches, and neither stops its queue nor holds more than about a ring of shared memory.
  *
  * Locks: `lock` guards what is said below. One thread, the consumer's, takes; leases may be
- * released on any thread. Board and files are the agent's, whose mistakes must not crash a
+ * released on any thread. Header and files are the agent's, whose mistakes must not crash a
  * job: lengths are checked against the files, which cannot shrink (seals).
  *
  * A forked child may go on reading the leases that it has until its parent releases them; it
- * neither gives back pages nor writes to the desk.
+ * neither gives back pages nor writes to the control block.
  */
-#ifndef HR_AGENT_CLIENT_SEAT_H
-#define HR_AGENT_CLIENT_SEAT_H
+#ifndef HR_AGENT_CLIENT_CURSOR_H
+#define HR_AGENT_CLIENT_CURSOR_H
 
 #include "agent/client/pages.h"
 #include "agent/share.h"
@@ -40,39 +40,39 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-struct hr__told;
+struct hr__notice;
 struct hr__window;
 struct hr__wire_halt;
 
-/* What a board says once and for all, checked. */
-struct hr__seat_shape {
+/* What a header says once and for all, checked. */
+struct hr__cursor_shape {
     uint64_t sample_bytes, chunk_samples, chunk_bytes, places, data_bytes;
     uint64_t ring_samples; /* places x chunk_samples */
-    uint64_t places_offset, samples_offset, board_bytes;
+    uint64_t places_offset, samples_offset, header_bytes;
     int is_gapless;
 };
 
-struct hr__seat {
+struct hr__cursor {
     atomic_uint refs; /* its attachment's, and one for each lease */
     int pid;          /* of the process that it is of */
 
     /* The attachment's: */
-    struct hr__seat *next_seat;
+    struct hr__cursor *next_cursor;
     uint32_t number;     /* in its connection */
     uint32_t connection; /* number of the connection that gave it */
     int is_alone;
-    struct hr__told *told;      /* about samples that stand in for bad ones, by sequence */
-    struct hr__wire_halt *halt; /* what ended the lane; NULL: nothing was told */
+    struct hr__notice *told;    /* about samples that stand in for bad ones, by sequence */
+    struct hr__wire_halt *halt; /* what ended the queue; NULL: nothing was told */
 
     /* Constant. */
-    struct hr__seat_shape shape;
+    struct hr__cursor_shape shape;
     struct hr_tensor_spec spec;
-    const struct hr__board *board;
-    size_t board_mapped, desk_mapped; /* bytes */
-    struct hr__desk *desk;
+    const struct hr__header *header;
+    size_t header_mapped, control_mapped; /* bytes */
+    struct hr__control *control;
     int data, bell; /* files: of the samples; to ring when mark moves on */
     struct hr__pages pages;
-    int only_copies; /* this process's memory is locked: nothing can be lent */
+    int only_copies; /* this process's memory is locked: nothing can be leased */
 
     uint64_t data_size; /* of the file, when the consumer last looked */
 
@@ -82,7 +82,7 @@ struct hr__seat {
     uint64_t next;             /* sequence: taken before it */
     uint64_t pending;          /* sequence: taken from here on, and no lease yet;
                                   HR__SEQUENCE_NONE: nothing */
-    uint64_t mark;             /* as in the desk */
+    uint64_t mark;             /* as in the control block */
     uint32_t held;             /* leases */
     uint64_t faults;           /* of the process, when they were last counted */
     struct hr__lease *resting; /* released; their pages are not looked at yet */
@@ -95,14 +95,14 @@ struct hr__seat {
 };
 
 /*
- * What the board says of samples that are there. It has to be read before they are taken:
- * from then on the agent may leave their memory to us and use the board's entries for others.
+ * What the header says of samples that are there. It has to be read before they are taken:
+ * from then on the agent may leave their memory to us and use the header's entries for others.
  */
 struct hr__seen {
     int64_t *labels, *indices; /* of each sample */
     size_t noted;              /* those with an `instead` */
     int64_t *instead;          /* the bad one it stands in for, itself where it is damaged, or -1 */
-    uint64_t *offsets;         /* of each chunk's images in the file: hr__seat_chunks of them */
+    uint64_t *offsets;         /* of each chunk's images in the file: hr__cursor_chunks of them */
     size_t replaced;           /* samples that stand in for others */
 };
 
@@ -110,10 +110,10 @@ struct hr__seen {
 struct hr__lease {
     struct hr_batch batch;
     size_t bytes; /* of this block */
-    struct hr__seat *seat;
+    struct hr__cursor *cursor;
     struct hr__window *window;
     struct hr__lease *previous, *next;               /* in the window */
-    struct hr__lease *previous_shared, *next_shared; /* in the seat: shared, or resting */
+    struct hr__lease *previous_shared, *next_shared; /* in the cursor: shared, or resting */
     uint64_t from, to;                               /* sequence */
     struct hr__seen seen;                            /* in the same block */
     uintptr_t begin, end;                            /* addresses */
@@ -123,79 +123,80 @@ struct hr__lease {
     int is_leaving;      /* a thread is releasing it */
 };
 
-/* seat.c */
+/* cursor.c */
 
 /*
- * Takes a place with the files of SEATED: board, data, desk, eventfd, which become the seat's
+ * Takes a place with the files of PLACED: header, data, control, eventfd, which become the cursor's
  * (closed on failure too). `spec`: what its samples must be. Errors: -EPROTO: the files are
  * not what they should be; -ENOMEM, -EMFILE.
  */
-int hr__seat_create(struct hr__seat **out, const struct hr_tensor_spec *spec, int files[4],
-                    struct hr_error *error);
+int hr__cursor_create(struct hr__cursor **out, const struct hr_tensor_spec *spec, int files[4],
+                      struct hr_error *error);
 
 /* Gives the attachment's reference back; leases live on. Accepts NULL. Safe in a forked child. */
-void hr__seat_unref(struct hr__seat **seat);
+void hr__cursor_unref(struct hr__cursor **cursor);
 
 /* What is taken next is at `sequence`. Leases of samples that will be taken a second time are
  * made the job's own. Errors: -ENOMEM. */
-int hr__seat_go_to(struct hr__seat *seat, uint64_t sequence, struct hr_error *error);
+int hr__cursor_go_to(struct hr__cursor *cursor, uint64_t sequence, struct hr_error *error);
 
 /* Chunks that [from, to) lies in. */
-size_t hr__seat_chunks(const struct hr__seat *seat, uint64_t from, uint64_t to);
+size_t hr__cursor_chunks(const struct hr__cursor *cursor, uint64_t from, uint64_t to);
 
 /* Reads it. Errors: -ESTALE: they are gone; -EPROTO. */
-int hr__seat_look(struct hr__seat *seat, uint64_t from, uint64_t to, struct hr__seen *out,
-                  struct hr_error *error);
+int hr__cursor_look(struct hr__cursor *cursor, uint64_t from, uint64_t to, struct hr__seen *out,
+                    struct hr_error *error);
 
 /* Takes samples [from, to) that were looked at, from = where it stands: 0; -ESTALE: they are
- * gone, and so may be what was read. What was taken is lent or copied, then settled. */
-int hr__seat_take(struct hr__seat *seat, uint64_t from, uint64_t to);
+ * gone, and so may be what was read. What was taken is leased or copied, then settled. */
+int hr__cursor_take(struct hr__cursor *cursor, uint64_t from, uint64_t to);
 
 /* Non-zero where the sample that it stands at is gone. */
-int hr__seat_is_lost(const struct hr__seat *seat, uint64_t from);
+int hr__cursor_is_lost(const struct hr__cursor *cursor, uint64_t from);
 
 /* What was taken is not needed any more. */
-void hr__seat_settle(struct hr__seat *seat);
+void hr__cursor_settle(struct hr__cursor *cursor);
 
 /* Samples that are there from `from` on. */
-uint64_t hr__seat_ready(const struct hr__seat *seat, uint64_t from);
+uint64_t hr__cursor_ready(const struct hr__cursor *cursor, uint64_t from);
 
 /* Copies the images of taken samples, whose chunks lie at `offsets`. Errors: -EPROTO. */
-int hr__seat_copy(const struct hr__seat *seat, uint64_t from, size_t count, const uint64_t *offsets,
-                  void *out, struct hr_error *error);
+int hr__cursor_copy(const struct hr__cursor *cursor, uint64_t from, size_t count,
+                    const uint64_t *offsets, void *out, struct hr_error *error);
 
 /* Reads from the data's file, whatever this process has written to its own pages. Errors:
  * -EPROTO: it ends before. */
-int hr__seat_read(const struct hr__seat *seat, uint64_t offset, uint64_t bytes, void *out,
-                  struct hr_error *error);
+int hr__cursor_read(const struct hr__cursor *cursor, uint64_t offset, uint64_t bytes, void *out,
+                    struct hr_error *error);
 
 /* The bell, to be read before looking for samples, and sleeping until it has moved on from
  * there, or until `until_ns` of hr__now_ns: 0, -EINTR, -ETIMEDOUT. `wants`: the sequence that
- * is waited for. A lane that wants room is told that we wait. */
-uint32_t hr__seat_bell(const struct hr__seat *seat);
-int hr__seat_wait(struct hr__seat *seat, uint32_t bell, uint64_t wants, uint64_t until_ns);
+ * is waited for. A queue that wants room is told that we wait. */
+uint32_t hr__cursor_bell(const struct hr__cursor *cursor);
+int hr__cursor_wait(struct hr__cursor *cursor, uint32_t bell, uint64_t wants, uint64_t until_ns);
 
 /* Whether an order of the job's own can be pushed there: batches of `batch_samples` at most are
- * chunks, and the desk has slots for them. Errors: -EPROTO. */
-int hr__seat_check_pushing(const struct hr__seat *seat, uint64_t batch_samples,
-                           struct hr_error *error);
+ * chunks, and the control block has slots for them. Errors: -EPROTO. */
+int hr__cursor_check_pushing(const struct hr__cursor *cursor, uint64_t batch_samples,
+                             struct hr_error *error);
 
-/* Writes the batch that is to be chunk `number`, whose slot is free; then hr__seat_ring. */
-void hr__seat_push(struct hr__seat *seat, uint64_t number, const int64_t *indices, size_t count);
+/* Writes the batch that is to be chunk `number`, whose slot is free; then hr__cursor_ring. */
+void hr__cursor_push(struct hr__cursor *cursor, uint64_t number, const int64_t *indices,
+                     size_t count);
 
-/* Counts in the desk, for who looks at the agent. */
-void hr__seat_count(_Atomic uint64_t *counter, uint64_t more);
+/* Counts in the control block, for who looks at the agent. */
+void hr__cursor_count(_Atomic uint64_t *counter, uint64_t more);
 
-/* Brings the desk's mark up to date; non-zero: the agent is to be told (hr__seat_ring, without
- * the lock). */
-int hr__seat_move_mark_locked(struct hr__seat *seat);
-void hr__seat_ring(struct hr__seat *seat);
+/* Brings the control block's mark up to date; non-zero: the agent is to be told (hr__cursor_ring,
+ * without the lock). */
+int hr__cursor_move_mark_locked(struct hr__cursor *cursor);
+void hr__cursor_ring(struct hr__cursor *cursor);
 
 /* lease.c */
 
-/* Non-zero where [from, to) can be lent: it lies in one piece, and is neither too large for
+/* Non-zero where [from, to) can be leased: it lies in one piece, and is neither too large for
  * the ring nor at an odd address. */
-int hr__lease_is_possible(const struct hr__seat *seat, uint64_t from, uint64_t to);
+int hr__lease_is_possible(const struct hr__cursor *cursor, uint64_t from, uint64_t to);
 
 /*
  * Takes and lends samples [from, to), which are there, from = where it stands: a batch with its
@@ -204,21 +205,22 @@ int hr__lease_is_possible(const struct hr__seat *seat, uint64_t from, uint64_t t
  * are gone; -ENOTSUP: this process locks its memory, so that from now on nothing is possible
  * but copies; -EPROTO; -ENOMEM.
  */
-int hr__lease_create(struct hr__lease **out, struct hr__seat *seat, uint64_t from, uint64_t to,
+int hr__lease_create(struct hr__lease **out, struct hr__cursor *cursor, uint64_t from, uint64_t to,
                      struct hr_error *error);
 
 /* Makes leases of samples from `from` on the job's own, or all (0). Errors: -ENOMEM. */
-int hr__lease_own_from(struct hr__seat *seat, uint64_t from, struct hr_error *error);
+int hr__lease_own_from(struct hr__cursor *cursor, uint64_t from, struct hr_error *error);
 
 /* Makes leases of samples that begin before `before` the job's own. Errors: -ENOMEM. */
-int hr__lease_own_before(struct hr__seat *seat, uint64_t before, struct hr_error *error);
+int hr__lease_own_before(struct hr__cursor *cursor, uint64_t before, struct hr_error *error);
 
 /* Makes leases the job's own that lie so far back that the agent may use their memory again when
  * [from, to), or a batch like it behind it, has been taken. To be called before taking, whether
- * that is lent or copied. Errors: -ENOMEM. */
-int hr__lease_make_way(struct hr__seat *seat, uint64_t from, uint64_t to, struct hr_error *error);
+ * that is leased or copied. Errors: -ENOMEM. */
+int hr__lease_make_way(struct hr__cursor *cursor, uint64_t from, uint64_t to,
+                       struct hr_error *error);
 
-/* Where the seat ends: no lease is left but resting ones. */
-void hr__lease_clear(struct hr__seat *seat);
+/* Where the cursor ends: no lease is left but resting ones. */
+void hr__lease_clear(struct hr__cursor *cursor);
 
 #endif
