@@ -31,7 +31,7 @@ BELOW = {
     "bulk": {"base", "dataset", "storage", "codec", "cache", "recipe", "loader"},
     "stalls/model": {"base", "storage"},
     "stalls/watch": {"base", "dataset", "storage", "cache", "stalls/model", "loader"},
-    "agent": {"base", "dataset", "recipe", "stalls/model", "bulk"},
+    "agent": {"base", "dataset", "recipe", "bulk"},
     "agent/server": {"base", "dataset", "cache", "report", "loader", "agent"},
     "agent/client": {"base", "dataset", "cache", "loader", "agent"},
     "guard": set(),

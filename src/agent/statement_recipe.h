@@ -6,7 +6,7 @@
 #define HR_AGENT_STATEMENT_RECIPE_H
 
 #include "recipe/recipe.h"
-#include "stalls/model/json.h"
+#include "base/json.h"
 
 /* What hr_recipe_create takes. */
 struct hr__stated_recipe {

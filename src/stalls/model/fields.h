@@ -8,7 +8,7 @@
 #ifndef HR_STALLS_MODEL_FIELDS_H
 #define HR_STALLS_MODEL_FIELDS_H
 
-#include "stalls/model/json.h"
+#include "base/json.h"
 
 enum hr__field_kind {
     HR__FIELD_INT,        /* int */

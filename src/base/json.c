@@ -1,5 +1,5 @@
 /* A strict reader of JSON over jansson; see json.h. */
-#include "stalls/model/json.h"
+#include "base/json.h"
 
 #include "base/error.h"
 #include "base/memory.h"

@@ -9,8 +9,8 @@
  *
  * An absent member and null are the same: not known.
  */
-#ifndef HR_STALLS_MODEL_JSON_H
-#define HR_STALLS_MODEL_JSON_H
+#ifndef HR_BASE_JSON_H
+#define HR_BASE_JSON_H
 
 #include <headrace/base.h>
 
