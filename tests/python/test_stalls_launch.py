@@ -617,7 +617,7 @@ def test_results(place):
     status, out, err = place.run(probe="measure")
     assert (status, err) == (0, "")
     said = " ".join(out.split())
-    assert said.startswith("script Training, ") and "it waits 33 % of the time" in said
+    assert said.startswith("script Training waits ") and "waits 33 % of the time" in said
     assert out.endswith("\nheadrace-stalls/: report.html, stalls.json, trace.json, records/\n")
     folder = place.work / "headrace-stalls"
     assert sorted(os.listdir(folder)) == FILES
