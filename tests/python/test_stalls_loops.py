@@ -268,7 +268,7 @@ def test_measuring_in_a_program_of_ones_own(tmp_path, monkeypatch):
         steps.append(len(x))
 
     loader = torch.utils.data.DataLoader(Waits(), batch_size=4)
-    result = measure_here(loader, step, time=2, precision=0.5)
+    result = measure_here(loader, step, time=10, precision=0.5)
     assert isinstance(result, _core.Stalls) and result.sentence and len(steps) > 60
     summary = result.summary()
     assert summary["measured"]["warm"] and summary["rate"]["warm"][0] < 4 / 0.016
