@@ -223,7 +223,7 @@ static int convert_auto(struct hr__pack_maker *m, struct hr__made *made, struct 
         return take_item(m, &item, made);
     if (form == HR_FORM_PLANES)
         return convert_to(m, made, form, error);
-    /* no gain needs no reason text; that no other form is possible does */
+    /* an impossible conversion gets a reason text; too small a gain does not */
     if (r)
         return keep(m, made, refusal(r, &made->entry), &why, error);
     return keep(m, made, HR_PACK_KEPT_WORTH, NULL, error);

@@ -79,7 +79,7 @@ int hr__pack_file_commit(struct hr__pack_file *file, struct hr_error *error);
  * that name if `overwrite`. Blocks on storage. Errors: -EEXIST; those of storage. */
 int hr__pack_file_finish(struct hr__pack_file *file, int overwrite, struct hr_error *error);
 
-/* Closes the file. What is committed stays. Accepts NULL. */
+/* Closes the file. Committed samples stay in it. Accepts NULL. */
 void hr__pack_file_close(struct hr__pack_file **file);
 
 /* Checks options as hr_pack_write does, and fills in defaults. */

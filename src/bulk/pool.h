@@ -1,5 +1,5 @@
 /*
- * A small thread pool behind struct hr__executor, for work that comes in items: walking folders,
+ * A small thread pool behind struct hr__executor, for work on many items: walking folders,
  * looking at files, verifying. The calling thread works too. The pool's threads block all signals,
  * so that Ctrl-C reaches the program's own threads.
  */

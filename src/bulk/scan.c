@@ -3,7 +3,7 @@
  *
  * A folder's names come from its index or from a walk. Sizes are filled in before the open returns,
  * or by a background thread, which then writes the index. Dropping the last reference to the
- * dataset stops that thread. A dataset with neither (a list of paths) gets its sizes when somebody
+ * dataset stops that thread. A dataset with neither (a list of paths) gets its sizes when a caller
  * waits for them.
  */
 #include "bulk/scan.h"
@@ -134,7 +134,7 @@ static int scan_wait(void *self)
     return r;
 }
 
-/* Starts the thread. If that fails, the sizes stay unknown until somebody waits for them, which is
+/* Starts the thread. If that fails, the sizes stay unknown until a caller waits for them, which is
  * not an error. */
 static void scan_start(struct hr_dataset *d, const struct hr_dataset_options *options)
 {

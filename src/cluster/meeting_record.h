@@ -1,7 +1,7 @@
 /*
- * What ranks write on servers for each other: a record for each rank, and a text of its inputs. A
- * text is stored under its own digest, so ranks that agree share it. Both are untrusted when they
- * are read: every length and number is checked. Pure.
+ * The texts that ranks write on servers for each other: a record for each rank, and a text of its
+ * inputs. A text is stored under its own digest, so ranks that agree share it. Both are untrusted
+ * when they are read: every length and number is checked. Pure.
  */
 #ifndef HR_CLUSTER_MEETING_RECORD_H
 #define HR_CLUSTER_MEETING_RECORD_H

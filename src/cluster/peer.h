@@ -52,7 +52,7 @@ struct hr__peer_store {
                            item may be; or the error that ended the request */
 };
 
-/* What a server reports about itself. */
+/* A server's report about itself. */
 struct hr__peer_about {
     char version[32];
     uint64_t limit_bytes, used_bytes, items, evictions, uptime_s;

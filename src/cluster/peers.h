@@ -30,7 +30,7 @@ const struct hr__secret *hr__peers_secret(const struct hr__peers *peers);
 int hr__peers_create(struct hr__peers **out, const struct hr__hosts *hosts,
                      const struct hr__peer_ops *ops, struct hr_error *error);
 
-/* No thread may be in any other function. */
+/* No other thread may still be using them. */
 void hr__peers_destroy(struct hr__peers **peers);
 
 /* Ends all requests as misses from now on, those in progress too. Any thread. */

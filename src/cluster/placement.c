@@ -27,7 +27,7 @@ enum {
     NONE = UINT16_MAX, /* no candidate */
 };
 
-/* A host that may still get items. What the scores need is kept in separate arrays. */
+/* A host that may still get items. Its hashed id, which scores need, is in `keys`. */
 struct placement_candidate {
     uint64_t id, weight; /* weight: its budget */
     uint64_t room;       /* in bytes */

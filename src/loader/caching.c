@@ -132,8 +132,9 @@ static void note_place(struct hr_loader *l, const struct hr__job *job)
                              plan->epoch * plan->cut.samples + job->batch->positions[job->place]);
 }
 
-/* How many times an item will be used after this epoch. Ranks divide samples anew in each epoch,
- * and the ranks of this host, which share the cache, get their share of them. */
+/* How many times an item will be used after this epoch. With shuffle, ranks divide the samples
+ * differently in each epoch, so the ranks of this host, which share the cache, use an item in only
+ * their share of the epochs. */
 static uint64_t uses_locked(const struct hr_loader *l)
 {
     if (hr__cache_is_kept(l->cache))
@@ -180,7 +181,7 @@ static uint64_t missing_locked(const struct hr_loader *l, const struct hr__cache
 }
 
 /* Describes the cache's space. `staged`: the form of items that wait for a conversion may be
- * decided anew; otherwise they keep the space reserved for them. */
+ * decided again; otherwise they keep the space reserved for them. */
 static struct hr__worth_space space_locked(const struct hr_loader *l, int staged,
                                            const struct hr__cache_counts *now)
 {

@@ -27,8 +27,8 @@ struct hr__epoch {
     uint64_t first_chunk;    /* number of the first batch as part->open gets it */
     uint64_t same_order;     /* digest of all that determines the order of every epoch */
     int shuffle;
-    struct hr__deal
-        *deal; /* divides it between ranks, set once, under the lock; NULL: `cut` does */
+    /* If not NULL, divides the samples between ranks instead of `cut`. Set once, under the lock. */
+    struct hr__deal *deal;
 };
 
 struct hr__epoch *hr__epoch_ref(struct hr__epoch *plan);

@@ -128,7 +128,7 @@ struct hr_loader {
     uint64_t fetcher_span;    /* value of fetcher_samples at the last switch */
     uint64_t reserved_bytes;  /* bytes in flight and staged, charged to the staging budget */
     uint64_t reserved_items;  /* the part of reserved_bytes that is for items of hosts */
-    int reader_state;         /* the first: 0 being made, 1 io_uring, 2 pread, < 0 an error */
+    int reader_state;         /* first one's: 0 being made, 1 io_uring, 2 pread, < 0 error */
 
     struct hr__job *free_jobs;
     struct hr__job *all_jobs;

@@ -115,7 +115,7 @@ static int open_chunk(struct hr_loader *l, uint64_t number, struct hr_batch **ou
 /* The chunk that is due. */
 struct turn {
     struct hr_batch *batch;   /* taken out of the window; NULL: it could not be opened */
-    struct hr_batch *dropped; /* chunks behind one that ended the publisher */
+    struct hr_batch *dropped; /* later chunks, if this one ended the publisher */
     struct hr__chunk_done done;
 };
 

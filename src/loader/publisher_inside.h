@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* What a loader has in addition if it is a publisher (publisher.h). */
+/* The additional state of a loader that is a publisher (publisher.h). */
 struct hr__publisher {
     struct hr_loader *loader;
     struct hr__crew *crew;

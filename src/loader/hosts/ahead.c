@@ -44,7 +44,7 @@ void hr__hosting_note_locked(struct hr_loader *l, struct hr__cluster *cluster, i
     *known &= (uint8_t)~HR__ITEM_THERE;
     if (q->lost < LOST_MAX || !cluster->placement)
         return;
-    /* The server started anew, empty. */
+    /* The server was restarted and is empty. */
     const uint16_t *owners = hr__placement_owners(cluster->placement);
     for (uint64_t i = 0; i < cluster->samples; i++)
         if (owners[i] == owner)
@@ -168,7 +168,7 @@ void hr__hosting_ahead_done_locked(struct hr_loader *l, struct hr__job *job)
         if (is_read)
             hr__count(&l->counters.read_ahead, 1);
         if (held && is_read) {
-            /* A batch needs the sample by now: give it the bytes first; they are stored after
+            /* A batch already needs the sample: give it the bytes first; they are stored after
              * that. */
             struct hr__sample sample = held->sample;
             held->sample = job->sample;

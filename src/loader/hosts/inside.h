@@ -89,7 +89,7 @@ struct hr__cluster {
     struct hr__placement *placement;
     struct hr__host_digest digest;
     uint64_t item_max_bytes; /* the smallest limit of the servers; 0: unknown */
-    uint32_t *sizes;         /* of samples, as far as costs tell them apart */
+    uint32_t *sizes;         /* per sample, in bytes, as used for costs */
     int *host_of_rank;       /* options.world_size */
     int is_met;              /* non-zero: the ranks have met and compared inputs */
     uint64_t seed;           /* the seed that they compared */
@@ -275,7 +275,7 @@ void hr__hosting_ahead_done_locked(struct hr_loader *l, struct hr__job *job);
 
 /* store.c */
 
-/* Marks the owner's copy of a job's sample as no good, so that it is stored anew. */
+/* Marks the owner's copy of a job's sample as no good, so that it is stored again. */
 void hr__hosting_forget(struct hr_loader *l, const struct hr__job *job, uint64_t index);
 
 /* Returns non-zero while something waits to be stored that the next epoch should find, for some

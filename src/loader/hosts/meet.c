@@ -1,5 +1,6 @@
 /*
- * What ranks compare before their first batch, and which host owns which item.
+ * Compares inputs with the other ranks before the first batch, and computes which host owns which
+ * item.
  *
  * Owners depend on the list of hosts, their budgets and the dataset, but not on the seed: so the
  * next run finds the items of this one.
@@ -24,7 +25,7 @@
 /* What an item needs of a server's item limit besides its bytes: trailer, key, header. */
 #define ITEM_ROOM 512
 
-/* The most servers that are asked for their memory use in every epoch. */
+/* The most servers whose memory use is queried in every epoch. */
 #define ASKED_MAX 64
 
 /* Pause between two tries to find a server that answers. */
