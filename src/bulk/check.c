@@ -1,4 +1,4 @@
-/* See check.h: a preparer, and memory for the pixels that nobody looks at. */
+/* A checker (check.h): a preparer, and memory for the decoded pixels, which are not used. */
 #include "bulk/check.h"
 
 #include "base/error.h"
@@ -13,7 +13,7 @@ struct hr__checker {
     struct hr_preparer *preparer;
     uint64_t max_pixels;
     void *pixels;
-    size_t capacity; /* bytes of pixels */
+    size_t capacity; /* of the pixel memory, in bytes */
 };
 
 int hr__checker_create(struct hr__checker **out, struct hr_error *error)

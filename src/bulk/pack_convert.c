@@ -1,10 +1,10 @@
 /*
- * Reading a sample, choosing its form, converting it, and telling the bad ones.
+ * Reads a sample, chooses its form, converts it, and detects bad samples.
  *
- * Whatever stays encoded is decoded once, whole, so that a bad sample is found when
- * a pack is made and not in the middle of a training run (not with `trust`). An item
- * that is in some form already, because the source is a pack, is kept where that is
- * the form asked for; coefficients become a JPEG again where it is not.
+ * A sample that stays encoded is decoded whole once (not with `trust`), so that a bad sample is
+ * found when the pack is made and not in the middle of a training run. If the source is a pack, an
+ * item that already has the form asked for is kept; otherwise coefficients are turned back into a
+ * JPEG.
  */
 #include "bulk/pack_convert.h"
 
@@ -18,16 +18,16 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-/* Raised when what the converter makes of the same bytes changes: an unfinished pack
- * of another version is not continued. */
+/* Increment it if the converter's result for the same bytes changes: an unfinished pack of another
+ * version is not continued. */
 #define CONVERSION_VERSION 1
 
 struct hr__pack_maker {
     const struct hr_pack_options *options;
     struct hr__blocks *pool; /* not owned */
     struct hr_converter *converter;
-    struct hr_converter *restorer; /* a second one: an item of a pack becomes a JPEG in it, from
-                                      which the first makes another item; made when needed */
+    struct hr_converter *restorer; /* a second converter, which turns an item of a pack into a JPEG
+                                      for the first one to convert; made when needed */
     struct hr__checker *checker;
     struct hr__sample sample;
 };
@@ -84,7 +84,7 @@ void hr__pack_maker_destroy(struct hr__pack_maker **maker)
     hr__free(m);
 }
 
-/* A failure of the sample, which is then kept as it is, or of the machine. */
+/* Records an error of the sample, which is then kept as it is, or of the machine. */
 static void fail(struct hr__made *made, int code, const struct hr_error *why)
 {
     made->result = code;
@@ -94,7 +94,7 @@ static void fail(struct hr__made *made, int code, const struct hr_error *why)
              why->message[0] ? why->message : hr__errno_text(code));
 }
 
-/* The time of a sample's image file as it is now, or HR_SIZE_UNKNOWN. */
+/* The modification time of a sample's image file now, or HR_SIZE_UNKNOWN. */
 static int64_t mtime_now(const struct hr__sample *sample, const struct hr_dataset *dataset,
                          uint64_t index)
 {
@@ -106,9 +106,9 @@ static int64_t mtime_now(const struct hr__sample *sample, const struct hr_datase
     return (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
 }
 
-/* The sample's bytes into made->bytes, as they are on storage; also those whose
- * checksum is wrong. The time is looked at before the bytes are, so that a change in
- * between shows when the pack is continued. */
+/* Reads the sample's bytes as they are on storage into made->bytes, also if their checksum is
+ * wrong. Reads the modification time before the bytes, so that a change in between is noticed when
+ * the pack is continued. */
 static int read_sample(struct hr__pack_maker *m, struct hr_dataset *dataset, uint64_t index,
                        struct hr__made *made, struct hr_error *why)
 {
@@ -132,7 +132,7 @@ static int read_sample(struct hr__pack_maker *m, struct hr_dataset *dataset, uin
     return r;
 }
 
-/* Puts a converter's item in the place of the bytes. */
+/* Replaces the bytes by a converter's item. */
 static int take_item(struct hr__pack_maker *m, const struct hr_item *item, struct hr__made *made)
 {
     void *bytes = hr__blocks_alloc(m->pool, item->length ? item->length : 1);
@@ -153,7 +153,7 @@ static int is_jpeg(const struct hr__pack_entry *entry)
     return entry->length >= 3 && p[0] == 0xFF && p[1] == 0xD8 && p[2] == 0xFF;
 }
 
-/* The sample stays as it is; `why` may be NULL. */
+/* Keeps the sample as it is; `why` may be NULL. */
 static int keep(struct hr__pack_maker *m, struct hr__made *made, enum hr_pack_kept kept,
                 const struct hr_error *why, struct hr_error *error)
 {
@@ -165,7 +165,8 @@ static int keep(struct hr__pack_maker *m, struct hr__made *made, enum hr_pack_ke
     return hr__checker_decode(m->checker, made->entry.bytes, made->entry.length, error);
 }
 
-/* What a converter's refusal means; 0: it is none, but an error of the sample. */
+/* The reason to keep a sample that a converter refused; HR_PACK_CONVERTED if the error is not a
+ * refusal but an error of the sample. */
 static enum hr_pack_kept refusal(int code, const struct hr__pack_entry *entry)
 {
     if (code == -ENOSPC)
@@ -190,7 +191,7 @@ static int convert_to(struct hr__pack_maker *m, struct hr__made *made, enum hr_f
     return hr__fail(error, r, "%s", why.message[0] ? why.message : hr__errno_text(r));
 }
 
-/* Bytes that an image would take as planes; 0: it cannot. */
+/* How many bytes the image would take as planes; 0: it cannot be converted. */
 static uint64_t planes_bytes(struct hr__pack_maker *m, const struct hr__made *made)
 {
     struct hr_form_estimate estimate = {.size = sizeof estimate};
@@ -200,7 +201,8 @@ static uint64_t planes_bytes(struct hr__pack_maker *m, const struct hr__made *ma
     return estimate.possible ? estimate.bytes : 0;
 }
 
-/* The form that is worth its bytes. Coefficients are made to know theirs. */
+/* Converts to the form that is worth its bytes. Has to convert to coefficients to know their
+ * size. */
 static int convert_auto(struct hr__pack_maker *m, struct hr__made *made, struct hr_error *error)
 {
     struct hr_image_info info;
@@ -221,14 +223,14 @@ static int convert_auto(struct hr__pack_maker *m, struct hr__made *made, struct 
         return take_item(m, &item, made);
     if (form == HR_FORM_PLANES)
         return convert_to(m, made, form, error);
-    /* that nothing would be gained is no news, that nothing else is possible is */
+    /* an impossible conversion gets a reason text; too small a gain does not */
     if (r)
         return keep(m, made, refusal(r, &made->entry), &why, error);
     return keep(m, made, HR_PACK_KEPT_WORTH, NULL, error);
 }
 
-/* An item of a pack that is not in the form asked for: the JPEG it came from, where
- * there was one. Ppublishers stay what they are: their JPEG is gone. */
+/* Turns an item of a pack that is not in the form asked for back into the JPEG it came from. Planes
+ * stay as they are, because their JPEG is lost. */
 static int restore(struct hr__pack_maker *m, struct hr__made *made, struct hr_error *error)
 {
     struct hr_item item;

@@ -1,10 +1,10 @@
 /*
- * Writing the file of a pack so that it survives a kill, a full disk and a power
- * cut: see pack_file.h for the order of things.
+ * Writes the file of a pack so that it survives a kill, a full disk and a power cut. The order of
+ * writes is in pack_file.h.
  *
- * The lock belongs to the open file (OFD locks), so that the kernel drops it with
- * the process. The catalog's entries are written with pwrite and not mapped: a
- * full disk is an error then, and not a signal.
+ * The lock belongs to the open file description (OFD lock), so the kernel drops it with the
+ * process. The catalog's entries are written with pwrite and not through a mapping, so that a full
+ * disk is an error and not a signal.
  */
 #include "bulk/pack_file.h"
 
@@ -24,14 +24,14 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* A commit is due after so many bytes or so much time at most, whichever is first:
- * little work is lost by a kill, and little time by waiting for storage. */
+/* A commit is due after so many bytes or so much time, whichever is first. So a kill loses little
+ * work, and waiting for storage takes little time. */
 #define COMMIT_BYTES (UINT64_C(64) << 20)
 #define COMMIT_NS    UINT64_C(2000000000)
 
-/* The bytes at the end whose checksums are looked at before an unfinished pack is
- * continued. A commit's entries reach storage with the next commit at the latest, so
- * that a power cut can have torn those of the last one only, which this covers. */
+/* Before an unfinished pack is continued, the checksums of its last RECHECK_BYTES are verified. A
+ * commit's entries reach storage by the next commit at the latest, so a power cut can damage only
+ * those of the last commit, and this covers them. */
 #define RECHECK_BYTES (2 * COMMIT_BYTES)
 
 #define PARTIAL_SUFFIX ".partial"
@@ -42,7 +42,7 @@ static uint64_t align(uint64_t offset)
     return (offset + mask) & ~mask;
 }
 
-/* `kept`: samples that the next run will find. */
+/* `kept`: how many samples the next run will find. */
 static int fail_write(const struct hr__pack_file *f, uint64_t kept, int code,
                       struct hr_error *error)
 {
@@ -70,7 +70,7 @@ static int write_at(const struct hr__pack_file *f, const void *bytes, uint64_t l
     return 0;
 }
 
-/* 0; -ENODATA: the file ends before. */
+/* Reads exactly `length` bytes. Returns 0; -ENODATA: the file ends before; or another error. */
 static int read_at(const struct hr__pack_file *f, void *bytes, uint64_t length, uint64_t offset)
 {
     char *to = bytes;
@@ -87,7 +87,7 @@ static int read_at(const struct hr__pack_file *f, void *bytes, uint64_t length, 
     return 0;
 }
 
-/* The lock of the whole file: 0, -EBUSY, or what the system says. */
+/* Locks the whole file. Returns 0, -EBUSY, or the system's error. */
 static int lock_file(int fd)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -96,8 +96,8 @@ static int lock_file(int fd)
     return errno == EAGAIN || errno == EACCES ? -EBUSY : -errno;
 }
 
-/* Non-zero when `fd` is the file of that name: it was neither renamed nor replaced
- * between opening and locking. */
+/* Returns non-zero if `fd` is still the file at `path`: it was not renamed or replaced between
+ * opening and locking. */
 static int is_at(int fd, const char *path)
 {
     struct stat open_one, named;
@@ -109,7 +109,7 @@ static int open_partial(struct hr__pack_file *f, struct hr_error *error)
 {
     struct stat st;
     for (;;) {
-        /* O_NONBLOCK: a FIFO in its place must not hold us up */
+        /* O_NONBLOCK: do not hang if a FIFO has that name */
         f->fd = open(f->partial, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
         if (f->fd < 0) {
             int r = -errno;
@@ -129,8 +129,8 @@ static int open_partial(struct hr__pack_file *f, struct hr_error *error)
     }
 }
 
-/* Writes the front: the catalog as it is in memory, then the superblock: before that
- * one is there nothing is done, whatever else is. */
+/* Writes the front of the file: first the catalog from memory, then the superblock. Without a
+ * superblock the file counts as empty, whatever else is in it. */
 static int write_front(struct hr__pack_file *f, struct hr_error *error)
 {
     int r = write_at(f, f->catalog->header, f->super.catalog_bytes, f->super.catalog_offset);
@@ -163,7 +163,7 @@ static void clear_entry(struct hr__catalog *c, uint64_t i)
     c->ranges[i] = (struct hr__catalog_range){0};
 }
 
-/* Sets done and end: the prefix of entries that follow one another. */
+/* Sets done and end: the longest prefix of consistent entries. */
 static void find_done(struct hr__pack_file *f, uint64_t file_bytes)
 {
     f->done = 0;
@@ -174,7 +174,7 @@ static void find_done(struct hr__pack_file *f, uint64_t file_bytes)
     }
 }
 
-/* Takes back the items at the end from the first whose bytes are not those of its
+/* Verifies the last items, and drops those from the first one whose bytes do not match its
  * entry. */
 static int recheck(struct hr__pack_file *f, struct hr_error *error)
 {
@@ -204,7 +204,7 @@ static int recheck(struct hr__pack_file *f, struct hr_error *error)
     return r ? hr__fail(error, r, "cannot read %s: %s", f->partial, hr__errno_text(r)) : 0;
 }
 
-/* Reads the entries of the unfinished file into our catalog, nothing else of it. */
+/* Reads the entries of the unfinished file into our catalog, and nothing else of its catalog. */
 static int read_entries(struct hr__pack_file *f, uint64_t file_bytes, struct hr_error *error)
 {
     struct hr__catalog *c = f->catalog, theirs;
@@ -242,7 +242,7 @@ static int check_same(const struct hr__pack_file *f, const struct hr__pack_super
     return 0;
 }
 
-/* Non-zero when a run was killed before it had a superblock. */
+/* Returns non-zero if a run was killed before it wrote the superblock. */
 static int has_no_front(const struct hr__pack_superblock *super)
 {
     static const struct hr__pack_superblock zeros;
@@ -272,7 +272,7 @@ static int resume(struct hr__pack_file *f, uint64_t file_bytes, struct hr_error 
     for (uint64_t i = f->done; i < f->catalog->header->samples; i++)
         clear_entry(f->catalog, i);
     f->safe = f->continued = f->done;
-    /* what lies behind may be half of an item */
+    /* the rest may be part of an item */
     if (ftruncate(f->fd, (off_t)f->end))
         return fail_write(f, f->safe, -errno, error);
     return write_front(f, error);
@@ -310,14 +310,14 @@ static int refuse_existing(const struct hr__pack_file *f, struct hr_error *error
                     "there is something at %s; give another path, or ask to overwrite it", f->path);
 }
 
-/* The catalog that the file will have, and the superblock to begin with. */
+/* Makes the catalog that the file will have, and its first superblock. */
 static int describe(struct hr__pack_file *f, struct hr_dataset *dataset, int form, uint64_t digest,
                     struct hr_error *error)
 {
     int r = hr__pack_catalog(&f->catalog, dataset, error);
     if (r)
         return r;
-    /* a sample's own time comes with its bytes */
+    /* a sample's time is set when its bytes are */
     for (uint64_t i = 0; i < f->catalog->header->samples; i++)
         f->catalog->mtimes_ns[i] = HR_SIZE_UNKNOWN;
     uint64_t parts[2] = {digest, hr__catalog_checksum(f->catalog->header)};
@@ -360,7 +360,7 @@ int hr__pack_file_open(struct hr__pack_file **out, struct hr_dataset *dataset, c
     return 0;
 }
 
-/* Writes the bytes and the zeros behind them. */
+/* Writes the bytes and the zeros that pad them. */
 static int write_item(const struct hr__pack_file *f, const void *bytes, size_t length)
 {
     static const char zeros[HR__PACK_ITEM_ALIGNMENT];
@@ -375,7 +375,7 @@ static int write_item(const struct hr__pack_file *f, const void *bytes, size_t l
         return -errno;
     if ((size_t)n == length + padding)
         return 0;
-    /* the rest, or why there is none */
+    /* a short write: write the rest, or get the error */
     uint64_t written = (uint64_t)n < length ? (uint64_t)n : length;
     int r = write_at(f, (const char *)bytes + written, length - written, f->end + written);
     return r ? r : write_at(f, zeros, padding, f->end + length);
@@ -429,7 +429,7 @@ int hr__pack_file_commit(struct hr__pack_file *file, struct hr_error *error)
         r = write_section(f, f->catalog->ranges, sizeof *f->catalog->ranges);
     if (!r)
         r = write_section(f, f->catalog->mtimes_ns, sizeof *f->catalog->mtimes_ns);
-    /* last: a size says that the entry is there */
+    /* last, because a size marks the entry as present */
     if (!r)
         r = write_section(f, f->catalog->sizes, sizeof *f->catalog->sizes);
     if (r)
@@ -446,18 +446,18 @@ static int sync_directory(const char *directory)
     int r = fd < 0 || fsync(fd) ? -errno : 0;
     if (fd >= 0)
         close(fd);
-    /* some file systems have no such thing, and need none */
+    /* some file systems do not support this, and do not need it */
     return r == -EINVAL ? 0 : r;
 }
 
-/* Gives the file its name without ever replacing another, unless asked to. */
+/* Renames the file to its final name. Never replaces another file, unless asked to. */
 static int give_name(const struct hr__pack_file *f, int overwrite)
 {
     struct stat st;
     if (!overwrite) {
         if (!renameat2(AT_FDCWD, f->partial, AT_FDCWD, f->path, RENAME_NOREPLACE))
             return 0;
-        /* file systems that cannot do that in one step */
+        /* the file system cannot do that atomically */
         if (errno != EINVAL && errno != ENOSYS)
             return -errno;
         if (!lstat(f->path, &st))
@@ -476,7 +476,7 @@ int hr__pack_file_finish(struct hr__pack_file *file, int overwrite, struct hr_er
     f->catalog->header->flags |= HR__CATALOG_SIZES;
     f->catalog->header->checksum = hr__catalog_checksum(f->catalog->header);
     r = write_at(f, f->catalog->header, f->super.catalog_bytes, f->super.catalog_offset);
-    /* the superblock must not say `complete` before all else is there */
+    /* all else must be on storage before the superblock says `complete` */
     if (!r && fdatasync(f->fd))
         r = -errno;
     f->super.state = HR__PACK_COMPLETE;

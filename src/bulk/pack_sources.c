@@ -1,7 +1,7 @@
 /*
- * Are the files that are packed already still the same? One stat each, on more threads
- * than there are cores, because on a cold disk and over a network they mostly wait.
- * Samples that are pieces of containers are compared by what the dataset knows.
+ * Checks whether the files that are already packed have changed: one stat for each, on more threads
+ * than there are cores, because on a cold disk or over a network they mostly wait. Samples that are
+ * pieces of containers are compared by what the dataset knows.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -17,23 +17,23 @@
 
 #define LOOKING_THREADS 16
 
-/* Samples that a thread takes at once. */
+/* How many samples a thread takes at once. */
 #define TAKE 64
 
 struct looking {
     const struct hr__pack_file *file;
     const struct hr_dataset *dataset;
     struct hr__progress *progress;
-    _Atomic uint64_t next; /* sample not looked at yet */
+    _Atomic uint64_t next; /* the next sample to look at */
     pthread_mutex_t lock;  /* guards what follows */
-    uint64_t changed;      /* samples that have */
+    uint64_t changed;      /* number of samples that have changed */
     uint64_t first;        /* the first of them */
-    const char *how;       /* it has changed */
-    int result;            /* what ends it: 0 or -ENOMEM */
+    const char *how;       /* how that one has changed */
+    int result;            /* 0, or -ENOMEM, which ends the check */
 };
 
-/* How sample `i` differs from when it was packed: NULL: it does not. `s` is aimed at
- * it, `aimed` is what that gave. */
+/* Returns how sample `i` differs from when it was packed; NULL: it does not. `s` is aimed at it;
+ * `aimed` is the result of aiming. */
 static const char *difference(const struct looking *l, const struct hr__sample *s, int aimed,
                               uint64_t i)
 {
@@ -41,7 +41,7 @@ static const char *difference(const struct looking *l, const struct hr__sample *
     const struct hr__catalog_range *entry = &c->ranges[i];
     int64_t bytes, mtime_ns = hr__dataset_mtime_ns(l->dataset, i);
     struct stat st;
-    /* nothing could be read then */
+    /* it could not be read then */
     if (hr__range_kept(entry) == HR_PACK_KEPT_BAD && c->mtimes_ns[i] == HR_SIZE_UNKNOWN)
         return NULL;
     if (aimed)

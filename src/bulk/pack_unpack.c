@@ -1,13 +1,13 @@
 /*
- * Unpacking: every sample becomes an image file at its key again.
+ * Unpacking: writes every sample to an image file at its key.
  *
- * Packs come from other people, so a key is only a wish: it must be a path of plain
- * components, and is walked down from the directory one component at a time without
- * following links. A file is written under a temporary name and gets its own when it
- * is whole, so that a kill leaves no half image with a good name.
+ * Packs may come from other people, so keys are untrusted: a key must be a path of plain
+ * components, and is followed from the directory one component at a time, without following links.
+ * A file is written under a temporary name and renamed when it is complete, so that a kill leaves
+ * no partial image with a final name.
  *
- * Threads take samples one by one and stop at the first that fails; the message is
- * that of the failed sample with the lowest index among those begun.
+ * Threads take samples one by one and stop at the first failure. The message is about the failed
+ * sample with the lowest index among those begun.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -35,7 +35,7 @@
 
 #define LIST_NAME "list.txt"
 
-/* Longest key, with ".png" behind it and the zero. */
+/* Size of the longest key, with ".png" appended and the terminator. */
 #define KEY_BYTES PATH_MAX
 
 struct damaged {
@@ -49,24 +49,24 @@ struct unpacking {
     int root_fd;
     const struct hr_pack_options *options;
     struct hr__progress progress;
-    _Atomic uint64_t next;   /* sample not taken yet */
+    _Atomic uint64_t next;   /* next sample to take */
     pthread_mutex_t lock;    /* guards what follows */
-    struct hr_error failure; /* of the run; code 0: none */
-    struct damaged failed;   /* the sample it is of */
-    struct damaged *damaged; /* left out (skip) */
+    struct hr_error failure; /* error of the run; code 0: none */
+    struct damaged failed;   /* the sample that caused it */
+    struct damaged *damaged; /* samples left out (on_error skip) */
     size_t damaged_count, damaged_capacity;
     struct hr_pack_result result;
 };
 
-/* One thread's tools. */
+/* Tools of one thread. */
 struct hand {
     struct hr_converter *converter;
     struct hr__sample sample;
-    char parent[KEY_BYTES]; /* path below the root of the directory that is open */
-    int parent_fd;          /* -1: none; the root's own is not closed */
+    char parent[KEY_BYTES]; /* path of the open directory, below the root */
+    int parent_fd;          /* -1: none; if it is root_fd it is not closed */
 };
 
-/* The key as a relative path of plain components, in place; 0 or -EINVAL. */
+/* Checks that a key is a relative path of plain components. Returns 0 or -EINVAL. */
 static int check_key(const char *key)
 {
     for (;;) {
@@ -80,7 +80,7 @@ static int check_key(const char *key)
     }
 }
 
-/* Opens (and makes) one directory below `fd`. */
+/* Opens one directory below `fd`; makes it if needed. */
 static int step_down(int fd, const char *name)
 {
     const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
@@ -100,8 +100,8 @@ static void leave(struct unpacking *u, struct hand *h)
     h->parent_fd = -1;
 }
 
-/* The directory of a key, whose components `key` loses one by one; it is kept open
- * for the next key, which often is in the same one. */
+/* Opens the directory of a key, and splits `key` in place. The directory stays open for the next
+ * key, which is often in the same one. */
 static int enter(struct unpacking *u, struct hand *h, char *key, const char **name)
 {
     char *slash = strrchr(key, '/');
@@ -130,7 +130,7 @@ static int enter(struct unpacking *u, struct hand *h, char *key, const char **na
     return fd;
 }
 
-/* Gives the whole file its name. */
+/* Renames the complete file to its final name. */
 static int settle(int directory, const char *temporary, const char *name, int overwrite)
 {
     struct stat st;
@@ -140,18 +140,18 @@ static int settle(int directory, const char *temporary, const char *name, int ov
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
         return -errno;
-    /* file systems that cannot do that in one step */
+    /* the file system cannot do that atomically */
     if (!fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW))
         return -EEXIST;
     return renameat(directory, temporary, directory, name) ? -errno : 0;
 }
 
-/* What is to be written at one name. */
+/* A file to write. */
 struct file {
     const void *bytes;
     size_t length;
     int64_t mtime_ns; /* or HR_SIZE_UNKNOWN */
-    uint64_t index;   /* of the sample: makes the temporary name its own */
+    uint64_t index;   /* of the sample; makes the temporary name unique */
 };
 
 static int write_file(const struct unpacking *u, int directory, const char *name,
@@ -161,7 +161,7 @@ static int write_file(const struct unpacking *u, int directory, const char *name
     snprintf(temporary, sizeof temporary, ".headrace-unpack-%" PRIu64, file->index);
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     int fd = openat(directory, temporary, flags, 0666);
-    /* one that a killed run has left */
+    /* left by a killed run */
     if (fd < 0 && errno == EEXIST && !unlinkat(directory, temporary, 0))
         fd = openat(directory, temporary, flags, 0666);
     if (fd < 0)
@@ -172,7 +172,7 @@ static int write_file(const struct unpacking *u, int directory, const char *name
         struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
                                     {.tv_sec = (time_t)(ns < 0 ? seconds - 1 : seconds),
                                      .tv_nsec = (long)(ns < 0 ? ns + 1000000000 : ns)}};
-        /* a time that the file system cannot hold is no reason to lose the image */
+        /* a time that the file system cannot store must not lose the image */
         (void)futimens(fd, times);
     }
     if (close(fd) && !r)
@@ -184,7 +184,7 @@ static int write_file(const struct unpacking *u, int directory, const char *name
     return r;
 }
 
-/* What is wrong with the sample itself, not with the disk or the machine. */
+/* Returns non-zero for errors of the sample itself, not of the disk or the machine. */
 static int is_damage(int code)
 {
     return code == -EBADMSG || code == -ENODATA || code == -ENOTSUP;
@@ -201,7 +201,7 @@ static int write_item(struct unpacking *u, struct hand *h, uint64_t index,
                         "its key is not a path below a directory (%.200s): the pack was made of a "
                         "list with such paths, and cannot be unpacked",
                         key);
-    /* the pixels of planes come out as a PNG */
+    /* planes are written as a PNG */
     if (item->form == HR_FORM_PLANES)
         strcpy(key + length, ".png");
     int directory = enter(u, h, key, &name);
@@ -270,7 +270,7 @@ static int note_damage_locked(struct unpacking *u, uint64_t index, const struct 
     return 0;
 }
 
-/* Takes note of what went wrong with a sample. */
+/* Records the error of a sample. */
 static void fail_sample(struct unpacking *u, uint64_t index, int code, const struct hr_error *why)
 {
     char key[300], printable[300];
@@ -338,8 +338,8 @@ static void tell_of_damaged(struct unpacking *u)
         tell_of(u, &u->damaged[i]);
 }
 
-/* Keys and labels of a pack without classes, as a list that can be opened. Damaged
- * samples have no file and no line. */
+/* Writes keys and labels of a pack without classes as a list that can be opened as a dataset.
+ * Damaged samples have no file and no line. */
 static int write_list(struct unpacking *u, struct hr_error *error)
 {
     char *text = NULL, key[KEY_BYTES];

@@ -1,6 +1,5 @@
-/* Looking into a pack: what its index says, and whether its items are what they
- * were. Verifying is that of every dataset: a sample with a wrong checksum is a bad
- * one. */
+/* Checks a pack: its index, and the items against their checksums. Verifying works as for every
+ * dataset: a sample with a wrong checksum is a bad one. */
 #include "base/error.h"
 #include "base/versioned.h"
 #include "bulk/pack_file.h"

@@ -1,17 +1,16 @@
 /*
- * Which form of an image is worth its bytes.
+ * Decides which form of an image is worth its bytes.
  *
- * The time to decode a training crop is modelled as a sum of two parts: one for the
- * bytes that are taken apart, one for the pixels that are transformed, upsampled and
- * converted. The constants are a least-squares fit to 205 images of four kinds (500 x
- * 375 at two qualities, 1600 x 1200, 341 x 256), six crops each as
- * RandomResizedCrop draws them, on a core with AVX2; they are part of what a pack is:
- * two machines make the same pack of the same images. What all forms share (the tensor
- * pass) is left out, as only differences matter.
+ * The time to decode a training crop is modelled as the sum of two parts: one for parsing the
+ * bytes, one for transforming, upsampling and converting the pixels. The constants are a
+ * least-squares fit to 205 images of four kinds (500 x 375 at two qualities, 1600 x 1200, 341 x
+ * 256), six crops each as RandomResizedCrop draws them, on a core with AVX2. They are constants so
+ * that two machines make the same pack from the same images. Costs that all forms share (the tensor
+ * pass) are left out, because only differences matter.
  */
 #include "bulk/pack_convert.h"
 
-/* Picoseconds for each byte of the item and each pixel of the image. */
+/* Picoseconds per byte of the item and per pixel of the image. */
 static const struct {
     uint64_t per_byte, per_pixel;
 } model_ps[3] = {

@@ -1,11 +1,11 @@
 /*
  * Writing a pack: threads that make items, and one that appends them in order.
  *
- * Workers take the next sample, read and convert it and put it into the ring at its
- * number; the caller's thread takes them from there in the order of the samples. So
- * the file does not depend on the number of threads, and "what is done" is a prefix.
- * The ring bounds how far workers run ahead, in samples and in bytes. Where the
- * system gives no threads the caller makes the items itself.
+ * Each worker takes the next sample, reads and converts it, and puts it into the ring at its
+ * number. The caller's thread takes items out in the order of the samples. So the file does not
+ * depend on the number of threads, and the finished part is always a prefix. The ring limits how
+ * far workers run ahead, in samples and in bytes. If the system gives no threads, the caller makes
+ * the items itself.
  */
 #include "base/clock.h"
 #include "base/cpu.h"
@@ -24,18 +24,18 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Samples that may be in the ring for each worker: an item that takes long must not
- * hold up the others. */
+/* How many samples may be in the ring for each worker. Several, so that an item that takes long
+ * does not hold up the others. */
 #define AHEAD_OF_A_WORKER 8
 
-/* Bytes of finished items that may wait in the ring; the one that is due is always
- * let in. */
+/* How many bytes of finished items may wait in the ring. The item that is due next is always let
+ * in. */
 #define WAITING_BYTES (UINT64_C(256) << 20)
 
-/* Freed item buffers that are kept for the next ones. */
+/* Memory of freed item buffers that is kept for reuse. */
 #define RETAINED_BYTES ((size_t)64 << 20)
 
-/* How long the caller's thread waits before it looks for Ctrl-C. */
+/* How long the caller's thread waits before it checks for Ctrl-C. */
 #define LOOK_AROUND_NS UINT64_C(50000000)
 
 struct pack_place {
@@ -50,20 +50,20 @@ struct packing {
     struct hr__progress progress;
     struct hr__blocks *blocks;
     pthread_t owner; /* the caller's thread, which appends */
-    uint64_t count;  /* samples of the dataset */
+    uint64_t count;  /* number of samples of the dataset */
     int no_workers;
-    int appended;                 /* the caller's thread has done its part; its own */
-    struct hr__pack_maker *maker; /* the caller's, without workers */
+    int appended;                 /* the caller's thread has finished; only it uses this */
+    struct hr__pack_maker *maker; /* for the caller, if there are no workers */
     pthread_mutex_t lock;         /* guards what follows */
-    pthread_cond_t room;          /* a place became free, or stop */
-    pthread_cond_t ready;         /* the place that is due became ready, or stop */
+    pthread_cond_t room;          /* signalled when a place becomes free, and at stop */
+    pthread_cond_t ready;         /* signalled when the item that is due is ready, and at stop */
     struct pack_place *ring;      /* sample i is at i % places */
     uint64_t places;
-    uint64_t next;          /* sample that no worker has taken yet */
-    uint64_t due;           /* sample that is to be appended next */
-    uint64_t waiting_bytes; /* of ready places */
+    uint64_t next;          /* next sample for a worker to take */
+    uint64_t due;           /* next sample to append */
+    uint64_t waiting_bytes; /* bytes of the ready items */
     int stop;
-    struct hr_error failure; /* of a worker that could not begin; code 0: none */
+    struct hr_error failure; /* of a worker that could not start; code 0: none */
     int result;
     struct hr_error *error; /* the caller's */
 };
@@ -110,7 +110,8 @@ int hr__pack_take_options(struct hr_pack_options *out, const struct hr_pack_opti
     return 0;
 }
 
-/* A sample may be begun: it is in the ring's window, and there is memory for it. */
+/* Returns non-zero if a sample may be begun: the ring has a place for it, and the byte limit allows
+ * it. */
 static int may_begin_locked(const struct packing *p)
 {
     return p->next < p->count && p->next < p->due + p->places &&
@@ -128,7 +129,7 @@ static void work(struct packing *p, struct hr__pack_maker *maker)
 {
     struct hr__made made;
     pthread_mutex_lock(&p->lock);
-    /* to the very end: a thread that came back would be given the caller's item */
+    /* until stop: a thread that returned earlier would be given the caller's item of the run */
     while (!p->stop) {
         if (!may_begin_locked(p)) {
             pthread_cond_wait(&p->room, &p->lock);
@@ -165,8 +166,8 @@ static void worker_main(struct packing *p)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Waits a little for the place that is due. 1: it is in *made, the caller's; 0: not
- * yet; or an error. */
+/* Waits a little for the item that is due. Returns 1 with the item in *made, which the caller then
+ * owns; 0: not yet; or an error. */
 static int wait_for_due(struct packing *p, struct hr__made *made)
 {
     struct timespec until;
@@ -214,7 +215,7 @@ static void notice(struct packing *p, uint64_t index, enum hr_pack_kept kept, co
     p->options->notice(p->options->notice_arg, &sample, kept);
 }
 
-/* A sample that ends the run. */
+/* Reports a sample that ends the run. */
 static int fail_sample(struct packing *p, uint64_t index, const struct hr__made *made)
 {
     char path[512], printable[512];
@@ -239,8 +240,8 @@ static int append(struct packing *p, uint64_t index, const struct hr__made *made
     return r;
 }
 
-/* The caller's thread: appends until all is done or something ends the run. What was
- * appended is made safe in every case. */
+/* The caller's thread: appends until all is done or an error ends the run. Commits what was
+ * appended in any case. */
 static int append_all(struct packing *p)
 {
     struct hr__made made;
@@ -276,7 +277,7 @@ static void packing_thread(void *arg, size_t i)
         worker_main(p);
         return;
     }
-    /* the caller may be given a second item when it has finished the first */
+    /* the pool may give the caller a second item when it has finished the first */
     if (p->appended)
         return;
     p->appended = 1;
@@ -286,7 +287,7 @@ static void packing_thread(void *arg, size_t i)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Runs the threads; the file is there and has p->file->done samples. */
+/* Runs the threads. The file is open and has p->file->done samples. */
 static int run(struct packing *p)
 {
     struct hr__pool *pool = NULL;
@@ -304,7 +305,7 @@ static int run(struct packing *p)
     } else {
         p->next = p->due = p->file->done;
         executor->run(executor->self, (size_t)executor->threads, packing_thread, p);
-        /* where workers could not begin, they may have used up the items */
+        /* if workers could not start, they may have used up the pool's items */
         r = p->appended ? p->result : hr__fail(p->error, p->failure.code, "%s", p->failure.message);
     }
     hr__pool_destroy(&pool);
@@ -317,7 +318,7 @@ static int run(struct packing *p)
     return r;
 }
 
-/* Bad samples of an earlier run are told of again: a person wants the whole list. */
+/* Reports bad samples of an earlier run again, so that the user gets the whole list. */
 static void tell_of_earlier(struct packing *p)
 {
     for (uint64_t i = 0; i < p->file->done; i++)

@@ -1,6 +1,6 @@
 /*
- * The pool: workers sleep until a run begins, then all take items from one
- * counter. A run is over when the counter is used up and no worker is busy.
+ * The pool: its threads sleep until a run begins, then all take items from one counter. A run is
+ * over when the counter has reached the end and no thread is busy.
  */
 #include "bulk/pool.h"
 
@@ -14,24 +14,24 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* More threads than this only wait for each other. */
+/* More threads than this would only wait for each other. */
 #define MAX_THREADS 256
 
 struct hr__pool {
     struct hr__executor executor;
     pthread_t *threads;
-    int thread_count;     /* workers, without the caller */
+    int thread_count;     /* threads of the pool, without the caller */
     pthread_mutex_t lock; /* guards run_number, busy, stop */
-    pthread_cond_t begin; /* a run began, or stop */
-    pthread_cond_t idle;  /* busy became 0 */
-    uint64_t run_number;  /* of the run last begun */
-    int busy;             /* workers that have not finished it */
+    pthread_cond_t begin; /* signalled when a run begins, and at stop */
+    pthread_cond_t idle;  /* signalled when busy becomes 0 */
+    uint64_t run_number;  /* number of the latest run */
+    int busy;             /* threads that have not finished it */
     int stop;
     /* the run: written under the lock before it begins, then constant */
     size_t items;
     void (*fn)(void *arg, size_t i);
     void *arg;
-    _Atomic size_t next; /* item not yet taken */
+    _Atomic size_t next; /* next item to take */
 };
 
 static void take_items(struct hr__pool *p)
@@ -71,7 +71,7 @@ static void run(void *self, size_t n, void (*fn)(void *arg, size_t i), void *arg
     p->fn = fn;
     p->arg = arg;
     atomic_store_explicit(&p->next, 0, memory_order_relaxed);
-    /* one item is the caller's; waking others for it would only cost */
+    /* the caller does a single item itself; waking threads would only cost time */
     if (n > 1) {
         p->run_number++;
         p->busy = p->thread_count;

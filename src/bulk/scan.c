@@ -1,10 +1,10 @@
 /*
- * Opening datasets: the dataset room's parts put together with threads.
+ * Opening datasets: combines the parts of the dataset room with threads.
  *
- * A folder's names come from its index or from a walk. Its sizes are filled in
- * before the open returns, or by a background thread, which then writes the
- * index; the last reference to the dataset stops that thread. A dataset that
- * has neither (a list of paths) gets its sizes when somebody waits for them.
+ * A folder's names come from its index or from a walk. Sizes are filled in before the open returns,
+ * or by a background thread, which then writes the index. Dropping the last reference to the
+ * dataset stops that thread. A dataset with neither (a list of paths) gets its sizes when a caller
+ * waits for them.
  */
 #include "bulk/scan.h"
 #include "base/cpu.h"
@@ -32,24 +32,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* On a cold disk the threads of an open mostly wait for inodes: a scan of
- * 100,000 files took 0.8 s with 16 threads and 1.5 s with 2 on two cores. */
+/* On a cold disk the threads of an open mostly wait for inodes: a scan of 100,000 files took 0.8 s
+ * with 16 threads and 1.5 s with 2 on two cores. */
 #define OPENING_THREADS 16
 
-/* The background leaves the cores to training; more threads than this only
- * help where storage is far away. */
+/* The background thread's pool is small, to leave the cores to training; more threads would only
+ * help with remote storage. */
 #define BACKGROUND_THREADS 4
 
-/* The thread behind one dataset. */
+/* The background thread of one dataset. */
 struct scan {
-    struct hr_dataset *dataset; /* no reference: the dataset stops us first */
+    struct hr_dataset *dataset; /* not a reference: the dataset stops the thread before it ends */
     pthread_t thread;
-    pid_t process; /* where the thread runs; a forked child has none */
-    int threads;   /* to use */
+    pid_t process; /* where the thread runs; in a forked child there is none */
+    int threads;   /* how many to use */
     enum hr_index_policy policy;
-    struct hr__progress progress; /* without a callback: the flag to stop by */
+    struct hr__progress progress; /* has no callback; used to stop the thread */
     pthread_mutex_t lock;         /* guards done and result */
-    pthread_cond_t changed;       /* done became non-zero */
+    pthread_cond_t changed;       /* signalled when done becomes non-zero */
     int done;
     int result;
 };
@@ -68,7 +68,7 @@ static void save_index(struct hr_dataset *d, enum hr_index_policy policy)
         hr__log(HR_LOG_INFO, "the index %s was not written: %s", d->index_path, hr__errno_text(r));
 }
 
-/* Fills all sizes on `threads` threads, or on this one where a pool cannot be had. */
+/* Fills in all sizes on `threads` threads, or on this one if there can be no pool. */
 static int fill(struct hr_dataset *d, int threads, struct hr__progress *progress)
 {
     struct hr__pool *pool = NULL;
@@ -93,7 +93,7 @@ static void *scan_main(void *arg)
     s->result = r;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
-    /* those who wait for sizes need not wait for the index's fsync */
+    /* after `done`, because those who wait for sizes need not wait for the index's fsync */
     if (!r)
         save_index(s->dataset, s->policy);
     return NULL;
@@ -109,8 +109,8 @@ static void scan_free(struct scan *s)
 static void scan_stop(void *self)
 {
     struct scan *s = self;
-    /* In a forked child the thread is gone and may have held the lock: the few
-     * bytes are left alone. */
+    /* In a forked child the thread does not exist and may have held the lock: leak the few
+     * bytes. */
     if (s->process != getpid())
         return;
     hr__progress_cancel(&s->progress);
@@ -134,8 +134,8 @@ static int scan_wait(void *self)
     return r;
 }
 
-/* Starts the thread. Where it cannot be had the sizes stay unknown until
- * somebody waits for them, which is no error. */
+/* Starts the thread. If that fails, the sizes stay unknown until a caller waits for them, which is
+ * not an error. */
 static void scan_start(struct hr_dataset *d, const struct hr_dataset_options *options)
 {
     struct scan *s = hr__alloc(HR__TAG_LOADER, 1, sizeof *s);
@@ -177,7 +177,7 @@ int hr_dataset_wait_sizes(struct hr_dataset *dataset)
     return r;
 }
 
-/* The caller's options with defaults for what its struct does not reach. */
+/* Takes the caller's options; fields that the caller's version lacks get defaults. */
 static int take_options(struct hr_dataset_options *out, const struct hr_dataset_options *options,
                         struct hr_error *error)
 {
@@ -196,7 +196,7 @@ static int take_options(struct hr_dataset_options *out, const struct hr_dataset_
     return 0;
 }
 
-/* Everything one open needs. */
+/* State of one open. */
 struct opening {
     struct hr_dataset_options options;
     struct hr__progress progress;
@@ -221,8 +221,7 @@ static int opening_begin(struct opening *o, const struct hr_dataset_options *opt
     return r;
 }
 
-/* Sizes now or behind; then the caller may have it. The background has a pool
- * of its own. */
+/* Fills in the sizes now, or starts the background thread, which has a pool of its own. */
 static int finish_sizes(struct hr_dataset *d, struct opening *o, struct hr_error *error)
 {
     if (atomic_load(&d->sizes_known))
@@ -256,7 +255,7 @@ static int check_folder(const struct hr_dataset *d, const char *path,
     return 0;
 }
 
-/* The folder's names, from its index where that is still true. */
+/* Gets the folder's names, from its index if that is still valid. */
 static int get_folder(struct hr_dataset **out, const char *path, struct opening *o,
                       struct hr_error *error)
 {
@@ -302,7 +301,7 @@ int hr_dataset_open_folder(struct hr_dataset **out, const char *path,
     return r;
 }
 
-/* The directory a list's paths are relative to: "" for the working directory. */
+/* The directory that a list's paths are relative to; "": the working directory. */
 static char *directory_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -312,8 +311,8 @@ static char *directory_of(const char *path)
     return copy;
 }
 
-/* Whether others find the same at this path: not a pipe, nor what names a file of this
- * process. */
+/* Returns non-zero if the path means the same file to other processes: it is no pipe, and not below
+ * /dev or /proc. */
 static int is_for_all(const char *path)
 {
     struct stat st;
@@ -388,8 +387,8 @@ int hr_dataset_open_tar(struct hr_dataset **out, const char *path,
     return r;
 }
 
-/* The first bytes of the regular file at `path`, up to `capacity`; how many, 0
- * where it cannot be read: whoever opens it then says why. */
+/* Reads the first bytes of the regular file at `path`, up to `capacity`. Returns how many; 0 if it
+ * cannot be read: opening it then reports why. */
 static size_t first_bytes(const char *path, char *bytes, size_t capacity)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -411,7 +410,7 @@ int hr_dataset_open(struct hr_dataset **out, const char *path,
     }
     if (S_ISDIR(st.st_mode))
         return hr_dataset_open_folder(out, path, options, error);
-    /* a list may come through a pipe, of which no byte is to be lost */
+    /* a list may come through a pipe, whose bytes must not be consumed here */
     char first[512];
     size_t got = S_ISREG(st.st_mode) ? first_bytes(path, first, sizeof first) : 0;
     if (hr__pack_recognise(first, got))

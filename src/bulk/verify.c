@@ -1,8 +1,7 @@
 /*
- * Verifying a dataset: every sample is read and decoded whole, as a training
- * run would meet it at worst, and the failures are listed by index.
+ * Verifying a dataset: reads and decodes every sample whole, and lists the failures by index.
  *
- * Each thread has its own checker, which keeps its memory from image to image.
+ * Each thread has its own checker, which reuses its memory from image to image.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -25,11 +24,11 @@ struct bad {
 };
 
 struct hr_verify_report {
-    struct bad *bad; /* by index */
+    struct bad *bad; /* sorted by index */
     size_t count, capacity;
 };
 
-/* One thread's tools. */
+/* Tools of one thread. */
 struct verify_bench {
     struct hr__checker *checker;
     struct hr__sample sample;
@@ -38,9 +37,9 @@ struct verify_bench {
 struct verification {
     struct hr_dataset *dataset;
     struct hr__progress *progress;
-    _Atomic size_t next;  /* sample not yet taken */
-    pthread_mutex_t lock; /* guards the rest */
-    struct hr_error stop; /* what ends the whole run; code 0: nothing */
+    _Atomic size_t next;  /* next sample to take */
+    pthread_mutex_t lock; /* guards what follows */
+    struct hr_error stop; /* error that ends the run; code 0: none */
     struct hr_verify_report *report;
 };
 
@@ -74,7 +73,8 @@ static int add_bad(struct verification *v, size_t index, const char *reason)
     return r;
 }
 
-/* Returns what ends the run; a bad sample is written down and is none of that. */
+/* Verifies a sample. Returns an error that ends the run; a bad sample is recorded and is no
+ * error. */
 static int verify_sample(struct verification *v, struct verify_bench *b, size_t index,
                          struct hr_error *why)
 {
@@ -90,7 +90,7 @@ static int verify_sample(struct verification *v, struct verify_bench *b, size_t 
                : 0;
 }
 
-/* One thread: takes samples until there are no more. */
+/* The work of one thread: takes samples until there are no more. */
 static void verify_many(void *arg, size_t i)
 {
     struct verification *v = arg;

@@ -1,13 +1,13 @@
 /*
- * Filling a kept cache with a dataset ahead of its first run.
+ * Fills a kept cache with a dataset before its first run.
  *
- * Each thread takes the next sample in the order of the dataset, which is that of its
- * folders or containers, reads it and gives it its final form at once. What others, such
- * as a run that goes on already, have cached or are reading is left to them.
+ * Each thread takes the next sample in the order of the dataset, which is the order of its folders
+ * or containers, reads it and caches it in its final form at once. Samples that others, such as a
+ * running job, have cached or are reading are left to them.
  *
- * Nothing is prepared here, so what a form saves is not measured; and it is not needed:
- * a cache is there to spare fetches, so encoded items come first, and what is left over
- * goes into the form that was asked for, `auto` being coefficients.
+ * Nothing is prepared here, so how much a form saves is not measured. That is not needed: the cache
+ * should first of all avoid fetches. So encoded items come first, and what memory is left goes to
+ * the form asked for; `auto` means coefficients.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -29,36 +29,36 @@
 #include <string.h>
 #include <time.h>
 
-/* Offers in a row that did not fit, or were refused memory: no more are made. */
+/* After so many offers in a row that did not fit, no more are made. */
 #define REFUSALS_MAX 64
 
-/* How long to wait before asking again for a sample that another process reads. */
+/* How long to wait before asking again for a sample that another process is reading. */
 #define ASK_NS 500000
 
 struct warming {
     struct hr_dataset *dataset;
     struct hr__progress *progress;
     struct hr__cache *cache;
-    int form;             /* to convert to: enum hr_form */
-    uint64_t samples;     /* that the cache may hold */
-    uint64_t total_bytes; /* of them */
-    _Atomic size_t next;  /* sample not yet taken */
+    int form;             /* form to convert to: enum hr_form */
+    uint64_t samples;     /* number of samples that the cache may hold */
+    uint64_t total_bytes; /* total size of these samples */
+    _Atomic size_t next;  /* next sample to take */
     _Atomic uint64_t cached, read_bytes, bad, refusals;
-    pthread_mutex_t lock;   /* guards the rest */
-    struct hr__worth worth; /* growth */
-    uint64_t granted;       /* bytes by which items grew that are about to be offered */
-    struct hr_error stop;   /* what ends the whole; code 0: nothing */
+    pthread_mutex_t lock;   /* guards what follows */
+    struct hr__worth worth; /* only growth is used */
+    uint64_t granted;       /* total growth of converted items that are about to be offered */
+    struct hr_error stop;   /* error that ends the run; code 0: none */
 };
 
-/* One thread's tools. */
+/* Tools of one thread. */
 struct bench {
     struct hr__sample sample;
     struct hr_converter *converter;
     struct hr__cache_ticket ticket;
-    uint64_t granted; /* of warming.granted */
+    uint64_t granted; /* this thread's part of warming.granted */
 };
 
-/* The moment is that of a cache for good. */
+/* The cache is used forever. */
 static const struct hr__worth_moment for_good = {.uses_known = 1, .uses = HR__WORTH_FOREVER};
 
 static struct hr__worth_space space_of(const struct warming *w)
@@ -74,7 +74,7 @@ static struct hr__worth_space space_of(const struct warming *w)
     };
 }
 
-/* The form that a sample should get. */
+/* Chooses the form of a sample of `length` bytes. */
 static enum hr_form choose(struct warming *w, size_t length)
 {
     struct hr__worth_space space = space_of(w);
@@ -84,9 +84,9 @@ static enum hr_form choose(struct warming *w, size_t length)
     return form;
 }
 
-/* Non-zero where a sample of `length` bytes, as it came out of its conversion, leaves room
- * for those that are missing; then `b` has that growth granted until it is offered. Notes
- * what it came to. */
+/* Returns non-zero if a converted sample, `length` bytes before conversion, leaves room for the
+ * samples still missing. Then grants `b` that growth until the item is offered. Adds the growth to
+ * the mean. */
 static int is_affordable(struct warming *w, struct bench *b, size_t length,
                          const struct hr_item *converted)
 {
@@ -103,7 +103,7 @@ static int is_affordable(struct warming *w, struct bench *b, size_t length,
     return is;
 }
 
-/* Converts what was read, where that is worth it and can be done; the item is in *item.
+/* Converts a sample that was read, if that is worth it and possible. The result is in *item.
  * -EBADMSG: the sample is damaged. */
 static int convert(struct warming *w, struct bench *b, struct hr_item *item, struct hr_error *why)
 {
@@ -115,7 +115,7 @@ static int convert(struct warming *w, struct bench *b, struct hr_item *item, str
         return r;
     struct hr_item converted;
     r = hr_converter_run(b->converter, form, item->bytes, item->length, &converted, why);
-    /* What has no other form stays as it is. */
+    /* A sample that cannot have another form stays as it is. */
     if (r)
         return r == -EBADMSG || r == -ENOMEM ? r : 0;
     if (is_affordable(w, b, item->length, &converted))
@@ -123,7 +123,7 @@ static int convert(struct warming *w, struct bench *b, struct hr_item *item, str
     return 0;
 }
 
-/* Offers a sample's bytes; ends its claim. */
+/* Offers a sample's bytes and ends its claim. */
 static int keep(struct warming *w, struct bench *b, size_t index, struct hr_error *why)
 {
     const struct hr__read *read = &b->sample.read;
@@ -140,7 +140,7 @@ static int keep(struct warming *w, struct bench *b, size_t index, struct hr_erro
         .form = item.form,
     };
     int kept = hr__cache_offer(w->cache, &offer);
-    /* It may be larger converted than there is room for. */
+    /* The converted item may be too large for the room left. */
     if (!kept && item.bytes != read->bytes) {
         offer.bytes = read->bytes;
         offer.length = read->length;
@@ -159,7 +159,7 @@ static int keep(struct warming *w, struct bench *b, size_t index, struct hr_erro
     return 0;
 }
 
-/* Non-zero where the sample is cached. */
+/* Returns non-zero if the sample is cached. */
 static int is_cached(struct warming *w, size_t index)
 {
     struct hr__cache_item item;
@@ -169,7 +169,8 @@ static int is_cached(struct warming *w, size_t index)
     return 1;
 }
 
-/* The sample is this thread's to read, 1, or it is cached by now, or the whole is to end. */
+/* Claims a sample. Returns 1 if this thread is to read it; 0 if it is cached by now or the run was
+ * cancelled. */
 static int claim(struct warming *w, struct bench *b, size_t index)
 {
     enum hr__claim answer;
@@ -182,7 +183,7 @@ static int claim(struct warming *w, struct bench *b, size_t index)
     return answer != HR__CLAIM_FOUND;
 }
 
-/* Returns what ends the whole; a bad sample is counted and is none of that. */
+/* Caches a sample. Returns an error that ends the run; a bad sample is counted and is no error. */
 static int warm_sample(struct warming *w, struct bench *b, size_t index, struct hr_error *why)
 {
     if (is_cached(w, index)) {
@@ -205,7 +206,7 @@ static int warm_sample(struct warming *w, struct bench *b, size_t index, struct 
     return 0;
 }
 
-/* One thread: takes samples until there are no more. */
+/* The work of one thread: takes samples until there are no more. */
 static void warm_many(void *arg, size_t i)
 {
     struct warming *w = arg;
@@ -259,12 +260,12 @@ static int open_cache(struct warming *w, const char *text, struct hr_error *erro
                         "it, as in shm:NAME?size=64GiB",
                         text);
     w->form = spec.form < 0 ? HR_FORM_COEFFICIENTS : spec.form;
-    /* Of preparing only the proportions count here, and those are the typical ones. */
+    /* Only proportions of preparation times matter here, and the typical ones are used. */
     hr__mean_add(&w->worth.prepare_ns[HR_FORM_ENCODED], 1e6);
     return hr__cache_create_shared(&w->cache, w->dataset, &spec, NULL, error);
 }
 
-/* What there is to be cached. */
+/* Gets the number and total size of the samples to cache. */
 static int measure(struct warming *w, struct hr_error *error)
 {
     struct hr_dataset *whole = hr__dataset_origin(w->dataset);
@@ -294,7 +295,7 @@ int hr_cache_warm(struct hr_dataset *dataset, const char *spec, int threads,
         hr__cache_destroy(&w.cache);
         return r;
     }
-    /* Files that were written just now would not be kept. */
+    /* Files written just now would not be cached: wait until they are no longer fresh. */
     nanosleep(&(struct timespec){.tv_nsec = HR__STAMP_FRESH_NS}, NULL);
     pthread_mutex_init(&w.lock, NULL);
     hr__progress_init(&p, progress, progress_arg);

@@ -1,4 +1,4 @@
-/* What a cache's text says without opening the cache; include/headrace/cache.h. */
+/* Answers what a cache's text says, without opening the cache (include/headrace/cache.h). */
 #include "base/error.h"
 #include "cache/spec.h"
 #include "cluster/hosts.h"

@@ -1,6 +1,6 @@
 /*
- * See host_key.h. Digests are XXH3-128 over records of fixed layout in little-endian order,
- * so that machines of another kind agree.
+ * Keys and dataset digests (host_key.h). Digests are XXH3-128 over records of fixed layout in
+ * little-endian order, so that machines with different byte orders agree.
  */
 #include "cluster/host_key.h"
 
@@ -14,10 +14,11 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* A key begins with it; another version of its making knows none of the items. */
+/* First field of a key. Increment it when the making of keys changes: old items are then not
+ * found. */
 #define KEY_VERSION 2
 
-/* What a sample is in its dataset, whatever the machine. Fields are little-endian. */
+/* Identifies a sample in its dataset, independent of the machine. Fields are little-endian. */
 struct host_key_place {
     uint64_t version;
     uint64_t dataset[2];
@@ -38,7 +39,7 @@ static void add_number(XXH3_state_t *state, uint64_t value)
     XXH3_128bits_update(state, &value, sizeof value);
 }
 
-/* The name with its length before it, so that no two lists of names are one text. */
+/* Adds the name with its length before it, so that no two lists of names give the same bytes. */
 static int add_name(XXH3_state_t *state, const struct hr_dataset *dataset, size_t index)
 {
     char name[PATH_MAX];
@@ -50,8 +51,8 @@ static int add_name(XXH3_state_t *state, const struct hr_dataset *dataset, size_
     return 0;
 }
 
-/* Of containers the size counts, too: pieces of one that was written anew may lie where they
- * lay. */
+/* Adds the sizes of containers: pieces of a rewritten container may be at the same places as
+ * before. */
 static void add_containers(XXH3_state_t *state, const struct hr__catalog *catalog)
 {
     if (!catalog->ranges)
@@ -62,7 +63,7 @@ static void add_containers(XXH3_state_t *state, const struct hr__catalog *catalo
 
 enum host_key_part { PART_NAMES, PART_SIZES, PART_TIMES, PART_DATASET, PART_COUNT };
 
-/* Of all samples at once: each name is put together only once. */
+/* Makes all digests in one pass, so that each name is built only once. */
 static int digest_parts(XXH3_state_t *parts[PART_COUNT], const struct hr_dataset *dataset)
 {
     for (size_t i = 0; i < dataset->count; i++) {
@@ -92,7 +93,7 @@ int hr__host_digest(struct hr__host_digest *out, const struct hr_dataset *datase
     XXH3_state_t *parts[PART_COUNT] = {NULL};
     const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
     int r = 0;
-    /* acquire: with the flag come the sizes */
+    /* acquire: the sizes were written before the flag */
     if (!atomic_load_explicit(&origin->sizes_known, memory_order_acquire))
         return hr__fail(error, -EAGAIN, "the sizes of the dataset's files are not known yet");
     for (int i = 0; i < PART_COUNT; i++) {

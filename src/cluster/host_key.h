@@ -1,12 +1,14 @@
 /*
- * What an item is known by on all hosts, whose copies of a dataset may lie under different
- * paths: the dataset (names and sizes of all its samples), the sample's place in it (path
- * below the root; piece of a container), its size and, unless asked otherwise, its
- * modification time, as they are when it is asked for. What else tells one state of a file
- * from another differs between hosts; it stands beside the item (peer_item.h).
+ * The key of an item, the same on all hosts, even if their copies of a dataset have different
+ * paths.
  *
- * The dataset is part of it because servers are shared: the training and the validation
- * images have the same names below their roots, and some the same sizes and times.
+ * A key covers the dataset (names and sizes of all its samples), the sample's place in it (path
+ * below the root; piece of a container), and the file's size and, unless switched off, modification
+ * time at the moment of the request. Anything else that tells one state of a file from another
+ * differs between hosts; it is stored beside the item (peer_item.h).
+ *
+ * The key covers the dataset because datasets share servers: training and validation images have
+ * the same names below their roots, and some have the same sizes and times.
  */
 #ifndef HR_CLUSTER_HOST_KEY_H
 #define HR_CLUSTER_HOST_KEY_H
@@ -17,26 +19,26 @@
 
 #include <stdint.h>
 
-/* Digests of all samples, in their order: names and labels; sizes; modification times. Apart,
- * so that a difference can be named. */
+/* Digests of all samples, in order: names and labels; sizes; modification times. They are separate,
+ * so that an error can name what differs. */
 struct hr__host_digest {
     uint64_t names[2], sizes[2], times[2];
-    uint64_t dataset[2]; /* names and sizes of the dataset with the catalog: of subsets, their
-                            parent's; part of every key */
-    int with_mtime;      /* the caller's: modification times are part of keys */
+    uint64_t dataset[2]; /* names and sizes of the dataset with the catalog (for a subset, its
+                            parent); part of every key */
+    int with_mtime;      /* set by the caller: keys include modification times */
 };
 
-/* Looks at each sample; after hr_dataset_wait_sizes. Errors: -EAGAIN: the sizes are not known
- * yet; -ENAMETOOLONG; -ENOMEM. */
+/* Reads the metadata of every sample; call hr_dataset_wait_sizes first. Errors: -EAGAIN: the sizes
+ * are not known yet; -ENAMETOOLONG; -ENOMEM. */
 int hr__host_digest(struct hr__host_digest *out, const struct hr_dataset *dataset,
                     struct hr_error *error);
 
-/* Non-zero where the key says what the item is, whatever becomes of the file: a piece of a
- * container with a checksum. Pure. */
+/* Returns non-zero if the key alone identifies the item's content, whatever happens to the file:
+ * for a piece of a container with a checksum. Pure. */
 int hr__host_key_is_exact(const struct hr_dataset *dataset, uint64_t index);
 
-/* The key of a file with that stamp (unless it is exact). `digest` is of this dataset. Any
- * thread; does not allocate, no I/O. 0, or -ENAMETOOLONG. */
+/* Computes the key of a sample whose file has that stamp (unused if the key is exact). `digest` is
+ * of this dataset. Any thread; no allocation, no I/O. Returns 0, or -ENAMETOOLONG. */
 int hr__host_key(uint64_t key[2], const struct hr__host_digest *digest,
                  const struct hr_dataset *dataset, uint64_t index, const struct hr__stamp *stamp);
 

@@ -1,10 +1,9 @@
 /*
- * Reading a list of hosts and its options; see hosts.h, and include/headrace/cache.h for the
- * grammar.
+ * Parses a list of hosts and its options (hosts.h). The grammar is in include/headrace/cache.h.
  *
- * A host is known by its name as it was written, with its port: that is what all machines
- * have the same, whatever addresses they see. So names are kept as they are, but for the
- * port, and an IPv6 address stands in brackets.
+ * A host is identified by its name as written, with its port, because that is the same on all
+ * machines, whatever addresses they see. So names are kept as they are, except that the port is
+ * added and an IPv6 address is put in brackets.
  */
 #include "cluster/hosts.h"
 
@@ -50,9 +49,9 @@ static const char *const option_names[OPTION_COUNT] = {
     "size",    "self", "socket",   "user", "password-file", "form", "mtime",
     "timeout", "meet", "key_file", "tls",  "protocol",      "sasl"};
 
-/* What is being read, for messages. */
+/* State of the parser, also for messages. */
 struct host_reader {
-    struct hr__piece text; /* all of it, without blanks around */
+    struct hr__piece text; /* the whole text, without blanks around */
     struct hr__hosts *out;
     struct hr_error *error;
     int seen[OPTION_COUNT];
@@ -100,7 +99,7 @@ static int read_port(struct host_reader *r, struct hr__host *h, struct hr__piece
     return 0;
 }
 
-/* "[fd00::1]" or "[fe80::1%eth0]" with what follows it. */
+/* Reads "[fd00::1]" or "[fe80::1%eth0]" and what follows it. */
 static int read_bracketed(struct host_reader *r, struct hr__host *h, struct hr__piece text)
 {
     struct hr__piece inside =
@@ -121,8 +120,8 @@ static int read_bracketed(struct host_reader *r, struct hr__host *h, struct hr__
     return 0;
 }
 
-/* Letters, digits, '-', '_' and '.': what a name that can be looked up has. Digits and dots
- * alone must be an address as everybody writes it: the system takes "10.1" for 10.0.0.1. */
+/* Returns non-zero if the name can be looked up: letters, digits, '-', '_' and '.'. Digits and dots
+ * alone must be a full IPv4 address, because the system would take "10.1" for 10.0.0.1. */
 static int is_name(const char *name)
 {
     struct in_addr address;
@@ -188,7 +187,7 @@ static int by_name(const void *a, const void *b)
     return strcasecmp((*x)->name, (*y)->name);
 }
 
-/* Each once: else one server would be given two budgets. */
+/* Checks that no host is listed twice: one server would be given two budgets. */
 static int check_once(struct host_reader *r)
 {
     struct hr__hosts *hosts = r->out;
@@ -209,7 +208,8 @@ static int check_once(struct host_reader *r)
     return failed;
 }
 
-/* A path is a server of this machine alone: other machines cannot be meant beside it. */
+/* Checks that paths are used for all hosts or none: a path is a server of this machine alone, so it
+ * cannot stand beside other machines. */
 static int check_paths(struct host_reader *r)
 {
     int paths = 0;
@@ -312,7 +312,7 @@ static int apply_socket(struct host_reader *r)
     return 0;
 }
 
-/* Lines of an authfile are USER:PASSWORD, and a login is "USER PASSWORD". */
+/* Checks a user's name: lines of an authfile are USER:PASSWORD, and a login is "USER PASSWORD". */
 static int is_user(struct hr__piece name)
 {
     for (size_t i = 0; i < name.length; i++)
@@ -395,7 +395,7 @@ static int apply_times(struct host_reader *r)
     return failed;
 }
 
-/* Options of other clients that a user may look for here. */
+/* Refuses options of other clients that a user may expect here. */
 static int refuse_unsupported(const struct host_reader *r)
 {
     if (r->seen[OPTION_TLS])
@@ -459,9 +459,9 @@ void hr__hosts_clear(struct hr__hosts *hosts)
     *hosts = (struct hr__hosts){.self = -1};
 }
 
-/* ---- what is asked of a list ---- */
+/* ---- functions on a list ---- */
 
-/* "64GiB" where it is whole, else in the next unit that it is a multiple of. */
+/* Formats a size in the largest unit that it is a whole multiple of: "64GiB". */
 static void put_size(char out[32], uint64_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -477,7 +477,7 @@ void hr__hosts_text(const struct hr__hosts *hosts, char *out, size_t room)
     XXH128_hash_t digest = {0, 0};
     size_t length = 0;
     int is_cut = 0;
-    const size_t end = room - 32; /* for what says that it is cut */
+    const size_t end = room - 32; /* room for the mark of a cut text */
     out[0] = 0;
     for (int i = 0; i < hosts->count; i++) {
         put_size(size, hosts->hosts[i].budget_bytes);

@@ -1,7 +1,7 @@
 /*
- * The hosts whose memcached servers keep the items, as a text; the grammar is in
- * include/headrace/cache.h. Reading it is pure; finding out which of them this one is asks
- * the system for its addresses.
+ * The list of hosts whose memcached servers keep the items, parsed from text. The grammar is in
+ * include/headrace/cache.h. Parsing is pure; finding which of the hosts is this machine asks the
+ * system for its addresses.
  */
 #ifndef HR_CLUSTER_HOSTS_H
 #define HR_CLUSTER_HOSTS_H
@@ -14,51 +14,51 @@
 #include <stdint.h>
 
 #define HR__HOST_NAME     256
-#define HR__HOST_LIST_MAX 4096 /* as many as a placement has (cluster/placement.h) */
+#define HR__HOST_LIST_MAX 4096 /* the same limit as in cluster/placement.h */
 
 struct hr__host {
-    char name[HR__HOST_NAME];    /* as in the list, with its port: what ownership goes by */
-    char address[HR__HOST_NAME]; /* to connect to: a name, an address, or a socket's path */
+    char name[HR__HOST_NAME];    /* as in the list, with its port; ownership depends on it */
+    char address[HR__HOST_NAME]; /* where to connect: a name, an address, or a socket's path */
     uint16_t port;               /* 0: `address` is a path */
-    uint64_t budget_bytes;       /* of items */
+    uint64_t budget_bytes;       /* memory for items */
 };
 
 struct hr__hosts {
-    struct hr__host *hosts; /* count, in the order of the text, each once */
+    struct hr__host *hosts; /* count hosts, in the order of the text, without repeats */
     int count;
-    int self;         /* index of this machine; -1: said by nobody yet */
-    char socket[108]; /* how this machine's own server is reached; "": as in the list */
-    char user[128];   /* of the servers' authfiles; "": none */
+    int self;         /* index of this machine; -1: not known */
+    char socket[108]; /* path of this machine's own server; "": as in the list */
+    char user[128];   /* user in the servers' authfiles; "": none */
     char password_file[HR__HOST_NAME];
     char key_file[HR__KEY_FILE]; /* "": none */
-    int form;                    /* enum hr_form of what is kept; HR_FORM_ENCODED unless said */
-    int with_mtime;              /* modification times are part of an item's key */
-    uint32_t timeout_ms;         /* of one bulk request, in all; default 1000 */
-    uint32_t meet_s;             /* until all ranks are there; default 300 */
+    int form;                    /* enum hr_form of kept items; default HR_FORM_ENCODED */
+    int with_mtime;              /* an item's key includes the modification time */
+    uint32_t timeout_ms;         /* limit for one bulk request, in all; default 1000 */
+    uint32_t meet_s;             /* how long to wait for all ranks; default 300 */
 };
 
-/* Errors: -EINVAL says what is wrong with `text`, where, and what to write; -ENOTSUP: tls,
- * and protocols but the text protocol; -ENOMEM. On failure *out is empty. */
+/* Parses `text`. Errors: -EINVAL says what is wrong, where, and what to write; -ENOTSUP: TLS, and
+ * protocols other than the text protocol; -ENOMEM. On failure *out is empty. */
 int hr__hosts_parse(struct hr__hosts *out, const char *text, struct hr_error *error);
 void hr__hosts_clear(struct hr__hosts *hosts);
 
-/* The list with its budgets, as it is compared between ranks and shown in messages:
- * "a:11211=64GiB, b:11211=64GiB"; where that has no room it is cut, and a digest of all of it
- * stands at the end, so that texts are equal where the lists are. room: 64 or more. */
+/* Formats the list with its budgets, for comparing it between ranks and for messages:
+ * "a:11211=64GiB, b:11211=64GiB". If that does not fit, the text is cut and ends with a digest of
+ * the whole, so that texts are equal if and only if the lists are. room: 64 or more. */
 void hr__hosts_text(const struct hr__hosts *hosts, char *out, size_t room);
 
-/* The host that `word` names: an index, or an entry of the list with or without its port;
- * -1: none does, or several. Pure. */
+/* Finds the host that `word` names: an index, or an entry of the list with or without its port.
+ * Returns -1 if there is none, or more than one. Pure. */
 int hr__hosts_index(const struct hr__hosts *hosts, const char *word);
 
-/* Digest of a host's name: struct hr__placement_host, id. Pure. */
+/* Digest of a host's name, for `id` of struct hr__placement_host. Pure. */
 uint64_t hr__host_id(const struct hr__host *host);
 
 /*
- * Fills `self` where the text did not say it: HEADRACE_HOST (an index or an entry of the
- * list), else the entry whose address this machine has. Stays -1, with 0, where it has none:
- * a machine that only fetches. Blocks for name lookups. Errors: -EINVAL: HEADRACE_HOST is no
- * entry; -EEXIST: several are this machine, which has to be told by HEADRACE_HOST or `self`.
+ * Sets `self` if the text did not. Uses HEADRACE_HOST (an index or an entry of the list), else the
+ * entry with an address of this machine. If there is none, returns 0 and leaves -1: this machine
+ * only fetches. Blocks for name lookups. Errors: -EINVAL: HEADRACE_HOST is not an entry; -EEXIST:
+ * several entries are this machine, so HEADRACE_HOST or `self` has to choose.
  */
 int hr__hosts_find_self(struct hr__hosts *hosts, struct hr_error *error);
 

@@ -1,9 +1,9 @@
 /*
- * Which host of a list this machine is; see hosts.h.
+ * Finds which host of a list this machine is (hosts.h).
  *
- * An entry is this machine where one of the addresses that its name has is one of an
- * interface here, or a loopback one. Names that cannot be looked up are somebody else's; a
- * name server that does not answer is not asked for each of a thousand names.
+ * An entry is this machine if one of the addresses of its name belongs to an interface here, or is
+ * a loopback address. Names that cannot be looked up are taken for other machines. If name servers
+ * do not answer, lookups stop, so that a thousand names do not mean a thousand timeouts.
  */
 #include "cluster/hosts.h"
 
@@ -20,10 +20,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Lookups that may end without an answer before the rest go by this machine's name alone. */
+/* After so many lookups without an answer, the remaining entries are only compared with this
+ * machine's own name. */
 #define UNANSWERED_MAX 2
 
-/* An address as 16 bytes, those of IPv4 mapped; 0 where it is of another family. */
+/* Converts an address to 16 bytes; IPv4 addresses are mapped. Returns 0 for other families. */
 static int to_address(struct in6_addr *out, const struct sockaddr *from)
 {
     if (!from)
@@ -53,7 +54,7 @@ static int is_here(const struct in6_addr *address, const struct ifaddrs *interfa
     return 0;
 }
 
-/* Whether a name is this machine's own: all of it, or its first part. */
+/* Returns non-zero if a name is this machine's host name, or the first part of it. */
 static int is_own_name(const char *name)
 {
     char own[256];
@@ -106,7 +107,7 @@ int hr__hosts_find_self(struct hr__hosts *hosts, struct hr_error *error)
     if (word && *word)
         return told_by_environment(hosts, word, error);
     if (getifaddrs(&interfaces))
-        interfaces = NULL; /* loopback addresses and paths still tell */
+        interfaces = NULL; /* loopback addresses and paths still work */
     for (int i = 0; !failed && i < hosts->count; i++) {
         if (!is_self(&hosts->hosts[i], interfaces, &unanswered))
             continue;

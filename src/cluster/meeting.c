@@ -1,10 +1,10 @@
 /*
- * The ranks of a job meet on the servers; see meeting.h.
+ * The ranks of a job meet on the servers (meeting.h).
  *
- * Records of a rank are ordered by (run, writing), whichever server they come from, so that
- * one that missed a writing does no harm. Each look reads one server, the rank's own where it
- * answers, and where that is not enough a second one in turn; looks come less and less
- * often, up to every half second, so that a thousand ranks cost a server little.
+ * Records of a rank are ordered by (run, writing), whichever server they come from, so a server
+ * that missed a write does no harm. Each look reads one server, the rank's own if it answers, and
+ * if that brings nothing new also a second one, in turn. Looks become less frequent, down to one
+ * every half second, so that a thousand ranks cost a server little.
  */
 #include "cluster/meeting.h"
 
@@ -27,19 +27,19 @@
 #define EXPIRES_S     86400
 #define LOOK_FIRST_NS (10 * MS)
 #define LOOK_LAST_NS  (500 * MS)
-#define STEP_NS       (20 * MS) /* how soon `stop` is seen */
-#define BEAT_NS       (2 * S)   /* between writings at most: servers that came up get them */
-#define ADVANCES      2 /* a dead rank's last writing may still arrive; a living one goes on */
+#define STEP_NS       (20 * MS) /* how soon `stop` is noticed */
+#define BEAT_NS       (2 * S)   /* longest time between writes, for servers that come up */
+#define ADVANCES      2         /* one newer record may be a dead rank's last; two mean it lives */
 #define TELL_FIRST_NS (5 * S)
 #define TELL_NEXT_NS  (30 * S)
-#define ALONE_NS      (3 * S) /* at most, that a world of one looks for servers */
+#define ALONE_NS      (3 * S) /* how long a world of one looks for servers, at most */
 
 static int is_stopped(const struct hr__meeting_wish *wish)
 {
     return wish->stop && atomic_load_explicit(wish->stop, memory_order_acquire);
 }
 
-/* Non-zero where there is nothing more to do for the one or the other reason. */
+/* Returns non-zero if the meeting was stopped or its time is over. */
 static int is_over(const struct hr__meeting *m)
 {
     return is_stopped(m->wish) || hr__now_ns() >= m->until_ns;
@@ -117,7 +117,7 @@ static int is_newer(const struct hr__meeting_record *a, const struct hr__meeting
     return a->run != b->run ? a->run > b->run : a->writing > b->writing;
 }
 
-/* What this rank's meeting before left behind, on whichever server has the newest. */
+/* Reads the record that this rank's previous meeting left, from the server with the newest. */
 static void read_before(struct hr__meeting *m)
 {
     struct hr__meeting_record before, newest = {.world_size = 0};
@@ -143,15 +143,16 @@ static void read_before(struct hr__meeting *m)
 static void write_to(struct hr__meeting *m, int host, const char *record)
 {
     int r = hr__peers_write(m->peers, host, m->inputs_key, m->inputs, EXPIRES_S);
-    /* Only words need the inputs: a server without room for their text still holds records. */
+    /* The text of inputs is only needed for messages: a server without room for it can still hold
+     * records. */
     if (!r || r == -ENOSPC || r == -E2BIG)
         r = hr__peers_write(m->peers, host, m->keys[m->wish->rank], record, EXPIRES_S);
     m->answers[host] = !r;
     m->is_written |= !r;
 }
 
-/* To all servers that answered before, and to one of the others: trying may take a whole
- * request's time. */
+/* Writes the record to all servers that answered before, and tries one of the others. Only one,
+ * because trying may take a whole request's time. */
 static void publish(struct hr__meeting *m)
 {
     char record[HR__MEETING_RECORD];
@@ -159,7 +160,7 @@ static void publish(struct hr__meeting *m)
     m->mine.writing++;
     m->is_written = 0;
     m->wrote_ns = hr__now_ns();
-    /* The place fits: it is no longer than a host's name. */
+    /* Cannot fail: the place is no longer than a host's name. */
     if (hr__meeting_record_write(record, &m->mine))
         return;
     for (int h = 0; h < count && !is_over(m); h++)
@@ -177,9 +178,9 @@ static void publish(struct hr__meeting *m)
 
 /* ---- reading ---- */
 
-/* This rank's own record as a server has it. What another process wrote there as the same
- * rank is written over, and named as the one before: a stale one is gone then, a living one
- * finds its own number there. */
+/* Checks this rank's own record on a server. If another process wrote it with the same rank, this
+ * rank overwrites it and names it as its previous meeting. A stale record is gone then; a living
+ * process finds its own number there and reports the conflict. */
 static int look_at_own(struct hr__meeting *m, const struct hr__meeting_record *other,
                        struct hr_error *error)
 {
@@ -195,8 +196,8 @@ static int look_at_own(struct hr__meeting *m, const struct hr__meeting_record *o
     return 0;
 }
 
-/* Some ranks count another world. This one's record is written again, twice, so that they
- * see that it lives, and stop as well. */
+/* Ends the meeting because ranks have different world sizes. Writes this rank's record twice more,
+ * so that the others see that it lives, and stop as well. */
 static int end_in_other_world(struct hr__meeting *m, int rank, struct hr_error *error)
 {
     for (int i = 0; i < 2; i++) {
@@ -206,8 +207,8 @@ static int end_in_other_world(struct hr__meeting *m, int rank, struct hr_error *
     return hr__meeting_fail_world(m, rank, error);
 }
 
-/* Takes a rank's record where it is news: 1, else 0, or an error. `again`: the server was
- * asked before, so that what is new there was written meanwhile. */
+/* Takes a rank's record. Returns 1 if it is newer than the one known, else 0, or an error. `again`:
+ * the server was read before, so a newer record was written since. */
 static int take(struct hr__meeting *m, int rank, const char *text, int again,
                 struct hr_error *error)
 {
@@ -230,8 +231,8 @@ static int take(struct hr__meeting *m, int rank, const char *text, int again,
     return is_news;
 }
 
-/* Asks a server for the records of those who do not agree yet: non-zero where there was
- * news; or an error. A server that does not answer has none. */
+/* Reads the records of the ranks that do not agree yet from a server. Returns non-zero if there was
+ * anything new, or an error. A server that does not answer counts as nothing new. */
 static int read_from(struct hr__meeting *m, int host, struct hr_error *error)
 {
     size_t count = 0;
@@ -255,7 +256,7 @@ static int read_from(struct hr__meeting *m, int host, struct hr_error *error)
     return news;
 }
 
-/* This rank's own server, or the first that answers; -1: none does. */
+/* Returns this rank's own server if it answers, else the first that does; -1: none. */
 static int first_server(const struct hr__meeting *m)
 {
     int own = m->wish->host;
@@ -275,13 +276,13 @@ int hr__meeting_agrees(const struct hr__meeting *m, int rank, uint64_t *inputs)
     const struct hr__meeting_record *r = &seen->record;
     if (!seen->has_record || !m->mine.agreed || r->world_size != m->wish->world_size)
         return 0;
-    /* It has gone on to its next meeting. */
+    /* The rank is already in its next meeting. */
     int is_before = r->before_agreed == m->mine.agreed && r->before_number == m->numbers[rank];
     *inputs = is_before ? r->before_inputs : r->inputs;
     return is_before || r->agreed == m->mine.agreed;
 }
 
-/* The random number of a rank in this meeting; 0: it is not there. */
+/* The random number of a rank in this meeting; 0: the rank is not there yet. */
 static uint64_t number_of(const struct hr__meeting *m, int rank)
 {
     const struct hr__meeting_seen *seen = &m->seen[rank];
@@ -290,13 +291,13 @@ static uint64_t number_of(const struct hr__meeting *m, int rank)
         return m->mine.number;
     if (!seen->has_record || seen->record.world_size != m->wish->world_size)
         return 0;
-    /* What agrees with this rank's meeting before is in that one still. */
+    /* A record that agrees with this rank's previous meeting belongs to that meeting. */
     if (seen->record.agreed && seen->record.agreed == m->mine.before_agreed)
         return 0;
     return hr__meeting_agrees(m, rank, &inputs) ? m->numbers[rank] : seen->record.number;
 }
 
-/* Makes `mine.agreed` anew: 1 where it is another one now. */
+/* Computes `mine.agreed` again. Returns 1 if it changed. */
 static int agree(struct hr__meeting *m)
 {
     size_t world = (size_t)m->wish->world_size;
@@ -306,7 +307,7 @@ static int agree(struct hr__meeting *m)
         uint64_t number = number_of(m, (int)r);
         changed |= number != m->numbers[r];
         m->numbers[r] = number;
-        /* Its next meeting may go by another list. */
+        /* Only from a record of this meeting: the rank's next meeting may use another list. */
         if (number && number == m->seen[r].record.number)
             m->host_of_rank[r] = m->seen[r].record.host;
         all &= number != 0;
@@ -319,7 +320,7 @@ static int agree(struct hr__meeting *m)
     return m->mine.agreed != before;
 }
 
-/* 1: all agree, and have this rank's inputs; 0: not all agree yet; or an error. */
+/* Returns 1 if all ranks agree and have this rank's inputs; 0: not all agree yet; or an error. */
 static int conclude(const struct hr__meeting *m, struct hr_error *error)
 {
     int are_equal = 1;
@@ -334,7 +335,7 @@ static int conclude(const struct hr__meeting *m, struct hr_error *error)
     return are_equal ? 1 : hr__meeting_fail_different(m, error);
 }
 
-/* ---- the whole ---- */
+/* ---- the meeting ---- */
 
 static void tell(struct hr__meeting *m)
 {
@@ -349,7 +350,7 @@ static void tell(struct hr__meeting *m)
             m->wish->rank, (double)(now - m->began_ns) / 1e9, text);
 }
 
-/* Looks once at one or two servers: as read_from. */
+/* Looks once at one or two servers. Returns as read_from. */
 static int look(struct hr__meeting *m, struct hr_error *error)
 {
     int first = first_server(m), count = m->hosts->count;
@@ -366,10 +367,10 @@ static int look(struct hr__meeting *m, struct hr_error *error)
     return 0;
 }
 
-/* Until all agree: 0, or an error. */
+/* Repeats until all agree. Returns 0, or an error. */
 static int meet(struct hr__meeting *m, struct hr_error *error)
 {
-    /* With many ranks news come all the time. */
+    /* With many ranks there is something new at every look. */
     uint64_t first_ns = LOOK_FIRST_NS + (uint64_t)m->wish->world_size * MS / 10;
     uint64_t wait_ns = first_ns, beat_ns = m->wish->limit_s * S / 4;
     beat_ns = beat_ns < BEAT_NS ? beat_ns : BEAT_NS;
@@ -383,7 +384,8 @@ static int meet(struct hr__meeting *m, struct hr_error *error)
         if (changed || !m->is_written || hr__now_ns() >= m->wrote_ns + beat_ns ||
             first_server(m) < 0)
             publish(m);
-        /* Whoever goes on writes no more: the others have to find what it agreed to. */
+        /* A rank that leaves the meeting writes no more, so a server must have its last record
+         * first: the others need it. */
         int done = m->is_written ? conclude(m, error) : 0;
         if (done)
             return done < 0 ? done : 0;
@@ -398,7 +400,8 @@ static int meet(struct hr__meeting *m, struct hr_error *error)
     }
 }
 
-/* A world of one has nobody to agree with, and its servers may come up later. */
+/* A world of one has no other rank to agree with, and its servers may come up later: only checks
+ * them. */
 static int meet_nobody(struct hr__peers *peers, const struct hr__hosts *hosts,
                        const struct hr__meeting_wish *wish, struct hr_error *error)
 {
@@ -408,7 +411,7 @@ static int meet_nobody(struct hr__peers *peers, const struct hr__hosts *hosts,
     for (int h = 0; h < hosts->count && hr__now_ns() < until; h++) {
         if (is_stopped(wish))
             return hr__fail(error, -ECANCELED, "looking for servers was cancelled");
-        /* Who does not answer is told by the peers. */
+        /* The peers log servers that do not answer. */
         if (hr__peers_read(peers, h, key, &text) > 0)
             hr__free(text);
     }

@@ -1,6 +1,6 @@
 /*
- * One rank's meeting, while it goes on: what it has seen of the others and of the servers.
- * Used by one thread.
+ * The state of one rank's meeting in progress: what it has seen of the other ranks and of the
+ * servers. Used by one thread.
  */
 #ifndef HR_CLUSTER_MEETING_INSIDE_H
 #define HR_CLUSTER_MEETING_INSIDE_H
@@ -10,10 +10,10 @@
 
 /* What is known of one rank. */
 struct hr__meeting_seen {
-    struct hr__meeting_record record; /* the newest */
+    struct hr__meeting_record record; /* its newest record */
     int has_record;
-    int advances; /* times that a server which was asked before had a newer one of it */
-    int is_live;  /* non-zero: its record was written while this rank looked */
+    int advances; /* how often a server had a newer record of it than at an earlier request */
+    int is_live;  /* non-zero: its record was written during this meeting */
 };
 
 struct hr__meeting {
@@ -21,35 +21,36 @@ struct hr__meeting {
     const struct hr__hosts *hosts;
     const struct hr__meeting_wish *wish;
     struct hr__meeting_record mine;
-    struct hr__meeting_seen *seen; /* world_size; this rank's is not used */
-    uint64_t *numbers;             /* world_size: by which `mine.agreed` was made; 0: absent */
-    int *host_of_rank; /* world_size: of those of `numbers`, in this meeting; borrowed */
-    char *answers;     /* hosts->count; non-zero: the last writing there went well */
-    char *was_read;    /* hosts->count; non-zero: records were read from there */
-    struct hr__peer_record *wanted; /* world_size: what is asked of a server */
-    int *wanted_rank;               /* world_size: whose that is */
-    char (*keys)[HR__MEETING_KEY];  /* world_size: where each rank's record is kept */
-    char inputs[HR__MEETING_TEXT];  /* of this rank */
+    struct hr__meeting_seen *seen;  /* world_size; this rank's entry is unused */
+    uint64_t *numbers;              /* world_size: the numbers that `mine.agreed` is the digest of;
+                                       0: rank absent */
+    int *host_of_rank;              /* world_size: hosts of the ranks in `numbers`; borrowed */
+    char *answers;                  /* hosts->count; non-zero: the last write to it succeeded */
+    char *was_read;                 /* hosts->count; non-zero: records were read from it */
+    struct hr__peer_record *wanted; /* world_size: the records to request from a server */
+    int *wanted_rank;               /* world_size: ranks of the requested records */
+    char (*keys)[HR__MEETING_KEY];  /* world_size: keys of the ranks' records */
+    char inputs[HR__MEETING_TEXT];  /* of this rank, as text */
     char inputs_key[HR__MEETING_KEY];
     uint64_t began_ns, until_ns, wrote_ns, told_ns;
-    int retry;      /* the next server that is tried again, of those that do not answer */
-    int turn;       /* the next server that is read beside the first */
-    int is_written; /* non-zero: a server took `mine` when it was written last */
+    int retry;      /* the next server to retry, of those that do not answer */
+    int turn;       /* the next server to read in addition to the first */
+    int is_written; /* non-zero: a server took the last write of `mine` */
 };
 
-/* Whether a rank's record agrees to what this rank has: its own, or what it tells of its
- * meeting before. *inputs: of that. */
+/* Returns non-zero if a rank's record agrees with this rank's: either in its current meeting or in
+ * the previous one that it repeats. *inputs is the digest of inputs of that meeting. */
 int hr__meeting_agrees(const struct hr__meeting *m, int rank, uint64_t *inputs);
 
-/* ---- what is said (meeting_words.c) ---- */
+/* ---- messages (meeting_words.c) ---- */
 
-/* The ranks that did not come, for the log and for an error: "rank 3, ranks 5-7 of 8"; and the
- * servers that do not answer; into out[room]. */
+/* Writes the missing ranks, for the log and for an error, into out[room]: "rank 3, ranks 5-7 of 8";
+ * and the servers that do not answer. */
 void hr__meeting_absent_text(const struct hr__meeting *m, char *out, size_t room);
 
 int hr__meeting_fail_late(const struct hr__meeting *m, struct hr_error *error);
 
-/* All are there, and not all have this rank's inputs. Asks servers for the texts. */
+/* For when all ranks are there, but not all have this rank's inputs. Asks servers for the texts. */
 int hr__meeting_fail_different(const struct hr__meeting *m, struct hr_error *error);
 
 int hr__meeting_fail_world(const struct hr__meeting *m, int rank, struct hr_error *error);

@@ -1,9 +1,9 @@
 /*
- * A run's name from what launchers put into the environment of all its ranks alike; see
- * meeting.h. How often torchrun has restarted is no part of it: each agent counts that for itself,
- * and not where only another one's workers had failed.
+ * Makes a run's name from what launchers put into the environment of all its ranks (meeting.h).
+ * torchrun's restart count is not used: each torchrun agent counts for itself, and does not count
+ * restarts because of another agent's workers.
  *
- * Open MPI and PMIx come before Slurm: mpirun inside a Slurm job gives the ranks of its
+ * Open MPI and PMIx come before Slurm: inside a Slurm job, mpirun gives the ranks of its own
  * machine another step than the others.
  */
 #include "cluster/meeting.h"
@@ -16,7 +16,7 @@
 
 #define PARTS 5
 
-/* A launcher: it is this one where the first of its variables is set. */
+/* A launcher is recognized by the first of its variables. */
 static const struct {
     const char *name;
     const char *variables[PARTS];
@@ -50,7 +50,7 @@ void hr__meeting_job(char *out, size_t room)
         length += (size_t)snprintf(text + length, sizeof text - length, " %.512s",
                                    value_of(variables[i]));
     snprintf(out, room, "%s", text);
-    /* A name that is cut still is this job's alone. */
+    /* A digest keeps a name that was cut unique. */
     if (length >= room && room > 20)
         snprintf(out + room - 20, 20, "...%016" PRIx64, XXH3_64bits(text, length));
 }

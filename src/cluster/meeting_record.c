@@ -1,4 +1,4 @@
-/* See meeting_record.h. */
+/* Reads and writes the meeting's records and texts of inputs (meeting_record.h). */
 #include "cluster/meeting_record.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* Another layout of the texts is another one of these, and a rank that has not come. */
+/* Change it with the layout of the texts: ranks of other versions then count as missing. */
 #define MAGIC "hr1"
 
 #define NAME_MAX_BYTES  64
@@ -34,7 +34,7 @@ int hr__meeting_record_write(char out[HR__MEETING_RECORD], const struct hr__meet
     return n < HR__MEETING_RECORD ? 0 : -E2BIG;
 }
 
-/* A number and the blank behind it: where it goes on; NULL: there is none, or it is larger
+/* Reads a number and the blank after it. Returns where to go on; NULL: no number, or it is larger
  * than `most`. */
 static const char *read_number(const char *at, unsigned base, uint64_t most, uint64_t *out)
 {
@@ -76,7 +76,8 @@ int hr__meeting_record_read(struct hr__meeting_record *out, const char *text)
         return -EBADMSG;
     for (size_t i = 0; text && i < sizeof fields / sizeof *fields; i++) {
         in_none |= i == 1 && !strncmp(text, "-1 ", 3);
-        text += i == 1 && in_none; /* past the sign: the 1 is read and passed over */
+        text += i == 1 && in_none; /* skip the sign: the host is -1, and the 1 is read and
+                                      ignored */
         text = read_number(text, fields[i].base, fields[i].most, fields[i].to);
     }
     if (!text || !world || !r.number || strlen(text) >= sizeof r.place || !*text)
@@ -107,7 +108,7 @@ void hr__meeting_inputs_key(char out[HR__MEETING_KEY], const char *job, uint64_t
 
 /* ---- inputs ---- */
 
-/* Copies `text` without control characters; returns how many bytes. */
+/* Copies `text` with control characters replaced by blanks; returns the number of bytes. */
 static size_t put(char *out, const char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++)
@@ -115,7 +116,8 @@ static size_t put(char *out, const char *text, size_t length)
     return length;
 }
 
-/* The same of at most `room` bytes, 40 or more; where it is cut a digest tells values apart. */
+/* The same with at most `room` bytes, which must be 40 or more. A value that is cut ends with a
+ * digest that tells it from others. */
 static size_t put_bounded(char *out, const char *text, size_t room)
 {
     char mark[32];

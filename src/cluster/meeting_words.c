@@ -1,8 +1,9 @@
 /*
- * What is said of a meeting that goes wrong: who is missing, what differs and between whom.
+ * Error messages and warnings of a meeting: which ranks are missing, and which inputs differ
+ * between which ranks.
  *
- * Of inputs that differ the value of most ranks is told first, then the others with all their
- * ranks as far as the message has room, so that it is the same on all ranks.
+ * For an input that differs, the message gives the value that most ranks have first, then the other
+ * values with all their ranks, as far as there is room. So the message is the same on all ranks.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -15,10 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Texts of inputs that are fetched at most: more kinds than a person can put right at once. */
+/* The most different texts of inputs that are fetched: more than a user can fix at once. */
 #define KINDS_MAX 16
 
-/* A text that grows within its room, and is cut there. */
+/* A text buffer; text that does not fit is cut off. */
 struct meeting_words {
     char *out;
     size_t room, length;
@@ -35,7 +36,7 @@ __attribute__((format(printf, 2, 3))) static void say(struct meeting_words *w, c
         w->length += (size_t)n < w->room - w->length ? (size_t)n : w->room - w->length - 1;
 }
 
-/* ---- who is missing ---- */
+/* ---- missing ranks ---- */
 
 static int is_absent(const struct hr__meeting *m, int rank)
 {
@@ -58,7 +59,8 @@ static int is_apart(const struct hr__meeting *m, int rank)
     return rank != m->wish->rank && !hr__meeting_agrees(m, rank, &inputs) && !is_absent(m, rank);
 }
 
-/* "rank 3", "ranks 1, 4-6 and 12 more"; how many there are. */
+/* Writes "rank 3" or "ranks 1, 4-6 and 12 more" for the ranks that is_it selects. Returns how many
+ * there are. */
 static int say_ranks(struct meeting_words *w, const struct hr__meeting *m,
                      int (*is_it)(const struct hr__meeting *, int))
 {
@@ -110,7 +112,7 @@ void hr__meeting_absent_text(const struct hr__meeting *m, char *out, size_t room
     say_servers(&w, m);
 }
 
-/* What is known of one that is there, but counts another world. */
+/* Returns a rank that is there but has another world size; -1: none. */
 static int other_world(const struct hr__meeting *m)
 {
     for (int r = 0; r < m->wish->world_size; r++)
@@ -158,13 +160,13 @@ int hr__meeting_fail_twice(const struct hr__meeting *m, const struct hr__meeting
                     m->wish->rank, m->mine.place, other->place);
 }
 
-/* ---- what differs ---- */
+/* ---- different inputs ---- */
 
 /* Ranks that have the same inputs. */
 struct word_kind {
     uint64_t digest;
     int ranks, first; /* how many; the lowest */
-    char *text;       /* hr__free's; NULL: no server has it, or this rank's */
+    char *text;       /* free with hr__free; NULL: no server has it, or it is this rank's */
     const char *inputs;
 };
 
@@ -195,7 +197,7 @@ static int by_ranks(const void *a, const void *b)
     return x->first - y->first;
 }
 
-/* Keeps the text only where it is the one that was meant. */
+/* Fetches the text of a kind's inputs. Drops it if its digest is not the right one. */
 static void fetch_kind(const struct hr__meeting *m, struct word_kind *kind)
 {
     char key[HR__MEETING_KEY];
@@ -233,7 +235,7 @@ static void find_kinds(struct kinds *kinds, const struct hr__meeting *m)
             fetch_kind(m, &kinds->of[k]);
 }
 
-/* The value that a kind has for the name in `of`; a kind without it has an empty one. */
+/* The kind's value for the name in `of`; empty if the kind has none. */
 static struct hr__meeting_value value_of(const struct word_kind *kind,
                                          const struct hr__meeting_value *of)
 {
@@ -247,7 +249,7 @@ static int is_same(const struct hr__meeting_value *a, const struct hr__meeting_v
     return a->value_length == b->value_length && !memcmp(a->value, b->value, a->value_length);
 }
 
-/* Whether kinds whose inputs are known differ in this one. */
+/* Returns non-zero if the kinds whose inputs are known have different values for this name. */
 static int differs(const struct kinds *kinds, const struct hr__meeting_value *name)
 {
     struct hr__meeting_value value;
@@ -259,7 +261,7 @@ static int differs(const struct kinds *kinds, const struct hr__meeting_value *na
     return 0;
 }
 
-/* The ranks of those kinds that have kind `k`'s value. */
+/* Writes the ranks whose value is that of kind `k`. */
 static void say_value(struct meeting_words *w, const struct kinds *kinds, int k,
                       const struct hr__meeting_value *name, int most)
 {
@@ -284,7 +286,7 @@ static void say_value(struct meeting_words *w, const struct kinds *kinds, int k,
         say(w, " and %d more", count - said);
 }
 
-/* "0 at rank 0 (a) and 5 more; 7 at rank 2 (b), 5 (c)". */
+/* Writes "0 at rank 0 (a) and 5 more; 7 at rank 2 (b), 5 (c)". */
 static void say_values(struct meeting_words *w, const struct kinds *kinds,
                        const struct hr__meeting_value *name)
 {
@@ -323,7 +325,7 @@ static void say_unknown(struct meeting_words *w, const struct kinds *kinds)
                 place_of(kinds->m, kinds->of[k].first));
 }
 
-/* The first input that differs in full, the others by their names. */
+/* Writes the first input that differs in full, and the names of the others. */
 static int say_differences(struct meeting_words *w, const struct kinds *kinds)
 {
     struct hr__meeting_value name;

@@ -1,4 +1,5 @@
-/* The trailer is written and read byte by byte, so that hosts of either byte order agree. */
+/* Writes and checks trailers, byte by byte, so that hosts of either byte order agree
+ * (peer_item.h). */
 #include "cluster/peer_item.h"
 
 #include <errno.h>

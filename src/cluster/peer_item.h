@@ -1,10 +1,11 @@
 /*
- * What stands behind an item's bytes on a server: a trailer of HR__PEER_TRAILER bytes that
- * tells what they are, with a checksum (XXH3, 64 bits) over itself, the bytes and the key. So
- * an item that is cut, mixed up with another or changed on its way is no item.
+ * The trailer that follows an item's bytes on a server: HR__PEER_TRAILER bytes that describe the
+ * item, with a checksum (XXH3, 64 bits) over the trailer, the bytes and the key. So an item that is
+ * cut off, mixed up with another or changed on its way is detected.
  *
- * It also tells what file the item was made of: a digest of its inode number and ctime, which
- * other hosts have too where they share storage, and one of its content (dataset/stamp.h).
+ * The trailer also identifies the file that the item was made from: a digest of its inode number
+ * and ctime, which hosts that share storage have in common, and one of its content
+ * (dataset/stamp.h).
  *
  * Numbers are little-endian:
  *   0  "HRPI", 4 bytes
@@ -13,10 +14,10 @@
  *   6  0, 2 bytes
  *   8  length of the item, 8 bytes
  *   16 bytes that the sample has on storage, 8 bytes
- *   24 what struct hr__stamp calls change, 8 bytes; 0: not known
+ *   24 `change` of struct hr__stamp, 8 bytes; 0: not known
  *   32 hr__content_digest of the sample as it is on storage, 8 bytes
  *   40 checksum, 8 bytes: XXH3_64bits of the trailer before it, the key (two numbers of 8
- *      bytes) and XXH3_64bits of the item; with a secret the tag of the trailer before it, the
+ *      bytes) and XXH3_64bits of the item; with a secret, the tag of the trailer before it, the
  *      key and the item
  */
 #ifndef HR_CLUSTER_PEER_ITEM_H
@@ -41,8 +42,8 @@ struct hr__peer_trailer {
 void hr__peer_item_seal(uint8_t out[HR__PEER_TRAILER], const struct hr__peer_trailer *trailer,
                         const uint64_t key[2], const void *bytes, const struct hr__secret *secret);
 
-/* Of `length` bytes as they came from a server, with the trailer: 0, or -EBADMSG where they
- * are no item of this key. */
+/* Checks `length` bytes as they came from a server, trailer included. Returns 0, or -EBADMSG if
+ * they are not an item of this key. */
 int hr__peer_item_check(struct hr__peer_trailer *out, const uint64_t key[2], const void *bytes,
                         size_t length, const struct hr__secret *secret);
 

@@ -1,7 +1,9 @@
 /*
- * Connecting tries the addresses of a name in turn, each with its share of what is left of the
- * time. A server that is restarted closes connections that lie idle, which shows when they are
- * used next: such a request is made again, and is no failure.
+ * Connections to servers (peer_link.h).
+ *
+ * Connecting tries the addresses of a name in turn, each with its share of the time left. A server
+ * that restarts closes idle connections, which is noticed at their next use: such a request is
+ * repeated on a new connection and does not count as a failure.
  */
 #include "cluster/peer_link.h"
 
@@ -18,7 +20,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Of sendmsg, at a time. */
+/* The most parts for one sendmsg. */
 #define PARTS_MAX 64
 
 int hr__peer_link_open(struct hr__peer_link *link, const char *address, uint16_t port,
@@ -40,14 +42,14 @@ int hr__peer_link_open(struct hr__peer_link *link, const char *address, uint16_t
     return 0;
 }
 
-/* The connection is this one from now on, or none (-1); the one before is closed. */
+/* Replaces the link's socket by `fd`, or by none (-1); closes the old one. */
 static void set_socket(struct hr__peer_link *link, int fd)
 {
     pthread_mutex_lock(&link->lock);
     if (link->socket >= 0)
         close(link->socket);
     link->socket = fd;
-    /* After cancel, which may have come first, nothing waits on a socket. */
+    /* After cancel, nothing may wait on a socket, also if cancel came before the socket. */
     if (fd >= 0 && atomic_load(&link->is_cancelled))
         shutdown(fd, SHUT_RDWR);
     pthread_mutex_unlock(&link->lock);
@@ -84,7 +86,7 @@ int hr__peer_link_garbage(struct hr__peer_link *link, const char *text, struct h
                     link->label, shown);
 }
 
-/* What ends a request whatever came. */
+/* Returns an error if the request was cancelled or is late, whatever was received. */
 static int check(struct hr__peer_link *link, struct hr_error *error)
 {
     if (atomic_load(&link->is_cancelled))
@@ -97,7 +99,7 @@ static int check(struct hr__peer_link *link, struct hr_error *error)
     return 0;
 }
 
-/* The words for a failed system call or a closed connection. */
+/* Reports a failed system call or a closed connection. */
 static int broken(struct hr__peer_link *link, int code, struct hr_error *error)
 {
     if (atomic_load(&link->is_cancelled))
@@ -131,7 +133,7 @@ static int broken(struct hr__peer_link *link, int code, struct hr_error *error)
     }
 }
 
-/* 0 where one of `events` has come by until_ns. */
+/* Waits until `until_ns` for one of `events`. Returns 0 if one has come. */
 static int wait_for(struct hr__peer_link *link, short events, uint64_t until_ns)
 {
     for (;;) {
@@ -150,7 +152,7 @@ static int wait_for(struct hr__peer_link *link, short events, uint64_t until_ns)
     }
 }
 
-/* 0 where the link has a connected socket. */
+/* Connects the link to an address. Returns 0 on success. */
 static int connect_to(struct hr__peer_link *link, const struct sockaddr *address, socklen_t length,
                       uint64_t until_ns)
 {
@@ -164,7 +166,7 @@ static int connect_to(struct hr__peer_link *link, const struct sockaddr *address
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     int r = connect(fd, address, length) ? -errno : 0;
     while (r == -EAGAIN && address->sa_family == AF_UNIX) {
-        /* Its backlog is full, which no poll tells the end of. */
+        /* The server's backlog is full. poll does not report when that ends. */
         uint64_t now = hr__now_ns();
         if (now >= until_ns || atomic_load(&link->is_cancelled))
             break;
@@ -254,7 +256,7 @@ int hr__peer_link_begin(struct hr__peer_link *link, uint64_t deadline_ns, struct
 int hr__peer_link_end(struct hr__peer_link *link, int result)
 {
     int again = result == -ECONNRESET && link->is_used && !link->has_answered;
-    /* Bytes that nobody asked for would be taken for the next answer. */
+    /* Left-over bytes would be taken for the next answer. */
     if (result || link->begin < link->end)
         drop(link);
     else
@@ -289,8 +291,8 @@ int hr__peer_link_push(struct hr__peer_link *link, struct iovec **parts, size_t 
     return 0;
 }
 
-/* Receives what is there behind `first`, which may be empty, into the buffer, which must be
- * then: how much, 0: nothing yet, or an error. */
+/* Receives what is there into `first`, which may be empty, and the rest into the buffer. The buffer
+ * must be empty if `first` is not. Returns the number of bytes, 0: nothing yet, or an error. */
 static ssize_t receive(struct hr__peer_link *link, void *first, size_t first_length,
                        struct hr_error *error)
 {
@@ -382,7 +384,7 @@ int hr__peer_link_read(struct hr__peer_link *link, void *out, size_t length, str
     memcpy(out, link->buffer + link->begin, done);
     link->begin += done;
     while (done < length) {
-        /* What follows the value comes in the same call, into the buffer, which is empty. */
+        /* The same call also receives what follows the value, into the buffer, which is empty. */
         ssize_t got = receive(link, (char *)out + done, length - done, error);
         if (got < 0)
             return (int)got;

@@ -1,6 +1,9 @@
 /*
- * The thread and its caller share a search, which whoever lets go of it last frees; the caller
- * sleeps on `done` in short steps, because what else may end its wait is no part of that word.
+ * Lookup of names in a thread (peer_lookup.h).
+ *
+ * The thread and its caller share a search; the last one to let go of it frees it. The caller
+ * sleeps on the futex `done` in short steps, because it also has to check its other reasons to stop
+ * waiting.
  */
 #include "cluster/peer_lookup.h"
 
@@ -17,7 +20,7 @@
 struct hr__peer_search {
     atomic_int holders;
     atomic_uint done;
-    int result; /* of getaddrinfo */
+    int result; /* result of getaddrinfo */
     struct addrinfo *list;
     char port[8];
     char name[];

@@ -1,10 +1,10 @@
 /*
- * Finding the addresses of a name within a time.
+ * Looks up the addresses of a name within a time limit.
  *
- * getaddrinfo waits for name servers as long as resolv.conf says, often half a minute, and
- * cannot be interrupted. So names are looked up by a thread of their own, which the caller
- * leaves behind when its time is over; the next call waits for the same one, so that there is
- * one such thread at most for each struct hr__peer_lookup. Addresses in digits need none.
+ * getaddrinfo waits for name servers as long as resolv.conf says, often half a minute, and cannot
+ * be interrupted. So a separate thread does the lookup, and the caller leaves it behind when the
+ * time is over. The next call waits for the same thread, so each struct hr__peer_lookup has at most
+ * one. Numeric addresses need no thread.
  */
 #ifndef HR_CLUSTER_PEER_LOOKUP_H
 #define HR_CLUSTER_PEER_LOOKUP_H
@@ -17,14 +17,15 @@ struct hr__peer_lookup {
     struct hr__peer_search *pending; /* NULL: none */
 };
 
-/* On success *out is the caller's, freed by freeaddrinfo. Blocks until deadline_ns (of
+/* On success *out is the caller's; free it with freeaddrinfo. Blocks until deadline_ns (as from
  * hr__now_ns) or until *stop is non-zero. Errors: -ETIMEDOUT; -ECANCELED; -ENOMEM; -EAGAIN: no
- * thread; -EHOSTUNREACH: *reason says why the name has no address (static storage). */
+ * thread could be started; -EHOSTUNREACH: *reason says why the name has no address (static
+ * storage). */
 int hr__peer_lookup(struct hr__peer_lookup *lookup, const char *name, uint16_t port,
                     uint64_t deadline_ns, const atomic_int *stop, struct addrinfo **out,
                     const char **reason);
 
-/* Does not wait: a thread that is still at work ends by itself. */
+/* Does not wait: a thread that is still running ends by itself. */
 void hr__peer_lookup_clear(struct hr__peer_lookup *lookup);
 
 #endif

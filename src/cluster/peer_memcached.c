@@ -1,10 +1,10 @@
 /*
  * Clients of memcached servers.
  *
- * This is no libmemcached, whose 1.1.4 writes behind its buffers where a server answers with a
- * long key or a length near 2^64, in gets and sets alike, and whose time limits are those of
- * single polls (docs/design.md). A request that fails on a connection which the server had
- * closed while it lay idle is made once more on another.
+ * libmemcached is not used: 1.1.4 writes past its buffers if a server answers with a long key or a
+ * length near 2^64, in gets and sets alike, and its time limits apply to single polls
+ * (docs/design.md). A request that fails because the server had closed an idle connection is
+ * repeated once on a new one.
  */
 #include "cluster/peer.h"
 
@@ -22,7 +22,7 @@ struct hr__peer_client {
     char user[HR__PEER_CREDENTIAL], password[HR__PEER_CREDENTIAL]; /* "": no user */
 };
 
-/* A key is 1 to HR__PEER_KEY printable characters without blanks. */
+/* Returns non-zero if a key is valid: 1 to HR__PEER_KEY printable characters without blanks. */
 static int is_good_key(const char *key)
 {
     size_t n = 0;
@@ -67,7 +67,7 @@ static int client_open(struct hr__peer_client **out, const struct hr__peer_wish 
     return 0;
 }
 
-/* Begins a request on a connection that is ready for it. */
+/* Begins a request; logs in first if needed. */
 static int begin(struct hr__peer_client *client, uint64_t deadline_ns, struct hr_error *error)
 {
     struct hr__peer_link *link = &client->link;

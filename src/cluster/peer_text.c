@@ -1,10 +1,10 @@
 /*
- * memcached's text protocol, as doc/protocol.txt of its sources describes it: "get" with many
- * keys, "set" one behind the other without waiting for the answers, "stats"; and
- * doc/protocol.txt's "Authentication", which sends user and password in the clear.
+ * memcached's text protocol, as doc/protocol.txt of its sources describes it: "get" with many keys,
+ * several "set" without waiting for the answers, "stats"; and its "Authentication", which sends
+ * user and password in the clear.
  *
- * A refused "set" is answered like any other; the server passes over the value that follows,
- * so that the connection stays in step.
+ * A refused "set" gets an answer like any other. The server skips the value that follows, so the
+ * connection stays in step.
  */
 #include "cluster/peer_text.h"
 
@@ -16,13 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "get", " " and a key each, the end of the line. */
+/* Room for "get", a blank and a key for each, and the line end. */
 #define GET_BYTES(count) (8 + (count) * (HR__PEER_KEY + 1))
 
 /* "set KEY 0 EXPIRES LENGTH\r\n" */
 #define SET_BYTES (HR__PEER_KEY + 48)
 
-/* More than any server tells of itself. */
+/* More statistics than any server reports. */
 #define STATS_MAX 1000
 
 static int begins_with(const char *line, const char *word)
@@ -30,12 +30,12 @@ static int begins_with(const char *line, const char *word)
     return !strncmp(line, word, strlen(word));
 }
 
-/* What is said instead of an answer. */
+/* Turns a line that is not the expected answer into an error. */
 static int refusal(struct hr__peer_link *link, const char *line, struct hr_error *error)
 {
     char shown[96];
     hr__printable(shown, sizeof shown, line);
-    /* It takes a "set" for a login, and the value for its words. */
+    /* Without a login the server takes a "set" for one, and its value for user and password. */
     if (begins_with(line, "CLIENT_ERROR unauthenticated") ||
         begins_with(line, "CLIENT_ERROR authentication") ||
         begins_with(line, "CLIENT_ERROR bad authentication"))
@@ -55,8 +55,8 @@ static int send_word(struct hr__peer_link *link, const char *word, struct hr_err
     return hr__peer_link_send(link, &part, 1, error);
 }
 
-/* Asks for a key that nobody stores: 1 where the server asks for a user, 0 where it answers. The
- * request is as long as a frame of the binary protocol, so that a server which speaks only that
+/* Requests a key that nobody stores. Returns 1 if the server asks for a user, 0 if it answers. The
+ * request is as long as a frame of the binary protocol, so that a server that speaks only that
  * closes the connection at once. */
 static int asks_for_user(struct hr__peer_link *link, struct hr_error *error)
 {
@@ -71,8 +71,7 @@ static int asks_for_user(struct hr__peer_link *link, struct hr_error *error)
     return strcmp(line, "END") ? refusal(link, line, error) : 0;
 }
 
-/* The authfile's own form of a login: "set" of any key, with the user and the password as its
- * value. */
+/* Sends a login for an authfile: "set" of any key, with user and password as the value. */
 static int send_login(struct hr__peer_link *link, const char *user, const char *password,
                       struct hr_error *error)
 {
@@ -107,13 +106,13 @@ int hr__peer_text_login(struct hr__peer_link *link, const char *user, const char
                         "%s refuses the user: does the file of its -Y have the user and the "
                         "password that user= and password-file= name?",
                         link->label);
-    /* The server's own words are not shown: they could repeat what was sent. */
+    /* The server's text is not shown, because it could repeat the password. */
     if (!r || r == -EPROTO)
         r = hr__peer_link_garbage(link, "no answer to a login", error);
     return r;
 }
 
-/* A number that ends at a blank or at the end; moves *at behind it. */
+/* Parses a number that ends at a blank or at the end; moves *at past it. */
 static int number(char **at, uint64_t *out)
 {
     char *end;
@@ -127,8 +126,8 @@ static int number(char **at, uint64_t *out)
     return 1;
 }
 
-/* "VALUE KEY FLAGS LENGTH[ CAS]": the value it is of, and its length. Servers answer in the
- * order of the keys, so the search goes on where the last one ended. */
+/* Parses "VALUE KEY FLAGS LENGTH[ CAS]". Returns the value with that key, and its length. Servers
+ * answer in the order of the keys, so the search continues where the last one ended. */
 static struct hr__peer_value *announced(char *line, struct hr__peer_value *values, size_t count,
                                         size_t *next, uint64_t *length)
 {
@@ -150,7 +149,7 @@ static struct hr__peer_value *announced(char *line, struct hr__peer_value *value
     return NULL;
 }
 
-/* Room for a value; NULL: out of memory. */
+/* Allocates a value with its slack; NULL: out of memory. */
 static uint8_t *value_alloc(struct hr__blocks *blocks, size_t length)
 {
     if (blocks)
@@ -217,7 +216,7 @@ int hr__peer_text_get(struct hr__peer_link *link, struct hr__blocks *blocks,
     return r;
 }
 
-/* One answer to a "set". */
+/* Parses one answer to a "set". */
 static int stored(struct hr__peer_link *link, const char *line, int *result, struct hr_error *error)
 {
     if (!strcmp(line, "STORED"))
@@ -248,8 +247,8 @@ static size_t lay_out(struct iovec *parts, char (*heads)[SET_BYTES],
     return n;
 }
 
-/* Answers are read while more is sent: neither side waits for the other with full buffers. The
- * last may come before all was sent, where the server only passes over the value. */
+/* Reads answers while it still sends, so that neither side blocks with full buffers. The last
+ * answer may come before everything was sent, if the server only skips the value. */
 int hr__peer_text_put(struct hr__peer_link *link, struct hr__peer_store *stores, size_t count,
                       struct hr_error *error)
 {
@@ -279,7 +278,7 @@ int hr__peer_text_put(struct hr__peer_link *link, struct hr__peer_store *stores,
     return r;
 }
 
-/* Takes one statistic; names that are not needed are passed over. */
+/* Stores one statistic; ignores names that are not needed. */
 static void take_statistic(struct hr__peer_about *about, const char *name, const char *value)
 {
     const struct {
@@ -295,7 +294,7 @@ static void take_statistic(struct hr__peer_about *about, const char *name, const
     };
     if (!strcmp(name, "version"))
         hr__printable(about->version, sizeof about->version, value);
-    /* Of the settings, where "evictions" is a word. */
+    /* From "stats settings", where "evictions" is a word and not a number. */
     if (!strcmp(name, "evictions") && (!strcmp(value, "on") || !strcmp(value, "off"))) {
         about->evicts = !strcmp(value, "on");
         return;
@@ -305,7 +304,7 @@ static void take_statistic(struct hr__peer_about *about, const char *name, const
             *numbers[i].out = strtoull(value, NULL, 10);
 }
 
-/* "STAT NAME VALUE" lines until "END". */
+/* Reads "STAT NAME VALUE" lines until "END". */
 static int stats(struct hr__peer_link *link, const char *request, struct hr__peer_about *about,
                  struct hr_error *error)
 {

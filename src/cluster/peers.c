@@ -1,10 +1,12 @@
 /*
- * Each host has a few clients, lent to one request at a time, and one state for all of them:
- * up, or failed and to be asked again at a time, by one request that finds out for the others.
+ * The servers of a list of hosts (peers.h).
  *
- * Locks: a host's guards its clients, its state and its problem, and is held for no I/O.
- * Counters are atomics that order nothing. After fork a child finds nothing and stores nothing:
- * the connections are its parent's.
+ * Each host has a few clients, each used by one request at a time, and one state for all: up, or
+ * failed and to be tried again at a certain time, by a single request.
+ *
+ * Locks: a host's lock guards its clients, state and problem, and is never held during I/O.
+ * Counters are atomics without ordering. After fork the child fetches and stores nothing, because
+ * the connections belong to its parent.
  */
 #include "cluster/peers.h"
 
@@ -25,9 +27,9 @@
 
 #define CLIENTS_MAX 8
 
-/* Of one bulk request: memory of a connection in the server grows with what it is asked for. */
+/* Limit for one bulk request: the server's memory for a connection grows with the request. */
 #define BULK_ITEMS 64
-/* No bulk of a call begins so many timeouts after the call did. */
+/* No bulk request of a call begins later than so many timeouts after the call. */
 #define CALL_TIMES 4
 #define BULK_BYTES (UINT64_C(8) << 20)
 #define BULK_LEAST (UINT64_C(128) << 10)
@@ -36,13 +38,13 @@
 #define BACKOFF_LAST_NS   UINT64_C(30000000000)
 #define BACKOFF_RECORD_NS UINT64_C(1000000000)
 
-/* A server that fails again and again is logged at most so often. */
+/* A server that keeps failing is logged at most so often. */
 #define LOG_NS UINT64_C(60000000000)
 
 #define RECORD_BYTES 8192
 #define RETAIN_BYTES (UINT64_C(64) << 20)
 
-/* Why a request is made, which tells when a server that failed is asked again. */
+/* The purpose of a request; it decides how soon a server that failed is tried again. */
 enum purpose { ITEMS, RECORDS, ABOUT };
 
 struct counters {
@@ -55,29 +57,29 @@ struct host {
     char name[HR__HOST_NAME], address[HR__HOST_NAME];
     struct hr__peer_wish wish;
     pthread_mutex_t lock;
-    pthread_cond_t returned; /* a client was given back, or all is cancelled */
+    pthread_cond_t returned; /* signalled when a client is given back, and at cancel */
     struct hr__peer_client *clients[CLIENTS_MAX];
-    unsigned lent;             /* bits of `clients` */
-    uint64_t failed_ns;        /* when the last request failed */
-    uint64_t backoff_ns;       /* 0: it is up */
-    int is_probed;             /* a request finds out now whether it is up again */
-    uint64_t logged_ns;        /* when it was logged last that it failed; 0: never */
-    uint64_t unlogged;         /* times that it failed since then */
-    int is_logged;             /* so was its last failure: that it is up again is logged, too */
-    _Atomic uint64_t retry_ns; /* what is_up looks at: 0, or when it is asked again */
+    unsigned lent;             /* bit mask of the clients in use */
+    uint64_t failed_ns;        /* time of the last failed request */
+    uint64_t backoff_ns;       /* 0: the server is up */
+    int is_probed;             /* a request is just trying whether it is up again */
+    uint64_t logged_ns;        /* when a failure was last logged; 0: never */
+    uint64_t unlogged;         /* failures since then */
+    int is_logged;             /* the last failure was logged, so its recovery is logged too */
+    _Atomic uint64_t retry_ns; /* read by is_up without the lock: 0: up, else when to try again */
     char problem[160];
-    _Atomic uint64_t bulk_bytes[2]; /* of a bulk fetched, and stored, that it manages in time */
+    _Atomic uint64_t bulk_bytes[2]; /* size of a bulk fetch and store that it manages in time */
     struct counters counters;
 };
 
 struct hr__peers {
     const struct hr__peer_ops *ops;
-    pid_t pid; /* of the process that made it */
+    pid_t pid; /* process that made it */
     atomic_int is_cancelled;
     uint64_t timeout_ns;
     struct hr__blocks *blocks;
     char user[128], password[256];
-    struct hr__secret secret; /* of items */
+    struct hr__secret secret; /* signs items */
     int count;
     struct host hosts[];
 };
@@ -92,7 +94,7 @@ static uint64_t value_of(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* A login is "USER PASSWORD" in one line. */
+/* Returns non-zero if the password fits into a login, which is "USER PASSWORD" in one line. */
 static int is_password(const char *bytes, size_t length)
 {
     for (size_t i = 0; i < length; i++)
@@ -101,7 +103,7 @@ static int is_password(const char *bytes, size_t length)
     return length > 0;
 }
 
-/* The first line of the file. */
+/* Reads the password: the first line of the file. */
 static int read_password(struct hr__peers *peers, const char *path, struct hr_error *error)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -192,7 +194,7 @@ void hr__peers_destroy(struct hr__peers **p)
         for (int c = 0; c < CLIENTS_MAX; c++)
             if (h->clients[c])
                 peers->ops->close(&h->clients[c]);
-        /* A child's copies may be held by a thread that it has not. */
+        /* In a forked child, a thread that does not exist there may hold the lock. */
         if (peers->pid == getpid()) {
             pthread_cond_destroy(&h->returned);
             pthread_mutex_destroy(&h->lock);
@@ -221,8 +223,8 @@ void hr__peers_cancel(struct hr__peers *peers)
     }
 }
 
-/* A client that nobody uses, made if need be; -EBUSY: all are lent. The lowest first, so that
- * there are as many connections as requests at once. */
+/* Takes an unused client, made if needed; -EBUSY: all are in use. Takes the lowest, so that there
+ * are only as many connections as requests at a time. */
 static int pick_locked(struct hr__peers *peers, struct host *h, int *out, struct hr_error *error)
 {
     for (int c = 0; c < CLIENTS_MAX; c++) {
@@ -238,7 +240,7 @@ static int pick_locked(struct hr__peers *peers, struct host *h, int *out, struct
     return -EBUSY;
 }
 
-/* 0 where a request may be made now. */
+/* Returns non-zero if a request may be made now. */
 static int is_due_locked(const struct host *h, enum purpose purpose)
 {
     uint64_t wait = h->backoff_ns;
@@ -249,8 +251,8 @@ static int is_due_locked(const struct host *h, enum purpose purpose)
     return !h->is_probed && hr__now_ns() >= h->failed_ns + wait;
 }
 
-/* Lends a client of the host until leave(). -EHOSTDOWN: it is left alone now; -EBUSY: all
- * clients were lent until the deadline. */
+/* Takes a client of the host, until leave(). -EHOSTDOWN: requests are suspended; -EBUSY: all
+ * clients were in use until the deadline. */
 static int enter(struct hr__peers *peers, struct host *h, enum purpose purpose,
                  uint64_t deadline_ns, int *out, struct hr_error *error)
 {
@@ -278,7 +280,7 @@ static int enter(struct hr__peers *peers, struct host *h, enum purpose purpose,
     return r;
 }
 
-/* Non-zero for what is a fault of the server or of the way to it. */
+/* Returns non-zero if an error is the fault of the server or the network. */
 static int is_fault(int result)
 {
     return result && result != -ECANCELED && result != -ENOMEM && result != -EINVAL &&
@@ -288,7 +290,7 @@ static int is_fault(int result)
 static void fail_locked(struct host *h, const char *message)
 {
     uint64_t now = hr__now_ns();
-    /* Requests that were under way together fail together: that is one failure. */
+    /* Requests that were in progress together fail together: count that as one failure. */
     int is_new = !h->backoff_ns || now >= h->failed_ns + h->backoff_ns || h->is_probed;
     if (is_new) {
         h->backoff_ns = h->backoff_ns ? 2 * h->backoff_ns : BACKOFF_FIRST_NS;
@@ -300,8 +302,8 @@ static void fail_locked(struct host *h, const char *message)
     atomic_store_explicit(&h->retry_ns, h->failed_ns + h->backoff_ns, memory_order_relaxed);
 }
 
-/* A server that was up has failed: non-zero where that is to be logged, with the failures that
- * were not since the last time. */
+/* Decides whether to log that a server that was up has failed. Returns non-zero if so, with the
+ * number of failures not logged since the last time. */
 static int is_to_be_logged_locked(struct host *h, uint64_t *unlogged)
 {
     uint64_t now = hr__now_ns();
@@ -326,7 +328,7 @@ static void log_failure(const struct hr_error *error, uint64_t unlogged)
             error->message, before);
 }
 
-/* Gives the client back and keeps what its request's result says of the server. */
+/* Gives the client back, and updates the server's state from the request's result. */
 static void leave(struct host *h, int c, int result, const struct hr_error *error)
 {
     int has_failed = is_fault(result), must_log = 0, has_recovered;
@@ -354,7 +356,7 @@ static void leave(struct host *h, int c, int result, const struct hr_error *erro
         hr__log(HR_LOG_INFO, "%s answers again", h->name);
 }
 
-/* Keeps what is wrong although the server answers; told to the log the first time. */
+/* Records a problem of a server that does answer; logs it the first time. */
 static void note(struct host *h, uint64_t before, const char *problem)
 {
     char text[512];
@@ -372,7 +374,8 @@ static void name_key(char out[HR__PEER_KEY + 1], const uint64_t key[2])
              (unsigned long long)key[1]);
 }
 
-/* What came under the item's key becomes the item, or is a miss. */
+/* Turns a value received for the item's key into the item. Returns -EBADMSG if it is not valid: the
+ * item is then a miss. */
 static int accept_value(const struct hr__secret *secret, struct hr__peer_item *item,
                         struct hr__peer_value *value)
 {
@@ -392,17 +395,17 @@ static int accept_value(const struct hr__secret *secret, struct hr__peer_item *i
     return 0;
 }
 
-/* A fetch or a store: one bulk after the other, each with its own deadline. */
+/* A fetch or store call: a series of bulk requests, each with its own deadline. */
 struct call {
     struct hr__peers *peers;
     struct host *host;
     int is_store;
-    size_t done;          /* items that were found or stored */
-    uint64_t deadline_ns; /* of the bulk in progress */
+    size_t done;          /* items found or stored so far */
+    uint64_t deadline_ns; /* of the bulk request in progress */
 };
 
-/* How many of the first items make one bulk request, of which the server can be expected to
- * manage all in time. */
+/* Returns how many of the first items to put into one bulk request, so that the server can be
+ * expected to finish it in time. */
 static size_t bulk_of(const struct call *call, const struct hr__peer_item *items, size_t count)
 {
     uint64_t limit = value_of(&call->host->bulk_bytes[call->is_store]), bytes = 0;
@@ -417,9 +420,9 @@ static size_t bulk_of(const struct call *call, const struct hr__peer_item *items
 }
 
 /*
- * Bulks are as large as goes through in time. A server that was not done at the deadline but
- * had done something is slow, not dead: then what is left is asked for again, in smaller bulks,
- * and the result is no failure (-EBUSY).
+ * Adapts the size of bulk requests to what can be transferred in time. A server that was not
+ * finished at the deadline but had transferred something is slow, not dead: the rest is requested
+ * again in smaller bulks, and the result is no failure (-EBUSY).
  */
 static int adapt(struct call *call, int result, uint64_t bytes)
 {
@@ -438,7 +441,7 @@ static int adapt(struct call *call, int result, uint64_t bytes)
     return is_late ? -EBUSY : result;
 }
 
-/* Takes what came; returns the number of items up to the last of them. */
+/* Takes the values that arrived; returns the number of items up to the last of them. */
 static size_t accept_all(struct call *call, struct hr__peer_item *items,
                          struct hr__peer_value *values, size_t count)
 {
@@ -466,7 +469,7 @@ static size_t accept_all(struct call *call, struct hr__peer_item *items,
     return end;
 }
 
-/* Asks for the first of the items; *asked is how many need not be asked for again. */
+/* Requests the first of the items. *asked is how many need not be requested again. */
 static int fetch_bulk(struct call *call, struct hr__peer_item *items, size_t count, size_t *asked)
 {
     struct host *h = call->host;
@@ -514,7 +517,7 @@ size_t hr__peers_fetch(struct hr__peers *peers, int host, struct hr__peer_item *
     return call.done;
 }
 
-/* Counts what became of the stores, and gives their results to the items. */
+/* Counts the results of stores and copies them to the items. */
 static size_t settle(struct host *h, struct hr__peer_item *items,
                      const struct hr__peer_store *stores, size_t count)
 {
@@ -538,7 +541,7 @@ static size_t settle(struct host *h, struct hr__peer_item *items,
     return stored;
 }
 
-/* The same of stores. */
+/* The same for stores. */
 static int store_bulk(struct call *call, struct hr__peer_item *items, size_t count, size_t *asked)
 {
     struct host *h = call->host;
@@ -602,7 +605,7 @@ int hr__peers_is_up(const struct hr__peers *peers, int host)
            (!retry || hr__now_ns() >= retry);
 }
 
-/* A text of its own out of what came; NULL: it is none, or out of memory. */
+/* Copies a value as text; NULL: it is not text, or out of memory. */
 static char *text_of(const struct hr__peer_value *value)
 {
     if (value->length > RECORD_BYTES || memchr(value->bytes, 0, value->length))
@@ -611,7 +614,7 @@ static char *text_of(const struct hr__peer_value *value)
     return hr__strdup(HR__TAG_CACHE, (char *)value->bytes);
 }
 
-/* At most BULK_ITEMS. */
+/* Reads at most BULK_ITEMS records. */
 static int read_bulk(struct hr__peers *peers, struct host *h, struct hr__peer_record *records,
                      size_t count)
 {

@@ -1,15 +1,15 @@
 /*
- * The servers of a list of hosts: items in and out, whatever state they are in.
+ * Fetches and stores items on the servers of a list of hosts, whatever state they are in.
  *
- * An item travels as its bytes with a trailer behind them (form, length, the length on
- * storage, a checksum over these, the bytes and the key), so that what arrives is used where
- * it lies: the trailer's place becomes the slack that decoders may read. What does not fit
- * its checksum, its key or its length is a miss, and is told.
+ * An item is transferred as its bytes followed by a trailer (form, length, length on storage, and a
+ * checksum over these, the bytes and the key). The bytes are used where they were received: the
+ * trailer's place becomes the slack that decoders may read. An item whose checksum, key or length
+ * is wrong is a miss, and is logged.
  *
- * A server that fails is left alone for a while that doubles from 0.5 s to 30 s, and is
- * asked again then by one request; until then all its items are misses at once. What a
- * request may take is bounded in all (struct hr__hosts, timeout_ms). Each server has a few
- * connections, as many as there are threads that use it at once.
+ * A server that fails gets no requests for a while, which doubles from 0.5 s to 30 s; then one
+ * request tries it again. Until then all its items are immediate misses. The total time of a
+ * request is bounded (struct hr__hosts, timeout_ms). Each server has as many connections as there
+ * are threads that use it at once.
  */
 #ifndef HR_CLUSTER_PEERS_H
 #define HR_CLUSTER_PEERS_H
@@ -21,77 +21,81 @@
 
 struct hr__peers;
 
-/* The secret of the items; read by create. */
+/* The secret that signs items; create reads it. */
 const struct hr__secret *hr__peers_secret(const struct hr__peers *peers);
 
-/* Keeps a copy of what it needs of `hosts`. ops: &hr__peer_ops but for tests. Makes no
- * connection. On success *out is the caller's. Errors: -EINVAL, -EACCES, -ENOENT: the
- * password's file, or the key's; -ENOMEM. */
+/* Copies what it needs of `hosts`. ops: &hr__peer_ops except in tests. Makes no connection. On
+ * success *out is the caller's. Errors: -EINVAL, -EACCES, -ENOENT: the password's file, or the
+ * key's; -ENOMEM. */
 int hr__peers_create(struct hr__peers **out, const struct hr__hosts *hosts,
                      const struct hr__peer_ops *ops, struct hr_error *error);
 
-/* No thread is in any other function by then. */
+/* No other thread may still be using them. */
 void hr__peers_destroy(struct hr__peers **peers);
 
-/* All requests, those in progress too, end as misses from now on. Any thread. */
+/* Ends all requests as misses from now on, those in progress too. Any thread. */
 void hr__peers_cancel(struct hr__peers *peers);
 
-/* An item that is asked for, or stored. */
+/* An item to fetch or to store. */
 struct hr__peer_item {
     uint64_t key[2];
-    uint8_t *bytes; /* fetched: the caller's, hr__free frees; HR__PEER_SLACK zero bytes follow.
+    uint8_t *bytes; /* fetched: the caller's, free with hr__free; HR__PEER_SLACK zero bytes follow.
                        NULL: a miss. Stored: borrowed */
     size_t length;
     enum hr_form form;
-    uint64_t source_bytes; /* that the sample has on storage. Fetched: what it is expected to have,
-                              0: unknown; another length is a miss. Then what it had */
-    uint64_t change, content; /* of the file that it was made of; see peer_item.h */
-    int result;               /* stored: as in struct hr__peer_store */
+    uint64_t source_bytes;    /* size of the sample on storage. Fetch, in: the expected size, 0:
+                                 unknown; an item with another one is a miss. Fetch, out: the actual
+                                 one */
+    uint64_t change, content; /* of the file that it was made from; see peer_item.h */
+    int result;               /* after storing: as in struct hr__peer_store */
 };
 
-/* Fetches from one host's server, in one bulk request (or a few, bounded in bytes), and
- * returns how many were found. Never fails: what is wrong is a miss. Any thread. Each bulk
- * blocks timeout_ms at most; the first in which nothing comes is the last, and none begins when
- * four times that have passed, however much a server drips: what is left is a miss. Bulks become
- * as small as a slow server or network manages in that time. */
+/* Fetches items from one host's server and returns how many were found. It makes one bulk request,
+ * or a few that are bounded in bytes. Never fails: anything wrong is a miss. Any thread. Each bulk
+ * request blocks for at most timeout_ms. After one in which nothing arrived, or after four times
+ * timeout_ms in all, no further one begins, and all remaining items are misses. Bulk requests
+ * shrink to what a slow server or network manages in timeout_ms. */
 size_t hr__peers_fetch(struct hr__peers *peers, int host, struct hr__peer_item *items,
                        size_t count);
 
-/* Stores; returns how many were. The same. */
+/* Stores items and returns how many were stored. Otherwise as hr__peers_fetch. */
 size_t hr__peers_store(struct hr__peers *peers, int host, struct hr__peer_item *items,
                        size_t count);
 
-/* Non-zero where requests to a host are being made at all now. Any thread, no lock. */
+/* Returns non-zero if requests are currently sent to the host. Any thread, no lock. */
 int hr__peers_is_up(const struct hr__peers *peers, int host);
 
-/* Short records beside the items (the meeting's): up to 8 KiB, of text. Found: 1 and the
- * record in *text, hr__free's; 0: none; negative: the server could not be asked. */
+/* Read and write short text records (of the meeting), up to 8 KiB. read returns 1 with the
+ * record in *text, to be freed with hr__free; 0: there is none; negative: the server could not
+ * be asked. */
 int hr__peers_read(struct hr__peers *peers, int host, const char *key, char **text);
 int hr__peers_write(struct hr__peers *peers, int host, const char *key, const char *text,
                     uint32_t expires_s);
 
-/* Many of them in one request: how many were found, or as above. A server that failed is asked
- * for records after a second at most, so that a meeting sees it come up. */
+/* Reads many records in one request and returns how many were found, or an error as above. A server
+ * that failed is tried again for records after a second at most, so that a meeting notices when it
+ * comes up. */
 struct hr__peer_record {
     const char *key;
-    char *text; /* out: hr__free's; NULL: none */
+    char *text; /* out: free with hr__free; NULL: none */
 };
 
 int hr__peers_read_all(struct hr__peers *peers, int host, struct hr__peer_record *records,
                        size_t count);
 
-/* Asks even where requests are not being made. */
+/* Asks a server about itself, even if requests to it are suspended. */
 int hr__peers_about(struct hr__peers *peers, int host, struct hr__peer_about *about,
                     struct hr_error *error);
 
-/* Of one host; since the beginning. */
+/* Counters of one host, since create. */
 struct hr__peers_counts {
     uint64_t fetched, missed, stored, refused, too_large;
     uint64_t fetched_bytes, stored_bytes;
     uint64_t requests, failures, damaged;
-    uint64_t request_ns; /* of fetches that succeeded: with fetched_bytes the rate */
+    uint64_t request_ns; /* time of the fetches that succeeded; with fetched_bytes it gives the
+                            rate */
     int is_up;
-    char problem[160]; /* the last failure, with its remedy; "": none */
+    char problem[160]; /* the last failure and its remedy; "": none */
 };
 
 void hr__peers_counts(const struct hr__peers *peers, int host, struct hr__peers_counts *counts);

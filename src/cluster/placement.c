@@ -1,16 +1,16 @@
 /*
  * Weighted rendezvous hashing in integers.
  *
- * A host's score for a sample is -log2(u) / budget, u in (0, 1) hashed from both; the least
- * wins, and host h then wins with probability budget_h / sum of budgets. Among hosts of one
- * budget that is simply the greatest u, so hosts are kept in groups of equal budgets: a
- * logarithm (fixed point, from a table that is made with integers too) is taken once a
- * group, and scores are compared by cross-multiplication in 128 bits, without division.
+ * A host's score for a sample is -log2(u) / budget, where u in (0, 1) is hashed from both. The
+ * lowest score wins, so host h wins with probability budget_h / sum of budgets. Among hosts with
+ * equal budgets, the greatest u wins. So hosts are grouped by budget: only one logarithm per group
+ * is needed (fixed point, from a table that is also made with integers), and scores are compared by
+ * cross-multiplication in 128 bits, without division.
  *
- * The first host in a sample's own order of scores that has room is the best of those that
- * have room. So hosts in which not even the smallest item fits leave the lists, and where the
- * best is full the others are asked again with their room; an item that is larger than any
- * room is nobody's without asking.
+ * The first host with room in a sample's order of scores is simply the best of the hosts with room.
+ * So hosts without room for even the smallest item leave the lists. If the best host is full, the
+ * search is repeated among hosts with room. An item larger than the room of every host has no
+ * owner, without a search.
  */
 #include "cluster/placement.h"
 
@@ -22,43 +22,43 @@
 #include <stdlib.h>
 
 enum {
-    LOG_STEPS = 4096,  /* entries of the table; their number's logarithm is in entry_of */
-    LOG_FRACTION = 48, /* bits after the point */
-    NONE = UINT16_MAX, /* of `at` */
+    LOG_STEPS = 4096,  /* entries of the table; log2 of it is a constant in distance_of */
+    LOG_FRACTION = 48, /* bits after the binary point */
+    NONE = UINT16_MAX, /* no candidate */
 };
 
-/* A host that may still get items, apart from what the scores need. */
+/* A host that may still get items. Its hashed id, which scores need, is in `keys`. */
 struct placement_candidate {
     uint64_t id, weight; /* weight: its budget */
-    uint64_t room;       /* bytes */
+    uint64_t room;       /* in bytes */
     uint16_t host;       /* index in the list */
 };
 
-/* Candidates [begin, end) have one weight, in the order of their ids. */
+/* Candidates [begin, end) have the same weight; sorted by id. */
 struct placement_group {
     uint64_t weight;
     int begin, end;
 };
 
 struct hr__placement {
-    uint16_t *owners;                   /* samples */
-    struct hr__placement_share *shares; /* host_count */
+    uint16_t *owners;                   /* samples entries */
+    struct hr__placement_share *shares; /* host_count entries */
     int host_count;
 };
 
-/* What only the making needs. */
+/* Needed only while the placement is made. */
 struct making {
-    struct placement_candidate *candidates; /* by falling weight, then id */
+    struct placement_candidate *candidates; /* by weight, largest first, then by id */
     uint64_t *keys;                         /* hashed id of each candidate */
     struct placement_group *groups;
-    uint64_t *logs; /* LOG_STEPS + 1: log2(1 + i / LOG_STEPS); NULL: one group, not needed */
+    uint64_t *logs; /* LOG_STEPS + 1: log2(1 + i / LOG_STEPS); NULL: only one group, not needed */
     int candidate_count, group_count;
     uint64_t least; /* bytes of the smallest item */
-    uint64_t most;  /* no candidate has more room */
+    uint64_t most;  /* upper bound of every candidate's room, in bytes */
 };
 
-/* The finaliser of MurmurHash3 (Appleby, public domain): each bit of the result depends on
- * all bits of x. */
+/* The finalizer of MurmurHash3 (Appleby, public domain): each bit of the result depends on all bits
+ * of x. */
 static inline uint64_t mixed(uint64_t x)
 {
     x ^= x >> 33;
@@ -69,7 +69,7 @@ static inline uint64_t mixed(uint64_t x)
     return x;
 }
 
-/* log2 of x / 2^63, x >= 2^63, bit by bit: squaring doubles a logarithm. */
+/* log2 of x / 2^63, for x >= 2^63, bit by bit: squaring doubles the logarithm. */
 static uint64_t log_of(uint64_t x)
 {
     uint64_t log = 0;
@@ -93,21 +93,21 @@ static int make_logs(struct making *m)
     return 0;
 }
 
-/* -log2(hash / 2^64), linear between the table's entries; hash > 0. */
+/* -log2(hash / 2^64), interpolated linearly between the table's entries; hash > 0. */
 static inline uint64_t distance_of(const uint64_t *logs, uint64_t hash)
 {
     int zeros = __builtin_clzll(hash);
     uint64_t mantissa = hash << zeros;
     uint64_t entry = (mantissa >> 51) & (LOG_STEPS - 1),
              rest = mantissa >> 25 & UINT64_C(0x3ffffff);
-    /* A step is less than 2^37, so that the product has room. */
+    /* A step is less than 2^37, so the product does not overflow. */
     uint64_t log = logs[entry] + ((logs[entry + 1] - logs[entry]) * rest >> 26);
     return ((uint64_t)(zeros + 1) << LOG_FRACTION) - log;
 }
 
-/* The candidate of `group` with the greatest hash for the sample of `key`, of those with room
- * for `bytes` where `check_room`; NONE: there is none. Inlined for either, as the loop is
- * where the time goes. */
+/* Returns the candidate of `group` with the greatest hash for the sample of `key`; NONE: there is
+ * none. If `check_room`, only candidates with room for `bytes`. Inlined for both cases, because
+ * this loop takes most of the time. */
 __attribute__((always_inline)) static inline int best_of_group(const struct making *m,
                                                                const struct placement_group *group,
                                                                uint64_t key, uint64_t bytes,
@@ -116,7 +116,7 @@ __attribute__((always_inline)) static inline int best_of_group(const struct maki
     uint64_t greatest = 0;
     int at = NONE;
     for (int i = group->begin; i < group->end; i++) {
-        /* | 1 as a logarithm needs it; 63 bits remain. */
+        /*  1 because the logarithm of 0 is undefined; 63 bits remain. */
         uint64_t h = mixed(key ^ m->keys[i]) | 1;
         if (h > greatest && (!check_room || m->candidates[i].room >= bytes)) {
             greatest = h;
@@ -136,7 +136,7 @@ __attribute__((always_inline)) static inline int best_of_all(const struct making
         return best_of_group(m, m->groups, key, bytes, &hash, check_room);
     for (int g = 0; g < m->group_count; g++) {
         int at = best_of_group(m, &m->groups[g], key, bytes, &hash, check_room);
-        /* Weights fall from group to group: the less likely host needs the greater hash. */
+        /* Weights fall from group to group, so a later group needs a greater hash to win. */
         if (at == NONE || hash < best_hash)
             continue;
         uint64_t distance = distance_of(m->logs, hash);
@@ -167,7 +167,7 @@ static int by_id(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* Leaves out the candidates into which no item fits any more, and groups the others. */
+/* Removes candidates without room for any item, and groups the others. */
 static void regroup(struct making *m)
 {
     int kept = 0;
@@ -188,7 +188,7 @@ static void regroup(struct making *m)
     m->candidate_count = kept;
 }
 
-/* The candidate that gets the item; NONE: it fits nowhere. */
+/* Returns the candidate that gets the item; NONE: it fits nowhere. */
 static int owner_of(struct making *m, uint64_t key, uint64_t bytes)
 {
     if (bytes == 0 || bytes > m->most)
@@ -246,7 +246,8 @@ static int start_making(struct making *m, const struct hr__placement_wish *wish)
     for (int i = 1; i < hosts; i++)
         if (m->candidates[i].id == m->candidates[i - 1].id)
             return -EEXIST;
-    /* A sample of 0 bytes is not kept: no host without a budget stays either. */
+    /* Samples of 0 bytes are not kept. So `least` > 0, and hosts without a budget are removed
+     * too. */
     m->least = UINT64_MAX;
     for (uint64_t i = 0; i < wish->samples; i++)
         if (wish->bytes[i] && wish->bytes[i] < m->least)

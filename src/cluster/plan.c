@@ -1,12 +1,13 @@
 /*
- * The plan of an epoch, batch by batch: its making, and what a batch's places are.
+ * The plan of an epoch, batch by batch: makes the plan, and returns a batch's places.
  *
- * A batch is planned when it is asked for, from its own samples only, so that any rank can
- * plan any batch by itself. Padding is dealt like everything
- * else: its places repeat samples from the start of the order, have owners, and fill slots.
- * Looking owners and sizes up at random places of tables that are larger than a processor's
- * caches is the greater part of the cost, so that both are gathered in one table when the plan
- * is made, 4 bytes a sample, which is asked for some places ahead.
+ * A batch is planned when it is requested, from its own samples only, so any rank can plan any
+ * batch by itself. Padding is dealt like everything else: its places repeat samples from the start
+ * of the order, have owners, and fill slots.
+ *
+ * Most of the cost is looking up owners and sizes at random places of tables larger than the
+ * processor's caches. So both are stored in one table when the plan is made, 4 bytes a sample, and
+ * entries are prefetched some places ahead.
  */
 #include "cluster/plan.h"
 
@@ -21,20 +22,20 @@
 #include <string.h>
 
 enum {
-    CHUNK = 64,          /* places whose facts are asked for ahead */
-    TYPICAL = 128 << 10, /* bytes of a sample of unknown size */
-    RATE_BITS = 16,      /* of a node's rates */
+    CHUNK = 64,          /* places whose facts are prefetched together */
+    TYPICAL = 128 << 10, /* assumed size of a sample of unknown size, in bytes */
+    RATE_BITS = 16,      /* bits of a node's rates */
 };
 
-/* What stands for a rate that no host knows, in nanoseconds per KiB: memory, a network of
- * 10 Gbit/s, a network drive, some CPU cores. Only their order matters. */
+/* Rates to use if no host knows its own, in nanoseconds per KiB: memory, a 10 Gbit/s network, a
+ * network drive, some CPU cores. Only their order matters. */
 static const struct hr__plan_rates usual = {
     .own_ns = 250, .peer_ns = 1000, .storage_ns = 5000, .prepare_ns = 5000};
 
 /*
- * Sizes in 16 bits, so that a sample's owner and size are in one word of one table: 5 bits say
- * the octave, 11 where in it, cut off. So they are exact to 1/2048, and the bits above any
- * number a bucket.
+ * Encodes a size in 16 bits, so that a sample's owner and size fit into one word of one table: 5
+ * bits for the octave, 11 for the position in it, rounded down. So sizes are exact to 1/2048, and
+ * the top bits give the bucket.
  */
 static uint32_t size_of(uint32_t bytes)
 {
@@ -48,7 +49,7 @@ static uint32_t bytes_of(uint32_t size)
     return (uint32_t)((uint64_t)(2048 | (size & 2047)) << (size >> 11) >> 11);
 }
 
-/* Four an octave from 1 KiB = 2^10 on. */
+/* The bucket of an encoded size: four per octave, from 1 KiB = 2^10 on. */
 static uint32_t bucket_of(uint32_t size)
 {
     int bucket = (int)(size >> 9) - 10 * 4;
@@ -56,7 +57,7 @@ static uint32_t bucket_of(uint32_t size)
     return (uint32_t)(bucket < HR__PLAN_BUCKETS ? bucket : HR__PLAN_BUCKETS - 1);
 }
 
-/* Owners and sizes in one table. */
+/* Stores owners and sizes in one table. */
 static int gather_facts(struct hr__plan *plan, const struct hr__plan_wish *wish)
 {
     uint64_t samples = wish->cut.samples;
@@ -70,7 +71,7 @@ static int gather_facts(struct hr__plan *plan, const struct hr__plan_wish *wish)
     return 0;
 }
 
-/* The rates by tier, then preparing. */
+/* Splits rates into an array: the tiers, then preparing. */
 static void split_rates(const struct hr__plan_rates *rates, uint32_t split[4])
 {
     split[0] = rates->own_ns;
@@ -79,8 +80,8 @@ static void split_rates(const struct hr__plan_rates *rates, uint32_t split[4])
     split[3] = rates->prepare_ns;
 }
 
-/* The nodes' rates, in a unit in which the greatest has RATE_BITS. What is not known of a
- * host is the mean of the hosts that know theirs. */
+/* Sets the nodes' rates, in a unit in which the greatest has RATE_BITS bits. An unknown rate is the
+ * mean of the hosts that know theirs. */
 static void scale_rates(struct hr__plan *plan, const struct hr__plan_wish *wish)
 {
     uint32_t fallback[4], rates[4];
@@ -137,7 +138,7 @@ static void seat_ranks(struct hr__plan *plan, const struct hr__plan_wish *wish)
     }
 }
 
-/* Places of each rank in the global batch `number`. */
+/* Number of places of each rank in the global batch `number`. */
 static uint64_t share_of(const struct hr__cut *cut, uint64_t number)
 {
     uint64_t left = cut->samples - hr__cut_position(cut, number);
@@ -173,7 +174,7 @@ static int allocate(struct hr__plan *plan)
     return all ? 0 : -ENOMEM;
 }
 
-/* 0 or -EINVAL: what every plan needs, then what a local one needs too. */
+/* Checks what every plan needs, then what a local one needs too. Returns 0 or -EINVAL. */
 static int check(const struct hr__plan_wish *wish, struct hr_error *error)
 {
     const struct hr__cut *cut = &wish->cut;
@@ -263,13 +264,14 @@ void hr__plan_destroy(struct hr__plan **plan)
     *plan = NULL;
 }
 
-/* Position of a place of the batch that begins at `first`, `left` before the order's end. */
+/* Position of a place of the batch that begins at `first`, with `left` positions left in the
+ * order. */
 static inline uint64_t position_of(uint64_t place, uint64_t first, uint64_t left, uint64_t samples)
 {
     return place < left ? first + place : (place - left) % samples;
 }
 
-/* The samples of places [from, to), with their rows of the tables on the way to the caches. */
+/* Gets the samples of places [from, to), and prefetches their facts. */
 static void ask(const struct hr__plan *plan, uint64_t first, uint32_t from, uint32_t to,
                 uint64_t samples[CHUNK])
 {
@@ -282,8 +284,9 @@ static void ask(const struct hr__plan *plan, uint64_t first, uint32_t from, uint
     }
 }
 
-/* Owner, cost and bucket of places [from, to), counted by owner; in two passes, as counts that
- * hang together would keep the loads of the first from overlapping. */
+/* Sets owner, cost and bucket of places [from, to), and counts them by owner. In two passes,
+ * because the dependent increments of the counts would keep the loads of the first pass from
+ * overlapping. */
 static void take(struct hr__plan *plan, uint32_t from, uint32_t to, const uint64_t samples[CHUNK])
 {
     const uint32_t *facts = plan->facts;
@@ -305,7 +308,7 @@ static void take(struct hr__plan *plan, uint32_t from, uint32_t to, const uint64
     }
 }
 
-/* Plans the global batch `number` as far as the nodes. */
+/* Plans the global batch `number`, up to the nodes. */
 static void plan_nodes(struct hr__plan *plan, uint64_t number)
 {
     uint64_t first = hr__cut_position(&plan->cut, number);
@@ -336,8 +339,7 @@ size_t hr__plan_batch(struct hr__plan *plan, uint64_t number, uint64_t *position
     plan_nodes(plan, number);
     uint32_t node = plan->node_of_rank[plan->cut.rank], found = 0;
     int shared = plan->nodes[node].ranks > 1;
-    /* Written one by one whether ours or not: branches on which of several nodes it is
-     * would be mispredicted. */
+    /* Writes every place to the list but advances only for ours: branches would be mispredicted. */
     for (uint32_t i = 0; i < plan->places; i++) {
         plan->list[found] = i;
         found += plan->node[i] == node;

@@ -1,20 +1,20 @@
 /*
- * Which rank takes which samples of a global batch.
+ * Decides which rank takes which samples of a global batch.
  *
- * Exact: the framework's own order, as hr__cut_batch. Local: each sample goes to a rank of
- * the host that owns its item, as far as the batch sizes, which stay exactly equal, allow;
- * samples that nobody owns fill the slots that are left; what is still left moves. Within
- * that freedom the largest predicted batch-ready time over hosts is made small: missing
- * samples go where storage is fast, a cached item moves only where fetching it from its
- * owner is faster than reading what it makes room for, and samples of great cost are spread.
+ * Exact: the framework's own order, as hr__cut_batch. Local: each sample goes to a rank of the host
+ * that owns its item, as far as the batch sizes allow, which stay exactly equal. Samples that
+ * nobody owns fill the free slots; the remaining samples move to other hosts. Within these rules
+ * the plan minimizes the largest predicted batch-ready time over hosts: samples that nobody owns go
+ * where storage is fast; a cached item moves only if fetching it from its owner is faster than
+ * reading the sample that it displaces; and costly samples are spread.
  *
- * Either way the samples of each global batch are those of positions [gB, (g+1)B) of the
- * order, each once (and the padding of the last one), so that the mean gradient of
- * synchronous training is the same but for the order of summation.
+ * Either way each global batch consists of the samples at positions [gB, (g+1)B) of the order, each
+ * once (and the padding of the last one). So the mean gradient of synchronous training is the same
+ * except for the order of summation.
  *
- * Pure: a function of (order, owners, costs, ranks, rates), integers only; every rank
- * computes the same. Source: CoorDL (VLDB'21, section 4.2, partitioned caching), Lobster
- * (ICPP'22, balancing predicted times).
+ * Pure: a function of (order, owners, costs, ranks, rates), integers only; every rank computes the
+ * same. Source: CoorDL (VLDB'21, section 4.2, partitioned caching), Lobster (ICPP'22, balancing
+ * predicted times).
  */
 #ifndef HR_CLUSTER_PLAN_H
 #define HR_CLUSTER_PLAN_H
@@ -26,25 +26,24 @@ enum hr__assignment {
     HR__ASSIGNMENT_LOCAL = 1,
 };
 
-/* What a host can do; the same numbers on all ranks. 0: not known, and then it is taken to be
- * as the mean of the hosts that know it. For each host: nanoseconds per KiB, all its ranks
- * together. */
+/* Speed of a host, in nanoseconds per KiB, for all its ranks together. All ranks must use the same
+ * numbers. 0: not known; then the mean of the hosts with known speed is used. */
 struct hr__plan_rates {
-    uint32_t own_ns;     /* items of its own server */
-    uint32_t peer_ns;    /* items of other hosts' */
-    uint32_t storage_ns; /* files */
-    uint32_t prepare_ns; /* CPU, whatever the tier */
+    uint32_t own_ns;     /* items on its own server */
+    uint32_t peer_ns;    /* items on other hosts' servers */
+    uint32_t storage_ns; /* files on storage */
+    uint32_t prepare_ns; /* CPU time of preparing, for any tier */
 };
 
 struct hr__plan_wish {
     enum hr__assignment assignment;
     struct hr__cut cut;            /* `rank` is this rank; start as in a restored epoch */
     const struct hr__order *order; /* borrowed for the plan's life */
-    const uint16_t *owners;        /* read here; per sample, HR__NOBODY: none */
-    const uint32_t *bytes;         /* read here; per sample, of its item, 0: not known;
-                                      NULL: all alike */
+    const uint16_t *owners;        /* used by create only; per sample, HR__NOBODY: none */
+    const uint32_t *bytes;         /* used by create only; per sample, size of its item, 0: not
+                                      known; NULL: all alike */
     int host_count;
-    const int *host_of_rank; /* copied; cut.ranks; -1: a rank on a host that owns nothing */
+    const int *host_of_rank;            /* copied; cut.ranks; -1: the rank's host owns nothing */
     const struct hr__plan_rates *rates; /* copied; host_count; NULL: not known */
 };
 
@@ -57,14 +56,14 @@ int hr__plan_create(struct hr__plan **out, const struct hr__plan_wish *wish,
 void hr__plan_destroy(struct hr__plan **plan);
 
 /*
- * The positions of this rank's batch `number`, as hr__cut_batch does: into
- * positions[batch_size], ascending but for the padding, which stands at the end. One thread
- * at a time: the plan's own scratch memory is used.
+ * Writes the positions of this rank's batch `number` into positions[batch_size], as hr__cut_batch
+ * does: ascending, with the padding at the end. One thread at a time, because it uses the plan's
+ * scratch memory.
  */
 size_t hr__plan_batch(struct hr__plan *plan, uint64_t number, uint64_t *positions, size_t *padding);
 
-/* The rank of each of the global batch's places (batch_size x ranks of them, or fewer at the
- * end with padding counted), into ranks[]; returns how many. For simulation and tests. */
+/* Writes the rank of each place of the global batch into ranks[] and returns how many there are:
+ * batch_size x ranks, or fewer at the epoch's end, padding included. For simulation and tests. */
 size_t hr__plan_ranks(struct hr__plan *plan, uint64_t number, uint16_t *ranks);
 
 #endif

@@ -1,15 +1,16 @@
 /*
- * A global batch's places to nodes, and a node's to its ranks.
+ * Deals a global batch's places to nodes, and a node's places to its ranks.
  *
- * A node keeps what it owns up to its slots; of more, the smallest move, or the largest where
- * it is predicted to be late. Then misses, and after them what moved, go to the free slots.
- * Both are list scheduling with counts: every node gets exactly as many as it has slots, so
- * that only which ones they are is free. A node's expected load is what it has and what an
- * average sample brings into each free slot; samples above the average go, largest first, to
- * the node with the least expected load, and those below it, smallest first, to the one with
- * the most. So a slow host ends with its share of small ones.
+ * A node keeps the samples it owns, up to its slots. If it owns more, the smallest move, or the
+ * largest if the node is predicted to be late. Then samples that nobody owns, and after them the
+ * moving samples, fill the free slots. Both steps are list scheduling with fixed counts: every node
+ * gets exactly as many as it has slots, so only the choice is free. A node's expected load is the
+ * load of what it has, plus that of an average sample for each free slot. Samples larger than the
+ * average go, largest first, to the node with the least expected load; smaller ones go, smallest
+ * first, to the node with the greatest. So a slow host ends up with small samples.
  *
- * Sizes are compared by buckets, which counting sorts, in place order within a bucket.
+ * Sizes are compared by buckets, with a counting sort that keeps the order of places within a
+ * bucket.
  */
 #include "cluster/plan_inside.h"
 
@@ -43,12 +44,12 @@ void hr__plan_group(struct hr__plan *plan, const uint32_t *in, uint32_t *out)
         uint32_t place = in ? in[i] : i;
         out[begins[plan->node[place]]++] = place;
     }
-    /* Each beginning has become the next one's. */
+    /* The loop moved each beginning to that of the next node. */
     memmove(begins + 1, begins, plan->node_count * sizeof *begins);
     begins[0] = 0;
 }
 
-/* Without a branch: which of two nodes comes first cannot be predicted. */
+/* Returns 1 if a comes before b. Without branches, because they could not be predicted. */
 static inline uint32_t comes_first(const struct hr__plan_entry *a, const struct hr__plan_entry *b)
 {
     return (uint32_t)(a->key < b->key) | ((uint32_t)(a->key == b->key) & (a->node < b->node));
@@ -68,7 +69,7 @@ static void heap_down(struct hr__plan_entry *heap, uint32_t count, uint32_t at)
     heap[at] = moving;
 }
 
-enum { PARTS = 4 }; /* in which a node gets its share of a lot, about */
+enum { PARTS = 4 }; /* a node gets its share of a lot in about so many parts */
 
 /* The middle of a bucket's sizes, in bytes. */
 static uint64_t bucket_middle(uint32_t bucket)
@@ -76,12 +77,12 @@ static uint64_t bucket_middle(uint32_t bucket)
     return (uint64_t)(9 + 2 * (bucket & 3)) << (bucket / 4 + 7);
 }
 
-/* Samples that are dealt alike. */
+/* Samples that are dealt in the same way. */
 struct lot {
-    const uint32_t *places; /* by falling bucket */
+    const uint32_t *places; /* largest bucket first */
     uint32_t count;
     uint64_t bytes;
-    int from_storage; /* else from their owners */
+    int from_storage; /* non-zero: read from storage; else fetched from their owners */
 };
 
 static uint64_t load_of_byte(const struct hr__plan_node *node, const struct lot *lot)
@@ -89,7 +90,8 @@ static uint64_t load_of_byte(const struct hr__plan_node *node, const struct lot 
     return (uint64_t)(lot->from_storage ? node->storage : node->peer) + node->prepare;
 }
 
-/* The nodes with free slots, by rising (sign 1) or falling (-1) expected load. */
+/* Makes a heap of the nodes with free slots, by expected load: least first (sign 1) or greatest
+ * first (-1). */
 static uint32_t make_heap(struct hr__plan *plan, int sign)
 {
     uint32_t count = 0;
@@ -105,8 +107,8 @@ static uint32_t make_heap(struct hr__plan *plan, int sign)
     return count;
 }
 
-/* Places from `at` on, in steps of `sign`, to the first node of the heap, `count` of them or as
- * many as it has slots; returns how many. */
+/* Gives up to `count` places, from `at` on in steps of `sign`, to the first node of the heap, as
+ * far as it has slots. Returns how many. */
 static uint32_t give(struct hr__plan *plan, const struct lot *lot, uint32_t at, uint32_t count,
                      int sign)
 {
@@ -128,9 +130,9 @@ static uint32_t give(struct hr__plan *plan, const struct lot *lot, uint32_t at, 
 }
 
 /*
- * Gives the places [next, last) away, from the front (sign 1) or from the back (-1). Many at a
- * time while many are left, which spares walks through the heap: as the last ones are those
- * of nearly average size, they even out what the first ones left uneven.
+ * Gives away the places [next, last), from the front (sign 1) or from the back (-1). Gives many at
+ * a time while many are left, which saves heap operations. The last ones are of nearly average
+ * size, so they even out what the first ones left uneven.
  */
 static void give_all(struct hr__plan *plan, const struct lot *lot, uint32_t next, uint32_t last,
                      int sign)
@@ -151,7 +153,7 @@ static void give_all(struct hr__plan *plan, const struct lot *lot, uint32_t next
     }
 }
 
-/* Deals `lot`; the free slots that then remain are for `later`. */
+/* Deals `lot`. The slots that are free afterwards are for `later`. */
 static void deal(struct hr__plan *plan, const struct lot *lot, const struct lot *later)
 {
     uint64_t slots = (uint64_t)lot->count + later->count, rates = 0, reserves = 0;
@@ -166,7 +168,8 @@ static void deal(struct hr__plan *plan, const struct lot *lot, const struct lot 
         rates += rate;
         reserves += node->reserve;
     }
-    /* Up to `large` are larger than what is expected of a slot, over all nodes with some. */
+    /* Binary search: samples before `large` are larger than what is expected for a slot, over all
+     * nodes with free slots. */
     uint32_t large = 0, end = lot->count;
     while (large < end) {
         uint32_t middle = large + (end - large) / 2;
@@ -193,7 +196,7 @@ static uint32_t count_of(const uint32_t *row)
     return count;
 }
 
-/* Slots, owned samples and loads of the nodes; how many move. */
+/* Sets slots, owned samples and loads of the nodes; counts the samples that move. */
 static void count_nodes(struct hr__plan *plan)
 {
     plan->moving_count = 0;
@@ -209,7 +212,7 @@ static void count_nodes(struct hr__plan *plan)
     }
 }
 
-/* Load of the node if the samples that it keeps and gets are of average size. */
+/* Predicts the load of a node, assuming that the samples it keeps and gets are of average size. */
 static uint64_t predict(const struct hr__plan *plan, const struct hr__plan_node *node,
                         uint64_t mean_bytes)
 {
@@ -223,7 +226,7 @@ static uint64_t predict(const struct hr__plan *plan, const struct hr__plan_node 
     return node->load + node->free * mean_bytes * per_byte;
 }
 
-/* Chooses what node n gives away. */
+/* Chooses the samples that node n gives away. */
 static void choose_surplus(struct hr__plan *plan, uint32_t n, int late)
 {
     const uint32_t *row = row_of(plan, n);
@@ -268,8 +271,8 @@ static void choose_all_surplus(struct hr__plan *plan)
         (struct hr__plan_surplus){.buckets = UINT64_MAX, .cut = HR__PLAN_BUCKETS};
 }
 
-/* Every place to its owner, but for misses and surplus, whose places go to the list; returns
- * how many. Without a branch on which it is, as that cannot be predicted. */
+/* Gives every place to its owner, except misses and surplus, which go to the list. Returns how many
+ * those are. Without branches on the kind of a place, because they could not be predicted. */
 static uint32_t keep_owned(struct hr__plan *plan)
 {
     const uint8_t *buckets = plan->bucket;
@@ -290,8 +293,8 @@ static uint32_t keep_owned(struct hr__plan *plan)
     return loose;
 }
 
-/* Sorts what no node keeps, `count` places of the list, into misses and what moves; returns the
- * bytes of the latter. */
+/* Sorts the `count` places of the list, which no node keeps, into misses and moving places. Returns
+ * the bytes of the moving ones. */
 static uint64_t sort_loose(struct hr__plan *plan, uint32_t count)
 {
     const uint32_t *row = row_of(plan, HR__NOBODY);
@@ -308,7 +311,7 @@ static uint64_t sort_loose(struct hr__plan *plan, uint32_t count)
             continue;
         }
         struct hr__plan_node *node = &plan->nodes[owner];
-        /* Into the list itself: moving <= i. */
+        /* Writes into the list being read: moving <= i. */
         plan->list[moving++] = place;
         bytes += plan->cost[place];
         node->load -= (uint64_t)plan->cost[place] * (node->own + node->prepare);
@@ -332,7 +335,7 @@ void hr__plan_deal(struct hr__plan *plan)
     deal(plan, &moving, &(struct lot){0});
 }
 
-/* Four an octave of a load. */
+/* The bucket of a load: four per octave. */
 static uint32_t load_bucket(uint64_t load)
 {
     uint64_t x = load < 4 ? 4 : load;
@@ -341,8 +344,8 @@ static uint32_t load_bucket(uint64_t load)
 }
 
 /*
- * There and back over the ranks, by falling load: after each pair of rounds a rank has had as
- * many first as last choices, and counts are equal as the node's slots are a multiple of its
+ * Goes over the ranks forth and back, by falling load. After each pair of rounds a rank has had as
+ * many first as last choices. Counts are equal because the node's slots are a multiple of its
  * ranks.
  */
 void hr__plan_deal_ranks(struct hr__plan *plan, uint32_t node, const uint32_t *list, uint32_t count)

@@ -1,14 +1,15 @@
 /*
- * Exchanges between late and early nodes, after a batch was dealt.
+ * Exchanges samples between late and early nodes after a batch was dealt.
  *
- * A late node gives its largest sample that is none of its own, and takes an early node's
- * smallest: a miss or a foreign item, or one of the early node's own, which then travels.
- * That last one only with measured rates, against a miss, and where the late node's network
- * brings it faster than its storage would have brought the miss. Each exchange leaves both
- * nodes earlier than the late one was, so that the largest load never grows; counts stay.
+ * A late node gives its largest sample that it does not own, and takes the early node's smallest.
+ * That is a sample that nobody owns, an item of a third node, or one that the early node owns,
+ * which then has to be transferred. The last case is allowed only with measured rates, in exchange
+ * for a sample that nobody owns, and only if the late node's network brings it faster than its
+ * storage would have brought the other. After each exchange both nodes are earlier than the late
+ * one was, so the largest load never grows. Counts do not change.
  *
- * Nodes are taken in pairs from the two ends of their order by load, until one of a pair is
- * at the mean or has nothing left to exchange: linear in places and nodes but for the sort.
+ * Nodes are paired from the two ends of their order by load, until one of a pair reaches the mean
+ * or has nothing left to exchange. The time is linear in places and nodes, except for the sort.
  */
 #include "cluster/plan_inside.h"
 
@@ -16,13 +17,13 @@
 
 enum {
     ROUNDS = 3,
-    TOLERANCE = 16, /* a load within 1/16 above the mean is not late */
+    TOLERANCE = 16, /* a load up to 1/16 above the mean is not late */
 };
 
-/* A node in a round, with where it is in its places, which are by falling bucket. */
+/* A node in a round, and the range of its places not yet considered; largest bucket first. */
 struct side {
     uint32_t node;
-    uint32_t begin, end; /* of those not yet considered */
+    uint32_t begin, end; /* in the list of places */
 };
 
 static int by_rising_load(const void *a, const void *b)
@@ -33,7 +34,8 @@ static int by_rising_load(const void *a, const void *b)
     return (x->node > y->node) - (x->node < y->node);
 }
 
-/* Nodes with slots, by rising load, into the heap's memory; how many. *mean: of their loads. */
+/* Sorts nodes with slots by load, least first, into the heap's memory; returns how many. *mean is
+ * the mean of their loads. */
 static uint32_t order_nodes(struct hr__plan *plan, uint64_t *mean, uint64_t *largest)
 {
     uint32_t count = 0;
@@ -51,7 +53,8 @@ static uint32_t order_nodes(struct hr__plan *plan, uint64_t *mean, uint64_t *lar
     return count;
 }
 
-/* NOT_GIVEN: it would make the early node late; NOT_TAKEN: it may not move, or gains nothing. */
+/* NOT_GIVEN: it would make the early node late; NOT_TAKEN: the sample may not move, or nothing is
+ * gained. */
 enum outcome { DONE, NOT_GIVEN, NOT_TAKEN };
 
 static enum outcome exchange(struct hr__plan *plan, uint32_t late, uint32_t early, uint32_t given,
@@ -79,8 +82,8 @@ static enum outcome exchange(struct hr__plan *plan, uint32_t late, uint32_t earl
     return DONE;
 }
 
-/* Exchanges of one pair. What was exchanged is not considered again in this round, and its
- * place in the list of the node that has lost it does not matter any more. */
+/* Makes the exchanges of one pair. Exchanged samples are not considered again in this round, so
+ * their places in the list need not be updated. */
 static int level_pair(struct hr__plan *plan, struct side *late, struct side *early, uint64_t mean)
 {
     const uint32_t *places = plan->list;

@@ -1,4 +1,4 @@
-/* What the servers of a list of hosts say of themselves, for headrace/cache.h. */
+/* Asks the servers of a list of hosts about themselves, for headrace/cache.h. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/versioned.h"

@@ -1,14 +1,12 @@
 /*
- * The CUDA backend over the driver interface, loaded with dlopen; and the
- * backend that does nothing.
+ * The CUDA backend, on the driver API loaded with dlopen, and the backend that does nothing.
  *
- * A fence is one event per device, recorded over the device's whole primary
- * context (cuCtxRecordEvent, CUDA 12.5 and later), because nobody tells us the
- * streams that a framework copies on. Prototypes follow NVIDIA's CUDA Driver
- * API reference, version 12.5.
+ * A fence is one event per device, recorded over the device's whole primary context
+ * (cuCtxRecordEvent, CUDA 12.5 and later), because we do not know on which streams a framework
+ * copies. Prototypes follow NVIDIA's CUDA Driver API reference, version 12.5.
  *
- * All calls are made in the relaxed capture mode, so that a CUDA graph being
- * captured by another thread is not invalidated by a query of ours.
+ * All calls are made in the relaxed capture mode, so that our queries do not invalidate a CUDA
+ * graph that another thread is capturing.
  */
 #include "loader/accelerator.h"
 
@@ -24,7 +22,7 @@
 enum {
     CUDA_SUCCESS = 0,
     CUDA_NOT_READY = 600,
-    CUDA_CAPTURE_FIRST = 900, /* STREAM_CAPTURE_UNSUPPORTED and its relatives */
+    CUDA_CAPTURE_FIRST = 900, /* STREAM_CAPTURE_UNSUPPORTED and related errors */
     CUDA_CAPTURE_LAST = 908,
 };
 
@@ -55,7 +53,7 @@ struct cuda {
     int devices;                 /* of the host, at most HR__MAX_DEVICES */
     int device[HR__MAX_DEVICES]; /* the driver's handles */
     pthread_mutex_t lock;        /* guards context[] */
-    /* Primary contexts that this backend has seen in use and holds on to. */
+    /* Primary contexts that were seen in use; retained. */
     void *context[HR__MAX_DEVICES];
 };
 
@@ -85,7 +83,7 @@ static int load(struct driver *driver, struct hr_error *error)
     const char *path = secure_getenv("HEADRACE_CUDA_LIBRARY");
     if (!path || !*path)
         path = "libcuda.so.1";
-    /* Never closed: the driver keeps threads of its own. */
+    /* Never closed, because the driver has threads of its own. */
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return hr__fail(error, -ENOTSUP,
@@ -104,7 +102,7 @@ static int load(struct driver *driver, struct hr_error *error)
     return 0;
 }
 
-/* Enters the relaxed capture mode; the result goes to leave(). */
+/* Enters the relaxed capture mode. Pass the result to leave(). */
 static int enter(const struct cuda *cuda)
 {
     int mode = CUDA_CAPTURE_MODE_RELAXED;
@@ -117,8 +115,8 @@ static void leave(const struct cuda *cuda, int mode)
     cuda->driver.exchange_capture_mode(&mode);
 }
 
-/* The primary context of device d if it is in use (or `make`), else NULL.
- * Once seen it is retained, so that it outlives our events in it. */
+/* Returns the primary context of device d if it is in use (or `make`), else NULL. The context is
+ * retained, so that it outlives our events in it. */
 static void *context_of(struct cuda *cuda, int d, int make)
 {
     unsigned flags;
@@ -133,8 +131,9 @@ static void *context_of(struct cuda *cuda, int d, int make)
     return context;
 }
 
-/* Any context to lock memory in. A process of a multi-GPU job that has not
- * chosen its device yet must not take memory of the first one by accident. */
+/* Returns a context in which to lock memory. It does not create one if there are several devices:
+ * a process of a multi-GPU job that has not chosen its device yet must not use memory of the
+ * first. */
 static void *any_context(struct cuda *cuda)
 {
     for (int d = 0; d < cuda->devices; d++) {
@@ -228,7 +227,7 @@ static void cuda_unlock(void *state, void *memory)
     leave(cuda, mode);
 }
 
-/* One device's part of a fence: its driver error. */
+/* Records one device's part of a fence. Returns a driver error. */
 static int record_device(struct cuda *cuda, void *context, void **event)
 {
     int code = 0;
@@ -260,8 +259,8 @@ static int cuda_record(void *state, struct hr__fence *fence)
             fence->waiting |= UINT32_C(1) << d;
         else if (code == 2 || (code >= CUDA_CAPTURE_FIRST && code <= CUDA_CAPTURE_LAST))
             r = -EBUSY;
-        /* Any other error: the driver is shut down or the context is lost, and
-         * with it every copy. */
+        /* After any other error the driver is shut down or the context is lost, and all copies with
+         * it. */
     }
     leave(cuda, mode);
     return r;

@@ -1,4 +1,4 @@
-/* For programs that link this room without src/library.c: there are no agents. */
+/* For programs that link this room without src/library.c: no agents. */
 #include "loader/attach.h"
 
 #include <stddef.h>

@@ -1,30 +1,33 @@
 /*
- * Loaders whose batches an agent prepares: what the loader knows of them.
+ * The interface to loaders whose batches an agent prepares.
  *
- * The room above (agent/client/attach.c) implements hr__attachment. hr_loader_create asks
- * hr__library_attachment for it, so that this room links without the room above.
+ * The agent room (agent/client/attach.c) implements struct hr__attachment. hr_loader_create gets
+ * the implementation from hr__library_attachment, so that this room links without that one.
  *
- * What an implementation finds, in struct hr_loader (loader/loader.h):
- *   dataset, recipe, spec, options  constant from create on; options.agent, stream, agent_command
- *       and cache are the loader's own copies, NULL where "" or unset; options are checked
- *   attached   the implementation's own; NULL at create
- *   pid        of the process that made the loader: set before create
- *   ring       for copies: hr__ring_acquire with grow = 1, fill, hr__ring_deliver; of
- *              batches_ahead + 2 slots (two more if pinned), made as they are needed
- *   lock       guards epoch_seen, epoch_bad, bad*, failed; a leaf beside the ring's own
- *   epoch_seen, epoch_bad   it adds a batch's count and bad samples at the batch's turn, then
- *              hr__bad_keep_locked (which takes batch->skipped, in order of place:
- *              hr__bad_make, hr__bad_insert) and hr__bad_judge_locked, as loader.c's
- *              take_complete_locked does; at the epoch's end judge with at_end. After a start
- *              that succeeded they are 0 and `failed` is NULL: the loader does that
- *   failed     the record of the sample that ended the epoch (hr_loader_failed_get): it puts
- *              it there, freeing what was there
- *   counters   the implementation's are samples (handed out), batches, padded_samples and
+ * What an implementation finds in struct hr_loader (loader/loader.h):
+ *   dataset, recipe, spec, options   constant from create on and already checked;
+ *              options.agent, stream, agent_command and cache are the loader's own copies, NULL
+ *              if "" or unset
+ *   attached   a pointer for the implementation's own use; NULL at create
+ *   pid        the process that made the loader; set before create
+ *   ring       for batches that have to be copied: hr__ring_acquire with grow = 1, fill,
+ *              hr__ring_deliver. It has batches_ahead + 2 slots (two more if pinned), made when
+ *              they are first needed
+ *   lock       guards epoch_seen, epoch_bad, bad*, failed; like the ring's lock, no other lock is
+ *              taken under it
+ *   epoch_seen, epoch_bad   the implementation adds a batch's samples and bad samples when the
+ *              batch is due, then calls hr__bad_keep_locked (which takes batch->skipped, sorted by
+ *              place; see hr__bad_make, hr__bad_insert) and hr__bad_judge_locked, as
+ *              take_complete_locked in loader.c does; at the end of the epoch it judges with
+ *              at_end. The loader resets both to 0, and `failed` to NULL, after a successful start
+ *   failed     the record of the sample that ended the epoch (hr_loader_failed_get): the
+ *              implementation frees the old record and stores the new one
+ *   counters   the implementation counts samples (handed out), batches, padded_samples and
  *              bad_samples; the loader counts wait_ns and the histogram of waits around next
- *   seed, shuffle   of the state that was restored last; the loader sets them after start
- *   pushed*    unused: what a caller pushes is the implementation's
+ *   seed, shuffle   from the state that was restored last; the loader sets them after start
+ *   pushed*    unused: pushed batches belong to the implementation
  *
- * Nothing else of the loader's schedule is in use: no threads, no window, no plan, no cache.
+ * Such a loader uses nothing else of the schedule: no threads, no window, no plan, no cache.
  */
 #ifndef HR_LOADER_ATTACH_H
 #define HR_LOADER_ATTACH_H
@@ -35,47 +38,50 @@ struct hr_batch;
 struct hr__push;
 
 /*
- * What a loader with options.agent calls; each as the public function of the name says, never
- * in a forked child but `abandon`, and but get_state and get_stats from the consumer's thread
- * alone.
+ * The functions that a loader with options.agent calls. Each does what the public function of the
+ * same name does. Only `abandon` is called in a forked child. Only get_state and get_stats are
+ * called from threads other than the consumer's.
  */
 struct hr__attachment {
-    /* From hr_loader_create, last. On failure it has freed what it made. */
+    /* Called last by hr_loader_create. On failure it has freed what it made. */
     int (*create)(struct hr_loader *loader, struct hr_error *error);
-    /* Batches that are held live on. */
+    /* Batches that the consumer still holds stay valid. */
     void (*destroy)(struct hr_loader *loader);
-    /* In a forked child: takes no lock, waits for nothing, tells the agent nothing. */
+    /* Called in a forked child: takes no lock, does not wait, sends nothing to the agent. */
     void (*abandon)(struct hr_loader *loader);
-    /* start_epoch (is_restored = 0, position 0) and restore: `from` is checked, and holds seed
-     * and shuffle in both cases. */
+    /* Implements start_epoch (is_restored = 0, position 0) and restore. `from` is checked, and
+     * holds seed and shuffle in both cases. */
     int (*start)(struct hr_loader *loader, const struct hr_loader_state *from, int is_restored,
                  struct hr_error *error);
-    /* *out is NULL before. A batch has refs = 1, and view fields filled in. */
+    /* *out is NULL on entry. The batch returned has refs = 1 and its view fields filled in. */
     int (*next)(struct hr_loader *loader, struct hr_batch **out, struct hr_error *error);
-    /* push and push_end, with external_order. `push` is checked; on success the implementation
-     * frees it, with hr__free. Neither waits for the agent. */
+    /* push and push_end, for external_order. `push` is checked; on success the implementation owns
+     * it and frees it with hr__free. Neither waits for the agent. */
     int (*push)(struct hr_loader *loader, struct hr__push *push, struct hr_error *error);
     int (*push_end)(struct hr_loader *loader, struct hr_error *error);
     int (*get_state)(const struct hr_loader *loader, struct hr_loader_state *state,
                      struct hr_error *error);
-    /* Adds what it knows to *stats, which is of the library's own size and holds the counters
-     * and the ring's figures already. Any thread. */
+    /* Adds the implementation's figures to *stats, which has the library's own size and already
+     * holds the counters and the ring's figures. Any thread. */
     void (*get_stats)(const struct hr_loader *loader, struct hr_loader_stats *stats);
 };
 
-/* The attachment to use; NULL: agents are not part of the program. src/library.c defines it. A
- * program that links this room alone gets the one of alone.c, unless it defines its own. */
+/* Returns the attachment to use, or NULL if the program was built without agents. src/library.c
+ * defines it. A program that links this room alone gets the one in alone.c, unless it defines its
+ * own. */
 const struct hr__attachment *hr__library_attachment(void);
 
 /*
- * Who gives a batch's memory back: hr_batch_release calls it for the last reference, on any
- * thread, also after the loader is gone, and also in a forked child, where it frees memory only.
- * A batch that is no slot is allocated and freed by its owner: all zero but owner, spec, refs,
- * images, labels, indices, count, padding, replaced, epoch and number (loader/ring.h).
+ * Takes back a batch's memory. hr_batch_release calls `release` when the last reference is gone: on
+ * any thread, possibly after the loader was destroyed, possibly in a forked child, where it only
+ * frees memory. A batch that is no ring slot is allocated and freed by its owner; all its fields
+ * are zero except owner, spec, refs, images, labels, indices, count, padding, replaced, epoch and
+ * number (loader/ring.h).
  */
 struct hr__batch_owner {
     void (*release)(struct hr_batch *batch);
-    /* It was not handed out. NULL where batches are made to be handed out at once. */
+    /* Takes back a batch that was never handed out. NULL if batches are always handed out at
+     * once. */
     void (*give_back)(struct hr_batch *batch);
 };
 

@@ -1,7 +1,7 @@
 /*
- * Samples that failed, and damaged ones that were taken: the newest are kept in detail, in the
- * order of their batches and places, so that the list does not depend on threads; and the judgement
- * whether there are too many.
+ * Records of failed samples and of damaged ones that were used, and the limit on bad samples. The
+ * newest records are kept in detail, in the order of batches and places, so that the list does not
+ * depend on threads.
  */
 #include "loader/bad.h"
 #include "base/error.h"
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* From how many samples on a share means something before the epoch's end. */
+/* Before the epoch's end, the share of bad samples is judged only from so many samples on. */
 #define JUDGED_FROM 100
 
 struct hr__bad *hr__bad_make(const struct hr_loader *l, const struct hr_batch *batch, size_t place,
@@ -50,13 +50,13 @@ void hr__bad_insert(struct hr__bad **list, struct hr__bad *bad)
     *list = bad;
 }
 
-/* Room for one more; without memory the details of the oldest go. */
+/* Makes room for one more record. Without memory it drops the oldest. */
 static int make_room_locked(struct hr__bad_list *l)
 {
     if (l->kept < l->capacity)
         return 1;
     if (l->capacity < HR__BAD_KEPT) {
-        /* Not yet a full circle: the first is at 0. */
+        /* The buffer has not wrapped yet: the first record is at 0. */
         size_t capacity = l->capacity ? l->capacity * 2 : 16;
         if (capacity > HR__BAD_KEPT)
             capacity = HR__BAD_KEPT;

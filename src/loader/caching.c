@@ -1,4 +1,4 @@
-/* Admission and conversion; see caching.h. */
+/* Admission to the cache and conversion of items (caching.h). */
 #include "loader/caching.h"
 
 #include "base/clock.h"
@@ -14,26 +14,28 @@
 
 #include <errno.h>
 
-/* Samples are read between two publications of what was measured. */
+/* How many samples are read between two publications of the measured costs. */
 #define PUBLISH_EVERY 256
 
 struct hr__caching {
-    struct hr__cache_spec *spec; /* what was asked for */
+    struct hr__cache_spec *spec; /* the parsed option */
     int form_asked;              /* enum hr_form or HR_FORM_AUTO */
-    struct hr_dataset *whole;    /* whose samples it may hold: the loader's, or its parent */
-    int of_publishers;           /* it is a publisher's */
-    int pid;                     /* of the process that made the cache */
+    struct hr_dataset *whole;    /* the dataset whose samples it may hold: the loader's, or its
+                                    parent */
+    int of_publishers;           /* the loader is a publisher */
+    int pid;                     /* process that made the cache */
 
     /* Guarded by the loader's lock. */
     struct hr__worth worth;
-    enum hr_form form;      /* to convert to: what was asked for, or chosen last */
-    uint64_t working_ns;    /* of all workers: preparing, reading, converting */
-    uint64_t converting_ns; /* of them, converting; those in hand as expected */
-    uint64_t offers;        /* so far */
+    enum hr_form form;      /* form to convert to: the one asked for, or the last one chosen */
+    uint64_t working_ns;    /* time of all workers: preparing, reading, converting */
+    uint64_t converting_ns; /* part of it for converting; conversions in progress with the expected
+                               time */
+    uint64_t offers;        /* offers so far */
     int64_t total_bytes;    /* of all samples of `whole`; HR_SIZE_UNKNOWN: not known yet */
 };
 
-/* The form to convert to: the options may say what the text leaves open. */
+/* Determines the form to convert to: option cache_form applies if the cache's text names none. */
 static int choose_form(const struct hr__cache_spec *spec, int option, int *out,
                        struct hr_error *error)
 {
@@ -48,7 +50,7 @@ static int choose_form(const struct hr__cache_spec *spec, int option, int *out,
                     hr_form_name((enum hr_form)option));
 }
 
-/* Ranks share, and so do runs of a name. */
+/* Opens the cache. It is shared if it has a name or if there are several ranks or publishers. */
 static int open_cache(struct hr_loader *l, struct hr_error *error)
 {
     const struct hr__cache_spec *spec = l->caching->spec;
@@ -56,7 +58,8 @@ static int open_cache(struct hr_loader *l, struct hr_error *error)
     l->caching->whole = l->dataset;
     l->caching->total_bytes = HR_SIZE_UNKNOWN;
     if (!spec->name[0] && l->options.world_size == 1 && !l->caching->of_publishers) {
-        /* It needs no segment; but memory that killed ranks left may be what it lacks. */
+        /* A private cache needs no shared segment, but segments left by killed ranks may occupy the
+         * memory that it needs. */
         hr__directory_sweep();
         struct hr__cache_options options = {
             .dataset = l->dataset,
@@ -67,7 +70,7 @@ static int open_cache(struct hr_loader *l, struct hr_error *error)
     }
     char run[HR_CACHE_RUN];
     l->caching->whole = hr__dataset_origin(l->dataset);
-    /* The publishers of a process are a run by themselves, whatever ranks they prepare for. */
+    /* The publishers of a process count as one run, whatever ranks they prepare for. */
     hr_cache_run(run, l->caching->of_publishers ? 1 : l->options.world_size);
     return hr__cache_create_shared(&l->cache, l->dataset, spec, run, error);
 }
@@ -123,14 +126,15 @@ static void abandon(struct hr_loader *l)
 static void note_place(struct hr_loader *l, const struct hr__job *job)
 {
     const struct hr__epoch *plan = job->batch->plan;
-    /* An order of the caller's own is nobody else's. */
+    /* Nobody else uses an order that the caller pushes. */
     if (l->cache && plan->order)
         hr__cache_note_place(l->cache, plan->same_order,
                              plan->epoch * plan->cut.samples + job->batch->positions[job->place]);
 }
 
-/* How often an item will be used after this epoch: ranks deal anew in each epoch, and
- * those of this host, which share the cache, get their part of the samples. */
+/* How many times an item will be used after this epoch. With shuffle, ranks divide the samples
+ * differently in each epoch, so the ranks of this host, which share the cache, use an item in only
+ * their share of the epochs. */
 static uint64_t uses_locked(const struct hr_loader *l)
 {
     if (hr__cache_is_kept(l->cache))
@@ -155,7 +159,7 @@ static struct hr__worth_moment moment_locked(const struct hr_loader *l, int idle
 
 uint64_t hr__caching_missing(const struct hr__cache_counts *now, uint64_t samples, double bytes)
 {
-    /* A kept cache may have items of files that changed since. */
+    /* A cache that outlives the run may have items of files that changed since. */
     uint64_t cached = now->items[0] + now->items[1] + now->items[2];
     double missing = bytes - (double)now->source_bytes;
     if (cached >= samples || missing <= 0)
@@ -163,7 +167,7 @@ uint64_t hr__caching_missing(const struct hr__cache_counts *now, uint64_t sample
     return (uint64_t)missing + (samples - cached) * HR__CACHE_PADDING;
 }
 
-/* What the samples take that are not cached: all known, or by their mean. */
+/* Bytes that the samples not yet cached need: from the known sizes, or from the mean size. */
 static uint64_t missing_locked(const struct hr_loader *l, const struct hr__cache_counts *now)
 {
     const struct hr__caching *c = l->caching;
@@ -176,8 +180,8 @@ static uint64_t missing_locked(const struct hr_loader *l, const struct hr__cache
                                (double)now->source_bytes + missing * c->worth.read_bytes.value);
 }
 
-/* `staged`: those that wait for a conversion may be decided anew; otherwise they get what
- * was kept for them. */
+/* Describes the cache's space. `staged`: the form of items that wait for a conversion may be
+ * decided again; otherwise they keep the space reserved for them. */
 static struct hr__worth_space space_locked(const struct hr_loader *l, int staged,
                                            const struct hr__cache_counts *now)
 {
@@ -193,7 +197,7 @@ static struct hr__worth_space space_locked(const struct hr_loader *l, int staged
     };
 }
 
-/* The form to convert an item of so many bytes to. */
+/* Chooses the form to convert an item of `length` bytes to. */
 static enum hr_form choose_locked(struct hr_loader *l, size_t length,
                                   const struct hr__worth_space *space,
                                   const struct hr__worth_moment *moment)
@@ -209,7 +213,7 @@ static void note_locked(struct hr_loader *l, const struct hr__cost *cost)
         hr__mean_add(&l->caching->worth.prepare_ns[cost->form], (double)cost->prepare_ns);
 }
 
-/* Costs of a miss go into the means before anything is decided by them. */
+/* Adds the costs of a miss to the means, before any decision uses them. */
 static void note_miss_locked(struct hr_loader *l, const struct hr__cost *cost)
 {
     struct hr__worth *worth = &l->caching->worth;
@@ -262,8 +266,8 @@ static int may_convert_locked(struct hr_loader *l, int idle)
     return hr__worth_convert(&l->caching->worth, form, &moment);
 }
 
-/* Every sample of the batch that the consumer gets next is in some worker's hands,
- * or done: a conversion that begins now cannot hold it up. */
+/* Returns non-zero if every sample of the batch that the consumer gets next is done or in a
+ * worker's hands: then a conversion that begins now cannot delay that batch. */
 static int next_batch_is_in_hand_locked(const struct hr_loader *l)
 {
     const struct hr_batch *batch = l->window;
@@ -273,19 +277,19 @@ static int next_batch_is_in_hand_locked(const struct hr_loader *l)
 static int should_convert_locked(struct hr__thread *self)
 {
     struct hr_loader *l = self->loader;
-    /* In one go: a conversion a batch would be far less than a tenth. */
+    /* Conversions are done in one go: one per batch would be far less than a tenth of the time. */
     self->converting =
         (self->converting || next_batch_is_in_hand_locked(l)) && may_convert_locked(l, 0);
     return self->converting;
 }
 
-/* What is to be done with one staged item. */
+/* How to convert one staged item. */
 struct task {
     struct hr__cache_staged *staged;
     struct hr__cache_item item;
     enum hr_form form;
-    double growth;       /* as expected */
-    uint64_t leave_free; /* of the budget */
+    double growth;       /* expected growth of the item, as a factor */
+    uint64_t leave_free; /* bytes of the budget to leave free */
 };
 
 static void plan_task(struct hr_loader *l, struct task *task)
@@ -301,8 +305,8 @@ static void plan_task(struct hr_loader *l, struct task *task)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Non-zero, and the item in *out, where it could be converted. Whatever the reason
- * why not: the item stays encoded, which is always right. */
+/* Converts an item. Returns non-zero with the new item in *out; on zero the item stays encoded,
+ * which is always correct. */
 static int convert(struct hr__thread *self, const struct task *task, struct hr_item *out)
 {
     struct hr__cache *cache = self->loader->cache;
@@ -316,8 +320,8 @@ static int convert(struct hr__thread *self, const struct task *task, struct hr_i
                              NULL);
 }
 
-/* Converts the item that has waited longest: its form now, or encoded; its growth
- * in *growth, 0 where it was not converted. */
+/* Converts the item that has waited longest. Returns its form now; HR_FORM_ENCODED if it was not
+ * converted. *growth is the factor it grew by, 0 if it was not converted. */
 static enum hr_form convert_one(struct hr__thread *self, double *growth)
 {
     struct hr_loader *l = self->loader;
@@ -345,7 +349,7 @@ static void convert_unlocking(struct hr__thread *self)
 {
     struct hr_loader *l = self->loader;
     struct hr__caching *c = l->caching;
-    /* Other workers count this one while they decide. */
+    /* So that other workers count this conversion when they decide. */
     uint64_t expected_ns = (uint64_t)hr__worth_convert_ns(&c->worth, c->form);
     c->converting_ns += expected_ns;
     pthread_mutex_unlock(&l->lock);

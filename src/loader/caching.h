@@ -1,11 +1,11 @@
 /*
- * The loader's cache: what is admitted, and when workers convert.
+ * The loader's cache on this host: which samples it takes, and when workers convert them.
  *
- * A sample that was read and prepared without an error is offered to the cache:
- * in its final form, or to wait there for a conversion. Workers convert one item
- * at a time: whenever they have nothing else to do; and, when they always have,
- * on a tenth of their time, in one go at the moment when nothing is left to take
- * of the batch that the consumer gets next. src/cache/worth.h has the rules.
+ * A sample that was read and prepared without an error is offered to the cache, either in its final
+ * form or to be converted later. A worker converts one item at a time, whenever it has nothing else
+ * to do. If workers always have something to do, they spend a tenth of their time on conversions,
+ * in one go, at the moment when the batch that the consumer gets next has no sample left to take.
+ * The rules are in src/cache/worth.h.
  *
  * Batches do not depend on any of this: all forms have the same pixels.
  */
@@ -18,13 +18,13 @@
 
 struct hr_loader;
 
-/* Makes the cache that the options ask for, and hangs it on the loader. `of_publishers`: it is
+/* Makes the cache that the options ask for and attaches it to the loader. `of_publishers`: it is
  * shared with the other publishers of this process. Errors: -EINVAL: the options; those of
  * hr_cache_open. */
 int hr__caching_create(struct hr_loader *l, int of_publishers, struct hr_error *error);
 
-/* Bytes of budget that samples take which are not cached, as they are: of `samples` with
- * `bytes` on storage, all together. Pure. */
+/* Returns how many bytes of budget are needed to cache the samples that are not cached yet, as they
+ * are on storage. The dataset has `samples` samples with `bytes` bytes in all. Pure. */
 uint64_t hr__caching_missing(const struct hr__cache_counts *now, uint64_t samples, double bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a loader counts. */
+/* A loader's counters. */
 #ifndef HR_LOADER_COUNTERS_H
 #define HR_LOADER_COUNTERS_H
 
@@ -12,8 +12,8 @@ struct hr__histogram {
     _Atomic uint64_t buckets[HR_HISTOGRAM_BUCKETS];
 };
 
-/* Counters since the loader was made; relaxed, because nothing is inferred from
- * one about another. */
+/* Counters since the loader was made. Relaxed atomics, because nothing is concluded from one about
+ * another. */
 struct hr__counters {
     _Atomic uint64_t samples, batches, bad_samples, padded_samples, bytes_read, wait_ns;
     _Atomic uint64_t cache_hits, converted, conversion_ns;

@@ -1,4 +1,4 @@
-/* Making and destroying loaders: their options, and which parts they have. */
+/* Makes and destroys loaders: checks their options and chooses their parts. */
 #include "loader/create.h"
 
 #include "base/cpu.h"
@@ -98,7 +98,7 @@ static int check_data(const struct hr_loader *l, struct hr_error *error)
 
 static int make_ring(struct hr_loader *l, struct hr_error *error)
 {
-    /* Copies from two more batches may be under way on a device. */
+    /* Two more slots, because a device may still be copying from two batches. */
     size_t copying = l->options.pinned ? 2 : 0;
     struct hr__ring_options options = {
         .spec = l->spec,
@@ -169,7 +169,7 @@ int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct 
         r = hr__remote_is_wanted(&l->options)    ? hr__remote_create(l, error)
             : hr__hosting_is_wanted(&l->options) ? hr__hosting_create(l, error)
                                                  : hr__caching_create(l, 0, error);
-    if (l->attachment == &hr__attachment_none) /* the caller's */
+    if (l->attachment == &hr__attachment_none) /* the texts are the caller's */
         l->options.cache = l->options.agent = l->options.stream = l->options.agent_command = NULL;
     if (r) {
         hr_loader_destroy(&l);
@@ -199,8 +199,8 @@ static void free_shared(struct hr_loader *l)
     hr__free(l);
 }
 
-/* In a forked child the threads do not exist, and locks and what they guard are
- * as they happened to be: only what no thread was changing is freed. */
+/* In a forked child the threads do not exist, and locks and the data under them are in any state:
+ * frees only what no thread was changing. */
 static void abandon(struct hr_loader *l)
 {
     if (l->attachment->abandon)

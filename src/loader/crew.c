@@ -1,4 +1,4 @@
-/* Workers that serve many publishers; see crew.h. */
+/* Workers that serve many publishers (crew.h). */
 #include "loader/crew.h"
 
 #include "base/clock.h"
@@ -15,40 +15,40 @@
 /* A publisher in the crew. Guarded by the crew's lock. */
 struct member {
     struct hr_loader *loader;
-    int visitors;    /* workers that are in the loader, or have a sample of it */
-    int is_leaving;  /* not to be visited any more */
-    uint64_t served; /* when it was visited last, in visits of the crew */
+    int visitors;    /* workers in the loader or with a sample of it */
+    int is_leaving;  /* workers must not visit it any more */
+    uint64_t served; /* value of the crew's `visits` at its last visit */
 };
 
 struct worker {
-    struct hr__thread thread; /* .loader: visited last */
+    struct hr__thread thread; /* .loader: the one visited last */
     struct hr__crew *crew;
 };
 
 struct hr__crew {
     struct worker *workers;
-    int count; /* of them, running */
+    int count; /* of them, how many run */
     hr__crew_watch_fn watch;
     void *watch_arg;
 
-    atomic_uint word;    /* moves on with each wake-up: a futex */
-    atomic_int sleepers; /* workers that sleep, or are about to */
-    atomic_int watched;  /* one of them wakes up when the first delayed sample is due */
+    atomic_uint word;    /* a futex, incremented at each wake-up */
+    atomic_int sleepers; /* workers that sleep or are about to */
+    atomic_int watched;  /* a sleeper will wake up when the first delayed sample is due */
     atomic_int stop;
 
     pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t left;  /* a worker came back from a publisher that is leaving */
+    pthread_cond_t left;  /* signalled when a worker returns from a leaving publisher */
     struct member **members;
     int member_count, member_capacity;
     uint64_t visits;
 };
 
-/* What a look at all publishers finds. */
+/* Result of checking all publishers. */
 struct look {
-    struct member *due;  /* the one that is due first; NULL: none has work */
-    struct member *idle; /* where an item may be converted by somebody who has nothing else to do */
-    int others;          /* publishers beside `due` that may have work */
-    uint64_t soonest_ns; /* when the first delayed sample is due; UINT64_MAX: there is none */
+    struct member *due;  /* the most urgent one; NULL: none has work */
+    struct member *idle; /* one with an item that an idle worker may convert */
+    int others;          /* how many publishers besides `due` may have work */
+    uint64_t soonest_ns; /* when the first delayed sample is due; UINT64_MAX: none */
 };
 
 static int may_have_work(const struct hr__publisher *publisher, uint64_t now_ns)
@@ -87,16 +87,16 @@ static struct look look_locked(const struct hr__crew *c)
 
 void hr__crew_wake(struct hr__crew *c, int count)
 {
-    /* In the one order of all these: the caller's hint, this load; a sleeper's count, its last
-     * look. One of the two sees the other. */
+    /* The atomics are sequentially consistent: the waker stores its hint, then loads `sleepers`; a
+     * sleeper counts itself, then checks the hints. So at least one sees the other. */
     if (!atomic_load(&c->sleepers))
         return;
     atomic_fetch_add(&c->word, 1);
     hr__futex_wake(&c->word, count, 0);
 }
 
-/* Sleeps until there may be work. Of the sleepers one looks after the samples that wait for
- * other processes. */
+/* Sleeps until there may be work. One of the sleepers sets a timeout for samples that other
+ * processes are reading. */
 static void sleep_until_work(struct hr__crew *c)
 {
     atomic_fetch_add(&c->sleepers, 1);
@@ -142,8 +142,8 @@ static void prepare_unlocking(struct worker *w, struct hr__job *job)
     hr__finish_job_unlocking(l, job, &outcome);
 }
 
-/* The publisher has no sample to take: what is said of it from now on. Whatever changes that has
- * the lock too, and says otherwise then. */
+/* Sets the hints of a publisher without a sample to take. Whatever changes that holds the same lock
+ * and sets the hints again. */
 static void say_none_locked(struct hr_loader *l)
 {
     atomic_store(&l->publisher->has_work, 0);
@@ -151,7 +151,7 @@ static void say_none_locked(struct hr_loader *l)
     atomic_store(&l->publisher->may_convert, may);
 }
 
-/* What a worker of the loader's own does in one turn of its loop (threads.c), but for waiting. */
+/* Does one turn of the loop of a loader's own worker (threads.c), without the waiting. */
 static void work_unlocking(struct worker *w)
 {
     struct hr_loader *l = w->thread.loader;
@@ -196,7 +196,7 @@ static void visit(struct worker *w, struct hr_loader *l, int is_idle)
         hr__publisher_publish(l->publisher);
 }
 
-/* The publisher to visit, or NULL; *is_idle: only to convert something. */
+/* Chooses the publisher to visit; NULL: none. *is_idle: only to convert an item. */
 static struct member *choose_locked(struct hr__crew *c, int *is_idle)
 {
     struct look found = look_locked(c);
@@ -303,7 +303,7 @@ int hr__crew_threads(const struct hr__crew *crew)
 
 void hr__crew_watch(struct hr__crew *crew, hr__crew_watch_fn watch, void *arg)
 {
-    /* Workers look at it when they have a sample in hand: after a publisher has joined. */
+    /* Workers read it only when they have a sample, so after a publisher has joined. */
     pthread_mutex_lock(&crew->lock);
     crew->watch = watch;
     crew->watch_arg = arg;
@@ -358,7 +358,7 @@ void hr__crew_leave(struct hr__crew *c, struct hr_loader *loader)
         m->is_leaving = 1;
         while (m->visitors)
             pthread_cond_wait(&c->left, &c->lock);
-        /* Others may have come and gone meanwhile. */
+        /* Members may have moved while it waited. */
         i = find_locked(c, loader);
         c->members[i] = c->members[--c->member_count];
     }

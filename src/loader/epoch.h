@@ -1,4 +1,4 @@
-/* An epoch: the order of its samples, and which of them are whose. */
+/* An epoch: the order of its samples, and how ranks divide them. */
 #ifndef HR_LOADER_EPOCH_H
 #define HR_LOADER_EPOCH_H
 
@@ -8,27 +8,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A division of an epoch's samples between ranks other than hr__cut's. Any thread. */
+/* A division of an epoch's samples between ranks that replaces hr__cut's. Any thread. */
 struct hr__deal {
-    /* The samples of this rank's batch `number`, as hr__cut_batch. */
+    /* Returns the positions of this rank's batch `number`, as hr__cut_batch does. */
     size_t (*batch)(struct hr__deal *deal, uint64_t number, uint64_t *positions, size_t *padding);
     void (*destroy)(struct hr__deal *deal);
 };
 
-/* What an epoch is: immutable, shared by the loader and its open batches. */
+/* The plan of an epoch: immutable, shared by the loader and its open batches. */
 struct hr__epoch {
     atomic_uint refs;
     uint64_t epoch;
     uint64_t seed;
-    struct hr__order *order; /* NULL: external */
-    struct hr__cut cut;      /* external: only start and samples */
-    uint64_t batches;        /* from cut.start on; external: UINT64_MAX */
-    uint64_t first_number;   /* number of the first batch, as batches are told */
+    struct hr__order *order; /* NULL: external order */
+    struct hr__cut cut;      /* external order: only start and samples are used */
+    uint64_t batches;        /* number of batches from cut.start on; external order: UINT64_MAX */
+    uint64_t first_number;   /* number that users see for the first batch */
     uint64_t first_chunk;    /* number of the first batch as part->open gets it */
-    uint64_t same_order;     /* digest of what the order of all epochs follows from */
+    uint64_t same_order;     /* digest of all that determines the order of every epoch */
     int shuffle;
-    struct hr__deal
-        *deal; /* what divides it between ranks, set once, under the lock; NULL: `cut` */
+    /* If not NULL, divides the samples between ranks instead of `cut`. Set once, under the lock. */
+    struct hr__deal *deal;
 };
 
 struct hr__epoch *hr__epoch_ref(struct hr__epoch *plan);

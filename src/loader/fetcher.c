@@ -1,11 +1,11 @@
 /*
- * The fetchers: threads that read files when reading blocks (see loader.h), many at a
- * time, for the workers to prepare.
+ * The fetchers: threads that read many files at a time for the workers, when workers' reads block
+ * (see loader.h).
  *
- * A fetcher takes samples from the schedule in order, as the staging budget allows, and
- * keeps as many reads in flight as the device gains by. What is cached goes to the workers
- * as it is. What another process reads into a shared cache waits in a list, and is asked
- * for again whenever reads have come back.
+ * A fetcher takes samples from the schedule in order, as the staging budget allows, and keeps as
+ * many reads in flight as the device benefits from. Cached samples go to the workers at once.
+ * Samples that another process is reading into a shared cache wait in a list; the fetcher asks for
+ * them again whenever reads have come back.
  */
 #include "loader/fetcher.h"
 #include "base/clock.h"
@@ -17,33 +17,34 @@
 
 #include <errno.h>
 
-/* How long a fetcher waits for a read before it looks at the rest of the world:
- * briefly where it could soon submit more. */
+/* How long a fetcher waits for a read before it checks for other work: short if it could soon
+ * submit more reads. */
 #define FETCH_WAIT_NS       INT64_C(20000000)
 #define FETCH_WAIT_SHORT_NS INT64_C(2000000)
 
-/* Reads taken from the schedule at once, so that the first are in flight early. */
+/* Reads taken from the schedule at once. A limit, so that the first are in flight early. */
 #define FETCH_BULK 32
 
-/* Jobs that a fetcher lets wait for other processes at once. */
+/* The most jobs of a fetcher that wait for other processes. */
 #define WAITING_MAX 64
 
-/* A fetcher's own state. */
+/* State of one fetcher. */
 struct fetcher {
     struct hr_loader *loader;
     int number;
     struct hr__reader *reader;
-    int direct;                              /* the reader's: O_DIRECT is wanted */
-    struct hr__depth depth;                  /* reads in flight at most, as the device has it */
-    struct hr__job *flight[HR__FETCH_DEPTH]; /* what the reader has */
+    int direct;                              /* the reader wants O_DIRECT */
+    struct hr__depth depth;                  /* the most reads in flight, adapted to the device */
+    struct hr__job *flight[HR__FETCH_DEPTH]; /* the jobs that the reader has */
     unsigned flying;
-    struct hr__job *waiting; /* whose samples other processes read, the first to ask for first */
+    struct hr__job *waiting; /* jobs whose samples other processes are reading, the first to ask for
+                                first */
     struct hr__job **waiting_end;
     unsigned waiting_count;
     int refused; /* there was something to read, but no slot for its batch */
 };
 
-/* There is a sample to read, and room for it in the staging budget. */
+/* Returns non-zero if there is a sample to read and the staging budget has room for it. */
 static int has_read_locked(const struct hr_loader *l)
 {
     if (l->part->has_read_locked)
@@ -53,9 +54,9 @@ static int has_read_locked(const struct hr_loader *l)
             l->reserved_bytes + hr__next_size_locked(l) <= l->options.staging_bytes);
 }
 
-/* Takes samples to read, linked by next: as many as `room` in flight and the
- * staging budget allow. The slots of a dropped epoch may wait for what this fetcher has in
- * hand: only with empty hands does it wait for one. */
+/* Takes samples to read, linked by next: at most `room`, and as many as the staging budget allows.
+ * Waits for a slot only if this fetcher has no jobs, because slots of a dropped epoch may come back
+ * only when those jobs are done. */
 static struct hr__job *claim_reads_unlocking(struct fetcher *f, unsigned room)
 {
     struct hr_loader *l = f->loader;
@@ -82,7 +83,7 @@ static struct hr__job *claim_reads_unlocking(struct fetcher *f, unsigned room)
     return list;
 }
 
-/* The same where a part decides what is read. */
+/* The same if a part decides what to read. */
 static struct hr__job *take_reads_unlocking(struct fetcher *f, unsigned room)
 {
     struct hr_loader *l = f->loader;
@@ -103,7 +104,7 @@ static struct hr__job *take_reads_unlocking(struct fetcher *f, unsigned room)
     return list;
 }
 
-/* Puts a job whose sample another process reads behind those that wait already. */
+/* Appends a job whose sample another process is reading to the list of waiting jobs. */
 static void wait_for_other(struct fetcher *f, struct hr__job *job)
 {
     hr__job_wait(job, f->waiting_count);
@@ -113,7 +114,7 @@ static void wait_for_other(struct fetcher *f, struct hr__job *job)
     f->waiting_count++;
 }
 
-/* The first of those that wait. */
+/* Takes the first of the waiting jobs. */
 static struct hr__job *wait_no_more(struct fetcher *f)
 {
     struct hr__job *job = f->waiting;
@@ -124,15 +125,15 @@ static struct hr__job *wait_no_more(struct fetcher *f)
     return job;
 }
 
-/* Hands a job to the reader, 1; or sees that it need not, or cannot, be read here: 0,
- * then it is a worker's; or lets it wait, 1. */
+/* Submits a job to the reader. Returns 1 if it was submitted or waits for another process; 0 if it
+ * need not or cannot be read here, and is for a worker. */
 static int submit_one(struct fetcher *f, struct hr__job *job)
 {
     struct hr_loader *l = f->loader;
     uint64_t index = job->batch ? (uint64_t)job->batch->indices[job->place] : job->ahead;
     job->sample.read.user = job;
     job->unread = 1;
-    /* Workers find what is cached where it lies. */
+    /* Workers find cached samples in the cache. */
     enum hr__claim claim = hr__sample_claim(l, index, &job->ticket);
     if (claim == HR__CLAIM_FOUND)
         return 0;
@@ -149,8 +150,7 @@ static int submit_one(struct fetcher *f, struct hr__job *job)
     return 1;
 }
 
-/* Hands claimed reads to the reader; those that are the workers' are returned in
- * front of `left`. */
+/* Submits claimed reads. Those for the workers are put in front of `left`; returns that list. */
 static struct hr__job *submit(struct fetcher *f, struct hr__job *list, struct hr__job *left)
 {
     while (list) {
@@ -164,15 +164,14 @@ static struct hr__job *submit(struct fetcher *f, struct hr__job *list, struct hr
     return left;
 }
 
-/* Reads that may be submitted beside those in flight. */
+/* How many more reads may be submitted now. */
 static unsigned free_of(const struct fetcher *f)
 {
     unsigned depth = hr__depth_now(&f->depth);
     return depth > f->flying ? depth - f->flying : 0;
 }
 
-/* The same with those that wait and are to be asked for again by now, as far as the
- * reader has room. */
+/* The same for waiting jobs that are due, as far as the reader has room. */
 static struct hr__job *ask_again(struct fetcher *f, struct hr__job *left)
 {
     if (!f->waiting)
@@ -188,7 +187,7 @@ static struct hr__job *ask_again(struct fetcher *f, struct hr__job *left)
     return left;
 }
 
-/* Those that wait and need not any more, because their epoch was dropped. */
+/* Takes out the waiting jobs whose epoch was dropped. */
 static struct hr__job *wanted_no_more_locked(struct fetcher *f)
 {
     struct hr__job *gone = NULL;
@@ -246,7 +245,8 @@ static void deliver(struct hr_loader *l, struct hr__job *list)
     hr__return_slots(slots);
 }
 
-/* What is read ahead goes to its owner unseen: here is where damage is found. */
+/* Checks a sample that was read ahead: it goes to its owner without being prepared, so damage has
+ * to be found here. */
 static void check_ahead(struct hr_loader *l, struct hr__job *job)
 {
     if (!hr__sample_check(&job->sample, NULL))
@@ -255,8 +255,8 @@ static void check_ahead(struct hr_loader *l, struct hr__job *job)
     job->unread = 1;
 }
 
-/* Completed reads as a list of jobs in front of `list`; a negative errno in
- * *failure when the reader is broken. */
+/* Puts the jobs of completed reads in front of `list`. If the reader is broken, *failure is a
+ * negative errno. */
 static struct hr__job *collect(struct fetcher *f, int64_t timeout_ns, struct hr__job *list,
                                int *failure)
 {
@@ -265,7 +265,7 @@ static struct hr__job *collect(struct fetcher *f, int64_t timeout_ns, struct hr_
     uint64_t bytes = 0;
     int n = hr__reader_wait(f->reader, done, HR__FETCH_DEPTH, timeout_ns);
     *failure = n < 0 && n != -EINTR ? n : 0;
-    /* From the last to the first: the list begins with the oldest. */
+    /* From the last to the first, so that the list begins with the oldest. */
     for (int i = n - 1; i >= 0; i--) {
         struct hr__job *job = done[i]->user;
         bytes += done[i]->length;
@@ -288,8 +288,7 @@ static unsigned room_of(const struct fetcher *f)
     return f->waiting_count < WAITING_MAX ? free_of(f) : 0;
 }
 
-/* Sleeps until there is something to read, or the first of those that wait is to be
- * asked for again. */
+/* Sleeps until there is something to read, or the first waiting job is due. */
 static void wait_for_reads_unlocking(struct fetcher *f)
 {
     struct hr_loader *l = f->loader;
@@ -361,8 +360,8 @@ static int open_reader(struct fetcher *f)
     int r = hr__reader_create(&f->reader, &options, &error);
     f->direct = options.direct;
     int uring = !r && hr__reader_is_io_uring(f->reader);
-    /* A pread reader reads while it is handed a request: one at a time, so that
-     * the other fetchers share what there is to read. */
+    /* A pread reader blocks in submit, so it gets one read at a time: the other fetchers then share
+     * the rest. */
     hr__depth_init(&f->depth, uring ? HR__FETCH_DEPTH : 1);
     pthread_mutex_lock(&l->lock);
     l->live_fetchers += !r;
@@ -374,7 +373,7 @@ static int open_reader(struct fetcher *f)
     return r;
 }
 
-/* Frees the reader; what it had in flight goes to the workers, who read anew. */
+/* Frees the reader. Jobs it had in flight go to the workers, which read again. */
 static void close_reader(struct fetcher *f)
 {
     struct hr__job *list = NULL;

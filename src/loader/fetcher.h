@@ -1,4 +1,4 @@
-/* The fetchers: threads that read when reading blocks. */
+/* The fetchers: threads that read samples ahead when workers' reads block. */
 #ifndef HR_LOADER_FETCHER_H
 #define HR_LOADER_FETCHER_H
 
@@ -6,16 +6,16 @@ struct hr_batch;
 struct hr__job;
 struct hr_loader;
 
-/* Fetcher threads where io_uring is refused: each has one read in flight. */
+/* Number of fetcher threads if io_uring is refused: each has one read in flight. */
 #define HR__PREAD_FETCHERS 8
-/* Reads in flight of the one fetcher with io_uring. */
+/* Reads in flight of the single fetcher that uses io_uring. */
 #define HR__FETCH_DEPTH 64
 
-/* What a fetcher's thread runs; `arg`: its struct hr__thread. */
+/* The main function of a fetcher's thread; `arg` is its struct hr__thread. */
 void *hr__fetch_main(void *arg);
 
-/* A job that came back goes to the workers, or away when its epoch was dropped. Returns a slot
- * to be given back, or NULL. */
+/* Passes a job that was read to the workers, or drops it if its epoch was dropped. Returns a slot
+ * to give back to the ring, or NULL. */
 struct hr_batch *hr__deliver_locked(struct hr_loader *l, struct hr__job *job);
 
 #endif

@@ -1,9 +1,8 @@
 /*
- * The consumer's side: epochs, handing batches out, state, figures.
+ * The public functions that the consumer calls: epochs, handing out batches, state, statistics.
  *
- * The judgement of bad samples, the counters that must add up and the list of
- * skipped samples are brought up to date here, at a batch's turn, so that they
- * do not depend on how far the workers are ahead.
+ * Bad samples are judged, and the counters and the list of skipped samples updated, when a batch is
+ * handed out. So they do not depend on how far ahead the workers are.
  */
 
 #include "loader/loader.h"
@@ -20,8 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A wait without a limit is cut into slices: a futex that is waited for with a
- * timeout returns after a signal handler even with SA_RESTART. */
+/* A wait without a limit is cut into slices: after a signal handler, a futex wait with a timeout
+ * returns even with SA_RESTART. */
 #define WAIT_SLICE_MS 60000
 
 struct hr__cut hr__loader_cut(const struct hr_loader *l)
@@ -50,7 +49,8 @@ static int check_child(const struct hr_loader *l, struct hr_error *error)
                     atomic_load(&l->pid));
 }
 
-/* Not 0; different for what gives a different order, by all likelihood. */
+/* Digest of what determines the order: never 0, and almost surely different for different
+ * orders. */
 static uint64_t digest_of_order(const struct hr__epoch *plan, int shuffle)
 {
     const uint64_t parts[] = {shuffle ? plan->seed + 1 : 0, plan->cut.samples, plan->cut.ranks,
@@ -63,7 +63,7 @@ static uint64_t digest_of_order(const struct hr__epoch *plan, int shuffle)
     return digest | 1;
 }
 
-/* The plan of an epoch from position `start` on. */
+/* Makes the plan of an epoch from position from->position on. */
 static int make_plan(const struct hr_loader *l, const struct hr_loader_state *from,
                      struct hr__epoch **out, struct hr_error *error)
 {
@@ -94,7 +94,7 @@ static int make_plan(const struct hr_loader *l, const struct hr_loader_state *fr
     return 0;
 }
 
-/* Drops what is in preparation and begins `plan`, taking it. */
+/* Drops the batches in preparation and begins `plan`; takes over the reference. */
 static void begin(struct hr_loader *l, struct hr__epoch *plan)
 {
     if (l->part->pause)
@@ -271,7 +271,7 @@ static int check_push(const struct hr_loader *l, const int64_t *indices, size_t 
     return 0;
 }
 
-/* Takes the batch over. */
+/* Appends a pushed batch; owns it on success. */
 static int append_push(struct hr_loader *loader, struct hr__push *push, struct hr_error *error)
 {
     pthread_mutex_lock(&loader->lock);
@@ -328,7 +328,7 @@ int hr_loader_push_end(struct hr_loader *loader, struct hr_error *error)
     return loader->attachment->push_end(loader, error);
 }
 
-/* Ends the epoch; the slots are returned for the caller to give back. */
+/* Ends the epoch. Returns the slots for the caller to give back. */
 static struct hr_batch *end_locked(struct hr_loader *l)
 {
     l->over = 1;
@@ -336,7 +336,7 @@ static struct hr_batch *end_locked(struct hr_loader *l)
     return hr__cancel_locked(l);
 }
 
-/* Nothing is open: does more come? 1 wait for it, 0 the epoch's end, or an error. */
+/* Called when no batch is open. Returns 1 if one will come, 0 at the epoch's end, or an error. */
 static int nothing_open_locked(struct hr_loader *l, struct hr_error *error)
 {
     if (l->opening)
@@ -353,7 +353,7 @@ static int nothing_open_locked(struct hr_loader *l, struct hr_error *error)
     return hr__bad_judge_locked(l, l->plan->epoch, 1, error);
 }
 
-/* A complete batch at its turn: 1 and the batch, or an error. */
+/* Takes the first batch of the window, which is complete. Returns 1 and the batch, or an error. */
 static int take_complete_locked(struct hr_loader *l, struct hr_batch **out, struct hr_batch **slots,
                                 struct hr_error *error)
 {
@@ -386,7 +386,7 @@ static int take_complete_locked(struct hr_loader *l, struct hr_batch **out, stru
     return 1;
 }
 
-/* Returned by take_locked when the consumer has to wait. */
+/* Result of take_locked if the consumer has to wait. */
 #define WAIT 2
 
 static int take_locked(struct hr_loader *l, struct hr_batch **out, struct hr_batch **slots,
@@ -399,8 +399,8 @@ static int take_locked(struct hr_loader *l, struct hr_batch **out, struct hr_bat
     struct hr_batch *batch = l->window;
     if (batch && batch->done == batch->count)
         return take_complete_locked(l, out, slots, error);
-    /* What made the next batch impossible: at its turn, or at once where the
-     * first one cannot go on either. */
+    /* The error of opening the next batch is reported when that batch is due, or at once if the
+     * first batch cannot be completed either. */
     if (l->broken.code &&
         (!batch || (batch->claimed < batch->count && batch->done == batch->claimed))) {
         int code = l->broken.code;
@@ -415,13 +415,13 @@ static int take_locked(struct hr_loader *l, struct hr_batch **out, struct hr_bat
     return r == 1 ? WAIT : r;
 }
 
-/* Sleeps until the word moves on, `until_ns` at most: 0, -EINTR or -ETIMEDOUT. */
+/* Sleeps until the word changes or until `until_ns`. Returns 0, -EINTR or -ETIMEDOUT. */
 static int sleep_on(struct hr_loader *l, unsigned word, uint64_t until_ns)
 {
     return hr__futex_wait(&l->ready_word, word, until_ns, 0);
 }
 
-/* Waits for and takes the next batch. */
+/* Waits for the next batch and takes it. */
 static int wait_unlocking(struct hr_loader *l, struct hr_batch **out, struct hr_batch **slots,
                           struct hr_error *error)
 {

@@ -1,9 +1,11 @@
 /*
- * What hangs on a loader's core: two tables of functions, in each of which what is absent is
- * NULL. create.c fills them in; the core asks the tables and never which part is there.
+ * The optional parts of a loader: two tables of functions that the core calls.
  *
- * `_locked`: called with the loader's lock held, and it stays held. `_unlocking`: likewise, but
- * the function may release it for a while.
+ * A function that a part does not need is NULL. create.c fills in the tables; the core calls
+ * through them and never asks which part is there.
+ *
+ * `_locked`: called with the loader's lock held, and keeps it. `_unlocking`: called with the lock
+ * held, but may release it for a while.
  */
 #ifndef HR_LOADER_PART_H
 #define HR_LOADER_PART_H
@@ -20,59 +22,63 @@ struct hr__thread;
 struct hr_batch;
 struct hr_loader;
 
-/* Who takes part in the window and the reads: the hosts of a cache (hosts/), or the publishing
- * of batches for somebody else (publisher.c). */
+/* A part that affects which batches are opened and who reads: a cache on several hosts (hosts/), or
+ * publishing into memory of another owner (publisher.c). */
 struct hr__part {
-    /* Starts its threads, after the loader's own. Errors: -EAGAIN, -ENOMEM; `join` follows. */
+    /* Starts the part's threads, after the loader's own. Errors: -EAGAIN, -ENOMEM; the caller then
+     * calls `join`. */
     int (*start)(struct hr_loader *l, struct hr_error *error);
-    /* The loader stops: wakes its threads; then waits for them. */
+    /* The loader stops: stop_locked wakes the part's threads, join waits for them to end. */
     void (*stop_locked)(struct hr_loader *l);
     void (*join)(struct hr_loader *l);
-    /* After all threads have ended; in a forked child. */
+    /* destroy: called after all threads have ended. abandon: the same in a forked child. */
     void (*destroy)(struct hr_loader *l);
     void (*abandon)(struct hr_loader *l);
 
-    /* Before the window is dropped for another epoch: waits for what is under way, and allows
-     * nothing more until begin_locked. */
+    /* Called before the window is dropped for another epoch: waits for work in progress, and starts
+     * none until begin_locked. */
     void (*pause)(struct hr_loader *l);
-    /* l->plan is another one. */
+    /* Called when l->plan was replaced. */
     void (*begin_locked)(struct hr_loader *l);
-    /* Non-zero where a batch may be opened. */
+    /* Returns non-zero if a batch may be opened. */
     int (*can_open_locked)(const struct hr_loader *l);
-    /* Memory for batch `number` of the plan, in place of a slot: 0; -EAGAIN: not now; or an error,
-     * which ends the epoch. */
+    /* Provides memory for batch `number` of the plan, instead of a slot. Returns 0; -EAGAIN: none
+     * now; or another error, which ends the epoch. */
     int (*open)(struct hr_loader *l, uint64_t number, struct hr_batch **out,
                 struct hr_error *error);
-    /* An opening has ended; `is_broken`: no batch can be opened any more. */
+    /* opened_locked: an attempt to open a batch has ended; `is_broken`: no batch can be opened any
+     * more. */
     void (*opened_locked)(struct hr_loader *l, int is_broken);
     void (*ready_locked)(struct hr_loader *l, const struct hr_batch *batch);
-    /* Takes back the jobs of the window that are in no thread's hands. */
+    /* Takes back the window's jobs that no thread is working on. */
     void (*cancel_locked)(struct hr_loader *l);
-    /* Non-zero while the epoch's end has to wait; wakes the consumer when that changes. */
+    /* Returns non-zero while the epoch's end has to wait; the part wakes the consumer when that
+     * changes. */
     int (*holds_end_locked)(struct hr_loader *l);
 
-    /* In place of the loader's consumer and workers. */
+    /* Called instead of waking the loader's consumer and workers. */
     void (*notify_consumer_locked)(struct hr_loader *l);
     void (*notify_workers_locked)(struct hr_loader *l, int count);
-    /* Samples can be claimed, or staging has room again. */
+    /* Samples can be claimed, or the staging budget has room again. */
     void (*wake_locked)(struct hr_loader *l);
 
-    /* Claims what can be claimed and puts it where it belongs. `may_wait` as hr__claim_unlocking.
-     * Non-zero: there was no slot for the next batch, and the caller looks again soon. */
+    /* Claims all samples it can and queues each where it belongs. `may_wait`: as for
+     * hr__claim_unlocking. Returns non-zero if no slot was free for the next batch: the caller
+     * tries again soon. */
     int (*deal_unlocking)(struct hr_loader *l, int may_wait);
-    /* What fetchers read next, charged to the staging budget, or NULL; and whether a sample of
-     * the window is to be read and has room. */
+    /* next_read: the job that fetchers read next, charged to the staging budget, or NULL. has_read:
+     * non-zero if a sample of the window waits to be read and the budget has room for it. */
     struct hr__job *(*next_read_locked)(struct hr_loader *l);
     int (*has_read_locked)(const struct hr_loader *l);
-    /* A job came back. Non-zero: the part takes it. */
+    /* A fetcher's job came back. Returns non-zero if the part takes it. */
     int (*landed_locked)(struct hr_loader *l, struct hr__job *job);
-    /* No fetcher is left. */
+    /* Called when no fetcher is left. */
     void (*readers_gone_locked)(struct hr_loader *l);
 };
 
-/* Who keeps what was read: a cache of this host (caching.c), or several hosts'. */
+/* A part that keeps samples once they were read: a cache on this host (caching.c) or on several. */
 struct hr__keeper {
-    /* Before threads start: in a child that was forked since, makes a cache of its own. */
+    /* Called before threads start. In a forked child it makes a cache of the child's own. */
     int (*enter)(struct hr_loader *l, struct hr_error *error);
     void (*begin_epoch)(struct hr_loader *l);
     void (*destroy)(struct hr_loader *l);
@@ -80,21 +86,22 @@ struct hr__keeper {
 
     /* A worker begins with a sample. */
     void (*note_place)(struct hr_loader *l, const struct hr__job *job);
-    /* Takes what was read and prepared: job->sample.read. Failures are no errors. */
+    /* Offers a sample that was read and prepared (job->sample.read). Failures are not errors. */
     void (*offer)(struct hr_loader *l, struct hr__job *job, uint64_t index,
                   const struct hr__cost *cost);
-    /* A sample was prepared in so much time. */
+    /* Reports how long preparing a sample took. */
     void (*prepared)(struct hr_loader *l, uint64_t index, uint64_t ns);
-    /* What was found of a sample is no good. */
+    /* The kept copy of a sample is no good: drops it. */
     void (*forget)(struct hr_loader *l, const struct hr__job *job, uint64_t index);
-    /* The worker's time. Where it is absent nothing is measured. */
+    /* Reports a worker's time. If NULL, the loader measures none. */
     void (*note_locked)(struct hr_loader *l, const struct hr__cost *cost);
 
-    /* Non-zero where a worker has something to convert now: between two samples; `idle`: it has
-     * nothing else to do. */
+    /* should_convert: non-zero if this worker is to convert an item now, between two samples.
+     * may_convert: non-zero if an item may be converted; `idle`: the worker has nothing else to
+     * do. */
     int (*should_convert_locked)(struct hr__thread *self);
     int (*may_convert_locked)(struct hr_loader *l, int idle);
-    /* Converts one item, if one waits. */
+    /* Converts one item, if one is waiting. */
     void (*convert_unlocking)(struct hr__thread *self);
 };
 

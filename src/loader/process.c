@@ -1,4 +1,4 @@
-/* One sample: obtained, prepared, kept; and what comes of it where that fails. */
+/* A worker's turn with one sample: obtain, prepare, keep; and stand-ins for samples that fail. */
 #include "loader/process.h"
 
 #include "base/clock.h"
@@ -13,14 +13,15 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* Stand-ins tried for one bad sample. */
+/* The most stand-ins tried for one bad sample. */
 #define MAX_ATTEMPTS 32
 
-/* How often a worker believes that a sample is cached which it then does not find. */
+/* How often a worker looks in the cache for a sample that the cache says it has, before it reads
+ * the sample itself. */
 #define LOOKS 3
 
-/* Reads on this thread; what came of it is in the job. Fails only where there is
- * nothing to read from. */
+/* Reads on this thread. The read's result is in the job; fails only if there is nothing to read
+ * from. */
 static int read_now(struct hr_loader *l, struct hr__job *job, uint64_t index,
                     struct hr_error *error)
 {
@@ -34,8 +35,8 @@ static int read_now(struct hr_loader *l, struct hr__job *job, uint64_t index,
     return 0;
 }
 
-/* Reads, telling whether this thread had to wait. The kernel's count of
- * voluntary switches tells storage from a busy machine, which time does not. */
+/* Reads, and finds out whether this thread had to wait for storage. The kernel's count of voluntary
+ * context switches shows that; time would not, because the machine may just be busy. */
 static int read_and_watch(struct hr_loader *l, struct hr__job *job, uint64_t index, int *blocked,
                           struct hr_error *error)
 {
@@ -47,7 +48,7 @@ static int read_and_watch(struct hr_loader *l, struct hr__job *job, uint64_t ind
     return r;
 }
 
-/* The clock of struct hr__cost. */
+/* The clock for struct hr__cost. */
 static uint64_t cost_clock(const struct hr_loader *l)
 {
     return l->keeper->note_locked ? hr__thread_cpu_ns() : 0;
@@ -56,10 +57,10 @@ static uint64_t cost_clock(const struct hr_loader *l)
 /* The bytes of a sample on a worker. */
 struct input {
     uint64_t index;
-    int is_here; /* somebody read it for this worker: the job has its bytes */
+    int is_here; /* a fetcher or host thread read it: the job has its bytes */
     int is_stand_in;
-    int looks;     /* how often it may be looked for in the cache yet */
-    int is_cached; /* it lies in the cache, at `hit` */
+    int looks;     /* how many more times to look for it in the cache */
+    int is_cached; /* it is in the cache, at `hit` */
     struct hr__cache_item hit;
     struct hr_item item;
 };
@@ -72,14 +73,15 @@ static int find(struct hr_loader *l, struct input *in)
     return in->is_cached;
 }
 
-/* Non-zero where the sample was found in the cache, or is to be read by this worker; zero:
- * another process reads it. */
+/* Returns non-zero if the sample was found in the cache or this worker is to read it; zero if
+ * another process is reading it. */
 static int find_or_claim(struct hr_loader *l, struct hr__job *job, struct input *in)
 {
-    /* What is found and yet not there goes away just now, or is damaged. */
+    /* If the cache says it has the sample but find() does not get it, the item is just being
+     * removed, or is damaged. */
     while (!find(l, in)) {
         enum hr__claim claim = hr__sample_claim(l, in->index, &job->ticket);
-        /* Stand-ins are rare: one that another process reads is just read twice. */
+        /* Stand-ins are rare: if another process is reading one, it is simply read twice. */
         if (claim == HR__CLAIM_BUSY && !in->is_stand_in)
             return 0;
         if (claim != HR__CLAIM_FOUND || in->looks <= 0)
@@ -88,7 +90,7 @@ static int find_or_claim(struct hr_loader *l, struct hr__job *job, struct input 
     return 1;
 }
 
-/* Reads a sample on this thread, and notes what that took. */
+/* Reads a sample on this thread and measures the cost. */
 static int read_one(struct hr_loader *l, struct hr__job *job, const struct input *in,
                     struct hr__outcome *outcome, struct hr_error *error)
 {
@@ -102,8 +104,8 @@ static int read_one(struct hr_loader *l, struct hr__job *job, const struct input
     return r;
 }
 
-/* First of a turn: the bytes, from the cache, from who read them, or read now. Sets
- * outcome->busy where another process reads them. */
+/* First step of a turn: gets the bytes from the cache, from the thread that read them, or by
+ * reading now. Sets outcome->busy if another process is reading them. */
 static int obtain(struct hr__thread *self, struct hr__job *job, struct input *in,
                   struct hr__outcome *outcome, struct hr_error *error)
 {
@@ -125,7 +127,7 @@ static int obtain(struct hr__thread *self, struct hr__job *job, struct input *in
     return r;
 }
 
-/* Second: runs the recipe on the bytes, into the sample's place in the batch. */
+/* Second step: runs the recipe on the bytes, into the sample's place in the batch. */
 static int prepare(struct hr__thread *self, struct hr__job *job, const struct input *in,
                    struct hr__outcome *outcome, struct hr_error *error)
 {
@@ -133,7 +135,7 @@ static int prepare(struct hr__thread *self, struct hr__job *job, const struct in
     const struct hr__epoch *plan = job->batch->plan;
     uint8_t *out = (uint8_t *)job->batch->images + job->place * l->spec.bytes;
     struct hr_draw_key key = {.seed = plan->seed, .epoch = plan->epoch, .index = in->index};
-    /* Repeats of a sample in an external order must not be the same picture. */
+    /* With an external order, repeats of a sample must be augmented differently. */
     if (!plan->order)
         key.epoch += job->batch->positions[job->place] << 32;
     error->message[0] = 0;
@@ -152,8 +154,8 @@ static int prepare(struct hr__thread *self, struct hr__job *job, const struct in
     return r;
 }
 
-/* Third: offers what was read to who keeps it, if it `is_good`, gives the bytes back, and ends
- * a claim. Zero: the bytes were taken away while they were prepared. */
+/* Third step: offers the bytes read to the keeper if the sample `is_good`, frees the bytes, and
+ * ends the claim. Returns zero if cached bytes were removed while they were prepared. */
 static int keep(struct hr__thread *self, struct hr__job *job, const struct input *in,
                 const struct hr__outcome *outcome, int is_good)
 {
@@ -170,7 +172,7 @@ static int keep(struct hr__thread *self, struct hr__job *job, const struct input
     return 1;
 }
 
-/* A worker's turn with one sample: 0, also where outcome->busy is set; or why it failed. */
+/* A worker's turn with one sample. Returns 0, also if outcome->busy is set, or the error. */
 static int take_turn(struct hr__thread *self, struct hr__job *job, struct input *in,
                      struct hr__outcome *outcome, struct hr_error *error)
 {
@@ -185,7 +187,7 @@ static int take_turn(struct hr__thread *self, struct hr__job *job, struct input 
     }
 }
 
-/* Dataset index of the stand-in for the sample at `position`, at `attempt`. */
+/* Dataset index of stand-in number `attempt` for the sample at `position`. */
 static uint64_t stand_in(const struct hr__epoch *plan, uint64_t position, uint32_t attempt)
 {
     uint64_t samples = plan->cut.samples;
@@ -194,7 +196,7 @@ static uint64_t stand_in(const struct hr__epoch *plan, uint64_t position, uint32
     return plan->order ? hr__order_at(plan->order, other) : other;
 }
 
-/* Puts another sample where a bad one was. 0, or the last error. */
+/* Puts a stand-in where a bad sample was. Returns 0, or the last error. */
 static int replace(struct hr__thread *self, struct hr__job *job, struct hr__outcome *outcome,
                    struct hr_error *error)
 {
@@ -209,7 +211,7 @@ static int replace(struct hr__thread *self, struct hr__job *job, struct hr__outc
         struct input in = {.index = index, .is_stand_in = 1, .looks = 1};
         outcome->cost.read_ns = 0;
         r = take_turn(self, job, &in, outcome, error);
-        /* A stand-in is intact: a place has room for the story of one sample. */
+        /* A damaged stand-in is not used: a place can record the problem of only one sample. */
         if (!r && hr_preparer_damage(self->preparer))
             r = hr__fail(error, -EBADMSG, "%s", hr_preparer_damage(self->preparer));
         if (!r) {
@@ -220,7 +222,7 @@ static int replace(struct hr__thread *self, struct hr__job *job, struct hr__outc
     return r;
 }
 
-/* Turns a failure at `index` into the message that the consumer gets. */
+/* Turns a failure at `index` into the error that the consumer gets. */
 static void fail_job(struct hr_loader *l, struct hr__job *job, uint64_t index,
                      const struct hr_error *cause, struct hr__outcome *outcome)
 {
@@ -230,7 +232,7 @@ static void fail_job(struct hr_loader *l, struct hr__job *job, uint64_t index,
         hr__printable(path, sizeof path, outcome->failed->path);
     hr__fail(&outcome->error, cause->code, "sample %" PRIu64 " (%s): %.480s", index, path,
              cause->message);
-    /* What this process lacks does not make a bad sample of it. */
+    /* A failure of this process does not make the sample bad. */
     if (!hr__is_samples_fault(cause->code)) {
         hr__free(outcome->failed);
         outcome->failed = NULL;
@@ -263,7 +265,8 @@ static void handle_failure(struct hr__thread *self, struct hr__job *job, struct 
     fail_job(l, job, index, &last, outcome);
 }
 
-/* Notes the damage of a sample that was taken. Without memory it is a failure of this process. */
+/* Records the damage of a sample that is used. Out of memory counts as a failure of this
+ * process. */
 static void note_damage(struct hr__thread *self, const struct hr__job *job, uint64_t index,
                         struct hr__outcome *outcome)
 {
@@ -293,7 +296,7 @@ void hr__process(struct hr__thread *self, struct hr__job *job, struct hr__outcom
     struct input in = {.index = index, .is_here = !job->unread, .looks = LOOKS};
     int r = take_turn(self, job, &in, outcome, &error);
     if (r && job->tier != HR__TIER_STORAGE && hr__is_samples_fault(r)) {
-        /* What a host gave could not be prepared: its file may. */
+        /* The item of a host could not be prepared; try the sample's file. */
         job->tier = HR__TIER_STORAGE;
         if (l->keeper->forget)
             l->keeper->forget(l, job, index);

@@ -1,9 +1,9 @@
 /*
- * Publishers (publisher.h): what is different from a loader with a consumer.
+ * Publishers (publisher.h): how they differ from a loader with a consumer.
  *
- * A chunk is a batch of the window whose memory is acquired when it is opened. In place of a
- * consumer's call, whichever worker makes the window's first chunk complete publishes it and
- * what is complete behind it; the others go on preparing meanwhile.
+ * A chunk is a batch of the window whose memory is acquired when it is opened. No consumer takes
+ * batches: the worker that completes the first chunk of the window publishes it and the complete
+ * chunks after it, while the others go on preparing.
  */
 #include "loader/publisher.h"
 
@@ -68,14 +68,15 @@ static void put_spare(struct hr_batch *batch)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* A chunk that is not going to be published. */
+/* Gives back a chunk that will not be published. */
 static void drop(struct hr_batch *batch)
 {
     batch->publisher->ops->drop(batch->publisher->self, batch->chunk);
     put_spare(batch);
 }
 
-/* A description of chunk `number`, with room for it: 0, -EAGAIN, or what acquire said. */
+/* Makes the batch structure of chunk `number` and acquires its memory. Returns 0, -EAGAIN, or
+ * acquire's error. */
 static int open_chunk(struct hr_loader *l, uint64_t number, struct hr_batch **out,
                       struct hr_error *error)
 {
@@ -94,7 +95,8 @@ static int open_chunk(struct hr_loader *l, uint64_t number, struct hr_batch **ou
     if (r) {
         pthread_mutex_lock(&l->lock);
         put_spare_locked(batch);
-        /* Room may have come meanwhile, when all who looked for work saw an opening under way. */
+        /* Room may have come meanwhile, and the workers that looked for work then saw an opening in
+         * progress. */
         publisher->no_room = r == -EAGAIN && publisher->room_asked == room_asked;
         pthread_mutex_unlock(&l->lock);
         return r == -EAGAIN ? r
@@ -110,10 +112,10 @@ static int open_chunk(struct hr_loader *l, uint64_t number, struct hr_batch **ou
     return 0;
 }
 
-/* A chunk at its turn. */
+/* The chunk that is due. */
 struct turn {
-    struct hr_batch *batch;   /* out of the window; NULL: none could be opened */
-    struct hr_batch *dropped; /* what was behind one that ended the publisher */
+    struct hr_batch *batch;   /* taken out of the window; NULL: it could not be opened */
+    struct hr_batch *dropped; /* later chunks, if this one ended the publisher */
     struct hr__chunk_done done;
 };
 
@@ -128,7 +130,7 @@ static void describe_bad(const struct hr__bad *bad, struct hr__chunk_bad *out)
     };
 }
 
-/* What is in a chunk up to the place where the publisher ended, if it did. */
+/* Describes a chunk, up to the place where the publisher ended if it did. */
 static void describe(struct hr__publisher *publisher, const struct hr_batch *batch,
                      struct hr__chunk_done *done)
 {
@@ -144,8 +146,9 @@ static void describe(struct hr__publisher *publisher, const struct hr_batch *bat
         describe_bad(batch->failed, &done->failed);
 }
 
-/* The same rule as for a consumer (loader.c): what made the next chunk impossible counts at its
- * turn, or at once where the first one cannot go on either. */
+/* Takes the chunk that is due. The same rule as for a consumer (loader.c): the error of opening the
+ * next chunk is reported when that chunk is due, or at once if the first chunk cannot be completed
+ * either. */
 static int take_turn_locked(struct hr__publisher *publisher, struct turn *turn)
 {
     struct hr_loader *l = publisher->loader;
@@ -219,7 +222,7 @@ void hr__publisher_publish(struct hr__publisher *publisher)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Waits until nobody publishes or opens a chunk, and keeps it so until begin_locked. */
+/* Waits until no thread publishes or opens a chunk, and prevents both until begin_locked. */
 static void pause_publisher(struct hr_loader *l)
 {
     struct hr__publisher *publisher = l->publisher;
@@ -245,12 +248,13 @@ static void opened_locked(struct hr_loader *l, int is_broken)
 {
     if (l->publisher->starting)
         pthread_cond_broadcast(&l->publisher->quiet);
-    /* A worker publishes what ended the publisher; the opener may be a fetcher. */
+    /* A worker publishes the error that ended the publisher, because this thread may be a
+     * fetcher. */
     if (is_broken)
         hr__wake_worker_locked(l);
 }
 
-/* A publisher has no consumer: the worker that comes next, mostly this one, publishes. */
+/* A publisher has no consumer: the next worker to visit it publishes, usually this one. */
 static void notify_consumer_locked(struct hr_loader *l)
 {
     l->publisher->turn = 1;
@@ -308,7 +312,7 @@ static int make_publisher(struct hr_loader *l, struct hr_error *error)
     l->publisher = publisher;
     l->part = &publisher_part;
     l->borrows_workers = 1;
-    /* As the crew has them: some may be idle, and one looks after delayed samples. */
+    /* Constants here: the crew's workers may be idle, and the crew watches delayed samples. */
     l->idle_workers = l->delayed_watched = 1;
     publisher->loader = l;
     atomic_init(&publisher->ask_ns, UINT64_MAX);
@@ -318,7 +322,7 @@ static int make_publisher(struct hr_loader *l, struct hr_error *error)
     return publisher->bad ? 0 : hr__fail(error, -ENOMEM, "out of memory for a publisher");
 }
 
-/* The caller's options as a publisher has them. */
+/* Takes the caller's options and sets those that a publisher does not use. */
 static int take_options(struct hr_loader_options *out, const struct hr_loader_options *options,
                         const struct hr__crew *crew, struct hr_error *error)
 {
@@ -351,7 +355,7 @@ int hr__publisher_create(struct hr_loader **out, struct hr__crew *crew, struct h
         l->publisher->self = self;
         r = hr__caching_create(l, 1, error);
     }
-    l->options.cache = NULL; /* the caller's */
+    l->options.cache = NULL; /* the text is the caller's */
     if (r) {
         hr_loader_destroy(&l);
         return r;

@@ -1,7 +1,7 @@
 /*
- * Loaders whose batches an agent prepares (attach.h): their options, and finding who implements
- * them. What happens then is the implementation's; what is the same for all loaders (counters of
- * waiting, bad samples that are kept, seed and shuffle of a restored state) is loader.c's.
+ * Loaders whose batches an agent prepares (attach.h): checks their options and finds the
+ * implementation. What all loaders have in common (wait counters, the list of bad samples, seed and
+ * shuffle of a restored state) is in loader.c.
  */
 #include "loader/remote.h"
 
@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Bytes of a stream's name, its terminating zero included. */
+/* Size of a stream's name, with its terminator. */
 #define STREAM_NAME_BYTES 128
 
 #define WINDOW_MAX 65538
@@ -60,7 +60,7 @@ int hr__remote_is_wanted(const struct hr_loader_options *options)
     return is_set(options->agent);
 }
 
-/* Copies *text; NULL where there is none. */
+/* Copies *text; sets it to NULL if it is "" or NULL. */
 static int keep_text(struct hr_loader *l, size_t i, const char **text)
 {
     if (!is_set(*text)) {
@@ -76,7 +76,7 @@ static int keep_texts(struct hr_loader *l, struct hr_error *error)
 {
     struct hr_loader_options *o = &l->options;
     int r = 0;
-    /* All are taken over, so that none is left that is the caller's. */
+    /* Copy all, even after a failure, so that no text is left that the caller owns. */
     r |= keep_text(l, 0, &o->agent);
     r |= keep_text(l, 1, &o->stream);
     r |= keep_text(l, 2, &o->agent_command);
@@ -94,7 +94,7 @@ int hr__remote_create(struct hr_loader *l, struct hr_error *error)
     int r = keep_texts(l, error);
     if (r)
         return r;
-    /* From here on a forked child is told from the process that is attached. */
+    /* From here on a forked child can be recognized. */
     atomic_store(&l->pid, getpid());
     hr__ring_set_owner(l->ring, getpid());
     r = attachment->create(l, error);

@@ -1,4 +1,5 @@
-/* Loaders whose batches an agent prepares (attach.h): options, and finding who implements them. */
+/* Loaders whose batches an agent prepares (attach.h): their options, and finding the
+ * implementation. */
 #ifndef HR_LOADER_REMOTE_H
 #define HR_LOADER_REMOTE_H
 
@@ -6,17 +7,17 @@
 
 struct hr_loader;
 
-/* Of taken options: whether those about an agent go together. Errors: -EINVAL. */
+/* Checks that the options about an agent go together. The options are taken. Errors: -EINVAL. */
 int hr__remote_check(const struct hr_loader_options *options, struct hr_error *error);
 
-/* Non-zero where an agent is to prepare; says so once where it is asked for and cannot. */
+/* Returns non-zero if an agent is to prepare the batches. */
 int hr__remote_is_wanted(const struct hr_loader_options *options);
 
-/* Attaches a loader that is made but for its threads and cache. Errors: -ENOTSUP: built
+/* Attaches a loader that is complete except for its threads and cache. Errors: -ENOTSUP: built
  * without agents; -ENOMEM; the attachment's. */
 int hr__remote_create(struct hr_loader *l, struct hr_error *error);
 
-/* Frees the copies of options. */
+/* Frees the loader's copies of text options. */
 void hr__remote_free_texts(struct hr_loader *l);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * Slots: making, handing out, taking back (see ring.h).
+ * Making slots, handing them out and taking them back (ring.h).
  *
- * One lock, a leaf: it guards the lists and counts, and nothing is called under
- * it but the accelerator's record and done, which do not block. Slots are made
- * and freed outside it, because page-locking takes milliseconds.
+ * The ring's lock guards the lists and counts. Only the accelerator's record and done, which do not
+ * block, are called under it. Slots are made and freed without it, because page-locking takes
+ * milliseconds.
  */
 #include "loader/ring.h"
 
@@ -22,15 +22,15 @@
 
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
-/* How long freeing waits for a fence that cannot be recorded. */
+/* How long freeing a slot waits for a fence that cannot be recorded. */
 #define UNRECORDED_PATIENCE_NS UINT64_C(2000000000)
 
-/* How long slots are waited for while no copy completes: a device that never
- * becomes idle must not stop us. */
+/* How long to wait for slots while no copy completes: a device that is always busy must not stop
+ * the loader. */
 #define COPY_PATIENCE_NS UINT64_C(1000000000)
 
 struct hr__ring {
-    atomic_uint refs;   /* loader + batches handed out */
+    atomic_uint refs;   /* the loader and the batches handed out */
     atomic_int owner;   /* process id */
     size_t image_bytes; /* of one slot */
     size_t batch_size;
@@ -40,14 +40,14 @@ struct hr__ring {
     int whole_pages;
 
     pthread_mutex_t lock;     /* guards what follows */
-    struct hr_batch *free;    /* ready for use, last used first: its pages are warm */
-    struct hr_batch *pending; /* released, copies perhaps not complete */
-    size_t planned;           /* slots */
-    size_t total;             /* slots, wherever they are */
-    size_t held;              /* of them, handed out */
-    uint64_t moved_ns;        /* when copies were last seen to complete, or to begin */
+    struct hr_batch *free;    /* ready for use, last used first because its pages are warm */
+    struct hr_batch *pending; /* released; copies may still be in progress */
+    size_t planned;           /* number of slots */
+    size_t total;             /* slots that exist, wherever they are */
+    size_t held;              /* how many of them are handed out */
+    uint64_t moved_ns;        /* when a copy was last seen to complete or begin */
     uint64_t grown;
-    int closed; /* the loader is gone */
+    int closed; /* the loader dropped its reference */
 };
 
 static void unref(struct hr__ring *ring)
@@ -60,7 +60,7 @@ static void unref(struct hr__ring *ring)
     hr__free(ring);
 }
 
-/* Frees memory only: for a half-made slot, and for a forked child. */
+/* Frees memory only: for a half-made slot, and in a forked child. */
 static void free_memory(struct hr_batch *batch)
 {
     hr__free(batch->images);
@@ -78,8 +78,8 @@ static void free_slot(struct hr_batch *batch)
     free_memory(batch);
 }
 
-/* Image memory: 64-byte aligned; whole pages where it is page-locked; on a huge
- * page's boundary where it is large enough to gain from one. */
+/* Allocates the memory for images: 64-byte aligned; in whole pages if it is to be page-locked;
+ * aligned to a huge page if it is large enough to benefit. */
 static int make_images(struct hr__ring *ring, struct hr_batch *batch)
 {
     size_t alignment = 64;
@@ -94,7 +94,7 @@ static int make_images(struct hr__ring *ring, struct hr_batch *batch)
     if (!batch->images)
         return -ENOMEM;
     if (alignment == HUGE_PAGE_BYTES)
-        /* A wish: without it the memory works as well, more slowly. */
+        /* Optional: without huge pages the memory only is slower. */
         (void)madvise(batch->images, bytes, MADV_HUGEPAGE);
     return 0;
 }
@@ -175,14 +175,14 @@ static void record(struct hr__ring *ring, struct hr_batch *batch)
     batch->recorded = !ring->accelerator->record(ring->accelerator_state, &batch->fence);
 }
 
-/* Non-zero when nothing may still be reading the slot. */
+/* Returns non-zero if no copy can still be reading the slot. */
 static int is_idle(struct hr__ring *ring, struct hr_batch *batch)
 {
     return batch->recorded && ring->accelerator->done(ring->accelerator_state, &batch->fence);
 }
 
-/* Takes an idle slot into the free list, or out of the ring: then it is the
- * caller's to free, outside the lock. */
+/* Puts an idle slot into the free list and returns NULL, or removes it from the ring and returns it
+ * for the caller to free after unlocking. */
 static struct hr_batch *settle_locked(struct hr__ring *ring, struct hr_batch *batch)
 {
     if (!ring->closed && ring->total - ring->held <= ring->planned) {
@@ -194,8 +194,7 @@ static struct hr_batch *settle_locked(struct hr__ring *ring, struct hr_batch *ba
     return batch;
 }
 
-/* Moves pending slots whose copies are complete; returns a list of those to be
- * freed. */
+/* Settles pending slots whose copies are complete. Returns a list of slots to free. */
 static struct hr_batch *poll_locked(struct hr__ring *ring)
 {
     struct hr_batch *surplus = NULL;
@@ -225,7 +224,7 @@ static void free_list(struct hr_batch *list)
     }
 }
 
-/* Non-zero where waiting for a fence is likely to free a slot soon. */
+/* Returns non-zero if waiting for a fence is likely to free a slot soon. */
 static int copies_move_locked(const struct hr__ring *ring)
 {
     const struct hr_batch *batch = ring->pending;
@@ -289,9 +288,9 @@ void hr__ring_deliver(struct hr_batch *batch)
     pthread_mutex_unlock(&ring->lock);
 }
 
-/* Waits until copies from a slot of a closed ring are complete, then frees it.
- * A fence that cannot be recorded for long (a capture that does not end) leaves
- * the memory alone: losing it is better than changing what is being copied. */
+/* Waits until copies from a slot of a closed ring are complete, then frees it. If the fence cannot
+ * be recorded for long (a stream capture that does not end), the memory is leaked: that is better
+ * than changing it during a copy. */
 static void retire(struct hr__ring *ring, struct hr_batch *batch)
 {
     uint64_t start = hr__now_ns();
@@ -306,7 +305,7 @@ static void retire(struct hr__ring *ring, struct hr_batch *batch)
         }
         nanosleep(&(struct timespec){.tv_nsec = pause_ns}, NULL);
         if (!batch->recorded) {
-            /* Each try disturbs a capture in progress: few of them. */
+            /* Each try disturbs a capture in progress, so try rarely. */
             pause_ns = 100000000;
             record(ring, batch);
         } else if (pause_ns < 1000000) {
@@ -316,7 +315,7 @@ static void retire(struct hr__ring *ring, struct hr_batch *batch)
     free_slot(batch);
 }
 
-/* The last release of a slot that was handed out. */
+/* Takes back a slot at its last release. */
 static void take_back(struct hr__ring *ring, struct hr_batch *batch)
 {
     record(ring, batch);
@@ -325,8 +324,8 @@ static void take_back(struct hr__ring *ring, struct hr_batch *batch)
     pthread_mutex_lock(&ring->lock);
     ring->held--;
     int closed = ring->closed;
-    /* Recording works (again): the releasing thread is a good one to catch up
-     * in, because polling from others would disturb a capture. */
+    /* Recording works (again). Record the missing fences on this thread, which just released a
+     * batch: doing it from other threads might disturb a capture. */
     for (struct hr_batch *b = batch->recorded ? ring->pending : NULL; b; b = b->next)
         if (!b->recorded)
             record(ring, b);
@@ -353,7 +352,7 @@ static void release_slot(struct hr_batch *batch)
     if (atomic_load_explicit(&ring->owner, memory_order_relaxed) == getpid())
         take_back(ring, batch);
     else
-        free_memory(batch); /* a forked child: its copy of the memory is its own */
+        free_memory(batch); /* a forked child, whose copy of the memory is its own */
     unref(ring);
 }
 
@@ -393,8 +392,8 @@ void hr__ring_abandon(struct hr__ring **pointer)
     struct hr__ring *ring = *pointer;
     if (!ring)
         return;
-    /* Held at the moment of the fork, the lock would never be released here, and
-     * the lists under it may be half-changed: then their memory stays. */
+    /* If the lock was held at the fork, it will never be released here, and the lists may be
+     * half-changed: leak their memory. */
     if (!pthread_mutex_trylock(&ring->lock)) {
         free_memory_list(ring->free);
         free_memory_list(ring->pending);
@@ -449,7 +448,7 @@ void hr_batch_release(struct hr_batch **pointer)
     if (!batch)
         return;
     *pointer = NULL;
-    /* Release: what this thread did with the memory happens before its reuse. */
+    /* acq_rel: what this thread did with the memory happens before its reuse. */
     if (atomic_fetch_sub_explicit(&batch->refs, 1, memory_order_acq_rel) != 1)
         return;
     batch->owner->release(batch);

@@ -1,6 +1,6 @@
 /*
- * See sample.h. The path of a file is made anew for each sample into one buffer;
- * that of a container is the dataset's.
+ * The bytes of one sample (sample.h). One buffer holds the path of each sample's file in turn; the
+ * path of a container belongs to the dataset.
  */
 #include "loader/sample.h"
 

@@ -1,13 +1,12 @@
 /*
- * Which sample is worked on next.
+ * Chooses the sample to work on next.
  *
- * Everything here runs under the loader's lock and takes a fraction of a
- * microsecond, but for the opening of a batch: one thread at a time does that,
- * with the lock released, while the others go on with what is open.
+ * Everything here runs under the loader's lock and takes a fraction of a microsecond, except
+ * opening a batch: one thread at a time does that, with the lock released, while the others go on
+ * with the open batches.
  *
- * Nothing here depends on which thread asks or when, except the choice of who
- * does the work: batches are opened in order, and what is in them is a function
- * of the plan alone.
+ * Which thread asks, and when, decides only who does the work. Batches are opened in order, and
+ * their content is a function of the plan alone.
  */
 #include "loader/schedule.h"
 #include "base/clock.h"
@@ -23,11 +22,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A file of unknown size is charged to the staging budget as so many bytes. */
+/* How much of the staging budget a file of unknown size is charged. */
 #define TYPICAL_FILE_BYTES (128u << 10)
 
-/* When to ask again for a sample that another process reads: at first after the one, at
- * last after the other, and never so that many of them keep a core busy with asking. */
+/* When to ask again for a sample that another process is reading: first after ASK_NS_MIN, in the
+ * end every ASK_NS_MAX. With many waiting samples, pauses are at least ASK_NS_EACH times their
+ * number, so that asking does not keep a core busy. */
 #define ASK_NS_MIN  100000u
 #define ASK_NS_MAX  1000000u
 #define ASK_NS_EACH 10000u
@@ -89,7 +89,7 @@ void hr__wake_claimers_locked(struct hr_loader *l)
         l->part->wake_locked(l);
 }
 
-/* A batch can be opened: the plan has one, and the window has room. */
+/* Returns non-zero if a batch can be opened: the plan has one, and the window has room. */
 static int can_open_locked(const struct hr_loader *l)
 {
     if (l->stop || !l->plan || l->no_more || l->opening ||
@@ -139,7 +139,7 @@ void hr__return_slots(struct hr_batch *list)
     }
 }
 
-/* What get_slot looks at before each try. */
+/* Checks before each try of get_slot whether the slot is still needed. */
 static int still_wanted(struct hr_loader *l, const struct hr__epoch *plan, int *stale)
 {
     pthread_mutex_lock(&l->lock);
@@ -149,7 +149,7 @@ static int still_wanted(struct hr_loader *l, const struct hr__epoch *plan, int *
     return wanted;
 }
 
-/* Sleeps until a slot may have come back, `ns` at most. */
+/* Sleeps until a slot may have come back, for `ns` at most. */
 static void wait_for_room(struct hr_loader *l, const struct hr__epoch *plan, uint64_t ns)
 {
     struct timespec until = hr__timespec(hr__now_ns() + ns);
@@ -160,10 +160,10 @@ static void wait_for_room(struct hr_loader *l, const struct hr__epoch *plan, uin
 }
 
 /*
- * A slot for the next batch of `plan`. Slots that are about to come back without
- * the consumer (of a dropped epoch; copies on the device) are waited for; those
- * that the consumer holds are not: the ring grows. -ECANCELED: no longer wanted;
- * -EAGAIN: not without waiting, and that is not `may_wait`.
+ * Gets a slot for the next batch of `plan`. Waits for slots that will come back without the
+ * consumer (those of a dropped epoch, or with copies in progress on a device). Does not wait for
+ * slots that the consumer holds: the ring grows instead. Errors: -ECANCELED: the slot is no longer
+ * needed; -EAGAIN: it would have to wait, and `may_wait` is 0.
  */
 static int get_slot(struct hr_loader *l, const struct hr__epoch *plan, int may_wait,
                     struct hr_batch **batch, struct hr_error *error)
@@ -196,7 +196,7 @@ static int get_slot(struct hr_loader *l, const struct hr__epoch *plan, int may_w
     return r;
 }
 
-/* Determines what is in batch `opened` of the plan. */
+/* Determines the samples of batch `opened` of the plan. */
 static void fill(struct hr_loader *l, const struct hr__epoch *plan, uint64_t opened,
                  const struct hr__push *push, struct hr_batch *batch)
 {
@@ -235,7 +235,8 @@ static void append_locked(struct hr_loader *l, struct hr_batch *batch)
         l->cursor = batch;
 }
 
-/* As if it had not been opened. Only the opener changes what it took. */
+/* Undoes the start of an opening. No other thread changes `opened` or the pushed list's front
+ * meanwhile. */
 static void open_later_locked(struct hr_loader *l, struct hr__push *push)
 {
     l->opened--;
@@ -247,7 +248,8 @@ static void open_later_locked(struct hr_loader *l, struct hr__push *push)
         l->pushed_last = push;
 }
 
-/* The opening has ended: 1 and the batch is the window's, taking `plan`; 0: it is not. */
+/* Ends an opening. Returns 1 if the batch was appended to the window, with the reference to `plan`;
+ * 0 if it was not. */
 static int settle_opening_locked(struct hr_loader *l, struct hr__epoch *plan,
                                  struct hr_batch *batch, const struct hr_error *error)
 {
@@ -266,8 +268,8 @@ static int settle_opening_locked(struct hr_loader *l, struct hr__epoch *plan,
     return wanted && !error->code;
 }
 
-/* Opens the next batch; the lock is free while it gets memory. 0: not without waiting, which is
- * not `may_wait`. */
+/* Opens the next batch. The lock is free while it gets memory. Returns 0 if it would have to wait
+ * and `may_wait` is 0. */
 static int open_unlocking(struct hr_loader *l, int may_wait)
 {
     struct hr__epoch *plan = hr__epoch_ref(l->plan);
@@ -304,8 +306,9 @@ static int open_unlocking(struct hr_loader *l, int may_wait)
         batch->owner->give_back(batch);
     hr__epoch_unref(&plan);
     pthread_mutex_lock(&l->lock);
-    /* Another epoch may have begun meanwhile, or room come, and found us opening: samples
-     * wait for a thread, or the consumer for a batch that may not come. */
+    /* Meanwhile another epoch may have begun, or a slot may have come back, and threads that looked
+     * then found an opening in progress and went to sleep. Wake those that wait for samples, and
+     * the consumer, which may wait for a batch that will not come. */
     if (!later || hr__can_claim_locked(l))
         hr__wake_claimers_locked(l);
     if (!later)
@@ -324,7 +327,7 @@ struct hr__job *hr__take_job_locked(struct hr_loader *l)
     job = hr__alloc(HR__TAG_LOADER, 1, sizeof *job);
     if (!job)
         return NULL;
-    /* What is kept in the cache need not be in memory twice. */
+    /* Cached samples need not be in the page cache too. */
     job->sample.uncached = l->uncached;
     job->all_next = l->all_jobs;
     l->all_jobs = job;
@@ -378,7 +381,7 @@ void hr__free_job_locked(struct hr_loader *l, struct hr__job *job)
     job->batch = NULL;
     job->next = l->free_jobs;
     l->free_jobs = job;
-    /* Half empty: enough room for the fetchers to work in bulk. */
+    /* The staging budget is half free: enough for the fetchers to read many at once. */
     if (!l->workers_read && l->idle_fetchers && l->reserved_bytes <= l->options.staging_bytes / 2 &&
         hr__can_claim_locked(l))
         pthread_cond_signal(&l->fetch);
@@ -407,7 +410,7 @@ void hr__drop_bytes(struct hr_loader *l, struct hr__read *read)
 void hr__let_workers_read_locked(struct hr_loader *l)
 {
     l->workers_read = 1;
-    /* A trial: one blocked read among the first ends it. */
+    /* On trial: if one of the first reads blocks, fetchers take over again. */
     l->blocked_score = HR__BLOCKED_LIMIT - HR__BLOCKED_STEP;
     hr__wake_workers_locked(l);
 }
@@ -497,7 +500,7 @@ static void note_outcome_locked(struct hr_loader *l, struct hr_batch *batch, siz
     if (!outcome->error.code)
         return;
     l->no_more = 1;
-    /* The failure with the lowest place is the batch's. */
+    /* The batch reports the failure with the lowest place. */
     if (!batch->error.code || place < batch->error_place) {
         hr__free(batch->failed);
         batch->failed = outcome->failed;
@@ -573,7 +576,7 @@ struct hr_batch *hr__cancel_locked(struct hr_loader *l)
         }
         batch->fetched_last = NULL;
         batch->cancelled = 1;
-        /* After stop nobody has a job in hand. */
+        /* After stop no thread works on a job any more. */
         if (batch->done < batch->claimed && !l->stop) {
             l->stale++;
         } else {

@@ -1,11 +1,11 @@
 /*
- * The workers, which prepare samples, and the starting and stopping of all threads.
+ * The workers, which prepare samples, and starting and stopping all threads of a loader.
  *
- * A thread with nothing to do waits on its condition; it is woken one at a time
- * and wakes the next when there is work for two, so that a batch handed out
- * costs one wake-up and not one per thread.
+ * A thread with nothing to do waits on its condition variable. Threads are woken one at a time, and
+ * a thread that wakes up wakes the next if there is more work. So handing out a batch costs one
+ * wake-up, not one per thread.
  *
- * They block signals (base/thread.h): handlers run in the program's own threads.
+ * All threads block signals (base/thread.h): handlers run in the program's own threads.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -18,7 +18,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* Samples that fetchers read before workers try again, at first and at most. */
+/* Samples that fetchers read before workers try again: the first value, and the largest. */
 #define FETCHER_SPAN_MIN 1024
 #define FETCHER_SPAN_MAX 16384
 
@@ -64,8 +64,8 @@ struct hr__job *hr__next_job_unlocking(struct hr_loader *l)
     return job;
 }
 
-/* Sleeps until there is work, with the lock free. Of the idle workers one looks after the jobs that
- * wait for other processes. */
+/* Sleeps until there is work, with the lock free. One of the idle workers sets a timeout for jobs
+ * that wait for other processes. */
 static void wait_for_work_unlocking(struct hr_loader *l)
 {
     l->idle_workers++;
@@ -155,8 +155,7 @@ static int start_fetcher(struct hr_loader *l, struct hr_error *error)
     return r;
 }
 
-/* The first fetcher finds out what the kernel offers; more are only of use with
- * pread. */
+/* The first fetcher finds out whether io_uring works; more fetchers are useful only with pread. */
 static int start_fetchers(struct hr_loader *l, struct hr_error *error)
 {
     int r = start_fetcher(l, error);
@@ -190,7 +189,7 @@ static int start_worker(struct hr_loader *l, struct hr_error *error)
 
 int hr__threads_start(struct hr_loader *l, struct hr_error *error)
 {
-    /* There are no threads yet, but figures may be asked for. */
+    /* There are no threads yet, but another thread may call get_stats. */
     pthread_mutex_lock(&l->lock);
     l->stop = 0;
     l->reader_state = 0;

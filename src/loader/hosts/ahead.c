@@ -1,20 +1,22 @@
 /*
- * Reading ahead: while no sample of an open batch waits for storage, those of this rank's later
- * batches are read in the order of their use and stored at their owners. As each sample is used
- * once in an epoch, by this rank, nobody else reads it.
+ * Reading ahead: while no sample of an open batch waits for storage, fetchers read samples of this
+ * rank's later batches, in order of use, and host threads store them at their owners. Each sample
+ * is used once in an epoch, by this rank, so no other rank reads it.
  *
- * The dealer looks into one batch after the other and leaves what is worth reading; fetchers
- * take from that. Worth reading is what this rank has not seen at its owner, where that owner
- * lacks most of what it is asked for: in an epoch in which all is found nothing is read.
+ * The dealer searches one batch after the other and lists the samples worth reading; fetchers take
+ * them from the list. A sample is worth reading if this rank has not seen its item at the owner and
+ * the owner lacks most of the items it is asked for. So in an epoch in which all items are found,
+ * nothing is read ahead.
  */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "loader/hosts/inside.h"
 
-/* Items that an owner lacked before anything is read ahead for it. */
+/* An owner must have lacked so many items before anything is read ahead for it. */
 #define LACKING_MIN 4
 
-/* Items that were on a server and are not any more, after which all of it is forgotten. */
+/* After so many items that were on a server and no longer are, all of that server's are presumed
+ * lost. */
 #define LOST_MAX 16
 
 static int is_lacking(const struct hr__host_queue *q)
@@ -42,7 +44,7 @@ void hr__hosting_note_locked(struct hr_loader *l, struct hr__cluster *cluster, i
     *known &= (uint8_t)~HR__ITEM_THERE;
     if (q->lost < LOST_MAX || !cluster->placement)
         return;
-    /* It began anew, empty. */
+    /* The server was restarted and is empty. */
     const uint16_t *owners = hr__placement_owners(cluster->placement);
     for (uint64_t i = 0; i < cluster->samples; i++)
         if (owners[i] == owner)
@@ -51,7 +53,7 @@ void hr__hosting_note_locked(struct hr_loader *l, struct hr__cluster *cluster, i
     q->refused = 0;
 }
 
-/* Non-zero where a sample is to be read ahead. */
+/* Returns non-zero if a sample is to be read ahead. */
 static int is_wanted_locked(const struct hr__host_deal *deal, uint64_t index)
 {
     uint16_t owner = deal->owners[index];
@@ -97,7 +99,7 @@ void hr__hosting_look_unlocking(struct hr_loader *l)
     pthread_mutex_lock(&l->lock);
 }
 
-/* The next sample to be read, or -1. */
+/* Returns the next sample to read ahead, or -1. */
 static int64_t next_wanted_locked(struct hr_loader *l)
 {
     struct hr__hosting *h = l->hosting;
@@ -136,7 +138,7 @@ struct hr__job *hr__hosting_ahead_locked(struct hr_loader *l)
     return job;
 }
 
-/* What was read becomes something to be stored; 0: out of memory. */
+/* Queues the bytes that were read to be stored. Returns 0 if out of memory. */
 static int store_locked(struct hr_loader *l, struct hr__job *job)
 {
     struct hr__read *read = &job->sample.read;
@@ -166,7 +168,8 @@ void hr__hosting_ahead_done_locked(struct hr_loader *l, struct hr__job *job)
         if (is_read)
             hr__count(&l->counters.read_ahead, 1);
         if (held && is_read) {
-            /* It is needed by now: the batch first, which has it stored. */
+            /* A batch already needs the sample: give it the bytes first; they are stored after
+             * that. */
             struct hr__sample sample = held->sample;
             held->sample = job->sample;
             job->sample = sample;

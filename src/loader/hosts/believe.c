@@ -1,13 +1,12 @@
 /*
- * Whether an item of a server is that of the file as it is now.
+ * Decides whether an item from a server was made from the file as it is now.
  *
- * Each item is asked for by what its file is like at that moment, which costs a statx. Size and
- * modification time are part of its key. They may be the same for other bytes: after a tool
- * that puts times back, in images and archives with times made equal, with mtime=no. So an item
- * also says what its file's inode number and ctime were. Where they are the same here, because
- * the hosts share storage, it is the same file. Elsewhere the content decides: a digest of
- * samples of it (dataset/stamp.h), which a process reads once of each file, as long as its
- * stamp stays the same.
+ * Every request for an item first looks at its file, which costs a statx. Size and modification
+ * time are part of the item's key. They may be equal for different bytes: if a tool restores times,
+ * in container images and archives with normalized times, or with mtime=no. So an item also carries
+ * its file's inode number and ctime. If these are equal here, because the hosts share storage, it
+ * is the same file. Otherwise the content decides: a digest of parts of the file (dataset/stamp.h),
+ * which a process computes once for each file, as long as the file's stamp stays the same.
  */
 #include "loader/hosts/inside.h"
 
@@ -31,14 +30,15 @@ enum hr__asking hr__hosting_look(const struct hr_loader *l, const struct hr__clu
     return HR__ASK;
 }
 
-/* The digest of a file's content: 0 where it cannot be read. */
+/* Digest of a file's content; 0 if it cannot be read. */
 static uint64_t content_of(const struct hr_loader *l, struct hr__cluster *cluster, uint64_t index,
                            const struct hr__stamp *stamp)
 {
     struct hr__content *c = &cluster->contents[index];
     uint64_t of = hr__stamp_digest(stamp);
     uint64_t digest = atomic_load_explicit(&c->digest, memory_order_relaxed);
-    /* Threads may write both at once: what does not fit together is looked at again. */
+    /* Two threads may write both fields at once; if the two do not match, the digest is computed
+     * again. */
     if (digest && (atomic_load_explicit(&c->of, memory_order_relaxed) ^ digest) == of)
         return digest;
     if (hr__content_look(&digest, l->dataset, index))
@@ -58,7 +58,7 @@ int hr__hosting_is_believed(const struct hr_loader *l, struct hr__cluster *clust
     return content && content == item->content;
 }
 
-/* Digest of what the scan saw of a file; 0: not known. */
+/* Digest of the file's stamp as the scan saw it; 0: not known. */
 static uint64_t believed(const struct hr_loader *l, uint64_t index)
 {
     struct hr__stamp stamp;
@@ -81,7 +81,7 @@ int hr__hosting_seal(const struct hr_loader *l, const struct hr__cluster *cluste
     item->content = hr__content_digest(store->bytes, store->length);
     if (hr__host_key_is_exact(l->dataset, store->index))
         return 0;
-    /* The scan keeps no stamps of containers, which were checked when they were opened. */
+    /* The scan keeps no stamps of containers; they were checked when they were opened. */
     int is_piece = hr__dataset_origin(l->dataset)->catalog->ranges != NULL;
     if ((seen || !is_piece) && (seen != hr__stamp_digest(&stamp) || hr__stamp_is_fresh(&stamp)))
         return -ESTALE;

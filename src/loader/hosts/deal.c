@@ -1,7 +1,7 @@
 /*
- * The dealer: a thread that has each epoch's plan made before its first batch is opened, so that
- * next can be interrupted while the ranks are waited for; then it looks through later batches
- * for what may be read ahead.
+ * The dealer: a thread that makes each epoch's plan before its first batch is opened. It is a
+ * thread of its own so that `next` can be interrupted while the ranks wait for each other. After
+ * that it searches later batches for samples to read ahead.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -38,7 +38,7 @@ static enum hr__assignment choose_assignment(const struct hr_loader *l,
                                                         : HR__ASSIGNMENT_EXACT;
 }
 
-/* Says once what is different where samples are dealt to hosts. */
+/* Logs once how dealing samples to hosts changes which rank gets which samples. */
 static void tell_once(struct hr_loader *l, const struct hr__cluster *cluster)
 {
     if (l->hosting->is_told || l->options.rank || l->options.world_size < 2 ||
@@ -50,7 +50,7 @@ static void tell_once(struct hr_loader *l, const struct hr__cluster *cluster)
                          "assignment=exact (docs/hosts.md)");
 }
 
-/* The plan of an epoch of a cluster that has met. */
+/* Makes the plan of an epoch for a cluster whose ranks have met. */
 static int make_plan(struct hr_loader *l, struct hr__cluster *cluster, const struct hr__epoch *plan,
                      struct hr__host_deal *deal, struct hr_error *error)
 {
@@ -76,7 +76,7 @@ static int make_plan(struct hr_loader *l, struct hr__cluster *cluster, const str
     return r;
 }
 
-/* The deal of an epoch: meets the other ranks where that has not been done for this list. */
+/* Makes the deal of an epoch. Meets the other ranks first if that was not done for this list. */
 static int make_deal(struct hr_loader *l, struct hr__cluster *cluster, const struct hr__epoch *plan,
                      struct hr__host_deal **out, struct hr_error *error)
 {
@@ -100,8 +100,8 @@ static int make_deal(struct hr_loader *l, struct hr__cluster *cluster, const str
     return 0;
 }
 
-/* The list of hosts that an epoch goes by: a reference; another takes its place now where it
- * is time. *before is the caller's to give back. */
+/* Returns a reference to the list of hosts for an epoch. Switches to the next list first if the
+ * epoch has come; *before is then the old list, which the caller gives back. */
 static struct hr__cluster *choose_cluster_locked(struct hr_loader *l, const struct hr__epoch *plan,
                                                  struct hr__cluster **before)
 {
@@ -117,7 +117,7 @@ static struct hr__cluster *choose_cluster_locked(struct hr_loader *l, const stru
     return hr__cluster_ref(h->cluster);
 }
 
-/* The plan's batches can be opened from now on. */
+/* From now on batches of the plan can be opened. */
 static void begin_dealt_locked(struct hr_loader *l, struct hr__epoch *plan,
                                struct hr__host_deal *deal)
 {
@@ -137,8 +137,7 @@ static int wants_deal_locked(const struct hr_loader *l)
     return l->plan && !l->plan->deal && !l->no_more && !l->broken.code;
 }
 
-/* Makes the deal of the loader's plan. What was made for a plan
- * that is not the loader's any more is dropped. */
+/* Makes the deal of the loader's plan. Drops it if the loader has another plan by then. */
 static void deal_unlocking(struct hr_loader *l)
 {
     struct hr__hosting *h = l->hosting;

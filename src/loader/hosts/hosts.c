@@ -1,9 +1,9 @@
 /*
- * Making and ending what a loader has with hosts; see hosts.h.
+ * Makes and destroys the loader's state for hosts (hosts.h).
  *
- * A cluster is a list of hosts with all that follows from it. The loader has one, and each
- * epoch's deal a reference of its own, so that another list can take its place at an epoch's
- * beginning while requests of the one before are still under way.
+ * A cluster is a list of hosts with all that is derived from it. The loader has one, and each
+ * epoch's deal holds its own reference. So another list can replace it at the beginning of an epoch
+ * while requests to the old one are still in progress.
  */
 #include "loader/hosts/hosts.h"
 #include "base/error.h"
@@ -15,19 +15,19 @@
 #include <string.h>
 #include <time.h>
 
-/* Loaders of a rank in this process that are told apart in meetings, and ranks in a process
- * (of tests: a process has one). */
+/* The most loaders of a rank in this process that meetings can tell apart, and the most ranks in a
+ * process (only tests have more than one). */
 #define LOADERS_MAX 64
 #define RANKS_MAX   256
 
-/* What an item is charged, in percent of its sample's bytes: what it grows by on the mean, and
- * some room. What grows beyond it is kept encoded. */
+/* How much memory an item is charged, in percent of its sample's bytes: its mean growth, plus some
+ * room. Items that grow beyond it are kept encoded. */
 static const uint64_t charge_percents[] = {
     [HR_FORM_ENCODED] = 100, [HR_FORM_COEFFICIENTS] = 160, [HR_FORM_PLANES] = 500};
 
-/* Which numbers are in use, a bit each, by rank. Ranks make their loaders in the same order, so
- * that the lowest free number is the same on all of them, and one loader's meeting is not
- * taken for another's. */
+/* Bit masks of the numbers in use, by rank. Ranks make their loaders in the same order, so the
+ * lowest free number is the same on all of them, and meetings of different loaders are not mixed
+ * up. */
 static _Atomic uint64_t numbers[RANKS_MAX];
 
 static unsigned take_number(int rank)
@@ -98,7 +98,7 @@ void hr__cluster_unref(struct hr__cluster **pointer)
     hr__free(c);
 }
 
-/* The form of items is the text's to say, for all ranks compare it. */
+/* Only the text of the hosts may choose the form of items, because all ranks compare the text. */
 static int check_form(const struct hr_loader *l, const struct hr__hosts *hosts,
                       struct hr_error *error)
 {
@@ -111,7 +111,7 @@ static int check_form(const struct hr_loader *l, const struct hr__hosts *hosts,
                     hr_form_name((enum hr_form)form));
 }
 
-/* Once in a process. */
+/* Logs once in a process. */
 static void tell_without_mtime(const struct hr__hosts *hosts)
 {
     static atomic_flag told = ATOMIC_FLAG_INIT;
@@ -186,7 +186,7 @@ static void destroy(struct hr_loader *l)
 {
     struct hr__hosting *h = l->hosting;
     if (h->cluster)
-        hr__hosting_drop_stores_locked(l, h->cluster); /* there is nobody else any more */
+        hr__hosting_drop_stores_locked(l, h->cluster); /* all threads have ended */
     hr__cluster_unref(&h->cluster);
     hr__cluster_unref(&h->next);
     pthread_cond_destroy(&h->dealing);
@@ -197,7 +197,7 @@ static void destroy(struct hr_loader *l)
     free_parts(h);
 }
 
-/* The servers' connections are the parent's: what has them is left as it is. */
+/* The servers' connections belong to the parent: leaves the cluster, which holds them, as it is. */
 static void abandon(struct hr_loader *l)
 {
     give_number(l->options.rank, l->hosting->number);
@@ -211,7 +211,7 @@ static int start(struct hr_loader *l, struct hr_error *error)
     int wanted = h->cluster->hosts.count;
     if (wanted > HR__HOST_THREADS || h->next)
         wanted = HR__HOST_THREADS;
-    /* One more stores while the first is waited for. */
+    /* So that one can store while the other waits for a fetch. */
     if (wanted < 2)
         wanted = 2;
     h->allowed = 1;
@@ -252,7 +252,7 @@ static void join(struct hr_loader *l)
     h->thread_count = h->has_dealer = 0;
 }
 
-/* Batches are opened from the plan that the dealer made. */
+/* Batches can be opened once the dealer has made the plan. */
 static int can_open_locked(const struct hr_loader *l)
 {
     return l->plan->deal != NULL;
@@ -299,7 +299,7 @@ int hr__hosting_create(struct hr_loader *l, struct hr_error *error)
     l->part = &part;
     l->keeper = &keeper;
     l->uncached = l->always_fetched = 1;
-    /* A lone rank meets nobody. */
+    /* A single rank has no others to meet. */
     h->number = l->options.world_size > 1 ? take_number(l->options.rank) : LOADERS_MAX;
     h->wait_s = -1;
     int r = hr__cluster_create(&h->cluster, l, l->options.cache, error);

@@ -1,8 +1,9 @@
 /*
- * What ranks compare before their first batch, and who owns what.
+ * Compares inputs with the other ranks before the first batch, and computes which host owns which
+ * item.
  *
- * The owners follow from the list of hosts, their budgets and the dataset, not from the seed:
- * the items of a run are where the next one looks for them.
+ * Owners depend on the list of hosts, their budgets and the dataset, but not on the seed: so the
+ * next run finds the items of this one.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -15,19 +16,19 @@
 #include <stdio.h>
 #include <time.h>
 
-/* Another plan or placement of the same inputs is another version. */
+/* Increment it if the same inputs give another plan or placement. */
 #define PLAN_VERSION 2
 
-/* Cost of a sample whose size nobody knows. */
+/* Cost of a sample of unknown size. */
 #define TYPICAL_BYTES (128u << 10)
 
-/* What an item takes of a server's largest one beside its bytes: trailer, key, header. */
+/* What an item needs of a server's item limit besides its bytes: trailer, key, header. */
 #define ITEM_ROOM 512
 
-/* Servers that are asked for their use of memory in every epoch, at most. */
+/* The most servers whose memory use is queried in every epoch. */
 #define ASKED_MAX 64
 
-/* Between two looks for a server that answers. */
+/* Pause between two tries to find a server that answers. */
 #define ASK_NS 50000000
 
 #define INPUTS_MAX 20
@@ -99,7 +100,7 @@ static void fill_inputs(struct inputs *in, const struct hr_loader *l,
         "epoch %" PRIu64 ", position %" PRIu64, plan->epoch, plan->cut.start);
 }
 
-/* Asks the servers that answer for their limits; returns how many did. */
+/* Asks all servers for their limits. Returns how many answered. */
 static int ask_servers(struct hr_loader *l, struct hr__cluster *cluster)
 {
     int answered = 0;
@@ -119,8 +120,8 @@ static int ask_servers(struct hr_loader *l, struct hr__cluster *cluster)
     return answered;
 }
 
-/* Asks until one answers: a rank that has been cut off for a moment would come to the meeting
- * without the limit that the others know. */
+/* Asks until a server answers. A rank that is cut off for a moment would otherwise come to the
+ * meeting without the limit that the others know. */
 static void wait_for_servers(struct hr_loader *l, struct hr__cluster *cluster, uint64_t until_ns)
 {
     const struct timespec pause = {.tv_nsec = ASK_NS};
@@ -129,7 +130,7 @@ static void wait_for_servers(struct hr_loader *l, struct hr__cluster *cluster, u
         nanosleep(&pause, NULL);
 }
 
-/* Seconds until then, rounded up; one at least. */
+/* Seconds until that time, rounded up; at least one. */
 static uint32_t seconds_until(uint64_t until_ns)
 {
     uint64_t now_ns = hr__now_ns();
@@ -149,7 +150,7 @@ void hr__cluster_ask(struct hr_loader *l, struct hr__cluster *cluster)
     }
 }
 
-/* Sizes of all samples, once, and the dataset's digest. Waits for the sizes. */
+/* Gets the sizes of all samples and the dataset's digest, once. Waits for the sizes. */
 static int learn_sizes(const struct hr_loader *l, struct hr__cluster *cluster,
                        struct hr_error *error)
 {
@@ -161,7 +162,7 @@ static int learn_sizes(const struct hr_loader *l, struct hr__cluster *cluster,
                         hr__errno_text(r));
     r = hr__host_digest(&cluster->digest, l->dataset, error);
     cluster->digest.with_mtime = cluster->hosts.with_mtime;
-    /* Items of runs with another secret, or none, are other items. */
+    /* The keys of runs with another secret, or with none, must differ. */
     cluster->digest.dataset[0] ^= hr__secret_mark(hr__peers_secret(cluster->peers));
     if (r)
         return r;
@@ -177,7 +178,7 @@ static int learn_sizes(const struct hr_loader *l, struct hr__cluster *cluster,
     return 0;
 }
 
-/* What an item of so many bytes is charged; 0: its owner would not take it. */
+/* Memory charged for an item of `bytes` bytes; 0: its owner would not take it. */
 static uint32_t charge_of(const struct hr__cluster *cluster, int64_t bytes)
 {
     if (bytes <= 0)
@@ -225,7 +226,7 @@ done:
     return r;
 }
 
-/* Meets; *found is as the ranks stand now. */
+/* Meets the other ranks, and sets which host each rank is on. */
 static int meet(struct hr_loader *l, struct hr__cluster *cluster, const struct hr__epoch *plan,
                 uint32_t limit_s, struct hr_error *error)
 {

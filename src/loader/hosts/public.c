@@ -1,4 +1,4 @@
-/* What callers ask of a loader's hosts, and what they set. */
+/* Public functions about a loader's hosts: statistics, and what callers set. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/versioned.h"
@@ -35,7 +35,7 @@ int hr_loader_get_rates(const struct hr_loader *loader, struct hr_loader_rates *
     return 0;
 }
 
-/* Copies the ranks' rates, each as large as the caller knows them. */
+/* Copies the ranks' rates; each is of the size that the caller's version has. */
 static int copy_rates(const struct hr_loader *l, struct hr_loader_rates *copy,
                       const struct hr_loader_rates *ranks, struct hr_error *error)
 {

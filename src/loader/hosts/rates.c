@@ -1,10 +1,10 @@
 /*
- * How fast each tier is, measured as it is used: bytes over the time in which anything was asked
- * of it, old times counting ever less.
+ * Measures the speed of each tier while it is used: bytes over the time during which any request
+ * was in progress. Older measurements count less and less.
  */
 #include "loader/hosts/inside.h"
 
-/* Time after which what was measured counts half, and requests likewise. */
+/* Half-life of measured bytes and times, and the bounds on the number of requests. */
 #define HALF_NS      4e9
 #define REQUESTS_MAX 512
 #define REQUESTS_MIN 16
@@ -18,7 +18,7 @@ void hr__meter_begin_locked(struct hr__meter *meter, uint64_t now_ns)
 void hr__meter_end_locked(struct hr__meter *meter, uint64_t now_ns, uint64_t bytes)
 {
     meter->bytes += (double)bytes;
-    /* Others may have looked at the clock after this one. */
+    /* Another thread may have read the clock after this one. */
     if (now_ns > meter->since_ns) {
         meter->ns += (double)(now_ns - meter->since_ns);
         meter->since_ns = now_ns;
@@ -47,11 +47,11 @@ void hr__meter_note_locked(struct hr__meter *meter, uint64_t bytes, uint64_t ns)
     meter->xy /= 2;
 }
 
-/* Bytes a nanosecond by the line of least squares through the requests; 0: they tell nothing. */
+/* Bytes per nanosecond, from a least-squares line through the requests; 0: cannot be determined. */
 static double slope_rate(const struct hr__meter *m)
 {
     double spread = m->n * m->xx - m->x * m->x, rise = m->n * m->xy - m->x * m->y;
-    /* Sizes that differ by less than a tenth of their mean do not show what a byte costs. */
+    /* If sizes differ by less than a tenth of their mean, they do not show what a byte costs. */
     if (m->n < REQUESTS_MIN || spread < m->x * m->x / 100 || rise <= 0)
         return 0;
     return spread / rise;
@@ -82,14 +82,15 @@ void hr__hosting_get_rates_locked(const struct hr_loader *l, struct hr_loader_ra
         .peer_bytes_per_s = rate_of(&h->meters[HR__TIER_PEER]),
         .storage_bytes_per_s = rate_of(&h->meters[HR__TIER_STORAGE]),
         .prepare_bytes_per_s = ns > 0 ? prepared * 1e9 / ns * l->workers_wanted : 0,
-        /* Between epochs the last one is the one that has just ended. */
+        /* Between epochs, report the epoch that has just ended. */
         .wait_s =
             h->wait_s >= 0 && !l->over ? h->wait_s : (double)(waited_ns - h->wait_before_ns) * 1e-9,
         .ready_s = h->ready_s,
     };
 }
 
-/* Sum of what a host's ranks do, those that have not measured it like the mean of the others. */
+/* Sum of the speeds of a host's ranks. Ranks that have not measured theirs count as the mean of the
+ * others. */
 struct sum {
     double rate;
     int known, ranks;
@@ -104,7 +105,7 @@ static void sum_add(struct sum *sum, double rate)
     sum->known++;
 }
 
-/* Nanoseconds a KiB; 0: not known. */
+/* Nanoseconds per KiB; 0: not known. */
 static uint32_t sum_ns(const struct sum *sum)
 {
     if (!sum->known)

@@ -1,8 +1,8 @@
 /*
- * Jobs on their way: each is claimed in order and put where it belongs: a queue of its owner's,
- * the reads from storage, or those that are held because their sample is just being read ahead
- * or stored. Only jobs that a thread takes are charged to the staging budget; neither kind may
- * take more than three quarters of it, so that none starves the other.
+ * Routes jobs: claims them in order and puts each into its owner's queue, into the list of reads
+ * from storage, or, if its sample is already being read ahead or stored, into the list of held
+ * jobs. Only jobs that a thread takes are charged to the staging budget. Neither reads nor items
+ * may take more than three quarters of the budget, so that neither starves the other.
  */
 #include "base/clock.h"
 #include "loader/hosts/inside.h"
@@ -18,7 +18,8 @@ uint64_t hr__item_size(const struct hr_loader *l, const struct hr__job *job)
     return hr__size_of(l, job->batch, job->place) * cluster->charge_percent / 100;
 }
 
-/* Mostly behind the last; what a server had not comes before those that nobody keeps. */
+/* Inserts a job by its turn: mostly at the end; an item that a server lacked goes before samples
+ * that nobody owns. */
 static void append_read_locked(struct hr__hosting *h, struct hr__job *job)
 {
     struct hr__job **at = &h->reads;
@@ -65,7 +66,7 @@ static void append_locked(struct hr__hosting *h, struct hr__host_queue *q, struc
     q->last = job;
 }
 
-/* Puts a job that was just claimed, or is held no more, where it belongs. */
+/* Puts a job that was just claimed, or is no longer held, where it belongs. */
 static void place_locked(struct hr_loader *l, struct hr__job *job)
 {
     struct hr__hosting *h = l->hosting;
@@ -86,7 +87,7 @@ static void place_locked(struct hr_loader *l, struct hr__job *job)
     }
 }
 
-/* Wakes host threads: as many as have something to do at once, as it may be. */
+/* Wakes one host thread, or all if several may find something to do. */
 static void wake_for_queues_locked(struct hr__hosting *h)
 {
     if (!h->idle || !h->queued)
@@ -163,7 +164,8 @@ void hr__hosting_wake_locked(struct hr_loader *l)
 {
     struct hr__hosting *h = l->hosting;
     wake_for_queues_locked(h);
-    /* Who finds no slot tries again itself: it would wake the next to find none either. */
+    /* A thread that found no slot tries again by itself; if it woke another, that one would find
+     * none either. */
     if (h->idle && !h->queued && !h->trying && hr__can_claim_locked(l))
         pthread_cond_signal(&h->work);
     if (l->idle_fetchers && h->reads)
@@ -217,7 +219,7 @@ void hr__hosting_release_locked(struct hr_loader *l, uint64_t index)
     wake_for_queues_locked(l->hosting);
 }
 
-/* A job that no thread has in hand is as good as done. */
+/* Ends jobs that no thread has: counts them as done. */
 static void take_back_locked(struct hr_loader *l, struct hr__job *list)
 {
     while (list) {
@@ -232,7 +234,7 @@ static void take_back_locked(struct hr_loader *l, struct hr__job *list)
 void hr__hosting_cancel_locked(struct hr_loader *l)
 {
     struct hr__hosting *h = l->hosting;
-    if (!h->cluster) /* half made */
+    if (!h->cluster) /* hr__hosting_create failed before the cluster was made */
         return;
     take_back_locked(l, h->reads);
     take_back_locked(l, h->held);

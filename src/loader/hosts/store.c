@@ -1,9 +1,10 @@
 /*
- * Storing: what was read from storage goes to its owner's server.
+ * Stores samples that were read from storage at their owners' servers.
  *
- * Bytes wait in a bounded queue by owner; a host thread takes a group of one owner, sees that
- * the files are still those that the keys speak of, converts to the form of the list, and
- * stores it in bulk. What cannot be stored is dropped and counted: it is read again.
+ * Bytes wait in bounded queues, one for each owner. A host thread takes a group of one owner,
+ * checks that the files are still the ones that the keys describe, converts the bytes to the form
+ * of the list, and stores them in bulk. What cannot be stored is dropped and counted; it will be
+ * read again.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -13,26 +14,26 @@
 #include <errno.h>
 #include <string.h>
 
-/* A worker waits for room at most so long. */
+/* The longest that a worker waits for room. */
 #define OFFER_NS UINT64_C(1000000000)
 
-/* A server whose memory was full is offered nothing for so long. */
+/* How long a server is offered nothing after its memory was full. */
 #define FULL_NS UINT64_C(2000000000)
 
-/* The end of an epoch waits for what is to be stored at most so long. */
+/* The longest that the end of an epoch waits for stores. */
 #define DRAIN_NS UINT64_C(15000000000)
 
-/* A request that takes longer than this shows a slow server, which gets one thread. */
+/* A server whose request takes longer is slow, and gets only one thread. */
 #define SLOW_NS UINT64_C(500000000)
 
-/* A group on its way. */
+/* A group being stored. */
 struct stores {
     struct hr__cluster *cluster; /* a reference */
     int owner;
     size_t count;
     struct hr__pending_store *stores[HR__GROUP_ITEMS];
     struct hr__peer_item items[HR__GROUP_ITEMS];
-    uint8_t *converted[HR__GROUP_ITEMS]; /* owned; NULL: as it is */
+    uint8_t *converted[HR__GROUP_ITEMS]; /* owned; NULL: stored as it is */
 };
 
 void hr__hosting_push_store_locked(struct hr_loader *l, struct hr__pending_store *store)
@@ -60,7 +61,7 @@ static void free_store(struct hr__pending_store *store)
     hr__free(store);
 }
 
-/* It is not to be stored, or is: who waits for room or for the end may go on. */
+/* Subtracts a store that is done or given up, and wakes those that wait for room or for the end. */
 static void account_locked(struct hr_loader *l, struct hr__host_queue *q,
                            const struct hr__pending_store *store)
 {
@@ -75,7 +76,7 @@ static void account_locked(struct hr_loader *l, struct hr__host_queue *q,
         pthread_cond_signal(&l->fetch);
 }
 
-/* A store's sample is not coming any more: whose batch needs it gets the bytes. */
+/* Gives up a store. If a batch is waiting for its sample, that batch gets the bytes. */
 static void give_up_locked(struct hr_loader *l, struct hr__pending_store *store)
 {
     struct hr__hosting *h = l->hosting;
@@ -124,7 +125,8 @@ int hr__hosting_is_storing_locked(struct hr_loader *l)
     return now_ns < h->drain_ns;
 }
 
-/* There is room for something more to be stored. A slow host may take half of it. */
+/* Returns non-zero if there is room to store more. One host may take half of the room, since it may
+ * be slow. */
 static int has_space_locked(const struct hr__hosting *h, int owner, uint64_t bytes)
 {
     uint64_t of_host = h->cluster->queues[owner].store_bytes;
@@ -183,7 +185,7 @@ void hr__hosting_forget(struct hr_loader *l, const struct hr__job *job, uint64_t
     pthread_mutex_unlock(&l->lock);
 }
 
-/* The next group: of the host that comes next in turn. Returns 0 where there is none. */
+/* Takes the next group; hosts take turns. Returns 0 if there is none. */
 static int take_stores_locked(struct hr_loader *l, struct stores *g)
 {
     struct hr__hosting *h = l->hosting;
@@ -215,7 +217,7 @@ static int take_stores_locked(struct hr_loader *l, struct stores *g)
     return g->count > 0;
 }
 
-/* The form that is kept, where it is another one and the item is not larger than it was
+/* Converts an item to the form of the list, unless it has it or would get larger than it was
  * charged. */
 static void convert(struct hr__thread *self, struct stores *g, size_t i, struct hr__peer_item *item)
 {
@@ -241,7 +243,7 @@ static void convert(struct hr__thread *self, struct stores *g, size_t i, struct 
     hr__count(&self->loader->counters.converted, 1);
 }
 
-/* Without the lock. */
+/* Stores a group. Without the lock. */
 static void send_group(struct hr__thread *self, struct stores *g)
 {
     const struct hr_loader *l = self->loader;
@@ -275,8 +277,8 @@ static void tell_full(const struct hr__cluster *cluster, int owner)
             cluster->hosts.hosts[owner].name);
 }
 
-/* What became of a group. Returns whether its host is to be told to be full, for the first
- * time. */
+/* Handles the results of a group. Returns whether to log, for the first time, that its host is
+ * full. */
 static int settle_locked(struct hr_loader *l, struct stores *g)
 {
     struct hr__hosting *h = l->hosting;

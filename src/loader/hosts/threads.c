@@ -1,10 +1,10 @@
 /*
- * The host threads: each takes a group of items of one owner, the one whose turn is next, asks
- * its server for them in bulk, and delivers what it finds; or stores a group.
+ * The host threads. Each takes a group of items of one owner, that of the earliest turn, requests
+ * them from its server in bulk, and passes those found to the workers; or it stores a group.
  *
- * How many fetch at once follows from what the workers have: one more where items wait and
- * workers run short of staged samples, one less where many are staged. While a request is under
- * way the next group grows, so that few threads ask for much at once.
+ * The number that fetch at once depends on the workers: one more if items wait and workers run
+ * short of staged samples, one less if many are staged. While a request is in progress the next
+ * group grows, so that a few threads make large requests.
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -13,19 +13,19 @@
 #include <string.h>
 #include <time.h>
 
-/* A request that takes longer than this shows a slow server, which gets one thread. */
+/* A server whose request takes longer is slow, and gets only one thread. */
 #define SLOW_NS 100000000u
 
-/* Other ranks may be storing still what they read at the end of the epoch before: in the first
- * moments of an epoch what is missing is asked for again, after these pauses. */
+/* Other ranks may still be storing samples that they read at the end of the previous epoch. So in
+ * the first GRACE_NS of an epoch, missing items are requested again, after the pauses below. */
 #define GRACE_NS UINT64_C(500000000)
 
-/* There was no slot for the next batch: when to look again. */
+/* When to try again if no slot was free for the next batch. */
 #define RETRY_NS UINT64_C(2000000)
 
 static const uint64_t pauses_ns[] = {3000000, 10000000, 30000000};
 
-/* There is room for another item in the staging budget. */
+/* Returns non-zero if the staging budget has room for another item. */
 static int has_room_locked(const struct hr_loader *l, uint64_t bytes)
 {
     uint64_t budget = l->options.staging_bytes;
@@ -33,8 +33,8 @@ static int has_room_locked(const struct hr_loader *l, uint64_t bytes)
            (l->reserved_bytes + bytes <= budget && l->reserved_items + bytes <= budget / 4 * 3);
 }
 
-/* The host whose first item's turn is next, of those that may be asked now; -1: none. Items
- * of hosts that are down become reads. */
+/* Chooses the host whose first item has the earliest turn, of those that may be asked now; -1:
+ * none. Items of hosts that are down become reads from storage. */
 static int pick_locked(struct hr_loader *l)
 {
     const struct hr__hosting *h = l->hosting;
@@ -49,7 +49,7 @@ static int pick_locked(struct hr_loader *l)
             hr__hosting_reroute_locked(l, i);
             continue;
         }
-        /* One thread is left for those that are quick. */
+        /* Keep one thread for the fast hosts. */
         int is_barred = q->is_slow && (q->threads || h->slow >= h->thread_count - 1);
         if (q->first->turn < turn && !is_barred) {
             turn = q->first->turn;
@@ -59,7 +59,7 @@ static int pick_locked(struct hr_loader *l)
     return best;
 }
 
-/* Takes the first items of a host, as many as a group and the budget have room for. */
+/* Takes the first items of a host, as many as fit into a group and the budget. */
 static void take_group_locked(struct hr_loader *l, int host, struct hr__group *g)
 {
     struct hr__hosting *h = l->hosting;
@@ -85,8 +85,8 @@ static void take_group_locked(struct hr_loader *l, int host, struct hr__group *g
     }
 }
 
-/* Asks the server for the items of a group whose places are at[]. What was made of another
- * state of its file is none. */
+/* Requests the items of a group at places at[] from the server. An item that was made from another
+ * state of its file counts as not found. */
 static void fetch_items(const struct hr_loader *l, struct hr__group *g, const size_t *at,
                         size_t count)
 {
@@ -110,7 +110,7 @@ static void fetch_items(const struct hr_loader *l, struct hr__group *g, const si
     }
 }
 
-/* Looks at the files, and asks the server. Without the lock. */
+/* Looks at the files, then asks the server. Without the lock. */
 static void ask(const struct hr_loader *l, struct hr__group *g)
 {
     size_t n = 0, at[HR__GROUP_ITEMS];
@@ -126,7 +126,7 @@ static void ask(const struct hr_loader *l, struct hr__group *g)
     fetch_items(l, g, at, n);
 }
 
-/* Non-zero while what others stored may be on its way still. */
+/* Returns non-zero while other ranks may still be storing items. */
 static int is_early(struct hr_loader *l, const struct hr__group *g)
 {
     struct hr__hosting *h = l->hosting;
@@ -139,7 +139,7 @@ static int is_early(struct hr_loader *l, const struct hr__group *g)
     return is_early;
 }
 
-/* The places of items that were asked for and not found; returns how many. */
+/* Finds the places of items that were requested and not found; returns how many. */
 static size_t find_missing(const struct hr__group *g, size_t at[HR__GROUP_ITEMS])
 {
     size_t n = 0;
@@ -149,7 +149,7 @@ static size_t find_missing(const struct hr__group *g, size_t at[HR__GROUP_ITEMS]
     return n;
 }
 
-/* An item that was found becomes a job's bytes. */
+/* Makes an item that was found the bytes of a job. */
 static void fill_job(struct hr_loader *l, const struct hr__group *g, struct hr__job *job,
                      const struct hr__peer_item *item)
 {
@@ -169,7 +169,7 @@ static void fill_job(struct hr_loader *l, const struct hr__group *g, struct hr__
     hr__count(is_own ? &c->own_bytes : &c->peer_bytes, item->length);
 }
 
-/* What the server had not is read from storage. Returns a slot to be given back. */
+/* Queues an item that the server lacks to be read from storage. Returns a slot to give back. */
 static struct hr_batch *miss_locked(struct hr_loader *l, struct hr__job *job)
 {
     job->unread = 1;
@@ -182,7 +182,7 @@ static struct hr_batch *miss_locked(struct hr_loader *l, struct hr__job *job)
     return NULL;
 }
 
-/* What came of a group goes to the workers and the fetchers. Returns slots to be given back. */
+/* Passes the results of a group to the workers and the fetchers. Returns slots to give back. */
 static struct hr_batch *hand_out_locked(struct hr_loader *l, struct hr__group *g,
                                         uint64_t *found_bytes)
 {
@@ -206,7 +206,7 @@ static struct hr_batch *hand_out_locked(struct hr_loader *l, struct hr__group *g
     return slots;
 }
 
-/* More threads while items wait and workers run short, fewer where many are staged. */
+/* Uses more threads while items wait and workers run short, fewer while many samples are staged. */
 static void adapt_locked(struct hr_loader *l, int is_waiting)
 {
     struct hr__hosting *h = l->hosting;
@@ -219,7 +219,7 @@ static void adapt_locked(struct hr_loader *l, int is_waiting)
     }
 }
 
-/* Fetches one group: 0 where there is none to fetch now. */
+/* Fetches one group. Returns 0 if there is none to fetch now. */
 static int fetch_unlocking(struct hr__thread *self, struct hr__group *g)
 {
     struct hr_loader *l = self->loader;
@@ -229,7 +229,7 @@ static int fetch_unlocking(struct hr__thread *self, struct hr__group *g)
         return 0;
     take_group_locked(l, host, g);
     if (!g->count) {
-        hr__cluster_unref(&g->cluster); /* the loader has its own */
+        hr__cluster_unref(&g->cluster); /* not the last reference: the loader has its own */
         return 0;
     }
     struct hr__host_queue *q = &g->cluster->queues[host];
@@ -288,7 +288,7 @@ void *hr__host_main(void *arg)
         h->trying--;
         if (l->stop)
             break;
-        /* Workers wait where too much waits to be stored. */
+        /* Store first: workers block if too many bytes wait to be stored. */
         int is_full = h->store_bytes > HR__STORE_BYTES / 2;
         if (is_full && hr__hosting_store_unlocking(self))
             continue;
