@@ -216,7 +216,7 @@ static json_t *json_verify(const struct summary *s)
                      summary_bads_json(&s->bad));
 }
 
-/* Makes a JSON object for the index file. It is complete: closing the dataset waited for it. */
+/* Describes the index file, if there is one. It is complete: closing the dataset waited for it. */
 static json_t *json_index(const struct summary *s)
 {
     if (!*s->info.index_path)

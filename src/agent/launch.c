@@ -1,7 +1,7 @@
 /*
  * See launch.h. Next to the socket NAME.sock lie NAME.lock, which a process holds (flock) while
  * it begins or ends an agent, and NAME.log. The directory is closed to other users, so the user
- * himself put there what it contains.
+ * himself has put there whatever it contains.
  *
  * An agent that ends may remove the lock's file. So a process that gets the lock checks that the
  * file still has that name, and opens the new one otherwise.

@@ -81,7 +81,8 @@ struct hr__header {
                                HALT message was sent before. HR__SEQUENCE_NONE: it did not end */
     _Atomic uint64_t tail;  /* sequence: samples before it may have been overwritten */
     _Atomic uint64_t epoch; /* the queue's present epoch */
-    _Atomic uint32_t bell;  /* futex: changes when head, halt or any cursor's floor changes */
+    _Atomic uint32_t
+        bell; /* futex: changes with head and halt, and when all cursors are expelled */
     _Atomic uint32_t wants_room; /* the queue waits for free places: signal the eventfd when mark
                                     advances, and before waiting for samples */
 };

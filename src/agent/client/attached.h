@@ -71,7 +71,7 @@ struct hr__attached {
     uint64_t epoch_ns;    /* when WAITING came in answer to it; 0: it did not, or was reported */
     struct hr__wire_waiting others; /* its contents: where the other jobs were */
     int is_placed;      /* we have joined the stream, or were restored: our epochs are its own */
-    uint64_t own_epoch; /* the epoch asked for, while is_placed is 0 */
+    uint64_t own_epoch; /* the epoch asked for, while is_known is 0 */
     uint64_t ahead;     /* the stream's epoch number minus ours */
 
     int is_started;        /* an epoch was started */

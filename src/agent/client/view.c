@@ -24,7 +24,7 @@
 #define TRACE_WRITE_MS  30000 /* to write the text of a long recording */
 #define SOCKET_PATH_MAX 256
 
-/* A viewer's connection; pid and path are for error messages. */
+/* A viewer's connection. */
 struct view {
     int socket;
     int pid; /* of the agent */

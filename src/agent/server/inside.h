@@ -98,7 +98,7 @@ struct hr__queue {
     int refs;                                 /* cursors of jobs, and jobs that await it */
     uint64_t progress, progress_ns; /* of its active cursors, and when that was first seen */
     bool is_out;                    /* the background task is running */
-    struct hr__kept *kept;          /* cache opened by the task that creates the queue */
+    struct hr__kept *kept; /* cache opened by the task that creates the queue, until it is done */
     /* With external order: */
     bool is_fresh;            /* nothing was pushed since the last start */
     uint64_t pushed;          /* number of the next chunk to push */

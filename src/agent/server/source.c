@@ -28,7 +28,7 @@ void hr__text_digest(uint64_t out[2], const char *text, size_t length)
     out[1] = hash.high64;
 }
 
-/* Returns an upper bound of the memory needed to read a text. */
+/* Estimates the memory needed to read a text: each list element is an allocation of its own. */
 static uint64_t reading_bytes(const char *text, size_t length)
 {
     uint64_t elements = 0;
