@@ -1,4 +1,4 @@
-/* Text of 80 columns, and JSON, about the segments of caches; see cache_report.h. */
+/* Prints segments of caches as text of 80 columns and as JSON; see cache_report.h. */
 #include "cache_report.h"
 
 #include "text.h"
@@ -63,7 +63,7 @@ static uint64_t items_of(const struct hr_cache_info *info)
     return info->items[0] + info->items[1] + info->items[2];
 }
 
-/* A line with a text that may hold anything. */
+/* Prints a line with untrusted text, escaped. */
 static void print_escaped(const char *before, const char *text)
 {
     char *escaped = text_escape(text);
@@ -95,7 +95,7 @@ void cache_report_print_table(const struct cache_report *report)
            report->count == 1 ? "segment" : "segments");
 }
 
-/* ---- one segment in words ---- */
+/* ---- text about one segment ---- */
 
 static void print_users(const struct hr_cache_info *info)
 {
@@ -151,7 +151,7 @@ static void print_fill(const struct hr_cache_info *info)
            looks ? 100 * (double)info->hits / (double)looks : 0, text_bytes(c, info->saved_bytes));
 }
 
-/* A time with three digits: "61.2 us". */
+/* Writes a time with three digits: "61.2 us". */
 static const char *text_us(char out[TEXT_NUMBER], double us)
 {
     const char *unit = us < 999.5 ? "us" : "ms";
@@ -160,7 +160,7 @@ static const char *text_us(char out[TEXT_NUMBER], double us)
     return out;
 }
 
-/* Uses after which a conversion has saved what it took. */
+/* Prints after how many uses a conversion has saved the time that it took. */
 static void print_worth(const struct hr_cache_info *info, int form)
 {
     char a[TEXT_NUMBER];
@@ -267,7 +267,7 @@ json_t *cache_report_forms(const uint64_t values[3])
                      (json_int_t)values[1], "planes", (json_int_t)values[2]);
 }
 
-/* A measured number; null where it was not measured. */
+/* Makes a measured number; null if it was not measured. */
 static json_t *number_or_null(double value)
 {
     return value > 0 ? json_real(value) : json_null();

@@ -1,6 +1,6 @@
 /*
- * See cache_servers.h. A server has at most one of each kind of problem: it does not answer;
- * it evicts; the budget is more than it can hold; it refuses what most samples need.
+ * See cache_servers.h. A server has at most one problem of each kind: it does not answer; it
+ * evicts items; the budget exceeds its memory; it refuses items of the size of most samples.
  */
 #include "cache_servers.h"
 
@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Of a server's memory, that items may be planned to take: their keys and headers, and slabs
- * of other sizes, take the rest (docs/hosts.md). */
+/* The share of a server's memory that items may be planned to fill. Keys, headers and slabs of
+ * other sizes need the rest (docs/hosts.md). */
 #define SHARE_MAX 0.75
 
 #define MEBI          (UINT64_C(1) << 20)
@@ -63,7 +63,7 @@ static struct hr_cache_server get(const struct hr_cache_servers *servers, size_t
 
 /* ---- text ---- */
 
-/* Prints text that may hold anything. */
+/* Prints untrusted text, escaped. */
 static void put(const char *text)
 {
     char *escaped = text_escape(text);
@@ -87,7 +87,7 @@ static void print_line(const struct hr_cache_server *s)
            text_count(d, s->items), s->version);
 }
 
-/* What all together come to, and what they have in common. */
+/* Prints the totals of all servers and what they have in common. */
 static void print_sum(const struct hr_cache_servers *servers)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER];

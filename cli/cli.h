@@ -1,6 +1,6 @@
 /*
- * What the verbs of the headrace command share. A verb is one cmd_*.c file with
- * one function in the table of main.c; it sees only the public API.
+ * Declarations shared by the verbs of the headrace command. A verb is a file cmd_*.c with one
+ * function, listed in the table of main.c. It uses the public API only.
  */
 #ifndef HR_CLI_CLI_H
 #define HR_CLI_CLI_H
@@ -12,14 +12,14 @@ enum cli_exit {
     CLI_PROBLEM = 1,       /* the verb did its work and found a problem */
     CLI_USAGE = 2,         /* the command line is wrong */
     CLI_FAILED = 3,        /* the verb could not do its work */
-    CLI_INTERRUPTED = 130, /* Ctrl-C, as shells count it */
+    CLI_INTERRUPTED = 130, /* Ctrl-C; the value that shells use */
 };
 
 /* One verb. */
 struct cli_verb {
     const char *name;
     const char *summary; /* one line of `headrace --help` */
-    /* argv[0] is the verb; returns an enum cli_exit */
+    /* argv[0] is the verb. Returns an enum cli_exit. */
     int (*run)(int argc, char **argv);
 };
 
@@ -37,10 +37,10 @@ int cmd_version(int argc, char **argv);
 /* Prints "headrace VERB: message" to stderr; `verb` may be NULL. */
 void cli_complain(const char *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Ends stdout: what could not be written is CLI_FAILED, else `status`. */
+/* Flushes stdout. Returns CLI_FAILED if writing failed, else `status`. */
 int cli_finish(const char *verb, int status);
 
-/* The one of `count` names nearest to `word`, NULL where none is near. */
+/* Returns the name nearest to `word` among `count` names; NULL: none is similar. */
 const char *cli_nearest(const char *word, const char *const *names, int count);
 
 #endif

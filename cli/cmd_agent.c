@@ -1,6 +1,6 @@
 /*
- * headrace agent: the loader as a process, in the foreground; and what can be asked of one that
- * runs: its status, a trace, to end.
+ * headrace agent: serves jobs in the foreground, or talks to a running agent: its status, a trace,
+ * its end.
  */
 #include "cli.h"
 #include "options.h"
@@ -45,7 +45,7 @@ static int failed(int code, const struct hr_error *error)
     return code == -EINVAL ? CLI_USAGE : CLI_FAILED;
 }
 
-/* ---- of one that runs ---- */
+/* ---- requests to a running agent ---- */
 
 static int stop_it(const struct agent_command *c)
 {
@@ -73,7 +73,7 @@ static int print_status(const struct agent_command *c)
     return cli_finish("agent", CLI_OK);
 }
 
-/* Opened before the recording, so that a wrong path is known at once. */
+/* Opens the file before recording, so that a wrong path fails at once. */
 static int write_trace(const struct agent_command *c)
 {
     struct hr_error error = {0};
@@ -102,7 +102,7 @@ static int write_trace(const struct agent_command *c)
 
 /* ---- serving ---- */
 
-/* For the signal handler. */
+/* The agent that the signal handler stops. */
 static struct hr_agent *_Atomic serving;
 
 static void on_signal(int number)
@@ -112,7 +112,7 @@ static void on_signal(int number)
         hr_agent_stop(agent);
 }
 
-/* What asks an agent to end; blocked until there is one. */
+/* The signals that end an agent. They stay blocked until there is one. */
 static void end_signals(sigset_t *set)
 {
     sigemptyset(set);
@@ -121,7 +121,7 @@ static void end_signals(sigset_t *set)
     sigaddset(set, SIGHUP);
 }
 
-/* Where it listens: as it was told, or as the listener that it was given says. */
+/* Finds the path it listens at: from the options, or from the listener passed to it. */
 static void find_path(struct agent_command *c)
 {
     struct sockaddr_un at;
@@ -136,7 +136,7 @@ static void find_path(struct agent_command *c)
         hr_agent_default_socket(c->path, sizeof c->path);
 }
 
-/* Says that it serves, once it answers as it would anybody. */
+/* Prints that the agent serves, once it answers a status request. */
 static void *announce(void *arg)
 {
     const struct agent_command *c = arg;
@@ -164,7 +164,7 @@ static int run(struct agent_command *c, struct hr_agent *agent, struct hr_error 
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
-    /* Without it only a line is missing. */
+    /* If the thread cannot be created, only that line is missing. */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int has_announcer = !pthread_create(&announcer, NULL, announce, c);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

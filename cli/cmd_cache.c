@@ -1,6 +1,6 @@
 /*
- * headrace cache: what is kept in memory between epochs and runs; filling it ahead and
- * giving it back. Each of its verbs has a command line of its own.
+ * headrace cache: shows, fills and drops the caches that stay in memory between epochs and runs.
+ * Each of its verbs has its own options.
  */
 #include "cache_report.h"
 #include "cache_servers.h"
@@ -20,8 +20,8 @@
 struct cache_command {
     const char *verb; /* "cache list" and so on */
     int json, force, jobs, no_progress, verbose;
-    int is_quiet;             /* non-zero: what the library warns of is in the result */
-    const char *dataset;      /* of drop */
+    int is_quiet;             /* non-zero: the result reports what the library would warn of */
+    const char *dataset;      /* option of drop */
     const char *arguments[2]; /* NULL: not given */
 };
 
@@ -136,10 +136,10 @@ static int cache_info(struct cache_command *c, int argc, char **argv)
 
 /* ---- drop ---- */
 
-/* What there was, for what is said about it. */
+/* The segments before the drop, for the report. */
 struct dropped {
     size_t segments;
-    uint64_t in_use_bytes; /* of those in use */
+    uint64_t in_use_bytes; /* of segments in use */
     char dataset[sizeof((struct hr_cache_info *)0)->dataset];
 };
 
@@ -152,7 +152,7 @@ static int look_before(struct dropped *out, const struct cache_command *c, struc
         if (report.infos[i].users)
             out->in_use_bytes += report.infos[i].allocated_bytes;
     out->segments = report.count;
-    /* By the text that the library knows it by. */
+    /* Use the dataset's text as the library stores it. */
     const char *dataset = report.count ? report.infos[0].dataset : c->dataset;
     if (c->dataset)
         snprintf(out->dataset, sizeof out->dataset, "%s", dataset);
@@ -379,7 +379,7 @@ static int cache_servers(struct cache_command *c, int argc, char **argv)
     return r >= 0 ? r : run_servers(c);
 }
 
-/* ---- all of them ---- */
+/* ---- the table of verbs ---- */
 
 static const struct {
     const char *name, *title, *arguments, *summary;

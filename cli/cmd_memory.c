@@ -1,7 +1,6 @@
 /*
- * headrace memory: what every block of memory of a training script does. Recording is the
- * Python package's work, which runs inside the script; what is done with records needs no
- * Python.
+ * headrace memory: reports on every memory block of a training script. The Python package records
+ * inside the script; the other verbs read records and need no Python.
  */
 #include "cli.h"
 #include "memory_verbs.h"

@@ -1,6 +1,6 @@
 /*
- * headrace pack: writes a dataset into one file whose items decode fast; with
- * --verify or --info looks into such a file.
+ * headrace pack: writes a dataset into one file that decodes fast. With --verify or --info,
+ * inspects such a file.
  */
 #include "cli.h"
 #include "options.h"
@@ -169,7 +169,7 @@ static int look_into(const struct pack_command *c, struct pack_report *report,
     return r;
 }
 
-/* What a person can do about an error, in the words of this command. */
+/* Returns a hint at the option that remedies an error; "": none. */
 static const char *remedy(int code, const char *message)
 {
     if (code == -EEXIST)

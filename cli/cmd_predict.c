@@ -1,6 +1,6 @@
 /*
- * headrace predict: what a change would bring to a training run that headrace stalls has
- * measured: more cores or memory, another disk, device or loader.
+ * headrace predict: predicts how a change (cores, memory, disk, device or loader) would affect a
+ * training run that headrace stalls has measured.
  */
 #include "cli.h"
 #include "options.h"
@@ -16,7 +16,7 @@
 
 #define VERB "predict"
 
-/* Options with values, of which one may be a series. */
+/* Options with values. One of them may be given as a series. */
 enum axis {
     AXIS_CACHE,
     AXIS_SHARE,
@@ -29,7 +29,7 @@ enum axis {
 };
 
 static const struct {
-    const char *name, *words; /* words: before or behind the value */
+    const char *name, *words; /* words: printed before or after the value */
     enum predict_kind kind;
     int behind;
 } axes[AXES] = {
@@ -148,7 +148,7 @@ static void add_words(struct predict_command *c, const char *format, const char 
         snprintf(c->what + used, sizeof c->what - used, format, a, b);
 }
 
-/* Reads the values; which of them is a series. Returns -1 to go on. */
+/* Reads the values and finds the option with a series. Returns -1 to go on. */
 static int read_values(struct predict_command *c)
 {
     char value[32];
@@ -256,7 +256,7 @@ static int fill(const struct predict_command *c, const struct hr_stalls *stalls,
     }
     if (r < 0)
         return r;
-    /* "nothing" is no change. */
+    /* The suggestion "nothing" is not a change. */
     report->suggestion_count = r && strcmp(report->suggestions->text, "nothing") ? r : 0;
     return 0;
 }

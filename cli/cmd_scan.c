@@ -1,6 +1,6 @@
 /*
- * headrace scan: opens a dataset as training would, says what is in it, and
- * with --verify decodes every image.
+ * headrace scan: opens a dataset as training would and reports its contents. With --verify,
+ * decodes every image.
  */
 #include "cli.h"
 #include "options.h"
@@ -60,7 +60,7 @@ static int parse(struct scan_options *o, int argc, char **argv, const char **pat
     return cli_parse(&syntax, argc, argv, path);
 }
 
-/* Warnings always, the rest with --verbose. Comes from any thread, in one write. */
+/* Logs warnings always, other levels with --verbose. Any thread calls it, so it writes once. */
 static void log_line(void *arg, enum hr_log_level level, const char *message)
 {
     const struct scan_options *o = arg;
@@ -93,7 +93,7 @@ static int collect(struct summary *summary, const char *path, const struct scan_
     options.index = (enum hr_index_policy)o->index;
     options.threads = o->threads;
     options.wait_sizes = 1;
-    options.allow_empty_classes = 1; /* a finding, not a failure */
+    options.allow_empty_classes = 1; /* to be reported, not a failure */
     options.progress = cli_progress_call;
     options.progress_arg = progress;
     int r = hr_dataset_open(&dataset, path, &options, error);

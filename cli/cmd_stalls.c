@@ -1,7 +1,7 @@
 /*
- * headrace stalls: where the time of a training script goes. Measuring is the Python
- * package's work, which runs inside the script; this finds a Python that has it and becomes
- * that. What is done with results afterwards needs no Python.
+ * headrace stalls: measures where the time of a training script goes. The Python package measures,
+ * inside the script; this verb finds a Python that has the package and executes it. The verbs that
+ * read results need no Python.
  */
 #include "cli.h"
 #include "options.h"
@@ -12,10 +12,10 @@
 
 #define VERB "stalls"
 
-/* What the Python side takes; looked at here only for complaints. */
+/* The options of the Python side, parsed here only to report errors early. */
 struct stalls_command {
     int batches, loader, warm_up, no_device, unguarded, then_run, json, no_progress;
-    int rest; /* position of the command to measure */
+    int rest; /* index of the measured command in argv */
     double seconds, precision;
     const char *data, *out, *channel;
 };

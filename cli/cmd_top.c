@@ -1,9 +1,9 @@
 /*
- * headrace top: what an agent does, again and again: on a terminal a screen that refreshes,
- * else plain text, or JSON, each interval.
+ * headrace top: shows what an agent does, at intervals: on a terminal as a screen that refreshes,
+ * otherwise as plain text or JSON.
  *
- * It only asks for statuses: rates are differences of two of them, so watching costs the agent
- * an answer per interval and nothing else.
+ * It only requests statuses and computes rates from their differences, so watching costs the agent
+ * one answer per interval.
  */
 #include "cli.h"
 #include "options.h"
@@ -22,14 +22,14 @@
 #include <unistd.h>
 
 struct top {
-    const char *socket; /* NULL: the default one */
+    const char *socket; /* NULL: the default socket */
     double interval;    /* seconds */
     int once, json;
-    json_t *before, *after;  /* statuses; before NULL: there was none yet */
-    struct hr_error trouble; /* code not 0: the agent did not answer when it was asked last */
+    json_t *before, *after;  /* the last two statuses; before is NULL at first */
+    struct hr_error trouble; /* error of the last request; code 0: the agent answered */
 };
 
-/* Asks for a status. Returns 0 or a negative errno, with an error. */
+/* Requests a status. Returns 0 or a negative errno, with an error. */
 static int ask(struct top *t, struct hr_error *error)
 {
     char *text = NULL;
@@ -62,7 +62,7 @@ static int failed(const struct hr_error *error)
     return CLI_FAILED;
 }
 
-/* Whether nobody serves the socket (any more). */
+/* Returns non-zero if no agent serves the socket any more. */
 static int is_gone(int code)
 {
     return code == -ENOENT || code == -ECONNREFUSED;
@@ -99,7 +99,7 @@ static void sleep_for(double seconds)
         ;
 }
 
-/* Ctrl-C ends it as every command. */
+/* Ctrl-C ends it, as with every command. */
 static int run_plain(struct top *t)
 {
     struct hr_error error = {0};
@@ -132,7 +132,7 @@ static void put_line(FILE *out, const struct top_line *line)
             line->is_title ? "\033[0m" : "");
 }
 
-/* One screen full as one text: what is written at once does not flicker. */
+/* Draws the screen with one write, so that it does not flicker. */
 static int draw(const struct top *t)
 {
     char *text = NULL;
@@ -146,7 +146,7 @@ static int draw(const struct top *t)
         top_view_clear(&view);
         return -1;
     }
-    /* The last row says what can be done; of more lines than there are rows it says how many. */
+    /* The last row shows the keys, or how many lines did not fit. */
     size_t shown = view.count < rows ? view.count : rows - 1;
     fputs("\033[H", out);
     for (size_t i = 0; i < shown; i++) {
@@ -176,14 +176,14 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Draws until it is asked to end, or the agent is gone: 0, or what ask said. */
+/* Draws until the user ends it or the agent is gone. Returns 0 or the error of ask. */
 static int show(struct top *t, struct hr_error *error)
 {
-    double next = now() + (t->interval < 0.5 ? t->interval : 0.5); /* the first rates soon */
+    double next = now() + (t->interval < 0.5 ? t->interval : 0.5); /* show rates soon */
     char key = 0;
     for (;;) {
         if (draw(t))
-            return 0; /* nobody sees it any more */
+            return 0; /* the terminal is gone */
         double left = next - now();
         switch (terminal_wait(left > 0 ? left : 0, &key)) {
         case TERMINAL_END:

@@ -1,4 +1,4 @@
-/* headrace unpack: the image files of a pack, in a directory. */
+/* headrace unpack: writes the images of a pack as files into a directory. */
 #include "cli.h"
 #include "options.h"
 #include "pack_report.h"

@@ -1,4 +1,4 @@
-/* headrace version: which library this is, and what it found on the machine. */
+/* headrace version: prints the library's version and what it found on this machine. */
 #include "cli.h"
 #include "options.h"
 

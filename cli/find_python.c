@@ -1,7 +1,7 @@
 /*
- * Candidates are gathered as paths, in order, and each is asked to import the package. A
- * virtual environment's Python is known by the path it is started with, so links are not
- * followed.
+ * Collects candidates as paths, in order, and tries to import the package with each. Symbolic
+ * links are not resolved, because a virtual environment's Python is identified by the path that
+ * starts it.
  */
 #include "find_python.h"
 
@@ -14,9 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MOST_WORDS 16 /* of a command that are looked at: `env`, `numactl` and their options */
+#define MOST_WORDS 16 /* words of a command to check: `env`, `numactl` and their options */
 
-/* The file that a shell would run for `word`; the caller frees it; NULL: none. */
+/* Returns the file that a shell would run for `word`, owned by the caller; NULL: none. */
 static char *resolve(const char *word)
 {
     struct stat status;
@@ -36,7 +36,7 @@ static char *resolve(const char *word)
     return NULL;
 }
 
-/* "python", "python3", "python3.12" at the end of a path. */
+/* Returns non-zero if a path ends in "python", "python3", "python3.12" or so. */
 static int is_python(const char *word)
 {
     const char *name = strrchr(word, '/');
@@ -47,7 +47,7 @@ static int is_python(const char *word)
     return !name[strspn(name, "0123456789.")];
 }
 
-/* The interpreter in a script's first lines; the caller frees it; NULL: not a Python. */
+/* Returns the interpreter named in a script's first lines, owned by the caller; NULL: no Python. */
 static char *interpreter(const char *file)
 {
     char text[1024];
@@ -58,7 +58,7 @@ static char *interpreter(const char *file)
     if (length < 2 || text[0] != '#' || text[1] != '!')
         return NULL;
     text[length] = 0;
-    /* pip writes a shell's first line and an exec where a path is long or has blanks */
+    /* If a path is long or has blanks, pip writes a shell script that executes the interpreter. */
     char *exec = strstr(text, "\n'''exec' ");
     char *begin = exec ? exec + strlen("\n'''exec' ") : text + 2, *save;
     if (*begin == '"') {
@@ -74,7 +74,7 @@ static char *interpreter(const char *file)
     return NULL;
 }
 
-/* Takes over `path`, which may be NULL, unless it is there already. */
+/* Adds `path`, which it takes over, unless it is NULL or in the list already. */
 static void add(struct find_python *tried, char *path)
 {
     int known = !path || tried->count == PYTHONS_TRIED;
@@ -86,7 +86,7 @@ static void add(struct find_python *tried, char *path)
         tried->path[tried->count++] = path;
 }
 
-/* The Python of a command: the first word that is one, or is a script for one. */
+/* Adds the Python of a command: the first word that is a Python, or a script for one. */
 static void add_of_command(struct find_python *tried, char *const *command)
 {
     for (int i = 0; command[i] && i < MOST_WORDS; i++) {
@@ -103,7 +103,7 @@ static void add_of_command(struct find_python *tried, char *const *command)
     }
 }
 
-/* The last line of what a process says, without what is not printable. */
+/* Returns the last line of a process's output, with printable characters only. */
 static char *last_line(char *text)
 {
     size_t length = strlen(text);
@@ -128,7 +128,7 @@ static void in_child(const char *python, const char *code, int said)
     _exit(127);
 }
 
-/* Whether it imports the module; otherwise *reason is why not. */
+/* Returns whether `python` can import the module; else *reason says why not. */
 static int imports(const char *python, const char *module, char **reason)
 {
     char code[128], text[4096];
@@ -142,7 +142,7 @@ static int imports(const char *python, const char *module, char **reason)
         in_child(python, code, ends[1]);
     close(ends[1]);
     for (ssize_t n = 1; child > 0 && n > 0;) {
-        if (length == sizeof text - 1) { /* the end is what counts */
+        if (length == sizeof text - 1) { /* keep the end of the output */
             memmove(text, text + length / 2, length - length / 2);
             length -= length / 2;
         }

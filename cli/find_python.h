@@ -1,24 +1,24 @@
 /*
- * Which Python has the package: the one that runs the command, if that can be told, so that
- * what is measured and what measures are of one kind.
+ * Finds a Python that has the package: if possible the one that runs the measured command, so that
+ * both use the same interpreter.
  */
 #ifndef HR_CLI_FIND_PYTHON_H
 #define HR_CLI_FIND_PYTHON_H
 
 #define PYTHONS_TRIED 4
 
-/* What was tried: NULL-terminated lists of texts that find_python_clear frees. */
+/* The Pythons tried: NULL-terminated lists of texts, freed by find_python_clear. */
 struct find_python {
     char *path[PYTHONS_TRIED + 1];
-    char *reason[PYTHONS_TRIED + 1]; /* the last line that it said */
+    char *reason[PYTHONS_TRIED + 1]; /* why it failed: the last line of its output */
     int count;
 };
 
 /*
- * The path of a Python that can import `module`: the one that HEADRACE_PYTHON names, and no
- * other; otherwise the one that the NULL-terminated `command` names, or the first line of the
- * script that it names; otherwise python3 or python on PATH. NULL where none can; `tried`
- * owns all texts. Starts each for as long as the import takes.
+ * Returns the path of a Python that can import `module`, or NULL. If HEADRACE_PYTHON is set, only
+ * that one is tried. Otherwise tries, in this order: the one named by the NULL-terminated `command`
+ * or by the first line of its script; python3 and python on PATH; the one that started us.
+ * `tried` owns all texts. Runs each candidate for as long as the import takes.
  */
 const char *find_python(struct find_python *tried, char *const *command, const char *module);
 

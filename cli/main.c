@@ -1,5 +1,5 @@
 /*
- * The headrace command: finds the verb and hands over.
+ * The headrace command: finds the verb and calls it.
  */
 #include "cli.h"
 
@@ -40,8 +40,8 @@ int cli_finish(const char *verb, int status)
     return CLI_FAILED;
 }
 
-/* Letters to change, add, drop or exchange with their neighbours: the restricted distance of
- * Damerau and Levenshtein, of the first MAX_WORD letters. */
+/* Returns how many letters to change, add, drop or swap with a neighbour turn a into b: the
+ * restricted Damerau-Levenshtein distance of the first MAX_WORD letters. */
 static int distance(const char *a, const char *b)
 {
     enum { MAX_WORD = 32 };
@@ -70,7 +70,7 @@ const char *cli_nearest(const char *word, const char *const *names, int count)
     int length = (int)strlen(word), least = length;
     for (int i = 0; i < count; i++) {
         int d = distance(word, names[i]), other = (int)strlen(names[i]);
-        /* More than one letter in three is another word. */
+        /* If more than one letter in three differs, it is another word. */
         int most = (length > other ? length : other) / 3;
         if (d < least && d <= (most ? most : 1) && d < other) {
             least = d;

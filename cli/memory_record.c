@@ -1,4 +1,4 @@
-/* headrace memory record: the options, which the Python side takes. */
+/* headrace memory record: parses the options and starts the Python side. */
 #include "cli.h"
 #include "memory_verbs.h"
 #include "options.h"
@@ -9,10 +9,10 @@
 
 #define VERB "memory record"
 
-/* Looked at here only for complaints. */
+/* The options of the Python side, parsed here only to report errors early. */
 struct record_command {
     int iterations, stacks, batch_size, no_tap, json, no_progress;
-    int rest; /* position of the command to record */
+    int rest; /* index of the recorded command in argv */
     const char *out, *limit, *least;
 };
 

@@ -1,7 +1,7 @@
 /*
- * headrace memory report, diff and import: what records tell, and records of what other tools
- * wrote. A damaged record is read as far as that goes, what is missing is said, and the exit status
- * is 1.
+ * headrace memory report, diff and import: report on records, compare them, and convert records of
+ * other tools. A damaged record is read as far as possible; the missing parts are reported, and
+ * the exit status is 1.
  */
 #include "cli.h"
 #include "memory_verbs.h"
@@ -32,7 +32,7 @@ static int failed(const char *verb, int code, const struct hr_error *error)
     return CLI_FAILED;
 }
 
-/* A bandwidth; 0, or -1 after a complaint. */
+/* Parses a bandwidth. Returns 0, or -1 after a complaint. */
 static int take_rate(const char *option, const char *text, double *bytes_per_s)
 {
     struct predict_values values;
@@ -50,7 +50,8 @@ static int take_rate(const char *option, const char *text, double *bytes_per_s)
 
 /* ---- records ---- */
 
-/* Says what of a record could not be read, or was not recorded. 1: the record is damaged. */
+/* Reports parts of a record that are unreadable or were not recorded. Returns 1 if it is damaged.
+ */
 static int tell_gaps(const char *verb, const char *path, const struct hr_memory *memory)
 {
     const char *what = NULL, *problem = NULL;
@@ -89,7 +90,7 @@ static void close_all(struct hr_memory **memories, size_t count)
         hr_memory_destroy(&memories[i]);
 }
 
-/* All or none: how many of them are damaged, or a negative errno. */
+/* Opens all records or none. Returns how many are damaged, or a negative errno. */
 static int open_all(struct hr_memory **memories, const char *const *paths, size_t count,
                     const struct hr_memory_options *options, const char *verb)
 {
@@ -217,7 +218,7 @@ struct diff {
     double fail_above; /* percent; negative: never */
 };
 
-/* otherwise: the exit status where nothing grew more than it may. */
+/* Returns `otherwise` if nothing grew beyond the limit. */
 static int write_diff(const struct diff *c, const struct hr_memory *before,
                       const struct hr_memory *after, int otherwise)
 {

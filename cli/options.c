@@ -1,4 +1,4 @@
-/* Option tables: the parser, complaints with a suggestion, and the help. */
+/* Option tables: parses command lines, suggests corrections, and prints the help. */
 #include "options.h"
 
 #include "cli.h"
@@ -98,7 +98,7 @@ static int set_choice(const struct cli_syntax *s, const struct cli_option *o, co
     return CLI_USAGE;
 }
 
-/* One option at argv[*i], with its value there or behind it. */
+/* Parses the option at argv[*i], whose value is in the same or the next argument. */
 static int take_option(const struct cli_syntax *s, int argc, char **argv, int *i)
 {
     const char *name = argv[*i] + 2, *equals = strchr(name, '=');

@@ -1,6 +1,6 @@
 /*
- * The command line of one verb: a table of options, from which both the parser
- * and the help text are made, so that they cannot disagree.
+ * The command line of a verb: a table of options, from which both the parser and the help text are
+ * made, so that they cannot disagree.
  */
 #ifndef HR_CLI_OPTIONS_H
 #define HR_CLI_OPTIONS_H
@@ -10,34 +10,34 @@ enum cli_option_kind { CLI_FLAG, CLI_NUMBER, CLI_CHOICE, CLI_REAL, CLI_TEXT };
 struct cli_option {
     const char *name; /* without the dashes */
     enum cli_option_kind kind;
-    int *target;                /* FLAG: becomes 1; NUMBER: the value; CHOICE: its position */
+    int *target;                /* FLAG: set to 1; NUMBER: the value; CHOICE: index of the word */
     double *real;               /* REAL: the value, at least `least` */
     const char **text;          /* TEXT: points into argv */
-    const char *value;          /* how the help calls the value, "N" or "a|b|c" */
-    const char *help;           /* lines of at most 52 columns, divided by \n */
+    const char *value;          /* name of the value in the help: "N" or "a|b|c" */
+    const char *help;           /* lines of at most 52 columns, separated by \n */
     int least, most;            /* NUMBER: the range; REAL: the least */
     const char *const *choices; /* CHOICE: the words, NULL-terminated */
 };
 
-/* A verb's command line. */
+/* The command line of a verb. */
 struct cli_syntax {
     const char *verb;
-    const char *arguments; /* of the usage line, e.g. "PATH [options]" */
-    const char *text;      /* what it does; lines of at most 78 columns */
+    const char *arguments; /* in the usage line, e.g. "PATH [options]" */
+    const char *text;      /* what the verb does; lines of at most 78 columns */
     const struct cli_option *options;
     int option_count;
-    int positional;      /* how many arguments it takes */
-    int optional;        /* how many more it may be given */
-    int *rest;           /* not NULL: the first argument ends the command line; its
-                            position in argv, argc if there is none */
-    const char *example; /* lines of commands with what they do */
+    int positional;      /* number of required arguments */
+    int optional;        /* number of further, optional arguments */
+    int *rest;           /* if not NULL, the first argument ends the options; its index in argv is
+                            stored here, argc if there is none */
+    const char *example; /* lines, each a command and what it does */
 };
 
 /*
- * Parses argv[1..]. `positional` takes pointers into argv, syntax->positional and up
- * to `optional` more; those that are not given stay as they are.
- * Returns -1 to go on; else what the verb returns at once: CLI_OK after
- * --help, CLI_USAGE after a complaint.
+ * Parses argv[1..]. Stores pointers into argv in `positional`: syntax->positional of them, and up
+ * to syntax->optional more; optional ones that are missing are left unchanged. Returns -1 to go
+ * on. Otherwise the verb returns the result at once: CLI_OK after --help, CLI_USAGE after a
+ * complaint.
  */
 int cli_parse(const struct cli_syntax *syntax, int argc, char **argv, const char **positional);
 

@@ -1,4 +1,4 @@
-/* Text of 80 columns and JSON about a pack; see pack_report.h. */
+/* Prints the contents of a pack as text of 80 columns and as JSON; see pack_report.h. */
 #include "pack_report.h"
 
 #include "text.h"
@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define BADS_AT_MOST 20  /* listed as text */
-#define KEPT_AT_MOST 100 /* kept in memory, and listed as JSON */
+#define BADS_AT_MOST 20  /* listed in text */
+#define KEPT_AT_MOST 100 /* kept in memory, and listed in JSON */
 
 /* Keys of the JSON, by enum hr_pack_kept. */
 static const char *const kept_keys[HR_PACK_KEPT_COUNT] = {

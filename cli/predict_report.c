@@ -1,7 +1,7 @@
 /*
- * Predictions as text of at most 80 columns, and as JSON; see predict_report.h. Now and
- * then stand side by side; a series is a table with a bar for each rate. What is beyond
- * the machine that was measured has an asterisk.
+ * Prints predictions as text of at most 80 columns and as JSON; see predict_report.h. The present
+ * and the predicted figures stand side by side; a series becomes a table with a bar for each rate.
+ * An asterisk marks predictions beyond the measured machine.
  */
 #include "predict_report.h"
 
@@ -53,7 +53,7 @@ static double waiting(const struct hr_stalls_prediction *p)
     return p->share[2] + p->share[3];
 }
 
-/* A row of now, and of then where there is one. */
+/* Prints a row with the present figure and, if there is one, the predicted one. */
 static void row(const char *name, const char *now, const char *then)
 {
     printf("%-30s%20s", name, now);
@@ -121,7 +121,7 @@ static void print_series(const struct predict_report *report)
     printf("compute, copy, preparation, fetch: %% of the time\n");
 }
 
-/* Each assumption once, beginning with those of now. */
+/* Prints each assumption once, those about the present run first. */
 static void print_assumptions(const struct predict_report *report)
 {
     const char *last = "";
@@ -192,7 +192,7 @@ void predict_report_print(const struct predict_report *report)
 
 /* ---- JSON ---- */
 
-/* null where it is not known or infinite: JSON has no such numbers. */
+/* Makes a number; null if it is unknown or infinite, which JSON cannot express. */
 static json_t *number(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();

@@ -1,4 +1,4 @@
-/* What headrace predict says: text, and the JSON of headrace-predict(1). */
+/* Reports of headrace predict: text, and the JSON described in headrace-predict(1). */
 #ifndef HR_CLI_PREDICT_REPORT_H
 #define HR_CLI_PREDICT_REPORT_H
 
@@ -6,24 +6,24 @@
 
 #define PREDICT_MOST_SUGGESTIONS 8
 
-/* One change and what comes of it. */
+/* One change and its prediction. */
 struct predict_point {
-    char label[32]; /* of the value that is varied; "" where none is */
+    char label[32]; /* of the varied value; "": none is varied */
     struct hr_stalls_change change;
     struct hr_stalls_prediction prediction;
 };
 
 struct predict_report {
     const char *path;
-    const char *what;   /* the changes in words; "" where there is none */
-    const char *varied; /* the option that is varied, "cores"; NULL: none */
-    double stall;       /* that suggestions may leave */
+    const char *what;   /* the changes in words; "": none */
+    const char *varied; /* name of the varied option, e.g. "cores"; NULL: none */
+    double stall;       /* share of waiting that a suggestion may leave */
     struct predict_point now;
-    struct predict_point *points; /* none where nothing is changed */
+    struct predict_point *points; /* none if nothing is changed */
     int count;
     struct hr_stalls_suggestion suggestions[PREDICT_MOST_SUGGESTIONS];
     int suggestion_count;
-    char unknown[1024]; /* why nothing can be suggested, "not known: ..."; "" it can */
+    char unknown[1024]; /* why nothing can be suggested, "not known: ..."; "": suggestions exist */
 };
 
 void predict_report_print(const struct predict_report *report);

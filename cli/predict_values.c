@@ -1,4 +1,4 @@
-/* Values, lists and ranges of headrace predict; see predict_values.h. */
+/* Parses values, lists and ranges of headrace predict; see predict_values.h. */
 #include "predict_values.h"
 
 #include "text.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POINTS 11 /* of a range of what is not counted */
+#define POINTS 11 /* values in a range that cannot be listed one by one */
 
 static const char *problem_of(enum predict_kind kind)
 {
@@ -23,7 +23,7 @@ static const char *problem_of(enum predict_kind kind)
     return problems[kind];
 }
 
-/* Bytes of a unit, 0 where it is none; *end: behind it. */
+/* Parses a unit. Returns its bytes, 0 if it is no unit; *end: after it. */
 static double unit_of(const char *text, const char **end)
 {
     static const char letters[] = "KMGTP";
@@ -40,7 +40,7 @@ static double unit_of(const char *text, const char **end)
     return bytes;
 }
 
-/* One value; *end: behind it. */
+/* Parses one value; *end: after it. */
 static int parse_one(enum predict_kind kind, const char *text, const char **end, double *value,
                      int *times)
 {
@@ -50,7 +50,7 @@ static int parse_one(enum predict_kind kind, const char *text, const char **end,
     if (*text < '0' || *text > '9')
         if (*text != '.' || text[1] < '0' || text[1] > '9')
             return -1;
-    /* strtod would take "1..16" for "1." and ".16" */
+    /* strtod would read "1..16" as "1." and ".16" */
     size_t digits = strspn(text, "0123456789");
     if (!strncmp(text + digits, "..", 2)) {
         *value = strtod(text, &stop);
@@ -78,8 +78,8 @@ static int parse_one(enum predict_kind kind, const char *text, const char **end,
     return *value > 0 && *value < 1e18 ? 0 : -1;
 }
 
-/* Shares in equal steps; speeds, sizes and factors in equal ratios; of numbers all, or those
- * that are about as far apart. */
+/* Fills a range: shares in equal steps; speeds, sizes and factors in equal ratios; counts one by
+ * one if there are few, else in equal ratios. */
 static void fill_range(struct predict_values *v, enum predict_kind kind, double from, double to,
                        int times)
 {

@@ -1,4 +1,4 @@
-/* A bar of one line on stderr, redrawn in place; a flag set by SIGINT. */
+/* Draws a progress bar in one line of stderr; SIGINT sets a flag. */
 #include "progress.h"
 
 #include "text.h"
@@ -19,7 +19,7 @@ static void on_interrupt(int number)
 
 void cli_progress_init(struct cli_progress *progress, int quiet)
 {
-    /* the second Ctrl-C does what it always does */
+    /* SA_RESETHAND: the second Ctrl-C kills the process as usual. */
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
     sigaction(SIGINT, &action, NULL);
     memset(progress, 0, sizeof *progress);
@@ -38,7 +38,7 @@ static double seconds_since(const struct timespec *begin)
     return (double)(now.tv_sec - begin->tv_sec) + (double)(now.tv_nsec - begin->tv_nsec) * 1e-9;
 }
 
-/* "  1:05 left" once that can be told; else "". `now`: the share of this run. */
+/* Writes "  1:05 left" once that is known; else "". `now`: the share done by this run. */
 static void time_left(char *out, size_t capacity, double now, double left, double seconds)
 {
     *out = 0;
@@ -48,7 +48,7 @@ static void time_left(char *out, size_t capacity, double now, double left, doubl
     snprintf(out, capacity, "  %ld:%02ld left", rest / 60, rest % 60);
 }
 
-/* "  812/s, 71.5 MB/s" for stages with bytes, once that can be told; else "". */
+/* Writes "  812/s, 71.5 MB/s" for stages with bytes, once that is known; else "". */
 static void rates(const struct cli_progress *p, uint64_t done, uint64_t total, double seconds,
                   char *out, size_t capacity)
 {

@@ -1,4 +1,4 @@
-/* Becomes the Python that the command is for, where it has the package. */
+/* Executes a Python that has the package, in place of this command. */
 #include "run_python.h"
 
 #include "cli.h"
@@ -28,7 +28,7 @@ static void complain_no_python(const char *verb, const struct find_python *tried
 
 static int become(const char *python, const struct run_python *run, int argc, char **argv)
 {
-    /* -P, -m, the module, --, and the end */
+    /* Room for python, -P, -m, the module, -- and NULL. */
     char **words = calloc((size_t)argc + 6, sizeof *words);
     int n = 0;
     if (!words) {
@@ -36,7 +36,7 @@ static int become(const char *python, const struct run_python *run, int argc, ch
         return CLI_FAILED;
     }
     words[n++] = (char *)python;
-    words[n++] = "-P"; /* the script's folder is not where our modules come from */
+    words[n++] = "-P"; /* do not import our modules from the script's directory */
     words[n++] = "-m";
     words[n++] = (char *)run->module;
     for (int i = 1; i < run->rest; i++)

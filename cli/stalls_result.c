@@ -1,7 +1,7 @@
 /*
- * headrace stalls report and merge: what a result tells, written again, and the results of
- * several hosts as one. Where all hosts' records are at hand they are analysed afresh, which
- * knows more than their results do.
+ * headrace stalls report and merge: prints a result again, and merges the results of several hosts
+ * into one. If the records of all hosts are available they are analysed anew, because records
+ * contain more than results.
  */
 #include "stalls_result.h"
 
@@ -34,7 +34,7 @@ static int is_directory(const char *path)
     return !stat(path, &status) && S_ISDIR(status.st_mode);
 }
 
-/* DIRECTORY/name; the caller frees it. */
+/* Returns DIRECTORY/name, owned by the caller. */
 static char *below(const char *directory, const char *name)
 {
     char *path;
@@ -112,7 +112,7 @@ int stalls_report(int argc, char **argv)
 
 /* ---- merge ---- */
 
-/* Texts of records; both arrays grow together. */
+/* Texts of records. The arrays grow together. */
 struct records {
     char **texts;
     size_t *lengths;
@@ -143,7 +143,7 @@ static int grow(struct records *all)
     return 0;
 }
 
-/* A whole file as text of *length bytes; NULL with errno. */
+/* Reads a whole file as text of *length bytes. NULL: see errno. */
 static char *read_file(const char *path, size_t *length)
 {
     FILE *file = fopen(path, "rbe");
@@ -194,7 +194,7 @@ static int is_record(const struct dirent *entry)
            !strcmp(entry->d_name + length - 5, ".json");
 }
 
-/* All records in `part`/records; 1 where there are some, 0 where not. */
+/* Adds all records in `part`/records. Returns 1 if there are some, 0 if not, or an error. */
 static int add_records(struct records *all, const char *part, struct hr_error *error)
 {
     struct dirent **entries = NULL;
@@ -224,7 +224,7 @@ static int check_parts(const char *const *parts, int count, struct hr_error *err
     return 0;
 }
 
-/* 1: all parts have records, which are in *all then; 0: some have not. */
+/* Returns 1 if all parts have records, which *all then contains; 0 if some have none. */
 static int gather_records(struct records *all, const char *const *parts, int count,
                           struct hr_error *error)
 {
@@ -265,7 +265,7 @@ static int merge_parts(struct hr_stalls **out, const char *const *parts, int cou
     return r;
 }
 
-/* Whether `folder` may take a result: it is new, empty, or has one already. */
+/* Checks that a result may be written to `folder`: it is new, empty, or has a result already. */
 static int check_folder(const char *folder, struct hr_error *error)
 {
     struct hr_stalls *earlier = NULL;

@@ -1,4 +1,4 @@
-/* Counting a dataset: per class, per size, and what could not be looked at. */
+/* Computes the summary of a dataset: counts by class, by size, and unreadable samples. */
 #include "summary.h"
 
 #include "text.h"
@@ -17,7 +17,7 @@
 int summary_bads_add(struct summary_bads *bads, uint64_t index, const char *path,
                      const char *reason)
 {
-    /* grows at 1, 2, 4, 8, ... */
+    /* the capacity doubles when the count is 0 or a power of two */
     if (!(bads->count & (bads->count - 1))) {
         size_t capacity = bads->count ? bads->count * 2 : 1;
         struct summary_bad *more = realloc(bads->items, capacity * sizeof *more);
@@ -70,8 +70,8 @@ static int add_unreadable(struct summary *s, const struct hr_dataset *dataset, s
     return r;
 }
 
-/* What a file cannot be a sample for, though it has an image's name: NULL where it may be one.
- * Names that are usual for what is decoded here are believed; --verify looks at those. */
+/* Returns why a file with an image's name cannot be a sample; NULL: it may be one. Files with the
+ * usual extensions of decoded formats are not opened here; --verify checks those. */
 static const char *cannot_be_a_sample(const char *path, int64_t bytes, struct hr_preparer *preparer,
                                       struct hr_error *why)
 {
@@ -86,7 +86,7 @@ static const char *cannot_be_a_sample(const char *path, int64_t bytes, struct hr
             return NULL;
     FILE *file = fopen(path, "rb");
     if (!file)
-        return NULL; /* of a container, or gone meanwhile */
+        return NULL; /* in a container, or removed meanwhile */
     size_t length = fread(start, 1, sizeof start, file);
     fclose(file);
     return hr_preparer_info(preparer, start, length, &info, why) == -ENOTSUP ? why->message : NULL;
@@ -118,8 +118,7 @@ static int compare_class(const void *key, const void *item)
     return label < other ? -1 : label > other;
 }
 
-/* The classes of a folder are its labels 0, 1, ...; those of a list are the
- * labels that occur. */
+/* Makes the classes: labels 0, 1, ... of a folder, or the labels that occur in a list. */
 static int make_classes(struct summary *s, const struct hr_dataset *dataset)
 {
     size_t count = hr_dataset_class_count(dataset);
@@ -189,7 +188,7 @@ static int count_samples(struct summary *s, const struct hr_dataset *dataset)
     return r;
 }
 
-/* A sample of a container is called CONTAINER:KEY. */
+/* Returns whether samples lie in containers; they are then named CONTAINER:KEY. */
 static int is_in_container(const struct hr_dataset *dataset)
 {
     char *path = hr_dataset_count(dataset) ? path_of(dataset, 0) : NULL;

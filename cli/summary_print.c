@@ -1,4 +1,4 @@
-/* The summary as text of 80 columns, and as JSON. */
+/* Prints the summary as text of 80 columns and as JSON. */
 #include "summary.h"
 #include "text.h"
 
@@ -9,8 +9,8 @@
 
 #define BAR_COLUMNS    32
 #define NAME_COLUMNS   40
-#define CLASSES_AN_END 6  /* largest and smallest classes that are listed */
-#define BADS_AT_MOST   20 /* unreadable files listed as text */
+#define CLASSES_AN_END 6  /* classes listed at either end, largest and smallest */
+#define BADS_AT_MOST   20 /* unreadable files listed in text */
 
 static const char *plural(uint64_t n, const char *one, const char *many)
 {
@@ -48,14 +48,14 @@ static void print_sizes(const struct summary *s)
            text_bytes(b, s->median), text_bytes(c, s->smallest), text_bytes(d, s->largest));
     for (int i = first; i <= last; i++) {
         int empty = 0;
-        while (!s->buckets[i + empty]) /* ends: the last one is not empty */
+        while (!s->buckets[i + empty]) /* terminates: the last bucket is not empty */
             empty++;
-        if (empty > 1) { /* one file of no bytes does not make a page of zeros */
+        if (empty > 1) { /* do not print a page of zeros because of one empty file */
             printf("  ...\n");
             i += empty - 1;
             continue;
         }
-        /* any image at all shows */
+        /* rounded up, so that even one image is visible */
         int bar = (int)((s->buckets[i] * BAR_COLUMNS + most - 1) / most);
         printf("  from %8s %12s %5.1f %%", text_bytes(a, i ? (uint64_t)1 << i : 0),
                text_count(b, s->buckets[i]), 100.0 * (double)s->buckets[i] / (double)s->known);
@@ -73,7 +73,7 @@ static void print_class(const struct summary *s, const struct summary_class *c)
            text_bytes(b, c->bytes));
 }
 
-/* Most images first; equal ones by label. */
+/* Sorts by number of images, descending; equal ones by label. */
 static int compare_samples(const void *a, const void *b)
 {
     const struct summary_class *x = *(struct summary_class *const *)a;
@@ -216,7 +216,7 @@ static json_t *json_verify(const struct summary *s)
                      summary_bads_json(&s->bad));
 }
 
-/* The index that is there by now; the dataset was closed, which waits for it. */
+/* Describes the index file, if there is one. It is complete: closing the dataset waited for it. */
 static json_t *json_index(const struct summary *s)
 {
     if (!*s->info.index_path)

@@ -1,7 +1,7 @@
 /*
- * The terminal as a screen; see terminal.h. Signals only set flags: they are blocked but while
- * it waits (ppoll), so none is lost and none interrupts a drawing. Numbers are those of ECMA-48
- * and xterm's control sequences.
+ * Full-screen mode of the terminal; see terminal.h. Signal handlers only set flags. The signals are
+ * blocked except while waiting (ppoll), so none is lost and none interrupts drawing. Escape
+ * sequences: ECMA-48 and xterm's control sequences.
  */
 #include "terminal.h"
 
@@ -15,12 +15,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ENTER "\033[?1049h\033[?25l"        /* the alternate screen, no cursor */
-#define LEAVE "\033[0m\033[?25h\033[?1049l" /* plain letters, cursor, the former screen */
+#define ENTER "\033[?1049h\033[?25l"        /* alternate screen, hide the cursor */
+#define LEAVE "\033[0m\033[?25h\033[?1049l" /* plain text, show the cursor, main screen */
 
 static struct termios former;
 static int is_taken;
-static sigset_t unblocked; /* what ppoll lets in */
+static sigset_t unblocked; /* the signal mask of ppoll */
 static volatile sig_atomic_t ended_by, resized, suspended;
 
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGWINCH};
@@ -82,7 +82,7 @@ void terminal_end(void)
     tcsetattr(STDIN_FILENO, TCSANOW, &former);
 }
 
-/* Ctrl-Z: the shell gets a plain terminal, and the screen comes back with the command. */
+/* Ctrl-Z: restores the terminal for the shell, stops, and takes the screen again when continued. */
 static void suspend(void)
 {
     suspended = 0;

@@ -1,4 +1,4 @@
-/* Numbers with separators and units, names made fit for terminals. */
+/* Formats numbers with separators and units, and escapes names for terminals. */
 #include "text.h"
 
 #include <inttypes.h>
@@ -28,7 +28,7 @@ const char *text_bytes(char buffer[TEXT_NUMBER], uint64_t bytes)
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double value = (double)bytes;
     int unit = 0;
-    /* 999.5 would print as 1000 */
+    /* 999.5 would be printed as 1000 */
     while (value >= 999.5 && unit < 6) {
         value /= 1024;
         unit++;
@@ -38,7 +38,7 @@ const char *text_bytes(char buffer[TEXT_NUMBER], uint64_t bytes)
     return buffer;
 }
 
-/* Length of the well-formed UTF-8 sequence at p (RFC 3629), 0 where none is. */
+/* Returns the length of the well-formed UTF-8 sequence at p (RFC 3629), 0 if there is none. */
 static int sequence_length(const unsigned char *p)
 {
     int length = p[0] < 0x80 ? 1 : p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : 4;
@@ -53,7 +53,7 @@ static int sequence_length(const unsigned char *p)
     return length;
 }
 
-/* C0, DEL and C1: they steer a terminal. */
+/* Returns whether p points at a control character (C0, DEL, C1), which could control a terminal. */
 static int is_control(const unsigned char *p)
 {
     return p[0] < 0x20 || p[0] == 0x7F || (p[0] == 0xC2 && p[1] < 0xA0);

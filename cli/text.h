@@ -1,4 +1,4 @@
-/* Text for people: units, escapes, columns. */
+/* Text output: numbers with units, escaping, columns. */
 #ifndef HR_CLI_TEXT_H
 #define HR_CLI_TEXT_H
 
@@ -6,27 +6,27 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Room for what text_count and text_bytes write. */
+/* Size of the buffers of text_count and text_bytes. */
 #define TEXT_NUMBER 32
 
-/* "1,234,567"; returns buffer. */
+/* Writes "1,234,567". Returns `buffer`. */
 const char *text_count(char buffer[TEXT_NUMBER], uint64_t value);
 
-/* "512 B", "1.5 KiB", "120 MiB": three digits and a binary unit; returns buffer. */
+/* Writes three digits and a binary unit: "512 B", "1.5 KiB", "120 MiB". Returns `buffer`. */
 const char *text_bytes(char buffer[TEXT_NUMBER], uint64_t bytes);
 
-/* A copy in which control bytes, and bytes that are not UTF-8, are \xHH: fit
- * for a terminal and for JSON. The caller frees it; NULL: out of memory. */
+/* Returns a copy with control bytes and bytes that are not UTF-8 written as \xHH, safe for
+ * terminals and JSON. The caller frees it. NULL: out of memory. */
 char *text_escape(const char *text);
 
-/* Columns of escaped text: its code points. */
+/* Returns the columns of an escaped text: the number of its code points. */
 size_t text_columns(const char *text);
 
-/* Prints escaped text in exactly `columns` columns (3 or more), cut with "..." or padded. */
+/* Prints an escaped text in exactly `columns` columns (3 or more), cut with "..." or padded. */
 void text_print_cell(const char *text, size_t columns);
 void text_put_cell(FILE *out, const char *text, size_t columns);
 
-/* Columns for reports on standard output: COLUMNS, or the terminal's, from 60 to 120. */
+/* Returns the columns for reports on standard output: COLUMNS, or the terminal's; 60 to 120. */
 int text_width(void);
 
 #endif

@@ -1,10 +1,10 @@
-/* Rates from differences of two statuses; see top_rates.h. */
+/* Computes rates from differences of two statuses; see top_rates.h. */
 #include "top_rates.h"
 
 #include <math.h>
 #include <string.h>
 
-/* NaN where there is none. */
+/* Returns NaN if there is no such number. */
 static double number(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
@@ -14,7 +14,7 @@ static double number(const json_t *object, const char *key)
 static double change(const json_t *after, const json_t *before, const char *key)
 {
     double d = number(after, key) - number(before, key);
-    return d >= 0 ? d : (double)NAN; /* it was counted from 0 again */
+    return d >= 0 ? d : (double)NAN; /* negative: the counter was restarted */
 }
 
 static double share(double part, double of)
@@ -27,8 +27,8 @@ static int add(json_t *object, const char *key, double value)
     return json_object_set_new(object, key, isfinite(value) ? json_real(value) : json_null());
 }
 
-/* The object of an array that has the same values of all `keys`; of several, the one that has
- * as many like it before it. */
+/* Finds the object of an array whose values of all `keys` equal those of `like`. If several match,
+ * returns number `nth` of them. */
 static const json_t *find(const json_t *array, const json_t *like, size_t nth,
                           const char *const *keys)
 {
@@ -45,7 +45,7 @@ static const json_t *find(const json_t *array, const json_t *like, size_t nth,
     return NULL;
 }
 
-/* How many before the i-th are like it; where its keys are missing, nothing is. */
+/* Returns how many objects before the i-th match it; 0 if its keys are missing. */
 static size_t count_before(const json_t *array, size_t i, const char *const *keys)
 {
     const json_t *own = json_array_get(array, i), *found;
@@ -55,7 +55,7 @@ static size_t count_before(const json_t *array, size_t i, const char *const *key
     return count;
 }
 
-/* The queue of that number, in whichever stream; NULL: none. */
+/* Finds the queue with that number in any stream; NULL: none. */
 static const json_t *find_queue(const json_t *status, const json_t *queue)
 {
     static const char *const keys[] = {"queue", NULL};
@@ -71,8 +71,8 @@ static const json_t *find_queue(const json_t *status, const json_t *queue)
 }
 
 /*
- * The share of its time that training waited. A wait is counted when it ends, so one that lasts
- * longer than the interval is known by the flag.
+ * Returns the share of time that training waited. A wait is counted when it ends; one that lasts
+ * longer than the interval is detected by the flag `waiting`.
  */
 static double wait_share(const json_t *after, const json_t *before)
 {
@@ -131,7 +131,7 @@ int top_add_rates(json_t *after, const json_t *before)
     size_t i, k;
     json_t *stream, *queue;
     int bad = 0;
-    /* Another agent at the same socket has nothing to do with it. */
+    /* Another agent may serve the socket now; its counters cannot be compared. */
     if (!json_equal(json_object_get(after, "pid"), json_object_get(before, "pid")))
         before = NULL;
     double seconds = change(after, before, "uptime_s");

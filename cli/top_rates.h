@@ -1,8 +1,8 @@
 /*
- * Rates of an agent: what changed between two of its statuses (hr_agent_status).
+ * Computes rates from two statuses of an agent (hr_agent_status).
  *
- * They are added to the later status, beside what they are of, so that text and JSON show the
- * same. A rate that cannot be told (a queue that is new, a counter that began again) is null.
+ * The rates are added to the later status, in the objects that they describe, so that text and
+ * JSON show the same. A rate that is unknown (a new queue, a restarted counter) is null.
  */
 #ifndef HR_CLI_TOP_RATES_H
 #define HR_CLI_TOP_RATES_H
@@ -10,10 +10,10 @@
 #include <jansson.h>
 
 /*
- * Adds to `after`: seconds, cpu_cores, samples_per_s, read_bytes_per_s; to its queues:
+ * Adds to `after`: seconds, cpu_cores, samples_per_s, read_bytes_per_s. To its queues:
  * samples_per_s, read_bytes_per_s, hit_share, fetch_per_sample_s, prepare_per_sample_s,
- * busy_threads; to their subscribers: samples_per_s, wait_share. `before`: an earlier status of
- * the agent, or NULL. Returns 0, -1: out of memory. Pure.
+ * busy_threads. To their subscribers: samples_per_s, wait_share. `before`: an earlier status, or
+ * NULL. Returns 0; -1: out of memory. Pure.
  */
 int top_add_rates(json_t *after, const json_t *before);
 

@@ -1,7 +1,7 @@
 /*
- * The lines of headrace top: a head for the agent, then each stream with its queues, and each
- * queue with where its time goes and who reads it. Everything is drafted as one text, then cut
- * into lines; a title begins with a mark that is taken off.
+ * Formats the lines of headrace top: the agent first, then each stream with its queues, and for
+ * each queue where its time goes and which jobs read it. Everything is formatted as one text, then
+ * cut into lines. A title begins with a mark, which is removed.
  */
 #include "top_view.h"
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MARK '\1' /* printable text has none */
+#define MARK '\1' /* does not occur in printable text */
 
 static double number(const json_t *object, const char *key)
 {
@@ -27,7 +27,7 @@ static const char *string(const json_t *object, const char *key, const char *oth
     return text && *text ? text : otherwise;
 }
 
-/* Text from outside in at most `columns`, not padded. */
+/* Prints untrusted text in at most `columns` columns, without padding. */
 static void put_text(FILE *out, const char *text, size_t columns)
 {
     char *escaped = text_escape(text);
@@ -45,7 +45,7 @@ static void put_cell(FILE *out, const char *text, size_t columns)
     free(escaped);
 }
 
-/* "1,234", "-" where it is not known; small ones with decimals. */
+/* Writes "1,234"; "-" if unknown; small numbers with decimals. */
 static const char *counted(char buffer[TEXT_NUMBER], double value)
 {
     if (!(value >= 0 && value < 1e18))
@@ -57,7 +57,7 @@ static const char *counted(char buffer[TEXT_NUMBER], double value)
     return text_count(buffer, (uint64_t)llround(value));
 }
 
-/* A whole number. */
+/* Writes a whole number. */
 static const char *whole(char buffer[TEXT_NUMBER], double value)
 {
     return value >= 0 && value < 1e18 ? text_count(buffer, (uint64_t)value) : "-";
@@ -84,7 +84,7 @@ static const char *megabytes(char buffer[TEXT_NUMBER], double per_second)
     return buffer;
 }
 
-/* "850 us", "1.07 ms", "2.5 s". */
+/* Writes "850 us", "1.07 ms", "2.5 s". */
 static const char *duration(char buffer[TEXT_NUMBER], double seconds)
 {
     if (!(seconds >= 0 && seconds < 1e9))
@@ -98,7 +98,7 @@ static const char *duration(char buffer[TEXT_NUMBER], double seconds)
     return buffer;
 }
 
-/* "0:42", "1:02:03". */
+/* Writes "0:42", "1:02:03". */
 static const char *clock_time(char buffer[TEXT_NUMBER], double seconds)
 {
     uint64_t s = seconds >= 0 && seconds < 1e12 ? (uint64_t)seconds : 0;
@@ -142,7 +142,7 @@ static double memory_of(const json_t *status)
     return sum;
 }
 
-/* What whoever started it left it with, and no job of its can change. */
+/* Prints the restrictions that the agent inherited from the process that started it. */
 static void put_surroundings(FILE *out, const json_t *under, size_t columns)
 {
     char a[TEXT_NUMBER];
@@ -211,11 +211,11 @@ static void put_queue(FILE *out, const json_t *queue, size_t bar)
     fputs(json_is_true(json_object_get(queue, "alone")) ? "  alone\n" : "\n", out);
 }
 
-/* A share of the time from which on something is said to be busy, or to wait. */
+/* Limits of shares. MUCH: threads are busy, the queue is full. SOME: a job waits. */
 #define MUCH 0.5
 #define SOME 0.05
 
-/* The largest share that a job of the queue waited; NaN where it is not known. */
+/* Returns the largest share of time that a job of the queue waited; NaN if unknown. */
 static double most_waited(const json_t *queue)
 {
     double most = (double)NAN;
@@ -223,12 +223,12 @@ static double most_waited(const json_t *queue)
     json_t *subscriber;
     json_array_foreach(json_object_get(queue, "subscribers"), i, subscriber)
     {
-        most = fmax(most, number(subscriber, "wait_share")); /* which passes over NaN */
+        most = fmax(most, number(subscriber, "wait_share")); /* fmax ignores NaN */
     }
     return most;
 }
 
-/* Who holds the others up, as people say it; NULL where the interval does not show it. */
+/* Returns a text on what slows the queue down; NULL if the interval does not show it. */
 static const char *slow_side(const json_t *queue, double threads)
 {
     const char *reason = string(queue, "waits_for", "");
@@ -290,7 +290,7 @@ static void put_subscriber(FILE *out, const json_t *queue, const json_t *s, size
     fprintf(out, "%7s%11s%7s%9s%6s", whole(a, number(s, "batch_samples")),
             counted(b, number(s, "samples_per_s")), percent(c, number(s, "wait_share")),
             whole(d, behind), whole(e, number(s, "held")));
-    /* It has half of the window left before the others go on without it. */
+    /* Less than half of the window is left before the others go on without it. */
     if (behind * 2 > number(queue, "window_samples"))
         fputs("  lags", out);
     fputc('\n', out);
@@ -328,7 +328,7 @@ static void put_stream(FILE *out, const json_t *stream, double threads, size_t c
     }
 }
 
-/* ---- who takes nothing ---- */
+/* ---- jobs without a queue ---- */
 
 static void put_waiting(FILE *out, const json_t *w, size_t columns)
 {

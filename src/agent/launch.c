@@ -1,10 +1,10 @@
 /*
- * See launch.h. Beside the socket NAME.sock lie NAME.lock, which whoever begins or ends an
- * agent holds (flock), and NAME.log. The directory is the user's alone, so what lies in it
- * was put there by him.
+ * See launch.h. Next to the socket NAME.sock lie NAME.lock, which a process holds (flock) while
+ * it begins or ends an agent, and NAME.log. The directory is closed to other users, so the user
+ * himself has put there whatever it contains.
  *
- * The lock's file may be taken away by an agent that ends: whoever gets the lock looks whether
- * the file is still the one of that name, and opens the new one otherwise.
+ * An agent that ends may remove the lock's file. So a process that gets the lock checks that the
+ * file still has that name, and opens the new one otherwise.
  */
 #include "agent/launch.h"
 
@@ -27,22 +27,22 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define LOCK_STUCK_NS  UINT64_C(1000000000) /* nobody who runs holds it for so long */
+#define LOCK_STUCK_NS  UINT64_C(1000000000) /* a process that holds it so long is likely stuck */
 #define LOCK_WAIT_NS   UINT64_C(10000000000)
-#define LOCK_SLICE_NS  5000000 /* between two looks at a lock or a socket */
-#define CONNECT_WAIT_S 2       /* for a place in the queue of who does not accept */
+#define LOCK_SLICE_NS  5000000 /* pause between two tries */
+#define CONNECT_WAIT_S 2       /* for a slot in the backlog of an agent that does not accept */
 #define BACKLOG        256
 #define COMMAND_DEFAULT                                                                            \
     "headrace\x1f"                                                                                 \
     "agent"
 
-/* Where a socket is and what lies beside it. */
+/* The paths of a socket and its companions. */
 struct place {
     struct sockaddr_un address;
     char directory[sizeof((struct sockaddr_un *)0)->sun_path];
     char lock[sizeof((struct sockaddr_un *)0)->sun_path + 8];
     char log[sizeof((struct sockaddr_un *)0)->sun_path + 8];
-    int is_default; /* the directory is Headrace's */
+    int is_default; /* the directory is Headrace's own */
 };
 
 static int is_own_directory(const char *path)
@@ -106,7 +106,7 @@ size_t hr__launch_log(char *buffer, size_t capacity)
     return length < 0 ? 0 : (size_t)length;
 }
 
-/* Refuses a directory that is not the user's alone. -ENOENT where there is none. */
+/* Refuses a directory that other users can access. -ENOENT: there is none. */
 static int check_directory(const struct place *place, struct hr_error *error)
 {
     struct stat st;
@@ -135,11 +135,11 @@ static int check_directory(const struct place *place, struct hr_error *error)
     return 0;
 }
 
-/* Makes the directory where it is missing, and checks it. */
+/* Makes the directory if it is missing, and checks it. */
 static int make_directory(const struct place *place, struct hr_error *error)
 {
     struct stat st;
-    /* An agent that ends may take the directory away between the two, once. */
+    /* An agent that ends may remove the directory between the two calls, once. */
     for (int i = 0; i < 3; i++) {
         if (mkdir(place->directory, 0700) && errno != EEXIST) {
             int r = -errno;
@@ -152,7 +152,8 @@ static int make_directory(const struct place *place, struct hr_error *error)
     return check_directory(place, error);
 }
 
-/* What lies at the socket's path: -ENOENT, -ENOTSOCK, -EACCES, or 0: a socket of ours. */
+/* Checks the socket's path. Returns 0: a socket of this user or root; -ENOENT, -ENOTSOCK,
+ * -EACCES. */
 static int check_socket(const struct place *place, struct hr_error *error)
 {
     struct stat st;
@@ -182,7 +183,7 @@ int hr__launch_is_ours(int socket)
            (who.uid == geteuid() || who.uid == 0);
 }
 
-/* Connects, without looking who it is: -errno. */
+/* Connects without checking who listens. Returns 0 or -errno. */
 static int connect_to(int *out, const struct place *place)
 {
     const struct timeval wait = {.tv_sec = CONNECT_WAIT_S}, none = {0};
@@ -243,7 +244,7 @@ int hr__launch_connect(int *out, const char *path, struct hr_error *error)
     return r ? r : connect_place(out, &place, error);
 }
 
-/* Non-zero where an open file is still the one of that name. */
+/* Returns non-zero if `path` still names the open file. */
 static int is_named(int file, const char *path)
 {
     struct stat here, there;
@@ -251,14 +252,14 @@ static int is_named(int file, const char *path)
            here.st_dev == there.st_dev;
 }
 
-/* One try: 0 and the lock; -EAGAIN: not now. */
+/* Tries once to take the lock. Returns 0, or -EAGAIN: not now. */
 static int try_lock(int *lock, const struct place *place, struct hr_error *error)
 {
     int r = make_directory(place, error);
     if (r)
         return r;
     int file = open(place->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (file < 0 && errno == ENOENT) /* whoever ended has taken the directory away again */
+    if (file < 0 && errno == ENOENT) /* an agent that ended has removed the directory again */
         return -EAGAIN;
     if (file < 0) {
         r = -errno;
@@ -277,8 +278,8 @@ static int try_lock(int *lock, const struct place *place, struct hr_error *error
 }
 
 /*
- * Waits for the lock. With `out`, a connection will do too where the lock's owner seems to be
- * stuck: 1, and no lock. Before that it would not: he may yet fail to start what he listens for.
+ * Waits for the lock. With `out`, once the lock's owner seems stuck, a connection will do: returns
+ * 1 without the lock. Not earlier: the owner may still fail to start the agent for its socket.
  */
 static int wait_lock(int *lock, int *out, const struct place *place, struct hr_error *error)
 {
@@ -314,7 +315,7 @@ void hr__launch_unlock(int *lock)
 {
     if (*lock < 0)
         return;
-    /* A child that another thread forked meanwhile has the same open file. */
+    /* A child forked by another thread may share the open file: closing alone would not unlock. */
     flock(*lock, LOCK_UN);
     close(*lock);
     *lock = -1;
@@ -335,7 +336,7 @@ void hr__launch_clean(const char *path)
         rmdir(place.directory);
 }
 
-/* Takes a socket away that nobody serves. -EADDRINUSE where somebody does. */
+/* Removes a socket that no agent serves. Returns -EADDRINUSE if one serves it. */
 static int clear_way(const struct place *place, struct hr_error *error)
 {
     const char *path = place->address.sun_path;
@@ -395,7 +396,7 @@ int hr__launch_listen(int *out, const char *path, struct hr_error *error)
     return r;
 }
 
-/* Listens and starts the agent on it; the connection is made before it comes up. */
+/* Listens, connects, and starts the agent, which inherits the listening socket. */
 static int start_locked(int *out, const struct place *place, const char *command,
                         struct hr_error *error)
 {
@@ -438,7 +439,7 @@ static int is_absent(int r)
     return r == -ENOENT || r == -ECONNREFUSED;
 }
 
-/* The default place by a path from "/", which an agent of another working directory knows too. */
+/* Finds the default place as an absolute path, because an agent has another working directory. */
 static int find_default_place(struct place *out, struct hr_error *error)
 {
     char here[PATH_MAX], whole[2 * PATH_MAX];

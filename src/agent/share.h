@@ -1,30 +1,30 @@
 /*
- * Memory that an agent and its jobs share: three kinds of anonymous files (memfd), passed over
- * the socket. Only the agent writes headers and data; a job cannot (seals), so that no job can
- * harm another. What a job writes is its own control block, and the agent believes nothing of it.
+ * Memory shared by an agent and its jobs: three kinds of anonymous files (memfd), passed over the
+ * socket. Only the agent can write headers and data (seals), so no job can harm another. A job
+ * writes its own control block only, and the agent checks every value that it reads there.
  *
- *   data   the samples of a queue: `places` places of `chunk_bytes` each, and spares. A job maps
- *          it privately (copy-on-write), twice in a row, so that a batch that runs over the
- *          ring's end is in one piece.
- *   header  what lies where, labels, indices, and how far the queue has come.
- *   control   one cursor's: what the job has taken and holds; and where the order is the job's own,
- *          the batches that it wants next.
+ *   data     the samples of a queue: `places` places of `chunk_bytes` each, and spare pieces. A
+ *            job maps it privately (copy-on-write), twice in a row, so that a batch that crosses
+ *            the ring's end is contiguous.
+ *   header   of a queue: the chunk at each place, labels, indices, and the queue's progress.
+ *   control  of one cursor: what the job has taken and holds. If the job gives the order itself
+ *            (external order), also the batches that it wants next.
  *
- * A *sequence* number counts samples of a queue on and on: chunk number x C + place. Chunk n lies
- * at place n % places of the ring.
+ * A *sequence* number counts the samples of a queue across epochs: chunk number x C + index in
+ * the chunk, where C is the samples of a chunk. Chunk n lies at place n % places of the ring.
  *
- * Taking and losing. A job that takes [a, b) reads what the header says of it, stores next = b,
- * then loads floor: floor > a means that it was too slow, what it wanted and what it read is
- * gone, and it stores next = a again. Once it has taken, the header may say what comes there next.
- * The agent that needs a place stores floor, then loads mark and next: what lies in [mark, next) is
- * held, and its memory is left to the job; the place gets a spare. Both use sequentially consistent
- * order, so one of them sees the other.
+ * Take and lose. To take [a, b), a job reads the header's entries for it, stores next = b, then
+ * loads floor. If floor > a, the job was too slow: the samples and the entries that it read are
+ * invalid, and it stores next = a again. Read the entries before taking: afterwards the agent may
+ * overwrite them. An agent that needs a place stores floor, then loads mark and next. The job
+ * holds [mark, next) and keeps that memory; the place gets a spare piece. Both sides use
+ * sequentially consistent order, so at least one of them sees the other's store.
  *
- * An order of the job's own. Each chunk is one batch of the job's, of C samples or fewer. The job
- * writes the indices of the batch that is to be chunk n into slot n % places behind its control
- * block, then stores pushed = n + 1 and rings the eventfd. It uses a slot again when it has taken
- * the chunk that had it. When the agent answers SEEK it stores pushed = the first chunk that may be
- * pushed.
+ * External order. Each chunk is one batch of the job, with C samples or fewer. The job writes the
+ * indices of the batch for chunk n into slot n % places behind its control block, stores
+ * pushed = n + 1, and signals the eventfd. It reuses a slot once it has taken the chunk that was
+ * written there before. When the agent answers SEEK it sets pushed to the first chunk that the
+ * job may push.
  */
 #ifndef HR_AGENT_SHARE_H
 #define HR_AGENT_SHARE_H
@@ -37,24 +37,24 @@
 #include <stdint.h>
 
 #define HR__SHARE_VERSION 2u
-#define HR__HEADER_MAGIC  UINT64_C(0x3144524F42525248) /* "HRBOARD1", but for the byte order */
+#define HR__HEADER_MAGIC  UINT64_C(0x3144524F42525248) /* "HRRBORD1" in memory, little-endian */
 #define HR__CONTROL_MAGIC UINT64_C(0x31304B5345445248)
 
-/* What no sample of a queue has reached yet. */
+/* The sequence number that no sample has. */
 #define HR__SEQUENCE_NONE UINT64_MAX
 
-/* What lies at a place of the ring. Written before `head` passes it. */
+/* One place of the ring. Written before `head` passes it. */
 struct hr__header_place {
-    _Atomic uint64_t number; /* of the chunk; HR__SEQUENCE_NONE: none yet */
-    _Atomic uint64_t offset; /* of its images in the data; a multiple of the page size */
+    _Atomic uint64_t number; /* of the chunk there; HR__SEQUENCE_NONE: none yet */
+    _Atomic uint64_t offset; /* of the chunk's images in the data; a multiple of the page size */
 };
 
-/* A sample's, at sequence % (places * chunk_samples). Written before `head` passes it. */
+/* One sample, at sequence % (places * chunk_samples). Written before `head` passes it. */
 struct hr__header_sample {
     int64_t label;
-    int64_t index;   /* of the sample really used */
-    int64_t instead; /* of the bad one it stands in for; -1: of none; its own index: it is
-                        damaged and was taken */
+    int64_t index;   /* in the dataset, of the sample delivered */
+    int64_t instead; /* index of the bad sample that it replaces; -1: it replaces none; its own
+                        index: it is damaged and was delivered nevertheless */
 };
 
 struct hr__header {
@@ -62,28 +62,29 @@ struct hr__header {
     uint64_t magic;
     uint32_t version;
     uint32_t page_bytes;
-    uint64_t queue;         /* number of the queue in its agent */
+    uint64_t queue;         /* the queue's number in its agent */
     uint64_t sample_bytes;  /* of one sample's images */
     uint64_t chunk_samples; /* C */
     uint64_t chunk_bytes;   /* C * sample_bytes, rounded up to pages */
-    uint64_t places;        /* of the ring */
-    uint64_t data_bytes;    /* that the data may grow to, spares included: what to map at most */
-    uint32_t is_gapless;    /* chunk_bytes is C * sample_bytes: a batch may run over several */
+    uint64_t places;        /* number of places in the ring */
+    uint64_t data_bytes;    /* most that the data may grow to, with spare pieces: the size to map */
+    uint32_t is_gapless;    /* chunk_bytes is C * sample_bytes: a batch may span several chunks */
     uint32_t reserved;
-    uint64_t places_offset;  /* in the header, of struct hr__header_place[places] */
-    uint64_t samples_offset; /* of struct hr__header_sample[places * chunk_samples] */
+    uint64_t places_offset;  /* in this file: struct hr__header_place[places] */
+    uint64_t samples_offset; /* in this file: struct hr__header_sample[places * chunk_samples] */
     uint64_t header_bytes;
 
     /* Changes. */
-    _Alignas(64) _Atomic uint64_t head; /* sequence: everything before it, of the present epoch, is
+    _Alignas(64) _Atomic uint64_t head; /* sequence: all samples of the present epoch before it are
                                            ready */
-    _Atomic uint64_t halt;  /* sequence of a sample that ended the queue (its record came over the
-                               socket before); HR__SEQUENCE_NONE: none */
-    _Atomic uint64_t tail;  /* sequence: before it everything may be gone */
-    _Atomic uint64_t epoch; /* that the queue is in */
-    _Atomic uint32_t bell;  /* futex: moves on with head and halt, and when a floor moves */
-    _Atomic uint32_t wants_room; /* the queue waits for places: ring when mark moves on, and before
-                                    waiting for samples */
+    _Atomic uint64_t halt;  /* sequence of the sample at which the queue ended with an error; the
+                               HALT message was sent before. HR__SEQUENCE_NONE: it did not end */
+    _Atomic uint64_t tail;  /* sequence: samples before it may have been overwritten */
+    _Atomic uint64_t epoch; /* the queue's present epoch */
+    _Atomic uint32_t
+        bell; /* futex: changes with head and halt, and when all cursors are expelled */
+    _Atomic uint32_t wants_room; /* the queue waits for free places: signal the eventfd when mark
+                                    advances, and before waiting for samples */
 };
 
 struct hr__control {
@@ -91,23 +92,23 @@ struct hr__control {
     uint32_t version;
     uint32_t reserved;
 
-    /* The job's. */
-    _Alignas(64) _Atomic uint64_t mark; /* sequence: everything before it was released */
-    _Atomic uint64_t next;              /* sequence: everything before it was taken */
-    _Atomic uint64_t wants;             /* sequence that it waits for; 0: it does not wait */
-    _Atomic uint64_t batches, samples;  /* handed out from this cursor */
-    _Atomic uint64_t wait_ns;           /* that its training waited in next */
-    _Atomic uint64_t step_ns;           /* that its training was away from next */
-    _Atomic uint64_t copied;            /* batches that had to be copied */
-    _Atomic uint32_t batch_samples;     /* how many it takes at a time, about */
-    _Atomic uint32_t held;              /* batches in its hands */
-    _Atomic uint64_t pushed;            /* number of a chunk: the batches before it are there */
+    /* Written by the job. */
+    _Alignas(64) _Atomic uint64_t mark; /* sequence: all samples before it were released */
+    _Atomic uint64_t next;              /* sequence: all samples before it were taken */
+    _Atomic uint64_t wants; /* sequence: the job waits for samples before it; 0: no wait */
+    _Atomic uint64_t batches, samples; /* delivered from this cursor so far */
+    _Atomic uint64_t wait_ns;          /* time that the training waited in next() */
+    _Atomic uint64_t step_ns;          /* time that the training spent outside next() */
+    _Atomic uint64_t copied;           /* batches that had to be copied */
+    _Atomic uint32_t batch_samples;    /* samples that the job takes at a time, about */
+    _Atomic uint32_t held;             /* batches that the job has not released */
+    _Atomic uint64_t pushed;           /* chunk number: all batches before it were pushed */
 
-    /* The agent's. */
-    _Alignas(64) _Atomic uint64_t floor; /* sequence: below it nothing can be taken any more */
+    /* Written by the agent. */
+    _Alignas(64) _Atomic uint64_t floor; /* sequence: samples before it can no longer be taken */
 };
 
-/* A batch of an order of the job's own, in its slot. */
+/* One batch of an external order, in its slot. */
 struct hr__control_batch {
     _Atomic uint64_t count; /* 1 to C */
     int64_t indices[];      /* C of them */
@@ -118,7 +119,7 @@ static inline uint64_t hr__control_batch_bytes(uint64_t chunk_samples)
     return sizeof(struct hr__control_batch) + chunk_samples * sizeof(int64_t);
 }
 
-/* The slots begin with the control block's second page. */
+/* Size of the control file. The slots begin at its second page. */
 static inline uint64_t hr__control_bytes(uint64_t page_bytes, uint64_t places,
                                          uint64_t chunk_samples)
 {

@@ -1,14 +1,13 @@
 /*
- * See start.h. Two processes are made, each with CLONE_VM | CLONE_VFORK, as posix_spawn makes
- * one: a first that only begins a session and makes the second, then ends, so that the second
- * is nobody's child. Neither is waited for by anybody but us (they end without SIGCHLD), so a
- * program that waits for its own children never meets them. They share our memory and the
- * thread-local data of this thread, which sleeps meanwhile: so they make bare system calls,
- * and what failed they leave in a struct of ours.
+ * See start.h. Starts two processes, each with CLONE_VM | CLONE_VFORK, as posix_spawn does. The
+ * first only begins a session, starts the second and ends, so that the second is nobody's child.
+ * Both end without SIGCHLD and only we wait for them, so a program that waits for its children
+ * never sees them. They share our memory and the thread-local data of this thread, which sleeps
+ * meanwhile. So they make bare system calls, and report errors in a struct of ours.
  *
- * The command serves jobs that were not there when it began, so it gets back what only the
- * caller was given: its set of cores, its priority, its memory policy, its soft limits, its file
- * mode mask and its working directory. What the kernel does not give back stays as it is.
+ * The command will serve other jobs, too, so it must not keep what applies to the caller only:
+ * its CPU affinity, priority, memory policy, soft limits, umask and working directory are reset.
+ * What the kernel does not allow to be reset stays as it is.
  */
 #include "agent/start.h"
 
@@ -30,29 +29,29 @@
 #include <unistd.h>
 
 #define STACK_BYTES  (64u << 10)
-#define LISTENER     3 /* in the new process, where everything from 4 on is closed */
+#define LISTENER     3 /* in the new process; descriptors from 4 on are closed */
 #define FIRST_FREE   16
 #define WORDS_MAX    256
 #define SIGNALS      64
-#define SIGSET_BYTES 8          /* of the kernel */
-#define CORES_BYTES  (1u << 13) /* of a set of cores, more than any kernel has */
+#define SIGSET_BYTES 8          /* the kernel's sigset_t */
+#define CORES_BYTES  (1u << 13) /* a CPU set larger than any kernel's */
 #define OPEN_FILES   (1u << 16)
 #define RUNS_ON_OURS __attribute__((no_sanitize("address", "thread", "undefined")))
 
-/* What the new processes need, all made before. */
+/* The data of the new processes, prepared by the caller. */
 struct launch {
-    char *file;  /* what is executed */
-    char **argv; /* ended by NULL; into `words` */
+    char *file;  /* absolute path of the program */
+    char **argv; /* NULL-terminated; points into `words` */
     char *words;
     char **envp;
     char *stack[2];
     int null, log, listener; /* copies at FIRST_FREE and above, close-on-exec */
-    unsigned limit;          /* of descriptors */
-    char *all_cores;         /* CORES_BYTES; the kernel takes what the cpuset allows of them */
-    int code;                /* -errno, of the new processes */
+    unsigned limit;          /* descriptors to close, at most */
+    char *all_cores;         /* CORES_BYTES, all bits set; the kernel applies the cpuset */
+    int code;                /* 0, or -errno from the new processes */
 };
 
-/* The words of the command, and those that are added. */
+/* Splits the command into words and adds ours. */
 static int split(struct launch *l, const struct hr__start *start, struct hr_error *error)
 {
     char idle[24];
@@ -92,7 +91,7 @@ static int is_program(const char *path)
     return !stat(path, &st) && S_ISREG(st.st_mode) && !access(path, X_OK);
 }
 
-/* A path that stays right when the working directory changes: hr__alloc'd; NULL: errno. */
+/* Returns an absolute path, allocated with hr__alloc; NULL: see errno. */
 static char *absolute(const char *path)
 {
     char here[PATH_MAX];
@@ -116,7 +115,7 @@ static int take_file(struct launch *l, const char *path, struct hr_error *error)
                               hr__errno_text(errno));
 }
 
-/* Which file the first word means, as a shell would look for it. */
+/* Finds the program of the first word, as a shell does. */
 static int find(struct launch *l, struct hr_error *error)
 {
     const char *name = l->argv[0], *path = getenv("PATH");
@@ -127,7 +126,7 @@ static int find(struct launch *l, struct hr_error *error)
         return take_file(l, name, error);
     while (*path) {
         size_t length = strcspn(path, ":");
-        /* an empty part is the working directory */
+        /* an empty part of PATH is the working directory */
         int n = snprintf(file, sizeof file, "%.*s%s%s", (int)length, path, length ? "/" : "", name);
         if (n < (int)sizeof file && is_program(file))
             return take_file(l, file, error);
@@ -139,7 +138,7 @@ static int find(struct launch *l, struct hr_error *error)
                     name);
 }
 
-/* A copy that no number below FIRST_FREE has: those are given out anew. */
+/* Duplicates a file to FIRST_FREE or above: the new process assigns the lower descriptors anew. */
 static int copy(int *out, int file)
 {
     *out = fcntl(file, F_DUPFD_CLOEXEC, FIRST_FREE);
@@ -179,9 +178,8 @@ static int prepare(struct launch *l, const struct hr__start *start, struct hr_er
     return 0;
 }
 
-/* The C library's clone by its other name. ThreadSanitizer puts itself before the first one and
- * takes it for a fork, of memory that is copied; where there is no other name, no harm is done
- * but to that. */
+/* The C library's clone by its other name. ThreadSanitizer intercepts the usual name and treats it
+ * as a fork with copied memory. If the other name does not exist, only ThreadSanitizer suffers. */
 extern int __clone(int (*run)(void *), void *stack, int flags, void *arg, ...)
     __attribute__((weak));
 
@@ -192,8 +190,8 @@ RUNS_ON_OURS static int make_process(int (*run)(void *), char *stack, struct lau
                    : clone(run, stack + STACK_BYTES, flags, l);
 }
 
-/* Every signal as a new process has it. The kernel's struct has at most so many bytes,
- * and SIG_DFL, no flags, no mask are zeros in it. */
+/* Resets all signals. The kernel's struct sigaction has at most 64 bytes, and SIG_DFL, no flags and
+ * an empty mask are all zeros. */
 RUNS_ON_OURS static void default_signals(void)
 {
     static const char action[64] = {0};
@@ -213,7 +211,7 @@ RUNS_ON_OURS static void close_others(const struct launch *l)
         syscall(SYS_close, i);
 }
 
-/* Soft limits rise to the hard ones: they were set for the caller. */
+/* Raises soft limits to the hard ones: the soft ones were set for the caller. */
 RUNS_ON_OURS static void raise_limits(void)
 {
     static const int which[] = {RLIMIT_AS,  RLIMIT_CPU,     RLIMIT_DATA,
@@ -227,7 +225,7 @@ RUNS_ON_OURS static void raise_limits(void)
     }
 }
 
-/* What was the caller's only. Raising a priority needs a privilege: without it it stays. */
+/* Resets what applies to the caller only. Raising the priority may not be permitted. */
 RUNS_ON_OURS static void leave_surroundings(const struct launch *l)
 {
     static const struct sched_param normal = {0};
@@ -240,7 +238,7 @@ RUNS_ON_OURS static void leave_surroundings(const struct launch *l)
     syscall(SYS_chdir, "/");
 }
 
-/* The second process: becomes the command. */
+/* The second process: executes the command. */
 RUNS_ON_OURS static int become(void *arg)
 {
     struct launch *l = arg;
@@ -259,7 +257,7 @@ RUNS_ON_OURS static int become(void *arg)
     return 127;
 }
 
-/* The first process: a session of its own, and gone. */
+/* The first process: begins a session, starts the second process, and ends. */
 RUNS_ON_OURS static int detach(void *arg)
 {
     struct launch *l = arg;
@@ -293,8 +291,8 @@ int hr__start_detached(const struct hr__start *start, struct hr_error *error)
         release(&l);
         return r;
     }
-    /* No handler of ours may run on our memory in another process: every signal is blocked,
-     * those of the C library too, which pthread_sigmask would leave. */
+    /* The other process must not run our signal handlers on our memory. So block all signals, even
+     * those of the C library, which pthread_sigmask would leave unblocked. */
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, SIGSET_BYTES);
     pid_t pid = make_process(detach, l.stack[0], &l);
     if (pid < 0)

@@ -1,7 +1,6 @@
 /*
- * See statement.h. Writing goes from the dataset and the recipe to JSON; reading takes the text
- * apart (statement_parse.c) and then opens what it names, as the job did, and compares what is
- * found there with what the job had found.
+ * Writes and opens statements; see statement.h. Reading parses the text (statement_parse.c), opens
+ * the dataset that it names as the job did, and compares count and digest with the job's.
  */
 #include "agent/statement.h"
 
@@ -16,16 +15,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define DECIMALS 17 /* that tell every double from its neighbours */
+#define DECIMALS 17 /* enough to write any double exactly */
 
-/* A writer of one dataset: the first thing that went wrong. */
+/* State of writing one dataset. */
 struct statement_writer {
     const struct hr__dataset_source *source;
-    int are_bytes; /* paths that are not UTF-8: each byte becomes a character */
-    int code;      /* -EILSEQ: they are, and are_bytes is not set */
+    int are_bytes; /* write each byte of a path as a character, because some are not UTF-8 */
+    int code;      /* first error; -EILSEQ: a path is not UTF-8 and are_bytes is not set */
 };
 
-/* A path of the dataset, absolute; NULL, and w->code, on failure. */
+/* Writes a path of the dataset as an absolute one. Sets w->code and returns NULL on failure. */
 static json_t *write_path(struct statement_writer *w, const char *path)
 {
     json_t *value = NULL;
@@ -53,7 +52,7 @@ static json_t *write_path(struct statement_writer *w, const char *path)
     return value;
 }
 
-/* The paths of all samples, or of all containers. */
+/* Writes the paths of all samples, or of all containers. */
 static json_t *write_paths(struct statement_writer *w, const struct hr_dataset *origin)
 {
     char path[PATH_MAX];
@@ -138,7 +137,7 @@ static json_t *write_members(struct statement_writer *w, const struct hr_dataset
     return object;
 }
 
-/* A dataset with a catalog. */
+/* Writes a dataset that is not a subset. */
 static json_t *write_origin(const struct hr_dataset *origin, struct hr_error *error)
 {
     struct statement_writer w = {.source = &origin->source};
@@ -198,7 +197,7 @@ int hr__statement_write(char **text, const struct hr_dataset *dataset,
     return *text ? 0 : hr__fail(error, why.code, "%s", why.message);
 }
 
-/* A list: reading a pipe in its place would wait for somebody to write. */
+/* Opens a list file. Refuses a pipe, because reading it would block until somebody writes. */
 static int open_list(struct hr_dataset **out, const char *path,
                      const struct hr_dataset_options *options, struct hr_error *error)
 {
@@ -231,7 +230,7 @@ static int open_kind(struct hr_dataset **out, const struct hr__stated_dataset *s
                                  stated->path_count, error);
 }
 
-/* Opens what is no subset, and sees that it is what the job had. */
+/* Opens a dataset that is not a subset, and checks that it equals the job's. */
 static int open_origin(struct hr_dataset **out, const struct hr__stated_dataset *stated,
                        struct hr_error *error)
 {

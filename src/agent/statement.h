@@ -1,17 +1,18 @@
 /*
- * What a loader prepares, as a text: dataset and recipe, so that an agent can make them again.
+ * A statement describes what a loader prepares, its dataset and recipe, as text, so that an agent
+ * can open the same.
  *
- * JSON, as compact as jansson writes it, keys sorted, so that equal statements are equal
- * texts: {"version": 1, "dataset": {...}, "recipe": {...}}. A dataset is one of
+ * It is compact JSON with sorted keys, so equal statements are equal texts:
+ * {"version": 1, "dataset": {...}, "recipe": {...}}. A dataset is one of
  *   {"kind": "folder", "path": absolute, "allow_empty_classes", "index", "count", "digest"}
  *   {"kind": "list" | "pack", "path": absolute, "count", "digest"}
  *   {"kind": "tar", "paths": absolute ones, "count", "digest"}
  *   {"kind": "paths", "paths": absolute ones, "labels"}
  *   {"kind": "subset", "of": dataset, "indices"}
- * "digest" is that of names and labels (dataset/describe.h): another one at the agent, because
- * files were added, is -ESTALE. A recipe holds its options and operations by
- * name, as recipe.h has them. Paths are bytes: what is not UTF-8 is escaped as \u00XX of its
- * bytes with "paths_are": "bytes".
+ * "digest" is the digest of names and labels (dataset/describe.h). If the agent finds another
+ * one, because files were added, it fails with -ESTALE. A recipe lists its options and operations
+ * by name, as in recipe.h. Paths are bytes: if one is not UTF-8, "paths_are": "bytes" is added
+ * and each byte above 0x7F is written as the character \u00XX.
  */
 #ifndef HR_AGENT_STATEMENT_H
 #define HR_AGENT_STATEMENT_H
@@ -19,14 +20,14 @@
 #include <headrace/dataset.h>
 #include <headrace/recipe.h>
 
-/* *text is the caller's, freed with hr__free. Errors: -ENOTSUP: it has no description;
+/* *text is the caller's, freed with hr__free. Errors: -ENOTSUP: the dataset cannot be described;
  * -ENOMEM. May block on the file system. */
 int hr__statement_write(char **text, const struct hr_dataset *dataset,
                         const struct hr_recipe *recipe, struct hr_error *error);
 
-/* Of a text that anybody may have written: the caller's references. Errors: -EPROTO: no
- * statement, with what and where; -ESTALE; those of opening and of hr_recipe_create. Blocks on
- * the file system. */
+/* Opens what an untrusted text describes. *dataset and *recipe are the caller's references. Errors:
+ * -EPROTO: invalid, with what is wrong and where; -ESTALE; those of opening a dataset and of
+ * hr_recipe_create. Blocks on the file system. */
 int hr__statement_read(const char *text, size_t length, struct hr_dataset **dataset,
                        struct hr_recipe **recipe, struct hr_error *error);
 

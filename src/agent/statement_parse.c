@@ -1,5 +1,5 @@
-/* See statement_parse.h. Strict: a member that is missing, unknown or of another type is refused,
- * because a statement comes from our own writer or from somebody who guesses. */
+/* See statement_parse.h. A member that is missing, unknown or of another type is refused: our own
+ * writer makes no such statement. */
 #include "agent/statement_parse.h"
 
 #include "base/memory.h"
@@ -16,8 +16,8 @@ const char *const hr__index_words[] = {[HR_INDEX_USER_CACHE] = "user",
                                        [HR_INDEX_NONE] = "none",
                                        NULL};
 
-/* Bytes of a text whose characters are bytes (up to U+00FF) into `out`, which may be the
- * same; -1: another character. */
+/* Converts a text whose characters stand for bytes (up to U+00FF) to these bytes. `out` may be
+ * `text`. Returns -1 on other characters. */
 static int to_bytes(char *out, const char *text)
 {
     for (; *text; text++) {
@@ -34,7 +34,7 @@ static int to_bytes(char *out, const char *text)
     return 0;
 }
 
-/* An absolute path, the caller's; NULL on failure. */
+/* Reads an absolute path, owned by the caller; NULL on failure. */
 static char *read_path(struct hr__json *reader, const json_t *value, int are_bytes)
 {
     const char *text = json_string_value(value);
@@ -60,7 +60,7 @@ static char *read_path(struct hr__json *reader, const json_t *value, int are_byt
     return NULL;
 }
 
-/* "paths_are": 1: "bytes"; 0: absent. */
+/* Reads "paths_are". Returns 1: "bytes"; 0: absent. */
 static int read_paths_are(struct hr__json *reader, const json_t *object)
 {
     const json_t *value = json_object_get(object, "paths_are");
@@ -70,7 +70,7 @@ static int read_paths_are(struct hr__json *reader, const json_t *object)
     return value != NULL;
 }
 
-/* An array that must be there and not be longer than memory can hold. */
+/* Returns the array `name`, which must exist and not be longer than memory can hold. */
 static const json_t *array_of(struct hr__json *reader, const json_t *object, const char *name)
 {
     const json_t *array = hr__json_array(reader, object, name, INT32_MAX);
@@ -112,7 +112,7 @@ static void read_one_path(struct hr__json *reader, const json_t *object,
     hr__json_leave(reader, mark);
 }
 
-/* Whole numbers of 64 bits, at least `low`; returns how many. */
+/* Reads an array of 64-bit integers, each at least `low`. Returns how many. */
 static size_t read_integers(struct hr__json *reader, const json_t *object, const char *name,
                             int64_t low, int64_t **out)
 {
@@ -160,7 +160,7 @@ static void read_digest(struct hr__json *reader, const json_t *object, uint8_t *
     }
 }
 
-/* What a file or folder stood for. Returns how many members that are. */
+/* Reads what the job found in a file or folder. Returns the number of members read. */
 static size_t read_found(struct hr__json *reader, const json_t *object,
                          struct hr__stated_dataset *out)
 {

@@ -1,4 +1,4 @@
-/* See statement_recipe.h. */
+/* Writes and reads recipes as JSON; see statement_recipe.h. */
 #include "agent/statement_recipe.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* How a parameter lies in struct hr_operation. */
+/* The type of a parameter in struct hr_operation. */
 enum type { INTEGER, FLAG, REAL, WORD };
 
 struct field {
@@ -152,7 +152,7 @@ json_t *hr__stated_recipe_write(const struct hr_recipe *recipe)
           : json_object_set_new(object, "apply_exif_orientation",
                                 json_boolean(options->apply_exif_orientation));
     r = r ? r : json_object_set_new(object, "max_pixels", json_integer((json_int_t)pixels));
-    /* Told where it is not the default, so that versions without it understand the others. */
+    /* Written only if it is not the default, so that versions without it can read the rest. */
     if (options->damaged == HR_DAMAGED_ACCEPT)
         r = r ? r : json_object_set_new(object, "damaged", json_string("accept"));
     json_decref(operations);
@@ -163,8 +163,7 @@ json_t *hr__stated_recipe_write(const struct hr_recipe *recipe)
     return object;
 }
 
-/* One value, `value` NULL where there is none; what lies at `at` changes only where it is
- * right. */
+/* Reads one value (NULL: it is missing). Changes the parameter at `at` only if it is valid. */
 static void read_value(struct hr__json *reader, const struct field *f, const json_t *value,
                        char *at)
 {

@@ -1,6 +1,6 @@
 /*
- * A recipe as JSON and back. One table per operation names its parameters, so that writing
- * and reading cannot differ. Numbers have 17 digits: what is read is the same double.
+ * Converts a recipe to JSON and back. One table per operation names its parameters, for writing
+ * and reading alike. Numbers are written with 17 digits, so the same double is read back.
  */
 #ifndef HR_AGENT_STATEMENT_RECIPE_H
 #define HR_AGENT_STATEMENT_RECIPE_H
@@ -8,18 +8,18 @@
 #include "recipe/recipe.h"
 #include "base/json.h"
 
-/* What hr_recipe_create takes. */
+/* The arguments of hr_recipe_create. */
 struct hr__stated_recipe {
     struct hr_recipe_options options;
     struct hr_operation operations[HR__RECIPE_MAX_OPERATIONS];
     size_t count;
 };
 
-/* The caller's reference; NULL: out of memory. */
+/* Returns a new reference; NULL: out of memory. */
 json_t *hr__stated_recipe_write(const struct hr_recipe *recipe);
 
-/* Reads the object; whether such a recipe can be made is for hr_recipe_create to say. What
- * is wrong is the reader's. */
+/* Reads the object; errors are recorded in the reader. hr_recipe_create checks later whether the
+ * recipe is valid. */
 void hr__stated_recipe_read(struct hr__json *reader, const json_t *object,
                             struct hr__stated_recipe *out);
 

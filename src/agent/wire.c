@@ -1,9 +1,8 @@
 /*
- * See wire.h. A message on the wire is a header and the struct of its type, as it lies in
- * memory. What the struct holds besides its values (behind the end of a string, between
- * members) is zero on the wire: nothing of the sender's memory leaves by the way, and every
- * message has one form. A table says, for each type, how large it is, where such bytes are,
- * how many files come with it, and what its values may be.
+ * See wire.h. A message on the wire is a header and the struct of its type, as it is in memory.
+ * Bytes of the struct that carry no value (after the end of a string, padding) are zero on the
+ * wire, so that no memory of the sender leaks and equal messages have equal bytes. A table gives
+ * for each type its size, the positions of such bytes, the number of files, and the range check.
  */
 #include "agent/wire.h"
 
@@ -34,7 +33,7 @@ struct wire_header {
 
 _Static_assert(sizeof(struct wire_header) <= 64, "HR__WIRE_BYTES_MAX leaves 64 bytes for it");
 
-/* Bytes of a message's struct: a string's, or what lies between members. */
+/* A part of a message's struct: a string, or padding between members. */
 struct wire_part {
     uint16_t offset, bytes;
 };
@@ -42,18 +41,18 @@ struct wire_part {
 struct kind {
     const char *name;
     size_t bytes; /* of the struct */
-    /* What is out of range, or NULL. */
+    /* Returns the name of a member that is out of range, or NULL. */
     const char *(*check)(const struct hr__wire_message *message);
     struct wire_part text[3];
     struct wire_part gap;
-    int files; /* that come with it; PLACED: where is_new */
+    int files; /* number of files with the message; of PLACED: if is_new */
 };
 
 #define PART(type, member)                                                                         \
     {                                                                                              \
         offsetof(struct type, member), sizeof((struct type *)0)->member                            \
     }
-/* From the end of one member to the next, or to the end of the struct. */
+/* The padding from the end of one member to the next, or to the end of the struct. */
 #define GAP(type, member, next)                                                                    \
     {                                                                                              \
         offsetof(struct type, member) + sizeof((struct type *)0)->member,                          \
@@ -114,13 +113,13 @@ static const char *check_attach(const struct hr__wire_message *m)
         return "direct_io";
     if (!within(a->no_io_uring, 0, 1))
         return "no_io_uring";
-    /* Nobody shares an order of a job's own. */
+    /* An external order cannot be shared. */
     int may_be_own = a->world_size == 1 && !a->stream[0];
     return within(a->external_order, 0, may_be_own) ? NULL : "external_order";
 }
 
-/* Counts and places of samples: what a signed 64-bit number holds, so that nobody who adds
- * to one or takes one for an index needs to look. */
+/* Checks a number or position of samples: it must fit a signed 64-bit integer, so that code that
+ * adds to it or uses it as an index need not check. */
 static int is_count(uint64_t value)
 {
     return value <= INT64_MAX;
@@ -263,7 +262,7 @@ static int files_of(const struct hr__wire_message *m)
     return m->type == HR__WIRE_PLACED && !m->placed.is_new ? 0 : kinds[m->type].files;
 }
 
-/* Writes a struct as the wire has it: zeros behind strings, which end, and in gaps. */
+/* Zeroes the bytes after the ends of strings and in padding, and terminates all strings. */
 static void clean(const struct kind *kind, char *body)
 {
     for (size_t i = 0; i < sizeof kind->text / sizeof *kind->text && kind->text[i].bytes; i++) {
@@ -285,7 +284,7 @@ size_t hr__wire_pack(const struct hr__wire_message *message, void *bytes)
     clean(kind, body);
     if (message->type == HR__WIRE_ATTACH) {
         const struct hr__wire_attach *a = &message->attach;
-        /* A program's "non-zero" is any number. */
+        /* Callers may set a flag to any non-zero number; the wire has 0 or 1. */
         const int32_t flags[4] = {a->shuffle != 0, a->direct_io != 0, a->no_io_uring != 0,
                                   a->external_order != 0};
         memcpy(body + offsetof(struct hr__wire_attach, shuffle), &flags[0], sizeof *flags);
@@ -336,7 +335,7 @@ int hr__wire_unpack(struct hr__wire_message *message, const void *bytes, size_t 
                  : 0;
 }
 
-/* Room for the files beside a message, aligned as the kernel wants it. */
+/* Space for the control data that carries files, aligned as the kernel requires. */
 union control {
     struct cmsghdr align;
     char bytes[CMSG_SPACE(sizeof(int) * HR__WIRE_FILES)];
@@ -367,7 +366,7 @@ int hr__wire_send(int socket, const struct hr__wire_message *message)
     return sent < 0 ? -errno : 0;
 }
 
-/* Takes the files out of what came beside a message. */
+/* Takes the files from a received message's control data. */
 static void take_files(struct msghdr *header, struct hr__wire_message *message)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c; c = CMSG_NXTHDR(header, c)) {
@@ -395,8 +394,8 @@ int hr__wire_receive(int socket, int flags, struct hr__wire_message *message,
     struct msghdr header;
     ssize_t length;
     message->file_count = 0;
-    /* An end that closed before it had read everything says so once, before what it has sent
-     * itself, which may be why it closed. */
+    /* If the other end closed with messages unread, one receive fails with ECONNRESET before its
+     * last messages can be received. These may say why it closed, so receive again. */
     do {
         header = (struct msghdr){.msg_iov = &part,
                                  .msg_iovlen = 1,
@@ -455,11 +454,11 @@ int hr__wire_text_file(const char *text, size_t length)
     return file;
 }
 
-/* Non-zero where it is a file of this many bytes which nobody can change any more. */
+/* Returns non-zero if the file has this many bytes and can no longer be changed. */
 static int is_sealed(int file, uint64_t bytes)
 {
     struct stat st;
-    /* Only anonymous files have seals: reading one never waits for anybody. */
+    /* Only anonymous files have seals, so reading it cannot block on another process. */
     int seals = fcntl(file, F_GET_SEALS);
     return seals >= 0 && (seals & (SEALS & ~F_SEAL_SEAL)) == (SEALS & ~F_SEAL_SEAL) &&
            !fstat(file, &st) && S_ISREG(st.st_mode) && st.st_size >= 0 &&

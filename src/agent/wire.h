@@ -1,17 +1,21 @@
 /*
  * Messages between an agent and its jobs: one datagram each over a SOCK_SEQPACKET Unix socket,
- * with files beside it. Large texts go in sealed anonymous files.
+ * with file descriptors attached to some. Large texts are sent as sealed anonymous files.
  *
- * Both ends are on one machine: numbers are in its byte order. A message that is too short,
- * too long, unknown, or not in its turn ends the connection that it came over, and nothing
- * else. Strings are bounded and end with zero.
+ * Both ends run on one machine, so numbers are in its byte order. A message that is too short,
+ * too long, of unknown type, or out of turn ends its own connection and affects nothing else.
+ * Strings have a maximum length and end with a zero byte.
  *
- *   job     HELLO             agent  WELCOME | REFUSED
- *   job     ATTACH + text     agent  ATTACHED | REFUSED
- *   job     SEEK              agent  (WAITING) PLACED + files | REFUSED
- *   agent   EXPELLED, BAD, HALT at any time; the job answers EXPELLED with SEEK
- *   job     LEAVE             no answer
- *   viewer  HELLO, STATUS | TRACE | END; agent TEXT + file | REFUSED
+ *   from    message           the other end answers
+ *   job     HELLO             WELCOME | REFUSED
+ *   job     ATTACH + text     ATTACHED | REFUSED
+ *   job     SEEK              (WAITING) PLACED + files | REFUSED
+ *   job     LEAVE             nothing
+ *   agent   BAD, HALT         nothing; the agent may send them at any time
+ *   agent   EXPELLED          SEEK; likewise at any time
+ *   viewer  HELLO             WELCOME | REFUSED
+ *   viewer  STATUS | TRACE    TEXT + file | REFUSED
+ *   viewer  END               the agent ends and closes the connection
  */
 #ifndef HR_AGENT_WIRE_H
 #define HR_AGENT_WIRE_H
@@ -23,8 +27,8 @@
 
 #define HR__WIRE_MAGIC   0x47415248u /* "HRAG" */
 #define HR__WIRE_VERSION 3u
-#define HR__WIRE_FILES   4 /* beside one message, at most */
-/* Texts in files: of a dataset and a recipe, or of a status. */
+#define HR__WIRE_FILES   4 /* file descriptors attached to one message, at most */
+/* Largest text in a file: a dataset and recipe, a status, or a trace. */
 #define HR__WIRE_TEXT_BYTES_MAX (UINT64_C(1) << 30)
 
 enum hr__wire_type {
@@ -50,7 +54,7 @@ enum hr__wire_type {
 struct hr__wire_hello {
     int32_t pid;
     uint32_t is_viewer;
-    char program[64]; /* for people: what runs there */
+    char program[64]; /* name of the program, for status reports */
 };
 
 struct hr__wire_welcome {
@@ -63,7 +67,7 @@ struct hr__wire_refused {
     char message[HR_ERROR_MESSAGE_BYTES];
 };
 
-/* One loader of one job. File: the text of dataset and recipe, see agent/statement.h. */
+/* Describes one loader of one job. File: the text of dataset and recipe (agent/statement.h). */
 struct hr__wire_attach {
     uint64_t text_bytes;
     uint64_t seed;
@@ -72,56 +76,56 @@ struct hr__wire_attach {
     int32_t batch_size, batches_ahead, window;
     int32_t rank, world_size;
     int32_t shuffle, on_error, join, lag, cache_form, direct_io, no_io_uring;
-    int32_t external_order; /* the job pushes its batches: see agent/share.h */
-    char stream[128];       /* "": of its own */
+    int32_t external_order; /* the job pushes its batches (agent/share.h) */
+    char stream[128];       /* name; "": a stream of its own */
     char cache[512];        /* "": none */
 };
 
 struct hr__wire_attached {
-    uint64_t samples; /* of the dataset */
+    uint64_t samples; /* in the dataset */
     struct hr_tensor_spec spec;
-    char notice[512]; /* what the job's user should know of the agent; "": nothing */
+    char notice[512]; /* a warning about the agent for the job's user; "": none */
 };
 
-/* Where the job wants to go on. */
+/* Asks for the position where the job goes on. */
 struct hr__wire_seek {
     uint64_t epoch;
-    uint64_t position; /* samples of the order that are behind, of all ranks */
-    uint32_t is_first; /* the job has no place in the stream yet: the stream may give another epoch
-                          and position (join) */
-    uint32_t number;   /* of the request: its answer says it again */
+    uint64_t position; /* in the epoch's order of all ranks: samples before the next one */
+    uint32_t is_first; /* the job is not in the stream yet: the agent may choose another epoch and
+                          position (option `join`) */
+    uint32_t number;   /* of the request; the answer repeats it */
 };
 
-/* The stream's next epoch is waited for. */
+/* The job joins at the stream's next epoch, which has not begun. */
 struct hr__wire_waiting {
-    uint64_t epoch, position; /* where the others are */
+    uint64_t epoch, position; /* of the other jobs */
 };
 
-/* Files, where is_new: header, data, control, and an eventfd to ring when mark moves on and the
- * header wants room. */
+/* Files, if is_new: header, data, control block, and the eventfd to signal when mark advances while
+ * the header's wants_room is set. */
 struct hr__wire_placed {
     uint32_t number;   /* of the request */
-    uint32_t cursor;   /* in this connection */
-    uint32_t is_new;   /* the job has no files of this cursor yet */
-    uint32_t is_alone; /* nobody else uses this queue, because the others are elsewhere */
+    uint32_t cursor;   /* number of the cursor in this connection */
+    uint32_t is_new;   /* the job does not have this cursor's files yet */
+    uint32_t is_alone; /* the other jobs are elsewhere, so this queue serves this job only */
     uint64_t epoch;    /* of the stream */
-    uint64_t position; /* at `sequence`, of the order, all ranks */
-    uint64_t sequence; /* of the first sample that is to be taken */
-    uint64_t samples;  /* of this rank from there to the epoch's end */
-    uint64_t missed;   /* of the order, before `position`, where is_first */
+    uint64_t position; /* of the sample at `sequence`, in the order of all ranks */
+    uint64_t sequence; /* of the next sample to take */
+    uint64_t samples;  /* of this rank, from there to the epoch's end */
+    uint64_t missed;   /* samples of the epoch before `position` that the job misses, if is_first */
 };
 
-/* The job was too slow: what it has not taken from the cursor is gone. */
+/* The job was too slow: the samples that it has not taken from the cursor are lost. */
 struct hr__wire_expelled {
     uint32_t cursor;
 };
 
-/* Nothing is held of the cursor any more. */
+/* The job holds nothing of the cursor any more. */
 struct hr__wire_leave {
     uint32_t cursor;
 };
 
-/* The sample at `sequence` stands in for a bad one. */
+/* The sample at `sequence` replaces a bad one, or is damaged itself. */
 struct hr__wire_bad {
     uint32_t cursor;
     uint64_t sequence;
@@ -129,10 +133,10 @@ struct hr__wire_bad {
     char reason[256];
 };
 
-/* The queue ended at `sequence`. */
+/* An error ended the queue at `sequence`. */
 struct hr__wire_halt {
     uint32_t cursor;
-    uint32_t has_sample; /* index, path and reason say which */
+    uint32_t has_sample; /* a sample caused it: index, path and reason are set */
     uint64_t sequence;
     uint64_t index;
     struct hr_error error;
@@ -171,38 +175,39 @@ struct hr__wire_message {
     int file_count;
 };
 
-/* Bytes of the largest message on the wire. */
+/* Size of the largest message on the wire. */
 #define HR__WIRE_BYTES_MAX (sizeof(struct hr__wire_message) + 64)
 
-/* Writes *message (not its files) into `bytes`, HR__WIRE_BYTES_MAX of them; returns the length.
+/* Writes *message without its files to `bytes`, a buffer of HR__WIRE_BYTES_MAX. Returns the length.
  * Pure. */
 size_t hr__wire_pack(const struct hr__wire_message *message, void *bytes);
 
-/* The opposite, of what anybody may have sent: 0, or -EPROTO (-EPROTONOSUPPORT: of another
- * version) with a message. Every field is in range afterwards: enums, counts, zero-ended
- * strings. Pure. */
+/* Reads a message from an untrusted sender. Returns 0; -EPROTO with an error message;
+ * -EPROTONOSUPPORT if the sender is of another version. On success every field is in range: enums,
+ * counts, zero-terminated strings. Pure. */
 int hr__wire_unpack(struct hr__wire_message *message, const void *bytes, size_t length,
                     struct hr_error *error);
 
-/* Sends a message with its files, which stay the caller's. 0; -EAGAIN where the socket does not
- * block; -EPIPE, -ECONNRESET: the other end is gone. Retries EINTR. */
+/* Sends a message with its files, which stay the caller's. Returns 0; -EAGAIN if the socket is
+ * non-blocking and full; -EPIPE or -ECONNRESET if the other end has gone. Retries on EINTR. */
 int hr__wire_send(int socket, const struct hr__wire_message *message);
 
 /*
- * Receives one: 1, with files (close-on-exec) that are the caller's; 0: the other end has
- * closed; -EAGAIN; -EINTR; -EPROTO and others of unpack, with a message, after which no files
- * are left open. `flags`: MSG_DONTWAIT or 0.
+ * Receives one message. Returns 1, with files (close-on-exec) that become the caller's; 0 if the
+ * other end has closed; -EAGAIN; -EINTR; -EPROTO and the other errors of hr__wire_unpack, with an
+ * error message and no files left open. `flags`: MSG_DONTWAIT or 0.
  */
 int hr__wire_receive(int socket, int flags, struct hr__wire_message *message,
                      struct hr_error *error);
 
 void hr__wire_close_files(struct hr__wire_message *message);
 
-/* A sealed anonymous file with a text; returns the descriptor or a negative errno. */
+/* Creates a sealed anonymous file with a text. Returns the descriptor or a negative errno. */
 int hr__wire_text_file(const char *text, size_t length);
 
-/* Reads such a file of `bytes`, whoever made it: *text, zero-ended, is the caller's, freed with
- * hr__free. 0, -EPROTO: it has another length, or is too long; -ENOMEM; those of read. */
+/* Reads such a file of `bytes` bytes from an untrusted sender. *text, zero-terminated, is the
+ * caller's, freed with hr__free. Returns 0; -EPROTO: it has another length, or is too long;
+ * -ENOMEM; errors of read. */
 int hr__wire_text_read(int file, uint64_t bytes, char **text, struct hr_error *error);
 
 #endif

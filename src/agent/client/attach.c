@@ -1,9 +1,9 @@
 /*
- * Loaders that an agent prepares for: what the loader calls (see attached.h).
+ * The operations of a loader whose batches an agent prepares (see attached.h).
  *
- * Nothing is said here about what comes when: a queue of the agent is the sequence of this
- * rank's samples, whatever the size of batches, and order/order.h says, as it does for an
- * embedded loader, how batches are cut out of it.
+ * Nothing here decides the order of samples. A queue of the agent is the sequence of this rank's
+ * samples, independent of batch sizes; order/order.h cuts it into batches, as in an embedded
+ * loader.
  */
 #include "agent/client/attach.h"
 
@@ -64,12 +64,12 @@ void hr__attached_drop_partial(struct hr__attached *a)
     a->filled = 0;
 }
 
-/* An agent reads a key file from a working directory of its own. */
+/* Refuses a relative key file: the agent has another working directory. */
 static int check_key_file(const char *cache, struct hr_error *error)
 {
     char here[PATH_MAX];
     struct hr__cache_spec spec;
-    /* What is wrong with the text otherwise is for the agent to say. */
+    /* Other errors in the text are the agent's to report. */
     if (!*cache || hr__cache_spec_parse(&spec, cache, NULL) || !*spec.key_file ||
         *spec.key_file == '/')
         return 0;
@@ -81,7 +81,7 @@ static int check_key_file(const char *cache, struct hr_error *error)
                     spec.key_file, here, spec.key_file);
 }
 
-/* What an agent is told of a loader. */
+/* Describes the loader to the agent. */
 static int describe(struct hr__wire_attach *out, const struct hr_loader *l, struct hr_error *error)
 {
     const struct hr_loader_options *o = &l->options;
@@ -160,7 +160,7 @@ static void abandon(struct hr_loader *l)
     hr__free(a);
 }
 
-/* What was asked for is where the next batch comes from. */
+/* Sets the position from which the next batch is to come. */
 static void aim(struct hr__attached *a, const struct hr_loader_state *from, int is_restored)
 {
     hr__pushed_clear(a);
@@ -192,7 +192,7 @@ static int start(struct hr_loader *l, const struct hr_loader_state *from, int is
     struct hr__attached *a = l->attached;
     int r = 0;
     if (a->attach.seed != from->seed || (a->attach.shuffle != 0) != (from->shuffle != 0)) {
-        /* Another order: another stream. */
+        /* Another order means another stream. */
         hr__session_close(a);
         a->attach.seed = from->seed;
         a->attach.shuffle = from->shuffle != 0;
@@ -244,7 +244,7 @@ static void get_stats(const struct hr_loader *l, struct hr_loader_stats *stats)
     if (a->cursor) {
         uint64_t next = atomic_load_explicit(&a->cursor->control->next, memory_order_relaxed);
         uint64_t batch = (uint64_t)l->options.batch_size, ready = hr__cursor_ready(a->cursor, next);
-        /* A batch that was pushed is one chunk, however many samples it has. */
+        /* A pushed batch is one chunk, even if it has fewer samples. */
         stats->ready_batches = (ready + (l->options.external_order ? batch - 1 : 0)) / batch;
     }
     pthread_mutex_unlock(&a->lock);

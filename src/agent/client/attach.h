@@ -1,4 +1,4 @@
-/* What makes a loader one whose batches an agent prepares (loader/attach.h). */
+/* The operations of a loader whose batches an agent prepares (loader/attach.h). */
 #ifndef HR_AGENT_CLIENT_ATTACH_H
 #define HR_AGENT_CLIENT_ATTACH_H
 

@@ -1,5 +1,5 @@
 /*
- * See cursor.h: the header and the control block, taking, copying, waiting.
+ * A cursor's header and control block: create, take, copy, wait. See cursor.h.
  */
 #include "agent/client/cursor.h"
 
@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* More than any ring has; products of two such numbers and a sample's bytes are checked. */
+/* More than any ring has. Products of two such numbers and a sample's bytes are checked. */
 #define COUNT_MAX (UINT64_C(1) << 32)
 #define BYTES_MAX (UINT64_C(1) << 46)
 
@@ -54,7 +54,7 @@ void hr__cursor_push(struct hr__cursor *cursor, uint64_t number, const int64_t *
     atomic_store_explicit(&cursor->control->pushed, number + 1, memory_order_release);
 }
 
-/* The length of a file that cannot shrink, 0: it can. */
+/* Returns the length of a file that cannot shrink; 0: it can. */
 static uint64_t sealed_size(int file)
 {
     struct stat about;
@@ -65,13 +65,13 @@ static uint64_t sealed_size(int file)
     return (uint64_t)about.st_size;
 }
 
-/* Rounded up to whole pages; what is no size at all stays so. */
+/* Rounds up to whole pages; leaves invalid sizes unchanged. */
 static uint64_t whole_pages(uint64_t bytes, uint64_t page)
 {
     return bytes > BYTES_MAX ? bytes : hr__round_up(bytes, page);
 }
 
-/* What is wrong about a header of `bytes`, or NULL. */
+/* Reads and checks the shape in a header of `bytes`. Returns what is wrong, or NULL. */
 static const char *take_shape(struct hr__cursor_shape *shape, const struct hr__header *header,
                               uint64_t bytes, uint64_t page)
 {
@@ -180,8 +180,8 @@ void hr__cursor_unref(struct hr__cursor **pointer)
     *pointer = NULL;
     if (atomic_fetch_sub_explicit(&cursor->refs, 1, memory_order_acq_rel) != 1)
         return;
-    /* No lease is left, so the only window is the next lease's. In a forked child the lists
-     * may be as they were in the middle of a change: then the window stays. */
+    /* No lease is left, so only the window for the next lease remains. In a forked child the lists
+     * may have been copied in the middle of a change; then the window stays mapped. */
     if (cursor->pid == getpid() || !pthread_mutex_trylock(&cursor->lock))
         hr__lease_clear(cursor);
     if (cursor->header)
@@ -198,7 +198,7 @@ void hr__cursor_unref(struct hr__cursor **pointer)
 
 void hr__cursor_count(_Atomic uint64_t *counter, uint64_t more)
 {
-    /* One thread writes. */
+    /* Only one thread writes, so no atomic addition is needed. */
     uint64_t now = atomic_load_explicit(counter, memory_order_relaxed);
     atomic_store_explicit(counter, now + more, memory_order_relaxed);
 }
@@ -213,8 +213,8 @@ int hr__cursor_move_mark_locked(struct hr__cursor *cursor)
     if (mark == cursor->mark)
         return 0;
     cursor->mark = mark;
-    /* In one order with wants_room: either we see that it is wanted, or who wants it sees the
-     * mark. */
+    /* Store mark, then load wants_room; the agent does the opposite. Both are sequentially
+     * consistent, so at least one of the two sees the other. */
     atomic_store_explicit(&cursor->control->mark, mark, memory_order_seq_cst);
     return atomic_load_explicit(&cursor->header->wants_room, memory_order_seq_cst) != 0;
 }
@@ -226,9 +226,9 @@ void hr__cursor_ring(struct hr__cursor *cursor)
 
 int hr__cursor_go_to(struct hr__cursor *cursor, uint64_t sequence, struct hr_error *error)
 {
-    /* What is held beyond would be ahead of `next`, where the agent does not look for it. */
+    /* Held samples beyond `next` would be unknown to the agent, so make these leases private. */
     int r = hr__lease_own_from(cursor, sequence, error);
-    /* Nor does it where it was taken more than a ring ago. */
+    /* So would samples taken more than a ring's length ago. */
     if (!r && sequence > cursor->shape.ring_samples)
         r = hr__lease_own_before(cursor, sequence - cursor->shape.ring_samples, error);
     if (r)
@@ -262,8 +262,8 @@ int hr__cursor_take(struct hr__cursor *cursor, uint64_t from, uint64_t to)
     assert(cursor->next == from && cursor->pending == HR__SEQUENCE_NONE);
     cursor->pending = from;
     cursor->next = to;
-    /* In one order with floor: either we see that the agent took the place, or it sees that
-     * we hold it (share.h). */
+    /* Store next, then load floor; the agent does the opposite. Either we see that the samples are
+     * lost, or the agent sees that we hold them (share.h). */
     atomic_store_explicit(&cursor->control->next, to, memory_order_seq_cst);
     if (hr__cursor_is_lost(cursor, from)) {
         cursor->pending = HR__SEQUENCE_NONE;
@@ -294,7 +294,7 @@ size_t hr__cursor_chunks(const struct hr__cursor *cursor, uint64_t from, uint64_
     return (to - 1) / samples - from / samples + 1;
 }
 
-/* Where the images of the chunk of `sequence` lie in the file. */
+/* Writes where in the file the images of the chunk of `sequence` begin. */
 static int look_at_place(struct hr__cursor *cursor, uint64_t sequence, uint64_t *offset,
                          struct hr_error *error)
 {
@@ -329,7 +329,7 @@ int hr__cursor_look(struct hr__cursor *cursor, uint64_t from, uint64_t to, struc
     for (size_t i = 0; i < chunks; i++) {
         int r = look_at_place(cursor, from + i * s->chunk_samples, &out->offsets[i], error);
         if (r)
-            /* The agent moves the floor before it changes what it says. */
+            /* The agent moves the floor before it changes the header, so this is no error then. */
             return hr__cursor_is_lost(cursor, from) ? -ESTALE : r;
     }
     for (uint64_t i = 0; i < to - from; i++) {
@@ -387,9 +387,9 @@ uint32_t hr__cursor_bell(const struct hr__cursor *cursor)
 
 int hr__cursor_wait(struct hr__cursor *cursor, uint32_t bell, uint64_t wants, uint64_t until_ns)
 {
-    /* Who keeps old batches goes on without moving the mark, until he has taken all that is
-     * there. Room that was refused while he had enough is asked for again, in one order with
-     * wants_room: either we see it, or the agent sees that we wait. */
+    /* A job that keeps old batches goes on without moving its mark, until it has taken all that is
+     * ready. Then it has to ask again for room that it was refused while it had enough. Store
+     * wants, then load wants_room: either we see wants_room, or the agent sees that we wait. */
     atomic_store_explicit(&cursor->control->wants, wants, memory_order_seq_cst);
     if (atomic_load_explicit(&cursor->header->wants_room, memory_order_seq_cst))
         hr__cursor_ring(cursor);

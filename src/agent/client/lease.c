@@ -1,8 +1,8 @@
 /*
- * See cursor.h: batches that lie in the shared memory itself, and the windows that they lie in.
+ * Leases: batches that lie in the shared memory itself, and the windows that map it. See cursor.h.
  *
- * What is done with pages while a batch comes and goes, in the usual case: nothing. The places
- * are mapped already, no page fault has happened since, and a release moves the mark.
+ * In the usual case a batch costs no system call on its pages: its places are mapped already, no
+ * page fault has happened since, and releasing it only moves the mark.
  */
 #include "agent/client/cursor.h"
 
@@ -16,30 +16,30 @@
 #include <unistd.h>
 
 #define UNMAPPED UINT64_MAX
-/* Batches begin at addresses like this (headrace/loader.h). */
+/* Alignment of batches (headrace/loader.h). */
 #define ALIGNMENT 64
-/* Released leases that rest, at most. */
+/* Most released leases whose pages are not checked yet. */
 #define RESTING_MAX 4
-/* A job that has not written to so many batches is taken for one that does not. */
+/* After this many batches in a row without a change, the job counts as one that does not write. */
 #define UNCHANGED_ENOUGH 8
 
 struct hr__window {
-    unsigned refs; /* leases, and the cursor whose next leases come here */
+    unsigned refs; /* its leases, and the cursor while it makes new leases here */
     char *base;
-    size_t bytes;             /* of two rings */
-    struct hr__lease *leases; /* that lie here */
-    uint64_t offsets[];       /* of each of the places twice: what of the file is mapped there */
+    size_t bytes;             /* two rings */
+    struct hr__lease *leases; /* in this window */
+    uint64_t offsets[];       /* for two rings of places: offset in the file mapped there */
 };
 
 static void release(struct hr_batch *batch);
 
 static const struct hr__batch_owner lease_owner = {.release = release};
 
-/* Where a batch lies in a window: of which of the places (twice in a row), and in bytes. */
+/* The position of a batch in a window: its places, counted over two rings, and its bytes. */
 struct spot {
     uint64_t first, last;    /* places */
-    uintptr_t begin, end;    /* bytes from the window's base on, or addresses */
-    const uint64_t *offsets; /* of the places in the file; NULL: not asked for */
+    uintptr_t begin, end;    /* offsets from the window's base, or addresses */
+    const uint64_t *offsets; /* of the places in the file; NULL: not set */
 };
 
 static uint64_t byte_at(const struct hr__cursor_shape *s, uint64_t sample)
@@ -112,7 +112,7 @@ static int is_covered(const struct hr__window *w, const struct hr__lease *but, u
     return 0;
 }
 
-/* A window that gets no more leases: what no lease lies in is let go, its addresses are kept. */
+/* Gives up a window for new leases: unmaps places without a lease, but keeps their addresses. */
 static void retire_locked(struct hr__cursor *cursor)
 {
     struct hr__window *w = cursor->window;
@@ -170,14 +170,14 @@ static void unlink_window_locked(struct hr__lease *lease)
     unref_window_locked(&lease->window);
 }
 
-/* Pages that are given back. */
+/* Dropping pages. */
 
 static uintptr_t page_of(const struct hr__cursor *cursor, uintptr_t address)
 {
     return address & ~(uintptr_t)(cursor->pages.page_bytes - 1);
 }
 
-/* The first and the last page, where they are not the batch's alone; returns their number. */
+/* Writes the first and last page if the batch shares them. Returns how many these are. */
 static int edges_of(const struct hr__lease *lease, uintptr_t pages[2])
 {
     uintptr_t first = page_of(lease->cursor, lease->begin),
@@ -190,7 +190,7 @@ static int edges_of(const struct hr__lease *lease, uintptr_t pages[2])
     return n;
 }
 
-/* Gives back the private ones of the pages that are the batch's alone; whether there were any. */
+/* Drops private copies of pages that belong to the batch alone. Returns whether there were any. */
 static int drop_inside(const struct hr__lease *lease)
 {
     const struct hr__cursor *cursor = lease->cursor;
@@ -199,7 +199,7 @@ static int drop_inside(const struct hr__lease *lease)
     return begin < end && hr__pages_drop(&cursor->pages, (void *)begin, end - begin);
 }
 
-/* The same for the pages at its ends that nobody else lies in. */
+/* The same for the pages at its ends, if no other lease covers them. */
 static int drop_edges_locked(const struct hr__lease *lease)
 {
     const struct hr__cursor *cursor = lease->cursor;
@@ -212,7 +212,7 @@ static int drop_edges_locked(const struct hr__lease *lease)
     return found;
 }
 
-/* Its memory serves the next one, or goes. */
+/* Keeps the lease's memory for the next lease, or frees it. */
 static void free_lease_locked(struct hr__cursor *cursor, struct hr__lease *lease)
 {
     if (cursor->spare && cursor->spare->bytes >= lease->bytes) {
@@ -223,7 +223,7 @@ static void free_lease_locked(struct hr__cursor *cursor, struct hr__lease *lease
     cursor->spare = lease;
 }
 
-/* Looks at the pages of resting leases, which end with it. */
+/* Checks the pages of the resting leases, and ends these leases. */
 static void look_locked(struct hr__cursor *cursor)
 {
     uint64_t faults = hr__pages_faults();
@@ -244,7 +244,7 @@ static void look_locked(struct hr__cursor *cursor)
     cursor->resting_count = 0;
 }
 
-/* Whether the batch can lie in the window, without a lease in its way. */
+/* Returns whether the batch can be mapped in the window without changing the map under a lease. */
 static int fits_locked(const struct hr__cursor *cursor, const struct spot *spot)
 {
     const struct hr__window *w = cursor->window;
@@ -263,7 +263,7 @@ static int fits_locked(const struct hr__cursor *cursor, const struct spot *spot)
     return 1;
 }
 
-/* Maps a place. -ENOTSUP: in this process nothing can be leased. */
+/* Maps a place. Returns -ENOTSUP if this process locks its memory. */
 static int map_place_locked(struct hr__cursor *cursor, uint64_t place, uint64_t offset,
                             struct hr_error *error)
 {
@@ -285,7 +285,7 @@ static int map_place_locked(struct hr__cursor *cursor, uint64_t place, uint64_t 
     return 0;
 }
 
-/* A window in which the batch lies, mapped; its addresses in *spot. */
+/* Finds or makes a window for the batch and maps its places. *spot gets the addresses. */
 static int place_locked(struct hr__cursor *cursor, struct spot *spot, struct hr_error *error)
 {
     int r = 0;
@@ -310,9 +310,9 @@ static int place_locked(struct hr__cursor *cursor, struct spot *spot, struct hr_
     return r;
 }
 
-/* Pages at a batch's ends that others may lie in, too. */
+/* Pages at a batch's ends, which other batches may share. */
 
-/* Whether the page may have become private through other leases. */
+/* Returns whether other leases may have made the page private. */
 static int is_suspect(const struct hr__lease *lease, uintptr_t page)
 {
     size_t bytes = lease->cursor->pages.page_bytes;
@@ -326,7 +326,7 @@ static int is_suspect(const struct hr__lease *lease, uintptr_t page)
     return 0;
 }
 
-/* A page that a neighbour made private before our samples were there lacks them. */
+/* If a neighbour made a page private before our samples were there, copies our part into it. */
 static int mend_edges_locked(struct hr__lease *lease, struct hr_error *error)
 {
     struct hr__cursor *cursor = lease->cursor;
@@ -349,7 +349,7 @@ static int mend_edges_locked(struct hr__lease *lease, struct hr_error *error)
     return 0;
 }
 
-/* What is kept for long. */
+/* Private copies of batches that are kept long. */
 
 static int own_locked(struct hr__lease *lease, struct hr_error *error)
 {
@@ -370,7 +370,7 @@ static int own_locked(struct hr__lease *lease, struct hr_error *error)
     return 0;
 }
 
-/* Those that have samples from `from` on, or, of those, the ones that begin before `before`. */
+/* Makes private copies of leases that end after `from` and begin before `before`. */
 static int own_some_locked(struct hr__cursor *cursor, uint64_t from, uint64_t before,
                            struct hr_error *error)
 {
@@ -408,12 +408,12 @@ int hr__lease_own_before(struct hr__cursor *cursor, uint64_t before, struct hr_e
 int hr__lease_make_way(struct hr__cursor *cursor, uint64_t from, uint64_t to,
                        struct hr_error *error)
 {
-    /* The batch after it may be as large. */
+    /* Assume that the next batch is as large. */
     uint64_t reach = cursor->shape.ring_samples - (to - from);
     return to > reach ? hr__lease_own_before(cursor, to - reach, error) : 0;
 }
 
-/* Memory that was used just now, or new; only the lease itself is zeroed. */
+/* Returns the spare block or a new one. Only struct hr__lease in it is zeroed. */
 static struct hr__lease *get_block(struct hr__cursor *cursor, size_t bytes)
 {
     pthread_mutex_lock(&cursor->lock);
@@ -434,7 +434,7 @@ static struct hr__lease *get_block(struct hr__cursor *cursor, size_t bytes)
     return lease;
 }
 
-/* One that is not in any list yet, with what the header says. */
+/* Makes a lease that is in no list yet, with the header's entries. */
 static int make_lease(struct hr__lease **out, struct hr__cursor *cursor, uint64_t from, uint64_t to,
                       struct hr_error *error)
 {
@@ -468,7 +468,7 @@ static int make_lease(struct hr__lease **out, struct hr__cursor *cursor, uint64_
     return 0;
 }
 
-/* Finds it a place in a window, and puts it into the lists. */
+/* Maps the lease in a window and adds it to the lists. */
 static int settle_lease(struct hr__lease *lease, struct hr_error *error)
 {
     struct hr__cursor *cursor = lease->cursor;
@@ -519,7 +519,7 @@ fail:
     return r;
 }
 
-/* Whether it can be looked at later. */
+/* Returns whether the pages can be checked later. */
 static int may_rest_locked(const struct hr__lease *lease)
 {
     const struct hr__cursor *cursor = lease->cursor;
@@ -536,23 +536,23 @@ static void rest_locked(struct hr__lease *lease)
         look_locked(cursor);
 }
 
-/* What a lease that gives its pages back finds there. */
+/* The result of dropping the pages of a released lease. */
 struct traces {
-    uint64_t faults; /* of the process, before it looked */
-    int is_suspect;  /* pages may have become private since the lease began */
+    uint64_t faults; /* page faults of the process before the check */
+    int is_suspect;  /* pages may have become private since the lease was made */
     int found;       /* some had */
 };
 
-/* From now on its pages are given back at once, which may take long, so without the lock; it still
- * keeps others away meanwhile. Returns whether its whole map goes with it: it is the last in a
- * window that gets no more. */
+/* Begins to release a lease whose pages are dropped at once. That may take long, so it happens
+ * without the lock; until it ends the lease still keeps its addresses. Returns whether the whole
+ * window will be unmapped with it: it is the last lease of a window without new ones. */
 static int begin_leaving_locked(struct hr__lease *lease)
 {
     lease->is_leaving = 1;
     return lease->window != lease->cursor->window && lease->window->refs == 1;
 }
 
-/* Gives back the pages that are its alone. is_own and faults of a leaving lease stay. */
+/* Drops the pages that belong to the lease alone. Its is_own and faults do not change meanwhile. */
 static struct traces give_back(const struct hr__lease *lease, int is_last)
 {
     struct traces t = {.faults = hr__pages_faults()};
@@ -583,7 +583,7 @@ static void release(struct hr_batch *batch)
         (struct hr__lease *)(void *)((char *)batch - offsetof(struct hr__lease, batch));
     struct hr__cursor *cursor = lease->cursor;
     if (cursor->pid != getpid()) {
-        /* A forked child: locks and lists are its parent's. */
+        /* A forked child: locks and lists belong to its parent. */
         hr__free(lease);
         hr__cursor_unref(&cursor);
         return;

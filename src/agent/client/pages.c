@@ -1,6 +1,6 @@
 /*
- * See pages.h. Ranges that are given back are found many at a time: one system call tells
- * up to 64 runs of pages, and a batch that was changed as a whole is one run.
+ * See pages.h. Private pages are found many at a time: one system call returns up to 64 runs of
+ * pages, and a batch that was changed as a whole is one run.
  */
 #include "agent/client/pages.h"
 
@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* linux/fs.h of 6.7, which older systems' headers lack. */
+/* From linux/fs.h of 6.7; older systems' headers lack it. */
 struct scan_region {
     uint64_t start, end, categories;
 };
@@ -27,7 +27,7 @@ struct page_scan {
 #define SCAN_SWAPPED (UINT64_C(1) << 4)
 #define REGIONS      64
 
-/* An entry of pagemap. */
+/* Bits of a pagemap entry. */
 #define MAP_FILE_BIT (UINT64_C(1) << 61)
 #define MAP_SWAPPED  (UINT64_C(1) << 62)
 #define MAP_PRESENT  (UINT64_C(1) << 63)
@@ -37,8 +37,8 @@ struct page_scan {
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 
-/* Runs of private pages from `begin` on, `capacity` at most; *walked: how far was looked. A
- * negative errno on failure. */
+/* Finds up to REGIONS runs of private pages from `begin` on. *walked: where the search stopped.
+ * Returns their number or a negative errno. */
 static long scan(int file, uintptr_t begin, uintptr_t end, struct scan_region *regions,
                  uintptr_t *walked)
 {
@@ -48,7 +48,7 @@ static long scan(int file, uintptr_t begin, uintptr_t end, struct scan_region *r
         .end = end,
         .vec = (uintptr_t)regions,
         .vec_len = REGIONS,
-        /* In memory or swapped out, and not the file's. */
+        /* Pages in memory or swapped out that are not the file's. */
         .category_inverted = SCAN_FILE,
         .category_mask = SCAN_FILE,
         .category_anyof_mask = SCAN_PRESENT | SCAN_SWAPPED,
@@ -105,13 +105,13 @@ static void give_back(uintptr_t begin, uintptr_t end)
 {
     void *address = (void *)begin;
     if (madvise(address, end - begin, MADV_DONTNEED) && errno == EINVAL) {
-        /* Locked memory refuses. */
+        /* Locked memory cannot be dropped. */
         munlock(address, end - begin);
         (void)madvise(address, end - begin, MADV_DONTNEED);
     }
 }
 
-/* By scanning; how far it came. */
+/* Drops private pages with PAGEMAP_SCAN. Returns how far it came. */
 static uintptr_t drop_scanned(const struct hr__pages *pages, uintptr_t begin, uintptr_t end,
                               int *found)
 {
@@ -129,7 +129,7 @@ static uintptr_t drop_scanned(const struct hr__pages *pages, uintptr_t begin, ui
     return begin;
 }
 
-/* By the table of pages; how far it came. */
+/* Drops private pages with pagemap. Returns how far it came. */
 static uintptr_t drop_listed(const struct hr__pages *pages, uintptr_t begin, uintptr_t end,
                              int *found)
 {
@@ -178,7 +178,7 @@ int hr__pages_own(const struct hr__pages *pages, void *begin, size_t bytes)
             continue;
         if (errno != EINVAL)
             return -ENOMEM;
-        /* An older kernel: a write that changes nothing, and that loses nobody else's. */
+        /* Before Linux 5.14: an atomic write that changes nothing and loses no other write. */
         for (size_t i = 0; i < bytes; i += pages->page_bytes)
             __atomic_fetch_or((unsigned char *)begin + i, 0, __ATOMIC_RELAXED);
         return 0;

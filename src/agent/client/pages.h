@@ -1,16 +1,15 @@
 /*
- * Pages of a private mapping of a shared file: which of them this process has changed, so that
- * they are copies of its own, giving those back, and making copies on purpose.
+ * Pages of a private mapping of a shared file: find those that this process has changed, so that
+ * they are private copies; drop such copies; make copies on purpose.
  *
- * A page becomes private when it is written to, and nothing but a page fault makes it so. So
- * where the process has had no fault since a moment, no page has become private since, and
- * nothing need be looked at. The kernel's counter of faults is exact: it is a sum over threads
- * of what each counts for itself.
+ * A page becomes private when it is written to, and that always takes a page fault. So if the
+ * process has had no fault since some moment, no page has become private since, and no page needs
+ * checking. The kernel's fault counter is exact: it is the sum of the threads' own counters.
  *
- * Which pages are private says ioctl PAGEMAP_SCAN (Linux 6.7), else /proc/self/pagemap (its
- * bit 61, Documentation/admin-guide/mm/pagemap.rst); where neither is to be had, all may be.
+ * Private pages are found with ioctl PAGEMAP_SCAN (Linux 6.7), else with /proc/self/pagemap (bit
+ * 61, Documentation/admin-guide/mm/pagemap.rst). Without either, any page may be private.
  *
- * Memory that is locked (mlockall) cannot be used so: locking makes every page private.
+ * Locked memory (mlockall) cannot be used this way: locking makes every page private.
  */
 #ifndef HR_AGENT_CLIENT_PAGES_H
 #define HR_AGENT_CLIENT_PAGES_H
@@ -19,28 +18,28 @@
 #include <stdint.h>
 
 struct hr__pages {
-    int file;     /* /proc/self/pagemap of this process; -1: not to be had */
+    int file;     /* /proc/self/pagemap of this process; -1: not available */
     int can_scan; /* the kernel has PAGEMAP_SCAN */
     size_t page_bytes;
 };
 
-/* Never fails: without the file it knows less. */
+/* Never fails: without the file, hr__pages_is_private returns -1. */
 void hr__pages_open(struct hr__pages *pages);
 void hr__pages_close(struct hr__pages *pages);
 
-/* Page faults of the process so far, of all its threads. */
+/* Returns the page faults of all threads of the process so far. */
 uint64_t hr__pages_faults(void);
 
-/* Of the page at `page`: 1 private, 0 not, -1 unknown. Any thread. */
+/* Returns 1 if the page at `page` is private, 0 if not, -1 if unknown. Any thread. */
 int hr__pages_is_private(const struct hr__pages *pages, const void *page);
 
-/* Gives back the private pages of a range of whole pages, so that it shows the file again.
- * Any thread; those who use the range meanwhile may see either. Non-zero where there were some,
- * or where that is unknown. */
+/* Drops the private copies in a range of whole pages, so that it shows the file again. Threads that
+ * read the range meanwhile may see either. Returns non-zero if there were copies, or if that is
+ * unknown. Any thread. */
 int hr__pages_drop(const struct hr__pages *pages, void *begin, size_t bytes);
 
-/* Makes every page of the range private, with what it shows now. Other threads may read and
- * write meanwhile, and lose nothing. Errors: -ENOMEM. */
+/* Makes every page of the range private, keeping its contents. Other threads may read and write it
+ * meanwhile; no write is lost. Errors: -ENOMEM. */
 int hr__pages_own(const struct hr__pages *pages, void *begin, size_t bytes);
 
 #endif

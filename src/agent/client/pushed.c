@@ -1,8 +1,8 @@
 /*
- * Orders of the caller's own, on the job's side (see attached.h): the batches that were pushed
- * and not handed out yet. The agent gets as many of them as its ring has room for, through the
- * cursor's control block (agent/share.h). A new agent, or the same one after another SEEK, gets
- * them again from the first that was not handed out: so each is prepared for exactly one delivery.
+ * External order, on the job's side (see attached.h): batches that were pushed and not delivered
+ * yet. Through the cursor's control block (agent/share.h) the agent gets as many of them as its
+ * ring has room for. A new agent, or the same one after another SEEK, gets them again, beginning
+ * with the first undelivered one. So each batch is delivered exactly once.
  */
 #include "agent/client/attached.h"
 #include "base/error.h"
@@ -22,7 +22,7 @@ void hr__pushed_send(struct hr__attached *a)
     uint64_t batch = a->cut.batch_size, most = a->delivered + a->cursor->shape.places;
     uint64_t before = a->sent;
     for (; a->unsent && a->sent < most; a->sent++, a->unsent = a->unsent->next) {
-        uint64_t number = (a->base + a->sent * batch) / batch; /* base may be below zero */
+        uint64_t number = (a->base + a->sent * batch) / batch; /* base may be negative (wraps) */
         hr__cursor_push(a->cursor, number, a->unsent->indices, a->unsent->count);
     }
     if (a->sent != before)
@@ -88,7 +88,7 @@ void hr__pushed_took(struct hr__attached *a)
 int hr__pushed_line_up(struct hr__attached *a, struct hr_error *error)
 {
     uint64_t from = a->base + hr__attached_index(a);
-    /* The batch before may have left out the end of its chunk. This thread alone changes next. */
+    /* The batch before may have been shorter than its chunk. Only this thread changes `next`. */
     return a->cursor->next == from ? 0 : hr__cursor_go_to(a->cursor, from, error);
 }
 

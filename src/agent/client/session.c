@@ -1,12 +1,11 @@
 /*
  * The connection to an agent (see attached.h).
  *
- * Messages are handled where they are read, and only note what they mean for the batch that
- * is being made: that the connection has ended, or that we were expelled, is acted upon by the
- * next turn. So reading is harmless at any moment.
+ * A message is handled where it is received, but it only sets flags: the next turn reacts to a
+ * lost connection or to EXPELLED. So receiving is safe at any moment, also while a batch is made.
  *
- * A cursor whose PLACED comes after another SEEK was sent is kept, for the agent may give the same
- * again; cursors that are not needed are left when no answer is under way.
+ * If PLACED comes after another SEEK was sent, its cursor is kept, because the agent may place us
+ * there again. Cursors that are not needed are left once no answer is outstanding.
  */
 #include "agent/client/attached.h"
 #include "agent/launch.h"
@@ -24,11 +23,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* An agent that opens a dataset of millions of files may take minutes. */
+/* Waits this long to be attached: opening a dataset of millions of files may take minutes. */
 #define ATTACH_PATIENCE_NS UINT64_C(600000000000)
-/* Between two questions whether to go on waiting. */
+/* Interval at which options.progress is asked whether to go on waiting. */
 #define ATTACH_SLICE_NS UINT64_C(100000000)
-/* A wait that is worth a message. */
+/* A wait of this length is logged. */
 #define EXPLAIN_NS UINT64_C(2000000000)
 
 static int is_auto(const struct hr__attached *a)
@@ -36,7 +35,7 @@ static int is_auto(const struct hr__attached *a)
     return !strcmp(a->loader->options.agent, "auto");
 }
 
-/* How this program was called, as far as it fits. */
+/* Writes this program's command line, as far as it fits. */
 static void describe_program(char *out, size_t capacity)
 {
     char raw[256] = "";
@@ -47,7 +46,7 @@ static void describe_program(char *out, size_t capacity)
     for (ssize_t i = 0; i + 1 < n; i++)
         if (!raw[i])
             raw[i] = ' ';
-    /* The folder of the program says little. */
+    /* Leave out the directory of the program. */
     size_t word = strcspn(raw, " "), name = 0;
     for (size_t i = 0; i < word; i++)
         if (raw[i] == '/')
@@ -57,7 +56,7 @@ static void describe_program(char *out, size_t capacity)
 
 static void send_message(struct hr__attached *a, const struct hr__wire_message *message)
 {
-    /* Whatever it was, the connection is of no use any more. */
+    /* Whatever the error was, the connection is unusable now. */
     if (hr__wire_send(a->socket, message))
         a->is_hung_up = 1;
 }
@@ -86,9 +85,9 @@ void hr__session_seek(struct hr__attached *a)
 {
     a->is_expelled = 0;
     if (hr__attached_is_pushed(a))
-        hr__attached_drop_partial(a); /* places are given between two batches */
+        hr__attached_drop_partial(a); /* a place is always between two batches */
     if (a->state < HR__ATTACHED)
-        return; /* ATTACHED makes up for it */
+        return; /* ATTACHED will call this again */
     if (a->is_known && a->delivered >= a->batches) {
         a->state = HR__ATTACHED;
         return;
@@ -155,7 +154,7 @@ static int add_cursor(struct hr__attached *a, struct hr__wire_message *m, struct
     return 0;
 }
 
-/* Whether the answer is to what was asked. */
+/* Checks that PLACED matches our request. Returns what is wrong, or NULL. */
 static const char *check_place(const struct hr__attached *a, const struct hr__wire_placed *m)
 {
     if (m->epoch != a->epoch)
@@ -218,7 +217,7 @@ static void take_bad(struct hr__attached *a, const struct hr__wire_bad *m)
 {
     struct hr__cursor *cursor = find_cursor(a, m->cursor);
     size_t length = strlen(m->reason);
-    /* Without memory the reason is lost, and nothing else. */
+    /* Without memory only the reason is lost. */
     struct hr__notice *told =
         cursor ? hr__alloc(HR__TAG_AGENT, 1, sizeof *told + length + 1) : NULL;
     if (!told)
@@ -239,7 +238,7 @@ static int take_halt(struct hr__attached *a, const struct hr__wire_halt *m, stru
         cursor->halt = hr__alloc(HR__TAG_AGENT, 1, sizeof *cursor->halt);
     if (cursor && cursor->halt)
         *cursor->halt = *m;
-    /* It is not told again, and we would wait for what does not come. */
+    /* HALT is not sent again, and without it we would wait for ever. */
     return !cursor || cursor->halt
                ? 0
                : hr__fail(error, -ENOMEM,
@@ -330,7 +329,7 @@ static int connect_agent(struct hr__attached *a, struct hr_error *error)
     a->state = HR__GREETING;
     struct hr__wire_message m = {.type = HR__WIRE_HELLO, .hello = {.pid = getpid()}};
     describe_program(m.hello.program, sizeof m.hello.program);
-    /* Where it cannot be sent, what is received says why. */
+    /* If sending fails, the error of receiving says why. */
     (void)hr__wire_send(a->socket, &m);
     return 0;
 }
@@ -389,7 +388,7 @@ int hr__session_wait(struct hr__attached *a, uint64_t until_ns)
     return n > 0 ? 0 : n ? -errno : -ETIMEDOUT;
 }
 
-/* Waits for the agent to answer, for a while, and asks whether to go on with that. */
+/* Waits a moment for an answer. Fails if the time is over or the caller cancels. */
 static int await_answer(struct hr__attached *a, uint64_t until_ns, struct hr_error *error)
 {
     const struct hr_loader_options *o = &a->loader->options;
@@ -420,7 +419,7 @@ int hr__session_open(struct hr__attached *a, struct hr_error *error)
     return r;
 }
 
-/* Gives back our reference, and what was told of it. */
+/* Drops our reference and the cursor's notices. */
 static void drop_cursor(struct hr__cursor *cursor)
 {
     while (cursor->told) {
@@ -443,8 +442,8 @@ static void drop_cursors(struct hr__attached *a)
     a->main = NULL;
 }
 
-/* With the end of the connection the agent's memory is not ours any more. Non-zero where some
- * batch still needs it. */
+/* Gives all leases private copies: once the connection has ended, the agent may reuse their memory.
+ * Returns non-zero if some batch could not be copied. */
 static int own_leases(struct hr__attached *a)
 {
     struct hr_error error;
@@ -466,7 +465,7 @@ void hr__session_close(struct hr__attached *a)
     pthread_mutex_unlock(&a->lock);
     drop_cursors(a);
     if (a->socket >= 0 && !is_needed) {
-        /* A forked child may have it, too: closing alone would not be seen. */
+        /* A forked child may share the socket: closing alone would not end the connection. */
         shutdown(a->socket, SHUT_RDWR);
         close(a->socket);
     }

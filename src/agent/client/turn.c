@@ -1,12 +1,12 @@
 /*
- * The next batch of an attached loader (see attached.h): taking it where it is ready, else
- * waiting for the bell of the queue, and looking at the connection a few times a second.
+ * Gets the next batch of an attached loader (see attached.h): takes it if it is ready; otherwise
+ * waits on the queue's bell and checks the connection several times a second.
  *
- * A batch is leased where it lies in one piece, and copied into a slot of the loader's ring
- * otherwise, or where slots are page-locked. What is copied is taken in pieces, each released
- * at once, so that a batch may be larger than the queue's ring.
+ * A batch is leased if it is contiguous in shared memory. Otherwise, or if slots are page-locked,
+ * it is copied into a slot of the loader's ring. Copies are made in pieces, each released at once,
+ * so a batch may be larger than the queue's ring.
  *
- * Bad samples are told and judged at a batch's turn, as in an embedded loader.
+ * Bad samples are reported and counted when their batch is delivered, as in an embedded loader.
  */
 #include "agent/client/attached.h"
 #include "base/clock.h"
@@ -18,12 +18,12 @@
 #include <string.h>
 #include <time.h>
 
-/* How often the connection is looked at while the bell is waited for. */
+/* Interval of checks of the connection while waiting on the bell. */
 #define SLICE_NS UINT64_C(50000000)
-/* While copies of slots to a device are being completed. */
+/* Pause while a slot is still being copied to a device. */
 #define SLOT_PAUSE_NS 200000
 
-/* Returned where there is nothing to take yet. */
+/* Result: no samples to take yet. */
 #define WAIT 2
 
 static uint64_t at(const struct hr__attached *a)
@@ -31,7 +31,7 @@ static uint64_t at(const struct hr__attached *a)
     return a->base + hr__attached_index(a);
 }
 
-/* Samples of the next batch. */
+/* Returns the number of samples in the next batch. */
 static size_t batch_count(const struct hr__attached *a)
 {
     if (a->pushed)
@@ -40,8 +40,8 @@ static size_t batch_count(const struct hr__attached *a)
     return (size_t)(left < a->cut.batch_size ? left : a->cut.batch_size);
 }
 
-/* Of them, at the end, those that only make the ranks' shares equal: the last of an epoch may be
- * one, where the order has fewer samples than all ranks together take. */
+/* Returns how many samples at the batch's end are padding that makes the ranks' shares equal: at
+ * most one, in the last batch of an epoch. */
 static size_t batch_padding(const struct hr__attached *a, size_t count)
 {
     uint64_t rest = (a->cut.samples - a->cut.start) % a->cut.ranks;
@@ -49,7 +49,7 @@ static size_t batch_padding(const struct hr__attached *a, size_t count)
     return is_last && rest && a->cut.rank >= rest;
 }
 
-/* Fills in what a batch is, before its samples are known. */
+/* Sets the fields of a batch that do not depend on its samples. */
 static void begin_batch(const struct hr__attached *a, struct hr_batch *batch, size_t count)
 {
     batch->count = count;
@@ -58,14 +58,14 @@ static void begin_batch(const struct hr__attached *a, struct hr_batch *batch, si
     batch->number = a->first_number + a->delivered;
 }
 
-/* Records of the bad and the damaged ones among `count` samples, from `place` of the batch on. */
+/* Records the bad and damaged samples among `count` samples of the batch, from `place` on. */
 static void note_bad(struct hr__attached *a, struct hr_batch *batch, size_t place, size_t count,
                      const int64_t *instead)
 {
     const int64_t *indices = batch->indices + place;
     uint64_t from = a->base + a->delivered * a->cut.batch_size + place;
     struct hr_error why = {0};
-    /* What ends the session is the next turn's. */
+    /* An error here ends the session; the next turn returns it. */
     if (hr__session_receive(a, &why))
         a->broken = why;
     for (size_t i = 0; i < count && a->cursor; i++) {
@@ -82,7 +82,7 @@ static void note_bad(struct hr__attached *a, struct hr_batch *batch, size_t plac
     }
 }
 
-/* A batch at its turn: counts and judges it. 1, or an error, and then it is not handed out. */
+/* Counts and judges a batch that is to be delivered. Returns 1, or an error: do not deliver it. */
 static int judge(struct hr__attached *a, struct hr_batch *batch, struct hr_error *error)
 {
     struct hr_loader *l = a->loader;
@@ -114,7 +114,7 @@ static int judge(struct hr__attached *a, struct hr_batch *batch, struct hr_error
     return 1;
 }
 
-/* What the agent told about the end of the queue, as this loader's failure. */
+/* Returns the error with which the agent ended the queue, as this loader's failure. */
 static int fail_as_told(struct hr__attached *a, const struct hr__wire_halt *halt,
                         struct hr_error *error)
 {
@@ -133,7 +133,7 @@ static int fail_as_told(struct hr__attached *a, const struct hr__wire_halt *halt
     return code;
 }
 
-/* Samples before `to` are not there: WAIT, or why they will not come. */
+/* Called if samples before `to` are not ready. Returns WAIT, or the error that ended the queue. */
 static int not_there(struct hr__attached *a, uint64_t to, struct hr_error *error)
 {
     a->wants = to;
@@ -148,7 +148,7 @@ static int not_there(struct hr__attached *a, uint64_t to, struct hr_error *error
                : WAIT;
 }
 
-/* The queue has gone on without us. */
+/* Our next sample is lost: the next turn seeks. */
 static int lost(struct hr__attached *a)
 {
     a->is_expelled = 1;
@@ -165,7 +165,7 @@ static int lend(struct hr__attached *a, size_t count, struct hr_batch **out, str
         return not_there(a, from + count, error);
     int r = hr__lease_create(&lease, a->cursor, from, from + count, error);
     if (r)
-        /* What cannot be leased will be copied. */
+        /* If the batch cannot be leased, the next turn copies it. */
         return r == -ESTALE ? lost(a) : r == -ENOTSUP ? WAIT : r;
     struct hr_batch *batch = &lease->batch;
     begin_batch(a, batch, count);
@@ -179,7 +179,7 @@ static int lend(struct hr__attached *a, size_t count, struct hr_batch **out, str
     return r;
 }
 
-/* A slot to copy to. */
+/* Acquires a slot to copy to. */
 static int get_slot(struct hr__attached *a, size_t count, struct hr_error *error)
 {
     struct hr__ring *ring = a->loader->ring;
@@ -198,7 +198,7 @@ static int get_slot(struct hr__attached *a, size_t count, struct hr_error *error
     return 0;
 }
 
-/* Samples that are copied at once: to the end of a chunk, or more where more are there. */
+/* Returns how many samples to copy at once: to the end of a chunk, or more if more are ready. */
 static uint64_t piece_of(const struct hr__attached *a, size_t left)
 {
     const struct hr__cursor_shape *s = &a->cursor->shape;
@@ -210,11 +210,11 @@ static uint64_t piece_of(const struct hr__attached *a, size_t left)
     return piece < left ? piece : left;
 }
 
-/* Room for what the header says of a piece, for as long as the loader lives. */
+/* Allocates, once, room for the header's entries of a piece. */
 static int make_seen(struct hr__attached *a, struct hr_error *error)
 {
     size_t count = (size_t)a->cut.batch_size;
-    /* As many chunks at most, and one that a piece begins within. */
+    /* A piece touches at most one chunk for each sample, plus one that it begins within. */
     if (!a->seen.instead)
         a->seen.instead = hr__alloc(HR__TAG_AGENT, 2 * count + 1, sizeof *a->seen.instead);
     if (!a->seen.instead)
@@ -278,12 +278,12 @@ static int copy(struct hr__attached *a, size_t count, struct hr_batch **out, str
     return 1;
 }
 
-/* The end of the epoch: 0, or too many bad samples. */
+/* Ends the epoch. Returns 0, or an error if there were too many bad samples. */
 static int finish(struct hr__attached *a, struct hr_error *error)
 {
     struct hr_loader *l = a->loader;
     a->over = 1;
-    /* What drop_last leaves over is taken, for all that the queue cares. */
+    /* For the queue, samples left over by drop_last count as taken. */
     if (a->cursor && a->state == HR__PLACED && !hr__attached_is_pushed(a))
         (void)hr__cursor_go_to(a->cursor, a->base + a->samples, NULL);
     pthread_mutex_lock(&l->lock);
@@ -292,7 +292,7 @@ static int finish(struct hr__attached *a, struct hr_error *error)
     return r;
 }
 
-/* Whether the queue that we were too slow for has our next sample: then we are back. */
+/* Returns whether the queue that expelled us has our next sample, so that we can return to it. */
 static int has_caught_up(struct hr__attached *a)
 {
     uint64_t index = hr__attached_index(a);
@@ -309,7 +309,7 @@ static int has_caught_up(struct hr__attached *a)
     return 1;
 }
 
-/* Where we stand: 0 placed, WAIT, or an error. */
+/* Handles pending events. Returns 0 if `cursor` has our next samples; WAIT; or an error. */
 static int stand(struct hr__attached *a, struct hr_error *error)
 {
     int r = a->state == HR__PLACED ? 0 : hr__session_receive(a, error);
@@ -358,14 +358,15 @@ static int try_next(struct hr__attached *a, struct hr_batch **out, struct hr_err
     return lend(a, count, out, error);
 }
 
-/* Sleeps until something may have come, `until_ns` at most. 0, -EINTR or -ETIMEDOUT. */
+/* Sleeps until samples or messages may have come, at most until `until_ns`. Returns 0, -EINTR,
+ * -ETIMEDOUT or another error. */
 static int rest(struct hr__attached *a, uint64_t until_ns, struct hr_error *error)
 {
     uint64_t slice_ns = hr__now_ns() + SLICE_NS;
     int is_last = until_ns <= slice_ns;
     if (is_last)
         slice_ns = until_ns;
-    /* What was read by the way has to be acted upon first. */
+    /* A message received during this turn has to be handled first. */
     if (a->is_hung_up || a->is_expelled)
         return 0;
     int r;

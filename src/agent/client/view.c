@@ -1,6 +1,6 @@
 /*
- * The agent as its viewers see it: status, trace and end, each over a connection of its own.
- * An agent that does not answer costs a viewer two seconds, never more.
+ * The functions of viewers: status, trace and end, each over a connection of its own. If the agent
+ * does not answer, a viewer gives up after two seconds (a trace and an end may take longer).
  */
 #include "agent/launch.h"
 #include "agent/wire.h"
@@ -21,17 +21,17 @@
 #define ANSWER_MS       2000
 #define END_MS          10000
 #define TRACE_S_MOST    600
-#define TRACE_WRITE_MS  30000 /* for making the text of a long recording */
+#define TRACE_WRITE_MS  30000 /* to write the text of a long recording */
 #define SOCKET_PATH_MAX 256
 
-/* A connection that says what it is about in messages. */
+/* A viewer's connection. */
 struct view {
     int socket;
     int pid; /* of the agent */
     char path[SOCKET_PATH_MAX];
 };
 
-/* "" is the default socket too, as hr__launch_connect has it. */
+/* Like hr__launch_connect, takes "" for the default socket, too. */
 static void name_socket(struct view *v, const char *socket)
 {
     if (socket && *socket)
@@ -41,8 +41,8 @@ static void name_socket(struct view *v, const char *socket)
 }
 
 /*
- * Waits for the next message until `until_ns`: 1; 0: the agent has closed; REFUSED becomes the
- * error that it says; -ETIMEDOUT.
+ * Waits for the next message until `until_ns`. Returns 1; 0: the agent has closed the connection;
+ * the code and message of REFUSED; -ETIMEDOUT.
  */
 static int receive(const struct view *v, struct hr__wire_message *m, uint64_t until_ns,
                    struct hr_error *error)
@@ -96,7 +96,7 @@ static int hello(struct view *v, uint64_t until_ns, struct hr_error *error)
     m.hello.pid = (int32_t)getpid();
     m.hello.is_viewer = 1;
     snprintf(m.hello.program, sizeof m.hello.program, "viewer");
-    /* Where it cannot be sent, what is received says why. */
+    /* If sending fails, the error of receiving says why. */
     (void)hr__wire_send(v->socket, &m);
     int r = receive(v, &m, until_ns, error);
     if (r == 0)
@@ -128,7 +128,7 @@ static int open_view(struct view *v, const char *socket, struct hr_error *error)
     return r;
 }
 
-/* Asks with `m` and waits for a text. */
+/* Sends the request `m` and waits for the text that answers it. */
 static int ask(const char *socket, struct hr__wire_message *m, uint64_t wait_ms, char **json,
                struct hr_error *error)
 {
@@ -168,8 +168,8 @@ int hr_agent_trace(const char *socket, double seconds, char **json, struct hr_er
     return ask(socket, &m, (uint64_t)(seconds * 1000) + TRACE_WRITE_MS, json, error);
 }
 
-/* Waits for the process, which has closed its socket, to end. One that is ours, or that lives
- * on because it does more than serve, is not waited for. */
+/* Waits until the process, which has closed its socket, has ended, or until `until_ns`: a process
+ * that does more than serve lives on. */
 static void wait_for_process(int process, uint64_t until_ns)
 {
     struct pollfd ended = {.fd = process, .events = POLLIN};
@@ -188,7 +188,7 @@ int hr_agent_end(const char *socket, struct hr_error *error)
     int r = open_view(&v, socket, error);
     if (r)
         return r;
-    /* Before the question, while the number is surely its own. */
+    /* Before sending END, while the process id is surely the agent's. Not for our own process. */
     int process = v.pid > 0 && v.pid != (int)getpid() ? (int)syscall(SYS_pidfd_open, v.pid, 0) : -1;
     r = send_message(&v, &m, error);
     uint64_t until_ns = hr__now_ns() + END_MS * UINT64_C(1000000);
@@ -196,7 +196,7 @@ int hr_agent_end(const char *socket, struct hr_error *error)
         r = receive(&v, &m, until_ns, error);
         if (r <= 0)
             break;
-        hr__wire_close_files(&m); /* whatever it says before it goes */
+        hr__wire_close_files(&m); /* ignore other messages before the end */
         r = 0;
     }
     if (!r && process >= 0)

@@ -1,10 +1,10 @@
 /*
- * The agent's loop: who connects, what is said, what queues note, and the end.
+ * The agent's event loop: connections, messages, notifications of queues, and the agent's end.
  *
- * One thread in epoll does all of it; nothing in it waits for a job or for storage. An agent
- * that was started for somebody ends when it has had no job for a while: under the lock that
- * starters take (agent/launch.h) it looks once more whether somebody has connected, so that
- * nobody finds a socket that is about to go.
+ * One thread runs the loop on epoll and never blocks on a job or on storage. An agent that was
+ * started automatically ends when it has had no job for a while. It ends under the lock that
+ * starters take (agent/launch.h), and checks for new connections once more there, so that no job
+ * connects to a socket that is about to disappear.
  */
 #include "agent/server/inside.h"
 
@@ -28,15 +28,15 @@
 #include <unistd.h>
 
 #define MAX_THREADS 4096
-/* Events of a turn of the loop. */
+/* Events handled in one turn of the loop. */
 #define TURN_EVENTS 64
-/* Connections that a turn accepts. */
+/* Connections accepted in one turn. */
 #define TURN_ACCEPTS 16
-/* How often is looked at queues that want room: a net below the bells that jobs ring. */
+/* Interval of a check of queues that wait for room, in case a job's notification got lost. */
 #define NET_MS 50
-/* How long nobody is accepted when there are too many open files. */
+/* Pause before accepting again after an error such as too many open files. */
 #define ACCEPT_AGAIN_MS 100
-/* How long a connection may be silent before it says what it is: HELLO follows connecting. */
+/* A connection is closed if HELLO has not come within this time. */
 #define HELLO_NS UINT64_C(5000000000)
 
 void hr_agent_options_init(struct hr_agent_options *options, size_t size)
@@ -66,8 +66,8 @@ void hr__agent_unwatch(struct hr_agent *agent, int file)
 void hr__agent_wake(struct hr_agent *agent)
 {
     uint64_t one = 1;
-    int kept = errno; /* of what a signal handler interrupted */
-    /* A full counter wakes it as well. */
+    int kept = errno; /* we may be in a signal handler */
+    /* A write to a full counter fails, but the loop is awake then anyway. */
     ssize_t n = write(agent->wake, &one, sizeof one);
     (void)n;
     errno = kept;
@@ -87,7 +87,8 @@ static void wake_ready(struct hr__watched *watched, uint32_t events)
     (void)n;
 }
 
-/* Out of descriptors: the spare one is good for telling one who waits. False: not even that. */
+/* Out of descriptors: closes the spare one to accept and refuse one connection. Returns false if
+ * that fails. */
 static bool refuse_one(struct hr_agent *a)
 {
     if (a->spare < 0)
@@ -108,11 +109,11 @@ static bool refuse_one(struct hr_agent *a)
     return socket >= 0;
 }
 
-/* Accepts who waits, some at a time: how many. */
+/* Accepts up to TURN_ACCEPTS connections. Returns how many. */
 static int accept_some(struct hr_agent *agent)
 {
     int count = 0;
-    /* An event of before it was closed. */
+    /* The listener may have been closed after this event. */
     while (agent->listener >= 0 && count < TURN_ACCEPTS) {
         int socket = accept4(agent->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (socket >= 0) {
@@ -123,7 +124,7 @@ static int accept_some(struct hr_agent *agent)
         } else if (errno == EAGAIN) {
             break;
         } else if (errno != EINTR && errno != ECONNABORTED) {
-            /* Level-triggered: it would come at once again. */
+            /* Level-triggered: the same error would come again at once. */
             epoll_ctl(agent->epoll, EPOLL_CTL_DEL, agent->listener, NULL);
             agent->accept_again_ns = hr__now_ns() + ACCEPT_AGAIN_MS * UINT64_C(1000000);
             break;
@@ -146,7 +147,7 @@ static int check_options(const struct hr_agent_options *o, struct hr_error *erro
     return o->cache && *o->cache ? hr__cache_spec_parse(&spec, o->cache, error) : 0;
 }
 
-/* Where a listening socket is bound: the caller's. */
+/* Returns the path that a listening socket is bound to, owned by the caller; NULL: none. */
 static char *path_of(int listener)
 {
     struct sockaddr_un address = {0};
@@ -192,7 +193,8 @@ static int make_loop(struct hr_agent *a, struct hr_error *error)
     return r ? hr__fail(error, r, "an agent: %s", hr__errno_text(r)) : 0;
 }
 
-/* For the metrics endpoint, on its thread: asks as any viewer does, so that the loop answers. */
+/* Gets the status for the metrics endpoint, on its thread: asks as any viewer, so the loop answers.
+ */
 static int status_of(void *arg, char **json, struct hr_error *error)
 {
     const struct hr_agent *a = arg;
@@ -244,7 +246,8 @@ int hr_agent_create(struct hr_agent **out, const struct hr_agent_options *option
     return 0;
 }
 
-/* Viewers keep no agent, and who has not said yet what he is does so only for now. */
+/* Returns whether there are jobs. Viewers do not count; connections without HELLO count if
+ * with_new. */
 static bool has_jobs(const struct hr_agent *a, bool with_new)
 {
     for (const struct hr__agent_job *job = a->jobs; job; job = job->next)
@@ -256,7 +259,7 @@ static bool has_jobs(const struct hr_agent *a, bool with_new)
 /* Calls fn for each queue that is not being made or started. */
 static void each_queue(struct hr_agent *a, bool (*fn)(struct hr__queue *queue))
 {
-    /* Looking at a queue may end it and its stream: from the beginning then. */
+    /* fn may end a queue and its stream; then begin again. */
     bool again = true;
     while (again) {
         again = false;
@@ -273,7 +276,7 @@ static bool refill(struct hr__queue *queue)
     return false;
 }
 
-/* Milliseconds until something is due without an event. */
+/* Returns the milliseconds until the next turn is due even without an event. */
 static int next_turn_ms(struct hr_agent *a)
 {
     uint64_t now = hr__now_ns(), due = now + UINT64_C(60000000000);
@@ -281,7 +284,7 @@ static int next_turn_ms(struct hr_agent *a)
         due = a->accept_again_ns;
     if (a->options.idle_ms >= 0 && a->idle_since_ns) {
         uint64_t end = a->idle_since_ns + (uint64_t)a->options.idle_ms * 1000000;
-        /* Where it could not end just now it tries again a little later. */
+        /* If it could not end just now, it tries again a little later. */
         uint64_t again = now + NET_MS * UINT64_C(1000000);
         end = end < again ? again : end;
         due = end < due ? end : due;
@@ -300,7 +303,7 @@ static int next_turn_ms(struct hr_agent *a)
     return due <= now ? 0 : (int)((due - now + 999999) / 1000000);
 }
 
-/* Ends jobs that did not read what they were told, or never said HELLO. */
+/* Ends jobs that do not read their messages or never sent HELLO. */
 static void end_lost(struct hr_agent *a, uint64_t now)
 {
     struct hr__agent_job *next;
@@ -348,15 +351,15 @@ static void stop_listening(struct hr_agent *a)
 {
     if (a->listener < 0)
         return;
-    /* Who started us may have it still. */
+    /* The process that started us may still have the listener open. */
     hr__agent_unwatch(a, a->listener);
     close(a->listener);
     a->listener = -1;
     a->accept_again_ns = 0;
 }
 
-/* Whether jobs still find this agent: its directory may be gone (a logout), or the socket there
- * another agent's. */
+/* Returns whether jobs can still find this agent: its directory may be gone (a logout), or the
+ * socket there may be another agent's. */
 static bool has_socket(const struct hr_agent *a)
 {
     struct stat st;
@@ -364,7 +367,7 @@ static bool has_socket(const struct hr_agent *a)
            st.st_ino == a->socket_inode;
 }
 
-/* Takes the socket away, if it is still ours. The lock is held. */
+/* Removes the socket if it is still ours. The lock is held. */
 static void unbind(struct hr_agent *a)
 {
     if (has_socket(a))
@@ -372,13 +375,13 @@ static void unbind(struct hr_agent *a)
     stop_listening(a);
 }
 
-/* True where nobody has connected meanwhile: then nobody can any more. */
+/* Tries to end. Returns true if nobody has connected meanwhile; then nobody can any more. */
 static bool end_idle(struct hr_agent *a)
 {
     int lock = -1;
     int r = has_socket(a) ? hr__launch_lock(&lock, a->socket_path, NULL) : 0;
-    /* Whoever holds the lock so long may be about to connect. Where there cannot be a lock, a job
-     * that connects just now is hung up on, and starts another agent. */
+    /* A process that holds the lock so long may be about to connect. If no lock is possible at all,
+     * the connection of a job that connects right now is closed, and it starts another agent. */
     bool is_over = r != -ETIMEDOUT && !accept_some(a) && !has_jobs(a, true);
     if (is_over)
         unbind(a);
@@ -388,7 +391,7 @@ static bool end_idle(struct hr_agent *a)
     return is_over;
 }
 
-/* Everybody's leases end; waits for what is under way. */
+/* Ends all jobs and waits for background tasks. */
 static void end_all(struct hr_agent *a)
 {
     int lock;
@@ -396,7 +399,7 @@ static void end_all(struct hr_agent *a)
         unbind(a);
         hr__launch_unlock(&lock);
     }
-    /* Without the lock the socket's name stays, and nobody answers there. */
+    /* Without the lock the socket file stays, but nobody answers there. */
     stop_listening(a);
     while (a->jobs)
         hr__job_end(a->jobs);
@@ -430,7 +433,7 @@ void hr_agent_destroy(struct hr_agent **agent)
         return;
     if (a->listener >= 0 && a->socket_path)
         end_all(a);
-    /* Whoever it asks for has been hung up on. */
+    /* Its requests fail by now: all connections are closed. */
     hr__metrics_stop(&a->metrics);
     hr__crew_destroy(&a->crew);
     hr__recording_destroy(a);

@@ -1,28 +1,28 @@
 /*
- * A small HTTP server, an optional part: http_microhttpd.c where libmicrohttpd was there at
- * build time, http_none.c where it was not.
+ * A small HTTP server, an optional part: http_microhttpd.c if libmicrohttpd was found at build
+ * time, else http_none.c.
  */
 #ifndef HR_AGENT_SERVER_HTTP_H
 #define HR_AGENT_SERVER_HTTP_H
 
 #include <headrace/base.h>
 
-/* What is answered to GET. */
+/* The reply to a GET request. */
 struct hr__http_reply {
-    unsigned status;  /* of HTTP */
-    const char *type; /* of the body; static */
-    char *body;       /* freed with hr__free by the server; NULL: none */
+    unsigned status;  /* HTTP status code */
+    const char *type; /* content type of the body; static */
+    char *body;       /* the server frees it with hr__free; NULL: none */
 };
 
 /* Called on the server's thread, one call at a time. */
 typedef void (*hr__http_answer_fn)(void *arg, const char *path, struct hr__http_reply *reply);
 
 struct hr__http {
-    /* Serves the listening socket, which becomes its own on success. Errors: -ENOTSUP,
+    /* Serves a listening socket, which becomes the server's on success. Errors: -ENOTSUP,
      * -ENOMEM. */
     int (*start)(void **out, int listener, hr__http_answer_fn answer, void *arg,
                  struct hr_error *error);
-    /* Waits for the call in hand. */
+    /* Waits for a call of `answer` that is running. */
     void (*stop)(void *server);
 };
 

@@ -1,6 +1,6 @@
 /*
- * The HTTP server on libmicrohttpd: one thread of the library's, few connections, short
- * timeouts; whoever opens connections and says nothing costs a descriptor for ten seconds.
+ * The HTTP server on libmicrohttpd: one thread of that library, few connections, short timeouts.
+ * A client that connects and sends nothing uses up one descriptor for ten seconds.
  */
 #include "agent/server/http.h"
 
@@ -49,7 +49,7 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
     static int mark; /* its address only */
     struct server *server = arg;
     struct hr__http_reply r = {.status = MHD_HTTP_OK, .type = "text/plain; charset=utf-8"};
-    /* The first call comes with the headers, the next ones with a body, which nobody wants. */
+    /* The first call comes with the headers, the next ones with a body, which we ignore. */
     if (!*seen) {
         *seen = &mark;
         return MHD_YES;
@@ -76,8 +76,8 @@ static int http_start(void **out, int listener, hr__http_answer_fn answer, void 
         return hr__fail(error, -ENOMEM, "out of memory for the metrics endpoint");
     server->answer = answer;
     server->arg = arg;
-    /* Whether a daemon that does not start closes its socket depends on why: it gets one of
-     * its own, and ours stays the caller's until it runs. */
+    /* Whether a daemon that fails to start closes its socket depends on the failure. So it gets a
+     * duplicate, and ours stays the caller's until the daemon runs. */
     int own = fcntl(listener, F_DUPFD_CLOEXEC, 0);
     if (own < 0) {
         int code = -errno;

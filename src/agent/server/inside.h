@@ -1,21 +1,21 @@
 /*
- * The agent inside: what its files share.
+ * The agent's data structures, and the functions that its files call in each other.
  *
- *   agent.c    the public functions, the loop, the listener, the end
- *   job.c      a connection: its messages, its cursors, its process
- *   source.c   datasets and recipes that jobs named, opened once; caches that are kept
- *   stream.c   streams, and who is where: seek, join, expelled, alone
- *   queue.c     a queue: a loader over a memory of its own
- *   place.c    that memory (place_ring.c: its places)
+ *   agent.c      the public functions, the event loop, the listener, the agent's end
+ *   job.c        one connection: its messages, cursors and process
+ *   source.c     datasets and recipes, opened once for all jobs that name them; kept caches
+ *   stream.c     assigns jobs to queues and positions: seek, join, expelled, alone
+ *   queue.c      a queue: a loader that publishes into shared memory
+ *   place.c      that memory (place_ring.c: the places of its ring)
  *   recording.c  traces that viewers ask for
- *   task.c   what takes long, on threads of their own
- *   status.c   what is going on, as JSON
+ *   task.c       background tasks: slow work on threads of their own
+ *   status.c     the status as JSON
  *
- * All of it is the loop's thread's alone, but the memory of queues (place.h) and what tasks
- * have in hand. A job is a connection: one loader of one process.
+ * Only the loop's thread uses these structures, except the memory of queues (place.h) and what a
+ * background task works on. A job is a connection: one loader of one process.
  *
- * What is ended in a turn of the loop is freed at the turn's end, because events of it may
- * still be in hand.
+ * Objects that end during a turn of the loop are freed at the end of the turn, because epoll may
+ * already have returned events for them.
  */
 #ifndef HR_AGENT_SERVER_INSIDE_H
 #define HR_AGENT_SERVER_INSIDE_H
@@ -36,37 +36,37 @@
 #include <sys/epoll.h>
 #include <sys/types.h>
 
-/* Messages of one job that a turn of the loop handles. */
+/* Messages of one job that one turn of the loop handles. */
 #define HR__JOB_MESSAGES 4
-/* Messages that may wait for a job to read: then it is given up. */
+/* Messages kept for a job that does not read them. One more, and its connection is closed. */
 #define HR__JOB_UNREAD 16384
 
-/* Something that epoll watches. */
+/* A file descriptor in epoll. */
 struct hr__watched {
     void (*ready)(struct hr__watched *self, uint32_t events);
 };
 
 #define HR__OF(type, member, pointer) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
-/* A dataset and a recipe, as one text says. */
+/* A dataset and a recipe, opened from a statement (agent/statement.h). */
 struct hr__source {
     struct hr__source *next;
     struct hr_agent *agent;
-    struct hr__task task; /* opens it */
+    struct hr__task task; /* opens the dataset */
     uint64_t digest[2];   /* of the text */
     size_t length;
-    char *text; /* until it is open */
+    char *text; /* NULL once it is open */
     int refs;   /* jobs and streams */
     bool is_open;
-    int failed; /* code, with `error` */
+    int failed; /* 0, or the error code of opening; then `error` is set */
     struct hr_error error;
     struct hr_dataset *dataset;
     struct hr_recipe *recipe;
     struct hr_tensor_spec spec;
-    char name[256]; /* of the dataset, for people */
+    char name[256]; /* of the dataset, for status reports */
 };
 
-/* An unnamed cache of the agent's, kept while it lives. */
+/* An unnamed cache of the agent, kept as long as the agent runs. */
 struct hr__kept {
     struct hr__kept *next;
     uint64_t digest[2]; /* of the source it was made for */
@@ -74,53 +74,53 @@ struct hr__kept {
 };
 
 enum hr__queue_state {
-    HR__QUEUE_MAKING, /* a background task makes it */
+    HR__QUEUE_MAKING, /* a background task creates it */
     HR__QUEUE_READY,
     HR__QUEUE_STARTING, /* a background task starts an epoch */
-    HR__QUEUE_ENDING,   /* a background task ends it, or will when it is back */
+    HR__QUEUE_ENDING,   /* a background task destroys it, or will once the present one is done */
 };
 
 struct hr__queue {
     struct hr__queue *next;
     struct hr__stream *stream;
-    struct hr__watched room; /* its eventfd */
+    struct hr__watched room; /* the eventfd of its places */
     struct hr__task task;
-    int outcome; /* of the task, which alone writes it while it is out */
+    int outcome; /* of the background task, which alone writes it while is_out */
     uint64_t number;
     int rank;
-    bool is_main; /* of its rank; else alone */
+    bool is_main; /* the main queue of its rank; else it serves one job alone */
     enum hr__queue_state state;
-    int failed; /* what the last task came to, with `error` */
+    int failed; /* 0, or the error code of the last background task; then `error` is set */
     struct hr_error error;
     struct hr__places *places;
     struct hr_loader *loader;
-    uint64_t epoch, position, first, samples; /* that it is being started for */
-    int refs;                                 /* jobs' cursors, and jobs that await it */
-    uint64_t progress, progress_ns; /* of those that take, and since when it has been that */
-    bool is_out;                    /* the task is under way */
-    struct hr__kept *kept;          /* what its making opened, until it is back */
-    /* Of an order of the job's own: */
-    bool is_fresh;            /* nothing was pushed since it was started */
-    uint64_t pushed;          /* number of the chunk that is pushed next */
-    uint64_t pushed_samples;  /* since it was started */
-    int64_t *indices;         /* of one batch, while it is taken over */
-    _Atomic bool is_notified; /* the loop shall look */
+    uint64_t epoch, position, first, samples; /* of its last start */
+    int refs;                                 /* cursors of jobs, and jobs that await it */
+    uint64_t progress, progress_ns; /* of its active cursors, and when that was first seen */
+    bool is_out;                    /* the background task is running */
+    struct hr__kept *kept; /* cache opened by the task that creates the queue, until it is done */
+    /* With external order: */
+    bool is_fresh;            /* nothing was pushed since the last start */
+    uint64_t pushed;          /* number of the next chunk to push */
+    uint64_t pushed_samples;  /* since the last start */
+    int64_t *indices;         /* of one batch, while it is copied from the control block */
+    _Atomic bool is_notified; /* the loop has to call hr__queue_look */
 };
 
-/* One (dataset, recipe, order); see stream.c. */
+/* The jobs that share one dataset, recipe and order; see stream.c. */
 struct hr__stream {
     struct hr__stream *next;
     struct hr_agent *agent;
     struct hr__source *source; /* a reference */
-    struct hr__wire_attach as; /* of the first job */
+    struct hr__wire_attach as; /* as the first job described it */
     bool has_name;
-    bool is_waiting; /* some job of it wants that nobody is expelled */
+    bool is_waiting; /* some job has lag="wait": nobody is expelled */
     struct hr__queue *queues;
     struct hr__party *parties;
     int jobs;
 };
 
-/* The ranks of one job: those that one process started. They join at one place. */
+/* The ranks of one training job: those that one process started. They join at the same place. */
 struct hr__party {
     struct hr__party *next;
     uint64_t key;
@@ -128,26 +128,25 @@ struct hr__party {
     int jobs;
 };
 
-/* A cursor of a job. */
+/* One cursor of a job. */
 struct hr__job_cursor {
     struct hr__job_cursor *next;
     struct hr__queue *queue; /* a reference */
     struct hr__place_cursor *place;
-    uint32_t number; /* in the job */
+    uint32_t number; /* in the job's connection */
     bool is_known;   /* the job has its files */
 };
 
-/* A message that could not be sent yet. */
+/* A message that the job's socket did not take yet. */
 struct hr__unread {
     struct hr__unread *next;
-    struct hr__wire_message message; /* its files are ours */
+    struct hr__wire_message message; /* owns its files */
 };
 
 enum hr__job_state {
     HR__JOB_NEW,     /* connected */
     HR__JOB_GREETED, /* HELLO came */
-    HR__JOB_OPENING, /* ATTACH came; a background task reads its text, or its source is being opened
-                      */
+    HR__JOB_OPENING, /* ATTACH came; its text is being read, or its source is being opened */
     HR__JOB_ATTACHED,
     HR__JOB_ENDED,
 };
@@ -156,68 +155,67 @@ struct hr__agent_job {
     struct hr__agent_job *next;
     struct hr_agent *agent;
     struct hr__watched socket_ready, process_ready;
-    struct hr__task task; /* reads its text */
+    struct hr__task task; /* reads the text of ATTACH */
     int socket, process;  /* process: a pidfd, or -1 */
     pid_t pid;
-    uint64_t party_key; /* which process started it */
+    uint64_t party_key; /* identifies the process that started it */
     enum hr__job_state state;
     bool is_viewer;
-    bool is_out; /* the task is under way */
+    bool is_out; /* the background task is running */
     char program[64];
     struct hr__wire_attach attach;
     int text_file;
     char *text;
     uint64_t digest[2];
-    int failed; /* of the task, with `error` */
+    int failed; /* 0, or the error code of the background task; then `error` is set */
     struct hr_error error;
     struct hr__source *source; /* a reference */
     struct hr__stream *stream; /* a reference, from ATTACHED on */
-    struct hr__party *party;   /* of the stream; a reference */
+    struct hr__party *party;   /* of the stream; a reference; NULL with one rank */
     struct hr__job_cursor *cursors;
-    struct hr__job_cursor *cursor; /* where it takes; NULL: nowhere */
+    struct hr__job_cursor *cursor; /* the one it takes from; NULL: none */
     uint32_t next_cursor;
-    uint64_t epochs_ahead; /* of the stream's epochs before the job's own */
-    uint64_t asked_ns;     /* when it connected, or asked last for what it waits for */
-    bool is_seeking;       /* `seek` is not answered */
+    uint64_t epochs_ahead; /* the stream's epoch number minus the job's own */
+    uint64_t asked_ns;     /* when it connected, or sent its last request */
+    bool is_seeking;       /* `seek` is not answered yet */
     bool was_notified;     /* WAITING was sent for it */
     struct hr__wire_seek seek;
-    struct hr__queue *awaited; /* queue that it waits for, a reference */
-    bool awaits_behind;        /* what comes behind the queue's present span */
+    struct hr__queue *awaited; /* the queue that it waits for; a reference */
+    bool awaits_behind;        /* it waits for what follows the queue's present span */
     struct hr__unread *unread, *unread_last;
     int unread_count;
-    bool is_lost; /* to be ended at the turn's end */
+    bool is_lost; /* its connection is closed at the turn's end */
 };
 
-/* A trace; see recording.h. */
+/* The recording of a trace; see recording.h. */
 struct hr__recording {
     struct hr__trace *trace;
-    struct hr__agent_job *viewer; /* who asked; NULL: nobody, or gone */
-    uint64_t look_ns, end_ns;     /* the next look at cursors; the end */
-    struct hr__task task;         /* makes the text */
-    bool is_out;                  /* the task is under way */
+    struct hr__agent_job *viewer; /* the viewer that asked; NULL: none, or gone */
+    uint64_t look_ns, end_ns;     /* when to read the cursors next; when to end */
+    struct hr__task task;         /* writes the trace as text */
+    bool is_out;                  /* the background task is running */
     char *json;
     size_t bytes;
-    int file, failed; /* what the task came to, with `error` */
+    int file, failed; /* results of the task: the text's file; 0 or an error code with `error` */
     struct hr_error error;
 };
 
 struct hr_agent {
     struct hr_agent_options options;
     char *socket_path, *cache;
-    uint64_t socket_device, socket_inode; /* of the path, to remove only our own */
+    uint64_t socket_device, socket_inode; /* identify our socket file: we remove no other */
     int epoll, listener, wake;            /* wake: eventfd */
-    int spare;                            /* given up for a moment to refuse one too many; -1 */
+    int spare; /* a descriptor closed to accept and refuse one connection beyond the limit; -1 */
     struct hr__watched listener_ready, wake_ready;
     struct hr__tasks tasks;
     struct hr__crew *crew;
     struct hr__recording recording;
-    struct hr__metrics *metrics; /* NULL: none asked for */
+    struct hr__metrics *metrics; /* NULL: not requested */
     int threads;
-    uint64_t started_ns, idle_since_ns; /* idle: 0: it has jobs */
-    uint64_t
-        watch_ns; /* when it is looked at those that others wait for; UINT64_MAX: nobody does */
-    uint64_t accept_again_ns; /* after an error; 0: it accepts */
-    uint64_t net_ns;          /* when queues that want room are looked at again */
+    uint64_t started_ns, idle_since_ns; /* idle_since_ns: 0 while it has jobs */
+    uint64_t watch_ns; /* when to check again jobs that others wait for; UINT64_MAX: not needed */
+    uint64_t accept_again_ns; /* when to accept again after an error; 0: it accepts */
+    uint64_t net_ns;          /* when to check again queues that wait for room */
     struct hr__agent_job *jobs, *ended_jobs;
     struct hr__queue *ended_queues;
     struct hr__stream *streams;
@@ -225,10 +223,10 @@ struct hr_agent {
     struct hr__kept *kept;
     uint64_t next_queue;
     uint64_t expelled, refused;
-    _Atomic uint64_t reading_bytes; /* memory that texts take that are being read now */
+    _Atomic uint64_t reading_bytes; /* memory used by the statements being read now */
     bool was_run;
     _Atomic bool is_stopping;
-    bool has_unread; /* of some job, that is to be sent again */
+    bool has_unread; /* some job has unread messages to send again */
 };
 
 /* agent.c */
@@ -238,97 +236,101 @@ int hr__agent_watch(struct hr_agent *agent, int file, struct hr__watched *watche
 int hr__agent_rewatch(struct hr_agent *agent, int file, struct hr__watched *watched,
                       uint32_t events);
 
-/* Before closing a file that others may have, too: it would stay in epoll as long as they do. */
+/* Removes a file from epoll. Needed before closing a file that another process shares: it would
+ * stay in epoll as long as that process has it. */
 void hr__agent_unwatch(struct hr_agent *agent, int file);
 
-/* Wakes the loop. Any thread, and in a signal handler. */
+/* Wakes the loop. Any thread; safe in a signal handler. */
 void hr__agent_wake(struct hr_agent *agent);
 
 /* job.c */
 
-/* A connection that was accepted, which it takes over. */
+/* Creates a job for an accepted connection. Takes over the socket. */
 void hr__job_create(struct hr_agent *agent, int socket);
 
-/* The process is gone, or talks nonsense: its leases end. */
+/* Ends a job whose process is gone or that broke the protocol, and releases what it holds. */
 void hr__job_end(struct hr__agent_job *job);
 
-/* Frees those that have ended, at the end of a turn. */
+/* Frees the jobs that have ended. Called at the end of a turn. */
 void hr__jobs_reap(struct hr_agent *agent);
 
-/* Sends, or keeps it until it can be sent. Copies the files that it keeps. */
+/* Sends a message, or keeps it, with duplicates of its files, until the socket takes it. */
 void hr__job_send(struct hr__agent_job *job, const struct hr__wire_message *message);
 
 void hr__job_refuse(struct hr__agent_job *job, const struct hr_error *error);
 
-/* Its source is open, or is not going to be: answers ATTACH. */
+/* Answers ATTACH, once the job's source is open or has failed. */
 void hr__job_attach(struct hr__agent_job *job);
 
 /* source.c */
 
-/* The source of a text that a job holds, which it takes, and a reference. NULL: no memory. */
+/* Returns a reference to the source of the job's text, and takes the text over. NULL: out of
+ * memory. */
 struct hr__source *hr__source_get(struct hr_agent *agent, struct hr__agent_job *job);
 void hr__source_unref(struct hr__source **source);
 void hr__text_digest(uint64_t out[2], const char *text, size_t length);
 
-/* The cache of a stream: the agent's, or what its first job asked for; "": none. */
+/* Returns the cache of a stream: the agent's, or the one its first job asked for; "": none. */
 const char *hr__stream_cache(const struct hr__stream *stream);
 uint64_t hr__stream_cache_budget(const struct hr__stream *stream);
 
 /*
- * Opens an unnamed cache of a stream, which is then to be kept while the agent lives, so that
- * it does not end with its last queue. On a background thread, before a queue with it is made. *out
- * stays NULL where there is nothing to keep. Errors: as of hr__cache_create_shared.
+ * Opens the stream's cache if it is unnamed, to keep it while the agent runs: otherwise it would
+ * end with its last queue. Runs in a background task, before a queue that uses the cache is made.
+ * *out stays NULL if there is nothing to keep. Errors: those of hr__cache_create_shared.
  */
 int hr__kept_open(struct hr__kept **out, const struct hr__stream *stream, struct hr_error *error);
 
-/* Keeps it, unless there is one of the same source. */
+/* Keeps the cache, or frees it if one of the same source is kept already. */
 void hr__kept_add(struct hr_agent *agent, struct hr__kept **kept);
 void hr__kept_free(struct hr__kept **kept);
 
 /* stream.c */
 
-/* The job's stream, made where there is none: 0, and a reference in job->stream. Errors:
- * -EINVAL: other jobs of that name prepare something else; -ENOMEM. */
+/* Adds the job to its stream, which is created if necessary: job->stream gets a reference. Returns
+ * 0. Errors: -EINVAL: the stream of that name prepares something else; -ENOMEM. */
 int hr__stream_enter(struct hr__agent_job *job, struct hr_error *error);
 
-/* The job's cursors and wishes end. */
+/* Removes the job from its stream: ends its cursors and its request. */
 void hr__stream_leave(struct hr__agent_job *job);
 
-/* Takes a wish back, or its waiting for a queue. */
+/* Drops the job's open request, and its wait for a queue. */
 void hr__stream_forget(struct hr__agent_job *job);
 
-/* Answers what can be answered of the jobs that seek, and stops queues that nobody needs. */
+/* Answers all requests of the stream's jobs that can be answered now, and stops or ends queues that
+ * nobody needs. */
 void hr__stream_settle(struct hr__stream *stream);
 
 void hr__stream_seek(struct hr__agent_job *job);
 
-/* Looks, when that is due, whether those for whom others wait with their joining get on. */
+/* Checks, when it is due, whether the jobs that a joining job waits for still advance. */
 void hr__streams_watch(struct hr_agent *agent, uint64_t now_ns);
 
-/* Nothing is held of a cursor any more. */
+/* Ends a cursor and releases what it holds. */
 void hr__job_cursor_end(struct hr__agent_job *job, struct hr__job_cursor *cursor);
 
 /* queue.c */
 
-/* A queue that a background task makes. NULL: no memory. */
+/* Creates a queue, in a background task. NULL: out of memory. */
 struct hr__queue *hr__queue_make(struct hr__stream *stream, int rank, bool is_main);
 
-/* Starts an epoch at a position, in a background task. It is READY. */
+/* Starts the queue, which is READY, at a position of an epoch, in a background task. */
 void hr__queue_set_out(struct hr__queue *queue, uint64_t epoch, uint64_t position);
 
-/* Nobody needs it: ends it, in a background task, out of its stream. */
+/* Ends a queue that nobody needs, in a background task that removes it from its stream. */
 void hr__queue_end(struct hr__queue *queue);
 
-/* Opens chunks, or not. */
+/* Lets the queue prepare chunks, or stops it. */
 void hr__queue_run(struct hr__queue *queue, bool is_running);
 
-/* What its memory noted for the loop. True where it did: queues may have ended since. */
+/* Handles what the queue's memory has notified the loop of. Returns true if there was something:
+ * queues may have ended during the call. */
 bool hr__queue_look(struct hr__queue *queue);
 
-/* Frees those that have ended, at the end of a turn. */
+/* Frees the queues that have ended. Called at the end of a turn. */
 void hr__queues_reap(struct hr_agent *agent);
 
-/* What was published before the job was placed. */
+/* Sends the job the records published from `sequence` to the span's end before it was placed. */
 void hr__queue_recall(struct hr__queue *queue, struct hr__agent_job *job,
                       const struct hr__span *span, uint64_t sequence);
 

@@ -1,9 +1,9 @@
 /*
- * A connection of a job: its messages, in their turn, and its end.
+ * A job's connection: handles its messages and its end.
  *
- * What it says is checked by wire.c; what comes out of turn ends it. Messages to it are sent
- * from the loop and never waited for: what its socket does not take is kept, so much of it that
- * only a job that does not read is given up.
+ * wire.c checks the contents of messages; a message out of turn ends the connection. The loop
+ * sends messages without ever blocking. Messages that the socket does not take are kept, up to
+ * HR__JOB_UNREAD of them: only a job that does not read at all reaches that and is disconnected.
  */
 #include "agent/server/inside.h"
 
@@ -36,7 +36,7 @@ static void free_unread(struct hr__unread *unread)
     hr__free(unread);
 }
 
-/* A copy that owns its files; NULL: refused. */
+/* Returns a copy that owns duplicates of the files; NULL: out of memory or descriptors. */
 static struct hr__unread *keep_message(const struct hr__wire_message *message)
 {
     struct hr__unread *unread = hr__alloc(HR__TAG_AGENT, 1, sizeof *unread);
@@ -55,13 +55,13 @@ static struct hr__unread *keep_message(const struct hr__wire_message *message)
     return unread;
 }
 
-/* A broken socket is an event of its own. */
+/* Returns whether the socket is broken. epoll reports that, too, so it needs no handling here. */
 static bool is_broken(int r)
 {
     return r == -EPIPE || r == -ECONNRESET;
 }
 
-/* It cannot be told something: it is hung up on, or it would wait for that for ever. */
+/* Closes, at the turn's end, a connection that we cannot write to: the job would wait for ever. */
 static void lose(struct hr__agent_job *job)
 {
     job->is_lost = true;
@@ -134,9 +134,9 @@ void hr__job_end(struct hr__agent_job *job)
     hr__recording_forget(job);
     hr__stream_leave(job);
     hr__source_unref(&job->source);
-    /* Closing alone leaves them in epoll while a forked child of this process has them. */
+    /* Without this they stay in epoll while a forked child of this process has them. */
     hr__agent_unwatch(job->agent, job->socket);
-    shutdown(job->socket, SHUT_RDWR); /* the job's end, too, would stay open with that child */
+    shutdown(job->socket, SHUT_RDWR); /* a child may share it: the job would not see it close */
     close(job->socket);
     if (job->process >= 0) {
         hr__agent_unwatch(job->agent, job->process);
@@ -217,7 +217,8 @@ static void read_done(struct hr__task *task)
         hr__job_attach(job);
 }
 
-/* What the agent runs under and the job does not: it slows down, or may end, what the job gets. */
+/* Writes a warning if the agent runs under restrictions that the job does not have: they may slow
+ * down or end what the agent does for the job. */
 static void notice(const struct hr__agent_job *job, char *out, size_t capacity)
 {
     struct hr__surroundings own, its;
@@ -284,7 +285,7 @@ static void leave_cursor(struct hr__agent_job *job, uint32_t number)
     struct hr__job_cursor *cursor = job->cursors;
     while (cursor && cursor->number != number)
         cursor = cursor->next;
-    /* One that it still takes from would wait for ever. */
+    /* The job still takes from this cursor: it would wait for ever. */
     if (!cursor || cursor == job->cursor) {
         out_of_turn(job, "LEAVE");
         return;
@@ -383,7 +384,8 @@ static int peer_process(int socket, pid_t pid)
     return pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
 }
 
-/* The process that started `pid`, and when it did begin: the ranks of a job have the same. */
+/* Identifies the process that started `pid`, by its id and start time: the ranks of a job share
+ * it. */
 static uint64_t party_of(pid_t pid)
 {
     char path[64], text[1024];

@@ -1,7 +1,8 @@
 /*
- * The status as Prometheus's text: a table of families, each with the key of the status that it
- * tells and what it stands beside (the agent, a queue, a subscriber of a queue). All samples of a
- * family stand together, as the format asks. And the endpoint's address and pages.
+ * Converts the status to Prometheus text, with a table of metric families. Each family names a
+ * key of the status and its scope: the agent, a queue, or a subscriber of a queue. All samples of
+ * a family are written together, as the format requires. Also parses the endpoint's address and
+ * answers its requests.
  */
 #include "agent/server/metrics.h"
 
@@ -31,7 +32,7 @@ struct family {
     const char *key; /* in the object of the scope: a number or a boolean */
 };
 
-/* Names that end in _total are counters, the others gauges. */
+/* Families whose names end in _total are counters, the others gauges. */
 static const struct family families[] = {
     {"headrace_agent_uptime_seconds", "Since the agent was started.", AGENT, "uptime_s"},
     {"headrace_agent_threads", "Threads that prepare samples.", AGENT, "threads"},
@@ -92,10 +93,10 @@ static const struct family families[] = {
      "copied"},
 };
 
-/* What is told in labels: the value is 1. */
+/* A family that carries texts in its labels; its value is 1. */
 struct info {
     struct family family;
-    const char *labels[5]; /* more labels and their keys, by turns; NULL behind the last */
+    const char *labels[5]; /* label and key, alternating; NULL at the end */
 };
 
 static const struct info infos[] = {
@@ -109,14 +110,14 @@ static const struct info infos[] = {
      {"program", "program"}},
 };
 
-/* What a sample stands beside. */
+/* The objects whose labels a sample gets. */
 struct metrics_place {
     const json_t *stream, *queue, *subscriber; /* NULL: none */
-    int loader;                                /* of several of one process on a queue: 0, 1, ... */
+    int loader;                                /* 0, 1, ... of a process's loaders on one queue */
 };
 
-/* At most nine decimals, without zeros at the end, of numbers of any size; "0" for what is not a
- * number or beyond 9e18. */
+/* Writes a number of any size with at most nine decimals, without trailing zeros; "0" for NaN and
+ * numbers beyond 9e18. */
 static void put_number(struct hr__draft *o, double value)
 {
     double whole, part = modf(fabs(value), &whole);
@@ -125,7 +126,7 @@ static void put_number(struct hr__draft *o, double value)
         hr__draft_put(o, "0");
         return;
     }
-    /* The whole part apart, so that nine decimals of a large number do not overflow. */
+    /* The whole part separately, so that nine decimals of a large number do not overflow. */
     uint64_t number = (uint64_t)whole, rest = (uint64_t)llround(part * 1e9);
     number += rest / 1000000000;
     rest %= 1000000000;
@@ -149,7 +150,7 @@ static void put_label(struct hr__draft *o, char before, const char *name, const 
     hr__draft_put(o, "\"");
 }
 
-/* Returns what stands before the next label. */
+/* Writes the labels of the scope. Returns the character to put before the next label. */
 static char put_place(struct hr__draft *o, const struct metrics_place *at)
 {
     if (!at->queue)
@@ -164,7 +165,7 @@ static char put_place(struct hr__draft *o, const struct metrics_place *at)
     return ',';
 }
 
-/* A label's value: of the object itself, else of the stream. */
+/* Finds the value of a label in the object itself, else in the stream. */
 static const json_t *find(const json_t *object, const struct metrics_place *at, const char *key)
 {
     const json_t *value = json_object_get(object, key);
@@ -199,7 +200,7 @@ static void put_info(struct hr__draft *o, const struct family *f, const json_t *
     hr__draft_put(o, "} 1\n");
 }
 
-/* How many before `subscriber` in its queue are of the same process. */
+/* Returns how many earlier subscribers of the queue belong to the same process. */
 static int loader_of(const json_t *subscribers, size_t i)
 {
     const json_t *pid = json_object_get(json_array_get(subscribers, i), "pid");
@@ -247,7 +248,7 @@ static void put_family(struct hr__draft *o, const struct family *f, const json_t
         each(o, f, status, put);
 }
 
-/* What a queue waits for: a sample for each of the answers. */
+/* Writes what a queue waits for: one sample for each possible answer. */
 static void put_waits(struct hr__draft *o, const struct family *f, const json_t *queue,
                       const struct metrics_place *at)
 {
@@ -331,7 +332,7 @@ static int not_an_address(const char *address, struct hr_error *error)
                     address);
 }
 
-/* Splits at the last colon; no name is looked up. */
+/* Splits the address at the last colon and parses both parts. Does not look up names. */
 static int parse_address(union address *out, const char *address, struct hr_error *error)
 {
     char host[64] = "127.0.0.1";
@@ -362,7 +363,7 @@ static int parse_address(union address *out, const char *address, struct hr_erro
     return inet_pton(AF_INET, host, &out->v4.sin_addr) == 1 ? 0 : not_an_address(address, error);
 }
 
-/* A listening socket, and its port. */
+/* Makes a listening socket. *port: the port that it listens on. */
 static int listen_at(int *out, int *port, const char *address, struct hr_error *error)
 {
     union address at;
@@ -371,7 +372,7 @@ static int listen_at(int *out, int *port, const char *address, struct hr_error *
         return r;
     socklen_t length = at.any.sa_family == AF_INET6 ? sizeof at.v6 : sizeof at.v4;
     int fd = socket(at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    /* After a restart connections of the former one linger; two that listen are refused still. */
+    /* SO_REUSEADDR: old connections may linger after a restart. A second listener still fails. */
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) ||
         bind(fd, &at.any, length) || listen(fd, 16) || getsockname(fd, &at.any, &length)) {
         int code = -errno;

@@ -1,4 +1,4 @@
-/* Making a queue's memory, its cursors and its spans; see place.h. */
+/* Creates a queue's memory, its cursors and its spans; see place.h. */
 #include "agent/server/place_inside.h"
 
 #include "base/error.h"
@@ -21,10 +21,10 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-/* Rings that the data may grow to, with what is leased. */
+/* The data file may grow to this many rings, leased pieces included. */
 #define RINGS 3
 
-/* Between two looks whether a cursor that goes is still read. */
+/* Pause between two checks whether a cursor to be freed is still being read. */
 #define READER_PAUSE_NS 20000
 
 #define CHUNK_LEAST  8
@@ -45,15 +45,15 @@ uint64_t hr__places_chunk(size_t sample_bytes, uint64_t batch_samples, uint64_t 
     return batch_samples;
 }
 
-/* An anonymous file of `bytes`, really there, and a mapping of `mapped` bytes of it; `seals` are
- * set afterwards. */
+/* Creates an anonymous file of `bytes`, fully allocated, maps `mapped` bytes of it, and then sets
+ * `seals`. Returns the file or a negative errno. */
 static int make_file(const char *name, uint64_t bytes, uint64_t mapped, int seals, void **map,
                      struct hr_error *error)
 {
     int file = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (file < 0)
         return hr__fail(error, -errno, "a queue's shared memory: %s", hr__errno_text(errno));
-    /* Not posix_fallocate, which would write where the kernel cannot. */
+    /* Not posix_fallocate: where the kernel cannot allocate, that writes the file instead. */
     int r = fallocate(file, 0, 0, (off_t)bytes) ? -errno : 0;
     if (r) {
         hr__fail(error, r,
@@ -92,7 +92,8 @@ static int check_size(const struct hr__places *p, struct hr_error *error)
     return 0;
 }
 
-/* More than there is would not be refused when it is taken: the kernel would end processes. */
+/* Checks the limits first: an allocation beyond them would not fail, but make the kernel kill
+ * processes. */
 static int check_memory(const struct hr__places *p, struct hr_error *error)
 {
     uint64_t bytes = p->places * p->chunk_bytes + p->control_bytes;
@@ -147,7 +148,7 @@ static int make_header(struct hr__places *p, uint64_t page, struct hr_error *err
     return 0;
 }
 
-/* The ring's pieces exist from the beginning, so that who asks for too much is told so then. */
+/* Allocates the pieces of the ring at once, so that a ring too large is refused here. */
 static int make_data(struct hr__places *p, struct hr_error *error)
 {
     void *map;
@@ -180,7 +181,7 @@ int hr__places_create(struct hr__places **out, const struct hr__places_wish *wis
                            : hr__places_chunk(wish->sample_bytes, wish->batch_samples, page);
     p->chunk_bytes = hr__round_up(p->chunk_samples * wish->sample_bytes, page);
     p->places = (wish->window * wish->batch_samples + p->chunk_samples - 1) / p->chunk_samples;
-    /* A batch begins anywhere in a chunk, and there must be one to go on with. */
+    /* A batch may begin anywhere in a chunk, and one more chunk must fit to go on. */
     if (p->places < PLACES_LEAST)
         p->places = PLACES_LEAST;
     p->ring_samples = p->places * p->chunk_samples;
@@ -246,11 +247,11 @@ void hr__places_destroy(struct hr__places **places)
     hr__free(p);
 }
 
-/* The number of a chunk of which no cursor has been promised a sample. A span of which nothing was
- * prepared, and a cursor that waits for what comes, have sequence numbers that no chunk had yet. */
+/* Returns a chunk number beyond every sample that a cursor takes or waits for. Cursors may stand
+ * beyond `acquired`: in a span of which nothing was prepared, or waiting for what comes next. */
 static uint64_t fresh_number_locked(const struct hr__places *p)
 {
-    /* A thread that asked for the next one just now may still get it, and drop it. */
+    /* +1: a thread that is acquiring the next chunk now may still get it, and drop it later. */
     uint64_t fresh = p->acquired + 1;
     if (p->span_count && p->spans[0].first / p->chunk_samples >= fresh)
         fresh = p->spans[0].first / p->chunk_samples + 1;
@@ -410,7 +411,8 @@ void hr__places_cursor_destroy(struct hr__places *p, struct hr__place_cursor **o
     *link = cursor->next;
     hr__places_reclaim_locked(p);
     pthread_mutex_unlock(&p->lock);
-    /* Who came to the list before may stand on it: for a few loads, unless it was preempted. */
+    /* A thread that entered the list before may still read this cursor: for a few loads, unless it
+     * was preempted. */
     while (atomic_load(&p->readers))
         nanosleep(&(struct timespec){.tv_nsec = READER_PAUSE_NS}, NULL);
     munmap(cursor->control, p->control_bytes);
@@ -425,7 +427,7 @@ void hr__places_cursor_hand_over(struct hr__places *places, struct hr__place_cur
     cursor->file = -1;
 }
 
-/* The sequence of a position in a span: false where the span does not have it. */
+/* Converts a position to its sequence in the span. Returns false if the span lacks it. */
 static bool sequence_of(const struct hr__span *span, const uint64_t epoch_position[2],
                         uint64_t step, uint64_t *out)
 {
@@ -437,12 +439,12 @@ static bool sequence_of(const struct hr__span *span, const uint64_t epoch_positi
     return samples <= span->end - span->first;
 }
 
-/* Whether span `i` has the sequence, or is going to have it soon. */
+/* Returns whether span `i` has the sequence or will have it soon. */
 static bool is_there_locked(const struct hr__places *p, int i, uint64_t sequence)
 {
     const struct hr__span *span = &p->spans[i];
     if (sequence < p->tail || (i && span->published != span->end))
-        return false; /* what a former span has not published is not going to come */
+        return false; /* a former span publishes nothing more */
     uint64_t soon = i || span->is_halted ? 0 : p->ring_samples;
     return sequence <= span->published + soon;
 }
@@ -457,7 +459,7 @@ static void sit_locked(struct hr__places *p, struct hr__place_cursor *cursor, ui
     if (past[0] == past[1]) {
         memcpy(past, present, sizeof past);
     } else if (present[0] < present[1]) {
-        /* What it holds from both times becomes one piece. */
+        /* Merge what it holds from both times into one range. */
         past[0] = past[0] < present[0] ? past[0] : present[0];
         past[1] = past[1] > present[1] ? past[1] : present[1];
     }
@@ -498,7 +500,7 @@ int hr__places_pushed(struct hr__places *p, const struct hr__place_cursor *curso
                         p->places);
     const struct hr__control_batch *batch =
         hr__control_batch(cursor->control, p->header->page_bytes, most, number % p->places);
-    /* Copied, then looked at: the job may write there at any time. */
+    /* Copy before checking: the job may write there at any time. */
     *count = atomic_load_explicit(&batch->count, memory_order_relaxed);
     if (!*count || *count > most)
         return hr__fail(error, -EPROTO, "a job pushed a batch of %zu samples: from 1 to %" PRIu64,
@@ -522,7 +524,7 @@ void hr__places_rise(struct hr__places *p, struct hr__place_cursor *cursor)
     bool is_taken = p->is_awaited;
     for (const struct hr__place_cursor *s = p->cursors; s; s = s->next)
         is_taken |= s->is_taking;
-    /* At once: the loop may be about to cursor it again, and what lies there is kept for nobody. */
+    /* Stop at once: the loop may place this cursor again, and nobody keeps these samples. */
     p->is_stopped |= !is_taken;
     pthread_mutex_unlock(&p->lock);
 }
@@ -530,7 +532,7 @@ void hr__places_rise(struct hr__places *p, struct hr__place_cursor *cursor)
 void hr__places_expel_all(struct hr__places *p)
 {
     pthread_mutex_lock(&p->lock);
-    /* Beyond what anybody takes next, or he would not see it. */
+    /* Above the next sequence of every cursor, or a cursor would not notice it. */
     uint64_t floor = fresh_number_locked(p) * p->chunk_samples;
     for (struct hr__place_cursor *s = p->cursors; s; s = s->next) {
         if (!s->is_taking || hr__cursor_next(p, s) >= s->end)
@@ -547,7 +549,7 @@ void hr__places_expel_all(struct hr__places *p)
 bool hr__places_was_expelled(struct hr__places *p, struct hr__place_cursor *cursor)
 {
     pthread_mutex_lock(&p->lock);
-    /* Or it rolled back what the queue believed that it had taken. */
+    /* Also expelled: the job took back a take that the queue had counted. */
     bool is =
         cursor->is_expelled || (cursor->is_taking && hr__cursor_next(p, cursor) < cursor->floor);
     if (is)

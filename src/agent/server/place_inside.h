@@ -1,18 +1,18 @@
-/* What the files of a queue's memory share: place.c makes and cursors, place_ring.c takes and
- * gives places. */
+/* Shared by place.c, which makes a queue's memory and its cursors, and place_ring.c, which acquires
+ * and publishes places. */
 #ifndef HR_AGENT_SERVER_PLACE_INSIDE_H
 #define HR_AGENT_SERVER_PLACE_INSIDE_H
 
 #include "agent/server/place.h"
 
-/* One of the ring. */
+/* One place of the ring. */
 struct hr__place {
-    uint64_t number; /* of the chunk whose samples it had last; HR__SEQUENCE_NONE: of none */
-    uint64_t piece;  /* of data, in it */
-    bool is_open;    /* acquired, and neither published nor dropped */
+    uint64_t number; /* of the last chunk published in it; HR__SEQUENCE_NONE: none */
+    uint64_t piece;  /* the piece of data that it uses */
+    bool is_open;    /* acquired, and neither published nor dropped yet */
 };
 
-/* A piece that was left to the cursors that hold a chunk's samples. */
+/* A piece taken out of the ring because cursors still hold samples of its chunk. */
 struct hr__leased {
     uint64_t number; /* of the chunk */
     uint64_t piece;
@@ -24,25 +24,27 @@ static inline struct hr__header_place *hr__header_places(const struct hr__places
                                                places->header->places_offset);
 }
 
-/* Wakes who waits for the header. */
+/* Wakes the jobs that wait on the header's futex. */
 void hr__places_ring(struct hr__places *places);
 
-/* What a cursor has taken so far, as its control block says, in range. Without the lock: about. */
+/* Returns the sequence that the cursor takes next, from its control block, clamped to its span.
+ * Without the lock the result is approximate. */
 uint64_t hr__cursor_next(const struct hr__places *places, const struct hr__place_cursor *cursor);
 
-/* What it holds of what it took before it was placed last, and since: from and up to. */
+/* Writes the ranges [from, to) that the cursor holds: *past of samples taken before it was placed
+ * last, *present of samples taken since. */
 void hr__cursor_holds_locked(const struct hr__places *places, const struct hr__place_cursor *cursor,
                              uint64_t past[2], uint64_t present[2]);
 
-/* The sequence that the cursor furthest ahead takes next; false: none takes. Without the lock:
- * about. */
+/* Finds the furthest active cursor that has not finished its span, and the sequence that it takes
+ * next. `cursor` may be NULL. Returns false if there is none. Without the lock: approximate. */
 bool hr__places_furthest(const struct hr__places *places, uint64_t *next,
                          const struct hr__place_cursor **cursor);
 
-/* Takes back what nobody holds any more. */
+/* Moves leased pieces that no cursor holds any more to the spare ones. */
 void hr__places_reclaim_locked(struct hr__places *places);
 
-/* One that is in no list any more. */
+/* Frees a record that is in no list. */
 void hr__place_record_free(struct hr__places *places, struct hr__place_record *record);
 
 void hr__places_forget_records_locked(struct hr__places *places);

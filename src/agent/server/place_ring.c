@@ -1,4 +1,4 @@
-/* Places of the ring: who gets them, and what is published in them; see place.h. */
+/* Acquires places of the ring for chunks and publishes them; see place.h. */
 #include "agent/server/place_inside.h"
 
 #include "base/error.h"
@@ -19,7 +19,7 @@ uint64_t hr__cursor_next(const struct hr__places *p, const struct hr__place_curs
     return next > end ? end : next;
 }
 
-/* Nobody may hold more than a ring: batches that are kept so long have been copied before. */
+/* A cursor may hold one ring's length at most: a job copies batches that it keeps longer. */
 static uint64_t clamp_mark(const struct hr__places *p, uint64_t mark, uint64_t least, uint64_t next)
 {
     if (mark < least)
@@ -60,7 +60,7 @@ bool hr__places_furthest(const struct hr__places *p, uint64_t *next,
     return found;
 }
 
-/* Whether a cursor holds something of [begin, end). */
+/* Returns whether the cursor holds samples of [begin, end). */
 static bool holds_locked(const struct hr__places *p, const struct hr__place_cursor *cursor,
                          uint64_t begin, uint64_t end)
 {
@@ -91,8 +91,8 @@ void hr__places_reclaim_locked(struct hr__places *p)
     p->leased_count = kept;
 }
 
-/* Makes a spare piece, which takes milliseconds, so without the lock: of the threads only the one
- * that acquires changes the number of pieces. False: there is no memory for it. */
+/* Allocates a spare piece. That takes milliseconds, so it runs without the lock: only the one
+ * thread that acquires changes the number of pieces. Returns false if there is no memory. */
 static bool add_piece(struct hr__places *p)
 {
     uint64_t begin = p->pieces * p->chunk_bytes;
@@ -105,7 +105,7 @@ static bool add_piece(struct hr__places *p)
     return true;
 }
 
-/* Whether a cursor still wants samples before `end`. */
+/* Returns whether the cursor still needs samples before `end`. */
 static bool needs_locked(const struct hr__places *p, const struct hr__place_cursor *cursor,
                          uint64_t end)
 {
@@ -114,12 +114,12 @@ static bool needs_locked(const struct hr__places *p, const struct hr__place_curs
     uint64_t next = hr__cursor_next(p, cursor);
     if (next < cursor->end)
         return next < end;
-    /* Between two epochs: where all wait for all, the next one is kept for it. */
+    /* Between two epochs: if all jobs wait for all, the next epoch is kept for it. */
     return p->wish.is_waiting && !cursor->is_last && end > cursor->end;
 }
 
-/* Whether the cursor that is furthest ahead runs short, were chunk `number` not prepared. What is
- * in preparation counts as ready, because it needs no more room. */
+/* Returns whether the furthest cursor runs short of samples unless chunk `number` is prepared now.
+ * Chunks in preparation count as ready, because they need no more room. */
 static bool is_short_locked(const struct hr__places *p, uint64_t number,
                             const struct hr__place_cursor **furthest)
 {
@@ -127,12 +127,12 @@ static bool is_short_locked(const struct hr__places *p, uint64_t number,
     *furthest = NULL;
     bool is_taken = hr__places_furthest(p, &next, furthest);
     if (p->is_awaited) {
-        *furthest = NULL; /* he is not placed yet */
+        *furthest = NULL; /* the job that waits has not been placed yet */
         return true;
     }
     if (!is_taken)
         return false;
-    /* Two batches; in a short ring one, or others could hardly differ from it. */
+    /* Two batches; one batch in a short ring, or the jobs could hardly be apart. */
     uint64_t batch = (*furthest)->batch_samples, enough = 2 * batch;
     if (enough > p->ring_samples / 4)
         enough = batch > p->ring_samples / 4 ? batch : p->ring_samples / 4;
@@ -144,7 +144,8 @@ static bool is_short_locked(const struct hr__places *p, uint64_t number,
     return supply < next + enough || (wants > supply && wants <= next + p->ring_samples);
 }
 
-/* Takes from all that are slow, but for the one that is furthest ahead. False: not allowed. */
+/* Expels all cursors that need samples before `end`, except the furthest. Returns false if that is
+ * not allowed. */
 static bool expel_locked(struct hr__places *p, const struct hr__place_cursor *furthest,
                          uint64_t end)
 {
@@ -154,8 +155,8 @@ static bool expel_locked(struct hr__places *p, const struct hr__place_cursor *fu
     for (struct hr__place_cursor *s = p->cursors; s; s = s->next) {
         if (!needs_locked(p, s, end))
             continue;
-        /* Stored before mark and next are loaded again: he who takes stores next, then loads
-         * the floor. */
+        /* Store floor, then load mark and next again; a job that takes stores next, then loads
+         * floor. So one of the two sees the other. */
         s->floor = end;
         atomic_store(&s->control->floor, end);
         if (needs_locked(p, s, end)) {
@@ -167,8 +168,8 @@ static bool expel_locked(struct hr__places *p, const struct hr__place_cursor *fu
     return true;
 }
 
-/* Frees the place of chunk `number` from its old samples: 0 or -EAGAIN; -ENOBUFS: that takes a
- * spare piece, and there is none. */
+/* Frees the place of chunk `number` from its old samples. Returns 0; -EAGAIN: the samples are in
+ * use; -ENOBUFS: that needs a spare piece, and there is none. */
 static int clear_locked(struct hr__places *p, struct hr__place *place, uint64_t number)
 {
     uint64_t old = place->number;
@@ -178,13 +179,13 @@ static int clear_locked(struct hr__places *p, struct hr__place *place, uint64_t 
     bool is_needed = false;
     for (const struct hr__place_cursor *s = p->cursors; s; s = s->next)
         is_needed |= needs_locked(p, s, end);
-    /* Looked at in this order: what is taken between the two looks counts as held. */
+    /* In this order, need before hold: a sample taken between the two checks counts as held. */
     if (!is_held_locked(p, old) && !is_needed)
         return 0;
     const struct hr__place_cursor *furthest;
     if (!is_short_locked(p, number, &furthest))
         return -EAGAIN;
-    /* Before anybody loses anything: is there memory for what they hold? */
+    /* Before any job is expelled, check that there is memory for what the jobs hold. */
     hr__places_reclaim_locked(p);
     if (!p->spares)
         return -ENOBUFS;
@@ -197,7 +198,7 @@ static int clear_locked(struct hr__places *p, struct hr__place *place, uint64_t 
     return 0;
 }
 
-/* 0; -EAGAIN: what lies there is in use; -ENOBUFS: that takes a spare piece. */
+/* Returns 0; -EAGAIN: the place is in use; -ENOBUFS: that needs a spare piece. */
 static int try_locked(struct hr__places *p, uint64_t number)
 {
     struct hr__place *place = &p->ring[number % p->places];
@@ -232,7 +233,7 @@ static void give_locked(struct hr__places *p, uint64_t number, struct hr__chunk 
     };
 }
 
-/* 0 or -EAGAIN. wants_room: jobs are to say when there is some. */
+/* Returns 0 or -EAGAIN. `wants_room`: asks the jobs to notify us once they release samples. */
 static int acquire(struct hr__places *p, uint64_t number, bool wants_room, struct hr__chunk *out)
 {
     int r;
@@ -252,7 +253,7 @@ static int acquire(struct hr__places *p, uint64_t number, bool wants_room, struc
 
 int hr__places_acquire(struct hr__places *p, uint64_t number, struct hr__chunk *out)
 {
-    /* Wanted first, then looked once more: a job stores its mark, then loads this. */
+    /* Set wants_room, then try once more: a job stores its mark, then loads wants_room. */
     return acquire(p, number, false, out) ? acquire(p, number, true, out) : 0;
 }
 
@@ -265,8 +266,8 @@ void hr__places_drop(struct hr__places *p, uint64_t number)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* A record; NULL without memory: then the sample's story is lost, but not that it is bad, which
- * the header says. */
+/* Returns NULL without memory: the sample's path and reason are lost then, but the header still
+ * marks it as bad. */
 static struct hr__place_record *make_record(const struct hr__chunk_bad *bad)
 {
     const char *path = bad && bad->path ? bad->path : "";
@@ -292,8 +293,8 @@ void hr__place_record_free(struct hr__places *p, struct hr__place_record *record
         hr__free(record);
 }
 
-/* The one that is always there. If it is still in the list it is about a time before the queue's
- * last start, and whom it was for has been told, or placed anew. */
+/* Returns the preallocated record. If it is still in a list, it is about a time before the queue's
+ * last start, and the jobs that it was for were notified or placed anew. */
 static struct hr__place_record *take_last_halt_locked(struct hr__places *p)
 {
     struct hr__place_record *halt = &p->last_halt, *before = NULL, **link = &p->records;
@@ -312,7 +313,7 @@ static struct hr__place_record *take_last_halt_locked(struct hr__places *p)
     return halt;
 }
 
-/* That the queue ended must be told in any case: who waits for its next sample would for ever. */
+/* Never fails: a job that is not notified of the queue's end would wait for ever. */
 static struct hr__place_record *make_halt_locked(struct hr__places *p,
                                                  const struct hr__chunk_done *done)
 {
@@ -372,7 +373,7 @@ static void show_locked(struct hr__places *p)
     hr__places_ring(p);
 }
 
-/* A chunk of the present span; what came before it may be held back for its records. */
+/* Publishes a chunk of the present span. Samples are held back while records are unsent. */
 static void publish_present_locked(struct hr__places *p, const struct hr__chunk_done *done)
 {
     struct hr__span *span = &p->spans[0];
@@ -398,7 +399,7 @@ void hr__places_publish(struct hr__places *p, const struct hr__chunk_done *done)
     pthread_mutex_lock(&p->lock);
     struct hr__place *place = &p->ring[at];
     place->is_open = false;
-    /* One that was overtaken by the next start is nobody's. */
+    /* Ignore a chunk of a span that a newer start has replaced. */
     if (p->span_count && done->number * p->chunk_samples >= p->spans[0].first) {
         write_samples_locked(p, done);
         struct hr__header_place *header = &hr__header_places(p)[at];
@@ -417,7 +418,7 @@ double hr__places_ahead(struct hr__places *p)
     const struct hr__place_cursor *furthest = NULL;
     uint64_t next = 0;
     double ahead = 1e9;
-    /* Before the list: who takes a cursor out of it looks at this afterwards. */
+    /* Before reading the list: a thread that removes a cursor checks `readers` afterwards. */
     atomic_fetch_add(&p->readers, 1);
     if (p->is_awaited)
         ahead = 0;

@@ -1,6 +1,6 @@
 /*
- * A queue of the agent: a loader over a memory of its own. What takes long is done
- * on tasks; a queue that has one under way is left alone until it is back.
+ * A queue of the agent: a loader that publishes into shared memory. Slow work runs in background
+ * tasks; while a queue's task is running, the loop does not touch the queue.
  */
 #include "agent/server/inside.h"
 #include "agent/server/recording.h"
@@ -38,7 +38,7 @@ static double ahead(void *self)
 static const struct hr__publisher_ops ops = {
     .acquire = acquire, .drop = drop, .publish = publish, .ahead = ahead};
 
-/* On the crew's threads too. */
+/* Called on the crew's threads too. */
 static void tell(void *arg)
 {
     struct hr__queue *queue = arg;
@@ -46,7 +46,7 @@ static void tell(void *arg)
         hr__agent_wake(queue->stream->agent);
 }
 
-/* The one job of a queue whose order is the job's own, where it may push. */
+/* Returns the job that may push batches to the queue now (external order); NULL: none. */
 static struct hr__agent_job *pusher(const struct hr__queue *queue)
 {
     struct hr__agent_job *job = queue->stream->agent->jobs;
@@ -57,7 +57,8 @@ static struct hr__agent_job *pusher(const struct hr__queue *queue)
     return job;
 }
 
-/* Hands the queue what the job has pushed. A job that pushed nonsense is ended. */
+/* Moves batches that the job has pushed to the queue's loader. Ends a job that pushed invalid
+ * data. */
 static void take_pushed(struct hr__queue *queue)
 {
     struct hr__agent_job *job = pusher(queue);
@@ -86,20 +87,20 @@ static void room_ready(struct hr__watched *watched, uint32_t events)
     struct hr__queue *queue = HR__OF(struct hr__queue, room, watched);
     uint64_t count;
     ssize_t n = read(queue->places->room, &count, sizeof count);
-    (void)n; /* another read it: a spurious wake-up */
+    (void)n; /* it may have been read already: a spurious wake-up */
     if (queue->state != HR__QUEUE_ENDING && hr__places_take_room(queue->places))
         hr__publisher_room(queue->loader);
     take_pushed(queue);
 }
 
-/* What the queue's loader is asked for: the first job's wishes, cut into chunks. */
+/* Makes the loader's options from those of the stream's first job, with chunks as batches. */
 static void queue_options(const struct hr__queue *queue, struct hr_loader_options *o)
 {
     const struct hr__wire_attach *as = &queue->stream->as;
     const struct hr__places *places = queue->places;
     uint64_t chunk = places->chunk_samples;
     uint64_t open = ((uint64_t)as->batches_ahead * (uint64_t)as->batch_size + chunk - 1) / chunk;
-    /* As many samples as there are workers, and a chunk to go on with. */
+    /* At least as many samples as there are workers, and one more chunk. */
     uint64_t busy = (uint64_t)queue->stream->agent->threads / chunk + 2;
     open = open < busy ? busy : open;
     hr_loader_options_default(o);
@@ -116,7 +117,7 @@ static void queue_options(const struct hr__queue *queue, struct hr_loader_option
     o->on_error = (enum hr_on_error)as->on_error;
     o->epochs = as->epochs;
     o->cache = hr__stream_cache(queue->stream);
-    /* The agent's own text says the form, or leaves it open. */
+    /* The form is part of the agent's own cache text, if it has one. */
     o->cache_form = queue->stream->agent->cache ? HR_FORM_AUTO : as->cache_form;
 }
 
@@ -249,7 +250,7 @@ static void end_done(struct hr__task *task)
     struct hr__stream *stream = queue->stream;
     struct hr__queue **link = &stream->queues;
     queue->is_out = false;
-    /* Jobs have it, too. */
+    /* The jobs share this eventfd: without unwatch it would stay in epoll. */
     if (queue->places)
         hr__agent_unwatch(stream->agent, queue->places->room);
     while (*link != queue)
@@ -295,11 +296,11 @@ void hr__queue_run(struct hr__queue *queue, bool is_running)
         hr__publisher_room(queue->loader);
 }
 
-/* Who is told of records. */
+/* The receivers of a record. */
 struct telling {
     struct hr__queue *queue;
-    struct hr__agent_job *job;     /* NULL: all that take from the queue */
-    struct hr__job_cursor *cursor; /* its cursor */
+    struct hr__agent_job *job;     /* NULL: all jobs that take from the queue */
+    struct hr__job_cursor *cursor; /* of `job` */
 };
 
 static void send_record(struct hr__agent_job *job, const struct hr__job_cursor *cursor,
@@ -363,7 +364,7 @@ static void look_for_expelled(struct hr__queue *queue)
 
 bool hr__queue_look(struct hr__queue *queue)
 {
-    /* While a background task is out, its memory and its loader are the task's. */
+    /* While the background task is running, places and loader belong to the task. */
     if (queue->is_out || queue->state == HR__QUEUE_ENDING || !queue->places || !queue->loader ||
         !atomic_exchange(&queue->is_notified, false))
         return false;

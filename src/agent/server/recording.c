@@ -1,8 +1,8 @@
 /*
- * Recording for a viewer; see recording.h. The recorder itself is trace.c.
+ * Records a trace for a viewer; see recording.h. The recorder itself is trace.c.
  *
- * Making the text of a long recording takes about a second, so a background task does it. Who asked
- * may be gone by then: nobody gets it, and the next one may ask.
+ * Writing the text of a long recording takes about a second, so a background task does it. If the
+ * viewer is gone by then, the text is dropped and the next viewer may record.
  */
 #include "agent/server/recording.h"
 

@@ -1,36 +1,36 @@
 /*
- * What the agent's loop does for a trace, and for the metrics endpoint: who asked, until when,
- * looks at control blocks, and the text of it made in a background task. All of it is the loop's
- * thread's alone.
+ * The loop's part in recording a trace: keeps the viewer and the end time, reads control blocks at
+ * intervals, and has the text written by a background task. Used by the loop's thread only, unless
+ * noted.
  */
 #ifndef HR_AGENT_SERVER_RECORDING_H
 #define HR_AGENT_SERVER_RECORDING_H
 
 #include "agent/server/inside.h"
 
-/* Makes the recorder, which the crew's workers tell what they do. No loader has joined yet.
- * Errors: -ENOMEM. */
+/* Creates the recorder and attaches it to the crew's workers. Call it before any loader joins the
+ * crew. Errors: -ENOMEM. */
 int hr__recording_create(struct hr_agent *agent, struct hr_error *error);
 
-/* The crew is gone. */
+/* Call it after the crew was destroyed. */
 void hr__recording_destroy(struct hr_agent *agent);
 
-/* A viewer asks for so many seconds; it is answered when they are over, or refused. */
+/* Begins to record for a viewer. It gets the trace after `seconds`, or is refused at once. */
 void hr__recording_begin(struct hr__agent_job *viewer, double seconds);
 
-/* The viewer, if it is one that waits for a trace, is gone. */
+/* A job is gone: if it is the viewer, cancels the recording. */
 void hr__recording_forget(struct hr__agent_job *job);
 
-/* Looks at cursors, and ends the recording, where it is time. */
+/* Reads cursors and ends the recording, when these are due. */
 void hr__recording_turn(struct hr_agent *agent);
 
-/* When it is time; UINT64_MAX: nobody records. */
+/* Returns when the next of these is due; UINT64_MAX: nothing is recorded. */
 uint64_t hr__recording_due_ns(const struct hr_agent *agent);
 
-/* A queue was made. */
+/* Tells the recorder the name of a new queue. */
 void hr__recording_queue(struct hr__queue *queue);
 
-/* A queue published. On the crew's workers. */
+/* Records that a queue published a chunk. Called on the crew's workers. */
 void hr__recording_published(struct hr__queue *queue, const struct hr__chunk_done *done);
 
 #endif

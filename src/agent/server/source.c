@@ -1,5 +1,5 @@
-/* Datasets and recipes that jobs named, opened once for equal texts; and the caches of the
- * agent's own, which outlive their queues. See inside.h. */
+/* Datasets and recipes, opened once for all jobs with equal statements, and the agent's unnamed
+ * caches, which outlive their queues. See inside.h. */
 #include "agent/server/inside.h"
 
 #include "agent/statement.h"
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* Of an element of a list in a text: jansson's block, its place in the list, and our copy. */
+/* Memory per list element of a text: jansson's value, its slot in the list, and our copy. */
 #define ELEMENT_BYTES 64
 #define TRIM_BYTES    (UINT64_C(16) << 20)
 
@@ -28,7 +28,7 @@ void hr__text_digest(uint64_t out[2], const char *text, size_t length)
     out[1] = hash.high64;
 }
 
-/* Memory that it takes to read a text: each element of its lists is a block of its own. */
+/* Estimates the memory needed to read a text: each list element is an allocation of its own. */
 static uint64_t reading_bytes(const char *text, size_t length)
 {
     uint64_t elements = 0;
@@ -37,7 +37,7 @@ static uint64_t reading_bytes(const char *text, size_t length)
     return 2 * (uint64_t)length + ELEMENT_BYTES * elements;
 }
 
-/* 0, and counted among what is being read; or -ENOMEM: there is not so much. */
+/* Adds `bytes` to the memory in use for reading. Returns 0; -ENOMEM: there is not enough. */
 static int reserve_reading(struct hr__source *source, uint64_t bytes)
 {
     struct hr__capacity now;
@@ -64,7 +64,7 @@ static void open_run(struct hr__task *task)
     source->failed = hr__statement_read(source->text, source->length, &source->dataset,
                                         &source->recipe, &source->error);
     atomic_fetch_sub(&source->agent->reading_bytes, bytes);
-    /* Small pieces, which the C library would keep for later. */
+    /* Return the memory: the C library would keep so many small blocks for later. */
     if (bytes > TRIM_BYTES)
         malloc_trim(0);
     if (source->failed)
@@ -80,7 +80,7 @@ static void open_done(struct hr__task *task)
     source->is_open = true;
     hr__free(source->text);
     source->text = NULL;
-    /* It stays while they are answered, whatever they do. */
+    /* Keep the source until all jobs are answered, even if they drop it. */
     source->refs++;
     for (struct hr__agent_job *job = source->agent->jobs; job; job = job->next)
         if (job->source == source && job->state == HR__JOB_OPENING)
@@ -92,7 +92,7 @@ struct hr__source *hr__source_get(struct hr_agent *agent, struct hr__agent_job *
 {
     struct hr__source *source = agent->sources;
     size_t length = strlen(job->text);
-    /* One that has failed is tried again: files may be there now. */
+    /* Try one that has failed again: its files may be there now. */
     while (source && ((source->is_open && source->failed) || source->length != length ||
                       memcmp(source->digest, job->digest, sizeof source->digest)))
         source = source->next;
@@ -123,7 +123,7 @@ void hr__source_unref(struct hr__source **out)
 {
     struct hr__source *source = *out;
     *out = NULL;
-    /* One that is being opened is freed when that is done. */
+    /* A source that is being opened is freed once that is done. */
     if (!source || --source->refs > 0 || !source->is_open)
         return;
     struct hr__source **link = &source->agent->sources;

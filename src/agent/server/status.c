@@ -1,5 +1,5 @@
-/* What is going on in an agent, as JSON (docs/agent.md lists the keys). Looked at by the loop,
- * so that nothing of it changes meanwhile but counters. */
+/* Writes the status of an agent as JSON (docs/agent.md lists the keys). Runs in the loop, so only
+ * counters change meanwhile. */
 #include "agent/server/inside.h"
 
 #include "agent/server/surroundings.h"
@@ -34,14 +34,14 @@ static json_t *integer(uint64_t value)
     return json_integer((json_int_t)value);
 }
 
-/* What the training process does. */
+/* Describes a job that takes from a queue. */
 static json_t *subscriber(const struct hr__agent_job *job, const struct hr__job_cursor *cursor)
 {
     struct hr__place_cursor_status s;
     struct hr__places_status p;
     hr__places_cursor_status(cursor->queue->places, cursor->place, &s);
     hr__places_get_status(cursor->queue->places, &p);
-    /* What nobody has taken yet, nobody is behind with. */
+    /* Samples that no job has taken yet do not count as behind. */
     uint64_t behind = s.behind_samples > p.ready_samples ? s.behind_samples - p.ready_samples : 0;
     return json_pack("{s:i, s:s, s:i, s:i, s:o, s:o, s:f, s:f, s:o, s:i, s:b, s:o}", "pid",
                      (int)job->pid, "program", job->program, "rank", (int)job->attach.rank,
@@ -60,7 +60,7 @@ static json_t *subscribers(const struct hr__queue *queue)
     return list;
 }
 
-/* Whether all is ready that a job has pushed of an order of its own. */
+/* Returns whether all batches pushed by the job (external order) are ready. */
 static bool has_all_pushed(const struct hr__queue *queue, const struct hr__places_status *p)
 {
     uint64_t batch = queue->places->chunk_samples;
@@ -68,7 +68,7 @@ static bool has_all_pushed(const struct hr__queue *queue, const struct hr__place
            (p->position_samples + batch - 1) / batch >= queue->pushed - queue->first;
 }
 
-/* What a queue is held up by: jobs that are the slow side, storage, or the workers. */
+/* Returns what limits a queue: room, because the jobs are slower; storage; or the workers. */
 static json_t *waits_for(const struct hr__queue *queue, const struct hr__places_status *p,
                          const struct hr_loader_stats *stats)
 {
@@ -143,7 +143,7 @@ static json_t *surroundings(void)
                      is_limited ? s.memory_file : NULL);
 }
 
-/* What a job waits for that takes nothing; NULL: it does not wait. */
+/* Returns what an idle job waits for; NULL: it does not wait. */
 static const char *awaited_by(const struct hr__agent_job *job)
 {
     if (job->state == HR__JOB_OPENING)
@@ -153,7 +153,7 @@ static const char *awaited_by(const struct hr__agent_job *job)
     return job->was_notified ? "epoch" : "start";
 }
 
-/* Jobs that are with no queue: they open their dataset, or have asked for a place. */
+/* Lists the jobs without a queue: their dataset is being opened, or they have asked for a place. */
 static json_t *waiting_jobs(const struct hr_agent *agent)
 {
     json_t *list = json_array();

@@ -1,22 +1,22 @@
 /*
- * Streams, and who is where.
+ * Assigns jobs to queues and positions.
  *
- * A stream has one main queue for each rank that jobs have, and queues for those who are
- * elsewhere. A job that seeks is placed, in this order,
+ * A stream has one main queue for each rank that its jobs have, and extra queues for jobs that
+ * are elsewhere. A job that seeks a position gets the first of these that is possible:
  *
- *   where some queue has its position, or will soon, the main queue first;
- *   on the main queue, started at its position, where nobody else takes from that;
- *   on the main queue's next epoch, when everything of the present one was published;
- *   on a queue of its own.
+ *   a queue that has the position, or will have it soon; the main queue is tried first;
+ *   the main queue, started at the position, if no other job takes from it;
+ *   the main queue at its next epoch, once all of the present epoch was published;
+ *   a queue of its own.
  *
- * One that joins (is_first) is placed where it asks if the main queue has that; else at the
- * position of the others' last one, or at their next epoch, as it says. Ranks that one
- * process started join at one place: the first of them decides for all.
+ * A job that joins (is_first) gets its position if the main queue has it. Otherwise its option
+ * `join` decides: the position of the rearmost other job, or the others' next epoch. Ranks that
+ * one process started join at one place; the first of them decides for all.
  *
- * A job with an order of its own has a stream of its own, whose one queue is started for each of
- * its wishes, because what is in the queue is what the job pushed since.
+ * A job with an external order has a stream and a queue of its own. That queue is started anew for
+ * each request, because it contains only what the job pushed since.
  *
- * A wish that cannot be met yet is looked at again whenever something has changed.
+ * A request that cannot be met yet is tried again whenever something has changed.
  */
 #include "agent/server/inside.h"
 
@@ -28,8 +28,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* How long a job that joins with the others' next epoch waits for others that do not get on
- * (stopped ones), and for others that are between two epochs. */
+/* A job that joins at the others' next epoch stops waiting for the others after this time: if they
+ * do not advance (stopped processes), and if they are between two epochs. */
 #define PATIENCE_NS      UINT64_C(5000000000)
 #define PATIENCE_OVER_NS UINT64_C(60000000000)
 #define LOOK_NS          UINT64_C(1000000000)
@@ -39,7 +39,7 @@ static bool is_same(const struct hr__stream *s, const struct hr__agent_job *job)
     return s->source == job->source;
 }
 
-/* 0, or -EINVAL naming the first difference. */
+/* Returns 0, or -EINVAL with the first difference. */
 static int check_same(const struct hr__stream *s, const struct hr__agent_job *job,
                       struct hr_error *error)
 {
@@ -58,7 +58,7 @@ static int check_same(const struct hr__stream *s, const struct hr__agent_job *jo
                     a->stream, what);
 }
 
-/* The ranks that one process started are one party. */
+/* Adds the job to the party of the process that started it. */
 static int join_party(struct hr__agent_job *job, struct hr_error *error)
 {
     struct hr__stream *s = job->stream;
@@ -94,14 +94,14 @@ static void leave_party(struct hr__agent_job *job)
     hr__free(party);
 }
 
-/* Whether some job of the stream wants that all wait for all. */
+/* Updates is_waiting: whether some job of the stream has lag="wait". */
 static void count_waiting(struct hr__stream *s)
 {
     s->is_waiting = false;
     for (struct hr__agent_job *job = s->agent->jobs; job; job = job->next)
         s->is_waiting |= job->stream == s && job->attach.lag == HR_LAG_WAIT;
     for (struct hr__queue *queue = s->queues; queue; queue = queue->next)
-        if (!queue->is_out && queue->places) /* else its task makes them, or tells it when done */
+        if (!queue->is_out && queue->places) /* else the background task's end does it */
             hr__places_set_waiting(queue->places, s->is_waiting);
 }
 
@@ -167,7 +167,7 @@ void hr__job_cursor_end(struct hr__agent_job *job, struct hr__job_cursor *cursor
     hr__places_cursor_destroy(queue->places, &cursor->place);
     queue->refs--;
     hr__free(cursor);
-    /* It may have been what the queue waited for. */
+    /* The queue may have waited for this cursor. */
     atomic_store(&queue->is_notified, true);
     hr__agent_wake(job->agent);
 }
@@ -241,7 +241,7 @@ static struct hr__job_cursor *make_cursor(struct hr__agent_job *job, struct hr__
     return cursor;
 }
 
-/* Tells the job where it sits. */
+/* Sends PLACED to the job. */
 static void answer(struct hr__agent_job *job, struct hr__job_cursor *cursor,
                    const struct hr__span *span, uint64_t sequence)
 {
@@ -286,7 +286,7 @@ static void answer(struct hr__agent_job *job, struct hr__job_cursor *cursor,
     hr__queue_recall(queue, job, span, sequence);
 }
 
-/* Cursors the job in a queue at a position: true where it has been answered. */
+/* Places the job in a queue at a position. Returns true if the job was answered. */
 static bool sit(struct hr__agent_job *job, struct hr__queue *queue, const uint64_t place[2])
 {
     struct hr__span span;
@@ -312,15 +312,15 @@ static bool sit(struct hr__agent_job *job, struct hr__queue *queue, const uint64
     return true;
 }
 
-/* Others that take from a queue. */
+/* Returns how many other jobs take from the queue. */
 static int others(const struct hr__agent_job *job, const struct hr__queue *queue)
 {
     return hr__places_takers(
         queue->places, job->cursor && job->cursor->queue == queue ? job->cursor->place : NULL);
 }
 
-/* Whether another job of the rank has a place in the stream: one that goes on to its next epoch
- * has, although it takes from no queue until it is answered. */
+/* Returns whether another job of the same rank has a place in the stream. A job between two epochs
+ * has one, although it takes from no queue until its request is answered. */
 static bool has_others(const struct hr__agent_job *job)
 {
     for (const struct hr__agent_job *other = job->agent->jobs; other; other = other->next)
@@ -331,7 +331,7 @@ static bool has_others(const struct hr__agent_job *job)
     return false;
 }
 
-/* A queue of its own: one that it has, or a new one. */
+/* Gives the job a queue of its own: one that it has already, or a new one. */
 static void go_alone(struct hr__agent_job *job, const uint64_t place[2])
 {
     for (struct hr__queue *queue = job->stream->queues; queue; queue = queue->next) {
@@ -357,7 +357,7 @@ static void go_alone(struct hr__agent_job *job, const uint64_t place[2])
     refuse_seek(job, &error);
 }
 
-/* Whether what is left of the present span is so little that a job waits for it. */
+/* Returns whether so little is left of the present span that a job should wait for its end. */
 static bool ends_soon(const struct hr__agent_job *job, const struct hr__queue *queue,
                       const struct hr__span *span)
 {
@@ -366,8 +366,9 @@ static bool ends_soon(const struct hr__agent_job *job, const struct hr__queue *q
            left <= 2 * (uint64_t)job->attach.batch_size + queue->places->chunk_samples;
 }
 
-/* The others were placed just now, after an agent was lost, and this one is behind them: they
- * are brought back, instead of its being alone for the rest of the epoch. All fit in the ring. */
+/* After an agent was lost, the others may have been placed just now, ahead of this job. Returns
+ * whether the queue can go back to this job's position: all samples since fit in the ring. Else the
+ * job would be alone for the rest of the epoch. */
 static bool rewinds(const struct hr__agent_job *job, const struct hr__queue *queue,
                     const struct hr__span *span, const uint64_t place[2])
 {
@@ -379,7 +380,7 @@ static bool rewinds(const struct hr__agent_job *job, const struct hr__queue *que
     return back / step + now.position_samples - now.ready_samples <= queue->places->ring_samples;
 }
 
-/* Everybody else on the queue is to ask again where he is. */
+/* Makes all other jobs of the queue seek their positions again. */
 static void expel_others(struct hr__queue *queue)
 {
     hr__places_expel_all(queue->places);
@@ -387,7 +388,7 @@ static void expel_others(struct hr__queue *queue)
     hr__agent_wake(queue->stream->agent);
 }
 
-/* On the main queue, which has not got the position: true where that is going to have it. */
+/* Tries to bring the main queue to a position that it lacks. Returns true if it will have it. */
 static bool bring_main(struct hr__agent_job *job, struct hr__queue *queue, const uint64_t place[2])
 {
     struct hr__span span;
@@ -395,8 +396,8 @@ static bool bring_main(struct hr__agent_job *job, struct hr__queue *queue, const
     bool is_next = place[0] == span.epoch + 1 && !place[1];
     bool is_over = span.is_halted || span.published == span.end;
     if (!is_begun || !others(job, queue) || (is_next && is_over)) {
-        /* The header says where the present span is halted, and soon not any more: who has not
-         * got that far would take what is behind it for samples. */
+        /* The new start clears the header's halt. A job that has not reached the halt yet would
+         * take what comes after it for samples, so expel such jobs. */
         if (is_begun && span.is_halted)
             expel_others(queue);
         hr__queue_set_out(queue, place[0], place[1]);
@@ -423,13 +424,13 @@ static void seek_exact(struct hr__agent_job *job, struct hr__queue *main, const 
         if (sit(job, queue, place))
             return;
         if (job->awaited == queue && queue->is_out && queue->state != HR__QUEUE_ENDING)
-            return; /* it is being made or started for it */
+            return; /* the queue is being made or started for this job */
     }
     if (!bring_main(job, main, place))
         go_alone(job, place);
 }
 
-/* The place where a job joins is its party's, too. */
+/* Places a job that joins; its party then joins at the same place. */
 static bool sit_first(struct hr__agent_job *job, struct hr__queue *main, const uint64_t place[2])
 {
     if (!sit(job, main, place))
@@ -439,8 +440,8 @@ static bool sit_first(struct hr__agent_job *job, struct hr__queue *main, const u
     return true;
 }
 
-/* Whether nobody who takes from the queue has got on for long: for over_ns where all have taken
- * an epoch's last sample, because they do something else between two epochs. */
+/* Returns whether no active cursor of the queue has advanced for PATIENCE_NS, or for over_ns if all
+ * have finished their epoch: jobs do other work between two epochs. */
 static bool is_stuck(struct hr__queue *queue, uint64_t now_ns, uint64_t over_ns)
 {
     bool is_stuck, is_over;
@@ -462,7 +463,7 @@ static void wait_for_epoch(struct hr__agent_job *job, struct hr__queue *main,
     await(job, main, false);
     if (!job->was_notified)
         main->progress_ns = 0;
-    /* Who joins now begins what the others have not begun. */
+    /* join="now": begin the next epoch at once, as the others have not. */
     uint64_t over_ns = job->attach.join == HR_JOIN_NOW ? 0 : PATIENCE_OVER_NS;
     if (!job->stream->is_waiting && is_stuck(main, hr__now_ns(), over_ns)) {
         hr__places_expel_all(main->places);
@@ -496,7 +497,7 @@ static void seek_first(struct hr__agent_job *job, struct hr__queue *main)
     }
     if (sit_first(job, main, asked))
         return;
-    /* What it has been waiting for, too, where the others have not come along. */
+    /* The epoch that it waited for may have begun, even if the others have not come to it. */
     uint64_t begin[2] = {span.epoch, 0};
     bool is_joining = is_begun && (has_others(job) || job->was_notified);
     bool may_begin = is_joining && !span.position;
@@ -519,8 +520,8 @@ static void seek_first(struct hr__agent_job *job, struct hr__queue *main)
     wait_for_epoch(job, main, &span);
 }
 
-/* For an order of the job's own: on the queue where that was started for this and has nothing yet.
- */
+/* External order: the job gets the queue if that was started for this request and nothing was
+ * pushed since; else the queue is started anew. */
 static void seek_own(struct hr__agent_job *job, struct hr__queue *main, const uint64_t place[2])
 {
     bool is_for_it = main->is_fresh && main->epoch == place[0] && main->position == place[1];
@@ -530,7 +531,7 @@ static void seek_own(struct hr__agent_job *job, struct hr__queue *main, const ui
     await(job, main, false);
 }
 
-/* Looks at one job's wish. */
+/* Tries to answer one job's request. */
 static void try_seek(struct hr__agent_job *job)
 {
     struct hr__queue *main = main_queue(job->stream, job->attach.rank);
@@ -571,7 +572,7 @@ static bool has_rank(const struct hr__stream *s, int rank)
     return false;
 }
 
-/* Stops a queue that nobody takes from, ends one that nobody knows. */
+/* Stops a queue that nobody takes from; ends one that nobody refers to. */
 static void keep_up(struct hr__queue *queue)
 {
     if (queue->state != HR__QUEUE_READY)
@@ -582,7 +583,7 @@ static void keep_up(struct hr__queue *queue)
         return;
     }
     if (queue->failed) {
-        /* Who waited for it has been told; the next one may have more luck. */
+        /* Jobs that waited for it were notified; the next start may succeed. */
         queue->failed = queue->loader ? 0 : queue->failed;
         return;
     }

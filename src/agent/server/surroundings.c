@@ -1,4 +1,4 @@
-/* See surroundings.h: /proc/PID/stat, status and cgroup, as proc(5) has them. */
+/* Reads /proc/PID/stat, status and cgroup (proc(5)); see surroundings.h. */
 #include "agent/server/surroundings.h"
 
 #include "base/error.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NICE_FIELD 19 /* of stat; what follows the program's name is field 3 */
+#define NICE_FIELD 19 /* in stat; the field after the program's name is number 3 */
 
 static int read_file(const char *process, const char *name, char *out, size_t capacity)
 {
@@ -33,7 +33,7 @@ static int nice_of(const char *stat)
     return at ? atoi(at + 1) : 0;
 }
 
-/* The value of a line "KEY:\tVALUE" of status; "": there is none. */
+/* Returns the value of a line "KEY:\tVALUE" of status; "": there is none. */
 static const char *value_of(const char *status, const char *key)
 {
     const char *at = strstr(status, key);
@@ -41,7 +41,7 @@ static const char *value_of(const char *status, const char *key)
     return at + strspn(at, "\t ");
 }
 
-/* "0-3,8" are five. */
+/* Counts the cores of a list: "0-3,8" has five. */
 static int count_list(const char *list)
 {
     int count = 0;
@@ -59,7 +59,7 @@ static int count_list(const char *list)
 static int filters_of(const char *status)
 {
     int filters = atoi(value_of(status, "\nSeccomp_filters:"));
-    /* Before Linux 5.9 there is only the mode: 2 is a filter. */
+    /* Before Linux 5.9 only the mode is given: 2 means a filter. */
     return filters ? filters : atoi(value_of(status, "\nSeccomp:")) == 2;
 }
 
@@ -82,7 +82,7 @@ void hr__surroundings_read(struct hr__surroundings *out, pid_t pid)
         return;
     struct hr__capacity capacity;
     hr__capacity_read(&capacity, -1);
-    /* Without a limit, groups of version 1 have one beyond every machine's memory. */
+    /* Control groups of version 1 without a limit report one beyond any machine's memory. */
     if (capacity.group_limit >= capacity.total)
         return;
     out->memory_limit = capacity.group_limit;

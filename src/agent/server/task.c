@@ -1,4 +1,4 @@
-/* Threads for what takes long; see task.h. */
+/* Background tasks on threads of their own; see task.h. */
 #include "agent/server/task.h"
 
 #include "base/thread.h"
@@ -30,7 +30,7 @@ static void *task_main(void *arg)
     tasks->back = task;
     pthread_mutex_unlock(&tasks->lock);
     uint64_t one = 1;
-    /* A full counter wakes the loop as well. */
+    /* A write to a full counter fails, but the loop is awake then anyway. */
     ssize_t n = write(tasks->wake, &one, sizeof one);
     (void)n;
     return NULL;

@@ -1,9 +1,9 @@
 /*
- * Recording; trace_write.c makes the text of it.
+ * Records events; trace_write.c converts them to text.
  *
- * A worker says that it is in its ring, then looks whether anybody records; who ends a recording
- * says so, then waits until no worker is in its ring. Both use sequentially consistent order, so
- * one of them sees the other.
+ * A worker stores that it is in its ring (is_busy), then loads is_on. A thread that ends a
+ * recording clears is_on, then waits until no worker is in its ring. Both use sequentially
+ * consistent order, so at least one of them sees the other.
  */
 #include "agent/server/trace_inside.h"
 
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Events of all workers, about 40 bytes each; and of one at most. */
+/* Events in all rings together, about 40 bytes each, and in one ring, at most. */
 #define EVENTS_MOST ((size_t)1 << 20)
 #define EVENTS_EACH ((size_t)1 << 16)
 
@@ -117,7 +117,7 @@ void hr__trace_stop(struct hr__trace *t)
     for (int i = 0; i < t->workers; i++)
         while (atomic_load(&t->rings[i].is_busy))
             sched_yield();
-    /* Who noted something has let the lock go. */
+    /* With the lock, wait until a thread that is writing a note has finished. */
     pthread_mutex_lock(&t->lock);
     t->end_ns = hr__now_ns();
     pthread_mutex_unlock(&t->lock);
@@ -139,7 +139,7 @@ void hr__trace_cancel(struct hr__trace *t)
     atomic_store(&t->is_taken, 0);
 }
 
-/* Room for one more of `size` bytes; false: none, and what was to be noted is lost. */
+/* Makes room for one more element of `size` bytes. Returns false if there is no memory. */
 static bool grow(void **array, size_t count, size_t *capacity, size_t size)
 {
     if (count < *capacity)
@@ -217,7 +217,7 @@ static void add_cursor_locked(struct hr__trace *t, const struct hr__trace_cursor
     hr__printable(k->program, sizeof k->program, cursor->program);
 }
 
-/* Notes what `cursor` did since it was looked at last. */
+/* Notes what `cursor` did since its last reading. */
 static void compare_locked(struct hr__trace *t, struct hr__trace_known *k,
                            const struct hr__trace_cursor *cursor)
 {

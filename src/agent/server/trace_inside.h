@@ -1,4 +1,4 @@
-/* What the recorder keeps, for the file that makes a text of it. */
+/* The recorder's data, shared by trace.c and trace_write.c. */
 #ifndef HR_AGENT_SERVER_TRACE_INSIDE_H
 #define HR_AGENT_SERVER_TRACE_INSIDE_H
 
@@ -7,22 +7,22 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Notes of a recording at most, 48 bytes each; what comes after is counted as lost. */
+/* Notes of one recording at most, 48 bytes each; further ones are counted as lost. */
 #define HR__TRACE_NOTES ((size_t)1 << 18)
 
-/* One worker's. */
+/* The events of one worker. */
 struct hr__trace_ring {
-    struct hr__crew_event *events; /* NULL: nobody has recorded yet */
-    uint64_t count;                /* written; the worker's while it is busy */
+    struct hr__crew_event *events; /* NULL: nothing was recorded yet */
+    uint64_t count;                /* events written; the worker's while is_busy */
     _Alignas(64) atomic_bool is_busy;
 };
 
 enum hr__trace_what {
-    HR__TRACE_PUBLISHED, /* who: queue */
-    HR__TRACE_TOOK,      /* the others: cursor */
+    HR__TRACE_PUBLISHED, /* `who` is a queue */
+    HR__TRACE_TOOK,      /* here and below `who` is a cursor */
     HR__TRACE_RELEASED,
-    HR__TRACE_WAITED, /* for length_ns, until at_ns or shortly before */
-    HR__TRACE_QUEUE,  /* samples: ready; sequence: held */
+    HR__TRACE_WAITED, /* for length_ns; the wait ended at at_ns or shortly before */
+    HR__TRACE_QUEUE,  /* `samples` are ready, `sequence` samples are held */
 };
 
 struct hr__trace_note {
@@ -33,13 +33,13 @@ struct hr__trace_note {
 };
 
 struct hr__trace_queue {
-    const struct hr_loader *loader; /* an address only: it may be gone */
+    const struct hr_loader *loader; /* compared as an address only: it may be gone */
     uint64_t number;
-    uint64_t since_ns; /* before, that address may have been another queue's */
+    uint64_t since_ns; /* before this time the address may have been another queue's */
     char title[160];
 };
 
-/* A cursor, as it was when it was looked at last. */
+/* The state of a cursor at its last reading. */
 struct hr__trace_known {
     uint64_t number, queue;
     int pid, rank;
@@ -49,10 +49,10 @@ struct hr__trace_known {
 
 struct hr__trace {
     int workers;
-    size_t capacity; /* events of each ring */
+    size_t capacity; /* events in each ring */
     struct hr__trace_ring *rings;
     atomic_bool is_on;
-    atomic_int is_taken;       /* from start to write or cancel */
+    atomic_int is_taken;       /* set from start until write or cancel */
     uint64_t begin_ns, end_ns; /* of the recording */
     pthread_mutex_t lock;      /* guards what follows while is_on */
     struct hr__trace_note *notes;
@@ -61,10 +61,10 @@ struct hr__trace {
     size_t queue_count, queue_capacity;
     struct hr__trace_known *cursors;
     size_t cursor_count, cursor_capacity;
-    uint64_t lost; /* notes */
+    uint64_t lost; /* notes beyond HR__TRACE_NOTES, or without memory */
 };
 
-/* The recording, stopped, as JSON. */
+/* Writes the stopped recording as JSON. */
 int hr__trace_text(const struct hr__trace *trace, char **json, struct hr_error *error);
 
 #endif

@@ -1,12 +1,12 @@
 /*
- * A recording as Chrome JSON ("Trace Event Format").
+ * Writes a recording as Chrome JSON ("Trace Event Format").
  *
- * The agent is a process of the trace: a thread for each worker, whose slices are samples, with
- * the reading of those that it read itself, and a track for each queue, with what it published.
- * Each cursor of a job is a thread of the job's process: slices for waiting, marks for what it
- * took and released, counters for what is ready for it and what it holds. Times are microseconds
- * since the recording began. What jobs did is known as of each look at their control blocks, so it
- * is up to HR__TRACE_LOOK_MS late.
+ * The agent is one process of the trace. Each worker is a thread of it; its slices are samples,
+ * and within them the reads that the worker did itself. Each queue is a track with the chunks
+ * that it published. Each cursor is a thread of its job's process: slices for waits, marks for
+ * takes and releases, counters for samples ready and held. Times are microseconds since the
+ * recording began. Control blocks are read every HR__TRACE_LOOK_MS, so what jobs did may be shown
+ * that much late.
  */
 #include "agent/server/trace_inside.h"
 #include "report/events.h"
@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Threads of the agent's process. */
+/* Thread numbers in the agent's process, and for cursors in a job's. */
 enum { TRACK_WORKERS = 1, TRACK_QUEUES = 100000, TRACK_CURSORS = 1 };
 
 struct writer {
@@ -28,7 +28,7 @@ static uint64_t since_begin(const struct writer *w, uint64_t at_ns)
     return at_ns > w->trace->begin_ns ? at_ns - w->trace->begin_ns : 0;
 }
 
-/* The caller goes on with members of "args" and closes both. */
+/* Begins a slice. The caller adds members of "args" and closes both objects. */
 static void begin_slice(struct writer *w, int process, uint64_t thread, uint64_t begin_ns,
                         uint64_t end_ns)
 {
@@ -38,7 +38,7 @@ static void begin_slice(struct writer *w, int process, uint64_t thread, uint64_t
     hr__event_time_ns(&w->e, "dur", end > begin ? end - begin : 0);
 }
 
-/* The queue that had that address then; NULL: nobody said. */
+/* Finds the queue whose loader had that address then; NULL: unknown. */
 static const struct hr__trace_queue *find_queue(const struct hr__trace *t,
                                                 const struct hr__crew_event *e)
 {
@@ -67,7 +67,7 @@ static void add_sample(struct writer *w, const struct hr__crew_event *e)
     hr__draft_put(&w->e.draft, ",\"name\":\"read\"}");
 }
 
-/* The newest events of one worker, oldest first; returns how many there were before them. */
+/* Writes the newest events of one worker, oldest first. Returns how many older ones are lost. */
 static uint64_t add_worker(struct writer *w, int worker)
 {
     const struct hr__trace *t = w->trace;
@@ -97,7 +97,7 @@ static void add_mark(struct writer *w, const struct hr__trace_note *n, const cha
                     name, n->samples, n->sequence);
 }
 
-/* Small: viewers keep tracks in 32 bits. */
+/* Returns a small number for the cursor's track: viewers keep track numbers in 32 bits. */
 static uint64_t track_of(const struct writer *w, const struct hr__trace_known *cursor)
 {
     return TRACK_CURSORS + (uint64_t)(cursor - w->trace->cursors);
