@@ -113,8 +113,8 @@ int hr__guard_is_gone(const struct hr__guard_path *path);
 
 /* ---- view.c ---- */
 
-/* Tells whether a path belongs to the kernel (/proc and so on): no run can harm a file there. Some
- * of these lead to objects that have no path at all. */
+/* Tells whether a path is in /dev, /proc or /sys: a run can harm no file there. Some of these paths
+ * lead to objects that have no path at all. */
 int hr__guard_is_system(const char *path);
 
 /* Resolves a path to what the script means. Returns 0 or -errno. */

@@ -24,8 +24,7 @@ enum hr__tap_phase { HR__TAP_OFF, HR__TAP_CHANGING, HR__TAP_ON };
 
 struct hr__tap_state {
     struct hr__tap_table table;
-    atomic_int phase;      /* enum hr__tap_phase: CHANGING excludes other threads from starting and
-                              stopping */
+    atomic_int phase;      /* enum hr__tap_phase; CHANGING: one thread is starting or stopping */
     atomic_int is_telling; /* `to` may be called */
     atomic_uint turns;     /* lowest bit: which counter threads use now */
     struct hr_tap to;      /* written only while no thread reads it */
