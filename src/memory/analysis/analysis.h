@@ -113,8 +113,8 @@ struct hr__memory {
     uint64_t iteration_ns, iteration_blocks; /* medians, hr__period_medians */
     int no_swap_advice;                      /* times on an accelerator are unknown */
     int is_device_clock;                     /* times of all accelerators present are known */
-    size_t main_device;      /* index in `devices`: the accelerator with the highest peak, else host
-                                memory */
+    size_t main_device;      /* index in `devices`: accelerator with the highest peak, else
+                                the host */
     double batch_size;       /* a fact of the run; NaN: unknown */
     double fixed_bytes;      /* main device at the peak: parameters, gradients, optimizer state */
     double bytes_per_sample; /* the rest of the peak over the batch size; NaN */

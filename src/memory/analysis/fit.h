@@ -10,8 +10,7 @@
 /* A device's peak in one record. */
 struct hr__fit_point {
     double batch;         /* samples per iteration, > 0 */
-    double fixed_bytes;   /* parameters, gradients, optimizer state, blocks from before the
-                             record */
+    double fixed_bytes;   /* parameters, gradients, optimizer state, blocks before the record */
     double varying_bytes; /* the rest of the peak */
 };
 

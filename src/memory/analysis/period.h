@@ -27,7 +27,7 @@ struct hr__behaviours {
     size_t mark_count, mark_room;
     uint32_t iterations; /* marks so far */
     size_t last_busy;    /* behaviours since the last mark, without frees */
-    int has_steps;       /* some marks are an optimizer's steps */
+    int has_steps;       /* some behaviours are of an optimizer's step */
     int last_has_steps;  /* likewise, since the last mark */
     int code;            /* -ENOMEM, sticky: the sequence ends there */
 };
