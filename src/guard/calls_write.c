@@ -22,7 +22,7 @@ static int done(int code)
 
 /* ---- making ---- */
 
-/* Where to create something: `at` is a path in the scratch folder, or empty for the path given. */
+/* Where to create something: `path` is in the scratch folder, or the path given. */
 struct guard_making {
     char at[HR__GUARD_PATH];
     int folder;

@@ -298,7 +298,7 @@ int hr__guard_make(int folder, const char *path, char out[HR__GUARD_PATH])
     int code = meant_by(folder, path, 0, &meant);
     if (code)
         return code;
-    /* The path may have had a trailing slash (mkdir("made/")), which led to nothing: look again. */
+    /* The last name was followed if a slash ends the path, as in mkdir("made/"). */
     hr__guard_locate(&meant, &place);
     if (place.kind != HR__GUARD_ABSENT)
         return -EEXIST;
