@@ -107,7 +107,7 @@ static char *const *keep(char *const *environment, struct kept *out)
     return out->variables;
 }
 
-/* Tells whether libraries cannot be preloaded into a program: it is static, or runs as another
+/* Returns whether libraries cannot be preloaded into a program: it is static, or runs as another
  * user. */
 static int is_beyond(const char *path)
 {

@@ -237,8 +237,8 @@ int hr__guard_open(int folder, const char *path, int flags, mode_t mode, int *de
 
 /* ---- changing ---- */
 
-/* Tells whether a change leaves something as it is: a folder that existed before, or a file without
- * bytes to copy, such as a socket or pipe. */
+/* Returns whether a change leaves something as it is: a folder that existed before, or a file
+ * without bytes to copy, such as a socket or pipe. */
 static int is_left(const struct hr__guard_place *place)
 {
     mode_t mode = place->stat.st_mode;

@@ -92,7 +92,7 @@ int hr__guard_scratch_path(char out[HR__GUARD_PATH], const char *folder, const c
 void hr__guard_forget_scratch(struct hr__guard_path *path);
 int hr__guard_is_scratch(const char *path);
 
-/* Tells whether changes below a path are not guarded. */
+/* Returns whether changes below a path are not guarded. */
 int hr__guard_is_exempt(const struct hr__guard_path *path);
 
 /* Records that something was created in the temporary folder: the launcher removes it at
@@ -100,7 +100,7 @@ int hr__guard_is_exempt(const struct hr__guard_path *path);
 void hr__guard_note_made(const struct hr__guard_path *path);
 void hr__guard_note_beyond(const char *program);
 
-int hr__guard_is_changed(void); /* tells whether anything was changed */
+int hr__guard_is_changed(void); /* returns whether anything was changed */
 
 /* Returns 0 if the run changed no name in the path. */
 int hr__guard_may_differ(const char *path);
@@ -113,8 +113,8 @@ int hr__guard_is_gone(const struct hr__guard_path *path);
 
 /* ---- view.c ---- */
 
-/* Tells whether a path is in /dev, /proc or /sys: a run can harm no file there. Some of these paths
- * lead to objects that have no path at all. */
+/* Returns whether a path is in /dev, /proc or /sys: a run can harm no file there. Some of these
+ * paths lead to objects that have no path at all. */
 int hr__guard_is_system(const char *path);
 
 /* Resolves a path to what the script means. Returns 0 or -errno. */

@@ -118,7 +118,7 @@ static int read_new(struct merged *one)
     return 0;
 }
 
-/* Tells whether to show an entry of the original. */
+/* Returns whether to show an entry of the original. */
 static int is_shown(struct merged *one, const struct dirent *entry)
 {
     size_t before = one->folder.length;

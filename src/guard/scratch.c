@@ -113,7 +113,7 @@ void hr__guard_forget_scratch(struct hr__guard_path *path)
         path->length = (size_t)snprintf(path->text, sizeof path->text, "/");
 }
 
-/* Tells whether `folder`, of `length` characters, is the path or a parent of it. */
+/* Returns whether `folder`, of `length` characters, is the path or a parent of it. */
 static int is_below(const struct hr__guard_path *path, const char *folder, size_t length)
 {
     return length && path->length >= length && !memcmp(path->text, folder, length) &&
@@ -132,7 +132,8 @@ static const char *name_in_temp(const struct hr__guard_path *path, size_t *lengt
     return name;
 }
 
-/* Tells whether a name was there before the run, and so is guarded; the run may change its own. */
+/* Returns whether a name was there before the run, and so is guarded; the run may change
+ * its own. */
 static int was_in_temp(const char *name, size_t length)
 {
     const char *at = here.temp + strlen(here.temp), *end = here.temp + here.temp_bytes;

@@ -11,8 +11,8 @@ static int uses(const struct hr__block *block, enum hr_memory_phase phase)
     return block->phases >> phase & 1;
 }
 
-/* Tells whether a block is a bucket in which gradients are collected for exchange: backward passes
- * write it, no forward pass uses it, and it lives on into other iterations. */
+/* Returns whether a block is a bucket in which gradients are collected for exchange: backward
+ * passes write it, no forward pass uses it, and it lives on into other iterations. */
 static int is_bucket(const struct hr__block *block, uint32_t iterations)
 {
     int lives_on =
@@ -58,7 +58,7 @@ struct cuts {
     size_t count;
 };
 
-/* Tells whether a block lives when an allocation first fails. */
+/* Returns whether a block lives when an allocation first fails. */
 static int is_failing(const struct hr__blocks_found *found, const struct hr__block *block)
 {
     return found->failed && block->alloc_ns <= found->failed_ns &&
@@ -110,8 +110,8 @@ static struct cut *find(const struct cuts *cuts, const struct hr__block *block)
     return NULL;
 }
 
-/* Tells whether the forward pass holds a block when its allocation fails, or when the
- * record ends. */
+/* Returns whether the forward pass holds a block when its allocation fails, or when the record
+ * ends. */
 static int is_waiting(const struct hr__blocks_found *found, const struct hr__block *block)
 {
     if (block->phase != HR_MEMORY_FORWARD)

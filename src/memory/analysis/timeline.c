@@ -201,7 +201,7 @@ static void look_back(struct unwinding *u, int device)
         u->ended--;
 }
 
-/* Tells whether to undo an end before a beginning. At the same time ends came first, but never
+/* Returns whether to undo an end before a beginning. At the same time ends came first, but never
  * before their block began. */
 static int is_end_next(const struct unwinding *u)
 {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Tells whether a frame is the framework's, or an interpreter's. */
+/* Returns whether a frame is the framework's, or an interpreter's. */
 static int is_of_framework(const char *file)
 {
     static const char *const folders[] = {"/torch/", "/headrace/"};

@@ -383,7 +383,7 @@ static void cell_interval(struct hr__table *t, const struct hr__memory_view *v,
     cell_draft(t, &d);
 }
 
-/* Tells whether blocks are similar: only the first of them is shown. */
+/* Returns whether blocks are similar: only the first of them is shown. */
 static bool is_alike(const struct hr__memory *m, const struct hr__interval_of *a,
                      const struct hr__interval_of *b)
 {

@@ -38,7 +38,7 @@ void hr__memory_tables_make(struct hr__table tables[HR__MEMORY_TABLES],
 void hr__memory_tables_clear(struct hr__table tables[HR__MEMORY_TABLES]);
 bool hr__memory_tables_failed(const struct hr__table tables[HR__MEMORY_TABLES]);
 
-/* series.c: tells which categories the main device ever holds. */
+/* series.c: finds which categories the main device ever holds. */
 void hr__memory_series(const struct hr__memory_view *view, bool any[HR__CATEGORIES]);
 
 /* series.c: the tables of a page's charts. */

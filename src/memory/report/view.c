@@ -85,7 +85,7 @@ bool hr__view_same_block(const struct hr__view_block *a, const struct hr__view_b
     return same_line && a->category == b->category && a->what == b->what && a->op == b->op;
 }
 
-/* Tells whether to name a block's first operator: parameters, optimizer state and inputs existed
+/* Returns whether to name a block's first operator: parameters, optimizer state and inputs existed
  * before that operator ran. */
 static bool is_made(unsigned category)
 {

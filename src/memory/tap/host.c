@@ -142,7 +142,7 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *arg)
     return 1;
 }
 
-/* Tells whether PyTorch's CPU allocator called an aligned allocation. */
+/* Returns whether PyTorch's CPU allocator called an aligned allocation. */
 static int is_torch(const void *caller)
 {
     uintptr_t high = atomic_load_explicit(&torch_high, memory_order_acquire);

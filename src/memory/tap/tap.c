@@ -66,8 +66,8 @@ static void leave(const struct tap_call *call)
     atomic_fetch_sub_explicit(call->count, 1, memory_order_release);
 }
 
-/* Tells whether to report the end of a block: not if its beginning could have been reported but was
- * not. */
+/* Returns whether to report the end of a block: not if its beginning could have been reported but
+ * was not. */
 static int is_known(const struct hr_tap *tap, const struct hr__tap_entry *entry)
 {
     return tap && (entry->is_told || !tap->present);

@@ -299,7 +299,7 @@ static int try_storage(const struct hr__model *model, double value, double *batc
     return simulate(&s, batch_s, error);
 }
 
-/* Tells whether training computes on the cores, so that it notices the loader on them. */
+/* Returns whether training computes on the cores, so that it notices the loader on them. */
 static bool computes(const struct hr__model *model)
 {
     const struct hr__system *s = &model->system;

@@ -13,7 +13,7 @@
 #define HR__CALIBRATE_EXACT 0.0003 /* relative error that a search stops at */
 #define HR__CALIBRATE_LEVER 3.0    /* most change per second of visible effect */
 
-/* Tells whether a figure was measured: positive and finite. */
+/* Returns whether a figure was measured: positive and finite. */
 static inline bool hr__known(double value)
 {
     return value > 0 && value < INFINITY;
@@ -27,7 +27,7 @@ static inline double hr__spread(const struct hr_interval *interval)
 }
 
 /*
- * Tells whether changing a figure explains the measurement. A batch took `before_s` without the
+ * Returns whether changing a figure explains the measurement. A batch took `before_s` without the
  * change, `found_s` with it and `wanted_s` as measured; `change_s` is the change's time if nothing
  * hides it. A change with almost no visible effect explains nothing: it would be measurement noise,
  * magnified many times, and would surface in a prediction that removes what hides it.

@@ -196,7 +196,7 @@ static int miss_narrow(const struct hr__model *model, const struct hr__drain *na
     return r;
 }
 
-/* Tells whether other processes or a hypervisor used much of the cores meanwhile. */
+/* Returns whether other processes or a hypervisor used much of the cores meanwhile. */
 static bool cores_were_taken(const struct hr__model *model)
 {
     const struct hr__rank_record *rank = &model->stalls->ranks[0];
@@ -212,7 +212,7 @@ static bool cores_were_taken(const struct hr__model *model)
 /*
  * Explains a loader that was slower alone than the CPU time of its samples suggests. Either samples
  * wait for something other than a core, or the cores are slower than they seem (other processes, a
- * hypervisor). The loader on fewer cores tells which: it is slower there only in the second case.
+ * hypervisor). The loader on fewer cores shows which: it is slower there only in the second case.
  * Headrace's threads wait only for storage.
  */
 static int explain_slowness(struct hr__model *model, const struct hr__drain *wide,

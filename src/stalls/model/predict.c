@@ -185,7 +185,7 @@ static int predict_changed(const struct hr__model *model, struct hr__changed *ch
     return r;
 }
 
-/* Tells whether the change affects only where the files are. */
+/* Returns whether the change affects only where the files are. */
 static bool is_same(const struct hr_stalls_change *change)
 {
     return change->loader == HR_STALLS_LOADER_SAME && !change->cores && !change->ranks &&

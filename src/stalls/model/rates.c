@@ -148,7 +148,7 @@ static struct hr_interval drain_rate(const struct hr_stalls *s, bool cold, doubl
     return hr__interval_positive(rates, n);
 }
 
-/* Tells whether the cold drains really read from storage. */
+/* Returns whether the cold drains really read from storage. */
 static bool really_read(const struct hr_stalls *s, double mean_bytes)
 {
     double read = 0, expected = 0;

@@ -14,7 +14,7 @@
 /* Most words of a command; more would not help the reader. */
 #define MOST_WORDS 10000
 
-/* Tells whether a shell takes the word literally. */
+/* Returns whether a shell takes the word literally. */
 static bool plain(const char *word)
 {
     static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

@@ -162,7 +162,7 @@ static int alone_wanted(const struct hr_stalls_schedule *s)
     return has(s, HR_STALLS_ALONE) ? 2 * ranks : 0;
 }
 
-/* Tells whether so many more seconds and batches fit the limits. */
+/* Returns whether so many more seconds and batches fit the limits. */
 static bool fits(const struct hr_stalls_schedule *s, double seconds, uint64_t batches)
 {
     const struct hr_stalls_schedule_options *o = &s->options;
@@ -170,8 +170,8 @@ static bool fits(const struct hr_stalls_schedule *s, double seconds, uint64_t ba
            (o->max_batches == 0 || s->spent_batches + batches <= o->max_batches);
 }
 
-/* Tells whether `rounds` more rounds fit, with space for the ALONE stage after them, which reserves
- * at most half of everything. */
+/* Returns whether `rounds` more rounds fit, with space for the ALONE stage after them, which
+ * reserves at most half of everything. */
 static bool rounds_fit(const struct hr_stalls_schedule *s, int rounds)
 {
     const struct hr_stalls_schedule_options *o = &s->options;

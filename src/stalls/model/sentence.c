@@ -227,7 +227,7 @@ static void say_waiting(struct words *w, const struct hr_stalls *s, const struct
 
 /* ---- which epochs ---- */
 
-/* Tells whether the dataset stays in memory between epochs on every host: 0 no, 1 yes, -1
+/* Returns whether the dataset stays in memory between epochs on every host: 0 no, 1 yes, -1
  * unknown. */
 static int fits(const struct hr_stalls *s, double *available)
 {
@@ -343,7 +343,7 @@ static void say_main(struct words *w, const struct hr_stalls *s)
         say_other(w, s, &other);
 }
 
-/* Tells whether phase `p` has any figure. */
+/* Returns whether phase `p` has any figure. */
 static bool ran(const struct hr_stalls *s, int p)
 {
     return isfinite(s->step_s[p].value);

@@ -288,7 +288,7 @@ static int most_cores(const struct hr__model *model)
 
 /* ---- known causes of waiting ---- */
 
-/* Tells whether a share is certain: its interval does not include 0. */
+/* Returns whether a share is certain: its interval does not include 0. */
 static bool is_share(bool measured, const struct hr_interval *share)
 {
     return measured && share->low > 0;

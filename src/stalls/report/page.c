@@ -174,7 +174,7 @@ static const char *format_cores(char *out, double x)
     return hr__format_fixed(out, x, 0, true);
 }
 
-/* Tells whether there is a line to draw. */
+/* Returns whether there is a line to draw. */
 static bool is_curve(const struct hr__curves *curves)
 {
     bool drawn = false;

@@ -28,7 +28,7 @@ double hr__page_data_waiting(const struct hr_stalls *stalls, int index, enum hr_
  * unknown. */
 double hr__page_data_needed(const struct hr_stalls *stalls);
 
-/* Tells whether shares are known well enough to be drawn. */
+/* Returns whether shares are known well enough to be drawn. */
 bool hr__page_data_drawn(const struct hr_stalls *stalls, const struct hr_interval *share,
                          int parts);
 

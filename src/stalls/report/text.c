@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Tells whether a terminal shows a table; the others are in the page and in stalls.json. */
+/* Returns whether a terminal shows a table; the others are in the page and in stalls.json. */
 static bool is_shown(int table)
 {
     return table != HR__TABLE_SEGMENTS;
