@@ -1,5 +1,5 @@
 /*
- * Opening files: open, fopen, mkstemp and their relatives. See guard.h.
+ * Wraps the functions that open files: open, fopen, mkstemp and their relatives. See guard.h.
  */
 #include "guard/calls.h"
 

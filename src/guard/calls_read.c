@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/xattr.h>
 
-/* Calls `straight`, or `instead` with place.path. */
+/* Calls `straight` for an unchanged path, else `instead` with place.path. */
 #define LOOK(folder, path, follow, straight, instead)                                              \
     do {                                                                                           \
         struct hr__guard_place place;                                                              \

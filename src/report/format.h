@@ -13,7 +13,7 @@
 /* "1,234.5": exactly `decimals` (0..9) decimals; beyond 9e18 "a lot". */
 const char *hr__format_fixed(char out[HR__FORMAT_BYTES], double value, int decimals,
                              bool separators);
-/* A rate or a count: "12,345", "87.2", "0.53". */
+/* Formats a rate or a count: "12,345", "87.2", "0.53". */
 const char *hr__format_rate(char out[HR__FORMAT_BYTES], double value);
 /* "41.2 %" for 0.412. */
 const char *hr__format_share(char out[HR__FORMAT_BYTES], double value);

@@ -1,5 +1,4 @@
-/* Reads numbers from a record's facts, and projects the batch size that would fit; see
- * analysis.h. */
+/* Reads numeric facts of a record, and projects the batch size that fits; see analysis.h. */
 #include "memory/analysis/analysis.h"
 
 #include "memory/record/names.h"

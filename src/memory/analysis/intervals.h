@@ -52,7 +52,7 @@ struct hr__intervals {
     uint64_t left_out; /* between a device's time and a host's: clocks differ */
 };
 
-/* Bandwidths in bytes per second, > 0. */
+/* Initializes; bandwidths are in bytes per second, > 0. */
 void hr__intervals_init(struct hr__intervals *intervals, double h2d_bytes_per_s,
                         double d2h_bytes_per_s, double probe_ns);
 
@@ -62,7 +62,7 @@ void hr__intervals_init(struct hr__intervals *intervals, double h2d_bytes_per_s,
 int hr__interval_ns(const struct hr__intervals *intervals, const struct hr__block_event *event,
                     uint64_t *ns);
 
-/* An hr__block_fn; arg: the struct. */
+/* An hr__block_fn that adds an interval; arg: the struct. */
 void hr__intervals_add(void *arg, const struct hr__blocks_found *found,
                        const struct hr__block_event *event);
 

@@ -32,7 +32,7 @@ struct hr__behaviours {
     int code;            /* -ENOMEM, sticky: the sequence ends there */
 };
 
-/* An hr__block_fn; arg: the struct. */
+/* An hr__block_fn that adds a behaviour; arg: the struct. */
 void hr__behaviours_add(void *arg, const struct hr__blocks_found *found,
                         const struct hr__block_event *event);
 void hr__behaviours_clear(struct hr__behaviours *behaviours);

@@ -1,4 +1,4 @@
-/* Fragmentation; see segments.h. */
+/* Analyses fragmentation; see segments.h. */
 #include "memory/analysis/segments.h"
 
 #include "base/memory.h"

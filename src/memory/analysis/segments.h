@@ -25,7 +25,7 @@ struct hr__segment_log {
     int code; /* -ENOMEM, sticky */
 };
 
-/* An hr__block_fn; arg: the log. */
+/* An hr__block_fn that logs segment events; arg: the log. */
 void hr__segment_log_add(void *arg, const struct hr__blocks_found *found,
                          const struct hr__block_event *event);
 void hr__segment_log_clear(struct hr__segment_log *log);

@@ -17,7 +17,7 @@ struct hr__input {
     void *file;                /* zlib's; NULL: reading from memory */
     uint8_t *buffer;           /* owned */
     const uint8_t *next, *end; /* the unread part of it */
-    uint64_t passed;           /* file bytes before `end` */
+    uint64_t passed;           /* decompressed bytes before `end` */
     int code;                  /* negative errno: reading failed, and the bytes end there */
     char what[96];             /* then: its description */
 };

@@ -14,7 +14,7 @@ const char *hr__category_name(unsigned category);
 /* Plural for display: "parameters", "activations", ... */
 const char *hr__category_plural(unsigned category);
 
-/* "cpu", "cuda:0", "libraries". Returns out. */
+/* Writes "cpu", "cuda:0", "libraries"; returns out. */
 const char *hr__device_name(int device, char out[HR__DEVICE_NAME_BYTES]);
 
 #endif

@@ -46,7 +46,7 @@ double hr__view_peak_of(const struct hr__memory_view *view, unsigned category);
 /* Returns the bytes of a part of the model. */
 uint64_t hr__view_part_bytes(const struct hr__part_memory *part);
 
-/* "cpu", "cuda:0", "host memory of libraries". Returns out. */
+/* Writes "cpu", "cuda:0", "host memory of libraries"; returns out. */
 #define HR__VIEW_DEVICE_BYTES 32
 const char *hr__view_device(int device, char out[HR__VIEW_DEVICE_BYTES]);
 

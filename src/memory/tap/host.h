@@ -1,4 +1,4 @@
-/* Settings of host.c that alone.c changes. */
+/* Settings of host.c that alone.c changes at start. */
 #ifndef HR_MEMORY_TAP_HOST_H
 #define HR_MEMORY_TAP_HOST_H
 

@@ -36,7 +36,7 @@ HR_NODISCARD int hr__stalls_join(struct hr_stalls **out, struct hr_stalls **part
 /* Segments of all ranks, joined: the k-th segment of every rank is the same one. */
 struct hr__joined {
     size_t segments;         /* number that every rank has */
-    int rounds;              /* length of the next three, at least 1 */
+    int rounds;              /* number of entries in the next three members, at least 1 */
     struct hr__round *round; /* seconds of a global batch, of the slowest rank; NaN: no such
                                 segment, or it does not count */
     double *samples[HR__ROUND_PHASES]; /* of a global batch, by round; NaN as above */

@@ -25,7 +25,7 @@ struct hr__moments {
 };
 struct hr__moments hr__moments_of(const double *values, size_t count);
 
-/* mean +- t s/sqrt(n). One value: low and high NaN; none: all NaN. */
+/* Returns mean +- t s/sqrt(n). One value: low and high are NaN; none: all NaN. */
 struct hr_interval hr__interval_mean(const double *values, size_t count);
 
 /* For values that cannot be negative (times): uses the same standard error as a factor, mean x

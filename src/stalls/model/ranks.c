@@ -19,7 +19,7 @@ static double clamped(double x)
     return x < 0 ? 0 : x > 1 ? 1 : x;
 }
 
-/* Share of a rank's time in `phase` that it was blocked, over its segments. */
+/* Computes the share of a rank's time in `phase` that it was blocked, over its segments. */
 static struct hr_interval waiting_of(const struct hr__rank_record *rank, int phase, double *shares)
 {
     size_t n = 0;
@@ -63,7 +63,7 @@ static int find_stragglers(struct hr_stalls *s, struct hr_error *error)
     return 0;
 }
 
-/* Times of a global batch while only `rank` loads. */
+/* Collects the times of a global batch while only `rank` loads. */
 static struct hr__moments alone_moments(const struct hr_stalls *s, const struct hr__joined *j,
                                         int rank, double *times)
 {

@@ -75,7 +75,7 @@ struct hr__prepare_record {
 };
 
 struct hr__depth_record {
-    int depth; /* reads in flight */
+    int depth; /* number of reads in flight */
     double bytes_per_s, reads_per_s;
     int part_count;
     double parts[HR__STALLS_MAX_PARTS]; /* bytes/s in equal parts of the measuring time */
@@ -84,7 +84,7 @@ struct hr__depth_record {
 struct hr__form_record {
     enum hr_form form;
     double cpu_s; /* to prepare one sample with Headrace */
-    double bytes; /* of one item */
+    double bytes; /* size of one item */
 };
 
 struct hr__rank_record {
@@ -136,7 +136,7 @@ struct hr_stalls {
     char dataset[256];
     uint64_t samples; /* 0: unknown */
     double bytes;     /* of all files; NaN: unknown */
-    double *sizes;    /* of some samples' files, for the distribution */
+    double *sizes;    /* file sizes of some samples, for the distribution */
     size_t size_count;
     char filesystem[32];
     bool reads_no_files;    /* the samples are in memory: no fetching */

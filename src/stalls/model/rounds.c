@@ -1,4 +1,4 @@
-/* Paired differences over rounds; see rounds.h. */
+/* Computes paired differences over rounds; see rounds.h. */
 #include "stalls/model/rounds.h"
 
 static bool counts(const struct hr__round *round, int phases)

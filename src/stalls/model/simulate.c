@@ -17,7 +17,7 @@
 #include <math.h>
 
 #define ROUNDING   1e-9      /* share of a batch's time that counts as no difference */
-#define MAX_COUNT  (1 << 16) /* of cores, ranks, workers, batches ahead */
+#define MAX_COUNT  (1 << 16) /* largest number of cores, ranks, workers, batches ahead */
 #define MAX_POOL   ((uint64_t)1 << 18)
 #define MAX_WINDOW ((uint64_t)1 << 26) /* samples of all ranks' windows */
 

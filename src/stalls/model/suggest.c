@@ -16,7 +16,7 @@
 #define MOST_CORES       256 /* per host */
 #define MOST_MORE        16  /* times as many as it has: nobody would go further */
 #define MOST_WORKERS     32  /* per rank with fewer cores: waiting workers use none */
-#define MOST_STORAGE     64  /* times as fast */
+#define MOST_STORAGE     64  /* times as fast as measured */
 #define CACHE_STEPS      100 /* steps of the share that a cache may hold */
 #define MOST_SUGGESTIONS 16
 #define SEEN             0.005 /* smallest share of the time that counts */

@@ -12,7 +12,7 @@ enum hr__report_table {
     HR__TABLE_WARM,       /* time shares of an epoch with files in memory */
     HR__TABLE_CHANGES,    /* predicted changes that would remove the waiting */
     HR__TABLE_RATES,      /* training alone and its parts */
-    HR__TABLE_PREPARE,    /* the loader alone, by cores */
+    HR__TABLE_PREPARE,    /* the loader alone, by number of cores */
     HR__TABLE_STORAGE,    /* storage by reads in flight */
     HR__TABLE_FORMS,      /* Headrace's cost per sample */
     HR__TABLE_RANKS,      /* waiting and stragglers */

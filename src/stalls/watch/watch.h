@@ -112,13 +112,13 @@ struct hr_stalls_watch {
 
     /* Batches for replay, one reference each, and copies of their original contents. */
     struct hr_batch *kept[HR__WATCH_KEPT];
-    void *original[HR__WATCH_KEPT]; /* images, labels, indices */
+    void *original[HR__WATCH_KEPT]; /* copies of images, labels, indices */
     int kept_count, replayed;
     bool restoring; /* the loop modifies its batches in place */
 
     /* The current segment. */
     struct hr_stalls_schedule *schedule;
-    uint64_t settle, batches; /* of every segment */
+    uint64_t settle, batches; /* batches of every segment: before its timed part, and in it */
     struct hr_stalls_segment chosen;
     bool is_chosen;
     uint64_t chosen_ns;
