@@ -1,4 +1,4 @@
-/* A strict reader of JSON over jansson; see json.h. */
+/* A strict JSON reader on top of jansson; see json.h. */
 #include "base/json.h"
 
 #include "base/error.h"
@@ -144,7 +144,7 @@ static double absent(struct hr__json *reader, const char *name, struct hr__json_
     return range.low;
 }
 
-/* A number of any spelling; false, and it failed, where it is none or out of range. */
+/* Reads a number in any notation; on a wrong type or range reports an error and returns false. */
 static bool number_of(struct hr__json *reader, const json_t *value, const char *name,
                       struct hr__json_range range, double *out)
 {

@@ -1,5 +1,5 @@
 /*
- * Opening files: open, fopen, mkstemp and their relatives. See guard.h.
+ * Wraps the functions that open files: open, fopen, mkstemp and their relatives. See guard.h.
  */
 #include "guard/calls.h"
 
@@ -17,8 +17,9 @@ static int writes(int flags)
            (flags & O_TMPFILE) == O_TMPFILE;
 }
 
-/* A symbolic link may lead to what the run changed, though none of its names tells: it is not
- * followed at first. What is no link costs no call more. */
+/* Opens an unchanged path. A symbolic link may lead to something the run changed although none of
+ * its names shows it, so it is not followed at first. A path that is no link costs no extra
+ * call. */
 static int open_as_is(int folder, const char *path, int flags, mode_t mode)
 {
     struct hr__guard_place place;
@@ -51,7 +52,7 @@ static int open_guarded(int folder, const char *path, int flags, mode_t mode)
     return fd >= 0 ? fd : (int)KERNEL(SYS_openat, AT_FDCWD, place.path, flags, mode);
 }
 
-/* The mode, where there is one. */
+/* Fetches the mode argument, if there is one. */
 #define MODE(flags)                                                                                \
     mode_t mode = 0;                                                                               \
     if (((flags)&O_CREAT) || ((flags)&O_TMPFILE) == O_TMPFILE) {                                   \
@@ -135,7 +136,7 @@ static int flags_of(const char *mode)
     return flags | (strchr(mode, 'e') ? O_CLOEXEC : 0);
 }
 
-/* Opens, then makes the stream of the descriptor. */
+/* Opens the file, then makes a stream from the descriptor. */
 static FILE *open_stream(const char *path, const char *mode)
 {
     int fd = open_guarded(AT_FDCWD, path, flags_of(mode) | O_LARGEFILE, 0666);
@@ -173,7 +174,7 @@ static FILE *open_again(const char *path, const char *mode, FILE *stream)
         fclose(stream);
         return errno = saved, NULL;
     }
-    /* The file is there now, and where it is the descriptor says. */
+    /* The file exists now; the descriptor leads to its real place. */
     snprintf(physical, sizeof physical, "/proc/self/fd/%d", fd);
     stream =
         NEXT(freopen64)(physical, mode[0] == 'w' ? (strchr(mode, '+') ? "r+" : "w") : mode, stream);
@@ -193,7 +194,7 @@ EXPORT FILE *freopen64(const char *restrict path, const char *restrict mode, FIL
 
 /* ---- new names ---- */
 
-/* Fills in the six X of a template before its last `suffix` characters until `make` takes it. */
+/* Replaces the six X of a template before its last `suffix` characters until `make` succeeds. */
 static int make_unique(char *pattern, int suffix, int (*make)(const char *path, int flags),
                        int flags)
 {

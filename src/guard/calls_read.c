@@ -1,5 +1,5 @@
 /*
- * Functions that only look: they are given the path of what the script would find. See guard.h.
+ * Wraps functions that only read: passes on the path of what the script would find. See guard.h.
  */
 #include "guard/calls.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/xattr.h>
 
-/* Calls `straight`, or `instead` with place.path. */
+/* Calls `straight` for an unchanged path, else `instead` with place.path. */
 #define LOOK(folder, path, follow, straight, instead)                                              \
     do {                                                                                           \
         struct hr__guard_place place;                                                              \
@@ -25,7 +25,8 @@ static int stat_at(const char *path, void *out, int flags)
     return (int)KERNEL(SYS_newfstatat, AT_FDCWD, path, out, flags);
 }
 
-/* Of what is as it was; but a symbolic link may lead to what the run changed. */
+/* Returns the status of an unchanged path; but a symbolic link may lead to something the run
+ * changed. */
 static int stat_as_is(int folder, const char *path, void *out, int flags)
 {
     struct hr__guard_place place;
@@ -161,7 +162,7 @@ EXPORT int faccessat(int folder, const char *path, int mode, int flags)
 
 /* ---- symbolic links ---- */
 
-/* What stands for an original is no link as far as the script knows. */
+/* A link that stands for an original does not look like a link to the script. */
 static ssize_t read_place(const struct hr__guard_place *place, char *out, size_t room)
 {
     if (place->kind == HR__GUARD_LINKED)

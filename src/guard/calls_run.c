@@ -1,9 +1,9 @@
 /*
- * The beginning in a process, what processes it starts inherit, and sockets with a path. See
- * guard.h.
+ * Starts the guard in a process, passes it on to the programs the process starts, and wraps sockets
+ * that have a path. See guard.h.
  *
- * A program that a script starts with an environment of its own gets the guard back. Between
- * vfork and exec nothing may be allocated: such an environment is put together on the stack.
+ * If a script starts a program with an environment of its own, the guard is added to it. Between
+ * vfork and exec nothing may be allocated, so this environment is built on the stack.
  */
 #include "guard/calls.h"
 
@@ -20,7 +20,7 @@
 #define MOST_ENVIRONMENT 4096
 #define LIBRARY          "libheadrace-guard"
 
-/* "NAME=value" as this process got them; empty: there is no guard. */
+/* "NAME=value" as this process received them; empty: the guard is off. */
 static char variable[PATH_MAX + 32], preload[2 * PATH_MAX];
 
 __attribute__((constructor)) static void begin(void)
@@ -46,7 +46,7 @@ __attribute__((constructor)) static void begin(void)
 
 /* ---- signals ---- */
 
-/* A trap that is blocked ends the process. */
+/* Removes SIGSYS from a set of signals to block: a blocked trap would kill the process. */
 static const sigset_t *without_trap(const sigset_t *set, sigset_t *out)
 {
     if (!hr__guard_state || !set)
@@ -70,13 +70,13 @@ EXPORT int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *rest
 
 /* ---- programs ---- */
 
-/* An environment that keeps the guard. */
+/* An environment with the guard's variables. */
 struct kept {
     char *variables[MOST_ENVIRONMENT + 3];
     char libraries[3 * PATH_MAX];
 };
 
-/* `environment`, or one in *out that has what is missing there. */
+/* Returns `environment`, or one in *out that has the missing variables. */
 static char *const *keep(char *const *environment, struct kept *out)
 {
     size_t count = 0;
@@ -107,7 +107,8 @@ static char *const *keep(char *const *environment, struct kept *out)
     return out->variables;
 }
 
-/* Whether a program cannot have libraries put before it: it is static, or another user's. */
+/* Returns whether libraries cannot be preloaded into a program: it is static, or runs as another
+ * user. */
 static int is_beyond(const char *path)
 {
     Elf64_Ehdr header;
@@ -134,7 +135,7 @@ static int is_beyond(const char *path)
     return changes_user || (is_elf && !is_dynamic);
 }
 
-/* Where the program is; notes one that cannot be guarded. */
+/* Returns the path of a program; records one that cannot be guarded. */
 static const char *program_at(const char *path, struct hr__guard_place *place)
 {
     int code = hr__guard_see(AT_FDCWD, path, 1, place);
@@ -194,8 +195,8 @@ EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_act
 
 /* ---- sockets ---- */
 
-/* A socket's address in the folder that it really is in: by a descriptor of that folder, since
- * addresses are short. The descriptor; -1: as it is. */
+/* Converts a socket's address to the folder where the socket really is, using a descriptor of that
+ * folder because addresses must be short. Returns the descriptor; -1: the address is unchanged. */
 static int place_of_socket(const struct sockaddr *address, socklen_t length,
                            struct sockaddr_un *out)
 {

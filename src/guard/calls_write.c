@@ -1,7 +1,8 @@
 /*
- * Functions that make, change and remove what a path names. See guard.h.
+ * Wraps functions that create, change and remove what a path names. See guard.h.
  *
- * What is let through goes to the kernel here: by the C library's way it would be trapped.
+ * Calls that the guard does not change go to the kernel directly, because the C library's function
+ * would be trapped (trap.c).
  */
 #include "guard/calls.h"
 
@@ -21,7 +22,7 @@ static int done(int code)
 
 /* ---- making ---- */
 
-/* Where something is to be made: `at` is a path of the run's, or what was given. */
+/* Where to create something: `path` is in the scratch folder, or the path given. */
 struct guard_making {
     char at[HR__GUARD_PATH];
     int folder;
@@ -160,12 +161,12 @@ EXPORT int rename(const char *from, const char *to)
 
 /* ---- changing ---- */
 
-/* What is to be changed: its path, or what was given. */
+/* What to change: a path in the scratch folder, or the path given. */
 struct changing {
     char at[HR__GUARD_PATH];
     int folder;
     const char *path;
-    int is_left; /* a folder that was there stays as it is, and that is no error */
+    int is_left; /* an existing folder stays unchanged, without error */
 };
 
 static int change(int code, int folder, const char *path, struct changing *out)
@@ -181,7 +182,7 @@ static int change_at(int folder, const char *path, int follow, struct changing *
     return change(hr__guard_change(folder, path, follow, out->at), folder, path, out);
 }
 
-/* 1: the descriptor itself is to be changed. */
+/* Returns 1 if the descriptor itself must be changed. */
 static int change_open(int descriptor, struct changing *out)
 {
     int code = hr__guard_change_open(descriptor, out->at);
@@ -273,7 +274,7 @@ EXPORT int utimensat(int folder, const char *path, const struct timespec times[2
     return it.is_left ? 0 : (int)KERNEL(SYS_utimensat, it.folder, it.path, times, flags);
 }
 
-/* Times of microseconds; NULL stays that. */
+/* Converts times from microseconds; NULL stays NULL. */
 static const struct timespec *finer(const struct timeval times[2], struct timespec out[2])
 {
     for (int i = 0; times && i < 2; i++)

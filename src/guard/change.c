@@ -1,8 +1,7 @@
 /*
- * Opening for writing, making, changing and removing: all of it in the scratch folder. See
- * guard.h.
+ * Opens for writing, creates, changes and removes, all in the scratch folder. See guard.h.
  *
- * Permissions are those of the originals: what the script may not do to them it may not do here.
+ * The originals' permissions apply: what the script may not do to them, it may not do here.
  */
 #include "guard/guard.h"
 
@@ -23,7 +22,7 @@ static int sys_unlink(const char *path, int flags)
     return KERNEL(SYS_unlinkat, AT_FDCWD, path, flags) ? -errno : 0;
 }
 
-/* For what changes a path: HR__GUARD_AS_IS, 0 with what is meant, or -errno. */
+/* Resolves a path to be changed: HR__GUARD_AS_IS, 0 with the path in *out, or -errno. */
 static int meant_by(int folder, const char *path, int follow, struct hr__guard_path *out)
 {
     if (!hr__guard_state || !path || !*path || hr__guard_is_system(path))
@@ -84,13 +83,13 @@ static int copy_bytes(int from, int to, int64_t bytes)
         if (n < 0)
             return -errno;
         if (!n)
-            break; /* it has become shorter */
+            break; /* the file was truncated meanwhile */
         bytes -= n;
     }
     return 0;
 }
 
-/* A copy in work/, with owner, mode and times. */
+/* Copies a file to work/, with owner, mode and times. */
 static int copy(const struct hr__guard_place *place, char work[HR__GUARD_PATH])
 {
     char name[64];
@@ -123,7 +122,8 @@ int hr__guard_copy_up(const struct hr__guard_path *path, struct hr__guard_place 
     if (code || (code = copy(place, work)) || (code = hr__guard_make_parents(path)))
         return code;
     hr__guard_note_name(path);
-    /* An original's copy must not replace one that another process has written to meanwhile. */
+    /* The copy of an original must not replace one that another process has written to
+     * meanwhile. */
     long failed = place->kind == HR__GUARD_LINKED
                       ? KERNEL(SYS_renameat2, AT_FDCWD, work, AT_FDCWD, to, 0)
                       : KERNEL(SYS_linkat, AT_FDCWD, work, AT_FDCWD, to, 0);
@@ -135,7 +135,7 @@ int hr__guard_copy_up(const struct hr__guard_path *path, struct hr__guard_place 
     return code;
 }
 
-/* A symbolic link's owner and times: it is made anew. */
+/* Recreates a symbolic link in new/, so that its owner and times can be changed. */
 static int copy_link(const struct hr__guard_path *path, struct hr__guard_place *place)
 {
     char target[PATH_MAX], to[HR__GUARD_PATH];
@@ -151,7 +151,7 @@ static int copy_link(const struct hr__guard_path *path, struct hr__guard_place *
     return 0;
 }
 
-/* Makes the version that may be changed. */
+/* Creates the version that may be changed. */
 static int bring_up(const struct hr__guard_path *path, struct hr__guard_place *place)
 {
     if (place->kind == HR__GUARD_SCRATCH)
@@ -163,7 +163,7 @@ static int bring_up(const struct hr__guard_path *path, struct hr__guard_place *p
 
 /* ---- opening ---- */
 
-/* What is there already. -EFBIG: it is too long to be copied. */
+/* Opens what exists. -EFBIG: the file is too long to copy. */
 static int open_present(const struct hr__guard_path *path, struct hr__guard_place *place, int flags)
 {
     mode_t mode = place->stat.st_mode;
@@ -172,7 +172,7 @@ static int open_present(const struct hr__guard_path *path, struct hr__guard_plac
     if (S_ISDIR(mode))
         return -EISDIR;
     if (S_ISLNK(mode))
-        return -ELOOP; /* asked not to be followed */
+        return -ELOOP; /* the caller asked not to follow links */
     flags &= ~(O_CREAT | O_EXCL);
     if (place->kind == HR__GUARD_SCRATCH || !S_ISREG(mode))
         return sys_at(place->path, flags, 0);
@@ -195,7 +195,7 @@ static int open_present(const struct hr__guard_path *path, struct hr__guard_plac
     return fd;
 }
 
-/* HR__GUARD_AS_IS cannot be told from a descriptor: that is what *descriptor is for. */
+/* HR__GUARD_AS_IS looks like a descriptor, so *descriptor returns that one. */
 int hr__guard_open(int folder, const char *path, int flags, mode_t mode, int *descriptor)
 {
     struct hr__guard_path meant;
@@ -216,7 +216,8 @@ int hr__guard_open(int folder, const char *path, int flags, mode_t mode, int *de
         *descriptor = code ? code : sys_at(made, flags, mode);
     } else if (place.kind != HR__GUARD_ABSENT) {
         *descriptor = open_present(&meant, &place, flags);
-        /* Who only reads finds what there is; who writes is refused. */
+        /* The file is too long to copy: open it for reading if that suffices, refuse
+         * writing only. */
         if (*descriptor == -EFBIG && (flags & O_ACCMODE) == O_RDWR)
             *descriptor = sys_at(place.path, (flags & ~(O_ACCMODE | O_CREAT)) | O_RDONLY, 0);
         else if (*descriptor == -EFBIG)
@@ -236,8 +237,8 @@ int hr__guard_open(int folder, const char *path, int flags, mode_t mode, int *de
 
 /* ---- changing ---- */
 
-/* What stays as it is: a folder that was there, and what holds no bytes that could be copied, as
- * sockets and pipes. */
+/* Returns whether a change leaves something as it is: a folder that existed before, or a file
+ * without bytes to copy, such as a socket or pipe. */
 static int is_left(const struct hr__guard_place *place)
 {
     mode_t mode = place->stat.st_mode;
@@ -281,7 +282,7 @@ int hr__guard_change_open(int descriptor, char out[HR__GUARD_PATH])
         return HR__GUARD_AS_IS;
     meant.text[length] = '\0';
     meant.length = (size_t)length;
-    /* In the scratch folder, or removed since: it can be changed. */
+    /* The file is in the scratch folder or was removed since: it can be changed directly. */
     if (hr__guard_is_exempt(&meant) || hr__guard_is_system(meant.text) ||
         KERNEL(SYS_faccessat, AT_FDCWD, meant.text, F_OK))
         return HR__GUARD_AS_IS;
@@ -297,7 +298,7 @@ int hr__guard_make(int folder, const char *path, char out[HR__GUARD_PATH])
     int code = meant_by(folder, path, 0, &meant);
     if (code)
         return code;
-    /* mkdir("made/"): a slash at its end was followed, and led to nothing. */
+    /* The last name was followed if a slash ends the path, as in mkdir("made/"). */
     hr__guard_locate(&meant, &place);
     if (place.kind != HR__GUARD_ABSENT)
         return -EEXIST;
@@ -313,7 +314,7 @@ int hr__guard_make(int folder, const char *path, char out[HR__GUARD_PATH])
     return hr__guard_scratch_path(out, "/new", meant.text);
 }
 
-/* Takes away the run's version; 0 also where there is none. */
+/* Removes the run's version; returns 0 also if there is none. */
 static int remove_new(const struct hr__guard_path *path, int flags)
 {
     char version[HR__GUARD_PATH];

@@ -1,9 +1,9 @@
 /*
- * Listing folders: what opendir and readdir show of a folder that the run changed is what the
- * original has and still has, and what the scratch folder has. See guard.h.
+ * Lists folders. If the run changed a folder, opendir and readdir show the entries of the original
+ * that still exist and those in the scratch folder. See guard.h.
  *
- * Such a listing is put beside the C library's, found by its address; while there is none,
- * readdir costs one load. A lock guards the list, which a forked child gets unlocked.
+ * The merged listing is kept beside the C library's, found by its address; without any, readdir
+ * costs one load. A lock guards the list of listings; a forked child gets it unlocked.
  */
 #include "guard/calls.h"
 
@@ -12,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the scratch folder has in one folder. */
+/* The scratch folder's entries in one folder. */
 struct merged {
     DIR *key;
     struct merged *next;
     struct hr__guard_path folder;
     struct dirent *entries; /* sorted by name */
     size_t count, at;
-    int base_is_new; /* the C library's listing is of the scratch folder: nothing is added */
+    int base_is_new; /* the C library lists the scratch folder itself: add nothing */
     struct dirent given;
 };
 
@@ -74,7 +74,7 @@ static int is_dots(const char *name)
     return !strcmp(name, ".") || !strcmp(name, "..");
 }
 
-/* The type as the script would find it. */
+/* Sets the type that the script would see. */
 static void show_type(struct merged *one, struct dirent *entry)
 {
     struct hr__guard_place place;
@@ -90,7 +90,7 @@ static void show_type(struct merged *one, struct dirent *entry)
     one->folder.text[before] = '\0';
 }
 
-/* Reads what new/ has there: 0, also where it has nothing; -ENOMEM. */
+/* Reads the folder's entries in new/. Returns 0, also if there are none, or -ENOMEM. */
 static int read_new(struct merged *one)
 {
     char path[HR__GUARD_PATH];
@@ -118,14 +118,14 @@ static int read_new(struct merged *one)
     return 0;
 }
 
-/* Whether an entry of the original is to be shown. */
+/* Returns whether to show an entry of the original. */
 static int is_shown(struct merged *one, const struct dirent *entry)
 {
     size_t before = one->folder.length;
     if (is_dots(entry->d_name))
         return 1;
     if (one->count && bsearch(entry, one->entries, one->count, sizeof *one->entries, by_name))
-        return 0; /* comes from there */
+        return 0; /* shown as an entry of new/ */
     if (hr__guard_append(&one->folder, entry->d_name, strlen(entry->d_name)))
         return 1;
     int is_gone = hr__guard_is_gone(&one->folder);
@@ -134,8 +134,8 @@ static int is_shown(struct merged *one, const struct dirent *entry)
     return !is_gone;
 }
 
-/* What a listing of a folder has to be put together of; NULL: nothing was changed, or there is
- * no memory. */
+/* Returns the data to merge into a folder's listing; NULL: nothing was changed, or out of
+ * memory. */
 static struct merged *merge(const struct hr__guard_path *folder, int base_is_new)
 {
     struct merged *one;
@@ -154,7 +154,7 @@ static struct merged *merge(const struct hr__guard_path *folder, int base_is_new
     return one;
 }
 
-/* ---- what the script calls ---- */
+/* ---- functions the script calls ---- */
 
 static DIR *with_merged(DIR *dir, const struct hr__guard_path *folder, int base_is_new)
 {

@@ -1,5 +1,5 @@
 /*
- * The next functions, looked up by name: see calls.h.
+ * Looks up the C library's own functions by name; see calls.h.
  */
 #include "guard/calls.h"
 

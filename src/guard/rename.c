@@ -1,7 +1,7 @@
 /*
- * Renaming and linking. An original that gets another path is not copied: a symbolic link in
- * the scratch folder names it (HR__GUARD_MARK); of an original folder each file below. See
- * guard.h.
+ * Renames and links. An original that gets another path is not copied: a symbolic link in the
+ * scratch folder names it (HR__GUARD_MARK). For an original folder, there is such a link for each
+ * file below it. See guard.h.
  */
 #include "guard/calls.h"
 #include "guard/guard.h"
@@ -17,7 +17,7 @@
 #define RENAME_EXCHANGE  2
 #endif
 
-/* Both ends of a change. */
+/* Source and destination of a change. */
 struct ends {
     struct hr__guard_path from, to;
     struct hr__guard_place from_place, to_place;
@@ -42,7 +42,7 @@ static int sys_rename(const char *from, const char *to, unsigned flags)
     return KERNEL(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, flags) ? -errno : 0;
 }
 
-/* Makes a name in new/ stand for an original; of a symbolic link, a link to the same. */
+/* Makes a name in new/ stand for an original; if that is a symbolic link, copies the link. */
 static int point_at(const char *original, mode_t mode, const struct hr__guard_path *path)
 {
     char target[HR__GUARD_PATH + sizeof HR__GUARD_MARK], name[64];
@@ -71,10 +71,10 @@ static int point_at(const char *original, mode_t mode, const struct hr__guard_pa
 
 /* ---- folders ---- */
 
-/* One name of an original folder, in new/ as well. */
+/* Adds one name of an original folder to new/. */
 static int fill_one(struct hr__guard_path *path, const char *name);
 
-/* Gives new/ all that an original folder shows. `path` is used and left as it was. */
+/* Adds everything that an original folder shows to new/. `path` is modified and restored. */
 static int fill(struct hr__guard_path *path)
 {
     char made[HR__GUARD_PATH];
@@ -127,7 +127,7 @@ static int was_original(const struct hr__guard_path *path)
 
 /* ---- renaming ---- */
 
-/* The kernel's rules, by what there is. */
+/* Checks the kernel's rules for what exists at both ends. */
 static int check_rename(const struct ends *ends, unsigned flags)
 {
     int is_there = ends->to_place.kind != HR__GUARD_ABSENT;
@@ -151,7 +151,7 @@ static int check_rename(const struct ends *ends, unsigned flags)
     return code ? code : hr__guard_check_parent(&ends->to);
 }
 
-/* Within what is guarded. */
+/* Renames within the guarded folders. */
 static int rename_here(struct ends *ends)
 {
     char from[HR__GUARD_PATH], to[HR__GUARD_PATH];
@@ -165,7 +165,7 @@ static int rename_here(struct ends *ends)
     int had_original = was_original(&ends->from);
     if (is_folder && had_original && (code = fill(&ends->from)))
         return code;
-    /* What was in it must not come back under what comes in its place. */
+    /* The old contents must not reappear under what replaces the folder. */
     if (is_folder && was_original(&ends->to) && (code = hr__guard_mark_gone(&ends->to)))
         return code;
     if (is_folder || ends->from_place.kind != HR__GUARD_ORIGINAL)
@@ -175,7 +175,7 @@ static int rename_here(struct ends *ends)
     return code || !had_original ? code : hr__guard_mark_gone(&ends->from);
 }
 
-/* Between a guarded folder and one that is let through: a file is copied, as by mv. */
+/* Renames between a guarded folder and an exempt one: copies a file, as mv does. */
 static int rename_over(struct ends *ends, int from_is_exempt)
 {
     if (!S_ISREG(ends->from_place.stat.st_mode) || !from_is_exempt)
@@ -186,7 +186,7 @@ static int rename_over(struct ends *ends, int from_is_exempt)
     if (code)
         return code;
     KERNEL(SYS_unlinkat, AT_FDCWD, old, 0);
-    place.kind = HR__GUARD_LINKED; /* it replaces what there is */
+    place.kind = HR__GUARD_LINKED; /* makes the copy replace what exists */
     code = hr__guard_copy_up(&ends->to, &place);
     if (code)
         return code == -EFBIG ? -EXDEV : code;

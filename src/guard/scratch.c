@@ -1,8 +1,8 @@
 /*
- * The scratch folder: filters and markers, and what is let through. See guard.h.
+ * The scratch folder: its filters and markers, and the exempt folders. See guard.h.
  *
- * The files exempt and temp are the launcher's and do not change: they are mapped. A filter's
- * bit is set before what it stands for is there, so that nobody who looks later misses it.
+ * The launcher writes the files exempt and temp, which then never change: they are mapped. A
+ * filter's bit is set before the entry it stands for exists, so that no later lookup misses it.
  */
 #include "guard/guard.h"
 
@@ -14,11 +14,11 @@
 
 struct hr__guard_state *hr__guard_state;
 
-/* Set once, before hr__guard_state is. */
+/* Set once, before hr__guard_state. */
 static struct {
     char scratch[PATH_MAX];
     size_t length;
-    const char *exempt, *temp; /* texts of the files; may be empty */
+    const char *exempt, *temp; /* contents of the files; may be empty */
     size_t exempt_bytes, temp_bytes;
 } here;
 
@@ -38,7 +38,7 @@ int hr__guard_scratch_path(char out[HR__GUARD_PATH], const char *folder, const c
     return 0;
 }
 
-/* ---- the beginning ---- */
+/* ---- start ---- */
 
 static const char *map_text(const char *name, size_t *bytes)
 {
@@ -65,7 +65,8 @@ static struct hr__guard_state *map_state(void)
         hr__guard_scratch_path(path, "/state", "") ? -1 : sys_open(path, O_RDWR | O_CREAT, 0600);
     if (fd < 0)
         return NULL;
-    /* With its blocks: writing to a hole in it would end the process on a disk that is full. */
+    /* Allocate the disk blocks: writing to a hole in the file would kill the process on a full
+     * disk. */
     off_t size = (off_t)sizeof(struct hr__guard_state);
     int is_made = !KERNEL(SYS_fallocate, fd, 0, 0, size) ||
                   ((errno == EOPNOTSUPP || errno == ENOSYS) && !KERNEL(SYS_ftruncate, fd, size));
@@ -112,14 +113,15 @@ void hr__guard_forget_scratch(struct hr__guard_path *path)
         path->length = (size_t)snprintf(path->text, sizeof path->text, "/");
 }
 
-/* Whether `folder` of `length` characters is the path or above it. */
+/* Returns whether `folder`, of `length` characters, is the path or a parent of it. */
 static int is_below(const struct hr__guard_path *path, const char *folder, size_t length)
 {
     return length && path->length >= length && !memcmp(path->text, folder, length) &&
            (!path->text[length] || path->text[length] == '/');
 }
 
-/* The name in the temporary folder itself that a path is or is below; NULL: it is elsewhere. */
+/* Returns the name directly in the temporary folder that contains a path, or is it; NULL: the path
+ * is elsewhere. */
 static const char *name_in_temp(const struct hr__guard_path *path, size_t *length)
 {
     size_t folder = here.temp_bytes ? strlen(here.temp) : 0;
@@ -130,7 +132,8 @@ static const char *name_in_temp(const struct hr__guard_path *path, size_t *lengt
     return name;
 }
 
-/* What was there before the run is guarded; what the run makes is its own. */
+/* Returns whether a name was there before the run, and so is guarded; the run may change
+ * its own. */
 static int was_in_temp(const char *name, size_t length)
 {
     const char *at = here.temp + strlen(here.temp), *end = here.temp + here.temp_bytes;
@@ -158,7 +161,7 @@ int hr__guard_is_exempt(const struct hr__guard_path *path)
     return name && !was_in_temp(name, length);
 }
 
-/* ---- what the launcher reads ---- */
+/* ---- files for the launcher ---- */
 
 static void add_line(const char *file, const char *text)
 {
@@ -188,7 +191,7 @@ void hr__guard_note_beyond(const char *program)
     add_line("/beyond", program);
 }
 
-/* ---- filters (Bloom, with one function) ---- */
+/* ---- filters (Bloom, with one hash function) ---- */
 
 #define HASH_FIRST UINT64_C(0xcbf29ce484222325)
 
@@ -248,9 +251,10 @@ void hr__guard_note_name(const struct hr__guard_path *path)
     atomic_store(&hr__guard_state->is_changed, 1);
 }
 
-/* ---- what is gone ---- */
+/* ---- paths that are gone ---- */
 
-/* The marker of the first `length` characters; two hashes, so that no two paths share one. */
+/* Names the marker of a path's first `length` characters; uses two hashes so that no two paths
+ * share one. */
 static int marker_of(char out[HR__GUARD_PATH], const char *path, size_t length, uint64_t hash)
 {
     char name[40];

@@ -1,12 +1,12 @@
 /*
- * What does not come by way of the C library's functions: a program that asks the kernel by
- * itself (Rust's rustix does), and the C library where it calls itself. A seccomp filter traps
- * system calls that change files, and the handler of SIGSYS makes them the guard's.
+ * Handles changes that bypass the wrapped functions: programs that make system calls themselves
+ * (Rust's rustix does), and the C library's internal calls. A seccomp filter traps system calls
+ * that change files, and the SIGSYS handler runs the guard's function instead.
  *
- * The filter knows the guard's own calls by their sixth argument. What is no such call it
- * allows by the number alone, which kernels decide from a table: reading costs nothing. It is
- * inherited by programs; one that is linked statically has no handler and would be ended, so
- * code below 4 GiB, where such programs usually are, is let through (calls_run.c notes them).
+ * The filter recognizes the guard's own calls by their sixth argument. It allows other system calls
+ * by number alone, which kernels decide from a table, so reading costs nothing. Programs inherit
+ * the filter. A statically linked one has no handler and would be killed; therefore code below 4
+ * GiB, where such programs usually are, is allowed (calls_run.c records them).
  */
 #include "guard/calls.h"
 
@@ -31,7 +31,7 @@
 #define RESULT       context->uc_mcontext.regs[0]
 #endif
 
-/* Their paths tell what they change. */
+/* System calls that change what a path names. */
 static const int trapped[] = {
 #ifdef SYS_rename
     SYS_rename,      SYS_unlink,   SYS_rmdir,    SYS_mkdir,    SYS_link,      SYS_symlink,
@@ -43,7 +43,7 @@ static const int trapped[] = {
     SYS_renameat2,   SYS_unlinkat, SYS_mkdirat,  SYS_linkat,   SYS_symlinkat, SYS_mknodat,
     SYS_fchmodat,    SYS_fchownat, SYS_truncate, SYS_setxattr, SYS_lsetxattr, SYS_removexattr,
     SYS_lremovexattr};
-/* Likewise, unless it is of a descriptor. */
+/* Likewise, unless its path is NULL: then it changes a descriptor. */
 #define TRAPPED_TIMES SYS_utimensat
 
 static const char probe[] = "";
@@ -51,7 +51,7 @@ static atomic_int was_trapped;
 
 #ifdef ARCHITECTURE
 
-/* A system call as one of ours. */
+/* Runs a system call through the guard's function. */
 static long call(long number, const long a[5])
 {
     const char *first = (const char *)a[0], *second = (const char *)a[1];
@@ -147,11 +147,11 @@ static void handle(int signal_number, siginfo_t *info, void *arg)
 #define IF(op, k, t, f) BPF_JUMP(BPF_JMP | (op) | BPF_K, (unsigned)(k), t, f)
 #define RETURN(action)  BPF_STMT(BPF_RET | BPF_K, (unsigned)(action))
 #define DATA(field)     offsetof(struct seccomp_data, field)
-#define HIGH(field)     (DATA(field) + 4) /* both architectures have the low half first */
+#define HIGH(field)     (DATA(field) + 4) /* both architectures store the low half first */
 #define CHANGING        (O_ACCMODE | O_CREAT | O_TRUNC)
 #define COUNT(array)    (sizeof(array) / sizeof(array)[0])
 
-/* What the numbers lead to. */
+/* Targets of the jumps on system call numbers. */
 static const struct sock_filter tail[] = {
     RETURN(SECCOMP_RET_ALLOW),
     RETURN(SECCOMP_RET_ERRNO | ENOSYS),
@@ -163,7 +163,7 @@ static const struct sock_filter tail[] = {
     LOAD(DATA(args[2])),
     IF(BPF_JSET, CHANGING, 1, 0),
     RETURN(SECCOMP_RET_ALLOW),
-    /* 8: whose it is */
+    /* 8: does the guard itself make the call? */
     LOAD(DATA(args[5])),
     IF(BPF_JEQ, HR__GUARD_COOKIE & 0xffffffff, 0, 3),
     LOAD(HIGH(args[5])),
@@ -203,7 +203,7 @@ static int install(void)
     struct sock_fprog program = {.len = (unsigned short)(at + COUNT(tail)), .filter = filter};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         return -errno;
-    /* Without SPEC_ALLOW older kernels slow the whole process down. */
+    /* Without SPEC_ALLOW, older kernels slow down the whole process. */
     if (!syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program))
         return 0;
     return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) ? -errno : 0;
@@ -217,7 +217,7 @@ int hr__guard_trap(void)
     sigaddset(&set, SIGSYS);
     if (sigaction(SIGSYS, &action, NULL) || NEXT(sigprocmask)(SIG_UNBLOCK, &set, NULL))
         return -errno;
-    /* It may have been inherited: then this is trapped, else an error. */
+    /* The filter may be inherited: then this call is trapped, else it fails. */
     syscall(SYS_mkdirat, -1, probe, 0, 0, 0, 0);
     return atomic_load(&was_trapped) ? 0 : install();
 }

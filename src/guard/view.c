@@ -1,5 +1,5 @@
 /*
- * What the script means by a path, and which version of it there is. See guard.h.
+ * Resolves paths to what the script means, and finds which version exists. See guard.h.
  */
 #include "guard/guard.h"
 
@@ -10,8 +10,7 @@
 
 #define MOST_LINKS 40
 
-/* The working directory is one that only the scratch folder has: a relative path may lead out
- * of it again. */
+/* The working directory exists only in the scratch folder: a relative path may lead out of it. */
 static atomic_int is_in_scratch;
 
 static int sys_lstat(const char *path, struct stat *out)
@@ -75,7 +74,7 @@ static int set_path(struct hr__guard_path *out, const char *text)
     return 0;
 }
 
-/* Of a descriptor, or of the working directory. */
+/* Starts at a descriptor's folder or at the working directory. */
 static int begin_at(int folder, struct hr__guard_path *out)
 {
     char name[40];
@@ -95,7 +94,7 @@ static int begin_at(int folder, struct hr__guard_path *out)
     return 0;
 }
 
-/* Where a symbolic link leads: its length, 0: it is none, -ENOENT: there is nothing. */
+/* Reads a symbolic link: returns its length, 0: not a link, -ENOENT: nothing is there. */
 static ssize_t read_link(const struct hr__guard_path *path, char *out, size_t room)
 {
     char physical[HR__GUARD_PATH];
@@ -115,7 +114,7 @@ static ssize_t read_link(const struct hr__guard_path *path, char *out, size_t ro
     return length == -EINVAL ? 0 : length;
 }
 
-/* "rest" with a link's target before it. */
+/* Puts a link's target before `after`, into `rest`. */
 static int put_before(char rest[PATH_MAX], const char *target, const char *after)
 {
     char joined[PATH_MAX];
@@ -126,7 +125,8 @@ static int put_before(char rest[PATH_MAX], const char *target, const char *after
     return 0;
 }
 
-/* Takes one name, which `after` follows; 1: a link was met, and its target is in `rest`. */
+/* Appends one name, which `after` follows. Returns 1 if it is a link; its target is then in
+ * `rest`. */
 static int take(struct hr__guard_path *out, const char *name, size_t length, char rest[PATH_MAX])
 {
     char target[PATH_MAX];
@@ -178,7 +178,7 @@ int hr__guard_resolve(int folder, const char *path, int follow, struct hr__guard
     return 0;
 }
 
-/* What is in new/, if that is what counts. 1: it is in *out. */
+/* Looks for the version in new/. Returns 1 if it exists and counts; it is then in *out. */
 static int locate_new(const struct hr__guard_path *path, struct hr__guard_place *out)
 {
     size_t mark = strlen(HR__GUARD_MARK);
@@ -195,7 +195,7 @@ static int locate_new(const struct hr__guard_path *path, struct hr__guard_place 
         return 1;
     }
     struct stat original;
-    /* A folder that is there for what is in it. */
+    /* The folder in new/ exists only for its contents: the original counts. */
     return !(S_ISDIR(out->stat.st_mode) && !hr__guard_is_gone(path) &&
              !sys_lstat(path->text, &original) && S_ISDIR(original.st_mode));
 }
@@ -206,7 +206,7 @@ void hr__guard_locate(const struct hr__guard_path *path, struct hr__guard_place 
     if (may_differ && locate_new(path, out))
         return;
     if (may_differ && hr__guard_is_gone(path)) {
-        out->kind = HR__GUARD_ABSENT; /* its path stays that in new/: there is nothing */
+        out->kind = HR__GUARD_ABSENT; /* out->path stays the one in new/, where nothing is */
         return;
     }
     memcpy(out->path, path->text, path->length + 1);

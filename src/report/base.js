@@ -1,9 +1,9 @@
 /*
- * What the charts of all report pages share: the data in #data, and the colours, axes and
- * legends of Chart.js. The script of a page follows this one and calls start(). The page is
+ * Shared by the charts of all report pages: the data in #data, and the colours, axes and
+ * legends for Chart.js. The script of a page follows this one and calls start(). The page is
  * complete without scripts: each chart has a table of the same figures beside it.
  *
- * The colours are Okabe and Ito's palette, which colour-blind people can tell apart. They follow
+ * The colours are Okabe and Ito's palette, which colour-blind people can distinguish. They follow
  * the reader's light or dark mode; printed charts are light.
  */
 const report = (function () {
@@ -55,7 +55,7 @@ const report = (function () {
     }, more);
   }
 
-  /* The text that a bar's set makes of its value, written into bars that have room for it. */
+  /* Writes each bar's text, made from its value by its data set, into bars with enough space. */
   const labels = {
     id: "labels",
     afterDatasetsDraw(chart) {
@@ -78,13 +78,13 @@ const report = (function () {
     },
   };
 
-  /* Makes the chart of a canvas, if the page has it, now and whenever colours change. */
+  /* Draws the chart of a canvas, if the page has it, now and whenever colours change. */
   function chart(id, configuration, plugins) {
     const canvas = document.getElementById(id);
     if (canvas) makers.push([canvas, configuration, plugins || []]);
   }
 
-  /* A canvas that is not Chart.js's: `paint` is called whenever colours change. */
+  /* Registers a canvas not drawn by Chart.js: `paint` is called whenever colours change. */
   function painted(paint) {
     painters.push(paint);
   }
@@ -100,7 +100,7 @@ const report = (function () {
     for (const paint of painters) paint();
   }
 
-  /* A choice between [key, name] pairs, with its label. */
+  /* Makes a labelled choice between [key, name] pairs. */
   function choice(text, pairs, value, changed) {
     const select = document.createElement("select"), label = document.createElement("label");
     for (const [key, name] of pairs) select.add(new Option(name, key, key === value, key === value));

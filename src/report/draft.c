@@ -1,4 +1,4 @@
-/* Growing texts and escapes; see draft.h. */
+/* Growing texts and escaping; see draft.h. */
 #include "report/draft.h"
 
 #include "base/error.h"
@@ -47,7 +47,7 @@ void hr__draft_put(struct hr__draft *d, const char *text)
 
 void hr__draft_print(struct hr__draft *d, const char *format, ...)
 {
-    /* Mostly it fits at once. */
+    /* Usually the text fits at the first try. */
     for (int again = 0; again < 2 && reserve(d, 256); again++) {
         size_t room = d->capacity - d->length;
         va_list args;
@@ -83,7 +83,7 @@ void hr__draft_plain(struct hr__draft *d, const char *text)
     d->length += strlen(d->text + d->length);
 }
 
-/* Rewrites what was put in from `at` on: each byte of `special` becomes its replacement. */
+/* Replaces each byte of `special` in the text from `at` on. */
 static void replace_from(struct hr__draft *d, size_t at, const char *special,
                          const char *const *replacements)
 {
@@ -132,7 +132,7 @@ void hr__draft_lines_html(struct hr__draft *d, const char *text)
 
 void hr__draft_json(struct hr__draft *d, const char *text)
 {
-    /* After hr__printable no control byte is left; <, > and & could end a script. */
+    /* hr__printable has removed control bytes; <, > and & could end a script. */
     static const char *const escapes[] = {"\\\"", "\\\\", "\\u003c", "\\u003e", "\\u0026"};
     hr__draft_put(d, "\"");
     size_t at = d->length;
@@ -144,11 +144,11 @@ void hr__draft_json(struct hr__draft *d, const char *text)
 void hr__draft_number(struct hr__draft *d, double value, int decimals)
 {
     char digits[HR__FORMAT_BYTES];
-    if (!(fabs(value) < 9e18)) { /* NaN too */
+    if (!(fabs(value) < 9e18)) { /* also NaN */
         hr__draft_put(d, "null");
         return;
     }
-    if (fabs(value) >= 1e9) /* more digits than a chart or an eye can tell apart */
+    if (fabs(value) >= 1e9) /* more digits than a chart or a person can distinguish */
         decimals = 0;
     size_t n = strlen(hr__format_fixed(digits, value, decimals, false));
     if (decimals > 0 && strchr(digits, '.')) {
@@ -168,7 +168,7 @@ int hr__draft_write(const struct hr__draft *d, const char *path, struct hr_error
 
 int hr__draft_finish(struct hr__draft *d, char **text, struct hr_error *error)
 {
-    hr__draft_put(d, ""); /* an empty one is a text too */
+    hr__draft_put(d, ""); /* makes an empty draft a valid text */
     if (d->failed) {
         hr__draft_clear(d);
         return hr__fail(error, -ENOMEM, "out of memory for a text");

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes the C source that holds the fixed parts of report pages.
+"""Generates the C source that embeds the fixed parts of report pages.
 
     embed.py OUT.c kit STYLE.css [--library LIBRARY.js LICENCE]
         what all pages share: hr__page_style, hr__page_library and hr__page_licence
     embed.py OUT.c NAME STYLE.css BASE.js SCRIPT.js ... [--library LIBRARY.js LICENCE]
-        of one kind of page: hr__NAME_page_script, which is the scripts one behind the other, and
-        hr__NAME_page_policy, the content security policy that allows these parts and nothing
-        else, by their SHA-256: a page runs no script that is not of the build
+        for one kind of page: hr__NAME_page_script, which is the scripts joined in this order, and
+        hr__NAME_page_policy, the content security policy that allows only these parts, by
+        their SHA-256: a page runs no script but those of the build
 """
 import base64
 import hashlib
@@ -28,7 +28,7 @@ def source(expression):
 def array(name, data):
     numbers = ",".join(str(b) for b in data + b"\0")
     lines = [numbers[i:i + 4000] for i in range(0, len(numbers), 4000)]
-    # Broken only behind commas: a number must not be cut.
+    # Break lines only after commas, so that no number is cut.
     text, rest = [], ""
     for line in lines:
         whole, comma, rest_of_line = (rest + line).rpartition(",")

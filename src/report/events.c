@@ -1,4 +1,4 @@
-/* Events of a trace; see events.h. */
+/* Writes the events of a trace; see events.h. */
 #include "report/events.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* Numbers for people; see format.h. Made of integers: printf's decimals follow the
- * locale of the program, which may be any. */
+/* Formats numbers for people; see format.h. Uses integers, because printf's decimals follow the
+ * program's locale. */
 #include "report/format.h"
 
 #include <inttypes.h>
@@ -34,7 +34,7 @@ const char *hr__format_fixed(char out[HR__FORMAT_BYTES], double value, int decim
     return out;
 }
 
-/* Decimals that leave three digits. */
+/* Returns the decimals that leave three digits. */
 static int decimals_of(double value)
 {
     double size = fabs(value);
@@ -76,7 +76,7 @@ static const char *scaled(char out[HR__FORMAT_BYTES], double value, double step,
                           const char *const *units)
 {
     int unit = 0;
-    while (fabs(value) >= 999.5 && units[unit + 1]) { /* 999.5 would be shown as 1000 */
+    while (fabs(value) >= 999.5 && units[unit + 1]) { /* 999.5 would print as 1000 */
         value /= step;
         unit++;
     }
@@ -103,7 +103,7 @@ const char *hr__format_range(char out[2 * HR__FORMAT_BYTES], double low, double 
         return strcpy(out, "-");
     format(from, low);
     format(to, high);
-    /* One unit is enough: "58.1 to 59.9 %". */
+    /* Write the unit once: "58.1 to 59.9 %". */
     const char *a = strrchr(from, ' '), *b = strrchr(to, ' ');
     int kept = a && b && !strcmp(a, b) ? (int)(a - from) : (int)strlen(from);
     snprintf(out, 2 * HR__FORMAT_BYTES, "%.*s to %s", kept, from, to);

@@ -1,4 +1,4 @@
-/* HTML that all pages share; see parts.h. */
+/* HTML parts that all pages share; see parts.h. */
 #include "report/parts.h"
 
 void hr__page_heading(struct hr__draft *draft, const char *anchor, const char *title,

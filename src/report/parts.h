@@ -1,5 +1,5 @@
 /*
- * HTML that all pages share: sections, charts, and the table of a chart's figures.
+ * HTML parts that all pages share: sections, charts, and the table of a chart's figures.
  */
 #ifndef HR_REPORT_PARTS_H
 #define HR_REPORT_PARTS_H
@@ -10,10 +10,10 @@
 void hr__page_heading(struct hr__draft *draft, const char *anchor, const char *title,
                       const char *about);
 
-/* Where a chart is drawn; shape: further classes of its place, "" or " thin". */
+/* Adds the canvas of a chart; shape: further CSS classes, "" or " thin". */
 void hr__page_canvas(struct hr__draft *draft, const char *id, const char *shape, const char *title);
 
-/* The table of a chart's figures; folded where there is the chart. */
+/* Adds the table of a chart's figures; folded if the chart shows them. */
 void hr__page_figures(struct hr__draft *draft, const struct hr__table *table, bool is_folded);
 
 #endif

@@ -1,4 +1,4 @@
-/* Tables: their cells, and how they look on a terminal and in HTML; see table.h. */
+/* Tables: their cells, and their layout on a terminal and in HTML; see table.h. */
 #include "report/table.h"
 
 #include "base/memory.h"
@@ -9,8 +9,8 @@
 #include <string.h>
 
 #define GAP          2  /* blanks between columns, and before the first */
-#define NARROWEST    12 /* what wrapping leaves a column */
-#define SHORT        16 /* of a page: a cell of so few columns stays in one line */
+#define NARROWEST    12 /* least width of a wrapped column */
+#define SHORT        16 /* in a page: cells up to this width do not wrap */
 #define BAR_SHORTEST 10
 #define BAR_LONGEST  32
 
@@ -46,7 +46,7 @@ void hr__table_cell(struct hr__table *t, const char *text)
 
 void hr__table_cell_print(struct hr__table *t, const char *format, ...)
 {
-    char text[512]; /* what is longer is cut: the caller prints what it has bounded */
+    char text[512]; /* longer text is cut: callers print text of limited length */
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
@@ -88,13 +88,13 @@ void hr__table_clear(struct hr__table *t)
 
 /* ---- on a terminal ---- */
 
-/* Bytes of the first line of `text`, at most `width` columns; *next begins the rest. */
+/* Returns the bytes of the first line of `text`, at most `width` columns; *next is the rest. */
 static size_t first_line(const char *text, size_t width, const char **next)
 {
     size_t at = 0, columns = 0, blank = 0;
-    bool begun = false; /* past the blanks that indent */
+    bool begun = false; /* after the blanks of the indentation */
     while (text[at] && columns <= width) {
-        /* A number and its % stay together. */
+        /* Keep a number and its % together. */
         if (text[at] == ' ' && begun && text[at - 1] != ' ' && text[at + 1] != '%')
             blank = at;
         begun |= text[at] != ' ';
@@ -125,11 +125,11 @@ void hr__text_wrap(const char *text, int columns, int indent, struct hr__draft *
     } while (*text);
 }
 
-/* How a table is laid out in the columns there are. */
+/* The layout of a table within the available columns. */
 struct table_layout {
-    int shown; /* columns of the table */
+    int shown; /* columns of the table shown */
     size_t width[HR__TABLE_COLUMNS];
-    size_t bar; /* 0: there is not room for one */
+    size_t bar; /* 0: no space for one */
 };
 
 static const char *head_of(const struct hr__table *t, int column)
@@ -195,12 +195,12 @@ static void print_bar(const struct table_layout *l, double bar, struct hr__draft
         return;
     double share = bar < 0 ? 0 : bar > 1 ? 1 : bar;
     hr__draft_repeat(d, ' ', GAP);
-    /* Any share shows that does not read as 0.0 %. */
+    /* Draw any share that does not print as 0.0 %. */
     if (share >= 0.0005)
         hr__draft_repeat(d, '#', (size_t)ceil(share * (double)l->bar - 1e-9));
 }
 
-/* One row, whose flexible cell may take several lines. */
+/* Prints one row; its flexible cell may take several lines. */
 static void print_row(const struct hr__table *t, const struct table_layout *l,
                       const char *const *cells, double bar, struct hr__draft *d)
 {
@@ -212,7 +212,8 @@ static void print_row(const struct hr__table *t, const struct table_layout *l,
             size_t width = l->width[c] + GAP - gap;
             hr__draft_repeat(d, ' ', gap);
             if (c == t->flexible) {
-                /* What goes on in the first column is set off from the next row. */
+                /* Indent the first column's continuation lines, to set them off from the
+                 * next row. */
                 size_t inset = !first && !c && width > NARROWEST / 2 ? GAP : 0;
                 const char *line = rest;
                 size_t n = first_line(line, width - inset, &rest);
@@ -239,7 +240,7 @@ void hr__table_text(const struct hr__table *t, int columns, struct hr__draft *dr
     for (int c = 0; c < t->column_count; c++)
         heads[c] = head_of(t, c);
     hr__draft_put(draft, "\n");
-    if (t->flexible) /* names and texts: the title has a line of its own */
+    if (t->flexible) /* names and texts: the title has its own line */
         hr__text_wrap(t->title, columns, 0, draft);
     else
         print_row(t, &l, heads, NAN, draft);
@@ -278,7 +279,7 @@ void hr__table_html(const struct hr__table *t, struct hr__draft *d)
     hr__draft_put(d, "<div class=\"scroll\"><table>\n");
     if (!t->flexible || *t->title) {
         hr__draft_put(d, "<thead><tr>");
-        if (t->flexible) /* names and texts have one title */
+        if (t->flexible) /* names and texts: one title for all columns */
             hr__draft_print(d, "<th scope=\"colgroup\" colspan=\"%d\">%s</th>", t->column_count,
                             t->title);
         for (int c = 0; c < t->column_count && !t->flexible; c++)

@@ -1,10 +1,10 @@
 /*
- * Finds what would lower the peak; see analysis.h. Blocks that are alike (bytes, operator,
- * description, category) make one piece of advice. Advice is arithmetic on what was recorded: we
- * cannot know whether the program could do without a block.
+ * Finds what would lower the peak; see analysis.h. Similar blocks (bytes, operator, description,
+ * category) make one piece of advice. Advice is arithmetic on recorded data: whether the program
+ * could do without a block is unknown.
  *
- * All blocks that live at a peak are sorted by what they have in common and summed up, so that
- * the largest groups are reported, whichever came first.
+ * All blocks live at a peak are sorted by what they share and summed up, so that the largest groups
+ * are reported, whatever their order.
  */
 #include "memory/analysis/analysis.h"
 
@@ -13,8 +13,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define LEAST_SHARE 0.005 /* of the peak, of what is worth a word */
-#define CHEAP       0.02  /* of an iteration: making blocks that are alike again may cost so much */
+#define LEAST_SHARE 0.005 /* smallest share of the peak to report */
+#define CHEAP       0.02  /* of an iteration: most that recomputing similar blocks may cost */
 
 const char *hr__advice_name(enum hr__advice_kind kind)
 {
@@ -27,7 +27,7 @@ const char *hr__advice_name(enum hr__advice_kind kind)
     return names[kind];
 }
 
-/* What could be done about one block. */
+/* An opportunity concerning one block. */
 struct chance {
     enum hr__advice_kind kind;
     uint32_t block;
@@ -60,8 +60,8 @@ static void note(struct advisor *a, struct chance chance)
     a->chances[a->count++] = chance;
 }
 
-/* A block that is not touched over the peak, and for how long. The call that runs then needs
- * what it told of before and what it tells of afterwards. */
+/* Examines a block that is not accessed during the peak. The call running at the peak needs the
+ * blocks recorded before and after it. */
 static void look_at_span(struct advisor *a, const struct hr__peak_span *span)
 {
     const struct hr__intervals *i = &a->m->intervals;
@@ -73,14 +73,14 @@ static void look_at_span(struct advisor *a, const struct hr__peak_span *span)
     if (b->bytes && bytes <= hr__swap_bytes(i, (double)span->ns))
         note(a, (struct chance){HR__ADVICE_SWAP, span->block, span->begin_ns, span->ns,
                                 1e9 * (bytes / i->d2h_bytes_per_s + bytes / i->h2d_bytes_per_s)});
-    /* Made by one operator, needed again much later: that may be cheaper to repeat. */
+    /* If one operator made it and it is needed much later, recomputing may be cheaper. */
     double made_ns = b->first_op < a->ops ? a->op_ns[b->first_op] : 0;
     if (b->category == HR_MEMORY_ACTIVATION && made_ns > 0 && made_ns < CHEAP * (double)span->ns)
         note(a,
              (struct chance){HR__ADVICE_RECOMPUTE, span->block, span->begin_ns, span->ns, made_ns});
 }
 
-/* Where iterations are not known, what is cheap for the time that a block waits is. */
+/* Without known iterations, a cost that is small compared with the block's wait is accepted. */
 static int is_worth_it(const struct advisor *a, const struct hr__advice *one)
 {
     double iteration_ns = (double)a->m->iteration_ns;
@@ -88,8 +88,8 @@ static int is_worth_it(const struct advisor *a, const struct hr__advice *one)
            one->cost_ns <= CHEAP * iteration_ns;
 }
 
-/* A block that lives at the peak without need. What the call that runs then works on it needs,
- * though it told of it before. */
+/* Examines a block that lives at the peak without need. The call running then may still need a
+ * block it has already recorded. */
 static void look_at_life(struct advisor *a, uint32_t block)
 {
     const struct hr__block *b = &a->m->found.blocks[block];
@@ -104,7 +104,7 @@ static void look_at_life(struct advisor *a, uint32_t block)
         note(a, (struct chance){HR__ADVICE_LATE_FREE, block, b->last_ns, end - b->last_ns, 0});
 }
 
-/* ---- like ones ---- */
+/* ---- similar ones ---- */
 
 #define ORDER(a, b)                                                                                \
     if ((a) != (b))                                                                                \
@@ -141,7 +141,7 @@ static int by_bytes(const void *a, const void *b)
     return 0;
 }
 
-/* Keeps the best; they are sorted at the end of each device. */
+/* Keeps the best; each device's advice is sorted at the end. */
 static void offer(struct hr__memory *m, const struct hr__advice *one)
 {
     if (m->advice_count < HR__ADVICE_MOST) {
@@ -188,7 +188,7 @@ int hr__memory_advise(struct hr__memory *memory, const struct hr__peak_span *spa
     for (size_t i = 0; i < memory->device_count && !code; i++) {
         const struct hr__device_memory *d = &memory->devices[i];
         struct advisor a = {.m = memory, .d = d, .op_ns = op_ns, .ops = ops};
-        /* Where nothing was accessed nothing is known of needs. */
+        /* Without accesses the needs are unknown. */
         if (!memory->found.of_device[d->device].accesses)
             continue;
         for (size_t k = 0; k < count && !d->host_timed; k++)

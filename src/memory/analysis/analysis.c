@@ -1,4 +1,4 @@
-/* A record, analysed; see analysis.h. */
+/* Analyses a record; see analysis.h. */
 #include "memory/analysis/analysis.h"
 
 #include "base/error.h"
@@ -9,18 +9,18 @@
 #include <string.h>
 
 #define POINTS       1000
-#define BANDWIDTH    12e9 /* of a common PCIe 4.0 link, where nothing is said */
-#define DRAWN_ROUNDS 5    /* iterations of the chart of lifetimes, as in the paper */
+#define BANDWIDTH    12e9 /* of a common PCIe 4.0 link, if unknown */
+#define DRAWN_ROUNDS 5    /* iterations in the lifetime chart, as in the paper */
 #define OPS_MOST     (1u << 20)
 
-/* What is filled event by event beside the intervals. */
+/* Filled event by event, beside the intervals. */
 struct analysis_filler {
     struct hr__memory *memory;
     struct hr__behaviours behaviours;
     struct hr__segment_log segments;
-    uint32_t call, op; /* the last call, and its operator */
+    uint32_t call, op; /* the last call and its operator */
     uint64_t call_ns;
-    double *op_ns; /* sums, then means; by id */
+    double *op_ns; /* by id; sums, later means */
     uint32_t *op_calls;
     uint32_t ops;
     int code;
@@ -51,8 +51,8 @@ static int room_for_op(struct analysis_filler *f, uint32_t op)
     return 1;
 }
 
-/* How long calls take: what the device says, or else from one call's first access to the next
- * one's, without what recording it takes. */
+/* Measures how long calls take: as the device reports, else from a call's first access to the next
+ * call's, without the cost of recording. */
 static void note_call(struct analysis_filler *f, const struct hr__block_event *event)
 {
     uint32_t call = (uint32_t)(event->event->bytes >> 32), op = event->event->what;
@@ -103,7 +103,7 @@ static int measure_device(struct hr__device_memory *d, const struct hr__blocks_f
     return code ? hr__fail(error, code, "out of memory for what lives at a peak") : 0;
 }
 
-/* Devices that have blocks, by their numbers. */
+/* Adds the devices that have blocks, by number. */
 static int add_devices(struct hr__memory *m, struct analysis_filler *f, size_t points,
                        struct hr_error *error)
 {
@@ -136,9 +136,9 @@ static int add_devices(struct hr__memory *m, struct analysis_filler *f, size_t p
     return code;
 }
 
-/* ---- what is drawn ---- */
+/* ---- selection for the charts ---- */
 
-/* The part of the time: some iterations in the middle of training, where there are any. */
+/* Chooses the period to draw: iterations in the middle of training, if there are any. */
 static void choose_time(struct hr__memory *m)
 {
     const struct hr__period *p = &m->period;
@@ -165,7 +165,7 @@ static int is_drawn(const struct hr__memory *m, const struct hr__block *b, uint6
     return b->bytes >= least && b->alloc_ns <= m->drawn_end_ns && b->free_ns > m->drawn_begin_ns;
 }
 
-/* The largest blocks of that time. */
+/* Chooses the largest blocks of that period. */
 static int choose_blocks(struct hr__memory *m)
 {
     uint64_t *sizes = hr__alloc(HR__TAG_MEMORY, (size_t)m->found.count + 1, sizeof *sizes),
@@ -178,8 +178,8 @@ static int choose_blocks(struct hr__memory *m)
             sizes[count++] = m->found.blocks[i].bytes;
     if (count > HR__DRAWN_MOST) {
         qsort(sizes, count, sizeof *sizes, by_size);
-        /* Of those of one size all or none: else the last iterations would lack what the first
-         * have. */
+        /* Take all or none of the blocks of one size: otherwise later iterations would lack blocks
+         * that the first ones show. */
         least = sizes[HR__DRAWN_MOST - 1];
         least += sizes[HR__DRAWN_MOST] == least && sizes[0] > least;
     }
@@ -190,7 +190,7 @@ static int choose_blocks(struct hr__memory *m)
     return 0;
 }
 
-/* A block's place among those that are drawn; drawn_count: it is not. They are in order. */
+/* Returns a block's index among the drawn ones, which are sorted; drawn_count: not drawn. */
 static size_t drawn_at(const struct hr__memory *m, uint32_t block)
 {
     size_t low = 0, high = m->drawn_count;
@@ -204,10 +204,10 @@ static size_t drawn_at(const struct hr__memory *m, uint32_t block)
     return low < m->drawn_count && m->drawn[low] == block ? low : m->drawn_count;
 }
 
-/* The second pass. */
+/* State of the second pass. */
 struct drawer {
     struct hr__memory *m;
-    struct hr__device_memory *of_device[256]; /* NULL: it is not looked at */
+    struct hr__device_memory *of_device[256]; /* NULL: skipped */
     struct hr__peak_span *spans;
     size_t count, room;
     int code;
@@ -225,8 +225,8 @@ static void draw(struct hr__memory *m, const struct hr__block_event *event)
             .time_ns = e->time_ns, .drawn = (uint32_t)at, .op = e->what, .kind = e->kind};
 }
 
-/* The interval that its device's peak lies in, by the host's times: there is at most one of
- * each block. */
+/* Notes the interval that contains its device's peak, by the host's times: at most one per
+ * block. */
 static void note_span(struct drawer *d, const struct hr__block_event *event)
 {
     const struct hr_memory_event *e = event->event;
@@ -281,7 +281,7 @@ static int second_pass(struct drawer *d, struct hr__record *record, struct hr_er
     return d->code ? hr__fail(error, d->code, "out of memory for intervals at a peak") : 0;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole ---- */
 
 static double bandwidth(const struct hr__record *record, double asked, const char *name)
 {

@@ -1,9 +1,8 @@
 /*
- * Events to blocks; see blocks.h.
+ * Joins events into blocks; see blocks.h.
  *
- * A hash table maps (address, device) of each live block to its index: open addressing, at
- * most half full. Removing a block moves displaced entries back, so the table needs no
- * tombstones.
+ * A hash table maps (address, device) of each live block to its index: open addressing, at most
+ * half full. Removing a block moves displaced entries back, so the table needs no tombstones.
  */
 #include "memory/analysis/blocks.h"
 
@@ -16,7 +15,7 @@
 
 #define NONE HR__NO_BLOCK
 
-/* A live block; block == NONE: empty. `end_ns` to `clock`: of its last access. */
+/* A live block; block == NONE: empty slot. `end_ns` to `clock` describe its last access. */
 struct live {
     uint64_t address;
     uint64_t end_ns, event_ns;
@@ -30,14 +29,14 @@ struct finder {
     struct live *table;
     size_t capacity, used;
     uint32_t block_room, freed_room;
-    uint32_t iteration_name; /* id of "iteration"; 0: not met yet */
-    uint64_t ran_of;         /* the call that was looked up last: device << 32 | call; 0: none */
+    uint32_t iteration_name; /* id of "iteration"; 0: not seen yet */
+    uint64_t ran_of;         /* call looked up last: device << 32 | call; 0: none */
     const struct hr_memory_ran *ran;
     hr__block_fn fn;
     void *arg;
 };
 
-/* ---- what lives ---- */
+/* ---- live blocks ---- */
 
 static size_t slot_of(const struct finder *f, uint64_t address, uint8_t device)
 {
@@ -46,7 +45,7 @@ static size_t slot_of(const struct finder *f, uint64_t address, uint8_t device)
     return (size_t)(mixed >> 20) & (f->capacity - 1);
 }
 
-/* Where it lives, or would. */
+/* Finds a block's slot, or the free slot for it. */
 static struct live *look(const struct finder *f, uint64_t address, uint8_t device)
 {
     size_t at = slot_of(f, address, device);
@@ -84,7 +83,7 @@ static void take_out(struct finder *f, struct live *live)
         if (f->table[at].block == NONE)
             break;
         size_t home = slot_of(f, f->table[at].address, f->table[at].device);
-        /* It may move into the hole unless its home lies behind that. */
+        /* An entry may move into the hole unless its home slot is after it. */
         if (((at - home) & (f->capacity - 1)) >= ((at - hole) & (f->capacity - 1))) {
             f->table[hole] = f->table[at];
             hole = at;
@@ -94,7 +93,7 @@ static void take_out(struct finder *f, struct live *live)
     f->used--;
 }
 
-/* ---- beginning and end ---- */
+/* ---- begin and end of blocks ---- */
 
 static int grow(void **array, uint32_t *room, uint32_t count, size_t each)
 {
@@ -102,7 +101,7 @@ static int grow(void **array, uint32_t *room, uint32_t count, size_t each)
         return 0;
     if (*room > UINT32_MAX / 4)
         return -EOVERFLOW;
-    /* By half: the last step may not double a gigabyte. */
+    /* Grow by half: the last step must not double a gigabyte. */
     uint32_t more = *room ? *room + *room / 2 : 4096;
     void *grown = hr__realloc(HR__TAG_MEMORY, *array, more, each);
     if (!grown)
@@ -126,14 +125,14 @@ static int end_block(struct finder *f, struct live *live, uint64_t time_ns)
     return 0;
 }
 
-/* No address space holds more: a damaged size must not make sums wrap. */
+/* Limits a size to the address space, so that a damaged one cannot overflow sums. */
 static uint64_t size_in(const struct hr_memory_event *event)
 {
     const uint64_t most = UINT64_C(1) << 47;
     return event->bytes < most ? event->bytes : most;
 }
 
-/* A block begins at the event's address, where nothing lives. */
+/* Begins a block at the event's address, where nothing lives. */
 static int begin_block(struct finder *f, const struct hr_memory_event *event, struct live **live)
 {
     struct hr__blocks_found *out = f->out;
@@ -177,7 +176,7 @@ static int on_alloc(struct finder *f, const struct hr_memory_event *event)
     int code = 0;
     if (live && live->block != NONE) {
         struct hr__block *block = &f->out->blocks[live->block];
-        /* Told twice: by who saw it first and by a survey. */
+        /* The block was reported twice: when first seen and by a survey. */
         if (event->kind == HR_MEMORY_PRESENT) {
             block->bytes = block->bytes ? block->bytes : size_in(event);
             block->is_ghost = 0;
@@ -208,8 +207,8 @@ static int on_free(struct finder *f, const struct hr_memory_event *event)
     return end_block(f, live, event->time_ns);
 }
 
-/* When the device did what an access's call asked for; NULL: it did not tell. One call's
- * accesses stand together: the last answer is kept. */
+/* Returns when the device did the work of an access's call; NULL: unknown. The accesses of a call
+ * are adjacent, so the last answer is kept. */
 static const struct hr_memory_ran *ran_of(struct finder *f, const struct hr_memory_event *event)
 {
     uint32_t call = (uint32_t)(event->bytes >> 32);
@@ -338,7 +337,7 @@ static int on_event(struct finder *f, const struct hr_memory_event *event)
     case HR_MEMORY_SEGMENT_FREE:
         tell(f, event, NONE);
         return 0;
-    default: /* of a later version */
+    default: /* from a later version */
         return 0;
     }
 }

@@ -11,8 +11,8 @@ static int uses(const struct hr__block *block, enum hr_memory_phase phase)
     return block->phases >> phase & 1;
 }
 
-/* What gradients are gathered in to be exchanged: backward passes write it, no forward pass looks
- * at it, and it lives on into other iterations. */
+/* Returns whether a block is a bucket in which gradients are collected for exchange: backward
+ * passes write it, no forward pass uses it, and it lives on into other iterations. */
 static int is_bucket(const struct hr__block *block, uint32_t iterations)
 {
     int lives_on =
@@ -44,9 +44,9 @@ static uint8_t category_of(const struct hr__block *block, const struct hr__block
     }
 }
 
-/* ---- blocks whose life was cut off ---- */
+/* ---- blocks with a truncated lifetime ---- */
 
-/* One of them, and what others of its kind are; 0: there are none, or they differ. */
+/* Such a block, and the category of others of its kind; 0: none, or they differ. */
 struct cut {
     uint32_t block;
     uint8_t category, is_unsure;
@@ -54,11 +54,11 @@ struct cut {
 
 struct cuts {
     const struct hr__blocks_found *found;
-    struct cut *all; /* by kind, one each */
+    struct cut *all; /* one per kind, sorted by kind */
     size_t count;
 };
 
-/* It lives when memory is refused for the first time. */
+/* Returns whether a block lives when an allocation first fails. */
 static int is_failing(const struct hr__blocks_found *found, const struct hr__block *block)
 {
     return found->failed && block->alloc_ns <= found->failed_ns &&
@@ -110,7 +110,8 @@ static struct cut *find(const struct cuts *cuts, const struct hr__block *block)
     return NULL;
 }
 
-/* What the forward pass held when it was refused memory, or when the record ends. */
+/* Returns whether the forward pass holds a block when its allocation fails, or when the record
+ * ends. */
 static int is_waiting(const struct hr__blocks_found *found, const struct hr__block *block)
 {
     if (block->phase != HR_MEMORY_FORWARD)

@@ -1,11 +1,11 @@
 /*
- * Two records side by side; see compare.h.
+ * Compares two records; see compare.h.
  *
- * Ids of names differ from record to record: blocks of the peaks are grouped by ids within a
- * record, and the groups joined by their texts: category, description, operator and the
- * functions of the stack. Lines of the stack are shown but not compared, so that an edit above
- * them does not make all groups new ones. All blocks of a peak are compared, not the largest
- * groups alone: what is small on one side only would look as if it had come or gone.
+ * Ids of names differ between records. So the blocks of the peaks are grouped by ids within a
+ * record, and the groups are joined by their texts: category, description, operator and the
+ * functions of the stack. Line numbers are shown but not compared, so that an edit above them does
+ * not make every group look new. All blocks of a peak are compared, not only the largest groups:
+ * otherwise a group small on one side would seem to have appeared or vanished.
  */
 #include "memory/analysis/compare.h"
 
@@ -17,12 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Blocks at the peak of one record that are alike. */
+/* Similar blocks at the peak of one record. */
 struct group {
-    const char *what, *op; /* "": not known */
-    char *place;           /* files and functions of the stack, a line each */
+    const char *what, *op; /* "": unknown */
+    char *place;           /* files and functions of the stack, one per line */
     uint8_t category;
-    uint32_t op_id, name_id, stack; /* of one of them */
+    uint32_t op_id, name_id, stack; /* of one of the blocks */
     uint64_t blocks, bytes;
 };
 
@@ -31,7 +31,7 @@ struct groups {
     size_t count;
 };
 
-/* The same group in both records; either may be NULL. */
+/* The same group in both records; one side may be NULL. */
 struct pair {
     const struct group *side[2];
 };
@@ -64,7 +64,7 @@ static int by_texts(const void *a, const void *b)
     return order ? order : strcmp(x->place, y->place);
 }
 
-/* Sorts, and makes one of those that are the same; of the places the first one's stays. */
+/* Sorts groups and merges equal ones; keeps the first one's place. */
 static void merge(struct groups *g, int (*order)(const void *, const void *))
 {
     size_t kept = 0;
@@ -82,7 +82,7 @@ static void merge(struct groups *g, int (*order)(const void *, const void *))
     g->count = kept;
 }
 
-/* Files and functions of a stack; NULL: out of memory. */
+/* Lists the files and functions of a stack; NULL: out of memory. */
 static char *place_of(const struct hr__record *record, uint32_t stack)
 {
     const struct hr_memory_frame *frames;
@@ -106,7 +106,7 @@ static void clear(struct groups *g)
     *g = (struct groups){.all = NULL};
 }
 
-/* Of a device of a record; d NULL: none. */
+/* Groups the blocks of a device of a record; d NULL: no such device. */
 static int find_groups(struct groups *g, const struct hr__record *record,
                        const struct hr__memory *m, const struct hr__device_memory *d)
 {
@@ -159,7 +159,7 @@ static int by_change(const void *a, const void *b)
     return by_texts(x->side[0] ? x->side[0] : x->side[1], y->side[0] ? y->side[0] : y->side[1]);
 }
 
-/* Pairs of what is not the same on both sides; how many. */
+/* Pairs the groups that differ; returns their number. */
 static size_t join(struct pair *pairs, const struct groups side[2])
 {
     size_t count = 0, i = 0, k = 0;
@@ -218,7 +218,7 @@ static const struct hr__device_memory *device_of(const struct hr__memory *m, int
     return NULL;
 }
 
-/* Of a peak; what was not there before grows beyond measure. */
+/* Relative growth of a peak; infinite if it was zero. */
 static double growth_of(uint64_t before, uint64_t after)
 {
     if (!before)

@@ -1,5 +1,4 @@
-/* Reads numbers from a record's facts, and projects the batch size that would fit; see
- * analysis.h. */
+/* Reads numeric facts of a record, and projects the batch size that fits; see analysis.h. */
 #include "memory/analysis/analysis.h"
 
 #include "memory/record/names.h"
@@ -13,7 +12,7 @@ double hr__memory_fact(const struct hr__record *record, const char *name)
 {
     const char *text = hr__record_fact(record, name);
     char *end;
-    /* Whatever the program's own decimal point is. */
+    /* Do not depend on the program's locale. */
     locale_t plain = text ? newlocale(LC_ALL_MASK, "C", (locale_t)0) : (locale_t)0;
     if (!plain)
         return NAN;
@@ -35,8 +34,8 @@ static size_t find_main(const struct hr__memory *m)
     return best;
 }
 
-/* Of an accelerator. The host's memory is other programs', too: what of it would be a batch's
- * cannot be told. */
+/* Returns the capacity of an accelerator. The host's memory is shared with other programs, so its
+ * capacity for a batch is unknown. */
 static double capacity(const struct hr__memory *m, size_t at, const struct hr__record *record)
 {
     char device_name[HR__DEVICE_NAME_BYTES], fact_name[64];
@@ -58,13 +57,13 @@ void hr__memory_project(struct hr__memory *m, const struct hr__record *record)
         const uint64_t *bytes = d->timeline.peak.bytes;
         double fixed = (double)(bytes[HR_MEMORY_PARAMETER] + bytes[HR_MEMORY_GRADIENT] +
                                 bytes[HR_MEMORY_OPTIMIZER_STATE] +
-                                /* of before the recording: frozen weights, buffers, data */
+                                /* from before the recording: frozen weights, buffers, data */
                                 bytes[HR_MEMORY_UNKNOWN]);
         d->capacity_bytes = capacity(m, i, record);
         d->point =
             (struct hr__fit_point){m->batch_size, fixed, (double)d->timeline.peak_bytes - fixed};
         hr__memory_fit(&d->fit, &d->point, 1, d->capacity_bytes);
-        d->fit.fixed_bytes = fixed; /* known without a batch size, too */
+        d->fit.fixed_bytes = fixed; /* known even without a batch size */
     }
     if (m->device_count) {
         const struct hr__device_memory *d = &m->devices[m->main_device];

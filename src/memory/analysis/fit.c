@@ -1,9 +1,9 @@
-/* The batch size that fits; see fit.h. */
+/* Estimates the batch size that fits; see fit.h. */
 #include "memory/analysis/fit.h"
 
 #include <math.h>
 
-/* Sums over the points that count. */
+/* Sums over the valid points. */
 struct sums {
     double count, batch, bytes, fixed;
 };
@@ -46,7 +46,7 @@ void hr__memory_fit(struct hr__fit *out, const struct hr__fit_point *points, siz
         out->bytes_per_sample = (bytes - out->fixed_bytes) / batch;
     }
     if (out->bytes_per_sample > 0 && capacity_bytes > out->fixed_bytes)
-        /* What fits exactly shall not be lost to rounding. */
+        /* Do not lose an exact fit to rounding. */
         out->batch_that_fits =
             floor((capacity_bytes - out->fixed_bytes) / out->bytes_per_sample * (1 + 1e-12));
 }

@@ -1,9 +1,9 @@
 /*
  * Access time intervals; see intervals.h.
  *
- * Outliers are a heap whose root is the least of them. The scatter keeps every stride-th
- * interval; where it is full every other one is dropped and the stride doubled, so that it
- * is even over time and the same for the same record.
+ * Outliers are a heap whose root is the smallest. The scatter keeps every stride-th interval. When
+ * it is full, every other one is dropped and the stride doubles, so that it is even over time and
+ * the same for the same record.
  */
 #include "memory/analysis/intervals.h"
 
@@ -34,7 +34,7 @@ static int bin_of(uint64_t ns)
     return bin < HR__ATI_BINS ? bin : HR__ATI_BINS - 1;
 }
 
-/* What a swap could free: the bytes, as far as there is time for them. */
+/* Returns the bytes that a swap could free: the block's, as far as the time suffices. */
 static double worth(const struct hr__intervals *i, const struct hr__interval_of *one)
 {
     double most = hr__swap_bytes(i, (double)one->ns);
@@ -184,7 +184,7 @@ const char *hr__behaviour_title(unsigned behaviour)
     return behaviours[behaviour < HR__BEHAVIOURS ? behaviour : 0].title;
 }
 
-/* An interval beside what it is sorted by. */
+/* An interval and its sort key. */
 struct ranked {
     double worth;
     struct hr__interval_of one;

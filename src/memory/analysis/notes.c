@@ -1,5 +1,5 @@
-/* Notes on what a record cannot show: those it brings, and those that follow from how it was
- * made; see analysis.h. */
+/* Notes on what a record cannot show: the record's own, and those that follow from how it was made;
+ * see analysis.h. */
 #include "memory/analysis/analysis.h"
 
 #include "base/error.h"
@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FACTS_MOST 1000 /* that are looked through */
-#define NOTE_MOST  1000 /* bytes of one */
+#define FACTS_MOST 1000 /* most facts to examine */
+#define NOTE_MOST  1000 /* bytes of one note */
 
 __attribute__((format(printf, 2, 3))) static int say(struct hr__memory *m, const char *format, ...)
 {
@@ -27,7 +27,7 @@ __attribute__((format(printf, 2, 3))) static int say(struct hr__memory *m, const
     return m->notes[m->note_count] ? (m->note_count++, 0) : -ENOMEM;
 }
 
-/* Facts "note ...", the last of each name. */
+/* Adds the facts "note ...", the last of each name. */
 static int say_facts(struct hr__memory *m, const struct hr__record *record)
 {
     const char *fact;

@@ -1,5 +1,5 @@
-/* Explains a device's peak: which blocks live then, in groups of alike ones, and which parts of
- * the model they belong to; see analysis.h. */
+/* Explains a device's peak: groups the blocks live then, and sums them by part of the model; see
+ * analysis.h. */
 #include "memory/analysis/analysis.h"
 
 #include "base/memory.h"
@@ -67,7 +67,7 @@ static int find_groups(struct hr__device_memory *d, const struct hr__blocks_foun
 
 /* ---- parts of the model ---- */
 
-/* A block, by its part. */
+/* A block and its part. */
 struct of_part {
     uint32_t part, block;
 };
@@ -97,7 +97,7 @@ static int by_part_bytes(const void *a, const void *b)
     return x->part < y->part ? -1 : x->part > y->part;
 }
 
-/* What is beyond the largest parts goes with what is of none, which comes last. */
+/* Merges all but the largest parts with the blocks of no part, as the last entry. */
 static int sum_up(struct hr__device_memory *d, struct hr__part_memory *all, size_t count)
 {
     struct hr__part_memory rest = {.part = 0};

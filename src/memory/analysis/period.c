@@ -1,4 +1,4 @@
-/* The iterative pattern; see period.h. */
+/* Finds the iterative pattern; see period.h. */
 #include "memory/analysis/period.h"
 
 #include "base/error.h"
@@ -9,10 +9,10 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define ANCHORS       8                            /* where a stretch may begin */
-#define STRETCH_MOST  ((size_t)3 << 20)            /* behaviours that are looked at from each */
-#define STRETCH_LEAST 64                           /* what is shorter is no pattern of training */
-#define STRIDE_MOST   4                            /* optimizers that step in turn */
+#define ANCHORS       8                            /* places to search for a stretch */
+#define STRETCH_MOST  ((size_t)3 << 20)            /* behaviours examined from each */
+#define STRETCH_LEAST 64                           /* anything shorter is no training pattern */
+#define STRIDE_MOST   4                            /* optimizers that take turns */
 #define BASE          UINT64_C(0x9ddfea08eb382d69) /* of the rolling hash, modulo 2^64; odd */
 
 static uint32_t token_of(uint8_t kind, uint64_t bytes, uint32_t op)
@@ -86,8 +86,8 @@ void hr__behaviours_clear(struct hr__behaviours *behaviours)
 
 /* ---- the period ---- */
 
-/* The longest beginning of `s` that repeats after at most half of it: its length, and the
- * period in *period; 0: none. `prefix`: room for count numbers. */
+/* Finds the longest beginning of `s` that repeats with a period of at most half its length. Returns
+ * its length, and the period in *period; 0: none. `prefix`: space for count numbers. */
 static size_t stretch(const uint32_t *s, size_t count, uint32_t *prefix, size_t *period)
 {
     size_t best = 0;
@@ -107,7 +107,7 @@ static size_t stretch(const uint32_t *s, size_t count, uint32_t *prefix, size_t 
     return best;
 }
 
-/* Where the longest stretch begins, and its period; 0: nothing repeats. */
+/* Finds where the longest stretch begins, and its period; 0: nothing repeats. */
 static size_t find_anchor(const struct hr__behaviours *b, uint32_t *prefix, size_t *anchor)
 {
     size_t longest = 0, period = 0;
@@ -115,7 +115,7 @@ static size_t find_anchor(const struct hr__behaviours *b, uint32_t *prefix, size
         size_t at = b->count / ANCHORS * i, p = 0;
         size_t count = b->count - at < STRETCH_MOST ? b->count - at : STRETCH_MOST;
         size_t length = stretch(b->tokens + at, count, prefix, &p);
-        /* Of an iteration's own loops the stretch is short. */
+        /* The stretch of a loop within an iteration is short. */
         if (length > longest && length >= STRETCH_LEAST) {
             longest = length;
             period = p;
@@ -127,7 +127,7 @@ static size_t find_anchor(const struct hr__behaviours *b, uint32_t *prefix, size
 
 /* ---- iterations ---- */
 
-/* Hashes of all windows of `length`: what slides over the sequence. */
+/* Rolling hash over all windows of `length` in the sequence. */
 struct window {
     const uint32_t *tokens;
     size_t length, count;
@@ -152,7 +152,7 @@ static int is_same(const struct window *w, size_t a, size_t b)
     return !memcmp(w->tokens + a, w->tokens + b, w->length * sizeof *w->tokens);
 }
 
-/* The next place at or behind `at` where the iteration at `anchor` stands again; count: none. */
+/* Finds the next position from `at` where the iteration at `anchor` repeats; count: none. */
 static size_t find_next(const struct window *w, size_t anchor, uint64_t wanted, size_t at)
 {
     if (at + w->length > w->count)
@@ -190,7 +190,7 @@ static int add(struct hr__period *out, size_t *room, const struct hr__behaviours
     return 0;
 }
 
-/* Where a piece that differs begins to. */
+/* Finds where an irregular piece begins to differ. */
 static void compare(struct hr__iteration *one, const struct hr__behaviours *b, size_t anchor,
                     size_t length)
 {
@@ -216,7 +216,7 @@ static int follow(struct hr__period *out, const struct hr__behaviours *b, size_t
             continue;
         }
         size_t next = find_next(&w, anchor, wanted, at);
-        /* What is behind the last whole one is the end of training. */
+        /* What follows the last whole iteration is the end of training. */
         if (next == w.count)
             break;
         code = add(out, &room, b, at, next, 0);
@@ -227,9 +227,9 @@ static int follow(struct hr__period *out, const struct hr__behaviours *b, size_t
     return code;
 }
 
-/* ---- iterations that marks tell of ---- */
+/* ---- iterations defined by marks ---- */
 
-/* A marked iteration, by what it does. */
+/* A marked iteration, by its contents. */
 struct marked {
     uint64_t hash;
     size_t length, begin;
@@ -245,14 +245,14 @@ static int by_content(const void *a, const void *b)
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* Iterations that marks tell of. */
+/* Iterations defined by marks. */
 struct by_marks {
-    struct marked most; /* what most of them are */
-    size_t stride;      /* marks of each: several optimizers may step in turn */
-    size_t alike, of;   /* how many are that; of how many */
+    struct marked most; /* the most frequent iteration */
+    size_t stride;      /* marks per iteration: several optimizers may take turns */
+    size_t alike, of;   /* number equal to `most`; number of all */
 };
 
-/* The marked iterations of some marks each, those that do something; how many. */
+/* Lists the nonempty iterations of `stride` marks each; returns their number. */
 static size_t list_marked(const struct hr__behaviours *b, size_t stride, struct marked *all)
 {
     size_t count = 0;
@@ -292,7 +292,8 @@ static int is_pattern(const struct by_marks *found)
     return found->alike > 1 && 2 * found->alike > found->of;
 }
 
-/* Iterations of the fewest marks that are mostly alike; where none are, of one mark each. */
+/* Chooses the smallest number of marks per iteration for which most iterations are alike; one mark
+ * if there is none. */
 static int choose_marked(struct by_marks *out, const struct hr__behaviours *b)
 {
     struct by_marks one;
@@ -305,9 +306,9 @@ static int choose_marked(struct by_marks *out, const struct hr__behaviours *b)
     return code;
 }
 
-/* What the last mark begins. It may be cut off, or be no iteration but the end of training: one
- * has an optimizer's step where others have, and begins as they do or is not only the freeing
- * of what there was. */
+/* Handles what follows the last mark. It may be a truncated iteration, or only the end of training.
+ * It is an iteration if it has an optimizer's step where others do, and begins as they do or does
+ * more than free blocks. */
 static int add_last(struct hr__period *out, size_t *room, const struct hr__behaviours *b,
                     const struct by_marks *marked)
 {
@@ -350,7 +351,7 @@ static int follow_marks(struct hr__period *out, const struct hr__behaviours *b,
     return code || !most->length ? code : add_last(out, &room, b, marked);
 }
 
-/* Of a sequence without marks, or whose marks tell of no iterations. */
+/* Finds iterations in a sequence without marks, or whose marks show none. */
 static int find_unmarked(struct hr__period *out, const struct hr__behaviours *b)
 {
     size_t count = b->count < STRETCH_MOST ? b->count : STRETCH_MOST, anchor = 0;
@@ -370,13 +371,12 @@ int hr__period_find(struct hr__period *out, const struct hr__behaviours *behavio
     if (behaviours->code)
         return hr__fail(error, behaviours->code, "out of memory for the sequence of behaviours");
     int code = choose_marked(&marked, behaviours);
-    /* Where an optimizer steps, its steps are the iterations: what repeats more often is a layer.
-     */
+    /* If an optimizer steps, its steps are the iterations: more frequent repetition is a layer. */
     int is_marked = is_pattern(&marked) || (behaviours->has_steps && marked.of);
     if (!code && !is_marked)
         code = find_unmarked(out, behaviours);
     if (!code && (is_marked || (!out->behaviours && marked.of > 1))) {
-        /* Each is another where sizes change with the input. */
+        /* All differ if sizes change with the input. */
         if (marked.alike < 2)
             marked.most = (struct marked){.length = 0};
         code = follow_marks(out, behaviours, &marked);
@@ -388,7 +388,7 @@ int hr__period_find(struct hr__period *out, const struct hr__behaviours *behavio
     return 0;
 }
 
-/* ---- what iterations are like ---- */
+/* ---- figures of iterations ---- */
 
 void hr__period_count(struct hr__period *period, const struct hr__blocks_found *found)
 {

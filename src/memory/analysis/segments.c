@@ -1,4 +1,4 @@
-/* Fragmentation; see segments.h. */
+/* Analyses fragmentation; see segments.h. */
 #include "memory/analysis/segments.h"
 
 #include "base/memory.h"
@@ -39,7 +39,7 @@ void hr__segment_log_clear(struct hr__segment_log *log)
     *log = (struct hr__segment_log){.events = NULL};
 }
 
-/* ---- which event ends which segment ---- */
+/* ---- pairing segments with the events that end them ---- */
 
 static int by_address(const void *a, const void *b, void *arg)
 {
@@ -50,8 +50,7 @@ static int by_address(const void *a, const void *b, void *arg)
     return x < y ? -1 : x > y;
 }
 
-/* The device's events in the order of addresses, those of one address in that of time:
- * *order is the caller's. */
+/* Sorts the device's events by address, then time. The caller frees *order. */
 static int pair(struct hr__segment_log *log, int device, size_t **order, size_t *count)
 {
     struct hr__segment_event *events = log->events, *live = NULL;
@@ -67,7 +66,7 @@ static int pair(struct hr__segment_log *log, int device, size_t **order, size_t 
     for (size_t k = 0; k < *count; k++) {
         struct hr__segment_event *one = &events[(*order)[k]];
         if (live && live->address == one->address) {
-            /* Taken again, it was given back unseen. */
+            /* Taken again: its return was not recorded. */
             live->end = (*order)[k];
             one->given_back = live->bytes;
         }
@@ -78,18 +77,18 @@ static int pair(struct hr__segment_log *log, int device, size_t **order, size_t 
 
 /* ---- over time ---- */
 
-/* The moment that is looked at closely. */
+/* The moment to examine closely. */
 struct segment_moment {
     struct hr__segments_point point;
     size_t events;         /* of the log, up to then */
-    uint32_t begun, freed; /* of blocks */
+    uint32_t begun, freed; /* blocks begun and freed */
 };
 
 struct sweep {
     struct hr__segments *out;
     const struct hr__segment_log *log;
     struct hr__walk walk;
-    size_t next; /* of the log */
+    size_t next; /* index in the log */
     struct hr__segments_point now;
     struct segment_moment most;
 };
@@ -100,8 +99,8 @@ static void next_of_log(struct sweep *s)
         s->next++;
 }
 
-/* The next change of either. A segment is taken before blocks are put into it, and given back
- * after they are freed. */
+/* Takes the next change of segments or blocks. A segment is taken before its blocks are allocated,
+ * and returned after they are freed. */
 static int step(struct sweep *s)
 {
     next_of_log(s);
@@ -168,7 +167,7 @@ static uint64_t end_of(uint64_t address, uint64_t bytes)
     return bytes > UINT64_MAX - address ? UINT64_MAX : address + bytes;
 }
 
-/* Blocks that live then, by address. */
+/* Lists the blocks live then, sorted by address. */
 static int living_pieces(const struct sweep *s, struct segment_piece **out, size_t *count)
 {
     const struct hr__blocks_found *found = s->walk.found;
@@ -197,13 +196,13 @@ static void note_gap(struct hr__segments *out, uint64_t from, uint64_t to)
         out->largest_free_bytes = to - from;
 }
 
-/* What is free in segments, one after the other by address. */
+/* Measures the free pieces of the segments, in order of address. */
 static int measure(struct sweep *s, const size_t *order, size_t count)
 {
     struct segment_piece *blocks;
     size_t block_count, at = 0;
-    uint64_t gap = 0, end = 0; /* where what is free begins; where the last segment ended */
-    int is_crossed = 0;        /* a block lives over that end */
+    uint64_t gap = 0, end = 0; /* where the free piece begins; where the last segment ended */
+    int is_crossed = 0;        /* a block crosses that end */
     int code = living_pieces(s, &blocks, &block_count);
     if (code)
         return code;

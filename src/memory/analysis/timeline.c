@@ -1,4 +1,5 @@
-/* Live bytes over time; see timeline.h. Beginnings and ends are in order already: a merge. */
+/* Live bytes over time; see timeline.h. Beginnings and ends are sorted already, so this is
+ * a merge. */
 #include "memory/analysis/timeline.h"
 
 #include "base/error.h"
@@ -27,7 +28,7 @@ static const struct hr__block *next_ending(struct hr__walk *w)
     return NULL;
 }
 
-/* With what lives when recording begins. */
+/* Starts with the blocks live when recording begins. */
 struct hr__walk hr__walk_begin(const struct hr__blocks_found *found, int device)
 {
     struct hr__walk w = {.found = found, .device = device};
@@ -52,8 +53,8 @@ static void take(struct hr__walk *w, const struct hr__block *block)
     w->total -= block->bytes;
 }
 
-/* Which of the next beginning and the next end is first: 1: the end. No block ends before it
- * began: one may do both within the clock's step. */
+/* Returns 1 if the next end comes before the next beginning. A block never ends before it began,
+ * although both may have the same time. */
 static int is_end_first(struct hr__walk *w, const struct hr__block *begun,
                         const struct hr__block *ended)
 {
@@ -86,7 +87,7 @@ int hr__walk_step(struct hr__walk *w)
     return a || b;
 }
 
-/* Which of `most` equal parts of the time. */
+/* Returns the index among `most` equal parts of the time. */
 static size_t part_of(const struct hr__walk *w, uint64_t time_ns, size_t most)
 {
     double span = (double)(w->found->end_ns - w->found->begin_ns + 1);
@@ -105,7 +106,7 @@ static void keep(struct hr__timeline *out, const struct hr__walk *w, size_t most
 {
     struct hr__timeline_point *last = &out->points[out->count - 1];
     size_t part = part_of(w, w->now.time_ns, most);
-    /* The first point is of before. */
+    /* The first point is from before the record. */
     if (out->count > 1 && part == part_of(w, last->time_ns, most)) {
         if (w->total >= sum(last))
             *last = w->now;
@@ -177,11 +178,11 @@ int hr__blocks_living(const struct hr__blocks_found *found, int device, uint32_t
     return *blocks ? 0 : -ENOMEM;
 }
 
-/* ---- from the end ---- */
+/* ---- from the end backwards ---- */
 
 struct unwinding {
     const struct hr__blocks_found *found;
-    uint8_t *is_back; /* a bit of each block: its end is undone, or it has none */
+    uint8_t *is_back; /* a bit per block: its end was undone, or it has none */
     uint32_t begun, ended;
 };
 
@@ -190,7 +191,7 @@ static int is_back(const struct unwinding *u, uint32_t block)
     return u->is_back[block / 8] >> block % 8 & 1;
 }
 
-/* The device's last beginning and last end that are not undone: one behind, 0: none. */
+/* Finds the device's last beginning and last end not undone yet: index plus 1; 0: none. */
 static void look_back(struct unwinding *u, int device)
 {
     const struct hr__block *blocks = u->found->blocks;
@@ -200,8 +201,8 @@ static void look_back(struct unwinding *u, int device)
         u->ended--;
 }
 
-/* Whether an end is to be undone before a beginning is. At one moment ends came first, but none
- * before its block began. */
+/* Returns whether to undo an end before a beginning. At the same time ends came first, but never
+ * before their block began. */
 static int is_end_next(const struct unwinding *u)
 {
     if (!u->begun || !u->ended)

@@ -1,5 +1,5 @@
 /*
- * Live bytes over time, by category, and the peak: pure functions of the blocks found.
+ * Live bytes over time by category, and the peak. Pure functions of the blocks found.
  */
 #ifndef HR_MEMORY_ANALYSIS_TIMELINE_H
 #define HR_MEMORY_ANALYSIS_TIMELINE_H
@@ -17,63 +17,64 @@ struct hr__timeline_point {
 struct hr__timeline {
     struct hr__timeline_point *points;
     size_t count;
-    struct hr__timeline_point peak; /* the first moment of the most bytes */
-    uint64_t peak_bytes;            /* of all categories */
-    uint32_t peak_begun;            /* blocks, and ends of blocks, up to then, on all devices */
+    struct hr__timeline_point peak; /* first moment with the most bytes */
+    uint64_t peak_bytes;            /* sum of all categories */
+    uint32_t peak_begun;            /* blocks begun, and ended, up to the peak, on all devices */
     uint32_t peak_freed;
-    uint64_t end_bytes; /* still live at the end */
-    uint64_t negative;  /* moments at which more was freed than lived: there should be none */
+    uint64_t end_bytes; /* live at the record's end */
+    uint64_t negative;  /* moments with more bytes freed than live; should be 0 */
 };
 
 /*
- * The record's changes to what lives on a device, one after the other. `now.time_ns` is that of
- * the last one, or of before the record.
+ * Walks through the changes of a device's live blocks. `now.time_ns` is the time of the last
+ * change, or before the record at first.
  */
 struct hr__walk {
     const struct hr__blocks_found *found;
     int device;
-    uint32_t next_begin, next_end; /* of the record's blocks, and of their ends */
+    uint32_t next_begin, next_end; /* indices of the record's blocks, and of their ends */
     uint64_t total, negative;
     struct hr__timeline_point now;
 };
 
 struct hr__walk hr__walk_begin(const struct hr__blocks_found *found, int device);
 
-/* The next change: 1, or 0 at the end. Of one moment ends come first, so that what takes
- * another's place does not count twice. */
+/* Takes the next change. Returns 1, or 0 at the end. At the same time, ends come before beginnings,
+ * so that a block and its replacement are not counted twice. */
 int hr__walk_step(struct hr__walk *walk);
 
-/* When it will be; UINT64_MAX: there is none. */
+/* Returns the time of the next change; UINT64_MAX: none. */
 uint64_t hr__walk_next_ns(struct hr__walk *walk);
 
-/* The blocks of the device that live after so many beginnings and ends, in the order of their
- * beginning: *blocks is the caller's. Errors: -ENOMEM. */
+/* Lists the device's blocks that live after `begun` beginnings and `freed` ends, oldest first. The
+ * caller frees *blocks. Errors: -ENOMEM. */
 int hr__blocks_living(const struct hr__blocks_found *found, int device, uint32_t begun,
                       uint32_t freed, uint32_t **blocks, size_t *count);
 
-/* Of one device. Of the points in each of `most` equal parts of the time the one with the most
- * bytes is kept, so that peaks show; the first and the last always are. Blocks that were there
- * before recording began count from the first point on. On success *out is to be cleared.
- * Errors: -EINVAL, -ENOMEM. */
+/* Makes the timeline of one device. Keeps the point with the most bytes from each of `most` equal
+ * parts of the time, so that peaks show, and always the first and the last point. Blocks from
+ * before the recording count from the first point on. The caller clears *out. Errors: -EINVAL,
+ * -ENOMEM. */
 int hr__timeline_make(struct hr__timeline *out, const struct hr__blocks_found *found, int device,
                       size_t most, struct hr_error *error);
 void hr__timeline_clear(struct hr__timeline *timeline);
 
-/* What replaying the record from its end gives. */
+/* Result of replaying the record from its end. */
 struct hr__backward {
     uint64_t peak_bytes;
-    uint64_t negative; /* moments of less than nothing */
+    uint64_t negative; /* moments with negative live bytes */
 };
 
-/* Begins with what lives at the end, takes away what began and brings back what ended. */
+/* Starts with the blocks live at the end, removes those that began and restores those that
+ * ended. */
 int hr__timeline_backward(struct hr__backward *out, const struct hr__blocks_found *found,
                           int device);
 
-/* Fills peak_bytes of iterations: of one device. */
+/* Fills peak_bytes of the iterations, for one device. */
 void hr__timeline_iterations(struct hr__period *period, const struct hr__blocks_found *found,
                              int device);
 
-/* Non-zero where a block lives at a moment, its beginning included and its end not. */
+/* Returns non-zero if a block lives at a moment; its beginning counts, its end does not. */
 static inline int hr__block_lives(const struct hr__block *block, uint64_t time_ns)
 {
     return block->alloc_ns <= time_ns && time_ns < block->free_ns;

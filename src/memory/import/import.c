@@ -1,6 +1,6 @@
 /*
- * Importing other tools' files; see import.h. A file's format is recognised by its first bytes, not
- * by its name.
+ * Imports other tools' files; see import.h. The first bytes of a file, not its name, decide its
+ * format.
  */
 #include "memory/import/import.h"
 
@@ -21,7 +21,7 @@
 
 enum file_kind { FILE_OTHER, FILE_RECORD, FILE_SNAPSHOT, FILE_KINETO, FILE_TIMELINE, FILE_PAGE };
 
-/* ---- what readers share ---- */
+/* ---- shared by the readers ---- */
 
 int hr__import_no_memory(const struct hr__import *im)
 {
@@ -33,7 +33,7 @@ int hr__import_begin(struct hr__import *im, const char *what, uint64_t start_uni
     int code = hr_memory_recorder_create(&im->recorder, im->to, NULL, im->error);
     if (code)
         return code;
-    /* However this process ends, it leaves nothing there. */
+    /* However this process ends, it leaves no file behind. */
     if (im->folder) {
         im->fd = open(im->to, O_RDONLY | O_CLOEXEC);
         unlink(im->to);
@@ -95,7 +95,7 @@ void hr__import_note(struct hr__import *im, const char *format, ...)
     hr_memory_fact(im->recorder, name, safe);
 }
 
-/* ---- what a file is ---- */
+/* ---- detecting the format ---- */
 
 static const uint8_t *skip_spaces(const uint8_t *at, const uint8_t *end)
 {
@@ -117,8 +117,8 @@ static enum file_kind kind_of(struct hr__input *in)
     const uint8_t *at = in->next, *end = in->end;
     if (begins(at, end, HR__RECORD_MAGIC))
         return FILE_RECORD;
-    /* A pickle of protocol 2 and later; or a list or dict of an earlier one, which the reader
-     * refuses by name. */
+    /* A pickle of protocol 2 or later; or a list or dict of an earlier one, which the reader
+     * rejects with a clear message. */
     if (end - at >= 2 &&
         ((*at == 0x80 && at[1] <= 5) || begins(at, end, "}q") || begins(at, end, "]q") ||
          begins(at, end, "(dp") || begins(at, end, "(lp")))
@@ -175,7 +175,7 @@ static int read_kind(struct hr__import *im)
     }
 }
 
-/* Reads im->in by what it is. Where it fails there is no record. */
+/* Reads im->in by its format. On failure there is no record. */
 static int read_in(struct hr__import *im)
 {
     int code = read_kind(im);
@@ -203,7 +203,7 @@ int hr_memory_import(const char *from, const char *to, struct hr_error *error)
 {
     struct hr__input in = {.name = from};
     char path[4096];
-    /* What is there stays until the whole of it is imported. */
+    /* Keep the existing file until the import is complete. */
     int n = snprintf(path, sizeof path, "%s.importing", to);
     if (n < 0 || (size_t)n >= sizeof path)
         return hr__fail(error, -ENAMETOOLONG, "%s: its name is too long", to);
@@ -220,7 +220,7 @@ int hr_memory_import(const char *from, const char *to, struct hr_error *error)
     return code;
 }
 
-/* Imports into a file that nobody else sees, and opens it. */
+/* Imports into an unlinked temporary file, and opens it. */
 static int open_imported(struct hr__record **out, struct hr__input *in, struct hr_error *error)
 {
     const char *folder = getenv("TMPDIR");
@@ -243,7 +243,7 @@ static int open_imported(struct hr__record **out, struct hr__input *in, struct h
     }
     if (im.fd >= 0)
         close(im.fd);
-    rmdir(path); /* where it was not begun */
+    rmdir(path); /* if no record was begun */
     return code;
 }
 
@@ -251,7 +251,7 @@ int hr__import_open(struct hr__record **out, const char *path, struct hr_error *
 {
     struct hr__input in = {.name = path};
     *out = NULL;
-    /* What cannot be read is told by who reads records, too. */
+    /* The record reader reports unreadable files too. */
     if (hr__input_open(&in, path, NULL))
         return hr__record_open(out, path, error);
     enum file_kind kind = kind_of(&in);

@@ -1,4 +1,4 @@
-/* A file, plain or gzipped; see input.h. */
+/* Reads a file, plain or gzipped; see input.h. */
 #include "memory/import/input.h"
 
 #include "base/error.h"
@@ -33,7 +33,7 @@ int hr__input_open(struct hr__input *in, const char *path, struct hr_error *erro
         hr__input_close(in);
         return hr__fail(error, -ENOMEM, "out of memory while reading %s", path);
     }
-    /* A failure only means zlib's own smaller buffer. */
+    /* On failure zlib uses its smaller default buffer. */
     gzbuffer(in->file, BUFFER_BYTES);
     return 0;
 }
@@ -53,7 +53,7 @@ void hr__input_close(struct hr__input *in)
     *in = (struct hr__input){.name = in->name};
 }
 
-/* Why zlib gives no more; the end of the file is no failure. */
+/* Notes why zlib returned no more bytes; the end of the file is no failure. */
 static void note_failure(struct hr__input *in)
 {
     int number = Z_OK;

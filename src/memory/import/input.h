@@ -1,8 +1,8 @@
 /*
- * Reads a foreign file from front to back, plain or gzipped, which its first bytes show.
+ * Reads a foreign file from front to back, plain or gzipped; the first bytes decide which.
  *
  * Parsers take bytes one by one. A read error is kept, so that a parser checks for it only where
- * the bytes end. Not for several threads at once.
+ * the bytes end. Not thread-safe.
  */
 #ifndef HR_MEMORY_IMPORT_INPUT_H
 #define HR_MEMORY_IMPORT_INPUT_H
@@ -14,27 +14,28 @@
 
 struct hr__input {
     const char *name;          /* for messages; borrowed */
-    void *file;                /* zlib's; NULL: all is in memory */
+    void *file;                /* zlib's; NULL: reading from memory */
     uint8_t *buffer;           /* owned */
-    const uint8_t *next, *end; /* what of it is to be read */
-    uint64_t passed;           /* bytes before `end` */
+    const uint8_t *next, *end; /* the unread part of it */
+    uint64_t passed;           /* decompressed bytes before `end` */
     int code;                  /* negative errno: reading failed, and the bytes end there */
-    char what[96];             /* then: in words */
+    char what[96];             /* then: its description */
 };
 
-/* `path` is borrowed until it is closed. Errors: of the file; -EINVAL: no regular file; -ENOMEM. */
+/* `path` is borrowed until hr__input_close. Errors: those of the file; -EINVAL: not a regular file;
+ * -ENOMEM. */
 int hr__input_open(struct hr__input *in, const char *path, struct hr_error *error);
 
-/* Bytes in memory, borrowed. */
+/* Reads from memory, borrowed. */
 void hr__input_memory(struct hr__input *in, const char *name, const void *bytes, size_t length);
 
-/* Accepts what was never opened, when it is zeroed. */
+/* Accepts a zeroed input that was never opened. */
 void hr__input_close(struct hr__input *in);
 
-/* More bytes in next..end: 1, or 0: there are none (see `code`). */
+/* Reads more bytes into next..end. Returns 1, or 0 at the end (see `code`). */
 int hr__input_fill(struct hr__input *in);
 
-/* The next byte, which stays or is taken; -1: there is none. */
+/* Return the next byte, without or with consuming it; -1: the end. */
 static inline int hr__input_peek(struct hr__input *in)
 {
     return in->next < in->end || hr__input_fill(in) ? *in->next : -1;
@@ -45,16 +46,16 @@ static inline int hr__input_get(struct hr__input *in)
     return in->next < in->end || hr__input_fill(in) ? *in->next++ : -1;
 }
 
-/* The offset of the next byte, after unpacking. */
+/* Returns the offset of the next byte, after decompression. */
 static inline uint64_t hr__input_at(const struct hr__input *in)
 {
     return in->passed - (uint64_t)(in->end - in->next);
 }
 
-/* Takes `length` bytes; 0 where there are not as many. */
+/* Reads exactly `length` bytes; returns 0 if there are fewer. */
 int hr__input_read(struct hr__input *in, void *out, size_t length);
 
-/* Says why there are no more bytes: reading failed, or the file ends within `what`. */
+/* Reports why the bytes ended: reading failed, or the file ends within `what`. */
 int hr__input_ended(const struct hr__input *in, const char *what, struct hr_error *error);
 
 #endif

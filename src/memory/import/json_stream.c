@@ -1,4 +1,4 @@
-/* Large JSON files, element by element; see json_stream.h. */
+/* Reads large JSON files element by element; see json_stream.h. */
 #include "memory/import/json_stream.h"
 
 #include "base/error.h"
@@ -11,7 +11,7 @@
 #define ELEMENT_MOST (16u << 20)
 #define DEPTH_MOST   1000
 
-/* Where in a value the scanner is. */
+/* State of the scanner within a value. */
 struct json_stream_scan {
     uint32_t depth;
     int is_text, is_escaped, is_done;
@@ -60,7 +60,8 @@ int hr__json_begin(struct hr__json_stream *stream, char bracket, struct hr_error
     return 0;
 }
 
-/* Up to the next element of what ends with `bracket`: 1, 0: it has ended, negative. */
+/* Moves to the next element of the container that ends with `bracket`. Returns 1, 0 at its end, or
+ * a negative errno. */
 static int step(struct hr__json_stream *s, char bracket, struct hr_error *error)
 {
     int byte = hr__json_peek(s);
@@ -97,8 +98,8 @@ static int keep(struct hr__json_stream *s, const uint8_t *bytes, size_t length,
     return 0;
 }
 
-/* Goes on through a value; the byte at which it ends, or `end`. What follows a number is not
- * its own. NULL: it is nested too deeply. */
+/* Scans through a value. Returns the byte where it ends, or `end`; the byte after a number does not
+ * belong to it. NULL: nested too deeply. */
 static const uint8_t *scan(struct json_stream_scan *state, const uint8_t *at, const uint8_t *end)
 {
     for (; at < end; at++) {
@@ -136,7 +137,7 @@ static const uint8_t *scan(struct json_stream_scan *state, const uint8_t *at, co
     return end;
 }
 
-/* A value; is_kept: with its text. */
+/* Reads or skips a value; is_kept: stores its text. */
 static int value(struct hr__json_stream *s, int is_kept, struct hr_error *error)
 {
     struct json_stream_scan state = {0};

@@ -1,12 +1,12 @@
 /*
- * Kineto traces as records: [memory] events are allocations and frees; the operators and Python
- * functions around one, on its thread, are its stack, modules its part of the model; what a block
- * is follows from the phases in which it is allocated and freed.
+ * Converts Kineto traces to records. [memory] events are allocations and frees. The operators and
+ * Python functions around an event, on its thread, become its stack, and modules its part of the
+ * model. The category of a block follows from the phases in which it is allocated and freed.
  *
- * Each event also says what was allocated in all: what the first one says beyond its own bytes
- * was there before the trace began. Blocks of that which the trace frees are known by address, the
- * rest is one block without an address of its own. From there on what events sum to is compared
- * with what they say.
+ * Each event also reports the total allocated. From the first one, minus its own bytes, follows
+ * what existed before the trace began. Blocks among these that the trace frees have known
+ * addresses; the rest is represented by one block without an address of its own. From then on the
+ * sum of the events is compared with the totals they report.
  */
 #include "memory/import/import.h"
 
@@ -22,21 +22,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPEN_MOST  4096        /* ranges within one another */
-#define UNKNOWN_AT UINT64_C(1) /* where the block of before is, of which no address is known */
+#define OPEN_MOST  4096        /* nested ranges */
+#define UNKNOWN_AT UINT64_C(1) /* stands for the blocks from before at unknown addresses */
 
-/* What a range's name says; by name and kind of the range. */
+/* The meaning of a range, by its name and kind. */
 struct meaning {
     struct hr_memory_frame frame;
-    const char *module; /* "Linear_0"; NULL: it is none */
+    const char *module; /* "Linear_0"; NULL: no module */
     uint8_t is_known, has_frame, is_operator, is_backward, is_optimizer, is_loading;
 };
 
-/* Around a memory event. */
+/* The context of a memory event. */
 struct context {
     uint32_t stack, part;
     uint8_t phase, is_loading;
-    uint8_t category; /* of the block that it allocates */
+    uint8_t category; /* of the block it allocates */
 };
 
 struct mark {
@@ -44,13 +44,13 @@ struct mark {
     uint64_t number;
 };
 
-/* Of a device. */
+/* Totals of a device. */
 struct kineto_totals {
     int is_begun;
-    int64_t before, live;   /* bytes: before the first event; by the events so far */
-    uint64_t known_before;  /* of `before`: freed in the trace */
-    uint64_t events, wrong; /* that say a total; that say another one */
-    int64_t wrong_ns, wrong_live, wrong_total; /* the first of them */
+    int64_t before, live;   /* bytes: before the first event; live according to the events */
+    uint64_t known_before;  /* part of `before` that the trace frees */
+    uint64_t events, wrong; /* events with a total; those with a wrong one */
+    int64_t wrong_ns, wrong_live, wrong_total; /* of the first wrong total */
 };
 
 struct importer {
@@ -58,13 +58,13 @@ struct importer {
     struct hr__kineto k;
     struct meaning *meanings;
     struct context *contexts; /* by memory event */
-    uint32_t open[OPEN_MOST]; /* ranges, the innermost last */
+    uint32_t open[OPEN_MOST]; /* open ranges, innermost last */
     size_t open_count;
     struct mark *marks;
     size_t mark_count;
     struct hr__memory_places places;
     struct kineto_totals totals[HR__IMPORT_DEVICES_MOST];
-    struct hr_memory_event *before; /* blocks that were there and are freed */
+    struct hr_memory_event *before; /* blocks from before that the trace frees */
     size_t before_count;
     uint64_t left_out;
 };
@@ -74,9 +74,9 @@ static int starts(const char *text, const char *with)
     return !strncmp(text, with, strlen(with));
 }
 
-/* ---- what ranges mean ---- */
+/* ---- meanings of ranges ---- */
 
-/* "FILE(LINE): FUNCTION"; 0: it is not. */
+/* Parses "FILE(LINE): FUNCTION"; 0: no match. */
 static int python_frame(struct importer *it, const char *name, struct hr_memory_frame *frame)
 {
     char file[1024];
@@ -117,7 +117,7 @@ static const struct meaning *meaning_of(struct importer *it, const struct hr__ki
     return m;
 }
 
-/* Modules around an allocation, the outermost first: "Net_0.Linear_1". */
+/* Joins the modules around an allocation, outermost first: "Net_0.Linear_1". */
 static uint32_t part_of(struct importer *it, int64_t time_ns)
 {
     char part[512] = "";
@@ -142,7 +142,7 @@ static struct context context_of(struct importer *it, int64_t time_ns)
     size_t n = 0;
     for (size_t i = it->open_count; i-- > 0;) {
         const struct hr__kineto_range *range = &it->k.ranges[it->open[i]];
-        /* Times are rounded: what has ended may lie below what goes on. */
+        /* Times are rounded: an ended range may be below one still open. */
         if (range->end_ns < time_ns)
             continue;
         const struct meaning *m = meaning_of(it, range);
@@ -175,7 +175,7 @@ static void open_range(struct importer *it, uint32_t index)
         it->open[it->open_count++] = index;
 }
 
-/* A memory event by its thread. */
+/* A memory event and its thread, for sorting. */
 struct by_thread {
     uint64_t thread;
     size_t event;
@@ -189,7 +189,7 @@ static int compare_by_thread(const void *a, const void *b)
     return x->event < y->event ? -1 : x->event > y->event;
 }
 
-/* Contexts of all memory events: of each thread, its ranges are opened up to each event. */
+/* Finds the contexts of all memory events: per thread, opens its ranges up to each event. */
 static int find_contexts(struct importer *it)
 {
     const struct hr__kineto *k = &it->k;
@@ -216,10 +216,10 @@ static int find_contexts(struct importer *it)
     return 0;
 }
 
-/* ---- what blocks are ---- */
+/* ---- categories of blocks ---- */
 
-/* Of all blocks that the trace allocates. `mark` of a place: its block was allocated here, by
- * the event `bytes`. */
+/* Finds the categories of all blocks that the trace allocates. A place's `mark` means that its
+ * block was allocated here, by event number `bytes`. */
 static int find_categories(struct importer *it)
 {
     const struct hr__kineto *k = &it->k;
@@ -231,7 +231,7 @@ static int find_categories(struct importer *it)
         struct context *context = &it->contexts[i];
         int is_backward = context->phase == HR_MEMORY_BACKWARD;
         pass += is_backward && !was_backward;
-        /* Between two operators of a pass nothing is said of where it is. */
+        /* Between two operators of a pass the phase is unknown: keep the previous one. */
         was_backward = context->phase == HR_MEMORY_OUTSIDE ? was_backward : is_backward;
         passes[i] = pass;
         if (event->is_refused || event->device >= HR__IMPORT_DEVICES_MOST)
@@ -268,7 +268,7 @@ static int compare_marks(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* They begin with the profiler's steps; where there are none they end with the optimizer's. */
+/* Iterations begin with the profiler's steps; without these, they end with the optimizer's. */
 static int find_marks(struct importer *it)
 {
     static const char step[] = "ProfilerStep#", optimizer[] = "Optimizer.step";
@@ -298,7 +298,7 @@ static int find_marks(struct importer *it)
     return 0;
 }
 
-/* ---- what was there before, and totals ---- */
+/* ---- blocks from before the trace, and totals ---- */
 
 static void check_total(struct importer *it, const struct hr__kineto_memory *event)
 {
@@ -355,7 +355,7 @@ static int survey(struct importer *it)
     return 0;
 }
 
-/* ---- telling ---- */
+/* ---- recording ---- */
 
 static void tell_before(struct importer *it)
 {

@@ -1,5 +1,5 @@
-/* Kineto traces; see kineto_trace.h. Elements are parsed by the JSON library where their text has a
- * word of those that are looked for. */
+/* Reads Kineto traces; see kineto_trace.h. The JSON library parses only elements whose text
+ * contains one of the required words. */
 #include "memory/import/kineto_trace.h"
 
 #include "base/error.h"
@@ -14,14 +14,14 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define TIME_MOST_US 4e15 /* of 2096, since 1970 */
+#define TIME_MOST_US 4e15 /* the year 2096, since 1970 */
 
 static int no_memory(const struct hr__input *in, struct hr_error *error)
 {
     return hr__fail(error, -ENOMEM, "out of memory while reading %s", in->name);
 }
 
-/* Room for one more; 0: there is no memory for it. */
+/* Makes space for one more item; 0: out of memory. */
 static int grow(void **items, size_t *room, size_t count, size_t each)
 {
     if (count < *room)
@@ -35,7 +35,7 @@ static int grow(void **items, size_t *room, size_t count, size_t each)
     return 1;
 }
 
-/* The id of a name; 0: out of memory. */
+/* Returns the id of a name; 0: out of memory. */
 static uint32_t name_of(struct hr__kineto *k, const char *text)
 {
     size_t length = strlen(text);
@@ -57,13 +57,13 @@ static uint32_t name_of(struct hr__kineto *k, const char *text)
 
 /* ---- values ---- */
 
-/* Microseconds, whole or not, as nanoseconds; 0: `value` is no time. */
+/* Converts microseconds, possibly with a fraction, to nanoseconds; 0: `value` is no time. */
 static int time_of(const json_t *value, int64_t *out)
 {
     double us = json_number_value(value);
     if (!json_is_number(value) || !(us >= -TIME_MOST_US && us <= TIME_MOST_US))
         return 0;
-    /* The fraction by itself: a double holds no nanoseconds since 1970. */
+    /* Convert the fraction separately: a double cannot hold nanoseconds since 1970. */
     double whole = floor(us);
     *out = json_is_integer(value) ? json_integer_value(value) * 1000
                                   : (int64_t)whole * 1000 + llround((us - whole) * 1000);
@@ -79,7 +79,7 @@ static int64_t integer(const json_t *object, const char *key, int64_t otherwise)
     return json_is_real(value) && real >= -9e15 && real <= 9e15 ? (int64_t)real : otherwise;
 }
 
-/* Threads are numbers or words, within processes that are, too. */
+/* Threads and processes are numbers or words. */
 static uint64_t thread_of(const json_t *event)
 {
     static const char *const keys[] = {"pid", "tid"};
@@ -105,7 +105,7 @@ static uint8_t device_of(const json_t *args)
 
 /* ---- events ---- */
 
-/* 0 or -ENOMEM. */
+/* Returns 0 or -ENOMEM. */
 static int take_memory(struct hr__kineto *k, const json_t *event, int is_refused)
 {
     const json_t *args = json_object_get(event, "args");

@@ -1,8 +1,8 @@
 /*
- * Reading pickles of plain values; see pickle.h.
+ * Reads pickles of plain values; see pickle.h.
  *
- * Opcodes are a table of small functions. All that is read lies in an arena and goes with it;
- * lists that grow leave their old places behind there, at most as much again.
+ * Opcodes are a table of small functions. All values are in an arena that is freed as a whole. A
+ * growing list leaves its old space unused there, at most as much again.
  */
 #include "memory/import/pickle.h"
 
@@ -14,17 +14,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BYTES_MOST  (UINT64_C(8) << 30) /* of all that is read */
-#define TEXT_MOST   (16u << 20)         /* of one text */
+#define BYTES_MOST  (UINT64_C(8) << 30) /* total size of the values */
+#define TEXT_MOST   (16u << 20)         /* size of one text */
 #define CHUNK_BYTES (128u << 10)
 
 struct pickle_chunk {
     struct pickle_chunk *next;
-    size_t used, room; /* bytes behind this */
+    size_t used, room; /* bytes after this header */
 };
 
 struct hr__pickle {
-    struct pickle_chunk *chunks; /* the first is being filled */
+    struct pickle_chunk *chunks; /* the first one is being filled */
     uint64_t bytes;
     struct hr__pickle_value root;
 };
@@ -39,9 +39,9 @@ struct reader {
     struct hr_error *error;
     struct hr__pickle *out;
     struct values stack, memo;
-    size_t *marks; /* heights of the stack */
+    size_t *marks; /* heights of the stack at its marks */
     size_t mark_count, mark_room;
-    uint64_t at; /* offset of the opcode */
+    uint64_t at; /* offset of the current opcode */
     uint8_t opcode;
     int is_done;
 };
@@ -54,7 +54,7 @@ struct opcode {
 
 static const struct opcode opcodes[256];
 
-/* ---- failures ---- */
+/* ---- errors ---- */
 
 static int bad(struct reader *r, const char *what)
 {
@@ -89,7 +89,7 @@ static void *take(struct reader *r, size_t bytes)
             return NULL;
         p->bytes += room;
         chunk->room = room;
-        /* What needs a chunk of its own leaves the one that is being filled in front. */
+        /* A large item gets a chunk of its own; keep the one being filled in front. */
         if (p->chunks && room != CHUNK_BYTES) {
             chunk->next = p->chunks->next;
             p->chunks->next = chunk;
@@ -103,7 +103,7 @@ static void *take(struct reader *r, size_t bytes)
     return memory;
 }
 
-/* Room for one more; 0: there is no memory for it. */
+/* Makes space for one more item; 0: out of memory. */
 static int grow(void **items, size_t *room, size_t count, size_t each)
 {
     if (count < *room)
@@ -129,13 +129,13 @@ static int push(struct reader *r, struct hr__pickle_value value)
     return 0;
 }
 
-/* The height below which an opcode may not reach: that of the last mark. */
+/* Returns the height below which an opcode must not reach: that of the last mark. */
 static size_t bottom(const struct reader *r)
 {
     return r->mark_count ? r->marks[r->mark_count - 1] : 0;
 }
 
-/* The topmost values, `count` of them; NULL: there are not as many. */
+/* Returns the topmost `count` values; NULL: there are fewer. */
 static struct hr__pickle_value *top(struct reader *r, size_t count)
 {
     return r->stack.count - bottom(r) >= count ? r->stack.items + r->stack.count - count : NULL;
@@ -184,7 +184,7 @@ static int op_stop(struct reader *r, unsigned arg)
 
 /* ---- numbers ---- */
 
-/* `count` bytes, at most 8, little-endian. */
+/* Reads `count` bytes, at most 8, little-endian. */
 static int read_count(struct reader *r, unsigned count, uint64_t *out)
 {
     uint8_t bytes[8];
@@ -208,7 +208,7 @@ static int push_natural(struct reader *r, uint64_t natural)
                                                                     .as.natural = natural});
 }
 
-/* arg: bytes; 4 are signed. */
+/* arg: number of bytes; 4 bytes are signed. */
 static int op_binint(struct reader *r, unsigned arg)
 {
     uint64_t number;
@@ -218,7 +218,7 @@ static int op_binint(struct reader *r, unsigned arg)
     return push_integer(r, arg == 4 ? (int32_t)(uint32_t)number : (int64_t)number);
 }
 
-/* Of any length, two's complement. arg: bytes of its length. */
+/* An integer of any length, two's complement. arg: bytes of its length field. */
 static int op_long(struct reader *r, unsigned arg)
 {
     uint64_t length, number = 0;
@@ -242,7 +242,7 @@ static int op_long(struct reader *r, unsigned arg)
     return sign ? push_integer(r, (int64_t)number) : push_natural(r, number);
 }
 
-/* Big-endian, unlike all else. */
+/* Big-endian, unlike everything else. */
 static int op_binfloat(struct reader *r, unsigned arg)
 {
     (void)arg;
@@ -265,7 +265,7 @@ static int op_constant(struct reader *r, unsigned arg)
 
 /* ---- texts ---- */
 
-/* arg: bytes of its length; with 16 added it is of bytes, not of a text. */
+/* arg: bytes of the length field; plus 16 for BYTES instead of a text. */
 static int op_text(struct reader *r, unsigned arg)
 {
     uint64_t length;
@@ -329,13 +329,13 @@ static int gather(struct reader *r, enum hr__pickle_kind kind, size_t count)
     return code ? code : push(r, (struct hr__pickle_value){.kind = kind, .as.many = many});
 }
 
-/* An empty one. arg: its kind. */
+/* Pushes an empty container. arg: its kind. */
 static int op_empty(struct reader *r, unsigned arg)
 {
     return gather(r, arg, 0);
 }
 
-/* Of what lies above the last mark. */
+/* A tuple of the values above the last mark. */
 static int op_tuple_marked(struct reader *r, unsigned arg)
 {
     (void)arg;
@@ -346,7 +346,7 @@ static int op_tuple_marked(struct reader *r, unsigned arg)
     return gather(r, HR__PICKLE_TUPLE, count);
 }
 
-/* arg: how many. */
+/* arg: number of values. */
 static int op_tuple(struct reader *r, unsigned arg)
 {
     return top(r, arg) ? gather(r, HR__PICKLE_TUPLE, arg) : bad(r, "nothing is there");
@@ -365,7 +365,7 @@ static int extend(struct reader *r, enum hr__pickle_kind kind, size_t count)
     return code;
 }
 
-/* arg: the kind. */
+/* arg: kind of the container. */
 static int op_add_one(struct reader *r, unsigned arg)
 {
     return extend(r, arg, arg == HR__PICKLE_DICT ? 2 : 1);
@@ -388,7 +388,7 @@ static int put(struct reader *r, uint64_t index)
     struct hr__pickle_value *value = top(r, 1);
     if (!value)
         return bad(r, "nothing is there");
-    /* Writers count from 0 or 1: there are never more than bytes before it. */
+    /* Writers count from 0 or 1, so an index never exceeds the offset. */
     if (index > r->at)
         return bad(r, "its index cannot be");
     if (index > BYTES_MOST / 4 / sizeof *value)
@@ -402,7 +402,7 @@ static int put(struct reader *r, uint64_t index)
     return 0;
 }
 
-/* arg: bytes of the index, here and of op_get. */
+/* arg: bytes of the index, here and in op_get. */
 static int op_put(struct reader *r, unsigned arg)
 {
     uint64_t index;
@@ -429,7 +429,7 @@ static int op_get(struct reader *r, unsigned arg)
 
 /* ---- the rest ---- */
 
-/* What only protocols 0 and 1 have, or have without a PROTO. */
+/* Opcodes that exist only in protocols 0 and 1, or that need a PROTO. */
 static int op_old(struct reader *r, unsigned arg)
 {
     (void)arg;
@@ -447,7 +447,7 @@ static int op_proto(struct reader *r, unsigned arg)
     return version <= 5 ? 0 : bad(r, "a protocol later than 5");
 }
 
-/* Frames only tell how much to read at once. */
+/* Frames are only a hint how much to read at once. */
 static int op_frame(struct reader *r, unsigned arg)
 {
     (void)arg;
@@ -455,7 +455,7 @@ static int op_frame(struct reader *r, unsigned arg)
     return read_count(r, 8, &length);
 }
 
-/* The rest of a line, cut off where `line` is full. */
+/* Reads the rest of a line, truncated to the size of `line`. */
 static void read_line(struct reader *r, char *line, size_t size)
 {
     size_t length = 0;
@@ -465,7 +465,7 @@ static void read_line(struct reader *r, char *line, size_t size)
     line[length] = 0;
 }
 
-/* arg 1: two lines name what it would call. */
+/* arg 1: two lines follow, the names it would call. */
 static int op_refuse(struct reader *r, unsigned arg)
 {
     char words[192] = "", module[80], name[80];
@@ -599,7 +599,7 @@ void hr__pickle_destroy(struct hr__pickle **pickle)
     hr__free(p);
 }
 
-/* ---- looking ---- */
+/* ---- access ---- */
 
 const struct hr__pickle_value *hr__pickle_root(const struct hr__pickle *pickle)
 {
@@ -612,7 +612,7 @@ const struct hr__pickle_value *hr__pickle_get(const struct hr__pickle_value *dic
         return NULL;
     const struct hr__pickle_many *many = dict->as.many;
     size_t length = strlen(key);
-    /* Backwards: what was set last counts. */
+    /* Search backwards: the last value set counts. */
     for (uint32_t i = many->count; i >= 2; i -= 2) {
         const struct hr__pickle_value *one = &many->items[i - 2];
         if (one->kind == HR__PICKLE_TEXT && one->length == length &&

@@ -1,4 +1,4 @@
-/* Pieces of an address space; see pieces.h. There are thousands at most: a sorted array. */
+/* Address ranges; see pieces.h. There are only thousands, so a sorted array suffices. */
 #include "memory/import/pieces.h"
 
 #include "base/memory.h"
@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* The first piece that ends behind an address. */
+/* Returns the first piece that ends after an address. */
 static size_t first_behind(const struct hr__pieces *p, uint64_t address)
 {
     size_t low = 0, high = p->count;
@@ -62,7 +62,7 @@ int hr__pieces_add(struct hr__pieces *p, struct hr__memory_piece range, hr__piec
     return code;
 }
 
-/* Takes the range out of the piece at `i`, which it meets; *next: the first piece behind. */
+/* Removes a range from piece `i`, which overlaps it; *next: the first piece after it. */
 static int cut(struct hr__pieces *p, size_t i, struct hr__memory_piece range, size_t *next,
                struct hr__memory_piece left[2])
 {

@@ -1,4 +1,4 @@
-/* Addresses and what lives there; see places.h. Open addressing. */
+/* Addresses and the blocks there; see places.h. Open addressing. */
 #include "memory/import/places.h"
 
 #include "base/memory.h"

@@ -1,13 +1,13 @@
 /*
- * PyTorch's snapshots (torch.cuda.memory._dump_snapshot): a pickle of a dict. `device_traces` has
- * a list of entries for each device, a ring that may have lost its beginning; `segments` what
- * there was at the end; `external_annotations` what the profiler's ranges were. Keys come and go
- * between versions: unknown ones are left alone, missing ones are done without.
+ * Imports PyTorch's snapshots (torch.cuda.memory._dump_snapshot): a pickle of a dict.
+ * `device_traces` lists each device's entries, from a ring buffer that may have lost its beginning;
+ * `segments` is the state at the end; `external_annotations` are the profiler's ranges. Keys vary
+ * between versions: unknown ones are ignored, missing ones tolerated.
  *
- * Sizes are those that were requested. A block is freed when its freeing was completed: while
- * another stream may still use it, it is nobody else's. What was there before the trace began
- * is known from what the trace frees without having allocated it, and from what is there in the
- * end and was never allocated: so two passes, the first of which only surveys.
+ * Sizes are the requested ones. A block counts as freed when its free completes: while another
+ * stream may still use it, its memory is not available. Blocks from before the trace are those that
+ * the trace frees but does not allocate, and those that exist at the end but were never allocated.
+ * Finding them takes two passes, of which the first only surveys.
  */
 #include "memory/import/import.h"
 
@@ -24,7 +24,7 @@
 
 #define ACCELERATORS (HR__IMPORT_DEVICES_MOST - 1)
 
-/* What a list of frames remembers: the id of its stack, and its phase. */
+/* A list of frames stores the id of its stack and its phase in its note. */
 #define PHASE_AT   30
 #define STACK_MASK ((UINT32_C(1) << PHASE_AT) - 1)
 
@@ -61,16 +61,16 @@ struct snapshot_entry {
     const struct hr__pickle_value *frames;
 };
 
-/* A device's entries, as far as they were told. */
+/* A device's entries and the reading position. */
 struct snapshot_trace {
     const struct hr__pickle_value *entries;
     uint32_t next, count;
-    struct snapshot_entry entry; /* the next one */
+    struct snapshot_entry entry; /* the next entry */
     uint64_t last_us;
-    struct hr__pieces pieces; /* what the allocator has of the device */
+    struct hr__pieces pieces; /* memory the allocator has taken from the device */
 };
 
-/* What was there before the trace began. */
+/* A block or segment from before the trace. */
 struct before {
     struct hr_memory_event event;
     const struct hr__pickle_value *frames;
@@ -81,24 +81,23 @@ struct snapshot {
     const struct hr__pickle_value *segments, *annotations;
     struct snapshot_trace traces[ACCELERATORS];
     uint32_t trace_count;
-    struct hr__memory_places places; /* what the survey met */
-    struct hr__memory_places
-        lives; /* of blocks, as they are told; bytes: stack and pass, mark: phase */
-    struct before *before, *late; /* late: allocated after the trace ended */
+    struct hr__memory_places places; /* addresses found by the survey */
+    struct hr__memory_places lives;  /* recorded blocks; bytes: stack and pass, mark: phase */
+    struct before *before, *late;    /* late: allocated after the trace ended */
     size_t before_count, before_room, late_count, late_room;
     uint64_t first_us, last_us, entries;
-    uint64_t unknown;                  /* entries of unknown actions */
-    uint64_t left_out;                 /* devices beyond those that there may be */
+    uint64_t unknown;                  /* entries with unknown actions */
+    uint64_t left_out;                 /* entries of unsupported devices */
     uint64_t live_bytes, active_bytes; /* at the end: by the trace, by the segments */
-    uint64_t gone_blocks;              /* that the trace has and the segments have not */
-    uint32_t device;                   /* whose segments are being told */
-    uint32_t annotation, annotator;    /* the next one; whose are told */
-    uint32_t optimizing, iterations;   /* ranges of the optimizer that are open */
-    unsigned annotated;                /* phase that open annotations name; 0: none */
-    uint32_t annotated_depth;          /* how many of them are open */
-    uint32_t pass;                     /* of backward passes, the last that began */
-    unsigned phase; /* of what was allocated or freed last, where that is known */
-    int has_steps;  /* the profiler's steps tell the iterations */
+    uint64_t gone_blocks;              /* live in the trace but not in the segments */
+    uint32_t device;                   /* device whose segments are being recorded */
+    uint32_t annotation, annotator;    /* next annotation; whose are used */
+    uint32_t optimizing, iterations;   /* open ranges of the optimizer; iterations so far */
+    unsigned annotated;                /* phase named by open annotations; 0: none */
+    uint32_t annotated_depth;          /* number of these */
+    uint32_t pass;                     /* backward passes so far */
+    unsigned phase;                    /* of the last allocation or free with a known phase */
+    int has_steps;                     /* the profiler's steps mark the iterations */
 };
 
 /* ---- values ---- */
@@ -124,7 +123,7 @@ static struct snapshot_entry decode(const struct hr__pickle_value *dict, uint64_
     return e;
 }
 
-/* The next entry of a trace is at its `entry`; 0: there is none. */
+/* Reads a trace's next entry into its `entry`; 0: the end. */
 static int step(struct snapshot_trace *t)
 {
     if (t->next >= t->count)
@@ -148,8 +147,8 @@ static int is_python(const struct hr__pickle_value *frame)
     return file && (*file == '<' || ends_with(file, ".py"));
 }
 
-/* In which phase a frame lies: functions of the optimizer and of the backward pass are known by
- * name, and what modules do outside of these is the forward pass. */
+/* Returns the phase of a frame: functions of the optimizer and the backward pass are recognized by
+ * name; other calls of modules are the forward pass. */
 static enum hr_memory_phase phase_of(const struct hr__pickle_value *frame)
 {
     const char *file = hr__pickle_text(hr__pickle_get(frame, "filename"));
@@ -161,8 +160,8 @@ static enum hr_memory_phase phase_of(const struct hr__pickle_value *frame)
     return file && strstr(file, "torch/nn/modules/") ? HR_MEMORY_FORWARD : HR_MEMORY_OUTSIDE;
 }
 
-/* What is remembered: the id of a stack, and its phase; of one with frames of Python and of C++
- * only those of Python. Most entries share their stacks: a list remembers its id. */
+/* Returns a stack's note: its id and phase. If a stack has both Python and C++ frames, only the
+ * Python ones are kept. Most entries share their stacks, so a list keeps its note. */
 static uint32_t note_of(struct snapshot *s, const struct hr__pickle_value *frames)
 {
     struct hr_memory_frame out[HR__IMPORT_FRAMES_MOST];
@@ -197,7 +196,7 @@ static uint32_t stack_of(struct snapshot *s, const struct hr__pickle_value *fram
     return note_of(s, frames) & STACK_MASK;
 }
 
-/* ---- what was there before ---- */
+/* ---- blocks from before the trace ---- */
 
 static int add_to(struct before **list, size_t *count, size_t *room, struct before one)
 {
@@ -226,7 +225,7 @@ static int add_before(struct snapshot *s, enum hr_memory_kind kind, uint64_t add
     return add_to(&s->before, &s->before_count, &s->before_room, one);
 }
 
-/* An hr__piece_fn of the survey; what is missing was there before. */
+/* An hr__piece_fn of the survey: a missing piece existed before. */
 static int survey_freed(void *arg, enum hr__piece_change change, struct hr__memory_piece piece)
 {
     return change == HR__PIECE_MISSING
@@ -234,7 +233,7 @@ static int survey_freed(void *arg, enum hr__piece_change change, struct hr__memo
                : 0;
 }
 
-/* Likewise of what there is in the end and the trace did not bring. */
+/* Likewise for pieces that exist at the end and are not in the trace. */
 static int survey_left(void *arg, enum hr__piece_change change, struct hr__memory_piece piece)
 {
     return change == HR__PIECE_NEW
@@ -292,7 +291,7 @@ static int survey_trace(struct snapshot *s, struct snapshot_trace *t)
     return code;
 }
 
-/* A block of the end. */
+/* Surveys a block of the final state. */
 static int survey_block(struct snapshot *s, const struct hr__pickle_value *block, uint64_t address,
                         uint64_t size)
 {
@@ -358,7 +357,7 @@ static int survey(struct snapshot *s)
     return code ? hr__import_no_memory(s->im) : 0;
 }
 
-/* ---- telling ---- */
+/* ---- recording ---- */
 
 static uint64_t ns_of(const struct snapshot *s, uint64_t time_us)
 {
@@ -366,7 +365,7 @@ static uint64_t ns_of(const struct snapshot *s, uint64_t time_us)
     return us < UINT64_MAX / 4000 ? us * 1000 + 1 : s->im->last_ns + 1;
 }
 
-/* An hr__piece_fn: what the allocator takes from the device and gives back. */
+/* An hr__piece_fn: records what the allocator takes from and returns to the device. */
 static int tell_piece(void *arg, enum hr__piece_change change, struct hr__memory_piece piece)
 {
     struct snapshot *s = arg;
@@ -397,8 +396,8 @@ static void describe(struct snapshot *s, const struct hr__memory_place *life, ui
                                });
 }
 
-/* Follows a block's life; what it was is known when it ends. What is freed has the stack of
- * its allocation where none was taken then: the phase is that of what is allocated around it. */
+/* Follows a block's life; its category is known when it ends. A free without a stack uses that of
+ * the allocation; its phase is that of the allocations around it. */
 static int follow(struct snapshot *s, const struct hr_memory_event *event)
 {
     struct hr__memory_place *life = hr__places_find(&s->lives, event->device, event->address);
@@ -469,15 +468,14 @@ static void mark(struct snapshot *s, uint64_t time_us, const char *name, uint64_
                                                     .kind = HR_MEMORY_MARK});
 }
 
-/* Where the name of an annotation goes on after a prefix; NULL: it has another. */
+/* Returns the rest of an annotation's name after a prefix; NULL: no such prefix. */
 static const char *after(const char *name, const char *prefix)
 {
     size_t length = strlen(prefix);
     return name && !strncmp(name, prefix, length) ? name + length : NULL;
 }
 
-/* The phase that an annotation of the program's own names ("## forward ##"); 0: none, or several.
- */
+/* Returns the phase that a user's annotation names ("## forward ##"); 0: none or several. */
 static unsigned phase_named(const char *name)
 {
     static const struct {
@@ -497,7 +495,7 @@ static unsigned phase_named(const char *name)
     return phase;
 }
 
-/* A phase begins or ends by an annotation. Of several that are open the outermost counts. */
+/* Begins or ends a phase by an annotation. Among several open ones the outermost counts. */
 static void annotate(struct snapshot *s, unsigned phase, int begins)
 {
     if (!s->annotated && begins) {
@@ -536,7 +534,7 @@ static void tell_annotation(struct snapshot *s, const struct hr__pickle_value *a
     }
 }
 
-/* Annotations that come before a moment. */
+/* Applies the annotations up to a moment. */
 static void tell_annotations(struct snapshot *s, uint64_t until_us)
 {
     for (; s->annotation < hr__pickle_count(s->annotations); s->annotation++) {
@@ -553,7 +551,7 @@ static int tell_before(struct snapshot *s)
     for (size_t i = 0; i < s->before_count && !code; i++) {
         struct hr_memory_event event = s->before[i].event;
         s->device = event.device - 1u;
-        /* As a piece, so that it can go in parts. */
+        /* As a piece, so that it can be removed in parts. */
         if (event.kind == HR_MEMORY_SEGMENT) {
             s->traces[s->device].last_us = s->first_us;
             code = hr__pieces_add(&s->traces[s->device].pieces,
@@ -566,7 +564,7 @@ static int tell_before(struct snapshot *s)
     return code;
 }
 
-/* All devices' entries in the order of time. */
+/* Records the entries of all devices in order of time. */
 static int tell_traces(struct snapshot *s)
 {
     int code = 0;
@@ -640,7 +638,7 @@ static void tell_notes(struct snapshot *s)
 
 /* ---- the whole ---- */
 
-/* What the pickle holds; 0: it is no snapshot. An old one is the list of segments alone. */
+/* Finds the members of the pickle; 0: not a snapshot. An old one is only the list of segments. */
 static int take_root(struct snapshot *s, const struct hr__pickle_value *root)
 {
     const struct hr__pickle_value *traces = hr__pickle_get(root, "device_traces"), *one;

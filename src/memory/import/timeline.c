@@ -1,9 +1,9 @@
 /*
- * PyTorch's raw memory timeline (export_memory_timeline, .raw.json.gz): rows of time in ns (-1:
- * before), action (1 was there before, 2 created, 3 a new version, 4 destroyed), bytes with a sign,
- * category. Blocks have no name: each gets an address of its own, and a destroyed one is that of
- * its size and category which was made or changed last. A new version is two rows: what the block
- * was goes, what it is comes.
+ * Imports PyTorch's raw memory timeline (export_memory_timeline, .raw.json.gz): rows of time in ns
+ * (-1: before the trace), action (1 existed before, 2 created, 3 a new version, 4 destroyed),
+ * signed bytes, and category. Blocks have no names, so each gets an address of its own; a destroyed
+ * block is assumed to be the one of its size and category that was created or changed last. A new
+ * version takes two rows: the old state ends, the new one begins.
  */
 #include "memory/import/import.h"
 
@@ -19,8 +19,8 @@
 #include <stdlib.h>
 
 #define CATEGORIES 8
-#define FIRST_AT   UINT64_C(0x1000) /* addresses of blocks, in steps of as much */
-#define CUDA_ROUND 512              /* sizes of CUDA's allocator are multiples of it */
+#define FIRST_AT   UINT64_C(0x1000) /* first address of a block, and the step between addresses */
+#define CUDA_ROUND 512              /* CUDA's allocator rounds sizes up to a multiple of this */
 #define NONE       UINT32_MAX
 
 static const uint8_t category_of[CATEGORIES] = {
@@ -34,14 +34,14 @@ struct row {
     int64_t time_ns, action, bytes, category;
 };
 
-/* Blocks of one size and category: a stack, linked by `below`. */
+/* Blocks of one size and category form a stack, linked by `below`. */
 struct timeline {
     struct hr__import *im;
-    struct hr__memory_places tops; /* address: bytes, device: category; bytes: the topmost block */
+    struct hr__memory_places tops; /* address: size, device: category; bytes: topmost block */
     uint32_t *below;               /* by block */
     uint32_t count, room;
     int64_t first_ns, last_ns;
-    uint32_t changing; /* the block whose new version comes next; NONE: none was found */
+    uint32_t changing; /* block whose new version comes next; NONE: not found */
     int is_changing;   /* the next row is that version */
     uint64_t unmatched, backwards;
     struct row *rows;
@@ -65,7 +65,7 @@ static int push(struct timeline *t, uint32_t block, uint64_t bytes, int64_t cate
     return 0;
 }
 
-/* The topmost block of its kind; NONE: there is none. */
+/* Takes the topmost block of its kind; NONE: there is none. */
 static int pop(struct timeline *t, uint64_t bytes, int64_t category, uint32_t *block)
 {
     struct hr__memory_place *top = hr__places_find(&t->tops, (uint8_t)category, bytes);
@@ -115,7 +115,7 @@ static int begin_block(struct timeline *t, const struct row *row)
     return push(t, block, (uint64_t)row->bytes, row->category);
 }
 
-/* What goes: a block, or an old version of one. */
+/* Removes a block, or the old version of one. */
 static int take_out(struct timeline *t, const struct row *row)
 {
     uint32_t block;
@@ -152,7 +152,7 @@ static int bad_row(const struct timeline *t, const struct hr__json_stream *strea
                     what);
 }
 
-/* An integer of a row, which may be written as a real. */
+/* Reads an integer of a row, which may be written as a real. */
 static int whole(const json_t *value, int64_t *out)
 {
     double real = json_number_value(value);
@@ -202,10 +202,10 @@ static int read_rows(struct timeline *t, struct hr__json_stream *stream)
     return code ? code : found;
 }
 
-/* ---- telling ---- */
+/* ---- recording ---- */
 
-/* A timeline does not say of which device it is, but CUDA's allocator rounds sizes up: of what is
- * allocated in it, not of the tensors from before. */
+/* Infers the device, which a timeline does not state: CUDA's allocator rounds up the sizes that it
+ * allocates, unlike the sizes of tensors from before. */
 static uint8_t device_of(const struct timeline *t)
 {
     uint64_t created = 0;

@@ -1,5 +1,5 @@
-/* Loading CUPTI, and waiting for CUDA devices through NVIDIA's driver; see cupti.h. Prototypes
- * follow NVIDIA's CUPTI and CUDA Driver API references. */
+/* Loads CUPTI, and waits for CUDA devices through NVIDIA's driver; see cupti.h. Prototypes follow
+ * NVIDIA's CUPTI and CUDA Driver API references. */
 #include "memory/record/cupti.h"
 
 #include "base/error.h"
@@ -40,7 +40,8 @@ static const struct symbol wanted[] = {
     {NULL, 0},
 };
 
-/* Library names, and where NVIDIA's packages on PyPI put them beside torch/lib. */
+/* Library names, and the folders where NVIDIA's PyPI packages install them, relative to
+ * torch/lib. */
 static const char *const names[][2] = {
     {"libcupti.so.13", "../../nvidia/cu13/lib"},
     {"libcupti.so.12", "../../nvidia/cuda_cupti/lib"},
@@ -49,7 +50,7 @@ static const char *const names[][2] = {
 
 #define NAMES (sizeof names / sizeof *names)
 
-/* Fills in a table of functions; the name of the first that is missing, or NULL. */
+/* Fills a table of functions; returns the name of the first missing one, or NULL. */
 static const char *fill(void *table, void *library, const struct symbol *symbols)
 {
     const char *missing = NULL;
@@ -62,7 +63,7 @@ static const char *fill(void *table, void *library, const struct symbol *symbols
     return missing;
 }
 
-/* The folder of a library of PyTorch that this process has, into path[]; 1: found. */
+/* Copies the folder of a PyTorch library loaded in this process to path[]; 1: found. */
 static int look_for_torch(struct dl_phdr_info *info, size_t size, void *arg)
 {
     char *path = arg;
@@ -81,7 +82,7 @@ static void *find_library(void)
     void *library = NULL;
     if (told && *told)
         return dlopen(told, RTLD_NOW | RTLD_LOCAL);
-    /* What is loaded already is that of the CUDA which the process uses. */
+    /* A library already loaded belongs to the CUDA version that the process uses. */
     for (size_t i = 0; i < NAMES && !library; i++)
         library = dlopen(names[i][0], RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
     if (!library && dl_iterate_phdr(look_for_torch, folder))
@@ -104,7 +105,7 @@ int hr__cupti_load(struct hr__cupti *cupti, struct hr_error *error)
                         "with the CUDA toolkit and with the package nvidia-cuda-cupti");
     const char *missing = fill(cupti, library, needed);
     fill(cupti, library, wanted);
-    /* Where it cannot say, without a driver, subscribing will. */
+    /* Without a driver the version is unknown; subscribing then fails. */
     if (!missing && !cupti->version(&version) && version < HR__CUPTI_OLDEST)
         missing = "what CUDA 11.8 has";
     if (missing)
@@ -168,7 +169,7 @@ void hr__cupti_wait_for_devices(void)
     const char *told = secure_getenv("HEADRACE_CUDA_LIBRARY");
     struct cupti_driver driver;
     int count = 0;
-    /* Where nobody has loaded it no device runs anything. */
+    /* If the driver is not loaded, no device is working. */
     void *library = dlopen(told && *told ? told : "libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     if (!library)
         return;

@@ -1,4 +1,4 @@
-/* Texts and their numbers; see ids.h. Open addressing, half empty at least. */
+/* Numbers texts; see ids.h. Open addressing, at most half full. */
 #include "memory/record/ids.h"
 
 #include "base/memory.h"

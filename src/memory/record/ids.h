@@ -1,7 +1,7 @@
 /*
- * Texts and their numbers: each distinct run of bytes has an id, 1, 2, 3, ... in the order in
- * which they came. A hash table of digests: 128 bits tell them apart, so the bytes themselves
- * are not kept. Not for several threads at once.
+ * Numbers texts: each distinct byte string gets an id, 1, 2, 3, ... in order of first appearance. A
+ * hash table of 128-bit digests, which are unique in practice, so the bytes are not stored. Not
+ * thread-safe.
  */
 #ifndef HR_MEMORY_RECORD_IDS_H
 #define HR_MEMORY_RECORD_IDS_H
@@ -9,17 +9,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zeroed: empty. */
+/* Initialize with zeros. */
 struct hr__ids {
     struct hr__id_entry *table;
     size_t capacity; /* a power of two */
     uint32_t count;
 };
 
-/* The id; 0: it was not added. */
+/* Returns the id; 0: not found. */
 uint32_t hr__ids_find(const struct hr__ids *ids, const void *bytes, size_t length);
 
-/* Adds what find does not find; the id, or 0: out of memory. */
+/* Returns the id, adding the bytes if they are new; 0: out of memory. */
 uint32_t hr__ids_add(struct hr__ids *ids, const void *bytes, size_t length);
 
 void hr__ids_clear(struct hr__ids *ids);

@@ -1,19 +1,19 @@
 /*
- * What CUDA devices run, joined to the operator calls that asked for it.
+ * Joins the work of CUDA devices to the operator calls that requested it.
  *
- *   call -> external id     around an operator's call its number is pushed to CUPTI
- *   external id -> API call CUPTI writes both when the thread calls CUDA
+ *   call -> external id     an operator call pushes its number to CUPTI while it runs
+ *   external id -> API call CUPTI records both when the thread calls CUDA
  *   API call -> work        kernels, copies and graphs carry that call's correlation id
  *
- * CUPTI gives these as records in buffers, in no order and on a thread of its own. Correlation
- * ids rise, so tables that are indexed by their low bits join them in constant time and bounded
- * memory: what is older than a whole table is forgotten. The times of a call are written when a
- * buffer was read; a call whose work is in several buffers is told in parts, which the reader of
- * the record joins.
+ * CUPTI delivers these as records in buffers, in no particular order and on its own thread.
+ * Correlation ids increase, so tables indexed by their low bits join them in constant time and
+ * bounded memory: entries a whole table older are forgotten. The times of a call are written after
+ * a buffer was read. If a call's work is spread over several buffers, it is written in parts, which
+ * the reader of the record joins.
  *
- * CUPTI's callbacks take no argument of ours and there is one CUPTI in a process: the object
- * that follows now is known by a global, guarded by a lock under which CUPTI is never called,
- * since it may call us with locks of its own. Lock order: join before the recorder's.
+ * CUPTI's callbacks take no argument of ours, and a process has only one CUPTI. So a global points
+ * to the current object. Its lock is never held while calling CUPTI, since CUPTI may call us while
+ * holding its own locks. Lock order: join before the recorder's.
  */
 #include "memory/record/cupti.h"
 
@@ -30,24 +30,24 @@
 #include <string.h>
 
 #define BUFFER_BYTES (1u << 20)
-#define BUFFERS_MOST 64 /* that CUPTI has at a time; then it drops records, and counts them */
+#define BUFFERS_MOST 64 /* at a time; beyond, CUPTI drops records and counts them */
 #define FLUSH_MS     1000
-#define ASKED        (1u << 16) /* API calls that are remembered */
-#define WAITING      (1u << 14) /* pieces of work whose API call is not known yet */
-#define CALLS        (1u << 16) /* operator calls of which the outer one is remembered */
+#define ASKED        (1u << 16) /* API calls remembered */
+#define WAITING      (1u << 14) /* work items whose API call is not known yet */
+#define CALLS        (1u << 16) /* operator calls whose outer call is remembered */
 #define DONE         4096u      /* calls whose times are being collected */
 #define NESTED_MOST  16
 #define BATCH        128
 
-/* A record, as far as it matters. */
+/* The relevant part of a CUPTI record. */
 struct piece {
     uint32_t correlation;
-    uint32_t device; /* as in events; 0: an operator's call asked for this API call */
+    uint32_t device; /* as in events; 0: links an operator call to this API call */
     uint32_t call;
-    uint64_t begin_ns, end_ns; /* of the recorder's clock */
+    uint64_t begin_ns, end_ns; /* on the recorder's clock */
 };
 
-/* Two clocks at the same moment. */
+/* Two clocks read at the same moment. */
 struct moment {
     uint64_t cupti_ns, our_ns;
 };
@@ -56,38 +56,38 @@ struct hr_memory_kernels {
     struct hr__cupti cupti;
     struct hr_memory_recorder *recorder;
     uint64_t start_ns; /* of the recording */
-    uint32_t number;   /* of the objects of this process: ids of others are not ours */
+    uint32_t number;   /* of this object in the process, to ignore ids of others */
     void *subscriber;
-    pthread_key_t calling; /* the number of the call that a thread is in */
+    pthread_key_t calling; /* number of the call that a thread is in */
     int has_calling, has_clock;
-    _Atomic uint64_t outer[CALLS]; /* call << 32 | the call around it, by call */
-    atomic_int buffers;            /* that CUPTI has */
+    _Atomic uint64_t outer[CALLS]; /* by call: call << 32 | enclosing call */
+    atomic_int buffers;            /* number that CUPTI has */
     _Atomic uint64_t dropped;
     atomic_int saw_graph;
-    int users; /* callbacks that are under way; guarded by `following` */
+    int users; /* running callbacks; guarded by `following` */
 
-    pthread_mutex_t join; /* guards what follows */
+    pthread_mutex_t join; /* guards the members below */
     struct {
         uint32_t correlation, call;
     } asked[ASKED];
     struct piece waiting[WAITING];
-    struct hr_memory_ran done[DONE]; /* by call and device; device 0: none */
+    struct hr_memory_ran done[DONE]; /* by call and device; device 0: empty */
     struct hr_memory_ran batch[BATCH];
     size_t batched;
-    struct moment before; /* of clocks that differ: the last that was measured */
+    struct moment before; /* last measured, if the clocks differ */
 };
 
-/* The object that CUPTI's callbacks are for. */
+/* The object that receives CUPTI's callbacks. */
 static struct {
-    pthread_mutex_t lock; /* guards all; CUPTI is never called under it */
-    pthread_cond_t left;  /* a callback has ended */
+    pthread_mutex_t lock; /* guards all members; never held while calling CUPTI */
+    pthread_cond_t left;  /* signalled when a callback ends */
     struct hr_memory_kernels *kernels;
     uint32_t made;
 } following = {.lock = PTHREAD_MUTEX_INITIALIZER, .left = PTHREAD_COND_INITIALIZER};
 
 static const struct hr__cupti_layout layouts[] = HR__CUPTI_LAYOUTS;
 
-/* In the order in which they are enabled. GRAPH_TRACE is not everywhere. */
+/* In the order of enabling. Some versions lack GRAPH_TRACE. */
 static const int kinds[] = {HR__CUPTI_EXTERNAL, HR__CUPTI_RUNTIME, HR__CUPTI_DRIVER,
                             HR__CUPTI_KERNEL,   HR__CUPTI_MEMCPY,  HR__CUPTI_MEMCPY2,
                             HR__CUPTI_MEMSET,   HR__CUPTI_GRAPH};
@@ -118,7 +118,7 @@ static void write_all_locked(struct hr_memory_kernels *k)
     write_batch_locked(k);
 }
 
-/* A piece of work of a call. */
+/* Adds a work item to a call. */
 static void add_locked(struct hr_memory_kernels *k, uint32_t call, const struct piece *piece)
 {
     struct hr_memory_ran *ran = &k->done[(call + piece->device * 1021) % DONE];
@@ -130,7 +130,7 @@ static void add_locked(struct hr_memory_kernels *k, uint32_t call, const struct 
     ran->end_ns = piece->end_ns > ran->end_ns ? piece->end_ns : ran->end_ns;
 }
 
-/* The same, and of the calls around it. */
+/* Adds it to the call and to the calls around it. */
 static void join_locked(struct hr_memory_kernels *k, uint32_t call, const struct piece *piece)
 {
     for (int depth = 0; depth < NESTED_MOST; depth++) {
@@ -180,7 +180,7 @@ static uint64_t u64_at(const void *record, size_t offset)
     return value;
 }
 
-/* What CUPTI's clock says in the recorder's: by two moments, between which it is linear. */
+/* Converts CUPTI's clock to the recorder's, linearly between two moments. */
 static uint64_t our_time(const struct hr_memory_kernels *k, const struct moment *before,
                          const struct moment *now, uint64_t ns)
 {
@@ -192,7 +192,7 @@ static uint64_t our_time(const struct hr_memory_kernels *k, const struct moment 
     return ours > 0 ? (uint64_t)ours : 0;
 }
 
-/* Of a record of work; 0: of another, or without a time. */
+/* Reads a record of work; 0: another kind, or no time. */
 static int read_work(const void *record, struct piece *piece)
 {
     uint32_t kind = u32_at(record, 0);
@@ -204,14 +204,14 @@ static int read_work(const void *record, struct piece *piece)
         piece->end_ns = u64_at(record, l->end);
         piece->correlation = u32_at(record, l->correlation);
         piece->device = 1 + u32_at(record, l->device);
-        /* 0: it could not be measured, or has not ended. */
+        /* 0: not measured, or not finished. */
         return piece->begin_ns && piece->end_ns >= piece->begin_ns && piece->device &&
                piece->device < HR_MEMORY_LIBRARIES;
     }
     return 0;
 }
 
-/* Reads a record of either side; 0: of neither. */
+/* Reads a record of a correlation or of work; 0: neither. */
 static int read_record(struct hr_memory_kernels *k, const void *record, struct piece *piece)
 {
     uint32_t kind = u32_at(record, 0);
@@ -233,7 +233,7 @@ static struct moment measure(struct hr_memory_kernels *k)
 {
     struct moment best = {0, 0};
     uint64_t least = UINT64_MAX;
-    /* The call that took least says it best. */
+    /* The fastest of the calls is the most accurate. */
     for (int i = 0; i < 3; i++) {
         uint64_t ns = 0, begin = hr__now_ns();
         if (k->has_clock || k->cupti.timestamp(&ns))
@@ -278,7 +278,7 @@ static void read_buffer(struct hr_memory_kernels *k, uint8_t *buffer, size_t byt
 
 /* ---- CUPTI's callbacks ---- */
 
-/* The object, to be left; NULL: nobody follows. */
+/* Returns the current object and counts a callback, which must end with leave; NULL: none. */
 static struct hr_memory_kernels *enter(void)
 {
     pthread_mutex_lock(&following.lock);
@@ -302,7 +302,7 @@ static void buffer_requested(uint8_t **buffer, size_t *bytes, size_t *records)
     struct hr_memory_kernels *k = enter();
     *buffer = NULL;
     *bytes = 0;
-    *records = 0; /* as many as there is room for */
+    *records = 0; /* no limit */
     if (!k)
         return;
     if (atomic_fetch_add(&k->buffers, 1) < BUFFERS_MOST)
@@ -330,13 +330,13 @@ static void buffer_completed(void *context, uint32_t stream, uint8_t *buffer, si
     hr__free(buffer);
 }
 
-/* The clock of records: ours, so that nothing is to be converted. */
+/* Makes CUPTI use our clock, so that no conversion is needed. */
 static uint64_t clock_asked(void)
 {
     return hr__now_ns();
 }
 
-/* Subscribing keeps others away from CUPTI; no callback is enabled. */
+/* A subscription keeps other users away from CUPTI; no callback is enabled. */
 static void nothing_asked(void *data, int domain, uint32_t id, const void *info)
 {
 }
@@ -359,16 +359,16 @@ void hr_memory_kernels_called(struct hr_memory_kernels *k)
     uint64_t id = 0;
     if (!hr__recorder_is_here(k->recorder))
         return;
-    /* It fails where the push did: the thread has left the call all the same. */
+    /* Fails if the push failed, but the thread has left the call in any case. */
     k->cupti.pop(HR__CUPTI_CORRELATION, &id);
     uint32_t call = (uint32_t)(uintptr_t)pthread_getspecific(k->calling);
     uint64_t outer = atomic_load_explicit(&k->outer[call % CALLS], memory_order_relaxed);
     if (outer >> 32 != call)
-        outer = 0; /* forgotten: more than a table of calls began since */
+        outer = 0; /* forgotten: more calls than the table holds have begun since */
     pthread_setspecific(k->calling, (void *)(uintptr_t)(uint32_t)outer);
 }
 
-/* ---- life ---- */
+/* ---- creation and destruction ---- */
 
 static void disable_all(struct hr_memory_kernels *k)
 {
@@ -423,7 +423,7 @@ static int begin(struct hr_memory_kernels *k, struct hr_error *error)
     return code;
 }
 
-/* 0 where no other object follows. */
+/* Makes an object the current one. Returns 0 if there was none. */
 static int become_followed(struct hr_memory_kernels *k, struct hr_error *error)
 {
     pthread_mutex_lock(&following.lock);
@@ -439,7 +439,7 @@ static int become_followed(struct hr_memory_kernels *k, struct hr_error *error)
                               "accelerators' times are in that one");
 }
 
-/* No callback is under way any more, and none will be for this object. */
+/* Waits for running callbacks; no further callback will use this object. */
 static void stop_following(struct hr_memory_kernels *k)
 {
     pthread_mutex_lock(&following.lock);
@@ -487,7 +487,7 @@ int hr_memory_kernels_open(struct hr_memory_kernels **out, struct hr_memory_reco
     return 0;
 }
 
-/* What the record cannot show. */
+/* Notes what the record cannot show. */
 static void tell_notes(struct hr_memory_kernels *k)
 {
     char text[160];
@@ -511,7 +511,7 @@ void hr_memory_kernels_close(struct hr_memory_kernels **kernels)
     if (!k)
         return;
     *kernels = NULL;
-    /* A child's CUDA, and its locks, are in the state of the moment of the fork. */
+    /* In a child, CUDA and its locks are in the state of the fork: leave them alone. */
     if (!hr__recorder_is_here(k->recorder)) {
         hr__free(k);
         return;

@@ -1,4 +1,4 @@
-/* Names of categories and devices, as JSON, facts and reports have them. */
+/* Names of categories and devices in JSON, facts and reports. */
 #ifndef HR_MEMORY_RECORD_NAMES_H
 #define HR_MEMORY_RECORD_NAMES_H
 
@@ -9,12 +9,12 @@
 #define HR__CATEGORIES        (HR_MEMORY_WORKSPACE + 1)
 #define HR__DEVICE_NAME_BYTES 24
 
-/* "parameter", "activation", ...; static. "unknown" of what is no category. */
+/* "parameter", "activation", ...; "unknown" for an invalid category. Static. */
 const char *hr__category_name(unsigned category);
-/* "parameters", "activations", ...: what blocks of a category are called. */
+/* Plural for display: "parameters", "activations", ... */
 const char *hr__category_plural(unsigned category);
 
-/* "cpu", "cuda:0", "libraries". Returns out. */
+/* Writes "cpu", "cuda:0", "libraries"; returns out. */
 const char *hr__device_name(int device, char out[HR__DEVICE_NAME_BYTES]);
 
 #endif

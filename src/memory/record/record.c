@@ -1,10 +1,10 @@
 /*
- * Reading a record file; see record.h.
+ * Reads a record file; see record.h.
  *
- * Opening looks at the head of every extent, and at all texts. Extents of events are then
- * begun in the order of their first event; those that overlap in time, one a thread as a
- * rule, are merged. Accelerators' times are kept whole, 24 bytes a call, by call. No number
- * from the file is used before it was checked against its bounds.
+ * Opening reads the header of every extent, and all texts. Extents of events are then started in
+ * the order of their first event. Extents that overlap in time, usually one per thread, are merged.
+ * Accelerators' times are kept in memory, 24 bytes per call, sorted by call. Every number from the
+ * file is checked against its bounds before it is used.
  */
 #include "memory/record/record.h"
 
@@ -27,24 +27,24 @@
 #define TEXTS_MOST  (UINT32_C(1) << 24)
 #define LATEST_NS   (UINT64_C(1) << 62)
 
-/* An extent of events, as its header says. */
+/* An extent of events, according to its header. */
 struct extent {
     uint64_t at; /* offset in the file */
     uint64_t first_ns, used, checksum;
     uint32_t thread;
     int is_ended;
-    int is_told; /* its damage; it is read more than once */
+    int is_told; /* damage was noted: an extent may be read again */
 };
 
-/* One that is being read. */
+/* An extent being read. */
 struct stream {
     struct hr_memory_event *events;
     size_t count, next;
 };
 
-/* Texts of a kind, by id - 1. */
+/* Texts of one kind, indexed by id - 1. */
 struct texts {
-    char **texts; /* each with its length in front, see text_of */
+    char **texts; /* each preceded by its length, see text_of */
     uint32_t count, capacity;
 };
 
@@ -53,13 +53,13 @@ struct hr__record {
     char *path;
     struct hr__record_about about;
     struct hr__record_damage damage;
-    struct extent *extents; /* by first_ns */
+    struct extent *extents; /* sorted by first_ns */
     size_t extent_count, extent_capacity, extent_next;
-    struct stream *streams; /* being read */
+    struct stream *streams; /* extents being read */
     size_t stream_count, stream_capacity;
-    struct hr_memory_event *spare; /* a buffer that no stream has */
+    struct hr_memory_event *spare; /* buffer not used by a stream */
     struct texts names, stacks, facts;
-    struct hr_memory_ran *ran; /* by call and device, which are distinct */
+    struct hr_memory_ran *ran; /* sorted by call and device, without duplicates */
     size_t ran_count, ran_capacity;
 };
 
@@ -72,7 +72,7 @@ static void note_damage(struct hr__record *r, uint64_t at, uint64_t bytes, const
     r->damage.lost_bytes += bytes;
 }
 
-/* Reads `length` bytes at `at`, as many as there are: how many, or negative. */
+/* Reads up to `length` bytes at `at`; returns their number, or a negative errno. */
 static int64_t read_at(const struct hr__record *r, void *out, size_t length, uint64_t at)
 {
     size_t got = 0;
@@ -140,7 +140,7 @@ static void clear_texts(struct texts *texts)
     hr__free(texts->texts);
 }
 
-/* One text: 0, -ENOMEM, or 1: it is damaged. Each fact is a new one. */
+/* Adds one text: returns 0, -ENOMEM, or 1 if it is damaged. Each fact is a new entry. */
 static int take_text(struct hr__record *r, const struct hr__text_header *head, const char *bytes)
 {
     /* The longest stack is shorter than the longest name. */
@@ -161,7 +161,7 @@ static int take_text(struct hr__record *r, const struct hr__text_header *head, c
                    ? add_text(&r->facts, r->facts.count + 1, bytes, head->length)
                    : 1;
     default:
-        return is_right ? 0 : 1; /* of a later version */
+        return is_right ? 0 : 1; /* unknown kind, from a later version */
     }
 }
 
@@ -174,7 +174,7 @@ static int take_texts(struct hr__record *r, uint64_t at, const struct hr__extent
     int64_t got = read_at(r, bytes, (size_t)used, at + sizeof(struct hr__extent_header));
     size_t end = got < 0 ? 0 : (size_t)got, next = 0;
     int code = got < 0 ? (int)got : 0;
-    /* Each text has a check of its bytes, but only this is also of their ids. */
+    /* Each text has a checksum of its bytes, but only this one covers their ids. */
     if (!code && extent->is_ended == 1 &&
         (end < used || XXH3_64bits(bytes, end) != extent->checksum))
         code = 1;
@@ -220,7 +220,7 @@ static int is_ran(const struct hr_memory_ran *ran)
            ran->end_ns <= LATEST_NS;
 }
 
-/* An extent of them; what is damaged in it is told. */
+/* Reads an extent of accelerators' times; notes damage. */
 static int take_ran(struct hr__record *r, uint64_t at, const struct hr__extent_header *extent)
 {
     int code = make_ran_room(r, HR__EXTENT_RAN_MOST);
@@ -244,7 +244,7 @@ static int take_ran(struct hr__record *r, uint64_t at, const struct hr__extent_h
     return 0;
 }
 
-/* Negative, 0 or positive, as of strcmp. */
+/* Compares like strcmp. */
 static int compare_ran(const struct hr_memory_ran *ran, uint32_t call, uint32_t device)
 {
     if (ran->call != call)
@@ -258,11 +258,11 @@ static int by_call(const void *a, const void *b)
     return compare_ran(a, y->call, y->device);
 }
 
-/* Sorts them, and makes one of what was told of the same call in parts. */
+/* Sorts them and merges the parts of the same call. */
 static void order_ran(struct hr__record *r)
 {
     size_t kept = 0, i = 1;
-    /* As a rule they are in order, and a sort would need as much memory again. */
+    /* Usually they are in order, and a sort would need as much memory again. */
     while (i < r->ran_count && by_call(&r->ran[i - 1], &r->ran[i]) <= 0)
         i++;
     if (i < r->ran_count)
@@ -322,7 +322,7 @@ static int add_extent(struct hr__record *r, uint64_t at, const struct hr__extent
     return 0;
 }
 
-/* What is wrong with an extent's header, or NULL. `room`: bytes of the file behind it. */
+/* Describes what is wrong with an extent's header, or returns NULL. */
 static const char *wrong_with(const struct hr__extent_header *head)
 {
     if (head->magic != HR__EXTENT_MAGIC)
@@ -347,7 +347,7 @@ static int look_at(struct hr__record *r, uint64_t at)
         note_damage(r, at, there, "the file ends within a piece");
         return 0;
     }
-    /* Claimed, and its writer was killed before it began with it. */
+    /* The extent was claimed, and its writer was killed before using it. */
     if (!head.magic && !head.used)
         return 0;
     const char *wrong = wrong_with(&head);
@@ -501,7 +501,7 @@ static int by_event_time(const void *a, const void *b)
     const struct placed *x = a, *y = b;
     if (x->event.time_ns != y->event.time_ns)
         return x->event.time_ns < y->event.time_ns ? -1 : 1;
-    return x->place < y->place ? -1 : x->place > y->place; /* as they were written */
+    return x->place < y->place ? -1 : x->place > y->place; /* in the order written */
 }
 
 static int sort_placed(struct hr_memory_event *events, size_t count)
@@ -518,7 +518,8 @@ static int sort_placed(struct hr_memory_event *events, size_t count)
     return 0;
 }
 
-/* Sorts what is not in order: accelerators' times come late. Insertion, for it nearly is. */
+/* Sorts events, since accelerators' times arrive late. Uses insertion, because they are nearly in
+ * order. */
 static int sort_events(struct hr_memory_event *events, size_t count)
 {
     size_t moves = 0;
@@ -534,7 +535,7 @@ static int sort_events(struct hr_memory_event *events, size_t count)
     return 0;
 }
 
-/* The events that can be believed, from the front. */
+/* Returns the number of valid events from the front. */
 static size_t sound_events(const struct hr_memory_event *events, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -550,7 +551,7 @@ static void note_once(struct hr__record *r, struct extent *extent, uint64_t byte
     extent->is_told = 1;
 }
 
-/* Reads an extent into *stream; 0 with no events where it is damaged. */
+/* Reads an extent into *stream; returns 0 with no events if it is damaged. */
 static int begin_stream(struct hr__record *r, struct extent *extent, struct stream *stream)
 {
     if (!r->spare)
@@ -576,7 +577,7 @@ static int begin_stream(struct hr__record *r, struct extent *extent, struct stre
     int code = sort_events(r->spare, sound);
     if (code)
         return code;
-    /* Begun too late, it would break the order of all. */
+    /* An extent starting too late would break the overall order. */
     if (r->spare[0].time_ns < extent->first_ns) {
         note_once(r, extent, extent->used, "the head of a piece says what cannot be");
         return 0;
@@ -605,8 +606,8 @@ static uint64_t time_of(const struct stream *stream)
     return stream->events[stream->next].time_ns;
 }
 
-/* The stream whose next event is the first of all, NULL: there is none; *until: what the
- * others have next. */
+/* Returns the stream whose next event is earliest, NULL: none; *until: the next event of the other
+ * streams. */
 static struct stream *first_stream(struct hr__record *r, uint64_t *until)
 {
     struct stream *first = NULL;
@@ -624,7 +625,7 @@ static struct stream *first_stream(struct hr__record *r, uint64_t *until)
     return first;
 }
 
-/* Begins all extents whose first event is not behind the first of those that are begun. */
+/* Starts all extents that begin no later than the earliest next event. */
 static int begin_due(struct hr__record *r, struct hr_error *error)
 {
     uint64_t until;

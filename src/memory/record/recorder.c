@@ -1,19 +1,20 @@
 /*
- * The recorder: events of all threads into a mapped file.
+ * The recorder: writes the events of all threads into a mapped file.
  *
- * Each thread has an extent of the file to itself and appends to it; nobody else looks
- * there, so nothing is locked. When it is full the thread ends it with a checksum, and
- * claims and maps the next piece of the file. Room in the file is allocated before it is
- * mapped: a full disk is an error code, never a SIGBUS. Where another program truncates the file,
- * its mappings turn into zeros (base/truncation.h): events may still be written there, and are
- * lost. Whoever begins or ends an extent finds the magic gone, and the recording stops.
+ * Each thread has an extent of the file to itself and appends to it without a lock, since no other
+ * thread accesses it. When the extent is full, the thread finishes it with a checksum, and claims
+ * and maps the next one. File space is allocated before it is mapped, so a full disk gives an error
+ * code, never a SIGBUS. If another program truncates the file, its mappings turn into zeros
+ * (base/truncation.h): events written there are lost. The next thread that begins or finishes an
+ * extent finds the magic missing, and recording stops.
  *
- * Names and stacks are rare: they share one extent and a lock; accelerators' times, which come
- * in batches, another extent and that lock. Under it memory is allocated, which a tapped malloc
- * records: so what recording itself takes, a thread's place, has a lock of its own.
+ * Names and stacks are rare: they share one extent and a lock. Accelerators' times, which come in
+ * batches, share another extent and the same lock. Memory is allocated under that lock, and a
+ * tapped malloc records this. So what recording an event needs, a thread's writer, has a separate
+ * lock.
  *
- * The page `here` is wiped in a forked child, which so knows at the cost of one load that
- * the recording is not its own: both would write to the same pages.
+ * The page `here` is wiped in a forked child, which so finds out with one load that the recording
+ * is its parent's: both would write to the same pages.
  */
 #include "memory/record/recorder.h"
 
@@ -42,13 +43,13 @@
 
 #define THREADS_MOST 1024
 #define LOCK_TRIES   10000
-#define FD_LEAST     100 /* programs take lower numbers by name: `exec 3>file` of a shell */
+#define FD_LEAST     100 /* lower numbers are used by name: `exec 3>file` in a shell */
 
-/* A thread's place in the file. Another thread has it when this one has ended. */
+/* A thread's writer. Another thread reuses it after this one has ended. */
 struct record_writer {
     struct hr_memory_recorder *recorder;
-    struct hr__extent_header *extent; /* NULL: none yet, or not any more */
-    uint64_t used;                    /* of it, behind its header */
+    struct hr__extent_header *extent; /* NULL: none */
+    uint64_t used;                    /* bytes in it after its header */
     _Atomic uint64_t recorded, lost;
     struct record_writer *next_free;
     uint32_t number;
@@ -57,24 +58,25 @@ struct record_writer {
 struct hr_memory_recorder {
     struct hr_memory_recorder *next_living; /* guarded by `living` */
     int fd;
-    dev_t file_device; /* and inode: which file `fd` was when it was opened */
+    dev_t file_device; /* device and inode identify the file that `fd` was opened for */
     ino_t file_inode;
     uint64_t limit_bytes;
     uint64_t start_ns;
     struct hr__record_header *header; /* mapped */
-    atomic_int *here;                 /* its own page; 1: in the process that records */
-    pthread_key_t key;                /* a thread's writer; its end gives it back */
-    _Atomic uint64_t end;             /* of what was claimed of the file */
+    atomic_int *here;                 /* on its own page; 1: in the recording process */
+    pthread_key_t key;                /* a thread's writer; its destructor returns the writer */
+    _Atomic uint64_t end;             /* of the claimed part of the file */
     atomic_int stopped;               /* nothing more can be written */
-    _Atomic uint64_t lost;            /* of no writer: threads without one, accelerators' times */
+    _Atomic uint64_t lost;            /* events without a writer: from excess threads, and
+                                         accelerators' times */
 
-    /* Guards free_writers and writer_count. Taken within allocators: who holds it allocates
-     * nothing and waits for nobody. Lock order: behind all others. */
+    /* Guards free_writers and writer_count. It is taken within allocators, so its holder must not
+     * allocate or wait. Lock order: after all others. */
     pthread_mutex_t places;
     struct record_writer *free_writers;
     uint32_t writer_count;
 
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the members below */
     struct hr__extent_header *texts, *ran;
     struct hr__ids names;  /* of HR__TEXT_NAME */
     struct hr__ids stacks; /* of HR__TEXT_STACK */
@@ -95,14 +97,14 @@ static void *body(struct hr__extent_header *extent)
     return extent + 1;
 }
 
-/* No more is recorded; the first reason stays in the file. */
+/* Stops recording; keeps the first reason in the file. */
 static void stop(struct hr_memory_recorder *r, int reason)
 {
     if (!atomic_exchange(&r->stopped, 1))
         r->header->problem = reason;
 }
 
-/* MAP_FAILED and errno as of mmap. */
+/* Returns MAP_FAILED and sets errno like mmap. */
 static void *map_file(const struct hr_memory_recorder *r, uint64_t at, size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, (off_t)at);
@@ -130,12 +132,12 @@ static void end_extent(struct hr_memory_recorder *r, struct hr__extent_header **
     *pointer = NULL;
 }
 
-/* A positive errno. tmpfs breaks off where a signal waits. */
+/* Allocates file space; returns a positive errno. tmpfs stops early if a signal is pending. */
 static int allocate(int fd, off_t at, off_t bytes)
 {
     struct rlimit limit;
     int failed;
-    /* Beyond it the kernel would send SIGXFSZ, which ends the program. */
+    /* Beyond the limit the kernel would send SIGXFSZ, which kills the program. */
     if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
         (uint64_t)at + (uint64_t)bytes > limit.rlim_cur)
         return EFBIG;
@@ -145,8 +147,8 @@ static int allocate(int fd, off_t at, off_t bytes)
     return failed;
 }
 
-/* 0: the program has closed our descriptor (daemons close all), and the number may be that of a
- * file of its own by now, which must not be written to. */
+/* Returns 0 if the program has closed our descriptor (daemons close all). The number may now belong
+ * to a file of the program, which we must not write to. */
 static int has_file(const struct hr_memory_recorder *r)
 {
     struct stat status;
@@ -154,7 +156,7 @@ static int has_file(const struct hr_memory_recorder *r)
            status.st_ino == r->file_inode;
 }
 
-/* The next piece of the file; NULL: there is none, and the recording has stopped. */
+/* Claims the next extent of the file; NULL: none left, and recording has stopped. */
 static struct hr__extent_header *claim_extent(struct hr_memory_recorder *r,
                                               enum hr__extent_kind kind, uint32_t thread)
 {
@@ -188,16 +190,15 @@ static struct hr__extent_header *claim_extent(struct hr_memory_recorder *r,
 
 /* ---- events ---- */
 
-/* The recorders that there are: a thread that ends while its recorder is destroyed must not look
- * into it, and deleting a key does not wait for its destructors. Lock order: before a
- * recorder's own. */
+/* All live recorders. A thread that ends while its recorder is being destroyed must not access it,
+ * and deleting a key does not wait for its destructors. Lock order: before a recorder's own. */
 static struct {
     pthread_mutex_t lock; /* guards the list */
     struct hr_memory_recorder *first;
 } living = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* 0: the lock cannot be had, since this is a child of a process in which another thread had it.
- * Nobody but the child's threads would look then, and they cannot either. */
+/* Returns 0 if the lock is unavailable: this is a forked child, and another thread of the parent
+ * held the lock. Then no thread of the child can take it, so nothing needs it. */
 static int lock_living(void)
 {
     for (int i = 0; i < LOCK_TRIES; i++) {
@@ -236,7 +237,7 @@ static int is_of(const struct hr_memory_recorder *r, const struct record_writer 
            (uintptr_t)w < (uintptr_t)(r->writers + THREADS_MOST);
 }
 
-/* A thread has ended: its place is another's. */
+/* Returns the writer of a thread that has ended. */
 static void give_back(void *arg)
 {
     struct record_writer *w = arg;
@@ -273,7 +274,7 @@ static struct record_writer *become_writer(struct hr_memory_recorder *r)
     return NULL;
 }
 
-/* Room for one more event; 0: there is none. */
+/* Makes space for one more event; 0: none left. */
 static int make_room(struct hr_memory_recorder *r, struct record_writer *w)
 {
     end_extent(r, &w->extent);
@@ -306,8 +307,8 @@ void hr_memory_record(struct hr_memory_recorder *r, const struct hr_memory_event
         atomic_fetch_add_explicit(&r->lost, 1, memory_order_relaxed);
         return;
     }
-    /* Where one thread has no room left none records: the others would tell of blocks whose
-     * beginnings and ends are lost. */
+    /* When one thread runs out of space, all threads stop: otherwise they would record blocks whose
+     * allocations and frees are lost. */
     if (atomic_load_explicit(&r->stopped, memory_order_relaxed) ||
         ((!w->extent || w->used + sizeof *event > HR__EXTENT_ROOM) && !make_room(r, w))) {
         atomic_fetch_add_explicit(&w->lost, 1, memory_order_relaxed);
@@ -320,7 +321,7 @@ void hr_memory_record(struct hr_memory_recorder *r, const struct hr_memory_event
     if (!w->used || place->time_ns < w->extent->first_ns)
         w->extent->first_ns = place->time_ns;
     w->used += sizeof *event;
-    /* What is counted is whole, however the process ends. */
+    /* Counted events are complete, however the process ends. */
     __atomic_store_n(&w->extent->used, w->used, __ATOMIC_RELEASE);
     atomic_store_explicit(&w->recorded,
                           atomic_load_explicit(&w->recorded, memory_order_relaxed) + 1,
@@ -340,7 +341,7 @@ void hr_memory_counts(const struct hr_memory_recorder *recorder, uint64_t *recor
 
 /* ---- names, stacks, facts ---- */
 
-/* Appends a text; 0: there is no room for it. */
+/* Appends a text; 0: no space. */
 static int write_text_locked(struct hr_memory_recorder *r, enum hr__text_kind kind, uint32_t id,
                              const void *bytes, size_t length)
 {
@@ -363,15 +364,14 @@ static int write_text_locked(struct hr_memory_recorder *r, enum hr__text_kind ki
     return 1;
 }
 
-/* The id of what may have been written already; 0: it cannot be. */
+/* Returns the id of a text, writing it if it is new; 0: not possible. */
 static uint32_t intern(struct hr_memory_recorder *r, enum hr__text_kind kind, const void *bytes,
                        size_t length)
 {
     struct hr__ids *names = kind == HR__TEXT_NAME ? &r->names : &r->stacks;
     if (!atomic_load_explicit(r->here, memory_order_relaxed))
         return 0;
-    /* What is allocated under the lock may be recorded (a tapped malloc), which does not need
-     * it. */
+    /* Allocations under this lock may be recorded (a tapped malloc), which does not need it. */
     pthread_mutex_lock(&r->lock);
     uint32_t id = hr__ids_find(names, bytes, length);
     if (!id && write_text_locked(r, kind, names->count + 1, bytes, length))
@@ -409,7 +409,7 @@ void hr_memory_fact(struct hr_memory_recorder *recorder, const char *name, const
 
 /* ---- times of accelerators ---- */
 
-/* Appends one; 0: there is no room for it. */
+/* Appends one; 0: no space. */
 static int write_ran_locked(struct hr_memory_recorder *r, const struct hr_memory_ran *ran)
 {
     if (!r->ran || r->ran->used + sizeof *ran > HR__EXTENT_ROOM) {
@@ -439,7 +439,7 @@ void hr_memory_record_ran(struct hr_memory_recorder *recorder, const struct hr_m
     atomic_fetch_add_explicit(&recorder->lost, count - written, memory_order_relaxed);
 }
 
-/* ---- life ---- */
+/* ---- creation and destruction ---- */
 
 int hr__recorder_may_replace(const char *path, struct hr_error *error)
 {
@@ -461,7 +461,7 @@ int hr__recorder_may_replace(const char *path, struct hr_error *error)
                                 path);
 }
 
-/* The file's beginning: room for the header, mapped. */
+/* Allocates and maps the file's header. */
 static int begin_file(struct hr_memory_recorder *r, const char *path, struct hr_error *error)
 {
     int higher = fcntl(r->fd, F_DUPFD_CLOEXEC, FD_LEAST);
@@ -484,13 +484,13 @@ static int begin_file(struct hr_memory_recorder *r, const char *path, struct hr_
     return 0;
 }
 
-/* Where it fails no file is left. */
+/* On failure no file is left. */
 static int make_file(struct hr_memory_recorder *r, const char *path, struct hr_error *error)
 {
     int code = hr__recorder_may_replace(path, error);
     if (code)
         return code;
-    /* A process that still records into an old file goes on with that one. */
+    /* A process still recording into an old file continues with that one. */
     if (unlink(path) && errno != ENOENT)
         return hr__fail(error, -errno, "%s: cannot be replaced: %s", path, hr__errno_text(errno));
     r->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -606,7 +606,7 @@ void hr_memory_recorder_destroy(struct hr_memory_recorder **recorder)
     if (!r)
         return;
     *recorder = NULL;
-    /* A child leaves what is mapped: its pages are the parent's. */
+    /* A child leaves the mapping alone: its pages are the parent's. */
     int is_mine = r->here && atomic_load(r->here);
     pthread_key_delete(r->key);
     end_living(r, is_mine);
@@ -618,7 +618,7 @@ void hr_memory_recorder_destroy(struct hr_memory_recorder **recorder)
         close(r->fd);
     if (r->here)
         munmap(r->here, (size_t)sysconf(_SC_PAGESIZE));
-    /* In a child they may be as another thread of the parent had them in its hands. */
+    /* In a child another thread of the parent may have left these half updated. */
     if (is_mine) {
         hr__ids_clear(&r->names);
         hr__ids_clear(&r->stacks);

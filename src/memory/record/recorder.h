@@ -1,24 +1,24 @@
-/* A recorder, as the rest of this room sees it; the public part is in headrace/memory.h. */
+/* The recorder's internal interface; the public part is in headrace/memory.h. */
 #ifndef HR_MEMORY_RECORD_RECORDER_H
 #define HR_MEMORY_RECORD_RECORDER_H
 
 #include <headrace/memory.h>
 
-/* What events' times count from: nanoseconds of the monotonic clock. */
+/* Returns the origin of event times: nanoseconds of the monotonic clock. */
 uint64_t hr__recorder_start_ns(const struct hr_memory_recorder *recorder);
 
-/* 0 in a child that was forked while recording: the recording is its parent's. One load. */
+/* Returns 0 in a child forked while recording: the recording belongs to its parent. One load. */
 int hr__recorder_is_here(const struct hr_memory_recorder *recorder);
 
-/* Of whom the record is, where that is not this process, and of now; 0: not known. */
+/* Sets the process and time that the record describes, if not this process and now; 0: unknown. */
 void hr__recorder_set_origin(struct hr_memory_recorder *recorder, int64_t pid,
                              uint64_t start_unix_ns);
 
-/* 0 where a record may be made at `path`: nothing is there, or a record. Errors: -EEXIST; of the
- * file. */
+/* Returns 0 if a record may be created at `path`: nothing is there, or a record is. Errors:
+ * -EEXIST; those of the file. */
 int hr__recorder_may_replace(const char *path, struct hr_error *error);
 
-/* Negative errno of what ended the recording early; 0: nothing did. */
+/* Returns the negative errno that ended the recording early; 0: none. */
 int hr__recorder_problem(const struct hr_memory_recorder *recorder);
 
 #endif

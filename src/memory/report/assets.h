@@ -1,5 +1,5 @@
 /* The scripts of pages about memory, embedded at build time, and the content security policy that
- * allows just these and the kit's parts. Zero-terminated texts. */
+ * allows only these scripts and the shared ones of src/report. Zero-terminated texts. */
 #ifndef HR_MEMORY_REPORT_ASSETS_H
 #define HR_MEMORY_REPORT_ASSETS_H
 

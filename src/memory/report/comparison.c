@@ -1,5 +1,5 @@
-/* The public face of comparisons: include/headrace/memory.h, and docs/memory-format.md for the
- * JSON. */
+/* The public functions for comparisons: include/headrace/memory.h; docs/memory-format.md describes
+ * the JSON. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "memory/report/json.h"
@@ -18,7 +18,7 @@ static json_t *reals(double before, double after)
     return json_pack("[o, o]", hr__memory_json_real(before), hr__memory_json_real(after));
 }
 
-/* null: "". */
+/* Returns null for "". */
 static json_t *name(const struct hr__record *record, uint32_t id)
 {
     const char *text = id ? hr__record_name(record, id) : "";

@@ -1,5 +1,5 @@
 /*
- * What is different between two records, as text: a sentence, then tables of the peaks, of the
+ * Writes the differences of two records as text: a sentence, then tables of the peaks, of the
  * groups of blocks that changed, and of iterations and intervals.
  */
 #include "base/error.h"
@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #define GROUPS_SHOWN 20
-#define SAME         0.0005 /* of a peak: reads as 0.0 % */
+#define SAME         0.0005 /* share of a peak that prints as 0.0 % */
 
 /* "+1.50 MiB", "-12 B", "0 B". */
 static void cell_change(struct hr__table *t, double change)

@@ -1,7 +1,7 @@
 /*
- * An analysis as JSON (docs/memory-format.md): what the page draws, and what other programs
- * read. Times are nanoseconds since the recording began, sizes bytes. Names that programs and
- * files gave are escaped by the JSON library, and cut where they are no UTF-8.
+ * Writes an analysis as JSON (docs/memory-format.md), for the page and for other programs. Times
+ * are nanoseconds since the recording began, sizes are bytes. The JSON library escapes names from
+ * programs and files; they are cut where they are not UTF-8.
  */
 #include "memory/report/json.h"
 
@@ -15,12 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LINES_MOST      16   /* of a stack */
-#define FACTS_MOST      200  /* that are told */
-#define ITERATIONS_MOST 2000 /* that are told one by one */
+#define LINES_MOST      16   /* per stack */
+#define FACTS_MOST      200  /* most facts written */
+#define ITERATIONS_MOST 2000 /* most iterations written one by one */
 #define DIFFERENT_MOST  200
 
-/* NULL never, but for want of memory: json_object_set_new takes that as a failure. */
+/* Returns NULL only if out of memory, which json_object_set_new treats as a failure. */
 json_t *hr__memory_json_text(const char *bytes)
 {
     char safe[HR__LINE_BYTES];
@@ -46,7 +46,7 @@ json_t *hr__memory_json_name(const struct hr__record *record, uint32_t id)
     return id ? hr__memory_json_text(hr__record_name(record, id)) : json_null();
 }
 
-/* The innermost of the user's lines first; where there are none, the innermost. */
+/* Starts with the user's innermost line, or with the innermost line if the user has none. */
 static json_t *stack(const struct hr__record *record, uint32_t id)
 {
     const struct hr_memory_frame *frames;
@@ -69,7 +69,7 @@ json_t *hr__memory_json_categories(const uint64_t bytes[HR__CATEGORIES])
 
 /* ---- parts ---- */
 
-/* All that the record says of its run, but for notes, which are sentences. */
+/* Writes the record's facts about its run, except notes, which are sentences. */
 static json_t *facts(const struct hr__record *record)
 {
     json_t *object = json_object();
@@ -381,7 +381,7 @@ static json_t *advice(const struct hr__memory *m, const struct hr__record *recor
     return list;
 }
 
-/* Of one device: what its peak holds, and what would fit. */
+/* Writes the contents of a device's peak and the batch size that fits. */
 static json_t *device_batch(const struct hr__memory *m, const struct hr__device_memory *d)
 {
     char device_name[HR__DEVICE_NAME_BYTES];

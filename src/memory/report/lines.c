@@ -1,10 +1,10 @@
-/* Lines of code of recorded stacks; see lines.h. */
+/* Formats the lines of code of recorded stacks; see lines.h. */
 #include "memory/report/lines.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* A frame of the framework's own, or of an interpreter's. */
+/* Returns whether a frame is the framework's, or an interpreter's. */
 static int is_of_framework(const char *file)
 {
     static const char *const folders[] = {"/torch/", "/headrace/"};

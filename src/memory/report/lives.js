@@ -1,11 +1,11 @@
 /*
- * The lives of blocks: a bar for each block from its allocation to its free, with a tick for
- * each access, on a canvas of its own; thousands of bars and tens of thousands of ticks are
- * drawn at each step of a zoom.
+ * Draws the lives of blocks: a bar per block from its allocation to its free, with a tick per
+ * access. Uses a plain canvas, because each step of a zoom draws thousands of bars and tens of
+ * thousands of ticks.
  *
- * Where bars stand: first fit, those that live longest first, so that what stays lies below and
- * what comes and goes above; or a row each, in the order in which they begin. Of a block that is
- * older than the part of the time that is drawn the bar begins at its edge.
+ * Layouts of bars: first fit with the longest lives first, so that lasting blocks are below and
+ * short-lived ones above; or one row per block, in order of allocation. If a block is older than
+ * the period that is drawn, its bar begins at the edge.
  */
 report.lives = (function () {
   "use strict";
@@ -38,7 +38,7 @@ report.lives = (function () {
     x0: edge.begin, x1: edge.end, y0: 0, y1: 1, rows: 1, visible: [],
   };
 
-  /* ---- where bars stand ---- */
+  /* ---- layouts ---- */
 
   const layouts = {
     log: ["height by the logarithm of bytes", (b) => 1 + Math.log2(1 + b.bytes / 64) / 2],
@@ -50,11 +50,11 @@ report.lives = (function () {
     return [Math.max(b.begin, edge.begin), Math.min(b.end, edge.end)];
   }
 
-  /* The lowest place that is free as long as the block lives, above what is placed already. */
+  /* Finds the lowest place that is free during the block's whole life. */
   function firstFit(block, placed) {
     const [begin, end] = clipped(block);
     let y = 0;
-    for (const other of placed) { /* in the order of their y */
+    for (const other of placed) { /* sorted by y */
       if (other.begin >= end || other.end <= begin) continue;
       if (other.y >= y + block.height) break;
       y = Math.max(y, other.y + other.height);
@@ -149,7 +149,7 @@ report.lives = (function () {
     c.restore();
   }
 
-  /* Ticks of a bar: one for a pixel is enough. */
+  /* Draws a bar's ticks, at most one per pixel. */
   function drawTicks(c, block, area, top, height) {
     const half = height / 2;
     const last = [-1, -1];
@@ -212,9 +212,9 @@ report.lives = (function () {
     window.requestAnimationFrame(() => { asked = false; draw(); });
   }
 
-  /* ---- moving ---- */
+  /* ---- zooming and panning ---- */
 
-  const least = 100; /* ns that fill the chart at most */
+  const least = 100; /* ns: shortest period that fills the chart */
 
   function setTime(x0, x1) {
     const most = edge.end - edge.begin, span = Math.min(Math.max(x1 - x0, Math.min(least, most)), most);
@@ -247,7 +247,7 @@ report.lives = (function () {
     setRows(0, state.rows);
   }
 
-  /* ---- telling ---- */
+  /* ---- describing blocks ---- */
 
   function lifeOf(b) {
     const begin = b.begin > 0 ? words.time(b.begin) : "before the recording";
@@ -296,7 +296,7 @@ report.lives = (function () {
     redraw();
   }
 
-  /* The next or the one before, in the order of their beginning, moved into view. */
+  /* Selects the next or previous block, in order of allocation, and moves it into view. */
   function walk(by) {
     if (!state.visible.length) return;
     const at = state.visible.indexOf(state.chosen);
@@ -308,7 +308,7 @@ report.lives = (function () {
     choose(b);
   }
 
-  /* ---- hands ---- */
+  /* ---- mouse, touch and keyboard ---- */
 
   let drag = null;
   canvas.addEventListener("pointerdown", (event) => {
@@ -340,9 +340,9 @@ report.lives = (function () {
     redraw();
   });
   canvas.addEventListener("wheel", (event) => {
-    if (document.activeElement !== canvas && !event.ctrlKey) return; /* the page scrolls */
+    if (document.activeElement !== canvas && !event.ctrlKey) return; /* let the page scroll */
     event.preventDefault();
-    const turned = event.deltaY || event.deltaX; /* some browsers turn the wheel aside with Shift */
+    const turned = event.deltaY || event.deltaX; /* with Shift some browsers scroll sideways */
     const factor = 1.2 ** Math.sign(turned), area = box();
     if (event.shiftKey) zoomRows(factor, rowAt(event.offsetY, area));
     else zoom(factor, nsAt(event.offsetX, area));
@@ -413,7 +413,7 @@ report.lives = (function () {
 
   return {
     bounds: edge,
-    /* The lives around a moment. */
+    /* Shows the lives around a moment. */
     show(ns) {
       const span = (edge.end - edge.begin) / 6;
       canvas.scrollIntoView({ block: "center" });

@@ -1,4 +1,4 @@
-/* The public face of analyses: include/headrace/memory.h. */
+/* The public functions for analyses: include/headrace/memory.h. */
 #include "base/memory.h"
 #include "base/error.h"
 #include "base/versioned.h"

@@ -1,11 +1,11 @@
 /*
- * Analyses of memory as one HTML file that needs no network: the sentence, charts by Chart.js
- * and by page.js itself (the lives of blocks), and a table beside each chart, so that
+ * Writes analyses of memory as one HTML file that needs no network: the sentence, charts by
+ * Chart.js and by page.js itself (the lives of blocks), and a table beside each chart, so that
  * nothing is lost on paper, to a screen reader or without scripts.
  *
- * Text from outside (names of operators, files, parts of the model) is escaped wherever it
- * stands, the charts' data is JSON without <, > and &, and a content security policy allows the
- * page's own scripts by their hashes and nothing else.
+ * Untrusted text (names of operators, files, parts of the model) is always escaped, the charts'
+ * data is JSON without <, > and &, and a content security policy allows only the page's own
+ * scripts, by their hashes.
  */
 #include "base/error.h"
 #include "memory/report/assets.h"
@@ -19,7 +19,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define LONG_SENTENCE 150 /* characters that are set smaller */
+#define LONG_SENTENCE 150 /* characters from which a sentence is set smaller */
 
 struct page {
     const struct hr__memory_view *views;
@@ -33,7 +33,7 @@ static void put(struct page *p, const char *html)
     hr__draft_put(&p->draft, html);
 }
 
-/* Without a charting library, or of a record without blocks, pages have tables only. */
+/* Without a charting library, or for a record without blocks, pages have tables only. */
 static bool has_charts(const struct page *p)
 {
     return *hr__page_library && p->views->device;
@@ -49,7 +49,7 @@ static void table(struct page *p, enum hr__memory_table which)
     hr__table_html(&p->tables[which], &p->draft);
 }
 
-/* The figures of a chart: folded, where there is the chart. */
+/* Adds the table of a chart's figures; folded if the chart is shown. */
 static void figures(struct page *p, enum hr__memory_table which)
 {
     if (!has(p, which))
@@ -63,8 +63,8 @@ static void canvas(struct page *p, const char *id, const char *shape, const char
         hr__page_canvas(&p->draft, id, shape, title);
 }
 
-/* A chart with what it shows; `which`: the table of its figures, folded; HR__MEMORY_TABLES: it
- * stands elsewhere. */
+/* A chart and its description; `which`: the table of its figures, folded; HR__MEMORY_TABLES: the
+ * table is elsewhere. */
 struct figure {
     const char *id, *title, *about, *shape;
     enum hr__memory_table which;
@@ -353,7 +353,7 @@ int hr_memory_write_page(const struct hr_memory *const *memories, size_t count, 
     p.views = views;
     hr__memory_tables_make(p.tables, views, count, false);
     p.draft.failed = hr__memory_tables_failed(p.tables);
-    /* What the sections are called already. */
+    /* The section headings already say this. */
     p.tables[HR__MEMORY_PATTERN].title = p.tables[HR__MEMORY_RUN].title = "";
     p.tables[HR__MEMORY_REMEDIES].title = "what to do with blocks";
     head(&p);

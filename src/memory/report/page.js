@@ -1,5 +1,5 @@
 /*
- * Draws the charts of a page about memory but for the lives of blocks (lives.js). Series
+ * Draws the charts of a page about memory, except the lives of blocks (lives.js). Series
  * differ in order, marks or dashes as well as in colour.
  */
 (function () {
@@ -85,7 +85,7 @@
     bytesCanvas.parentElement.before(tools);
   }
 
-  /* The peak, and which part of the time the lives are of. */
+  /* Marks the peak, and the period that the lives show. */
   const moments = {
     id: "moments",
     beforeDatasetsDraw(chart) {
@@ -412,7 +412,7 @@
     };
   });
 
-  /* Stripes: told apart without colours, too. */
+  /* Stripes can be distinguished without colours. */
   function stripes(colour) {
     const tile = document.createElement("canvas");
     tile.width = tile.height = 6;

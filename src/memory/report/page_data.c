@@ -1,8 +1,9 @@
 /*
- * The data of a memory page's charts; see page_data.h. Its members are read by page.js.
+ * Writes the data of a memory page's charts; see page_data.h. page.js reads its members.
  *
- * Names stand once, in `names`; blocks and accesses are rows of numbers that point there. Times
- * of accesses are differences. What could end a script element is escaped at the end.
+ * Each name is stored once, in `names`; blocks and accesses are rows of numbers that refer to it.
+ * Times of accesses are differences. Characters that could end a script element are escaped at the
+ * end.
  */
 #include "memory/report/page_data.h"
 
@@ -17,12 +18,12 @@
 #define PARTS_MOST      24
 #define OUTLIERS_MOST   64
 
-/* Names that were given a number, in an object; the list of them is made in step. */
+/* An object that maps names to their numbers, and the list of names in that order. */
 struct names {
     json_t *numbers, *list;
 };
 
-/* JSON within a script element; takes `value`. */
+/* Writes JSON that is safe within a script element; consumes `value`. */
 static void put_json(struct hr__draft *d, json_t *value)
 {
     static const struct {
@@ -52,7 +53,7 @@ static void put_member(struct hr__draft *d, const char *name, json_t *value)
     put_json(d, value);
 }
 
-/* The first `most` of a list, which it takes. */
+/* Writes the first `most` elements of a list, which it consumes. */
 static void put_head(struct hr__draft *d, json_t *list, size_t most)
 {
     hr__draft_put(d, "[");
@@ -67,11 +68,11 @@ static void put_head(struct hr__draft *d, json_t *list, size_t most)
 
 static void put_number(struct hr__draft *d, double value)
 {
-    /* Whole numbers of up to 2^53, exactly: hr__draft_number gives no more than it must. */
+    /* Exact for whole numbers up to 2^53: hr__draft_number writes no needless decimals. */
     hr__draft_number(d, value, 0);
 }
 
-/* 0: none. Takes `text`, a string or null. */
+/* Returns a name's number; 0: none. Consumes `text`, a string or null. */
 static size_t number_of(struct names *names, json_t *text)
 {
     const char *name = json_string_value(text);
@@ -114,7 +115,7 @@ static void put_blocks(struct hr__draft *d, const struct hr__memory_view *v, str
     hr__draft_put(d, "]");
 }
 
-/* block, time since the access before, 1: write, operator; one after another. */
+/* Writes block, time since the previous access, 1 for a write, and operator, one after another. */
 static void put_accesses(struct hr__draft *d, const struct hr__memory_view *v, struct names *names)
 {
     uint64_t last = v->found->drawn_begin_ns;
@@ -149,7 +150,7 @@ static void put_lives(struct hr__draft *d, const struct hr__memory_view *v)
 
 /* ---- the rest of the first record ---- */
 
-/* begin, length, the most bytes, 1: as the others. */
+/* Writes begin, length, peak bytes, and 1 if regular. */
 static void put_iterations(struct hr__draft *d, const struct hr__memory_view *v)
 {
     const struct hr__period *p = &v->found->period;
@@ -198,7 +199,7 @@ static void put_device(struct hr__draft *d, const struct hr__memory_view *v)
     hr__draft_put(d, "}");
 }
 
-/* Bytes over time of all devices of the first record. */
+/* Writes the bytes over time of all devices of the first record. */
 static void put_devices(struct hr__draft *d, const struct hr__memory_view *v)
 {
     hr__draft_put(d, ",\n\"devices\":[");
@@ -214,7 +215,7 @@ static void put_devices(struct hr__draft *d, const struct hr__memory_view *v)
     hr__draft_put(d, "]");
 }
 
-/* What is drawn beside the first record. */
+/* Writes the drawn data of the other records. */
 static void put_sides(struct hr__draft *d, const struct hr__memory_view *views, size_t count)
 {
     hr__draft_put(d, ",\n\"sides\":[");

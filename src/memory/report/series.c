@@ -1,6 +1,6 @@
 /*
- * The tables of a page's longer charts: iterations one by one, bytes over time, the lives of
- * blocks. Where there are too many rows, those with the most bytes are shown.
+ * Fills the tables of a page's longer charts: iterations one by one, bytes over time, the lives of
+ * blocks. If there are too many rows, those with the most bytes are shown.
  */
 #include "memory/report/tables.h"
 
@@ -71,7 +71,7 @@ void hr__memory_fill_timeline(struct hr__table *t, const struct hr__memory_view 
     }
 }
 
-/* A drawn block and its place among them. */
+/* A drawn block and its index. */
 struct life {
     const struct hr__block *block;
     size_t at;
@@ -96,7 +96,7 @@ void hr__memory_fill_lives(struct hr__table *t, const struct hr__memory_view *v)
     for (size_t i = 0; i < count && i < LIVES_SHOWN; i++) {
         const struct hr__block *b = lives[i].block;
         struct hr__view_block words = hr__view_block(v, v->found->drawn[lives[i].at]);
-        words.line = NULL; /* there is no room for it */
+        words.line = NULL; /* no space for it */
         hr__memory_cell_block(t, "", &words, false);
         hr__table_cell(t, hr__category_name(b->category));
         if (b->alloc_ns)

@@ -1,6 +1,6 @@
 /*
- * The tables of several records beside each other, each at its own peak: by category, and by
- * part of the model. Parts are known by their names.
+ * Fills the tables that compare several records, each at its own peak: by category and by part of
+ * the model. Parts are matched by name.
  */
 #include "memory/report/tables.h"
 
@@ -39,7 +39,7 @@ void hr__memory_fill_sides(struct hr__table *t, const struct hr__memory_view *vi
     }
 }
 
-/* A part of the model, and its bytes where it holds the most. */
+/* A part of the model, and its largest bytes in any record. */
 struct side_part {
     const char *name;
     uint64_t most;
@@ -95,7 +95,7 @@ void hr__memory_fill_side_parts(struct hr__table *t, const struct hr__memory_vie
         return;
     }
     size_t found = find_parts(parts, views, count);
-    /* Of one without a name alone nothing is known. */
+    /* A single part without a name carries no information. */
     bool known = found > 1 || (found && *parts[0].name);
     for (size_t i = 0; known && i < found && i < most; i++) {
         hr__table_cell(t, *parts[i].name ? parts[i].name : "no part of the model");

@@ -1,4 +1,4 @@
-/* The tables of a report on memory; see tables.h. Nothing is computed here but shares. */
+/* Fills the tables of a report on memory; see tables.h. Computes nothing but shares. */
 #include "memory/report/tables.h"
 
 #include "base/error.h"
@@ -48,7 +48,7 @@ static void cell_share(struct hr__table *t, double share)
     hr__table_cell(t, hr__format_share(text, share));
 }
 
-/* A draft as a cell, which it leaves empty. */
+/* Adds a draft as a cell and empties the draft. */
 static void cell_draft(struct hr__table *t, struct hr__draft *d)
 {
     t->failed |= d->failed;
@@ -56,7 +56,7 @@ static void cell_draft(struct hr__table *t, struct hr__draft *d)
     hr__draft_clear(d);
 }
 
-/* A line without the folders of its file, but for the last `kept`. */
+/* Returns a line without the folders of its file, except the last `kept`. */
 static const char *without_folders(const char *line, int kept)
 {
     const char *name = line + strcspn(line, " ");
@@ -80,7 +80,7 @@ void hr__memory_cell_block(struct hr__table *t, const char *begin,
     cell_draft(t, &d);
 }
 
-/* "N more" below a list that was cut. */
+/* Adds "... N more" below a list that was cut. */
 static void row_more(struct hr__table *t, size_t more)
 {
     if (!more)
@@ -121,13 +121,13 @@ static void fill_peak(struct hr__table *t, const struct filler *f)
     }
 }
 
-/* A row of groups that read the same: they differ further up their stacks only. */
+/* A row of groups with the same description: they differ only further up their stacks. */
 struct group_row {
     struct hr__view_block block;
     uint64_t blocks, bytes;
 };
 
-/* How many rows. */
+/* Returns the number of rows. */
 static size_t merge_groups(struct group_row rows[HR__GROUPS_MOST], const struct hr__memory_view *v)
 {
     size_t count = 0;
@@ -142,7 +142,7 @@ static size_t merge_groups(struct group_row rows[HR__GROUPS_MOST], const struct 
         rows[at].blocks += g->blocks;
         rows[at].bytes += g->bytes;
     }
-    /* Stable: an insertion sort, of what is nearly in order. */
+    /* Insertion sort: stable, and the rows are nearly in order. */
     for (size_t k = 1; k < count; k++) {
         struct group_row one = rows[k];
         size_t at = k;
@@ -178,7 +178,7 @@ static void fill_groups(struct hr__table *t, const struct filler *f)
 
 static void fill_parts(struct hr__table *t, const struct filler *f)
 {
-    /* of the columns; else: "else" */
+    /* the columns; other categories go under "else" */
     static const int shown_categories[] = {HR_MEMORY_ACTIVATION, HR_MEMORY_PARAMETER,
                                            HR_MEMORY_GRADIENT, HR_MEMORY_OPTIMIZER_STATE};
     const struct hr__device_memory *d = f->view->device;
@@ -186,7 +186,7 @@ static void fill_parts(struct hr__table *t, const struct filler *f)
     const size_t shown = f->brief && count > BRIEF_ROWS ? BRIEF_ROWS : count;
     const int told_categories = f->brief ? 1 : 4;
     if (count == 1 && !d->parts[0].part)
-        return; /* nothing is known of parts */
+        return; /* parts are unknown */
     for (size_t i = 0; i < shown; i++) {
         const struct hr__part_memory *p = &d->parts[i];
         uint64_t rest = hr__view_part_bytes(p);
@@ -235,11 +235,11 @@ static void fill_advice(struct hr__table *t, const struct filler *f)
     row_more(t, count - shown);
 }
 
-/* In the order of the tables: what is simplest to do first. */
+/* Order of the tables: simplest remedy first. */
 static const enum hr__advice_kind kinds[HR__ADVICE_KINDS] = {
     HR__ADVICE_LATE_FREE, HR__ADVICE_UNTOUCHED, HR__ADVICE_RECOMPUTE, HR__ADVICE_SWAP};
 
-/* Of the main device; within a kind no block counts twice. */
+/* For the main device; within a kind no block counts twice. */
 static void fill_remedies(struct hr__table *t, const struct filler *f)
 {
     const struct hr__memory *m = f->view->found;
@@ -288,7 +288,7 @@ static void fill_caveats(struct hr__table *t, const struct filler *f)
                        "not known in this record, only when it was asked to.");
 }
 
-/* What the batch size is, and how it is known. */
+/* Shows the batch size and how it is known. */
 static void fill_batch_size(struct hr__table *t, const struct hr__memory_view *v)
 {
     const char *from = hr__view_fact(v, "batch size from");
@@ -337,7 +337,7 @@ static void fill_batch(struct hr__table *t, const struct filler *f)
 
 /* ---- intervals ---- */
 
-/* Of a behaviour; < 0: of all. */
+/* Adds the row of a behaviour; < 0: all. */
 static void interval_row(struct hr__table *t, const struct filler *f, int behaviour, double longest)
 {
     const struct hr__intervals *i = &f->view->found->intervals;
@@ -346,7 +346,7 @@ static void interval_row(struct hr__table *t, const struct filler *f, int behavi
     hr__memory_cell_count(t, (double)(all ? hr__intervals_count(i) : i->of[behaviour].count));
     for (int q = 0; q < HR__QUANTILES; q++) {
         double share = hr__quantiles[q].share;
-        /* Quantiles are ends of bins, which may lie beyond. */
+        /* Quantiles are ends of bins, which may exceed the longest interval. */
         if (!f->brief || share == 0.5 || share >= 0.9)
             hr__memory_cell_ns(t, fmin(hr__intervals_quantile(i, behaviour, share), longest));
     }
@@ -370,7 +370,7 @@ static void fill_intervals(struct hr__table *t, const struct filler *f)
         interval_row(t, f, -1, longest);
 }
 
-/* "[512, 512] float32, until aten::add_": an interval's operator is the one that ends it. */
+/* Adds "[512, 512] float32, until aten::add_": the operator ends the interval. */
 static void cell_interval(struct hr__table *t, const struct hr__memory_view *v,
                           const struct hr__interval_of *o)
 {
@@ -383,7 +383,7 @@ static void cell_interval(struct hr__table *t, const struct hr__memory_view *v,
     cell_draft(t, &d);
 }
 
-/* Of blocks that are alike the one that stands first is enough. */
+/* Returns whether blocks are similar: only the first of them is shown. */
 static bool is_alike(const struct hr__memory *m, const struct hr__interval_of *a,
                      const struct hr__interval_of *b)
 {
@@ -412,7 +412,7 @@ static void fill_outliers(struct hr__table *t, const struct filler *f)
     }
 }
 
-/* ---- what repeats ---- */
+/* ---- repetition ---- */
 
 static void fill_different(struct hr__table *t, const struct filler *f)
 {
@@ -437,14 +437,14 @@ static void fill_different(struct hr__table *t, const struct filler *f)
     cell_draft(t, &d);
 }
 
-/* What marks are of. */
+/* Shows what the marks stand for. */
 static void fill_steps(struct hr__table *t, const struct filler *f)
 {
     const char *marks = hr__view_fact(f->view, "marks");
     uint32_t marked = f->view->found->found.iterations;
     char text[HR__FORMAT_BYTES];
     bool imported = *hr__view_fact(f->view, "imported from");
-    double steps = imported ? marked : marked - 1.0; /* a recording begins with one */
+    double steps = imported ? marked : marked - 1.0; /* a recording begins with a mark */
     if (!(steps > 0))
         return;
     hr__table_cell(t, "steps");
@@ -561,7 +561,7 @@ static void fill_run(struct hr__table *t, const struct filler *f)
     fill_facts(t, f->view);
     hr__table_cell(t, "record");
     hr__table_cell(t, f->view->name);
-    /* Imported files may not say when they were made. */
+    /* Imported files may lack their date. */
     if (m->about.start_unix_ns) {
         hr__table_cell(t, "begun");
         cell_date(t, m->about.start_unix_ns);
@@ -618,12 +618,12 @@ static void fill_damage(struct hr__table *t, const struct filler *f)
                              found->odd_allocs, s_of((double)found->odd_allocs));
 }
 
-/* ---- all ---- */
+/* ---- all tables ---- */
 
 static const struct {
     const char *title;
     const char *columns[HR__TABLE_COLUMNS];
-    bool names; /* names and texts */
+    bool names; /* a table of names and texts */
 } heads[HR__MEMORY_TABLES] = {
     [HR__MEMORY_SIDES] = {"At the peak", {NULL}, false},
     [HR__MEMORY_SIDE_PARTS] = {"Part of the model", {NULL}, false},

@@ -1,6 +1,6 @@
 /*
- * Analyses of memory as text for a terminal: the sentence first, then tables no wider than the
- * terminal. Plain ASCII but for names, so that it reads the same in a log.
+ * Writes analyses of memory as text for a terminal: the sentence first, then tables no wider than
+ * the terminal. Plain ASCII except for names, so that it reads the same in a log.
  */
 #include "base/error.h"
 #include "memory/report/tables.h"

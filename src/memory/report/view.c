@@ -1,4 +1,4 @@
-/* Analyses as reports read them; see view.h. */
+/* Analyses as reports use them; see view.h. */
 #include "memory/report/view.h"
 
 #include "base/error.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LABEL_COLUMNS 22 /* of names in tables and charts */
+#define LABEL_COLUMNS 22 /* width of names in tables and charts */
 
 const char *hr__view_name(const struct hr__memory_view *v, uint32_t id)
 {
@@ -85,7 +85,8 @@ bool hr__view_same_block(const struct hr__view_block *a, const struct hr__view_b
     return same_line && a->category == b->category && a->what == b->what && a->op == b->op;
 }
 
-/* The first operator of what was there before it is of no interest. */
+/* Returns whether to name a block's first operator: parameters, optimizer state and inputs existed
+ * before that operator ran. */
 static bool is_made(unsigned category)
 {
     return category != HR_MEMORY_PARAMETER && category != HR_MEMORY_OPTIMIZER_STATE &&
@@ -109,7 +110,7 @@ void hr__view_describe(const struct hr__view_block *b, struct hr__draft *draft)
 
 /* ---- views ---- */
 
-/* A peak is reached when a block begins: that one knows the phase. */
+/* A peak is reached when a block begins: that block has the phase. */
 static void find_peak(struct hr__memory_view *v)
 {
     const struct hr__blocks_found *found = &v->found->found;
@@ -159,8 +160,8 @@ static int open_view(struct hr__memory_view *v, const struct hr_memory *memory)
     return find_median(v);
 }
 
-/* What grows with the batch: of one record in proportion, of several of different sizes by a
- * line through them. */
+/* Fits what grows with the batch: proportionally for one record, by a line through several records
+ * of different batch sizes. */
 static int fit(struct hr__memory_view *views, size_t count)
 {
     struct hr__fit_point *points = hr__alloc(HR__TAG_REPORT, count, sizeof *points);
@@ -182,19 +183,19 @@ static int fit(struct hr__memory_view *views, size_t count)
     return 0;
 }
 
-/* A name's end tells ranks and runs apart. */
+/* Keeps the end of a name, which distinguishes ranks and runs. */
 static void shorten(char *name)
 {
     size_t length = strlen(name), columns = hr__text_columns(name, length), at = 0;
     if (columns <= LABEL_COLUMNS)
         return;
     for (size_t left = columns - (LABEL_COLUMNS - 3); left; at++)
-        left -= ((unsigned char)name[at + 1] & 0xC0) != 0x80; /* a code point ends here */
+        left -= ((unsigned char)name[at + 1] & 0xC0) != 0x80; /* end of a code point */
     memmove(name + 3, name + at, length - at + 1);
     memcpy(name, "...", 3);
 }
 
-/* Batch sizes where they tell the records apart, else the names of the files. */
+/* Labels views by batch size if that distinguishes the records, else by file name. */
 static void label(struct hr__memory_view *views, size_t count)
 {
     bool by_batch = true;

@@ -1,4 +1,4 @@
-/* Sentences on memory; see words.h. */
+/* Writes sentences on memory; see words.h. */
 #include "memory/report/words.h"
 
 #include "report/format.h"
@@ -6,9 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-#define NAMED       3    /* categories in a sentence, and further ones that are large */
-#define NAMED_LEAST 0.10 /* of the peak: what is at least that is not hidden in "else" */
-#define WORTH       0.01 /* of the peak: less is not worth a sentence */
+#define NAMED       3    /* categories named first; further ones only if large */
+#define NAMED_LEAST 0.10 /* share of the peak from which a category is named */
+#define WORTH       0.01 /* share of the peak from which a sentence is written */
 
 static const struct {
     const char *remedy, *verb, *one, *many, *caveat;
@@ -52,7 +52,7 @@ static void say_when(const struct hr__memory_view *v, struct hr__draft *d)
     static const char *const phases[] = {NULL, "the forward pass", "the backward pass",
                                          "the optimizer's step"};
     bool phase = v->phase > 0 && v->phase < sizeof phases / sizeof *phases;
-    /* What the sentence is of comes first: the compiled model holds something else. */
+    /* State the subject first: a compiled model holds other memory. */
     if (*hr__view_fact(v, "compiled code"))
         hr__draft_put(d, "Run as it is written, without torch.compile: at its peak");
     else
@@ -64,7 +64,7 @@ static void say_when(const struct hr__memory_view *v, struct hr__draft *d)
     hr__draft_put(d, phase || v->iteration ? ", training holds " : ", the program holds ");
 }
 
-/* "62 % activations, 20 % parameters, 15 % gradients and 3 % else". */
+/* Writes "62 % activations, 20 % parameters, 15 % gradients and 3 % else". */
 static void say_categories(const struct hr__memory_view *v, double total, struct hr__draft *d)
 {
     bool said[HR__CATEGORIES] = {false};
@@ -91,7 +91,7 @@ static void say_categories(const struct hr__memory_view *v, double total, struct
         hr__draft_print(d, " and %d %% else", percent_left);
 }
 
-/* What would save most at the peak of the main device. */
+/* Writes what would save most at the peak of the main device. */
 static void say_advice(const struct hr__memory_view *v, struct hr__draft *d)
 {
     double bytes[HR__ADVICE_KINDS] = {0}, blocks[HR__ADVICE_KINDS] = {0};
@@ -100,7 +100,7 @@ static void say_advice(const struct hr__memory_view *v, struct hr__draft *d)
     for (size_t i = 0; i < v->found->advice_count; i++) {
         const struct hr__advice *one = &v->found->advice[i];
         if (v->found->found.blocks[one->block].device != v->device->device ||
-            (one->kind == HR__ADVICE_SWAP && !v->device->device)) /* swapping: where to? */
+            (one->kind == HR__ADVICE_SWAP && !v->device->device)) /* nowhere to swap to */
             continue;
         bytes[one->kind] += (double)one->bytes;
         blocks[one->kind] += (double)one->blocks;

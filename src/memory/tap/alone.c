@@ -1,10 +1,10 @@
 /*
- * Recording by itself: HEADRACE_TAP_RECORD=FILE in the environment of a program that knows
- * nothing of it. From the library's constructor to its destructor all of the program's blocks
- * of HEADRACE_TAP_LEAST bytes and more are recorded, as device 0.
+ * Records a program without its cooperation: set HEADRACE_TAP_RECORD=FILE in its environment. From
+ * the library's constructor to its destructor, all of the program's blocks of HEADRACE_TAP_LEAST
+ * bytes and more are recorded, as device 0.
  *
- * "%p" in FILE is the process's number: then programs that the program starts record, too, each
- * into its own file; otherwise they do not, for they would replace the one there is.
+ * "%p" in FILE stands for the process id: then the program's child programs record too, each into
+ * its own file. Otherwise they do not, because they would replace the existing one.
  */
 #include "memory/tap/host.h"
 #include "memory/tap/tap.h"
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The recording of this process; NULL: there is none. */
+/* This process's recording; NULL: none. */
 static struct hr_memory_recorder *recorder;
 
 static void record(void *arg, uint8_t kind, uint64_t address, uint64_t bytes, uint8_t device)
@@ -58,7 +58,7 @@ static void complain(const char *text, const char *detail)
     fprintf(stderr, "libheadrace-tap: %s%s\n", text, detail);
 }
 
-/* FILE with each %p replaced; 0: it became too long. */
+/* Writes FILE with each %p replaced; 0: too long. */
 static int name_file(char *out, size_t room, const char *pattern)
 {
     size_t used = 0;
@@ -74,7 +74,7 @@ static int name_file(char *out, size_t room, const char *pattern)
     return used > 0;
 }
 
-/* The fact "command": the program's arguments, as they are in /proc. */
+/* Records the fact "command": the program's arguments from /proc. */
 static void tell_command(void)
 {
     char text[2048];
@@ -99,7 +99,7 @@ static void begin(const char *pattern)
         complain("HEADRACE_TAP_RECORD is too long a name: ", pattern);
         return;
     }
-    /* The recorder is no block of the program's. */
+    /* The recorder's own memory is not the program's. */
     hr__tap_inside++;
     int code = hr_memory_recorder_create(&recorder, path, NULL, &error);
     hr__tap_inside--;
@@ -147,8 +147,8 @@ __attribute__((constructor)) static void begin_alone(void)
 
 __attribute__((destructor)) static void end_alone(void)
 {
-    /* Within a telling: exit() was called by a signal's handler in its midst, and to wait for it
-     * would be for ever. What was told is in the file. */
+    /* A signal handler called exit() during a notification: waiting for that would never end. What
+     * was reported is in the file. */
     if (!recorder || hr__tap_inside)
         return;
     hr_tap_end();

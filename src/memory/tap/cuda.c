@@ -1,15 +1,14 @@
 /*
- * The CUDA allocator: torch.cuda.memory.CUDAPluggableAllocator's two functions.
+ * The CUDA allocator: the two functions for torch.cuda.memory.CUDAPluggableAllocator.
  *
- * The CUDA runtime is found at run time: the one whose functions are in the process already,
- * else the one of these versions that is loaded, else any that can be. Memory comes from the
- * device's default pool in the order of the stream that asks (cudaMallocAsync), and the pool
- * keeps what is freed, as PyTorch's own allocator does; where a device has no pools, from
- * cudaMalloc.
+ * The CUDA runtime is found at run time: the one whose functions the process already has, else a
+ * loaded library of one of these versions, else any that can be loaded. Memory comes from the
+ * device's default pool in the order of the requesting stream (cudaMallocAsync), and the pool keeps
+ * freed memory, as PyTorch's own allocator does. Devices without pools use cudaMalloc.
  *
- * PyTorch takes what a pluggable allocator returns without a look at it: NULL would be a tensor
- * at address 0. Where libc10 is in the process its own way of failing, a C++ exception that
- * becomes a RuntimeError, is called instead (this file is compiled with unwind tables).
+ * PyTorch does not check what a pluggable allocator returns: NULL would become a tensor at address
+ * 0. If libc10 is in the process, its own error function is called instead, which throws a C++
+ * exception that becomes a RuntimeError (so this file is compiled with unwind tables).
  *
  * Source: CUDA Runtime API, "Stream Ordered Memory Allocator".
  */
@@ -22,7 +21,7 @@
 
 #define DEVICES_MOST 64
 
-/* Numbers of the CUDA runtime's interface. */
+/* Constants of the CUDA runtime's interface. */
 enum {
     CUDA_ERROR_MEMORY = 2,          /* cudaErrorMemoryAllocation */
     CUDA_ATTRIBUTE_POOLS = 115,     /* cudaDevAttrMemoryPoolsSupported */
@@ -35,7 +34,7 @@ struct runtime {
     int (*malloc)(void **out, size_t bytes);
     int (*free)(void *block);
     int (*get_last_error)(void);
-    /* These may be NULL: before CUDA 11.2. */
+    /* These may be NULL before CUDA 11.2. */
     int (*get_attribute)(int *out, int attribute, int device);
     int (*malloc_async)(void **out, size_t bytes, void *stream);
     int (*free_async)(void *block, void *stream);
@@ -43,7 +42,7 @@ struct runtime {
     int (*set_pool_attribute)(void *pool, int attribute, void *value);
 };
 
-static struct runtime runtime; /* whole, or all NULL: there is none */
+static struct runtime runtime; /* complete, or all NULL if there is none */
 static pthread_once_t runtime_once = PTHREAD_ONCE_INIT;
 
 enum way { WAY_UNKNOWN, WAY_POOL, WAY_PLAIN };
@@ -52,7 +51,7 @@ static atomic_int ways[DEVICES_MOST]; /* enum way, by device */
 
 /* ---- the runtime ---- */
 
-/* The handle whose functions are the runtime's; NULL: there is none. */
+/* Returns the handle that provides the runtime's functions; NULL: none. */
 static void *find_runtime(void)
 {
     static const char *const names[] = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0",
@@ -87,15 +86,15 @@ static void load_runtime(void)
         runtime = r;
 }
 
-/* NULL: there is no CUDA here. */
+/* Returns NULL without CUDA. */
 static const struct runtime *cuda(void)
 {
     pthread_once(&runtime_once, load_runtime);
     return runtime.malloc ? &runtime : NULL;
 }
 
-/* The device's pool keeps what is freed: without this each synchronisation would give it all
- * back to the driver. Where it fails only time is lost. */
+/* Makes the device's pool keep freed memory: otherwise each synchronisation would return it all to
+ * the driver. Failure only costs time. */
 static void keep_freed(const struct runtime *r, int device)
 {
     uint64_t all = UINT64_MAX;
@@ -122,7 +121,8 @@ static enum way way_of(const struct runtime *r, int device)
     return (enum way)way;
 }
 
-/* Makes a device the thread's; *before: which was. 0 or the runtime's error. */
+/* Makes a device current for the thread, the previous one in *before. Returns 0 or the runtime's
+ * error. */
 static int enter_device(const struct runtime *r, int device, int *before)
 {
     int code = r->get_device(before);
@@ -135,12 +135,12 @@ static void leave_device(const struct runtime *r, int device, int before)
         r->set_device(before);
 }
 
-/* ---- failing ---- */
+/* ---- errors ---- */
 
-/* Throws where PyTorch is there to catch it; else returns. */
+/* Throws an exception if PyTorch can catch it; else returns. */
 static void raise_in_torch(const char *text)
 {
-    /* c10::detail::torchCheckFail(function, file, line, message): it does not return. */
+    /* c10::detail::torchCheckFail(function, file, line, message) does not return. */
     static const char name[] = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_";
     void *torch = dlopen("libc10.so", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
     void (*fail)(const char *, const char *, uint32_t, const char *) = NULL;
@@ -171,7 +171,7 @@ static void *refuse(uint64_t bytes, int device, int code)
     return NULL;
 }
 
-/* ---- what PyTorch calls ---- */
+/* ---- functions that PyTorch calls ---- */
 
 void *hr_tap_cuda_malloc(ssize_t size, int device, void *stream)
 {
@@ -188,7 +188,7 @@ void *hr_tap_cuda_malloc(ssize_t size, int device, void *stream)
                                              : r->malloc(&block, (size_t)size);
         leave_device(r, device, before);
     }
-    /* A refusal is told here, and is not to be found by who looks for errors of kernels. */
+    /* The failure is reported here; clear it so that checks for kernel errors do not find it. */
     if (code == CUDA_ERROR_MEMORY)
         r->get_last_error();
     if (code)

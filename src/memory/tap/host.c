@@ -1,16 +1,15 @@
 /*
- * malloc and its relatives, which the program calls instead of the C library's where this
- * library was preloaded (or linked ahead of it).
+ * Replaces malloc and its relatives if this library is preloaded (or linked before the C library).
  *
- * Each calls the next one of its name (RTLD_NEXT), so that another allocator which is preloaded
- * behind us is used as ever. A block that is not told costs a comparison at malloc and one load
- * at free. What is told: blocks of `least` bytes and more, and those that PyTorch's CPU
- * allocator takes, whatever their size: posix_memalign from within libc10 (c10::alloc_cpu is
- * its one call of it; its malloc and realloc are containers').
+ * Each function calls the next one of its name (RTLD_NEXT), so that another allocator preloaded
+ * after this library still works. An unreported block costs a comparison in malloc and one load in
+ * free. Reported are blocks of `least` bytes and more, and blocks of PyTorch's CPU allocator of any
+ * size: posix_memalign called from libc10 (only c10::alloc_cpu calls it; libc10's malloc and
+ * realloc calls are for containers).
  *
- * While the next functions are being looked up, which may allocate, an arena serves. The
- * functions that a C library itself builds of the others are built of ours here, so that no
- * block is seen twice or not at all.
+ * Looking up the next functions may allocate; an arena serves these allocations. Functions that a C
+ * library implements with the others are implemented with ours here, so that each block is seen
+ * exactly once.
  */
 #include "memory/tap/host.h"
 #include "memory/tap/tap.h"
@@ -57,7 +56,7 @@ void hr__tap_set_least(uint64_t bytes)
 
 #define NEXT(name) atomic_load_explicit(&next.name, memory_order_relaxed)
 
-/* The arena: zeroed, and given once. A block's bytes stand before it. */
+/* The arena: zeroed, never reused. A block's size is stored before it. */
 static alignas(16) char arena[ARENA_BYTES];
 static atomic_size_t arena_used;
 
@@ -75,7 +74,7 @@ static void *arena_alloc(size_t bytes)
 
 static int is_arena(const void *block)
 {
-    /* One of no bytes may lie at its very end. */
+    /* An empty block may be at its very end. */
     return (uintptr_t)block - (uintptr_t)arena <= ARENA_BYTES;
 }
 
@@ -86,8 +85,8 @@ static void *arena_move(void *block, size_t bytes, void *to)
     return to ? memcpy(to, block, had < bytes ? had : bytes) : NULL;
 }
 
-/* Non-zero when the next functions are known. 0: this thread is looking them up just now. More
- * than one thread may: all find the same. */
+/* Returns non-zero once the next functions are known, 0 while this thread is looking them up.
+ * Several threads may do so: all find the same functions. */
 static int resolve(void)
 {
     static const char *const names[] = {"free",           "calloc",        "realloc",
@@ -116,9 +115,9 @@ static int resolve(void)
 
 /* ---- PyTorch's calls ---- */
 
-/* Text of libc10: [low, high); 0: not loaded yet. It is never unloaded. */
+/* Address range of libc10's code: [low, high); 0: not loaded yet. It is never unloaded. */
 static _Atomic uintptr_t torch_low, torch_high;
-static _Atomic unsigned long long objects_seen; /* loaded so far when it was last looked for */
+static _Atomic unsigned long long objects_seen; /* number of loaded objects at the last search */
 
 static int look_at_object(struct dl_phdr_info *info, size_t size, void *arg)
 {
@@ -143,7 +142,7 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *arg)
     return 1;
 }
 
-/* Whether a caller of an aligned allocation is PyTorch's CPU allocator. */
+/* Returns whether PyTorch's CPU allocator called an aligned allocation. */
 static int is_torch(const void *caller)
 {
     uintptr_t high = atomic_load_explicit(&torch_high, memory_order_acquire);
@@ -157,9 +156,9 @@ static int is_torch(const void *caller)
     return (uintptr_t)caller - low < high - low;
 }
 
-/* ---- telling ---- */
+/* ---- notifications ---- */
 
-/* A block that is to be told, or the lack of one; errno as the allocator left it. */
+/* Reports a block, or a failed allocation; keeps the allocator's errno. */
 static void tell(const void *block, uint64_t bytes, uint8_t device)
 {
     int saved = errno;
@@ -170,7 +169,7 @@ static void tell(const void *block, uint64_t bytes, uint8_t device)
     errno = saved;
 }
 
-/* A block of nobody's but ours to look at. */
+/* Reports a block not requested by PyTorch, if it is large enough. */
 static void *seen(void *block, size_t bytes)
 {
     if (!LIKELY(bytes < atomic_load_explicit(&least, memory_order_relaxed)))
@@ -178,7 +177,7 @@ static void *seen(void *block, size_t bytes)
     return block;
 }
 
-/* An aligned one. An alignment that cannot be is no refusal, and does not come here. */
+/* Reports an aligned block. An invalid alignment is no failed allocation and does not get here. */
 static void seen_aligned(void *block, size_t bytes, const void *caller)
 {
     if (is_torch(caller))
@@ -194,7 +193,7 @@ static void seen_free(void *block)
     errno = saved;
 }
 
-/* ---- what the program calls ---- */
+/* ---- functions that the program calls ---- */
 
 EXPORT void *malloc(size_t bytes)
 {
@@ -216,17 +215,18 @@ EXPORT void *calloc(size_t count, size_t size)
 {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes))
-        bytes = SIZE_MAX; /* is refused, and told as such */
+        bytes = SIZE_MAX; /* fails, and is reported as a failure */
     if (!KNOWN(calloc))
         return arena_alloc(bytes);
     return seen(NEXT(calloc)(count, size), bytes);
 }
 
-/* Of a block that is told, or will be. */
+/* Reallocates a block that is or will be reported. */
 static void *realloc_seen(void *old, size_t bytes)
 {
     struct hr__tap_entry was = {.device = HR_MEMORY_LIBRARIES};
-    /* Told before: the old place may be another thread's as soon as the block has moved. */
+    /* Report the free first: another thread may get the old address as soon as the block
+     * has moved. */
     int saved = errno, was_known = hr__tap_freed(old, &was);
     errno = saved;
     void *block = NEXT(realloc)(old, bytes);
@@ -311,7 +311,7 @@ EXPORT void *pvalloc(size_t bytes)
 
 EXPORT int hr_tap_sees_host(void)
 {
-    /* By trying: only then is ours asked, and looks for the next one. */
+    /* Find out by a call: only if it reaches our malloc has that looked up the next one. */
     void *(*volatile programs_malloc)(size_t) = (void *(*)(size_t))dlsym(RTLD_DEFAULT, "malloc");
     void (*volatile programs_free)(void *) = (void (*)(void *))dlsym(RTLD_DEFAULT, "free");
     if (!programs_malloc || !programs_free)

@@ -1,11 +1,11 @@
-/* Settings of host.c that alone.c changes. */
+/* Settings of host.c that alone.c changes at start. */
 #ifndef HR_MEMORY_TAP_HOST_H
 #define HR_MEMORY_TAP_HOST_H
 
 #include <stdint.h>
 
-/* From how many bytes on allocations are told that are not PyTorch's. Before the program's
- * constructors have run it is the default. */
+/* Sets the smallest allocation, in bytes, to report of those not made by PyTorch. The default
+ * applies until the program's constructors have run. */
 void hr__tap_set_least(uint64_t bytes);
 
 #endif

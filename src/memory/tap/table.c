@@ -1,4 +1,4 @@
-/* Live blocks; see table.h. Linear probing; removing an entry moves displaced ones back
+/* Live blocks by address; see table.h. Linear probing; removing an entry moves displaced ones back
  * (Knuth, volume 3, 6.4, algorithm R). */
 #include "memory/tap/table.h"
 
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define FIRST_CAPACITY 256 /* slots of a shard: one page */
+#define FIRST_CAPACITY 256 /* slots per shard: one page */
 
 _Static_assert(1 << 14 == HR__TAP_FILTER, "hr__tap_table_may_have shifts by 64 - 14");
 
@@ -39,7 +39,8 @@ static struct hr__tap_entry unpack(const struct hr__tap_slot *slot)
                                   .is_told = slot->rest & 1};
 }
 
-/* Where the address is, or the empty slot where it belongs. There are slots, and one is empty. */
+/* Finds the slot of an address, or the empty slot for it. The table must have slots, one of them
+ * empty. */
 static struct hr__tap_slot *look_locked(const struct hr__tap_shard *shard, uint64_t address)
 {
     size_t at = home_of(shard, address);
@@ -48,7 +49,7 @@ static struct hr__tap_slot *look_locked(const struct hr__tap_shard *shard, uint6
     return &shard->slots[at];
 }
 
-/* Twice the slots; 0 or -ENOMEM. */
+/* Doubles the slots; returns 0 or -ENOMEM. */
 static int grow_locked(struct hr__tap_shard *shard)
 {
     struct hr__tap_shard old = *shard;
@@ -57,8 +58,8 @@ static int grow_locked(struct hr__tap_shard *shard)
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return -ENOMEM;
-    /* A child has no use for it: its table is wiped. Where this fails it costs the child memory
-     * that it shares with us. */
+    /* A child does not need it, since its table is wiped. Failure costs the child only shared
+     * memory. */
     (void)madvise(memory, bytes, MADV_DONTFORK);
     shard->slots = memory;
     shard->capacity = capacity;
@@ -95,7 +96,7 @@ int hr__tap_table_put(struct hr__tap_table *table, const struct hr__tap_entry *e
     return code;
 }
 
-/* Empties a slot, and moves back what stands behind it and belongs further ahead. */
+/* Empties a slot and moves back later entries that belong further ahead. */
 static void remove_locked(struct hr__tap_shard *shard, struct hr__tap_slot *slot)
 {
     size_t mask = shard->capacity - 1, hole = (size_t)(slot - shard->slots);

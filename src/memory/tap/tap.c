@@ -19,7 +19,7 @@
 _Atomic(struct hr__tap_state *) hr__tap_here;
 __thread int hr__tap_inside __attribute__((tls_model("initial-exec")));
 
-/* The process's state; NULL: out of memory, or a kernel that cannot wipe at fork. */
+/* Returns the process's state; NULL: out of memory, or the kernel cannot wipe pages on fork. */
 static struct hr__tap_state *state_of_process(void)
 {
     struct hr__tap_state *state = atomic_load_explicit(&hr__tap_here, memory_order_acquire);
@@ -39,15 +39,15 @@ static struct hr__tap_state *state_of_process(void)
     return state;
 }
 
-/* ---- telling ---- */
+/* ---- notifying ---- */
 
-/* One telling. */
+/* One notification in progress. */
 struct tap_call {
-    atomic_uint *count;      /* that it is in */
-    const struct hr_tap *to; /* NULL: nobody listens */
+    atomic_uint *count;      /* counter that includes it */
+    const struct hr_tap *to; /* NULL: no listener */
 };
 
-/* The address of its own variables tells threads apart. */
+/* Threads are distinguished by the addresses of their thread-local variables. */
 static struct tap_call enter(struct hr__tap_state *state)
 {
     uint64_t mixed = (uint64_t)(uintptr_t)&hr__tap_inside * UINT64_C(0x9e3779b97f4a7c15);
@@ -66,7 +66,8 @@ static void leave(const struct tap_call *call)
     atomic_fetch_sub_explicit(call->count, 1, memory_order_release);
 }
 
-/* Whether the end of a block is told: not where its beginning could have been, and was not. */
+/* Returns whether to report the end of a block: not if its beginning could have been reported but
+ * was not. */
 static int is_known(const struct hr_tap *tap, const struct hr__tap_entry *entry)
 {
     return tap && (entry->is_told || !tap->present);
@@ -83,7 +84,7 @@ void hr__tap_allocated(const void *address, uint64_t bytes, uint8_t device)
     struct hr__tap_entry entry = {
         .address = (uintptr_t)address, .bytes = bytes, .device = device, .is_told = tap != NULL};
     int code = hr__tap_table_put(&state->table, &entry, &old);
-    /* It was freed by a way that we do not see. */
+    /* The old block was freed in a way we do not see. */
     if (code == 1 && is_known(tap, &old))
         tap->freed(tap->arg, old.address, old.bytes, old.device);
     if (code >= 0 && tap)
@@ -132,9 +133,9 @@ static void wait_for_kind(const struct hr__tap_state *state, unsigned kind)
                 nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 }
 
-/* Until each thread that counted itself in before now has left; `is_telling` has changed. Both
- * kinds, each while newcomers are of the other: a thread may have chosen its kind long before it
- * counts itself in (as readers of McKenney's sleepable RCU). */
+/* Waits until each thread counted before now has left; `is_telling` must have changed before. Waits
+ * for both counters, one while new threads use the other: a thread may choose its counter long
+ * before it increments it (as do readers of McKenney's sleepable RCU). */
 static void wait_for_tellers(struct hr__tap_state *state)
 {
     for (int i = 0; i < 2; i++)
@@ -167,11 +168,11 @@ int hr_tap_begin(const struct hr_tap *tap)
         return -EBUSY;
     state->to = *tap;
     atomic_store(&state->is_telling, 1);
-    /* A thread that came before may take out in silence what is to be told here. */
+    /* An earlier thread may silently remove blocks that must be reported here. */
     wait_for_tellers(state);
-    /* With the locks of the shards, each in turn: a block is not freed between being found and
-     * being told. This thread is inside, so that what it allocates by then does not come back
-     * to the table. */
+    /* Hold the lock of each shard in turn, so that no block is freed between being found and being
+     * reported. Mark this thread as inside, so that its own allocations do not get back to the
+     * table. */
     hr__tap_inside++;
     if (tap->present)
         hr__tap_table_each(&state->table, tell_present, &state->to);

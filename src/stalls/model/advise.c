@@ -1,8 +1,8 @@
 /*
- * What the model adds to the sentence: what would remove the stall, the first of what it
- * suggests; and how much is waited where a part of the files stays in memory. It takes a
- * search of simulations, up to seconds, so it is asked once, when records are analysed;
- * stalls.json keeps the answers.
+ * Adds the model's advice to the sentence: what would remove the stall (its first suggestions), and
+ * how much time is spent waiting if part of the files stays in memory. This takes a search of
+ * simulations, up to seconds, so it runs once, when records are analysed; stalls.json keeps the
+ * answers.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -13,9 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Suggestions that the sentence names. */
+/* Suggestions in the sentence. */
 #define TOLD 2
-/* Samples in preparation at once on a host, beyond which the search would take minutes. */
+/* Limit of samples in preparation at once on a host; beyond it the search would take minutes. */
 #define MOST_AT_ONCE (1 << 17)
 
 static bool small_enough(const struct hr_stalls *s)
@@ -25,7 +25,7 @@ static bool small_enough(const struct hr_stalls *s)
     return ranks * workers * s->batch_size <= MOST_AT_ONCE;
 }
 
-/* "A", "A or B"; "A and B, or C". */
+/* Writes "A", "A or B"; "A and B, or C". */
 static void join(char *out, size_t capacity, const struct hr_stalls_suggestion *found, int count)
 {
     size_t used = 0;
@@ -35,7 +35,7 @@ static void join(char *out, size_t capacity, const struct hr_stalls_suggestion *
                                  i ? (strstr(out, " and ") ? ", or " : " or ") : "", found[i].text);
 }
 
-/* How it is now, where that is neither of the epochs that were measured. */
+/* Predicts the present state, if it is neither of the measured kinds of epoch. */
 static void find_now(struct hr_stalls *s)
 {
     struct hr_stalls_prediction p = {.size = sizeof p};
@@ -46,7 +46,7 @@ static void find_now(struct hr_stalls *s)
     s->now_waits = 1 - p.share[0];
 }
 
-/* What cannot be predicted for want of figures leaves the result as it is. Returns -ENOMEM or 0. */
+/* If figures for a prediction are missing, leaves the result unchanged. Returns -ENOMEM or 0. */
 static int find_suggestions(struct hr_stalls *s, struct hr_error *error)
 {
     struct hr_error problem;
@@ -71,7 +71,7 @@ int hr__stalls_advise(struct hr_stalls *s, struct hr_error *error)
             return r;
     }
     int n = s->suggestion_count < TOLD ? s->suggestion_count : TOLD;
-    /* A change of nothing is no advice. */
+    /* Changing nothing is no advice. */
     if (n && strcmp(s->suggestions->text, "nothing"))
         join(s->remedy, sizeof s->remedy, s->suggestions, n);
     return hr__derive_sentence(s, error);

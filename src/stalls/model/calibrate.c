@@ -1,20 +1,20 @@
 /*
- * From a result to a system whose simulation gives what was measured.
+ * Calibrates a system so that its simulation reproduces a result.
  *
- * What is measured directly is taken as it is: the step, CPU of a sample, storage by depth.
- * What is not follows from what it does:
- *   - contention: CPU of a sample over the number of busy cores, in the drains (a line);
- *   - CPU of a sample, and a delay that needs no core: the loader alone at all cores (P);
- *   - how much slower a step on the CPU is beside the loader: its CPU time there;
- *   - the warm phase: where training computes on the CPU, the growth of work while cores are
- *     wanted by more threads than there are: of a step's, where it has several threads (those
- *     of a parallel loop wait for each other in a spin), else of all work (caches); where the
- *     loader is the bound, its work; else the receiving of a batch;
- *   - the cold phase: where it was slower than simulated, storage, its rate and the latency
- *     by the same factor; where it was faster, the latency.
- * Each is solved for, so that the unchanged system reproduces both phases as far as it can;
- * but only what shows is changed (hr__calibrate_explains): what hides behind something else
- * stays as it was measured by itself, and a phase may be met less well.
+ * Direct measurements are used as they are: the step, CPU time of a sample, storage by depth. The
+ * rest is inferred from its effects:
+ *   - contention: CPU time of a sample over the number of busy cores, in the drains (a line);
+ *   - CPU time of a sample, and a delay that needs no core: the loader alone on all cores (P);
+ *   - how much the loader slows down a step on the CPU: the step's CPU time beside it;
+ *   - the warm phase. If training computes on the CPU: how much work grows while there are more
+ *     threads than cores; the step's work if it has several threads (those of a parallel loop
+ *     spin while they wait for each other), else all work (caches). If the loader is the
+ *     bottleneck: its work. Otherwise: receiving a batch;
+ *   - the cold phase. If it was slower than simulated: storage's rate and latency, by the same
+ *     factor. If it was faster: the latency.
+ * Each figure is solved for, so that the unchanged system reproduces both phases as well as
+ * possible. But only visible effects are fitted (hr__calibrate_explains): a figure whose effect is
+ * hidden behind another keeps its direct measurement, even if a phase is met less well.
  */
 #include "stalls/model/calibrate.h"
 
@@ -28,8 +28,8 @@
 
 #define MOST_SHARING  4.0
 #define MOST_CROWDING 0.5
-#define CROWDED       0.3 /* of a batch's time that cores are short where training computes */
-#define COMPUTES      0.2 /* of a step, on a core: training that shares cores notices it */
+#define CROWDED       0.3 /* share of a batch's time with too few cores, if training computes */
+#define COMPUTES      0.2 /* share of a step on a core from which training notices shared cores */
 
 int hr__model_batches(const struct hr__system *system)
 {
@@ -38,7 +38,7 @@ int hr__model_batches(const struct hr__system *system)
     return batches > HR__STALLS_BATCHES ? HR__STALLS_BATCHES : batches < 40 ? 40 : (int)batches;
 }
 
-/* ---- what was measured ---- */
+/* ---- measurements ---- */
 
 double hr__phase_s(const struct hr_stalls *stalls, enum hr_stalls_phase phase)
 {
@@ -102,7 +102,7 @@ static int take_sizes(struct hr__model *model)
         return -ENOMEM;
     if (count > 1)
         memcpy(model->sizes, stalls->sizes, count * sizeof *model->sizes);
-    else /* a sample is a byte then, and storage's rates those of samples */
+    else /* then count a sample as one byte: storage rates are in samples */
         model->sizes[0] = hr__known(mean) ? mean : 1;
     model->system.bytes = (struct hr__values){model->sizes, count};
     return 0;
@@ -145,7 +145,7 @@ static void take_kind(struct hr__model *model)
     struct hr__system *s = &model->system;
     s->loader = stalls->loader == HR__LOADER_HEADRACE ? HR__LOADER_HEADRACE : HR__LOADER_TORCH;
     s->workers = stalls->workers;
-    /* What has no workers and yet prepares ahead has one, whatever it is. */
+    /* A loader without workers that still prepares ahead counts as one worker. */
     if (s->workers < 1)
         s->workers = stalls->loader != HR__LOADER_TORCH && stalls->prefetch_batches > 0;
     s->batches_ahead = stalls->prefetch_batches;
@@ -157,8 +157,8 @@ static void take_kind(struct hr__model *model)
 
 /* ---- storage ---- */
 
-/* All that storage can do: the mean of the depths that come near to the best one, which
- * alone is the luckiest (throttles let a burst through first). */
+/* Returns the storage's full rate: the mean of the depths close to the best one. The best alone
+ * would be a lucky outlier (throttles let a burst through first). */
 static double fastest_of(const struct hr__storage_curve *curve)
 {
     double best = 0, sum = 0, count = 0;
@@ -172,7 +172,7 @@ static double fastest_of(const struct hr__storage_curve *curve)
     return fmax(curve->required, count > 0 ? sum / count : 0);
 }
 
-/* What a read takes besides its transfer, at one of the depths measured. */
+/* Returns the time of a read besides its transfer, at a measured depth. */
 static double latency_of(const struct hr__depth_record *d, double fastest)
 {
     double transfer_s = d->bytes_per_s / d->reads_per_s / fastest;
@@ -186,8 +186,8 @@ void hr__model_storage(const struct hr__model *model, int depth, double factor,
     const struct hr__depth_record *d = curve->depths;
     double fastest = fastest_of(curve), latency = curve->count ? latency_of(d, fastest) : 0;
     int i = 0;
-    /* Where storage does all it can, reads take longer because there are more of them,
-     * which the simulation knows; what a read takes shows at smaller depths. */
+    /* At full rate, reads take longer because there are more of them, which the simulation covers;
+     * the latency of a read shows at smaller depths. */
     while (i + 1 < curve->count && d[i].depth < depth && d[i + 1].bytes_per_s < 0.9 * fastest) {
         double low = latency_of(&d[i], fastest), high = latency_of(&d[i + 1], fastest);
         double way = log((double)depth / d[i].depth) / log((double)d[i + 1].depth / d[i].depth);
@@ -229,8 +229,8 @@ static void take_storage(struct hr__model *model)
                                   verified ? hr__spread(&stalls->step_s[HR_STALLS_COLD]) : 0);
 }
 
-/* Share of the bytes of cold segments that were really read: a loader's own cache has the
- * rest. */
+/* Returns the share of the bytes of cold segments that was really read: the rest is in a loader's
+ * own cache. */
 static double share_read(const struct hr_stalls *stalls)
 {
     double read = 0, expected = 0;
@@ -247,7 +247,7 @@ static double share_read(const struct hr_stalls *stalls)
     return share > 0.9 ? 1 : share;
 }
 
-/* ---- meeting the phases ---- */
+/* ---- fitting the phases ---- */
 
 static int simulate(const struct hr__system *system, double *batch_s, struct hr_error *error)
 {
@@ -299,7 +299,7 @@ static int try_storage(const struct hr__model *model, double value, double *batc
     return simulate(&s, batch_s, error);
 }
 
-/* Training that shares the cores notices what the loader does on them. */
+/* Returns whether training computes on the cores, so that it notices the loader on them. */
 static bool computes(const struct hr__model *model)
 {
     const struct hr__system *s = &model->system;
@@ -307,10 +307,9 @@ static bool computes(const struct hr__model *model)
     return each_s >= COMPUTES * hr__values_mean(model->step_s, s->step_s.count);
 }
 
-/* The growth of work that meets the warm phase, of training that computes on the cores: of
- * its own, where its threads wait for each other; of all work, where there is but one of
- * them. None where a great one would not do, or would hardly show: then it is something
- * else. */
+/* Fits the growth of work that explains the warm phase if training computes on the cores: of its
+ * own work if it has several threads, which wait for each other, else of all work. Fits nothing if
+ * even a large growth would not suffice or would hardly show: then the cause is another. */
 static int fit_sharing(struct hr__model *model, double wanted_s, double *now_s,
                        struct hr_error *error)
 {
@@ -327,7 +326,7 @@ static int fit_sharing(struct hr__model *model, double wanted_s, double *now_s,
     r = hr__calibrate_solve(model, try_it, wanted_s, (double[]){0, most}, &value, error);
     if (!r)
         r = try_it(model, value, &found_s, error);
-    /* Work grows only while the loader is at work too, for a part of the time. */
+    /* Work grows only for the part of the time in which the loader works too. */
     if (r || !hr__calibrate_explains(*now_s, found_s, wanted_s, value * CROWDED * *now_s))
         return r;
     *growth = value;
@@ -335,8 +334,8 @@ static int fit_sharing(struct hr__model *model, double wanted_s, double *now_s,
     return 0;
 }
 
-/* The loader's work, by a factor, where that is near to being the bound, or shares the cores
- * with training that takes less than the two together seem to need. */
+/* Fits the loader's work, by a factor, if the loader is nearly the bottleneck, or shares the cores
+ * with training that takes less time than the two seem to need together. */
 static int fit_loading(struct hr__model *model, double wanted_s, double *now_s,
                        struct hr_error *error)
 {
@@ -366,8 +365,8 @@ static bool is_met(double now_s, double wanted_s)
     return fabs(wanted_s - now_s) < HR__CALIBRATE_CLOSE * wanted_s;
 }
 
-/* What of the warm phase is met neither by what training and loading do to each other nor by
- * the loader's work comes with each batch. */
+/* Attributes to each batch what neither the interaction of training and loading nor the loader's
+ * work explains of the warm phase. */
 static int fit_warm(struct hr__model *model, double wanted_s, struct hr_error *error)
 {
     double now_s = 0;
@@ -391,8 +390,8 @@ static int try_latency(const struct hr__model *model, double value, double *batc
     return try_storage(&m, 1, batch_s, error);
 }
 
-/* What was really read in the cold phase, or by the loader alone: storage is at least that
- * fast, and where it was not measured by itself it is taken to be no faster. */
+/* Sets a lower bound for storage from what the cold phase, or the loader alone, really read. If
+ * storage was not measured by itself, this is also its rate. */
 static void require_read(struct hr__model *model, double cold_s)
 {
     const struct hr__system *s = &model->system;
@@ -404,7 +403,7 @@ static void require_read(struct hr__model *model, double cold_s)
     model->has_storage = model->has_storage || model->storage.required > 0;
 }
 
-/* Storage that is slower by a factor, its rate and the time of a read. */
+/* Fits a factor that slows storage down: its rate and its latency. */
 static int fit_storage(struct hr__model *model, double wanted_s, double now_s,
                        struct hr_error *error)
 {
@@ -423,7 +422,7 @@ static int fit_storage(struct hr__model *model, double wanted_s, double now_s,
     return r;
 }
 
-/* Reads that take less time each, at the same rate of all. */
+/* Fits a shorter latency, with the rate unchanged. */
 static int fit_latency(struct hr__model *model, double wanted_s, double now_s,
                        struct hr_error *error)
 {
@@ -441,9 +440,8 @@ static int fit_latency(struct hr__model *model, double wanted_s, double now_s,
     return r;
 }
 
-/* A cold phase that was slower than simulated means slower storage. One that was faster
- * says nothing of its rate, which is known to be no less than what was read, but of what a
- * read takes. */
+/* A cold phase slower than simulated means slower storage. A faster one says nothing about
+ * storage's rate, for which the bytes read are a lower bound, but about its latency. */
 static int fit_cold(struct hr__model *model, double cold_s, struct hr_error *error)
 {
     double now_s = 0, seen_s = 0;
@@ -455,7 +453,7 @@ static int fit_cold(struct hr__model *model, double cold_s, struct hr_error *err
     int r = try_storage(model, 1, &now_s, error);
     if (!r)
         r = try_loader(model, 1, &seen_s, error);
-    /* Storage that hides behind the loader's work shows no more than that. */
+    /* If storage hides behind the loader's work, only the visible part can be fitted. */
     double wanted_s = fmax(cold_s, seen_s * (1 + HR__CALIBRATE_CLOSE));
     bool hidden = wanted_s > cold_s && now_s <= wanted_s;
     if (r || hidden || is_met(now_s, wanted_s))
@@ -464,14 +462,14 @@ static int fit_cold(struct hr__model *model, double cold_s, struct hr_error *err
                             : fit_latency(model, wanted_s, now_s, error);
 }
 
-/* The cold phase counts only where it was verified: one whose files were not all on storage
- * says nothing of it. */
+/* The cold phase counts only if it was verified: if some files were in memory, it says nothing
+ * about storage. */
 static double cold_phase_s(const struct hr_stalls *stalls)
 {
     return *stalls->phase_reason[HR_STALLS_COLD] ? NAN : hr__phase_s(stalls, HR_STALLS_COLD);
 }
 
-/* How well the phases are met in the end. */
+/* Records how well the calibrated model meets the phases. */
 static int meet(struct hr__model *model, const double measured_s[2], struct hr_error *error)
 {
     int r = 0;
@@ -485,7 +483,7 @@ static int meet(struct hr__model *model, const double measured_s[2], struct hr_e
     return r;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole ---- */
 
 void hr__model_clear(struct hr__model *model)
 {

@@ -1,6 +1,6 @@
 /*
- * Calibrating the loader of a model from its drains: what a sample costs on cores, how
- * much more with more of them busy, and what it waits for that is no core.
+ * Calibrates the loader of a model from its drains: the cost of a sample on cores, its growth with
+ * more busy cores, and delays that need no core.
  */
 #include "stalls/model/calibrate.h"
 
@@ -10,9 +10,9 @@
 #include <errno.h>
 #include <string.h>
 
-/* Two explanations that miss by factors which differ by less are as good. */
+/* Two explanations are equally good if their errors, as factors, differ by less. */
 #define AS_GOOD 0.02
-/* Of the cores' time, that others took: more explains what is slow. */
+/* If others took more than this share of the cores' time, that explains slowness. */
 #define TAKEN 0.1
 
 static bool on_host(const struct hr__model *model, const struct hr__rank_record *rank)
@@ -25,7 +25,7 @@ static bool drained(const struct hr__drain_record *one, bool cold)
     return one->cold == cold && one->cores > 0 && one->samples && hr__known(one->elapsed_s);
 }
 
-/* One rank's on `cores` cores; several are repetitions: their mean. */
+/* Adds one rank's drain on `cores` cores; the mean if it was repeated. */
 static void add_drains(struct hr__drain *drain, const struct hr__rank_record *rank, bool cold)
 {
     double rate = 0, cpu_s = 0, count = 0;
@@ -44,7 +44,7 @@ static void add_drains(struct hr__drain *drain, const struct hr__rank_record *ra
     drain->ranks++;
 }
 
-/* By cores, each once, of all ranks of the host together; returns how many. */
+/* Lists each core count once, over all ranks of the host; returns the number of entries. */
 int hr__drains_find(const struct hr__model *model, bool cold, struct hr__drain *drains, int most)
 {
     const struct hr_stalls *stalls = model->stalls;
@@ -64,7 +64,7 @@ int hr__drains_find(const struct hr__model *model, bool cold, struct hr__drain *
     return count;
 }
 
-/* CPU of a sample over busy cores is a line: its value at one, and how it rises. */
+/* Fits a line to the CPU time of a sample over busy cores: its value at one core, and its slope. */
 double hr__contention_fit(struct hr__model *model, const struct hr__drain *drains, int count)
 {
     struct hr__system *s = &model->system;
@@ -93,8 +93,9 @@ double hr__contention_fit(struct hr__model *model, const struct hr__drain *drain
     return one;
 }
 
-/* What workers took for whole batches, as what samples take: these vary more, by the root
- * of their number. Within limits: the rest is noise. A loader of threads does not tell. */
+/* Estimates the variation of samples from the workers' times for whole batches: samples vary more,
+ * by the root of the batch size. Limited, because the rest is noise. A loader of threads reports no
+ * such times. */
 static size_t vary(const struct hr_stalls *stalls, double *values)
 {
     double sum = 0, samples = 0;
@@ -152,7 +153,7 @@ void hr__prepare_scale(struct hr__model *model, double factor)
         model->prepare_s[i] *= factor;
 }
 
-/* The system with a trainer that takes no time: its rate is the loader's. */
+/* Computes the rate of a system whose trainer takes no time: the loader's rate. */
 int hr__loader_rate(const struct hr__system *system, double *rate, struct hr_error *error)
 {
     struct hr__system s = *system;
@@ -176,8 +177,8 @@ static int try_delay(const struct hr__model *model, double value, double *batch_
     return r;
 }
 
-/* How far the loader alone is off on the fewest cores that it was measured on, as a factor
- * of at least 1, with a delay and with CPU `times` as much. */
+/* Computes the error of the loader's rate on the fewest cores measured, as a factor of at least 1,
+ * given a delay and CPU time multiplied by `times`. */
 static int miss_narrow(const struct hr__model *model, const struct hr__drain *narrow,
                        double delay_s, double times, double *off, struct hr_error *error)
 {
@@ -187,7 +188,7 @@ static int miss_narrow(const struct hr__model *model, const struct hr__drain *na
     s.missing = 0;
     s.delay_s = delay_s;
     int r = hr__loader_rate(&s, &rate, error);
-    /* Work that is `times` as much on every core is as many times slower there. */
+    /* Work that grows by `times` on every core makes the loader slower by that factor. */
     if (times > 1)
         slowed = times;
     *off = rate / slowed / narrow->rate;
@@ -195,7 +196,7 @@ static int miss_narrow(const struct hr__model *model, const struct hr__drain *na
     return r;
 }
 
-/* Whether other processes, or a hypervisor, took much of the cores meanwhile. */
+/* Returns whether other processes or a hypervisor used much of the cores meanwhile. */
 static bool cores_were_taken(const struct hr__model *model)
 {
     const struct hr__rank_record *rank = &model->stalls->ranks[0];
@@ -209,10 +210,10 @@ static bool cores_were_taken(const struct hr__model *model)
 }
 
 /*
- * The loader alone was slower than the CPU time of its samples explains. Either they wait
- * for something that is no core, or cores are less than they seem (other processes, a
- * hypervisor): the loader on fewer cores tells which, for it is slower there only in the
- * second case. Headrace's threads wait for storage only.
+ * Explains a loader that was slower alone than the CPU time of its samples suggests. Either samples
+ * wait for something other than a core, or the cores are slower than they seem (other processes, a
+ * hypervisor). The loader on fewer cores shows which: it is slower there only in the second case.
+ * Headrace's threads wait only for storage.
  */
 static int explain_slowness(struct hr__model *model, const struct hr__drain *wide,
                             const struct hr__drain *narrow, double rate, struct hr_error *error)
@@ -230,7 +231,7 @@ static int explain_slowness(struct hr__model *model, const struct hr__drain *wid
                                 &delay_s, error);
         if (!r)
             r = try_delay(&alone, delay_s, &found_s, error);
-        /* Waiting that hides behind the work of workers that share cores is none that showed. */
+        /* A delay that hides behind the work of workers sharing cores has no visible effect. */
         if (!hr__calibrate_explains(samples / rate, found_s, samples / wide->rate,
                                     delay_s / most * samples / wide->rate))
             by_delay = INFINITY;
@@ -240,7 +241,7 @@ static int explain_slowness(struct hr__model *model, const struct hr__drain *wid
         if (!r)
             r = miss_narrow(model, narrow, 0, times, &by_work, error);
     }
-    /* One worker looks the same either way: it waits, unless others were seen to take cores. */
+    /* With one worker both look the same: assume a delay, unless others were seen to take cores. */
     double as_good = cores_were_taken(model) ? 1 - AS_GOOD : 1 + AS_GOOD;
     if (s->loader == HR__LOADER_TORCH && by_delay <= by_work * as_good)
         model->system.delay_s = delay_s;
@@ -249,7 +250,7 @@ static int explain_slowness(struct hr__model *model, const struct hr__drain *wid
     return r;
 }
 
-/* Makes the loader alone give what it gave on the most cores. */
+/* Makes the loader alone reach its measured rate on the most cores. */
 static int fit_alone(struct hr__model *model, const struct hr__drain *drains, int count,
                      struct hr_error *error)
 {
@@ -271,8 +272,8 @@ static int fit_alone(struct hr__model *model, const struct hr__drain *drains, in
     return 0;
 }
 
-/* CPU that a sample takes more when its file has to be fetched: by drains, of the process
- * and its workers, else by the workers' own account. */
+/* Returns the extra CPU time of a sample whose file must be fetched: from the drains (process and
+ * workers), else from the workers' own reports. */
 static double missing_cpu(const struct hr__model *model, const struct hr__drain *drains, int count)
 {
     struct hr__drain cold;

@@ -1,10 +1,10 @@
 /*
- * Calibrating the training step of a model from the phases in which nothing is loaded, and
- * what a loader that works beside it does to it.
+ * Calibrates the training step of a model from the phases without loading, and how a loader running
+ * beside it affects it.
  *
- * A step that computes is slower while another core works, through shared caches and memory:
- * of training on a CPU its own CPU time tells by how much, beside the loader and without it.
- * What receiving a batch takes is known apart (next_cpu_s).
+ * A computing step slows down while another core works, through shared caches and memory. For
+ * training on a CPU, the step's own CPU time with and without the loader shows by how much. The
+ * cost of receiving a batch is measured separately (next_cpu_s).
  */
 #include "stalls/model/calibrate.h"
 
@@ -14,7 +14,7 @@
 #include <errno.h>
 
 #define MOST_DISTURBANCE 0.5
-#define LEAST_BESIDE     0.2 /* cores at work beside the step, for what they do to it to show */
+#define LEAST_BESIDE     0.2 /* busy cores beside the step from which their effect shows */
 
 void hr__values_scale(double *values, size_t count, double mean)
 {
@@ -23,8 +23,8 @@ void hr__values_scale(double *values, size_t count, double mean)
         values[i] = now > 0 ? values[i] * mean / now : mean;
 }
 
-/* How steps vary: those of rank 0 on a CPU. With a device the loop runs ahead of it, and
- * only the mean of a whole segment says how long a step is. */
+/* Fills the variation of steps: on a CPU, rank 0's steps. With a device, the loop runs ahead of it,
+ * and only the mean of a whole segment gives the length of a step. */
 static int step_values(struct hr__model *model, enum hr_stalls_phase phase, size_t *count)
 {
     const struct hr__rank_record *rank = &model->stalls->ranks[0];
@@ -52,7 +52,7 @@ static int step_values(struct hr__model *model, enum hr_stalls_phase phase, size
     return 0;
 }
 
-/* CPU seconds of a batch of training, as the result says or the segments do. */
+/* Returns the CPU seconds of a training batch, from the result or else the segments. */
 static double training_cpu(const struct hr_stalls *stalls, enum hr_stalls_phase phase)
 {
     const struct hr__rank_record *rank = &stalls->ranks[0];
@@ -79,11 +79,11 @@ int hr__step_fit(struct hr__model *model, struct hr_error *error)
                         "training without its loader was not measured, and nothing can be "
                         "predicted without it: measure again, for longer (--time)");
     double cpu_s = training_cpu(stalls, phase);
-    /* More threads than the CPU time fills are threads that wait. */
+    /* Threads that the CPU time does not fill are waiting. */
     int threads = (int)ceil(cpu_s / step_s - 0.05);
     int most = stalls->on_cpu && stalls->training_threads > 0 ? stalls->training_threads : threads;
     s->step_threads = threads < 1 ? 1 : threads > most ? most : threads;
-    /* What runs at once while nothing is loaded stretches the work already. */
+    /* Threads that run at the same time without loading already slow down the work. */
     double runnable = (double)s->step_threads * s->ranks, busy = fmin(runnable, s->cores);
     double slowed = 1 + s->contention * (busy - 1);
     double stretch = fmax(1, runnable / s->cores) * slowed;
@@ -106,13 +106,13 @@ int hr__step_fit(struct hr__model *model, struct hr_error *error)
 
 /* ---- beside the loader ---- */
 
-/* CPU seconds of rank 0's process for a batch of a phase, the mean of its rounds: of the step,
- * and in next(); and the cores that the loader's workers were busy on. */
+/* CPU seconds of rank 0's process per batch of a phase, averaged over rounds: in the step, in
+ * next(); and the number of cores that the loader's workers kept busy. */
 struct spent {
     double step_s, next_s, beside;
 };
 
-/* False where the segments do not tell. */
+/* Returns false if the segments lack the figures. */
 static bool find_spent(const struct hr__rank_record *rank, enum hr_stalls_phase phase,
                        struct spent *spent)
 {
@@ -142,7 +142,8 @@ void hr__beside_fit(struct hr__model *model)
     struct hr__system *s = &model->system;
     const struct hr__rank_record *rank = &model->stalls->ranks[0];
     struct spent alone, beside;
-    /* Several threads of a step wait for each other in a spin, which is CPU time as well. */
+    /* Several threads of a step spin while they wait for each other, which counts as CPU
+     * time too. */
     if (!model->stalls->on_cpu || s->loader != HR__LOADER_TORCH || s->workers < 1 ||
         s->step_threads > 1 || s->ranks > 1 || s->cores < 2)
         return;
@@ -154,7 +155,7 @@ void hr__beside_fit(struct hr__model *model)
     double cores = fmin(beside.beside, s->cores - 1);
     if (cores < LEAST_BESIDE)
         return;
-    /* Up to one core's worth is a core that is busy for that part of the time. */
+    /* Less than one core's worth means one core, busy for that part of the time. */
     double kept = fmin(1, alone.step_s / beside.step_s * (1 + s->contention * cores));
     double busy = fmax(1, cores), part = fmin(1, cores);
     double slowed = (1 - kept) / part;

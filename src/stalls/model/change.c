@@ -1,10 +1,10 @@
 /*
- * A calibrated system under a change: what of it is different, what share of the samples
- * is then missing, and what had to be assumed.
+ * Applies a change to a calibrated system: what differs, which share of the samples is then
+ * missing, and what had to be assumed.
  *
- * A cache that never evicts misses 1 - x. The kernel's page cache evicts what an epoch
- * still needs; measured on Linux 6.18 with shuffled epochs, it read so many times as much:
- * 1.35 at x = 0.35, 1.49 at 0.5, 1.75 at 0.65, 1.96 at 0.8.
+ * A cache that never evicts misses 1 - x. The kernel's page cache evicts what an epoch still needs.
+ * Measured on Linux 6.18 with shuffled epochs, it read more by these factors: 1.35 at x = 0.35,
+ * 1.49 at 0.5, 1.75 at 0.65, 1.96 at 0.8.
  */
 #include "stalls/model/predict.h"
 
@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what makes sense ---- */
+/* ---- validation ---- */
 
 static int refuse(struct hr_error *error, const char *what)
 {
@@ -64,7 +64,7 @@ assume(struct hr__changed *changed, const char *format, ...)
     va_end(args);
 }
 
-/* ---- what is missing ---- */
+/* ---- missing samples ---- */
 
 double hr__page_cache_missing(double x)
 {
@@ -83,8 +83,8 @@ double hr__page_cache_missing(double x)
     return fmin(1, (1 - x) * times);
 }
 
-/* The share of the dataset that `bytes` of cache hold when items are `growth` times as
- * large as files; -1: not known. */
+/* Returns the share of the dataset that fits `bytes` of cache if items are `growth` times as large
+ * as files; -1: unknown. */
 static double share_of(const struct hr__model *model, double bytes, double growth)
 {
     if (!(bytes >= 0) || !(model->dataset_bytes > 0))
@@ -92,8 +92,8 @@ static double share_of(const struct hr__model *model, double bytes, double growt
     return fmin(1, bytes / (model->dataset_bytes * growth));
 }
 
-/* Sets what is cached and what is missing. `own`: the loader has a cache that never evicts
- * unless the change says otherwise. */
+/* Sets the cached and missing shares. `own`: the loader has a cache that never evicts, unless the
+ * change says otherwise. */
 static int set_missing(const struct hr__model *model, const struct hr_stalls_change *change,
                        bool own, double growth, struct hr__changed *changed, struct hr_error *error)
 {
@@ -176,8 +176,8 @@ static int default_threads(int cores, int ranks)
     return cores / ranks > 1 ? cores / ranks - 1 : 1;
 }
 
-/* CPU of reading a file that lies in the page cache, which a sample in the loader's own
- * cache does not take; 0: not known. */
+/* Returns the CPU time of reading a file from the page cache, which a sample in the loader's own
+ * cache saves; 0: unknown. */
 static double read_cpu(const struct hr__model *model)
 {
     double each = model->file_bytes / model->memory_bytes_per_s;
@@ -200,7 +200,7 @@ static void set_prepare(struct hr__changed *changed, double mean)
         changed->prepare_s[i] = now > 0 ? changed->prepare_s[i] * mean / now : mean;
 }
 
-/* Headrace's loader was measured without a cache of its own, and gets one. */
+/* Gives Headrace's loader its own cache, which it lacked when measured. */
 static void set_own_cache(const struct hr__model *model, struct hr__changed *changed)
 {
     double prepare_s = mean_prepare(changed), saved = fmin(read_cpu(model), prepare_s / 2);
@@ -208,7 +208,7 @@ static void set_own_cache(const struct hr__model *model, struct hr__changed *cha
     changed->system.missing_cpu_s += saved;
 }
 
-/* Headrace's loader: items in the form, missing ones from their files. */
+/* Switches to Headrace's loader: cached items in the given form, missing ones from their files. */
 static int set_headrace(const struct hr__model *model, const struct hr_stalls_change *change,
                         struct hr__changed *changed, double *growth, struct hr_error *error)
 {
@@ -252,7 +252,8 @@ static void set_workers(const struct hr__model *model, int workers, struct hr__c
 
 /* ---- the machine and the training ---- */
 
-/* Fewer threads share a step's work: each has more of it, and one alone waits for none. */
+/* Spreads a step's work over fewer threads: each does more, and a single thread waits for
+ * no other. */
 static void set_step_threads(struct hr__changed *changed, int threads)
 {
     struct hr__system *s = &changed->system;
@@ -289,7 +290,7 @@ static void set_machine(const struct hr__model *model, const struct hr_stalls_ch
             changed->extrapolated = 1;
             assume(changed, "%d cores, where the machine has %d", change->cores, measured);
         }
-        /* torch takes as many threads as there are cores, unless it is told otherwise. */
+        /* torch uses as many threads as there are cores unless told otherwise. */
         if (model->stalls->on_cpu && model->stalls->training_threads == measured &&
             s->step_threads == measured)
             set_step_threads(changed, change->cores);
@@ -310,19 +311,19 @@ static void set_device(const struct hr_stalls_change *change, struct hr__changed
     double copied = mean > 0 ? fmin(1, s->copy_s / mean) : 0;
     for (size_t i = 0; i < s->step_s.count; i++)
         changed->step_s[i] *= copied + (1 - copied) / speedup;
-    /* Threads of a CPU compute that much faster; a loop that feeds a device does not. */
+    /* A faster device speeds up a CPU's threads, but not a loop that feeds a device. */
     if (s->step_cpu_s / (s->step_threads > 0 ? s->step_threads : 1) > 0.5 * mean)
         s->step_cpu_s /= speedup;
 }
 
-/* ---- what it rests on ---- */
+/* ---- reliability ---- */
 
-#define WIDEST      0.5  /* half an interval over its figure, with which nothing follows */
-#define MISFIT_MOST 0.2  /* of a measured phase, that the model may be off */
-#define MISFIT_SAID 0.05 /* and from which on it is said */
+#define WIDEST      0.5  /* half an interval over its value: beyond, predict nothing */
+#define MISFIT_MOST 0.2  /* largest error of the model in a measured phase */
+#define MISFIT_SAID 0.05 /* smallest error to mention */
 #define SETTLES_IT  "measure for longer (--time), or on a quieter machine"
 
-/* What is asked for needs to know what the loader does. */
+/* Fails if the change needs the loader's speed and that is unknown. */
 static int need_prepare(const struct hr__model *model, const struct hr_stalls_change *change,
                         struct hr_error *error)
 {
@@ -355,7 +356,7 @@ static int need_spreads(const struct hr__model *model, const struct hr__changed 
     return 0;
 }
 
-/* The model has to give what was measured. */
+/* Fails if the model does not reproduce the measurements. */
 static int need_met(const struct hr__model *model, struct hr__changed *changed,
                     struct hr_error *error)
 {
@@ -384,7 +385,7 @@ static int need_met(const struct hr__model *model, struct hr__changed *changed,
     return 0;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole ---- */
 
 static double *copy_values(struct hr__values *values)
 {

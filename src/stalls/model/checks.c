@@ -1,18 +1,18 @@
 /*
- * Cross-checks before anything is said: figures that were measured in different ways have to
- * fit together. Training is never faster than its own parts (G, P, F); and what a batch takes
- * longer with its loader than without is time blocked in next(), or computing of the training
- * process, or at most all that the loader's workers computed meanwhile. A phase that fails is
- * not measured, with the reason; where none is left, nothing can be told.
+ * Cross-checks before anything is reported: figures measured in different ways must agree. Training
+ * is never faster than its own parts (G, P, F). The extra time of a batch with its loader must be
+ * time blocked in next(), computing of the training process, or at most all the computing of the
+ * loader's workers meanwhile. A phase that fails counts as not measured, with the reason; if no
+ * phase remains, there is no result.
  */
 #include "stalls/model/inside.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Faster than a part by more than this, beyond both intervals, is impossible. */
+/* Being faster than a part by more than this, outside both intervals, is impossible. */
 #define FASTER 0.15
-/* Lost time may be so many times what explains it, and this share of a step more. */
+/* Lost time may exceed its explanation by this factor, plus this share of a step. */
 #define EXPLAINED 1.25
 #define SLACK     0.05
 
@@ -43,7 +43,7 @@ static void check_rates(struct hr_stalls *s, int phase)
         refuse_faster(s, phase, "storage alone", m->fetch_rate);
 }
 
-/* Seconds of a batch of a phase, of its segments; NaN: not known. */
+/* Seconds per batch of a phase, from its segments; NaN: unknown. */
 struct spent_s {
     double all, waited, computed, workers;
 };
@@ -67,7 +67,7 @@ static struct spent_s spent(const struct hr__rank_record *rank, bool real, int p
                             sum.workers / batches};
 }
 
-/* Of one rank: of several, each waits for the others' loaders as well. */
+/* Only for one rank: with several, each also waits for the others' loaders. */
 static void check_lost(struct hr_stalls *s, int phase)
 {
     int base = isfinite(s->step_s[HR_STALLS_HOST].value) ? HR_STALLS_HOST : HR_STALLS_DEVICE;

@@ -1,7 +1,7 @@
 /*
- * What follows from what was measured: times and rates of each phase, and the shares of
- * an epoch's time by paired differences within rounds (VLDB'21, section 3, with the
- * weaknesses of its tool removed: alternating order, several rounds, intervals).
+ * Derives results from the measurements: times and rates of each phase, and the shares of an
+ * epoch's time from paired differences within rounds (VLDB'21, section 3, with the weaknesses of
+ * its tool removed: alternating order, several rounds, intervals).
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -17,7 +17,7 @@ static bool ran(const struct hr_stalls *s, int phase)
     return isfinite(s->step_s[phase].value);
 }
 
-/* Times and rates by phase: rate is samples of a batch over its time. */
+/* Times and rates by phase; a rate is a batch's samples over its time. */
 static int phase_times(struct hr_stalls *s, const struct hr__joined *j, struct hr_error *error)
 {
     double *times = hr__alloc(HR__TAG_STALLS, (size_t)j->rounds, sizeof *times);
@@ -65,8 +65,8 @@ static int alone_times(struct hr_stalls *s, const struct hr__joined *j, struct h
     return 0;
 }
 
-/* The phases up to `of` whose shares can be taken, of those in the bits of `phases`: all,
- * or where no round has all of them, fewer. 0: no round has `of` and a replay. */
+/* Selects the phases up to `of` whose shares can be computed, among the bits of `phases`: all of
+ * them, or fewer if no round has all. Returns 0 if no round has both `of` and a replay. */
 static int phases_in_common(const struct hr__joined *j, int phases, enum hr_stalls_phase of,
                             struct hr_interval share[HR__ROUND_PHASES])
 {
@@ -87,10 +87,10 @@ static int phases_in_common(const struct hr__joined *j, int phases, enum hr_stal
 }
 
 /*
- * Shares of the time of phase `of` as compute, copy, preparation, fetch. What could not
- * be separated counts with its neighbour, and is itself not known: the copy with compute
- * where nothing was replayed from the device, with preparation where nothing was replayed
- * from the host; fetching with preparation where no file was in memory first.
+ * Splits the time of phase `of` into compute, copy, preparation and fetch. A part that cannot be
+ * separated counts with its neighbour and is itself unknown: the copy counts with compute if
+ * nothing was replayed from the device, with preparation if nothing was replayed from the host;
+ * fetching counts with preparation if files were never in memory.
  */
 static void split(const struct hr_stalls *s, const struct hr__joined *j, enum hr_stalls_phase of,
                   struct hr_interval out[4])

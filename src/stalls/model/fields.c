@@ -1,4 +1,4 @@
-/* Tables of fields; see fields.h. */
+/* Field tables; see fields.h. */
 #include "stalls/model/fields.h"
 
 #include "base/memory.h"
@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* A member of the struct; its type is that of the field's kind. */
+/* Returns the address of a member; its type follows from the field's kind. */
 static void *at(const void *base, size_t offset)
 {
     return (char *)base + offset;
@@ -185,7 +185,7 @@ static json_t *texts_of(char *const *values, size_t count)
     return array;
 }
 
-/* An object of the fields; NULL: out of memory. */
+/* Returns an object of the fields; NULL: out of memory. */
 static json_t *object_of(const struct hr__field *fields, const void *from)
 {
     json_t *object = json_object();
@@ -274,7 +274,7 @@ bool hr__fields_write(json_t *object, const struct hr__field *fields, const void
 
 /* ---- copying and freeing ---- */
 
-/* What a pointer field points to: how many, and of what size; 0: it is no pointer. */
+/* Returns the element size of what a pointer field points to; 0: not a pointer. */
 static size_t size_behind(const struct hr__field *f)
 {
     switch (f->kind) {
@@ -290,7 +290,7 @@ static size_t size_behind(const struct hr__field *f)
     }
 }
 
-/* The members of a list's element or of a text in a list. */
+/* Copies what list elements, or the texts of a list, point to. */
 static bool own_behind(const struct hr__field *f, void *block, size_t count)
 {
     bool ok = true;

@@ -1,6 +1,6 @@
 /*
- * What the files that make a result share: its life, its reading, its parts' joining, and
- * the steps of what is derived. result.h is what other rooms see.
+ * Internals shared by the files that make a result: creating, reading and joining it, and the steps
+ * that derive figures. result.h is the interface for other directories.
  */
 #ifndef HR_STALLS_MODEL_INSIDE_H
 #define HR_STALLS_MODEL_INSIDE_H
@@ -10,70 +10,70 @@
 
 /* ---- life (result.c) ---- */
 
-/* Empty; NULL: out of memory. */
+/* Creates an empty result; NULL: out of memory. */
 struct hr_stalls *hr__stalls_create(void);
-/* What the struct owns, not itself. */
+/* Free what the struct owns, but not the struct. */
 void hr__texts_destroy(char **texts, size_t count);
 void hr__stalls_drop_derived(struct hr_stalls *stalls);
-/* What was recorded, without what is derived. Errors: -ENOMEM. */
+/* Copies what was recorded, not what is derived. Errors: -ENOMEM. */
 HR_NODISCARD int hr__stalls_copy(struct hr_stalls **out, const struct hr_stalls *from,
                                  struct hr_error *error);
 
 /* ---- reading and joining ---- */
 
-/* A record as a result of one rank, nothing derived (record_json.c). Errors: -EINVAL,
- * -ENOTSUP, a version that is not known, -ENOMEM. */
+/* Reads a record as a result of one rank, nothing derived (record_json.c). Errors: -EINVAL;
+ * -ENOTSUP, an unknown version; -ENOMEM. */
 HR_NODISCARD int hr__stalls_read_record(struct hr_stalls **out, const char *text, size_t length,
                                         const char *where, struct hr_error *error);
 
-/* Moves what `parts` hold into one result, nothing derived (merge.c); they can then only
- * be destroyed. `kind` is what they are in messages: "record 2". Errors: -EINVAL, -ENOMEM. */
+/* Moves the contents of `parts` into one result, nothing derived (merge.c); after that `parts` can
+ * only be destroyed. `kind` names a part in messages: "record 2". Errors: -EINVAL, -ENOMEM. */
 HR_NODISCARD int hr__stalls_join(struct hr_stalls **out, struct hr_stalls **parts, int count,
                                  const char *kind, struct hr_error *error);
 
 /* ---- deriving ---- */
 
-/* Segments of all ranks, joined: the k-th of every rank is the same segment. */
+/* Segments of all ranks, joined: the k-th segment of every rank is the same one. */
 struct hr__joined {
-    size_t segments;         /* that every rank has */
-    int rounds;              /* length of the next three, at least 1 */
-    struct hr__round *round; /* seconds of a global batch: that of the slowest rank; NaN where
-                                there is none, or it does not count */
+    size_t segments;         /* number that every rank has */
+    int rounds;              /* number of entries in the next three members, at least 1 */
+    struct hr__round *round; /* seconds of a global batch, of the slowest rank; NaN: no such
+                                segment, or it does not count */
     double *samples[HR__ROUND_PHASES]; /* of a global batch, by round; NaN as above */
-    double scale;                      /* ranks of the run over those that are here */
+    double scale;                      /* ranks of the run over ranks present */
 };
-/* Errors: -EINVAL, ranks did not run the same segments; -ENOMEM. Fills in
- * summary.measured and phase_reason too. */
+/* Also fills summary.measured and phase_reason. Errors: -EINVAL if ranks did not run the same
+ * segments; -ENOMEM. */
 HR_NODISCARD int hr__joined_make(struct hr__joined *joined, struct hr_stalls *stalls,
                                  struct hr_error *error);
 void hr__joined_destroy(struct hr__joined *joined);
 
-/* G is a phase's rate; P, F and CPU times (rates.c). */
+/* Derives the rates: G per phase, P, F and CPU times (rates.c). */
 void hr__derive_rates(struct hr_stalls *stalls, double scale);
 
-/* Cross-checks of what was measured: phases that fail are not measured (checks.c). */
+/* Cross-checks the measurements: a phase that fails counts as not measured (checks.c). */
 void hr__derive_checks(struct hr_stalls *stalls);
 
-/* waiting, straggles and alone_s, whose arrays are there (ranks.c). Errors: -ENOMEM. */
+/* Derives waiting, straggles and alone_s, whose arrays exist (ranks.c). Errors: -ENOMEM. */
 HR_NODISCARD int hr__derive_ranks(struct hr_stalls *stalls, const struct hr__joined *joined,
                                   struct hr_error *error);
 
-/* Share of an epoch's time, its batches loaded as in `phase`, that passes before its first batch;
- * 0: not each epoch has such a wait, or it is not worth a word. */
+/* Returns the share of an epoch's time that passes before its first batch, if batches load as in
+ * `phase`. 0: not every epoch has such a wait, or it is negligible. */
 double hr__epoch_start_share(const struct hr_stalls *stalls, enum hr_stalls_phase phase);
 
-/* The sentence out of everything else (sentence.c). Errors: -ENOMEM. */
+/* Writes the sentence from everything else (sentence.c). Errors: -ENOMEM. */
 HR_NODISCARD int hr__derive_sentence(struct hr_stalls *stalls, struct hr_error *error);
 
-/* Asks the model what would remove the stall and says it in the sentence (advise.c): of a
- * result just analysed. May take seconds. Errors: -ENOMEM. */
+/* Searches with the model for what would remove the stall and adds it to the sentence of a freshly
+ * analysed result (advise.c). May take seconds. Errors: -ENOMEM. */
 HR_NODISCARD int hr__stalls_advise(struct hr_stalls *stalls, struct hr_error *error);
 
-/* Bytes of a sample's file, on average; and of all samples' files; NaN: not known. */
+/* Average bytes of a sample's file; bytes of all samples' files. NaN: unknown. */
 double hr__mean_bytes(const struct hr_stalls *stalls);
 double hr__dataset_bytes(const struct hr_stalls *stalls);
 
-/* Reads in flight of the loader on a host (of its ranks that are here). */
+/* Returns how many reads the loader keeps in flight on a host, over the ranks present. */
 int hr__loader_depth(const struct hr_stalls *stalls, const struct hr__host_record *host);
 
 #endif

@@ -1,9 +1,9 @@
-/* Student's t and what is made of it; see interval.h. */
+/* Student's t and the intervals based on it; see interval.h. */
 #include "stalls/model/interval.h"
 
 #include <stdlib.h>
 
-/* The quantile of 97.5 % for whole degrees of freedom from 1. */
+/* 97.5 % quantiles for whole degrees of freedom from 1. */
 static const double quantiles[] = {
     12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004,
     2.262157,  2.228139, 2.200985, 2.178813, 2.160369, 2.144787, 2.131450, 2.119905,
@@ -17,7 +17,7 @@ double hr__student(double degrees)
     if (!(degrees >= 1))
         degrees = 1;
     if (degrees < QUANTILES) {
-        /* Its logarithm is nearly straight in 1/degrees. */
+        /* The quantile's logarithm is nearly linear in 1/degrees. */
         int k = (int)degrees;
         double from = 1.0 / k, to = 1.0 / (k + 1);
         double at = (from - 1 / degrees) / (from - to);
@@ -46,7 +46,7 @@ struct hr__moments hr__moments_of(const double *values, size_t count)
     return m;
 }
 
-/* t s/sqrt(n); NaN below two values. */
+/* Returns t s/sqrt(n); NaN for fewer than two values. */
 static double half_width(struct hr__moments m)
 {
     if (m.count < 2)

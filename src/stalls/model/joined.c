@@ -1,11 +1,11 @@
 /*
- * Segments of all ranks, joined. All ranks change segment at the same batch, so the k-th
- * segment of each is the same one; in synchronous training each takes as long as the
- * slowest, and what their clocks differ in is noise: the longest time counts.
+ * Joins the segments of all ranks. All ranks change segments at the same batch, so the k-th segment
+ * of each is the same one. In synchronous training each rank takes as long as the slowest, and
+ * differences between their clocks are noise: the longest time counts.
  *
- * Of a phase that was verified in some rounds (cold was really cold), only those count;
- * of one that was verified in none, all do, and the phase is marked as not measured. Segments
- * that other processes disturbed count only where there are too few others.
+ * If a phase was verified in some rounds (cold was really cold), only those count. If it was
+ * verified in none, all count, and the phase is marked as not measured. Segments disturbed by other
+ * processes count only if there are too few others.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -32,7 +32,7 @@ static int same_segments(const struct hr__rank_record *a, const struct hr__rank_
     return 0;
 }
 
-/* Seconds of a global batch in segment k, and its samples. */
+/* Returns the seconds of a global batch in segment k, and its samples. */
 static double batch_s(const struct hr_stalls *s, size_t k, double *samples)
 {
     double longest = 0, sum = 0;
@@ -45,13 +45,13 @@ static double batch_s(const struct hr_stalls *s, size_t k, double *samples)
     return longest > 0 ? longest : NAN;
 }
 
-/* Where no file is read there is nothing to verify. */
+/* If no file is read, there is nothing to verify. */
 static bool needs_none(const struct hr_stalls *s, int phase)
 {
     return s->reads_no_files && phase == HR_STALLS_WARM;
 }
 
-/* 0 where a rank says so, else 1 where one says so, else -1. */
+/* Returns 0 if any rank reports 0, else 1 if any reports 1, else -1. */
 static int verified(const struct hr_stalls *s, size_t k, const char **reason)
 {
     int all = -1;
@@ -69,7 +69,7 @@ static int verified(const struct hr_stalls *s, size_t k, const char **reason)
     return all;
 }
 
-/* Rounds of a phase that no other process disturbed are enough without the others. */
+/* With so many undisturbed rounds of a phase, the disturbed ones are ignored. */
 #define ENOUGH_ROUNDS 4
 
 static bool is_disturbed(const struct hr_stalls *s, size_t k)
@@ -80,7 +80,7 @@ static bool is_disturbed(const struct hr_stalls *s, size_t k)
     return false;
 }
 
-/* `sound`: only segments that were verified count. */
+/* `sound`: count only verified segments. */
 static bool needs_disturbed(const struct hr__joined *j, const struct hr_stalls *s, int phase,
                             bool sound)
 {
@@ -92,7 +92,7 @@ static bool needs_disturbed(const struct hr__joined *j, const struct hr_stalls *
     return quiet < ENOUGH_ROUNDS;
 }
 
-/* Which rounds of a phase count, and whether it was measured. */
+/* Decides which rounds of a phase count, and whether the phase was measured. */
 static void judge(struct hr__joined *j, struct hr_stalls *s, int phase)
 {
     const char *reason = "", *first_reason = NULL;
@@ -110,8 +110,8 @@ static void judge(struct hr__joined *j, struct hr_stalls *s, int phase)
         else if (!first_reason)
             first_reason = reason;
     }
-    /* A record gives reasons for phases left out, and for rounds that were not verified: of
-     * the latter nothing remains to be said where others were. */
+    /* A record gives reasons for skipped phases and for rounds that were not verified. The latter
+     * do not matter if other rounds were verified. */
     s->summary.measured[phase] = found && sound && (first_reason || !*why);
     if (s->summary.measured[phase])
         *why = 0;

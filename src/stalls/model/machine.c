@@ -1,5 +1,5 @@
 /*
- * Cores, storage and the clock of a simulated host; see machine.h.
+ * Simulates a host's cores, storage and clock; see machine.h.
  */
 #include "stalls/model/machine.h"
 
@@ -94,10 +94,10 @@ void hr__machine_read(struct hr__machine *m, uint32_t id, double bytes)
     m->reads[(m->read_first + m->read_count++) % m->read_capacity] = mark(m, at, id);
 }
 
-/* How fast things advance now, in virtual seconds per second. */
+/* Current speeds, in virtual seconds per second. */
 struct pace {
     double threads, steps;
-    double busy; /* cores */
+    double busy; /* busy cores */
 };
 
 static struct pace pace(const struct hr__machine *m)
@@ -137,7 +137,7 @@ uint32_t hr__machine_next(struct hr__machine *m)
     m->busy_core_s += passed * p.busy;
     m->threads.time += passed * p.threads;
     m->steps.time += passed * p.steps;
-    /* The time of what ends is set to its mark, so that rounding does not add up. */
+    /* Set the time to the mark of what ended, so that rounding errors do not add up. */
     if (threads <= passed) {
         m->threads.time = m->threads.marks[0].at;
         return pop(&m->threads).id;

@@ -1,8 +1,7 @@
 /*
- * Joins what several ranks, or several hosts, saw of one run. What belongs to the run
- * (the command, the loader, the dataset) is taken from its lowest rank; what belongs to a
- * host from that host's lowest rank, and from the next where that one has nothing to say
- * (only one of them measures storage).
+ * Joins the data of several ranks, or several hosts, of one run. Data of the run (the command, the
+ * loader, the dataset) comes from its lowest rank. Data of a host comes from that host's lowest
+ * rank, or from the next one if that lacks it (only one of them measures storage).
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -13,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A rank's place while parts are sorted. */
+/* A rank's origin, for sorting. */
 struct merge_place {
     int rank, part, index;
 };
@@ -25,7 +24,7 @@ static int by_rank(const void *a, const void *b)
                               : (x->part > y->part) - (x->part < y->part);
 }
 
-/* All ranks of all parts in order; -EINVAL where they are not of one run, or twice. */
+/* Sorts all ranks of all parts; -EINVAL if they belong to different runs or occur twice. */
 static int sort_ranks(struct merge_place **out, int *count, struct hr_stalls *const *parts, int n,
                       const char *kind, struct hr_error *error)
 {
@@ -65,7 +64,7 @@ static int sort_ranks(struct merge_place **out, int *count, struct hr_stalls *co
         (from) = NULL;                                                                             \
     } while (0)
 
-/* Everything but ranks, hosts and lists of texts. */
+/* Moves everything but ranks, hosts and lists of texts. */
 static void take_run(struct hr_stalls *s, struct hr_stalls *from)
 {
     *s = *from;
@@ -92,7 +91,7 @@ static int how_bad(const char *ended)
     return k;
 }
 
-/* What another part knows of the run besides. */
+/* Adds what another part knows about the run. */
 static void add_run(struct hr_stalls *s, struct hr_stalls *from)
 {
     if (how_bad(from->ended) > how_bad(s->ended)) {
@@ -106,7 +105,7 @@ static void add_run(struct hr_stalls *s, struct hr_stalls *from)
             memcpy(s->phase_reason[p], from->phase_reason[p], sizeof s->phase_reason[p]);
 }
 
-/* Adds a host, or to the one of its name what that one lacks. */
+/* Adds a host, or fills the gaps of the host with the same name. */
 static void add_host(struct hr_stalls *s, struct hr__host_record *from)
 {
     struct hr__host_record *host = NULL;
@@ -137,7 +136,7 @@ static void add_host(struct hr_stalls *s, struct hr__host_record *from)
 /* ---- lists of texts ---- */
 
 struct merge_entry {
-    char **text; /* in its part, so that it can be taken */
+    char **text; /* in its part, so that it can be moved */
     size_t order;
 };
 
@@ -154,14 +153,14 @@ static int by_order(const void *a, const void *b)
     return (x->order > y->order) - (x->order < y->order);
 }
 
-/* Notes of a part, or its files written. */
+/* Returns a part's notes or its files written. */
 static char **texts_of(struct hr_stalls *part, int files, size_t *count)
 {
     *count = files ? part->file_count : part->note_count;
     return files ? part->files_written : part->notes;
 }
 
-/* Takes each text once, in the order in which they first appear; HR__MAX_TEXTS at most. */
+/* Takes each distinct text once, in order of first appearance, at most HR__MAX_TEXTS. */
 static int add_texts(struct hr_stalls *s, struct hr_stalls *const *parts, int n, int files)
 {
     size_t total = 0, kept = 0, count;
@@ -200,7 +199,7 @@ static int add_texts(struct hr_stalls *s, struct hr_stalls *const *parts, int n,
     return 0;
 }
 
-/* The host of a rank within its part. */
+/* Finds the host of a rank within its part. */
 static struct hr__host_record *host_of(struct hr_stalls *part, const char *name)
 {
     for (int i = 0; i < part->host_count; i++)
@@ -219,7 +218,7 @@ static void move_rank(struct hr_stalls *s, struct hr__rank_record *from)
     from->segment_count = from->drain_count = from->prepare_count = 0;
 }
 
-/* Fills `ordered` with the parts by their lowest ranks. */
+/* Fills `ordered` with the parts, sorted by their lowest ranks. */
 static void order_parts(struct hr_stalls **ordered, struct hr_stalls *const *parts, int count,
                         const struct merge_place *places)
 {

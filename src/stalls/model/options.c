@@ -1,5 +1,5 @@
 /*
- * Defaults of the options of this room.
+ * Default options of headrace/stalls.h.
  */
 #include "base/versioned.h"
 #include "stalls/model/result.h"

@@ -1,4 +1,4 @@
-/* The tables of the parts; see parts.h. */
+/* The field tables of the parts; see parts.h. */
 #include "stalls/model/parts.h"
 
 #include "base/form.h"
@@ -134,7 +134,7 @@ bool hr__write_run(json_t *object, const struct hr_stalls *s)
     for (int p = 0; ok && p < HR_STALLS_PHASES; p++)
         if (*s->phase_reason[p])
             ok = hr__json_set(phases, hr__phase_names[p], hr__json_string(s->phase_reason[p]));
-    /* json_object_set_new takes its value whether it succeeds or not. */
+    /* json_object_set_new takes its value even if it fails. */
     ok &= hr__json_set(object, "phases", phases);
     return ok && hr__fields_write(object, text_fields, s);
 }
@@ -172,7 +172,7 @@ static void check_form(struct hr__json *reader, const json_t *object, void *out,
             hr__json_fail(reader, -EINVAL, "form", "is there twice; write each once");
 }
 
-/* Older records have the cost of a recipe that is not the script's. */
+/* Older records contain the cost of a recipe other than the script's. */
 static void check_headrace(struct hr__json *reader, const json_t *object, void *out, size_t index)
 {
     struct hr__host_record *host = out;

@@ -1,10 +1,10 @@
 /*
- * What a change would bring: the simulated rate, its interval, and beside them the paper's
- * min(F, P, G), whose three rates are simulated too (each with the others taken away).
+ * Predicts the effect of a change: the simulated rate, its interval, and the paper's min(F, P, G),
+ * whose three rates are simulated too (each without the other parts).
  *
- * The interval is that of what was measured: the step, preparation and storage are made
- * slower and faster by theirs, one at a time, and what follows adds up as independent
- * errors do. How far the model itself is off is not in it.
+ * The interval reflects the measurements' uncertainty: the step, preparation and storage are each
+ * made slower and faster by their intervals, one at a time, and the effects add up like independent
+ * errors. The model's own error is not part of this.
  */
 #include "stalls/model/calibrate.h"
 
@@ -33,7 +33,7 @@ static int rate_alone(const struct hr__changed *changed, const struct hr__system
     return r;
 }
 
-/* The loader with a trainer that takes no time: of preparation alone, or of storage. */
+/* The loader with a trainer that takes no time: preparation only, or storage only. */
 static struct hr__system loader_alone(const struct hr__changed *changed, bool storage)
 {
     struct hr__system s = changed->system;
@@ -47,14 +47,14 @@ static struct hr__system loader_alone(const struct hr__changed *changed, bool st
     return s;
 }
 
-/* Times as fast as simulated that a rate was measured: what is predicted of it is as many times
- * as fast, so that a change of nothing gives what was measured. */
+/* Returns measured over simulated rate. Predictions are scaled by it, so that changing nothing
+ * gives the measured rate. */
 static double times_measured(double measured, double simulated)
 {
     return hr__known(measured) && hr__known(simulated) ? measured / simulated : 1;
 }
 
-/* P and F of the measured loader, with nothing changed. */
+/* Scales P and F of the unchanged loader. */
 static int scale_to_measured(const struct hr__model *model, double *prepare, double *fetch,
                              struct hr_error *error)
 {
@@ -99,9 +99,8 @@ static int predict_reference(const struct hr__model *model, const struct hr__cha
 
 enum { STEP, PREPARE, STORAGE, KINDS };
 
-/* What the model itself was off by at most where its predictions were measured afterwards
- * (docs/benchmarks.md, make bench-stalls): no interval is narrower, however well its parts are
- * known. */
+/* Largest error of the model where its predictions were measured afterwards (docs/benchmarks.md,
+ * make bench-stalls). No interval is narrower, however well its inputs are known. */
 #define MODEL_ERROR 0.05
 
 static void stretch(struct hr__changed *changed, int kind, double factor)
@@ -186,7 +185,7 @@ static int predict_changed(const struct hr__model *model, struct hr__changed *ch
     return r;
 }
 
-/* Nothing but where the files are may be different. */
+/* Returns whether the change affects only where the files are. */
 static bool is_same(const struct hr_stalls_change *change)
 {
     return change->loader == HR_STALLS_LOADER_SAME && !change->cores && !change->ranks &&
@@ -195,7 +194,7 @@ static bool is_same(const struct hr_stalls_change *change)
            !(change->device_speedup > 0 && change->device_speedup != 1);
 }
 
-/* Of what was measured there is no better prediction than that. */
+/* For what was measured, uses the measurement instead of a prediction. */
 static void take_measured(const struct hr__model *model, const struct hr_stalls_change *change,
                           const struct hr__changed *changed, struct hr_stalls_prediction *p)
 {
@@ -231,7 +230,7 @@ static int predict_once(const struct hr__model *model, const struct hr_stalls_ch
     return r;
 }
 
-/* Headrace's loader in the form with which training is fastest. */
+/* Finds the form in which Headrace's loader makes training fastest. */
 static int best_form(const struct hr__model *model, const struct hr_stalls_change *change,
                      int *form, struct hr_error *error)
 {

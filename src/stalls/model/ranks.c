@@ -1,8 +1,8 @@
 /*
- * Ranks against each other. A rank's own stall is the time it is blocked in next(); where
- * gradients are summed, the others wait for it too, but in the sum, so what its loading
- * costs everybody shows only by difference: segments in which it alone loads, against
- * segments in which nobody does. Nothing is subtracted between ranks.
+ * Compares ranks. A rank's own stall is its time blocked in next(). When gradients are summed, the
+ * other ranks wait for it too, but inside the sum. So the cost of its loading to all shows only as
+ * a difference: segments in which it alone loads against segments in which no rank does. Nothing is
+ * subtracted between ranks.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Of the time: less is not worth a name. */
+/* Smallest share of the time for a rank to be named. */
 #define STRAGGLES 0.02
 
 static double clamped(double x)
@@ -19,7 +19,7 @@ static double clamped(double x)
     return x < 0 ? 0 : x > 1 ? 1 : x;
 }
 
-/* Share of a rank's time in `phase` that it was blocked, over its segments. */
+/* Computes the share of a rank's time in `phase` that it was blocked, over its segments. */
 static struct hr_interval waiting_of(const struct hr__rank_record *rank, int phase, double *shares)
 {
     size_t n = 0;
@@ -63,7 +63,7 @@ static int find_stragglers(struct hr_stalls *s, struct hr_error *error)
     return 0;
 }
 
-/* Times of a global batch while only `rank` loads. */
+/* Collects the times of a global batch while only `rank` loads. */
 static struct hr__moments alone_moments(const struct hr_stalls *s, const struct hr__joined *j,
                                         int rank, double *times)
 {
@@ -83,10 +83,10 @@ static struct hr__moments alone_moments(const struct hr_stalls *s, const struct 
 }
 
 /*
- * Each rank's mean against that of replay. Two segments tell little about how far such
- * times scatter, so that is taken from all ranks together (pooled); the difference has
- * the degrees of freedom of Welch, "The Generalization of Student's Problem When Several
- * Different Population Variances Are Involved", Biometrika 1947.
+ * Compares each rank's mean with that of replay. Two segments say little about the variance of such
+ * times, so it is pooled over all ranks. The difference has the degrees of freedom of Welch, "The
+ * Generalization of Student's Problem When Several Different Population Variances Are Involved",
+ * Biometrika 1947.
  */
 static void alone_costs(struct hr_stalls *s, const struct hr__joined *j, double *times)
 {

@@ -1,35 +1,34 @@
 /*
- * The loader's rates without training (P), storage's (F), and what a sample costs on
- * cores.
+ * Derives the loader's rate without training (P), storage's rate (F), and the CPU time of a sample.
  *
- * P comes from draining the loader with its files in memory on all cores, all ranks at
- * once: the sum of their rates.
+ * P comes from draining the loader with its files in memory on all cores, all ranks at once: the
+ * sum of their rates.
  *
- * F comes from storage read alone at as many reads in flight as the loader has, over the
- * bytes of a sample. A cold drain is the better evidence in two cases: where it really
- * read its bytes and was faster still beyond doubt, storage can do at least that (the depth
- * measured was not the loader's), counted by the bytes that it read; and where storage could not be
- * read alone. Then, of loaders whose workers fetch and prepare one after the other, 1/F is what a
- * cold sample takes longer than a warm one; of others F is the cold rate where it is clearly below
- * the warm one.
+ * F is the rate of storage read alone, with as many reads in flight as the loader has, over the
+ * bytes of a sample. A cold drain is better evidence in two cases. First, if it really read its
+ * bytes and was significantly faster still, storage can do at least that (the measured depth was
+ * not the loader's); it is then counted by the bytes that it read. Second, if storage could not be
+ * read alone. Then, if workers fetch and prepare one after the other, 1/F is the extra time of a
+ * cold sample over a warm one; for other loaders F is the cold rate if it is clearly below the warm
+ * one.
  */
 #include "stalls/model/inside.h"
 #include "stalls/model/parts.h"
 
 #include <string.h>
 
-/* Reads in flight of one rank of Headrace's loader. */
+/* Reads that one rank of Headrace's loader keeps in flight. */
 #define HEADRACE_DEPTH 64
-/* Of the bytes expected, that a cold drain must have read. */
+/* Share of the expected bytes that a cold drain must have read. */
 #define REALLY_READ 0.9
-/* Of the warm rate, below which a cold one is storage's. */
+/* Share of the warm rate below which a cold rate is limited by storage. */
 #define CLEARLY_BELOW 0.9
-/* Storage is read in these. */
+/* Block size of storage reads. */
 #define BLOCK_BYTES 4096.0
-/* Rates at two depths that differ by less than this share are the same. */
+/* Rates at two depths count as equal below this relative difference. */
 #define AS_MUCH 0.15
 
-/* Of the files that a loader was seen to read, where the dataset does not name them. */
+/* Average size of the files a loader was seen to read, if the dataset does not list them. */
 static double learned_bytes(const struct hr_stalls *s)
 {
     double bytes = 0, samples = 0;
@@ -70,8 +69,8 @@ int hr__loader_depth(const struct hr_stalls *s, const struct hr__host_record *ho
     return each * ranks;
 }
 
-/* Between the depths measured straight in the logarithm of the depth; beyond them the
- * nearest: fewer reads than measured give in proportion. */
+/* Interpolates between measured depths, linearly in the logarithm of the depth. Beyond them, uses
+ * the nearest depth; fewer reads than measured give a proportional rate. */
 static double rate_at(const struct hr__host_record *host, int depth)
 {
     const struct hr__depth_record *d = host->depths;
@@ -89,8 +88,8 @@ static double rate_at(const struct hr__host_record *host, int depth)
     return d[n - 1].bytes_per_s;
 }
 
-/* The same with its interval: by the parts of the time at that depth, and at those that gave as
- * much, which storage that gives no more with more reads in flight lets vary alike. */
+/* Likewise with an interval, from the parts of the time at that depth and at depths with about the
+ * same rate: saturated storage varies alike at all of them. */
 static struct hr_interval alone_rate(const struct hr__host_record *host, int depth)
 {
     double parts[HR__STALLS_MAX_POINTS * HR__STALLS_MAX_PARTS], rate = rate_at(host, depth);
@@ -116,7 +115,7 @@ static int most_cores(const struct hr__rank_record *rank, bool cold)
     return most;
 }
 
-/* The number-th drain of a rank on all its cores; NULL: none. */
+/* Returns a rank's drain number `number` on all its cores; NULL: none. */
 static const struct hr__drain_record *drain_of(const struct hr__rank_record *rank, bool cold,
                                                size_t number)
 {
@@ -129,7 +128,7 @@ static const struct hr__drain_record *drain_of(const struct hr__rank_record *ran
     return NULL;
 }
 
-/* Rate of all ranks draining at once; by drain. */
+/* Returns the rate of all ranks draining at once, over the drains. */
 static struct hr_interval drain_rate(const struct hr_stalls *s, bool cold, double scale)
 {
     double rates[HR__STALLS_MAX_POINTS];
@@ -149,7 +148,7 @@ static struct hr_interval drain_rate(const struct hr_stalls *s, bool cold, doubl
     return hr__interval_positive(rates, n);
 }
 
-/* Whether the cold drains really read from storage. */
+/* Returns whether the cold drains really read from storage. */
 static bool really_read(const struct hr_stalls *s, double mean_bytes)
 {
     double read = 0, expected = 0;
@@ -166,7 +165,7 @@ static bool really_read(const struct hr_stalls *s, double mean_bytes)
     return expected > 0 && read >= REALLY_READ * expected;
 }
 
-/* Bytes that storage delivers for a sample, in whole blocks as the kernel counts them. */
+/* Returns the bytes that storage delivers per sample, in whole blocks as the kernel counts. */
 static double mean_blocks(const struct hr_stalls *s)
 {
     double sum = 0;
@@ -177,8 +176,8 @@ static double mean_blocks(const struct hr_stalls *s)
     return sum / (double)s->size_count;
 }
 
-/* Cold drains by the bytes they read: a drain's samples may be larger or smaller than the
- * dataset's. */
+/* Rate of cold drains by the bytes they read: a drain's samples may be larger or smaller than the
+ * dataset's average. */
 static struct hr_interval read_rate(const struct hr_stalls *s, double scale)
 {
     double rates[HR__STALLS_MAX_POINTS], mean = mean_blocks(s);
@@ -198,8 +197,8 @@ static struct hr_interval read_rate(const struct hr_stalls *s, double scale)
     return hr__interval_positive(rates, n);
 }
 
-/* Beyond both intervals, where there are any: of two figures of the same storage the larger
- * one would be the luckier one. */
+/* Compares outside both intervals, if known: of two measurements of the same storage, the larger
+ * one would only be the luckier one. */
 static bool is_faster(struct hr_interval read, struct hr_interval alone)
 {
     double low = isfinite(read.low) ? read.low : read.value;
@@ -230,7 +229,7 @@ static struct hr_interval fetch_rate(const struct hr_stalls *s, double scale)
     return longer > 0 ? (struct hr_interval){1 / longer, NAN, NAN} : HR__UNKNOWN;
 }
 
-/* A sum over something, and over what it is spread. */
+/* A sum and the quantity to divide it by. */
 struct ratio {
     double sum, over;
 };
@@ -240,8 +239,8 @@ static double value_of(struct ratio r)
     return r.over > 0 ? r.sum / r.over : NAN;
 }
 
-/* CPU seconds of preparing a sample: by workers' own accounts, warm before cold; else of
- * what the loader alone took. */
+/* Returns the CPU seconds of preparing a sample, from the workers' reports, preferably warm; else
+ * from the loader alone. */
 static double prepare_cpu_s(const struct hr_stalls *s)
 {
     struct ratio prepared[2] = {{0}}, drained = {0};
@@ -262,7 +261,7 @@ static double prepare_cpu_s(const struct hr_stalls *s)
             drained.over += (double)d->samples;
         }
     }
-    /* Older records tell the time of Headrace's threads, not only that on a core. */
+    /* Older records contain the elapsed time of Headrace's threads, not only their CPU time. */
     if (s->loader == HR__LOADER_HEADRACE && drained.over > 0)
         return value_of(drained);
     return value_of(prepared[0].over > 0   ? prepared[0]
@@ -270,7 +269,7 @@ static double prepare_cpu_s(const struct hr_stalls *s)
                                            : drained);
 }
 
-/* CPU seconds of a batch of one rank in its training process, nothing being loaded. */
+/* Returns the CPU seconds of a batch in the training process of one rank, without loading. */
 static double training_cpu_s(const struct hr_stalls *s)
 {
     struct ratio by_phase[HR_STALLS_PHASES] = {{0}};

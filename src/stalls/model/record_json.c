@@ -1,5 +1,5 @@
-/* Reads a record, what one rank of a measuring run saw, as a result of that rank alone:
- * docs/stalls-format.md, version 1. */
+/* Reads a record (one rank's measurements) as a result of that rank alone: docs/stalls-format.md,
+ * version 1. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "stalls/model/inside.h"
@@ -11,10 +11,10 @@
 #include <string.h>
 
 #define VERSION 1
-/* Of a command: more is of no use to the person. */
+/* Most words of a command; more would not help the reader. */
 #define MOST_WORDS 10000
 
-/* Whether a shell takes the word as it is. */
+/* Returns whether a shell takes the word literally. */
 static bool plain(const char *word)
 {
     static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -28,7 +28,7 @@ static size_t append(char *out, size_t at, const char *text, size_t length)
     return at + length;
 }
 
-/* The words of a command as one line that a shell would take apart as they were. */
+/* Joins the words of a command into one line, quoted for a shell. */
 static char *quoted_line(char *const *words, size_t count)
 {
     size_t most = 1;

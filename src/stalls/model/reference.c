@@ -1,18 +1,18 @@
 /*
- * The reference model: Mohan, Phanishayee, Raniwala, Chidambaram, "Analyzing and
- * Mitigating Data Stalls in DNN Training", VLDB'21, section 3.4. Fetching an epoch of D
- * samples, of which the share x is cached, takes
+ * The reference model: Mohan, Phanishayee, Raniwala, Chidambaram, "Analyzing and Mitigating Data
+ * Stalls in DNN Training", VLDB'21, section 3.4. Fetching an epoch of D samples, of which the share
+ * x is cached, takes
  *
  *     T_f = D x / C + D (1 - x) / S,        F = D / T_f,
  *
- * and training runs at min(F, P, G). D cancels. A cached share of x is taken to be a
- * share of hits of x, which is true of a cache that never evicts.
+ * and training runs at min(F, P, G). D cancels. A cached share of x is assumed to give a hit rate
+ * of x, which holds for a cache that never evicts.
  */
 #include "stalls/model/model.h"
 
 #include <math.h>
 
-/* Seconds of one sample at `rate`; nothing at a rate that is not known or infinite. */
+/* Seconds of one sample at `rate`; 0 if the rate is unknown or infinite. */
 static double seconds(double rate)
 {
     return rate > 0 ? 1 / rate : rate == 0 ? INFINITY : 0;
@@ -28,7 +28,7 @@ double hr__reference_fetch_rate(const struct hr__reference *reference)
 
 double hr__reference_speed(const struct hr__reference *reference)
 {
-    /* fmin ignores what is NaN: not known. */
+    /* fmin ignores NaN, which means unknown. */
     return fmin(hr__reference_fetch_rate(reference),
                 fmin(reference->prepare_rate, reference->device_rate));
 }

@@ -1,7 +1,6 @@
 /*
- * A result as an object: its life, copies of it, and what the public calls make of its
- * parts. Records are read (record_json.c), joined (merge.c), and what follows from them
- * is computed once (derive.c).
+ * The result object: its life cycle, copies, and the public calls that use it. Records are read
+ * (record_json.c) and joined (merge.c), and figures are derived once (derive.c).
  */
 #include "stalls/model/inside.h"
 
@@ -19,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Longer than any result: 4096 ranks take some 200 MB. */
+/* Larger than any result: 4096 ranks take some 200 MB. */
 #define MOST_BYTES ((off_t)1 << 31)
 
 struct hr_stalls *hr__stalls_create(void)
@@ -68,7 +67,7 @@ void hr_stalls_destroy(struct hr_stalls **result)
     *result = NULL;
 }
 
-/* Replaces *block, which is another's, by a copy of our own; empty ones by NULL. */
+/* Replaces *block, which is shared, by a copy; an empty one by NULL. */
 static bool own(void *block, size_t count, size_t size)
 {
     void *from, *to = NULL;
@@ -87,8 +86,8 @@ static bool own_text(char **text)
     return own(text, *text ? strlen(*text) + 1 : 0, 1);
 }
 
-/* A copy shares every pointer at first; each is then replaced by one of its own, or by
- * NULL where memory is out, so that the copy can be destroyed at any point after. */
+/* A copy first shares every pointer. Each is then replaced by a copy, or by NULL if memory runs
+ * out, so that the copy can be destroyed at any point afterwards. */
 int hr__stalls_copy(struct hr_stalls **out, const struct hr_stalls *from, struct hr_error *error)
 {
     struct hr_stalls *s = *out = hr__stalls_create();
@@ -121,7 +120,7 @@ int hr__stalls_copy(struct hr_stalls **out, const struct hr_stalls *from, struct
                     from->rank_count);
 }
 
-/* Joins parts, which are used up, and derives; destroys them either way. */
+/* Joins parts and derives figures. Consumes and destroys the parts, on failure too. */
 static int join_and_derive(struct hr_stalls **out, struct hr_stalls **parts, int count,
                            const char *kind, struct hr_error *error)
 {
@@ -192,7 +191,7 @@ int hr_stalls_merge(struct hr_stalls **out, const struct hr_stalls *const *parts
     return r;
 }
 
-/* All bytes of a file into memory of our own. */
+/* Reads a whole file into allocated memory. */
 static int read_file(const char *path, char **text, size_t *length, struct hr_error *error)
 {
     struct stat st;

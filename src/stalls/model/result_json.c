@@ -1,10 +1,10 @@
 /*
- * stalls.json: what was recorded, and for other readers what follows from it. Reading
- * takes the recorded and derives again, so that a file cannot contradict itself and a
- * newer library's better analysis applies to older files.
+ * stalls.json: the recorded data and, for other readers, the derived figures. Reading takes the
+ * recorded data and derives again, so that a file cannot contradict itself and a newer library's
+ * better analysis applies to older files.
  *
- * Members of the whole are one to a line, and so is each rank: a result of thousands of
- * ranks is written one rank at a time.
+ * Each member of the whole has a line, and so has each rank: a result of thousands of ranks is
+ * written one rank at a time.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -23,7 +23,7 @@ static const struct hr__json_range share_or_not = {0, 1, NAN};
 
 /* ---- writing ---- */
 
-/* A text that grows; `failed` once memory is out. */
+/* A growing text; `failed` once memory runs out. */
 struct json_text {
     char *bytes;
     size_t length, capacity;
@@ -54,7 +54,7 @@ static void add(struct json_text *t, const char *words)
     add_bytes(words, strlen(words), t);
 }
 
-/* Takes the value; NULL is out of memory. */
+/* Writes and consumes the value; NULL means out of memory. */
 static void add_value(struct json_text *t, json_t *value)
 {
     if (!value || json_dump_callback(value, add_bytes, t, JSON_COMPACT | JSON_ENCODE_ANY))
@@ -123,7 +123,7 @@ static json_t *ranks_of(const struct hr_stalls *s)
     return NULL;
 }
 
-/* What the model says of epochs that are partly cached. */
+/* Returns the model's prediction for partly cached epochs. */
 static json_t *now_of(const struct hr_stalls *s)
 {
     json_t *o = isnan(s->now_waits) ? json_null() : json_object();
@@ -152,7 +152,7 @@ static json_t *derived(const struct hr_stalls *s)
     return NULL;
 }
 
-/* The members of an object, one to a line. */
+/* Writes the members of an object, one per line. */
 static void add_members(struct json_text *t, const json_t *object)
 {
     const char *name;
@@ -229,7 +229,7 @@ static void check_version(struct hr__json *reader, const json_t *root)
                       hr_version(), VERSION);
 }
 
-/* The array's length as an int, and zeroed memory for it. */
+/* Allocates zeroed memory for an array's elements, and returns the array. */
 static void *list_for(struct hr__json *reader, const json_t *root, const char *name, size_t size,
                       json_t **array)
 {

@@ -1,4 +1,4 @@
-/* Paired differences over rounds; see rounds.h. */
+/* Computes paired differences over rounds; see rounds.h. */
 #include "stalls/model/rounds.h"
 
 static bool counts(const struct hr__round *round, int phases)
@@ -9,8 +9,8 @@ static bool counts(const struct hr__round *round, int phases)
     return true;
 }
 
-/* Sums over rounds of what phase p adds to phase `before` (-1: none), as a share of `of`:
- * the mean and its moments, in two passes. */
+/* Computes, over rounds, the mean and moments of what phase p adds to phase `before` (-1: none), as
+ * a share of `of`. Uses two passes. */
 static struct hr__moments added(const struct hr__round *rounds, int count, int phases, int of,
                                 const int pair[2])
 {
@@ -45,7 +45,7 @@ static struct hr_interval interval_of(struct hr__moments m, double value)
         return (struct hr_interval){value, NAN, NAN};
     double half = hr__student(m.count - 1) * sqrt(m.squares / (m.count - 1) / m.count);
     double low = within(m.mean - half, 0, 1), high = within(m.mean + half, 0, 1);
-    /* The value may have moved: what it is must lie inside. */
+    /* The value may have been adjusted: widen the interval to include it. */
     return (struct hr_interval){value, low < value ? low : value, high > value ? high : value};
 }
 
@@ -68,8 +68,8 @@ int hr__rounds_share(const struct hr__round *rounds, int count, int phases, enum
     }
     if (!used || !(phases >> of & 1))
         return 0;
-    /* From the whole downwards: the phases up to one cannot take more than those up to
-     * the next. */
+    /* Work downwards from the whole: the phases up to one cannot take more than those up to the
+     * next. */
     double upto = 1;
     int above = (int)of;
     for (int p = (int)of; p >= 0; p--) {

@@ -1,10 +1,10 @@
 /*
- * Which segment comes next: rounds in ABBA order until every share is narrow enough or a
- * limit is reached, then what each rank's loading costs alone.
+ * Chooses the next segment: rounds in ABBA order until every share is narrow enough or a limit is
+ * reached, then the cost of each rank's loading alone.
  *
- * Pure: no clock, no randomness; what it decides follows from its options and from the
- * times reported, so every rank that is told the same decides the same. Time that
- * segments to come will take is foretold by the mean of those of their phase so far.
+ * Pure: no clock, no randomness. Decisions depend only on the options and on the times reported, so
+ * all ranks with the same reports decide the same. The time of future segments is estimated by the
+ * mean of earlier ones of their phase.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -14,39 +14,39 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* Fewer rounds give no interval to rely on; more than the most tell nothing new. */
+/* Fewer rounds give no reliable interval; more than the maximum add nothing. */
 #define MIN_ROUNDS 4
 #define MAX_ROUNDS 1000
-/* Ranks that load alone; of more, a sample spread over all of them. */
+/* Most ranks that load alone; with more ranks, a sample spread over all of them. */
 #define MAX_ALONE 16
 
 enum schedule_stage { STAGE_ROUNDS, STAGE_ALONE, STAGE_OVER };
 
 struct hr_stalls_schedule {
     struct hr_stalls_schedule_options options;
-    int phases; /* bits of those still measured; ALONE among them */
+    int phases; /* bits of the phases still measured, ALONE included */
     enum schedule_stage stage;
-    enum hr_stalls_end end; /* GOES_ON until STAGE_OVER */
+    enum hr_stalls_end end; /* GOES_ON before STAGE_OVER */
 
-    /* STAGE_ROUNDS */
+    /* STAGE_ROUNDS. */
     int round;     /* the current one */
-    int position;  /* 0..3 in its order */
+    int position;  /* 0..3 within the round's order */
     bool cold_ran; /* in this round */
     struct hr__round rounds[MAX_ROUNDS];
 
-    /* STAGE_ALONE */
-    int alone_ranks; /* how many load alone */
+    /* STAGE_ALONE. */
+    int alone_ranks; /* number of ranks that load alone */
     int alone;       /* 0..2 * alone_ranks - 1 */
-    int rounds_ran;  /* index sets up to this were used by rounds */
+    int rounds_ran;  /* rounds used the index sets up to this one */
 
-    bool given; /* a segment was handed out and is not reported yet */
+    bool given; /* a segment was handed out and not reported yet */
     struct hr_stalls_segment segment;
 
     double spent_s; /* all_s of all segments */
     uint64_t spent_batches;
-    double phase_s[HR_STALLS_PHASES]; /* sums of all_s, and of how many */
+    double phase_s[HR_STALLS_PHASES]; /* sums of all_s, and their counts */
     int phase_count[HR_STALLS_PHASES];
-    double progress; /* highest that was told */
+    double progress; /* highest value reported */
 };
 
 static const enum hr_stalls_phase forth[HR__ROUND_PHASES] = {HR_STALLS_DEVICE, HR_STALLS_HOST,
@@ -120,7 +120,7 @@ int hr_stalls_schedule_create(struct hr_stalls_schedule **out,
                         " batches: allow more, or make segments (batches, now %" PRIu64 ") shorter",
                         o.max_batches, MIN_ROUNDS, least, o.batches);
     }
-    /* Nothing can be told of one rank's loading where loading is not measured. */
+    /* One rank's loading can only be measured if loading is measured. */
     if (o.ranks > 1 && has(s, HR_STALLS_WARM))
         s->phases |= 1 << HR_STALLS_ALONE;
     for (int i = 0; i < MAX_ROUNDS; i++)
@@ -138,12 +138,12 @@ void hr_stalls_schedule_destroy(struct hr_stalls_schedule **schedule)
     *schedule = NULL;
 }
 
-/* Seconds of one segment of a phase to come; 0 where nothing is known. */
+/* Estimates the seconds of a future segment of a phase; 0: unknown. */
 static double foretold_s(const struct hr_stalls_schedule *s, int phase)
 {
     if (s->phase_count[phase])
         return s->phase_s[phase] / s->phase_count[phase];
-    /* One rank loads alone: not longer than when all do. */
+    /* One rank loading alone takes no longer than all ranks loading. */
     return phase == HR_STALLS_ALONE ? foretold_s(s, HR_STALLS_WARM) : 0;
 }
 
@@ -155,14 +155,14 @@ static double round_s(const struct hr_stalls_schedule *s)
     return sum;
 }
 
-/* Segments that the ALONE stage would like: two of each rank of its sample. */
+/* Segments that the ALONE stage needs: two per rank of its sample. */
 static int alone_wanted(const struct hr_stalls_schedule *s)
 {
     int ranks = s->options.ranks < MAX_ALONE ? s->options.ranks : MAX_ALONE;
     return has(s, HR_STALLS_ALONE) ? 2 * ranks : 0;
 }
 
-/* Whether so many seconds and batches still fit. */
+/* Returns whether so many more seconds and batches fit the limits. */
 static bool fits(const struct hr_stalls_schedule *s, double seconds, uint64_t batches)
 {
     const struct hr_stalls_schedule_options *o = &s->options;
@@ -170,8 +170,8 @@ static bool fits(const struct hr_stalls_schedule *s, double seconds, uint64_t ba
            (o->max_batches == 0 || s->spent_batches + batches <= o->max_batches);
 }
 
-/* Whether `rounds` more fit, with room for the ALONE stage after them, to which at most
- * half of all is kept. */
+/* Returns whether `rounds` more rounds fit, with space for the ALONE stage after them, which
+ * reserves at most half of everything. */
 static bool rounds_fit(const struct hr_stalls_schedule *s, int rounds)
 {
     const struct hr_stalls_schedule_options *o = &s->options;
@@ -184,8 +184,8 @@ static bool rounds_fit(const struct hr_stalls_schedule *s, int rounds)
                 (uint64_t)(rounds * round_segments(s)) * segment_batches(s) + alone_batches);
 }
 
-/* Half of the widest interval of a share of the longest phase; where one phase is all
- * there is, of its time relative to it. NaN below two rounds. */
+/* Returns half the widest interval of a share of the longest phase; if there is only one phase,
+ * half the relative interval of its time. NaN for fewer than two rounds. */
 static double widest(const struct hr_stalls_schedule *s)
 {
     struct hr_interval share[HR__ROUND_PHASES];
@@ -218,7 +218,7 @@ static void finish(struct hr_stalls_schedule *s)
         s->end = HR_STALLS_PRECISE;
 }
 
-/* After the last round: as many ranks load alone as fit. */
+/* After the last round: chooses as many ranks to load alone as fit. */
 static void begin_alone(struct hr_stalls_schedule *s)
 {
     int segments = alone_wanted(s);
@@ -234,7 +234,7 @@ static void begin_alone(struct hr_stalls_schedule *s)
         finish(s);
 }
 
-/* Between rounds: whether another one is begun. */
+/* Between rounds: decides whether to begin another one. */
 static void weigh(struct hr_stalls_schedule *s)
 {
     if (!round_segments(s)) {
@@ -249,14 +249,14 @@ static void weigh(struct hr_stalls_schedule *s)
         begin_alone(s);
         return;
     }
-    /* A pair is begun only as a whole: half of one would not cancel drift. */
+    /* Begin a pair of rounds only as a whole: half a pair would not cancel drift. */
     if (s->round == MAX_ROUNDS || !rounds_fit(s, even ? 2 : 1)) {
         s->end = HR_STALLS_LIMIT;
         begin_alone(s);
     }
 }
 
-/* Which rank loads alone in the k-th segment of that stage: forth, then back. */
+/* Returns which rank loads alone in the k-th segment of that stage: forward, then backward. */
 static int alone_rank(const struct hr_stalls_schedule *s, int k)
 {
     int n = s->alone_ranks, i = k < n ? k : 2 * n - 1 - k;
@@ -286,7 +286,7 @@ static void give_alone_segment(struct hr_stalls_schedule *s)
     };
 }
 
-/* Moves to the next segment that can be given; false at the end. */
+/* Moves to the next possible segment; false at the end. */
 static bool advance(struct hr_stalls_schedule *s)
 {
     while (s->stage == STAGE_ROUNDS) {
@@ -327,8 +327,8 @@ int hr_stalls_schedule_next(struct hr_stalls_schedule *schedule, struct hr_stall
     return 1;
 }
 
-/* Rounds that precision will take, as far as it can be told: an interval narrows with
- * the root of their number. */
+/* Estimates how many rounds the precision will take: an interval narrows with the root of their
+ * number. */
 static double rounds_needed(const struct hr_stalls_schedule *s)
 {
     double needed = MIN_ROUNDS;
@@ -340,7 +340,7 @@ static double rounds_needed(const struct hr_stalls_schedule *s)
     return fmin(needed, MAX_ROUNDS);
 }
 
-/* Raises the progress to what is done of what will be, by whichever end is nearest. */
+/* Raises the progress to the share done, by whichever end is nearest. */
 static void note_progress(struct hr_stalls_schedule *s)
 {
     const struct hr_stalls_schedule_options *o = &s->options;

@@ -1,8 +1,8 @@
 /*
- * What was measured, in one plain sentence or a few: how much of the time training waits
- * and for what, what would remove that, which epochs it holds for, and what was not measured.
- * Percentages are rounded so that the parts sum to the whole. A share that is known to no
- * better than +-20 points has no percentage, and one that may be nothing no remedy.
+ * Writes the result in one sentence or a few: how much of the time training waits and for what,
+ * what would remove that, which epochs this applies to, and what was not measured. Percentages are
+ * rounded so that the parts sum to the whole. A share whose interval is wider than +-20 points gets
+ * no percentage; one that may be zero gets no remedy.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -14,12 +14,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Less waiting than this is none worth a word; half intervals wider than that are said. */
+/* Less waiting than HARDLY is not mentioned; half intervals wider than WIDE are. */
 #define HARDLY 0.02
 #define WIDE   0.05
-/* Epochs from storage and from memory that differ by less are the same. */
+/* Epochs from storage and from memory count as equal below this difference. */
 #define SAME 0.01
-/* Ranks that are named. */
+/* Most ranks named. */
 #define NAMED 3
 
 struct words {
@@ -38,7 +38,7 @@ __attribute__((format(printf, 2, 3))) static void say(struct words *w, const cha
         w->length += (size_t)n < room ? (size_t)n : room - 1;
 }
 
-/* A reason of outside, without the point at its end. */
+/* Adds an outside reason without its final period. */
 static void say_reason(struct words *w, const char *reason)
 {
     size_t length = strlen(reason);
@@ -78,11 +78,11 @@ static const char *storage_word(const struct hr_stalls *s)
     return "storage";
 }
 
-/* ---- what is known ---- */
+/* ---- how well shares are known ---- */
 
 enum knowledge {
-    NOTHING,    /* the interval is too wide for a figure, or there is none */
-    NO_WAITING, /* no waiting worth a word */
+    NOTHING,    /* no value, or too wide an interval for a figure */
+    NO_WAITING, /* negligible waiting */
     PERHAPS,    /* the interval includes 0 */
     SURE,
 };
@@ -100,7 +100,7 @@ static enum knowledge known(struct hr_interval share)
 struct epoch {
     const struct hr_interval *share;
     bool cold;
-    struct hr_interval wait; /* of the time, all of it */
+    struct hr_interval wait; /* share of the time spent waiting, for any reason */
     enum knowledge known;
 };
 
@@ -113,7 +113,7 @@ static struct epoch epoch_of(const struct hr_stalls *s, bool cold)
     return e;
 }
 
-/* ---- what is waited for ---- */
+/* ---- causes of waiting ---- */
 
 struct part {
     const char *what;
@@ -126,7 +126,7 @@ static int percent(double share)
     return (int)(100 * share + 0.5);
 }
 
-/* Rounds parts so that they sum to `total` per cent: those cut most get one more. */
+/* Rounds parts so that they sum to `total` per cent: those cut most are rounded up. */
 static void round_parts(struct part *parts, int count, int total)
 {
     int sum = 0;
@@ -152,7 +152,7 @@ static void swap_if_less(struct part *a, struct part *b)
     }
 }
 
-/* What is waited for in an epoch, largest first; returns how many parts. */
+/* Lists the causes of waiting in an epoch, largest first; returns their number. */
 static int parts_of(const struct hr_stalls *s, const struct epoch *e, struct part parts[3])
 {
     bool measured = s->summary.measured[e->cold ? HR_STALLS_COLD : HR_STALLS_WARM];
@@ -227,8 +227,8 @@ static void say_waiting(struct words *w, const struct hr_stalls *s, const struct
 
 /* ---- which epochs ---- */
 
-/* What stays in memory of one epoch for the next, of any host: 0 the dataset does not
- * fit, 1 it does, -1 not known. */
+/* Returns whether the dataset stays in memory between epochs on every host: 0 no, 1 yes, -1
+ * unknown. */
 static int fits(const struct hr_stalls *s, double *available)
 {
     *available = INFINITY;
@@ -245,7 +245,7 @@ static int fits(const struct hr_stalls *s, double *available)
     return *available >= bytes;
 }
 
-/* What the other kind of epochs is like, of a result that has both and where they differ. */
+/* Describes the other kind of epoch, if a result has both and they differ. */
 static void say_other(struct words *w, const struct hr_stalls *s, const struct epoch *other)
 {
     double available, bytes = hr__dataset_bytes(s);
@@ -270,8 +270,8 @@ static void say_other(struct words *w, const struct hr_stalls *s, const struct e
     say(w, ".");
 }
 
-/* The epochs that most are like come first. `other`: the other kind, where both are known and
- * differ; only then it is set. */
+/* Finds the kind of epoch that is most common. Sets `other` to the other kind only if both are
+ * known and differ. */
 static struct epoch find_lead(const struct hr_stalls *s, struct epoch *other, bool *both)
 {
     const struct hr_stalls_summary *m = &s->summary;
@@ -308,7 +308,7 @@ double hr__epoch_start_share(const struct hr_stalls *s, enum hr_stalls_phase pha
     return s->epoch_start_s / epoch_s;
 }
 
-/* What short epochs lose besides: their first batch. */
+/* Adds what short epochs lose besides: waiting for their first batch. */
 static void say_start(struct words *w, const struct hr_stalls *s, const struct epoch *lead)
 {
     double start = hr__epoch_start_share(s, lead->cold ? HR_STALLS_COLD : HR_STALLS_WARM);
@@ -343,7 +343,7 @@ static void say_main(struct words *w, const struct hr_stalls *s)
         say_other(w, s, &other);
 }
 
-/* Whether phase `p` has any figure. */
+/* Returns whether phase `p` has any figure. */
 static bool ran(const struct hr_stalls *s, int p)
 {
     return isfinite(s->step_s[p].value);
@@ -408,7 +408,7 @@ int hr__derive_sentence(struct hr_stalls *s, struct hr_error *error)
     if (!*s->cannot_tell)
         say_missing(&w, s);
     say_ranks(&w, s);
-    /* Reasons come from outside. */
+    /* Reasons are untrusted text. */
     size_t capacity = 4 * w.length + 1;
     char *text = hr__alloc(HR__TAG_STALLS, capacity, 1);
     if (!text)

@@ -1,11 +1,10 @@
 /*
- * Simulating a system: draws what its samples and steps take, runs it (training.h), and
- * tells the parts of a batch's time as differences of runs.
+ * Simulates a system: draws the costs of its samples and steps, runs it (training.h), and computes
+ * the parts of a batch's time as differences of runs.
  *
- * Draws are a shuffled pool as long as what counts of a run, scaled to the mean of the
- * values, so that each run sees exactly the means and exactly the missing share that it
- * was given, whatever its length; and a sample that is missing at some share is missing at
- * every greater one, so that curves are smooth.
+ * Draws are a shuffled pool as long as the counted part of a run, scaled to the mean of the values.
+ * So each run sees exactly the given means and missing share, whatever its length. A sample that is
+ * missing at some share is missing at every greater one, so that curves are smooth.
  */
 #include "stalls/model/model.h"
 
@@ -17,8 +16,8 @@
 #include <errno.h>
 #include <math.h>
 
-#define ROUNDING   1e-9      /* of a batch's time: no difference */
-#define MAX_COUNT  (1 << 16) /* of cores, ranks, workers, batches ahead */
+#define ROUNDING   1e-9      /* share of a batch's time that counts as no difference */
+#define MAX_COUNT  (1 << 16) /* largest number of cores, ranks, workers, batches ahead */
 #define MAX_POOL   ((uint64_t)1 << 18)
 #define MAX_WINDOW ((uint64_t)1 << 26) /* samples of all ranks' windows */
 
@@ -26,7 +25,7 @@ struct pools {
     double *prepare_s, *bytes, *chance, *step_s;
 };
 
-/* ---- what makes sense ---- */
+/* ---- validation ---- */
 
 static int wrong(struct hr_error *error, const char *what, double value)
 {
@@ -142,7 +141,7 @@ static double *draw(struct hr__values from, size_t count, uint64_t seed, uint64_
     double *pool = hr__alloc(HR__TAG_STALLS, count, sizeof *pool);
     if (!pool || !from.count)
         return pool;
-    /* A pool that is shorter than the values takes every so many of them. */
+    /* A pool shorter than the values uses evenly spaced ones. */
     for (size_t i = 0; i < count; i++)
         pool[i] = count < from.count ? from.values[(uint64_t)i * from.count / count]
                                      : from.values[i % from.count];
@@ -202,7 +201,7 @@ int hr__simulate_batch_s(const struct hr__system *system, int batches, uint64_t 
                         ? (uint64_t)system->workers
                         : 1;
     uint64_t counted = ((uint64_t)batches + each - 1) / each * each;
-    /* Until the window has gone round a few times what it began with still shows. */
+    /* The initial state shows until the window has gone round a few times. */
     uint64_t settle = 3 * (uint64_t)system->batches_ahead + 8;
     settle = (settle < 4 * counted ? settle : 4 * counted) / each * each + each;
     r = draw_all(&pools, &draws, system, counted, seed);
@@ -217,7 +216,7 @@ int hr__simulate_batch_s(const struct hr__system *system, int batches, uint64_t 
     return 0;
 }
 
-/* A system whose batches are there as soon as they are wanted. */
+/* A system whose batches are always ready. */
 static struct hr__system without_loader(const struct hr__system *system)
 {
     struct hr__system s = *system;
@@ -243,7 +242,7 @@ int hr__simulate(const struct hr__system *system, int batches, uint64_t seed,
         r = hr__simulate_batch_s(&trained, batches, seed, &trained_s, NULL, error);
     if (r)
         return r;
-    /* Neither can be more than what it is part of; rounding apart they are not. */
+    /* Neither can exceed the whole it is part of, except by rounding. */
     warm_s = all_s - warm_s > ROUNDING * all_s ? warm_s : all_s;
     trained_s = warm_s - trained_s > ROUNDING * warm_s ? trained_s : warm_s;
     double copy_s = fmin(system->copy_s, trained_s);

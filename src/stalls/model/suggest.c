@@ -1,7 +1,7 @@
 /*
- * The cheapest change that removes the stall: candidates in the order of what they cost a
- * person, each tried by the model; of cache, workers, cores and disks the least that does it.
- * What was not measured to be waited for, beyond doubt, is no reason for a change.
+ * Finds the cheapest changes that remove the stall. Candidates come in order of their cost to a
+ * person, and the model tries each; for cache, workers, cores and disks it finds the smallest
+ * sufficient amount. Only waiting that was measured with certainty justifies a change.
  */
 #include "stalls/model/predict.h"
 
@@ -13,15 +13,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_CORES       256 /* of a host, */
-#define MOST_MORE        16  /* and times as many as it has: beyond, nobody would */
-#define MOST_WORKERS     32  /* of a rank, where it has fewer cores: those that wait take none */
-#define MOST_STORAGE     64  /* times as fast */
-#define CACHE_STEPS      100 /* of the whole that a cache may hold */
+#define MOST_CORES       256 /* per host */
+#define MOST_MORE        16  /* times as many as it has: nobody would go further */
+#define MOST_WORKERS     32  /* per rank with fewer cores: waiting workers use none */
+#define MOST_STORAGE     64  /* times as fast as measured */
+#define CACHE_STEPS      100 /* steps of the share that a cache may hold */
 #define MOST_SUGGESTIONS 16
-#define SEEN             0.005 /* share of the time from which on it is one */
+#define SEEN             0.005 /* smallest share of the time that counts */
 
-/* What candidates have in common. */
+/* What all candidates share. */
 struct search {
     const struct hr__model *model;
     double stall;
@@ -35,8 +35,8 @@ static double waiting(const struct hr_stalls_prediction *p)
     return p->share[2] + p->share[3];
 }
 
-/* Tries a change; *does: it leaves little enough. What cannot be predicted is no
- * candidate. */
+/* Tries a change; *does: the remaining waiting is small enough. A change that cannot be predicted
+ * is skipped. */
 static int try_change(struct search *s, const struct hr_stalls_change *change,
                       struct hr_stalls_prediction *p, bool *does)
 {
@@ -55,19 +55,19 @@ static int keep(struct search *s, const struct hr_stalls_change *change, const c
     return r;
 }
 
-/* ---- candidates: each changes `change`, and says how it is called ---- */
+/* ---- candidates: each modifies `change` and names it ---- */
 
 struct candidate {
     void (*apply)(const struct hr__model *model, int amount, struct hr_stalls_change *change);
     void (*name)(const struct hr__model *model, const struct hr_stalls_change *change, char *text,
                  size_t room);
-    int least, most; /* amounts; the least that does it is looked for */
+    int least, most; /* range of amounts in which to find the smallest sufficient one */
 };
 
 static void headrace(const struct hr__model *model, int amount, struct hr_stalls_change *change)
 {
     change->loader = HR_STALLS_LOADER_HEADRACE;
-    change->page_cache = 1; /* the import changes, nothing else */
+    change->page_cache = 1; /* only the import changes */
 }
 
 static void name_headrace(const struct hr__model *model, const struct hr_stalls_change *change,
@@ -76,8 +76,8 @@ static void name_headrace(const struct hr__model *model, const struct hr_stalls_
     snprintf(text, room, "Headrace's loader");
 }
 
-/* Bytes of a cache that never evicts: what the dataset takes, in the form that is prepared
- * fastest where it fits, and at most the memory that is free. */
+/* Returns the bytes of a cache that never evicts: the dataset's, in the form fastest to prepare if
+ * that fits; at most the free memory. */
 static double cache_bytes(const struct hr__model *model, bool forms)
 {
     const struct hr__host_record *host = model->host;
@@ -128,7 +128,7 @@ static void name_workers(const struct hr__model *model, const struct hr_stalls_c
              model->system.ranks > 1 ? " per rank" : "");
 }
 
-/* Cores of a rank, with as many workers: fewer may do (least_workers). */
+/* Sets a rank's cores and as many workers; fewer may suffice (least_workers). */
 static void cores(const struct hr__model *model, int amount, struct hr_stalls_change *change)
 {
     int own = model->system.workers;
@@ -166,11 +166,11 @@ static int core_least(const struct hr__model *model)
     return model->system.cores / model->system.ranks + 1;
 }
 
-/* One candidate, or two at once; the second's part is NULL then. */
+/* One candidate (the second part is NULL) or two together. */
 struct plan {
     const struct candidate *part[2];
     int amount[2];
-    int workers; /* instead of what the parts say; 0: as they do */
+    int workers; /* overrides the parts' workers; 0: no override */
 };
 
 static struct hr_stalls_change change_of(const struct search *s, const struct plan *plan)
@@ -193,7 +193,7 @@ static int try_amount(struct search *s, struct plan *plan, int part, int amount,
     return try_change(s, &change, &p, does);
 }
 
-/* The least amount of one part that does it, doubling and then halving; 0: none. */
+/* Finds the smallest sufficient amount of one part by doubling, then bisection; 0: none. */
 static int least_amount(struct search *s, struct plan *plan, int part)
 {
     const struct candidate *candidate = plan->part[part];
@@ -218,7 +218,8 @@ static int least_amount(struct search *s, struct plan *plan, int part)
     return r;
 }
 
-/* Of a plan that has more workers because it has more cores, the least workers that do. */
+/* For a plan that has more workers because it has more cores, finds the fewest sufficient
+ * workers. */
 static int least_workers(struct search *s, struct plan *plan)
 {
     int below = s->model->system.workers, enough = change_of(s, plan).workers, r = 0;
@@ -265,8 +266,7 @@ static int add_single(struct search *s, const struct candidate *candidate)
     return r || !plan.amount[0] ? r : keep_plan(s, &plan);
 }
 
-/* With as much as there can be of the first, the least of the second; then the least of the
- * first. */
+/* With the most of the first part, finds the least of the second; then the least of the first. */
 static int add_pair(struct search *s, const struct candidate *first, const struct candidate *second)
 {
     struct plan plan = {.part = {first, second}, .amount = {first->most, 0}};
@@ -286,15 +286,15 @@ static int most_cores(const struct hr__model *model)
     return most / model->system.ranks;
 }
 
-/* ---- what is known to be waited for ---- */
+/* ---- known causes of waiting ---- */
 
-/* Beyond doubt: the interval does not include 0. */
+/* Returns whether a share is certain: its interval does not include 0. */
 static bool is_share(bool measured, const struct hr_interval *share)
 {
     return measured && share->low > 0;
 }
 
-/* What of the two kinds of waiting is known: a change is suggested for these only. */
+/* Causes of waiting that are certain: changes are suggested only for these. */
 struct waits {
     bool prepares, fetches;
 };
@@ -313,7 +313,7 @@ static int find_waits(const struct hr_stalls *stalls, struct waits *waits, struc
                     "waits for include 0): measure for longer (--time), or on a quieter machine");
 }
 
-/* ---- all of them ---- */
+/* ---- the whole ---- */
 
 enum { HEADRACE, CACHE, WORKERS, CORES, DISK, COUNT };
 
@@ -333,7 +333,7 @@ static int collect(struct search *s)
         {cores, name_cores, core_least(model), most_cores(model)},
         {disk, name_disk, 2, MOST_STORAGE},
     };
-    /* Pairs, by what they cost together. */
+    /* Pairs, in order of their joint cost. */
     static const int pairs[][2] = {{HEADRACE, CACHE}, {CACHE, WORKERS}, {HEADRACE, CORES},
                                    {CACHE, CORES},    {HEADRACE, DISK}, {WORKERS, DISK},
                                    {CORES, DISK}};
@@ -350,7 +350,7 @@ static int collect(struct search *s)
     if (r)
         return r;
     bool fetches = waits.fetches && p.share[3] > SEEN;
-    bool enough_cores = false; /* more workers do it, on the cores that are there */
+    bool enough_cores = false; /* more workers suffice on the existing cores */
     for (int i = 0; i < COUNT && !r; i++) {
         int before = s->count;
         if ((!fetches && (i == CACHE || i == DISK)) || (i == CORES && enough_cores) ||

@@ -1,14 +1,13 @@
 /*
- * Training loops and loaders as actors on a simulated machine (machine.h): each has one
- * thing running at a time and goes on when that ends.
+ * Simulates training loops and loaders as actors on a machine (machine.h): each runs one work item
+ * at a time and continues when that ends.
  *
- * A rank waits for its next batch, receives it (batch_cpu_s), steps, and waits for the
- * others. torch's loader: worker w makes batches w, w + W, ...; receiving batch k lets
- * batch k + batches_ahead begin; in one batch a worker reads what is missing and prepares,
- * sample after sample. Without workers the loop does that itself, when it wants the batch.
- * Headrace's: threads take the first sample of the window that is there; reads run ahead
- * of them. Samples that need no read between them are one piece of work for a worker of
- * torch's: nobody can tell.
+ * A rank waits for its next batch, receives it (batch_cpu_s), steps, and waits for the other ranks.
+ * torch's loader: worker w makes batches w, w + W, ...; receiving batch k lets batch k +
+ * batches_ahead begin; for one batch a worker reads missing files and prepares, sample after
+ * sample. Without workers the loop does this itself when it needs the batch. Headrace's loader:
+ * threads take the first available sample of the window; reads run ahead of them. For a worker of
+ * torch's, successive samples without a read are one work item, which makes no difference.
  */
 #include "stalls/model/training.h"
 
@@ -21,23 +20,23 @@ enum stage { IDLE, READING, PREPARING, DELAYED, RECEIVING, STEPPING, RESTING };
 
 struct training_worker {
     enum stage stage;
-    uint64_t batch; /* of torch's loader: in work, or the next */
-    int sample;     /* of it, the next */
-    uint64_t item;  /* of Headrace's: the sample in work, counted from the run's begin */
-    double delay_s; /* that follows the work */
+    uint64_t batch; /* torch's loader: the current batch, or the next */
+    int sample;     /* next sample in the batch */
+    uint64_t item;  /* Headrace's loader: the current sample, counted from the run's start */
+    double delay_s; /* delay after the work */
 };
 
 struct loop {
     enum stage stage;
-    uint64_t taken; /* batches */
+    uint64_t taken; /* batches taken */
     bool waiting;   /* for batch `taken` */
-    double rest_s;  /* of the step, after its work */
-    int *left;      /* window: samples (Headrace) or 1 (torch) still to do, by batch */
-    /* Headrace's loader */
-    uint64_t next_here, next_missing; /* first samples not yet looked at */
-    uint64_t *reads;                  /* missing samples, a ring; */
-    uint64_t issued, arrived, used;   /* counts of these */
-    uint32_t *idle;                   /* workers, a stack */
+    double rest_s;  /* of the step, after its CPU work */
+    int *left;      /* window: samples (Headrace) or 1 (torch) still to do, per batch */
+    /* Headrace's loader. */
+    uint64_t next_here, next_missing; /* first samples not examined yet */
+    uint64_t *reads;                  /* ring of missing samples */
+    uint64_t issued, arrived, used;   /* counters of that ring */
+    uint32_t *idle;                   /* stack of idle workers */
     int idle_count;
 };
 
@@ -46,13 +45,13 @@ struct training {
     const struct hr__draws *draws;
     struct hr__machine machine;
     struct loop *loops;
-    struct training_worker *workers; /* by rank; one for a loop without workers */
+    struct training_worker *workers; /* by rank; a loop without workers has one */
     int *left;
     uint64_t *reads;
     uint32_t *idle;
     int per_rank; /* workers */
     uint64_t window, batch;
-    int arrived; /* ranks that have done their step */
+    int arrived; /* ranks that have finished their step */
     uint64_t steps;
 };
 
@@ -116,7 +115,7 @@ static void begin_step(struct training *t, int rank)
     double step_s = t->draws->step_s[(loop->taken - 1) % t->draws->steps];
     double mean_s = t->draws->step_mean_s;
     int threads = s->step_threads > 0 ? s->step_threads : 1;
-    /* Work varies as the step does, and is never more than the step has room for. */
+    /* The work varies with the step's length and never exceeds it. */
     double share = mean_s > 0 ? s->step_cpu_s / threads / mean_s : 0;
     double work_s = step_s * (share < 1 ? share : 1);
     loop->rest_s = step_s - work_s;
@@ -145,7 +144,7 @@ static void batch_done(struct training *t, int rank, uint64_t batch)
     receive_if_ready(t, rank);
 }
 
-/* Work on the samples from the next one up to the next that has to be read first. */
+/* Runs the work of the samples up to the next one that must be read first. */
 static void worker_prepare(struct training *t, size_t index, bool first_was_read)
 {
     struct training_worker *w = &t->workers[index];
@@ -208,7 +207,7 @@ static uint64_t window_end(const struct training *t, int rank)
     return (t->loops[rank].taken + t->window) * t->batch;
 }
 
-/* Keeps as many reads in flight as the loader can, in order. */
+/* Starts reads in order, as many in flight as the loader can keep. */
 static void fetch(struct training *t, int rank)
 {
     struct loop *loop = &t->loops[rank];
@@ -224,7 +223,7 @@ static void fetch(struct training *t, int rank)
     }
 }
 
-/* Takes the first sample of the window that a worker can begin with. */
+/* Takes the first sample of the window that a worker can begin. */
 static bool take_sample(struct training *t, int rank, uint64_t *sample, bool *was_read)
 {
     struct loop *loop = &t->loops[rank];
@@ -289,7 +288,7 @@ static void thread_goes_on(struct training *t, size_t index)
 
 /* ---- the run ---- */
 
-/* The batch is the loop's: the loader may go on by one. */
+/* Gives a batch to the loop; the loader may go on by one batch. */
 static void take_batch(struct training *t, int rank)
 {
     struct loop *loop = &t->loops[rank];
@@ -379,8 +378,8 @@ static int init(struct training *t, const struct hr__system *s, const struct hr_
     return 0;
 }
 
-/* Worker processes that began together would want cores and storage at the same moments
- * for ever, where times are constant; real ones have drifted apart. */
+/* Spreads the start of worker processes. If they began together and times were constant, they would
+ * compete for cores and storage at the same moments forever; real ones drift apart. */
 static void worker_starts(struct training *t, size_t index)
 {
     const struct hr__system *s = t->system;

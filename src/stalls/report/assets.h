@@ -1,5 +1,5 @@
 /* The scripts of pages about stalls, embedded at build time, and the content security policy that
- * allows just these and the kit's parts. Zero-terminated texts. */
+ * allows only these scripts and the shared ones of src/report. Zero-terminated texts. */
 #ifndef HR_STALLS_REPORT_ASSETS_H
 #define HR_STALLS_REPORT_ASSETS_H
 

@@ -1,4 +1,4 @@
-/* Curves of throughput; see curves.h. */
+/* Computes curves of throughput; see curves.h. */
 #include "stalls/report/curves.h"
 
 #include "report/format.h"
@@ -7,9 +7,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#define CACHE_STEPS 10 /* points of the curves over cache, but one */
+#define CACHE_STEPS 10 /* points of the curves over cache, minus one */
 
-/* Adds a point; one that cannot be predicted is left out. */
+/* Adds a point, unless it cannot be predicted. */
 static void add_point(struct hr__curve *curve, const struct hr_stalls *s,
                       const struct hr_stalls_change *change, double x)
 {
@@ -50,7 +50,8 @@ void hr__curves_cache(struct hr__curves *curves, const struct hr_stalls *s)
         add_measured(curves, "measured, files in memory", 1, s->summary.rate[HR_STALLS_WARM]);
 }
 
-/* 1, 2, 3, 4, 6, 8, 12, ...: every half of a doubling, and the number there is. */
+/* Returns the next of 1, 2, 3, 4, 6, 8, 12, ... (steps of half a doubling); also stops at
+ * `there`. */
 static int next_cores(int cores, int there)
 {
     int step = 1;

@@ -1,6 +1,6 @@
 /*
- * Throughput over one thing that changes: what the charts of a page draw, and the tables
- * that go with them. Predictions by hr_stalls_predict, measured points from the result.
+ * Throughput as a function of one parameter: the charts of a page and the tables beside them.
+ * Curves are predictions by hr_stalls_predict; points are measurements from the result.
  */
 #ifndef HR_STALLS_REPORT_CURVES_H
 #define HR_STALLS_REPORT_CURVES_H
@@ -17,7 +17,7 @@ struct hr__curve {
     struct hr_stalls_prediction at[HR__CURVE_POINTS];
 };
 
-/* Something that was measured, in the chart of the curves. */
+/* A measured point in the chart. */
 struct hr__measured {
     const char *name;
     double x;
@@ -31,15 +31,15 @@ struct hr__curves {
     int measured_count;
 };
 
-/* Over the share of the dataset in a cache: one that never evicts, and the kernel's page
- * cache. Measured: all from storage, all in memory. */
+/* Throughput over the cached share of the dataset, for a cache that never evicts and for the
+ * kernel's page cache. Measured points: all from storage, all in memory. */
 void hr__curves_cache(struct hr__curves *curves, const struct hr_stalls *stalls);
 
-/* Over cores of a host, up to twice as many as there are: training with files in memory.
- * Measured: training, and the loader alone. */
+/* Throughput over a host's cores, up to twice as many as it has, for training with files in memory.
+ * Measured points: training, and the loader alone. */
 void hr__curves_cores(struct hr__curves *curves, const struct hr_stalls *stalls);
 
-/* As a table; `x_name` is its title, `format` shows x. */
+/* Fills a table; `x_name` is its title, `format` formats x. */
 void hr__curves_table(const struct hr__curves *curves, const char *x_name,
                       const char *(*format)(char *out, double x), struct hr__table *table);
 

@@ -1,11 +1,10 @@
 /*
- * A result as one HTML file that needs no network: the sentence, charts by Chart.js, and
- * a table beside each chart, so that nothing is lost on paper, to a screen reader or
- * without scripts.
+ * Writes a result as one HTML file that needs no network: the sentence, charts by Chart.js, and a
+ * table beside each chart, so that nothing is lost on paper, to a screen reader or without scripts.
  *
- * Text from outside (the command, names of hosts and files) is escaped wherever it
- * stands, the charts' data is JSON without <, > and &, and a content security policy
- * allows the page's own two scripts by their hashes and nothing else.
+ * Untrusted text (the command, names of hosts and files) is always escaped, the charts' data is
+ * JSON without <, > and &, and a content security policy allows only the page's own two scripts, by
+ * their hashes.
  */
 #include "base/error.h"
 #include "report/assets.h"
@@ -19,8 +18,8 @@
 #include <math.h>
 #include <string.h>
 
-#define LONG_SENTENCE 150           /* characters that are set smaller */
-#define NOT_KNOWN     "not known: " /* that reasons of the model may begin with */
+#define LONG_SENTENCE 150           /* characters from which a sentence is set smaller */
+#define NOT_KNOWN     "not known: " /* prefix of some of the model's reasons */
 
 struct stalls_page {
     const struct hr_stalls *stalls;
@@ -44,7 +43,7 @@ static void table(struct stalls_page *p, enum hr__report_table which)
     hr__table_html(&p->tables[which], &p->draft);
 }
 
-/* One of two tables beside each other; where it is empty the other has the place. */
+/* Adds one of two tables side by side; if it is empty, the other takes its place. */
 static void half(struct stalls_page *p, enum hr__report_table which)
 {
     if (!hr__table_rows(&p->tables[which]))
@@ -54,8 +53,8 @@ static void half(struct stalls_page *p, enum hr__report_table which)
     put(p, "</div>\n");
 }
 
-/* A chart with its table (NULL: it stands elsewhere); without a charting library the
- * table alone, open. */
+/* A chart and its table (NULL: the table is elsewhere); without a charting library only the table,
+ * unfolded. */
 struct stalls_figure {
     const char *id, *title, *about, *shape;
     const struct hr__table *table;
@@ -175,7 +174,7 @@ static const char *format_cores(char *out, double x)
     return hr__format_fixed(out, x, 0, true);
 }
 
-/* Whether there is a line to draw. */
+/* Returns whether there is a line to draw. */
 static bool is_curve(const struct hr__curves *curves)
 {
     bool drawn = false;

@@ -45,7 +45,7 @@
     report.chart(id, configuration, [whiskers, report.labels]);
   }
 
-  /* ---- what a batch's time goes to ---- */
+  /* ---- parts of a batch's time ---- */
 
   chart("chart-split", () => ({
     type: "bar",
@@ -95,7 +95,7 @@
     }),
   }));
 
-  /* ---- what would change it ---- */
+  /* ---- effects of changes ---- */
 
   const shapes = [{ colour: blue, dark: sky, dash: [], point: "circle" },
                   { colour: red, dark: orange, dash: [2, 3], point: "triangle" }];
@@ -130,7 +130,7 @@
     }));
   }
 
-  /* A rate that holds for every x. */
+  /* A constant rate over x. */
   function level(name, value, xs) {
     return {
       type: "line", label: name, pointRadius: 0, pointStyle: "line", borderWidth: 1.5,

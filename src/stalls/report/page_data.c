@@ -1,6 +1,6 @@
 /*
- * The data of a page's charts; see page_data.h. Its members are read by page.js, which
- * draws them in the order in which they come.
+ * Writes the data of a page's charts; see page_data.h. page.js reads its members and draws them in
+ * this order.
  */
 #include "stalls/report/page_data.h"
 
@@ -12,10 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define RANKS_AT_MOST   32  /* bars of a chart */
-#define BATCHES_AT_MOST 120 /* of a segment */
+#define RANKS_AT_MOST   32  /* bars per chart */
+#define BATCHES_AT_MOST 120 /* per segment */
 
-/* The last segment of a phase whose batches are known: the loader is in its stride. */
+/* Returns the last segment of a phase with known batches: the loader is in a steady state
+ * by then. */
 static const struct hr__segment_record *segment_of(const struct hr_stalls *s,
                                                    enum hr_stalls_phase phase)
 {
@@ -61,7 +62,7 @@ bool hr__page_data_drawn(const struct hr_stalls *s, const struct hr_interval *sh
 
 double hr__page_data_needed(const struct hr_stalls *s)
 {
-    double hosts = s->host_count > 1 ? s->host_count : 1; /* hosts are alike */
+    double hosts = s->host_count > 1 ? s->host_count : 1; /* hosts are assumed equal */
     return s->summary.device_rate.value / hosts * hr__mean_bytes(s);
 }
 

@@ -1,5 +1,5 @@
 /*
- * The data of a page's charts, as JSON that is safe within a script element.
+ * Writes the data of a page's charts as JSON that is safe within a script element.
  */
 #ifndef HR_STALLS_REPORT_PAGE_DATA_H
 #define HR_STALLS_REPORT_PAGE_DATA_H
@@ -9,25 +9,26 @@
 struct hr__page_data {
     const struct hr_stalls *stalls;
     struct hr__curves cache, cores;
-    /* of the first rank: a segment of each, to show batch by batch; NULL: there is none */
+    /* a segment of the first rank each, to show batch by batch; NULL: none */
     const struct hr__segment_record *cold, *warm;
 };
 
-/* Everything but the predictions is of `stalls`, which has to stay. Some 40 predictions. */
+/* Makes some 40 predictions. The rest points into `stalls`, which must outlive `data`. */
 void hr__page_data_make(struct hr__page_data *data, const struct hr_stalls *stalls);
 
 void hr__page_data_json(const struct hr__page_data *data, struct hr__draft *draft);
 
-/* The batches of both segments, as a table. */
+/* Fills a table with the batches of both segments. */
 void hr__page_data_batches(const struct hr__page_data *data, struct hr__table *table);
 
-/* Share of the time that ranks[index] is blocked in next() in a phase; NaN: not known. */
+/* Returns the share of time that ranks[index] is blocked in next() in a phase; NaN: unknown. */
 double hr__page_data_waiting(const struct hr_stalls *stalls, int index, enum hr_stalls_phase phase);
 
-/* Bytes/s of files that a host's training would use if it never waited; NaN: not known. */
+/* Returns the bytes/s of files that a host's training would use if it never waited; NaN:
+ * unknown. */
 double hr__page_data_needed(const struct hr_stalls *stalls);
 
-/* Whether shares are known well enough to be drawn. */
+/* Returns whether shares are known well enough to be drawn. */
 bool hr__page_data_drawn(const struct hr_stalls *stalls, const struct hr_interval *share,
                          int parts);
 

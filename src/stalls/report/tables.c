@@ -1,6 +1,6 @@
 /*
- * The tables of a result; see tables.h. Nothing is computed here but sums and means: what
- * needs statistics was derived with the result.
+ * Fills the tables of a result; see tables.h. Computes only sums and means: figures that need
+ * statistics were derived with the result.
  */
 #include "stalls/report/tables.h"
 
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define RANKS_AN_END 8 /* of those that wait most and least, where not all are listed */
+#define RANKS_AN_END 8 /* ranks listed that wait most, and least, if not all are */
 #define LIST_AT_MOST 40
 
 static const char *plural(double n, const char *one, const char *many)
@@ -34,7 +34,7 @@ static void cell_value(struct hr__table *t, double value, hr__format_fn format)
 
 /* ---- shares ---- */
 
-/* Share of a phase's time that the ranks were blocked in next(); NaN: not known. */
+/* Returns the share of a phase's time that the ranks were blocked in next(); NaN: unknown. */
 static double blocked_share(const struct hr_stalls *s, int phase)
 {
     double waited = 0, all = 0;
@@ -50,8 +50,8 @@ static double blocked_share(const struct hr_stalls *s, int phase)
     return all > 0 ? fmin(waited / all, 1) : NAN;
 }
 
-/* Beside what is lost by difference, what the loop itself waited: the rest of the difference is
- * training that is slower while the loader works. */
+/* Besides the time lost by difference, shows what the loop itself waited: the rest of the
+ * difference is training slowed down by the loader. */
 static void add_blocked(struct hr__table *t, const struct hr_stalls *s, int phase)
 {
     double share = blocked_share(s, phase);
@@ -63,7 +63,7 @@ static void add_blocked(struct hr__table *t, const struct hr_stalls *s, int phas
     cell_value(t, share * s->step_s[phase].value, hr__format_time);
 }
 
-/* A share that is not known has no figure, only its interval. */
+/* An unknown share has no figure, only its interval. */
 static void fill_shares(struct hr__table *t, const struct hr_stalls *s, int phase)
 {
     const char *const names[] = {"computing", "copying to the GPU",
@@ -95,7 +95,7 @@ static void fill_shares(struct hr__table *t, const struct hr_stalls *s, int phas
     add_blocked(t, s, phase);
 }
 
-/* ---- what would change it ---- */
+/* ---- effects of changes ---- */
 
 static void add_prediction(struct hr__table *t, const char *name,
                            const struct hr_stalls_prediction *p)
@@ -107,7 +107,7 @@ static void add_prediction(struct hr__table *t, const char *name,
     hr__table_bar(t, 1 - p->share[0]);
 }
 
-/* How things are, and which of what was measured that is. */
+/* Adds the present state, and which measurement it corresponds to. */
 static void add_now(struct hr__table *t, const struct hr_stalls_prediction *p)
 {
     char name[64] = "as it is";
@@ -118,7 +118,7 @@ static void add_now(struct hr__table *t, const struct hr_stalls_prediction *p)
     add_prediction(t, name, p);
 }
 
-/* Where storage was not measured: what is known with all files in memory. */
+/* If storage was not measured: shows what is known with all files in memory. */
 static void fill_changes_in_memory(struct hr__table *t, const struct hr_stalls *s)
 {
     static const char *const names[] = {"as it is, files in memory",
@@ -136,7 +136,7 @@ static void fill_changes_in_memory(struct hr__table *t, const struct hr_stalls *
     }
 }
 
-/* What cannot be predicted is not there; why is told by who asks hr_stalls_predict. */
+/* Omits what cannot be predicted; hr_stalls_predict reports the reason. */
 static void fill_changes(struct hr__table *t, const struct hr_stalls *s)
 {
     struct hr_stalls_suggestion asked[HR__SUGGESTIONS];
@@ -151,14 +151,14 @@ static void fill_changes(struct hr__table *t, const struct hr_stalls *s)
         return;
     }
     add_now(t, &now);
-    if (!suggestions) { /* it was read from a file */
+    if (!suggestions) { /* the result was read from a file */
         for (int i = 0; i < HR__SUGGESTIONS; i++)
             asked[i].size = sizeof *asked;
         suggestions = asked;
         count = hr_stalls_suggest(s, HR__STALL, asked, HR__SUGGESTIONS, &error);
     }
     for (int i = 0; i < count; i++)
-        if (memcmp(&suggestions[i].change, &none, sizeof none)) /* "nothing" is shown already */
+        if (memcmp(&suggestions[i].change, &none, sizeof none)) /* "nothing" is already shown */
             add_prediction(t, suggestions[i].text, &suggestions[i].prediction);
 }
 
@@ -179,7 +179,7 @@ static double batch_samples(const struct hr_stalls *s)
     return (double)s->batch_size * s->world_size;
 }
 
-/* The copy alone: what it adds to a batch. */
+/* Adds the copy alone: the time it adds to a batch. */
 static void add_copy(struct hr__table *t, const struct hr_stalls *s)
 {
     double added = s->step_s[HR_STALLS_HOST].value - s->step_s[HR_STALLS_DEVICE].value;
@@ -196,12 +196,12 @@ static void add_copy(struct hr__table *t, const struct hr_stalls *s)
     hr__table_cell(t, "-");
 }
 
-/* Of whole epochs, where each begins with a wait that shows. */
+/* Adds the rate over whole epochs, if each begins with a noticeable wait. */
 static void add_epochs(struct hr__table *t, const struct hr_stalls *s, enum hr_stalls_phase phase)
 {
     double start = hr__epoch_start_share(s, phase);
     struct hr_interval rate = s->summary.rate[phase];
-    double each_s = start / (1 - start) / rate.value; /* that a sample takes longer */
+    double each_s = start / (1 - start) / rate.value; /* extra time per sample */
     if (start > 0)
         add_rate(t, "  with the starts of its epochs",
                  (struct hr_interval){1 / (1 / rate.value + each_s), 1 / (1 / rate.low + each_s),
@@ -242,8 +242,8 @@ static void fill_rates(struct hr__table *t, const struct hr_stalls *s)
 
 /* ---- the loader alone, storage, Headrace's cost ---- */
 
-/* All ranks' drains of one kind, those of missing ranks as the others'; false where there is
- * nothing to divide by. */
+/* Sums the drains of one kind over all ranks, and assumes missing ranks to be like the others;
+ * false if there is nothing to divide by. */
 static bool sum_drains(const struct hr_stalls *s, struct hr__drained *sum)
 {
     double samples = 0;
@@ -356,7 +356,7 @@ static void add_rank(struct hr__table *t, const struct hr_stalls *s, int i)
     cell_value(t, rank->first_batch_s, hr__format_time);
 }
 
-/* How many ranks wait longer than this one; equal ones by rank. */
+/* Returns how many ranks wait longer than this one; equal ones are ordered by rank. */
 static int place_of(const struct hr_stalls *s, int i)
 {
     int place = 0;
@@ -485,7 +485,7 @@ static void add_hosts(struct hr__table *t, const struct hr_stalls *s)
     }
 }
 
-/* Segments, rounds and seconds of the first rank, and why it ended. */
+/* Adds segments, rounds and seconds of the first rank, and why the run ended. */
 static void add_extent(struct hr__table *t, const struct hr_stalls *s)
 {
     static const struct {

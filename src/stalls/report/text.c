@@ -1,6 +1,6 @@
 /*
- * A result as text for a terminal: the sentence first, then tables no wider than the
- * terminal. Plain ASCII but for names, so that it reads the same in a log.
+ * Writes a result as text for a terminal: the sentence first, then tables no wider than the
+ * terminal. Plain ASCII except for names, so that it reads the same in a log.
  */
 #include "base/error.h"
 #include "stalls/report/tables.h"
@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* What a terminal does not show: it is in the page and in stalls.json. */
+/* Returns whether a terminal shows a table; the others are in the page and in stalls.json. */
 static bool is_shown(int table)
 {
     return table != HR__TABLE_SEGMENTS;

@@ -1,12 +1,12 @@
 /*
- * A measuring run as a trace in Chrome's JSON ("Trace Event Format"), which Perfetto
+ * Writes a measuring run as a trace in Chrome's JSON ("Trace Event Format"), which Perfetto
  * (ui.perfetto.dev) and chrome://tracing open.
  *
- * A process of the trace is a rank. Its first thread shows the segments, its second each
- * batch of them: first the time blocked in next(), then the rest. Counters show the speed
- * of training, and that of the loader alone: drains have no time of their own in the
- * records, so they stand behind the last segment, one after another. Times are
- * microseconds since the run's first segment, by each rank's own clock.
+ * Each rank is a process of the trace. Its first thread shows the segments, its second each of
+ * their batches: first the time blocked in next(), then the rest. Counters show the speed of
+ * training, and that of the loader alone. Drains have no time of their own in the records, so they
+ * follow the last segment, one after another. Times are microseconds since the run's first segment,
+ * by each rank's own clock.
  */
 #include "base/error.h"
 #include "report/events.h"
@@ -19,7 +19,7 @@
 
 enum track { TRACK_SEGMENTS = 1, TRACK_BATCHES };
 
-/* Begins a slice; the caller goes on with members of "args" and closes both. */
+/* Begins a slice; the caller adds members of "args" and closes both. */
 static void begin_slice(struct hr__events *t, int process, enum track track, double begin_s,
                         double length_s)
 {

@@ -1,10 +1,10 @@
 /*
- * What is measured when the loop has ended: the loader alone, warm at several numbers of
- * cores and cold; storage at several reads in flight; reading from the page cache; and
- * what preparing a sample costs in each form.
+ * Measurements after the loop: the loader alone, with warm files at several numbers of cores and
+ * with cold files; storage at several reads in flight; reading from the page cache; and the cost of
+ * preparing a sample in each form.
  *
- * All of it within a share of the watch's time, which is cut into equal slices. A step
- * that a signal interrupts leaves nothing behind and is done again.
+ * All this takes a fixed share of the watch's time, which is cut into equal slices. A step that a
+ * signal interrupts leaves nothing behind and is repeated.
  */
 #include "base/clock.h"
 #include "base/cpu.h"
@@ -18,21 +18,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A slice of the time, at most. */
+/* Longest slice of time. */
 #define SLICE_S 1.5
 
-/* Batches of a drain beside those that settle it, at least and at most; and samples. */
+/* Bounds on a drain's batches besides those that settle it, and on its samples. */
 #define DRAIN_MIN         3
 #define DRAIN_MAX         512
 #define DRAIN_SAMPLES_MAX 16384
 
-/* Files that storage is measured with at one depth, at most. */
+/* Most files to read at one depth. */
 #define STORAGE_FILES 8192
 
-/* Files that memory is measured with at least, however little time is left. */
+/* Fewest files to read from memory, however little time is left. */
 #define MEMORY_FILES 8
 
-/* Samples that forms are measured with, at most, and seconds for each form, at most. */
+/* Most samples to measure forms with, and most seconds per form. */
 #define FORM_SAMPLES 64
 #define FORM_S       0.4
 
@@ -40,8 +40,7 @@ static const int storage_depths[HR__WATCH_DEPTHS] = {1, 4, 16, 64};
 
 /* ---- the loader alone ---- */
 
-/* CPU time of the loader's threads for one sample, in seconds, as the segments showed;
- * 0: not known. */
+/* Returns the loader threads' CPU seconds per sample, according to the segments; 0: unknown. */
 static double cpu_of_sample(const struct hr_stalls_watch *w)
 {
     double cpu_ns = 0, samples = 0;
@@ -55,8 +54,8 @@ static double cpu_of_sample(const struct hr_stalls_watch *w)
     return samples ? cpu_ns * 1e-9 / samples : 0;
 }
 
-/* Numbers of cores to drain at: 1, 2, 4 and so on, and all of them last, of which
- * most is told. */
+/* Lists the core counts to drain at: 1, 2, 4 and so on, and last all of them, several times: that
+ * result matters most. */
 static int core_counts(int cores[HR__WATCH_CORES + HR__WATCH_ALL_DRAINS])
 {
     int all = hr__cpu_count(), count = 0;
@@ -71,18 +70,18 @@ static double slice_s(const struct hr_stalls_watch *w)
 {
     int cores[HR__WATCH_CORES + HR__WATCH_ALL_DRAINS];
     int slices = core_counts(cores) + HR__WATCH_COLD_DRAINS + HR__WATCH_DEPTHS + 2;
-    /* What a slice needs beside, such as reading its files into memory, is as long. */
+    /* Preparations, such as reading the files into memory, take as long again. */
     return fmin(w->after_s / (2 * slices), SLICE_S);
 }
 
-/* Batches that take about a slice on so many cores. */
+/* Returns the number of batches that take about a slice on `cores` cores. */
 static uint64_t drain_batches(const struct hr_stalls_watch *w, int cores)
 {
     double batch_size = w->loader->options.batch_size;
     double cpu_s = fmax(cpu_of_sample(w), 1e-6);
     int threads = w->loader->workers_wanted;
     double batches = slice_s(w) * (cores < threads ? cores : threads) / (cpu_s * batch_size);
-    /* What settles and what is ahead is read as well. */
+    /* Batches that settle and those prepared ahead are read too. */
     batches = fmin(batches, (double)hr_dataset_count(w->loader->dataset) / batch_size -
                                 (double)w->settle - w->loader->options.batches_ahead);
     batches = fmin(batches, DRAIN_SAMPLES_MAX / batch_size);
@@ -96,7 +95,7 @@ static int take(struct hr_stalls_watch *w, uint64_t count, struct hr_error *erro
     return hr__watch_drain_batches(w, error);
 }
 
-/* Asks the loader for batches, on `cores` cores, and for no more at the end. */
+/* Drains the loader on `cores` cores, and leaves it idle. */
 static int drain_on(struct hr_stalls_watch *w, int cores, uint64_t batches,
                     struct hr__watch_drain *drain, struct hr_error *error)
 {
@@ -119,7 +118,7 @@ static int drain_on(struct hr_stalls_watch *w, int cores, uint64_t batches,
         hr__watch_mark(w, &end);
     hr__confine_end(&confinement);
     w->to_drain = 0;
-    /* What is ahead is not waited for. */
+    /* Discard the batches prepared ahead. */
     int dropped = hr_loader_start_epoch(w->loader, 0, r ? NULL : error);
     if (r || dropped)
         return r ? r : dropped;
@@ -136,7 +135,7 @@ static int drain_on(struct hr_stalls_watch *w, int cores, uint64_t batches,
     return 0;
 }
 
-/* A set for what follows, in memory: large enough for all cores. */
+/* Makes a set in memory for the following steps, large enough for all cores. */
 static int have_set(struct hr_stalls_watch *w, struct hr_error *error)
 {
     if (w->after_has_set)
@@ -181,7 +180,7 @@ static int drain_cold(struct hr_stalls_watch *w, struct hr_error *error)
         r = hr__watch_set_drop(w, error);
     if (r)
         return r;
-    /* As the segments show, a cold batch may take many times as long as a warm one. */
+    /* A cold batch may take many times as long as a warm one, according to the segments. */
     double cold_s = 0, batches = 0;
     for (size_t i = 0; i < w->segment_count; i++) {
         const struct hr__watch_segment *s = &w->segments[i];
@@ -204,8 +203,7 @@ static int drain_cold(struct hr_stalls_watch *w, struct hr_error *error)
 
 /* ---- storage and memory ---- */
 
-/* Names of other files for each depth, so that what one has read is not in the device's
- * own cache for the next. */
+/* Reads other files at each depth, so that the device's own cache does not hold them already. */
 static int measure_storage(struct hr_stalls_watch *w, int i, struct hr_error *error)
 {
     if (!(w->phases & 1 << HR_STALLS_COLD))
@@ -241,7 +239,7 @@ static int measure_storage(struct hr_stalls_watch *w, int i, struct hr_error *er
     return 0;
 }
 
-/* Reads files that lie in memory, on this thread. */
+/* Reads files that are in memory, on this thread. */
 static int measure_memory(struct hr_stalls_watch *w, struct hr_error *error)
 {
     int r = have_set(w, error);
@@ -269,11 +267,11 @@ static int measure_memory(struct hr_stalls_watch *w, struct hr_error *error)
 
 /* ---- forms ---- */
 
-/* What measuring forms needs. */
+/* Resources for measuring forms. */
 struct tools {
     struct hr_preparer *preparer;
     struct hr_converter *converter;
-    void *out; /* one sample's tensor */
+    void *out; /* tensor of one sample */
     void *bytes[FORM_SAMPLES];
     size_t lengths[FORM_SAMPLES];
     int64_t indices[FORM_SAMPLES];
@@ -310,8 +308,8 @@ static void close_tools(struct tools *t)
     hr__free(t->out);
 }
 
-/* CPU time of preparing the samples in a form, and their bytes; of those that are, or
- * become, of it. */
+/* Measures the CPU time of preparing the samples in a form, and their bytes; uses samples that have
+ * this form or can be converted to it. */
 static void measure_form(struct hr_stalls_watch *w, struct tools *t, enum hr_form form)
 {
     double cpu_ns = 0, bytes = 0;
@@ -328,7 +326,7 @@ static void measure_form(struct hr_stalls_watch *w, struct tools *t, enum hr_for
         if (hr_preparer_run(t->preparer, w->loader->recipe, item.bytes, item.length, &key, t->out,
                             NULL))
             continue;
-        /* The first sample finds cold code and no scratch memory. */
+        /* Skip the first sample: code and scratch memory are still cold. */
         if (!i)
             continue;
         cpu_ns += (double)(hr__thread_cpu_ns() - start_ns);
@@ -340,8 +338,8 @@ static void measure_form(struct hr_stalls_watch *w, struct tools *t, enum hr_for
             .form = form, .cpu_s = cpu_ns * 1e-9 / measured, .bytes = bytes / measured};
 }
 
-/* Of the form that the samples have, the loader's own threads tell better what it takes:
- * reading and the schedule included. */
+/* For the form that the samples have, the loader's own threads give a better figure, which includes
+ * reading and scheduling. */
 static int measure_forms(struct hr_stalls_watch *w, struct hr_error *error)
 {
     struct tools t = {.count = 0};

@@ -1,7 +1,7 @@
 /*
- * This process on fewer cores, for measuring how the loader gains by them. The affinity
- * of every thread is changed and given back, because those of a training program are
- * not ours to know.
+ * Confines this process to fewer cores, to measure how the loader scales with them. Changes the
+ * affinity of every thread and restores it, because we cannot know which threads of a training
+ * program matter.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Cores that a mask can name. */
+/* Cores that fit a mask. */
 #define MASK_CORES 8192
 
 struct mask {
@@ -26,7 +26,7 @@ struct thread {
 };
 
 struct hr__confinement {
-    struct mask own; /* of the thread that confines */
+    struct mask own; /* of the calling thread */
     struct thread *threads;
     size_t count, capacity;
 };
@@ -42,7 +42,7 @@ static int set_mask(pid_t id, const struct mask *mask)
     return sched_setaffinity(id, sizeof *mask, (const cpu_set_t *)mask->words) ? -errno : 0;
 }
 
-/* Calls `act` for each thread of the process, until one fails. */
+/* Calls `act` for each thread of the process until one call fails. */
 static int for_each_thread(int (*act)(void *arg, pid_t id), void *arg)
 {
     DIR *tasks = opendir("/proc/self/task");
@@ -71,7 +71,7 @@ static int remember(void *arg, pid_t id)
         c->capacity = capacity;
     }
     c->threads[c->count].id = id;
-    /* A thread that has ended meanwhile needs nothing. */
+    /* A thread that has ended meanwhile needs no entry. */
     if (!get_mask(id, &c->threads[c->count].before))
         c->count++;
     return 0;
@@ -93,7 +93,7 @@ static int give_back(void *arg, pid_t id)
     return 0;
 }
 
-/* The first `cores` of those that any thread may use. */
+/* Returns the first `cores` of the cores that any thread may use. */
 static struct mask first_of(const struct hr__confinement *c, int cores)
 {
     struct mask all = {{0}}, some = {{0}};

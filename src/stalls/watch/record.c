@@ -1,6 +1,6 @@
 /*
- * The record of a watched loop: the same JSON that the probe of a Python script writes
- * (docs/stalls-format.md), so that both have one way to a result.
+ * Writes the record of a watched loop: the same JSON that the probe of a Python script writes
+ * (docs/stalls-format.md), so that both are analysed in the same way.
  */
 #include "base/cpu.h"
 #include "base/error.h"
@@ -18,16 +18,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Files whose sizes are told. */
+/* Most files whose sizes are recorded. */
 #define SIZES_MAX 1000
 
-/* What is missing in `object` after this is what there was no memory for. */
+/* Sets a member; if memory runs out, the member is missing. */
 static int set(json_t *object, const char *name, json_t *value)
 {
     return json_object_set_new(object, name, value);
 }
 
-/* A number, or null where it is not known. */
+/* Returns a number, or null if it is unknown. */
 static json_t *number(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -38,7 +38,7 @@ static json_t *whole(uint64_t value)
     return json_integer((json_int_t)value);
 }
 
-/* A text as JSON can hold it. */
+/* Returns a text, made printable first. */
 static json_t *text(const char *bytes)
 {
     char printable[4096];
@@ -53,7 +53,7 @@ static double seconds(uint64_t from_ns, uint64_t to_ns)
 
 /* ---- the machine ---- */
 
-/* The beginning of a file as text; "" where it cannot be read. */
+/* Reads the beginning of a file as text; "" if it cannot be read. */
 static void read_text(const char *path, char *out, size_t capacity)
 {
     size_t length = 0;
@@ -67,7 +67,7 @@ static void read_text(const char *path, char *out, size_t capacity)
     out[length] = 0;
 }
 
-/* The value of the first line "NAME...: VALUE"; "" where there is none. */
+/* Finds the value of the first line "NAME...: VALUE"; "" if there is none. */
 static void line_value(char *list, const char *name, char *out, size_t capacity)
 {
     out[0] = 0;
@@ -121,7 +121,7 @@ static json_t *command(void)
     return bad ? (json_decref(list), NULL) : list;
 }
 
-/* ---- what was used ---- */
+/* ---- loader and data ---- */
 
 static json_t *loader(const struct hr_stalls_watch *w)
 {
@@ -146,7 +146,7 @@ static json_t *training(const struct hr_stalls_watch *w)
     return bad ? (json_decref(o), NULL) : o;
 }
 
-/* Sizes of files drawn at random, into `sizes`; what they are on average in *mean. */
+/* Draws files at random and lists their sizes in `sizes`, their average in *mean. */
 static int draw_sizes(const struct hr_stalls_watch *w, json_t *sizes, double *mean)
 {
     size_t samples = hr_dataset_count(w->loader->dataset), found = 0;
@@ -164,7 +164,7 @@ static int draw_sizes(const struct hr_stalls_watch *w, json_t *sizes, double *me
     return bad;
 }
 
-/* While not all sizes are known the dataset's is judged from those drawn. */
+/* Estimates the dataset's size from the drawn ones unless all sizes are known. */
 static json_t *dataset(const struct hr_stalls_watch *w)
 {
     const struct hr_dataset *d = w->loader->dataset;
@@ -193,7 +193,7 @@ static json_t *phases(const struct hr_stalls_watch *w)
     return bad ? (json_decref(o), NULL) : o;
 }
 
-/* ---- what was measured ---- */
+/* ---- measurements ---- */
 
 static json_t *numbers(const double *values, uint64_t count)
 {
@@ -255,7 +255,7 @@ static json_t *drains(const struct hr_stalls_watch *w)
     return bad ? (json_decref(list), NULL) : list;
 }
 
-/* What a batch took, where `batches` of them took this together. */
+/* Returns the cost of one batch, given the sums over `batches` batches. */
 static json_t *one_batch(const struct hr_stalls_watch *w, bool cold, double batches,
                          const double sums[3])
 {
@@ -268,8 +268,7 @@ static json_t *one_batch(const struct hr_stalls_watch *w, bool cold, double batc
     return bad ? (json_decref(o), NULL) : o;
 }
 
-/* The workers share their batches: what one took is told as a mean over each segment and
- * drain. */
+/* The workers share their batches: the cost of one is a mean over each segment and drain. */
 static json_t *preparation(const struct hr_stalls_watch *w)
 {
     json_t *list = json_array();

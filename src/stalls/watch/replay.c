@@ -1,13 +1,13 @@
 /*
- * The batches that are replayed: the last ones of the warm-up, in their own slots, so
- * that the loop gets memory of the very kind that it gets from the loader (page-locked
- * where that is asked for), and releases it as ever. The ring is told to plan for the
- * slots that are kept, so that the loader's window is as large as without a watch.
+ * Keeps the batches for replay: the last ones of the warm-up, in their own slots. So the loop gets
+ * the same kind of memory as from the loader (page-locked if requested) and releases it as usual.
+ * The ring plans for the slots that are kept, so that the loader's window is as large as without a
+ * watch.
  *
- * A loop may write into its batches. Replayed, such a batch would change from step to
- * step, to infinities in the end, which take another time to compute with than pictures.
- * So each is compared with a copy of what it held when it came; and once one is found to
- * have changed, all are restored before they are handed out, outside the measured time.
+ * A loop may write into its batches. Such a batch would change from step to step when replayed,
+ * finally to infinities, which take a different time to compute with than images. So each batch is
+ * compared with a copy of its original contents; once one has changed, all are restored before they
+ * are handed out, outside the measured time.
  */
 #include "stalls/watch/watch.h"
 
@@ -25,7 +25,7 @@ static size_t image_bytes(const struct hr_batch *batch)
     return view.count * view.spec.bytes;
 }
 
-/* The parts of a batch that its owner may write to: `i` from 0 on; NULL: no more. */
+/* Returns the i-th part of a batch that its owner may write to, from 0; NULL: no more. */
 static void *part(struct hr_batch *batch, int i, size_t *bytes)
 {
     void *parts[] = {batch->images, batch->labels, batch->indices};
@@ -124,7 +124,7 @@ void hr__watch_inspect(struct hr_stalls_watch *w)
 
 void hr__watch_keep_none(struct hr_stalls_watch *w)
 {
-    /* In a forked child the ring's lock may be held for ever. */
+    /* In a forked child the ring's lock may be held forever. */
     if (w->kept_count && !hr__in_child(w->loader))
         hr__ring_plan(w->loader->ring, -w->kept_count);
     for (int k = 0; k < w->kept_count; k++)

@@ -1,15 +1,16 @@
 /*
- * Index sets, and the proof that what is called cold was cold and warm was warm.
+ * Index sets, and the verification that cold segments were cold and warm ones warm.
  *
- * A set is a piece of one seeded shuffle of the dataset, so that each segment reads
- * samples as an epoch does. Its files are dropped from the page cache before a cold
- * segment, one by one, and held in memory from a warm one on, until another set or a drop;
- * of samples in containers (packs, tar files) the container is dropped as a whole, and read
- * again only where the set's samples lie.
+ * A set is a piece of one seeded shuffle of the dataset, so that each segment reads samples as an
+ * epoch does. Its files are evicted from the page cache, one by one, before a cold segment. They
+ * are held in memory from a warm segment on, until the next set or eviction. If samples are in
+ * containers (packs, tar files), the container is evicted as a whole, and only the set's samples
+ * are read again.
  *
- * The proof is what the kernel counts as read from storage for this process, from the
- * push of a segment's batches to the coming of the last: as much as its files have, or
- * nothing. What the loader finds in its own cache is not expected to be read.
+ * The verification uses the kernel's count of bytes read from storage by this process, from the
+ * push of a segment's batches to the arrival of the last one. A cold segment must read about as
+ * much as its files hold, a warm one nothing. What the loader finds in its own cache need not be
+ * read.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -29,15 +30,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of the bytes of a segment's files: so much has to be read for it to have been cold, may
- * be left in memory before it, may be read in a warm one; and so many bytes beside, which
- * programs read from their own files. */
+/* Shares of the bytes of a segment's files: how much a cold segment must read at least, how much
+ * may be resident before it, and how much a warm segment may read; besides, the bytes that programs
+ * may read from their own files. */
 #define COLD_SHARE     0.9
 #define RESIDENT_SHARE 0.05
 #define WARM_SHARE     0.05
 #define BESIDE_BYTES   65536.0
 
-/* Files that are looked at to tell where the dataset lies. */
+/* Files to check to find where the dataset is stored. */
 #define PROBED_FILES 16
 
 void hr__watch_set_clear(struct hr__watch_set *set)
@@ -72,7 +73,7 @@ static size_t without_repeats(int64_t *values, size_t count)
     return n;
 }
 
-/* Names of the containers, which are the dataset's. 0: samples are files. */
+/* Lists the names of the containers, which the dataset owns. Returns 0 if samples are files. */
 static int name_containers(struct hr_stalls_watch *w, struct hr__watch_set *set,
                            struct hr_error *error)
 {
@@ -158,7 +159,7 @@ int hr__watch_set_drop(struct hr_stalls_watch *w, struct hr_error *error)
                            error);
 }
 
-/* A container may be far larger than memory: of one only what the set needs is read. */
+/* A container may be far larger than memory, so only the set's samples are read. */
 static int preread_samples(struct hr_stalls_watch *w)
 {
     struct hr__sample sample = {.path_capacity = 0};
@@ -172,8 +173,8 @@ static int preread_samples(struct hr_stalls_watch *w)
     return r == -ENOMEM ? r : 0;
 }
 
-/* Of what is available a quarter; of a control group's limit, of which most may be in use
- * already, an eighth. */
+/* Returns a quarter of the available memory; under a control group's limit, most of which may be in
+ * use already, an eighth of the limit. */
 static uint64_t most_held(void)
 {
     struct hr__capacity capacity;
@@ -306,7 +307,7 @@ void hr__watch_verify(struct hr_stalls_watch *w)
                  now->reason);
 }
 
-/* Leaves a phase out. */
+/* Excludes a phase. */
 static void leave_out(struct hr_stalls_watch *w, enum hr_stalls_phase phase, const char *reason)
 {
     w->phases &= ~(1 << phase);

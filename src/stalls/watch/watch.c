@@ -1,10 +1,9 @@
 /*
- * A watched loop: which batch comes next, and when it was asked for. See watch.h.
+ * A watched loop: chooses the next batch and records when it was requested. See watch.h.
  *
- * Time is measured between two calls of next, at the ends of a segment's timed part only;
- * the times of single batches are recorded beside it for the picture they give. A part
- * begins when the batch before its first is asked to be followed, so that it has as many
- * waits as steps.
+ * Time is measured between two calls of next, at the ends of a segment's timed part only. The times
+ * of single batches are recorded too, but only for charts. A timed part begins when the loop
+ * requests the successor of the batch before it, so that it has as many waits as steps.
  */
 #include "stalls/watch/watch.h"
 
@@ -24,27 +23,27 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Settling batches of a segment: what the loader has ahead, within these. */
+/* Bounds of a segment's settling batches, which are otherwise as many as the loader has ahead. */
 #define SETTLE_MIN 2
 #define SETTLE_MAX 8
 
-/* A segment should have so many batches, and take so long, where both fit in. */
+/* A segment's desired number of batches and duration, if the limits allow both. */
 #define SEGMENT_BATCHES 20
 #define SEGMENT_S       0.3
-/* Rounds that the time has to suffice for, and those that the schedule always runs. */
+/* Rounds that the time must suffice for, and those that the schedule always runs. */
 #define ROUNDS       6
 #define LEAST_ROUNDS 4
-/* Segments are so many times as long as what the loader has ahead, so that what is measured is
- * the loader and not its queue. */
+/* A segment is so many times as long as the loader's batches ahead, so that it measures the loader
+ * and not its queue. */
 #define OUTLAST 3
 
-/* Of the time, for what is measured after the loop. */
+/* Share of the time for measurements after the loop. */
 #define AFTER_SHARE 0.2
 #define AFTER_MAX_S 20.0
 
 #define NOTES_MAX 64
 
-/* How long a replay waits for conversions in the loader's cache to end. */
+/* How long a replay waits for conversions in the loader's cache to finish. */
 #define CONVERSIONS_NS UINT64_C(3000000000)
 
 void hr__watch_note(struct hr_stalls_watch *w, const char *format, ...)
@@ -95,7 +94,7 @@ void hr__watch_mark(struct hr_stalls_watch *w, struct hr__watch_mark *mark)
     mark->ns = hr__watch_now(w);
 }
 
-/* The loader's next batch: 1, or an error. */
+/* Gets the loader's next batch: returns 1, or an error. */
 static int load(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr_error *error)
 {
     int r = hr_loader_next(w->loader, batch, error);
@@ -156,7 +155,7 @@ static int check_loader(const struct hr_loader *l, struct hr_error *error)
     return 0;
 }
 
-/* Tells the run from others, and when it was. */
+/* Sets the run's id and its date. */
 static void sign(struct hr_stalls_watch *w)
 {
     unsigned char bytes[16];
@@ -192,7 +191,7 @@ int hr_stalls_watch_open(struct hr_stalls_watch **out, struct hr_loader *loader,
         return hr__fail(error, -ENOMEM, "out of memory for a watch");
     w->loader = loader;
     w->options = taken;
-    /* So many batches are replayed. */
+    /* Replay needs so many batches. */
     if (w->options.warm_up < HR__WATCH_KEPT)
         w->options.warm_up = HR__WATCH_KEPT;
     w->opened_ns = hr__now_ns();
@@ -220,7 +219,7 @@ void hr_stalls_watch_close(struct hr_stalls_watch **watch)
     if (!w)
         return;
     *watch = NULL;
-    /* What was pushed and not asked for is nobody's any more. */
+    /* Discard batches that were pushed but not requested. */
     if (hr__is_started(w->loader) && !hr__in_child(w->loader))
         (void)!hr_loader_start_epoch(w->loader, 0, NULL);
     hr__watch_keep_none(w);
@@ -239,7 +238,7 @@ void hr_stalls_watch_close(struct hr_stalls_watch **watch)
 
 /* ---- warm-up ---- */
 
-/* How long the segments are, after what a batch took in the warm-up. */
+/* Chooses the length of segments from the time of a batch in the warm-up. */
 static void plan_segments(struct hr_stalls_watch *w, double batch_s, double max_s)
 {
     const struct hr_loader *l = w->loader;
@@ -255,7 +254,7 @@ static void plan_segments(struct hr_stalls_watch *w, double batch_s, double max_
         wanted =
             fmin(wanted, (double)w->options.batches / (LEAST_ROUNDS * phases) - (double)w->settle);
     w->batches = (uint64_t)fmin(fmax(wanted, 2), 4096);
-    /* A sample that comes twice in a segment is not cold the second time. */
+    /* A sample that comes twice in a segment is warm the second time. */
     uint64_t whole = hr_dataset_count(l->dataset) / (uint64_t)l->options.batch_size;
     uint64_t others = w->settle + ahead;
     if (whole >= others + 2) {
@@ -335,7 +334,7 @@ static bool is_real(const struct hr_stalls_segment *segment)
     return segment->phase == HR_STALLS_WARM || segment->phase == HR_STALLS_COLD;
 }
 
-/* Idle workers convert what waits in the cache; a replay is to have the cores alone. */
+/* Waits while idle workers convert cached samples, so that a replay has the cores alone. */
 static void wait_for_conversions(struct hr_stalls_watch *w)
 {
     uint64_t start_ns = hr__now_ns(), before = UINT64_MAX;
@@ -349,7 +348,7 @@ static void wait_for_conversions(struct hr_stalls_watch *w)
     }
 }
 
-/* The set of the segment in hand, which its other segment may have left. */
+/* Makes the current segment's set, unless its other segment has left it. */
 static int have_set(struct hr_stalls_watch *w, struct hr_error *error)
 {
     if (w->set_number == w->chosen.set)
@@ -362,8 +361,8 @@ static int have_set(struct hr_stalls_watch *w, struct hr_error *error)
     return r;
 }
 
-/* Offers a set's samples to the loader's cache before it is measured, so that its cold
- * and its warm segment find the same of it there. */
+/* Offers a set's samples to the loader's cache before they are measured, so that its cold and its
+ * warm segment have the same cache hits. */
 static int prime(struct hr_stalls_watch *w, struct hr_error *error)
 {
     if (!w->loader->cache || w->primed_set == w->set_number)
@@ -380,8 +379,8 @@ static int prime(struct hr_stalls_watch *w, struct hr_error *error)
     return r;
 }
 
-/* Workers read first, as in a run that has been warm for long; where reads block the
- * settling batches show it. */
+/* Makes workers read first, as in a run that has long been warm; if reads block, the settling
+ * batches show it. */
 static void forget_blocking(struct hr_loader *l)
 {
     if (l->options.direct_io)
@@ -392,11 +391,12 @@ static void forget_blocking(struct hr_loader *l)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Makes what a real segment reads cold or warm. 1: it cannot be, and was left out. */
+/* Makes the data of a loading segment cold or warm. Returns 1 if that is impossible and the segment
+ * was skipped. */
 static int make_cold_or_warm(struct hr_stalls_watch *w, struct hr_error *error)
 {
-    /* A loader with a cache leaves nothing in the page cache that it reads cold. Files are
-     * held there, whether they were just read or not. */
+    /* A loader with a cache leaves no files in the page cache that it reads cold. Files are held in
+     * memory whether they were just read or not. */
     if (w->chosen.phase == HR_STALLS_WARM)
         return w->chosen.preread || w->loader->cache || !w->set.containers
                    ? hr__watch_set_preread(w, error)
@@ -435,7 +435,7 @@ static int begin_real(struct hr_stalls_watch *w, struct hr_error *error)
     return hr__watch_set_push(w, error);
 }
 
-/* Chooses the next segment and makes everything ready for its first batch. */
+/* Chooses the next segment and prepares everything for its first batch. */
 static int begin(struct hr_stalls_watch *w, struct hr_error *error)
 {
     if (!w->is_chosen) {
@@ -473,7 +473,7 @@ static void synchronize(struct hr_stalls_watch *w)
         w->options.synchronize(w->options.arg);
 }
 
-/* The loop asks for a batch: the step before it has ended. */
+/* Call when the loop requests a batch: the step before it has ended. */
 static void note_asking(struct hr_stalls_watch *w)
 {
     struct hr__watch_segment *now = &w->now;
@@ -553,7 +553,7 @@ static int end(struct hr_stalls_watch *w, struct hr_error *error)
 
 /* ---- next ---- */
 
-/* One step: 1 and a batch, 0: go on, or an error. */
+/* Takes one step. Returns 1 with a batch, 0 to continue, or an error. */
 static int step(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr_error *error)
 {
     int r = 0;

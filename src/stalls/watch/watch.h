@@ -1,19 +1,19 @@
 /*
- * The watch inside: measuring a training loop in C (headrace/stalls.h).
+ * Measures the data stalls of a training loop in C: internals of headrace/stalls.h.
  *
- *   watch.c           the public functions: which batch comes next
- *   watch_replay.c    the batches that are handed out again and again
- *   watch_set.c       index sets: which samples, out of memory or into it, and the proof
- *   watch_alone.c     the loader and the storage without training
- *   watch_confine.c   this process on fewer cores
- *   watch_record.c    what was measured, as a record
+ *   watch.c     the public functions: chooses which batch the loop gets next
+ *   replay.c    keeps batches that the loop gets again and again
+ *   set.c       index sets: selects samples, evicts or preloads them, verifies the result
+ *   alone.c     measures the loader and the storage without training
+ *   confine.c   confines this process to fewer cores
+ *   record.c    writes the measurements as a record
  *
- * A watch is a state machine that hr_stalls_watch_next drives: warm-up; then, for each
- * segment of hr_stalls_schedule_*, begin, run, end; then what is measured without
- * training. Each step that waits for the loader or for storage may be interrupted by a
- * signal (-EINTR) and is gone on with, or repeated, by the following call.
+ * A watch is a state machine that hr_stalls_watch_next drives. It warms up; for each segment that
+ * hr_stalls_schedule_* chooses, it begins, runs and ends the segment; then it measures what needs
+ * no training. A signal may interrupt any step that waits for the loader or for storage (-EINTR);
+ * the next call continues or repeats that step.
  *
- * Each segment that loads is an epoch of its own, numbered by its index set: the cold and
+ * Each segment that loads data is an epoch of its own, numbered by its index set. So the cold and
  * the warm segment of a set have the same batches, random parameters included.
  */
 #ifndef HR_STALLS_WATCH_WATCH_H
@@ -28,17 +28,17 @@
 
 #include <stdbool.h>
 
-/* Batches that are replayed. */
+/* Number of batches kept for replay. */
 #define HR__WATCH_KEPT 2
 
-/* Core counts that the loader is drained at, at most; drains on all cores, and cold ones:
- * several, for an interval. */
+/* Upper bounds: core counts at which the loader is drained, drains on all cores, and cold drains.
+ * The latter two are repeated to get a confidence interval. */
 #define HR__WATCH_CORES       12
 #define HR__WATCH_ALL_DRAINS  3
 #define HR__WATCH_COLD_DRAINS 2
 #define HR__WATCH_DRAINS      (HR__WATCH_CORES + HR__WATCH_ALL_DRAINS + HR__WATCH_COLD_DRAINS)
 
-/* Depths that storage is read at, at most. */
+/* Largest number of read depths at which storage is measured. */
 #define HR__WATCH_DEPTHS 4
 
 enum hr__watch_stage {
@@ -50,27 +50,27 @@ enum hr__watch_stage {
     HR__WATCH_OVER,
 };
 
-/* What a segment is told by: cumulative, so that two of them make a difference. */
+/* Cumulative counters; the difference of two marks describes a segment. */
 struct hr__watch_mark {
-    uint64_t ns;             /* the watch's clock: what it took itself is left out */
-    uint64_t process_cpu_ns; /* of the process without the loader's threads */
-    uint64_t worker_cpu_ns;  /* of the loader's threads */
-    uint64_t prepare_ns;     /* decode and recipe, on the clock of the wall */
-    double read_bytes;       /* that the process had storage read; NaN: the kernel does not say */
+    uint64_t ns;             /* watch's clock: excludes the watch's own work */
+    uint64_t process_cpu_ns; /* process, without the loader's threads */
+    uint64_t worker_cpu_ns;  /* loader's threads */
+    uint64_t prepare_ns;     /* decode and recipe, wall clock */
+    double read_bytes;       /* read from storage by the process; NaN: unknown */
 };
 
 /* One measured segment. */
 struct hr__watch_segment {
     struct hr_stalls_segment what;
-    struct hr__watch_mark begin, end; /* of its timed part */
-    uint64_t samples;                 /* of that part */
-    double expected_bytes;    /* likewise: of the files that have to be read; 0 in a replay */
-    int verified;             /* 1, 0, or -1 where there is nothing to verify */
-    char reason[200];         /* of 0 */
-    double *wait_s, *batch_s; /* what.batches values; one block, wait_s first */
+    struct hr__watch_mark begin, end; /* of the timed part */
+    uint64_t samples;                 /* in the timed part */
+    double expected_bytes;            /* of files the timed part must read; 0 in a replay */
+    int verified;                     /* 1, 0, or -1 if there is nothing to verify */
+    char reason[200];                 /* if verified is 0 */
+    double *wait_s, *batch_s;         /* what.batches values each; one allocation, wait_s first */
 };
 
-/* The loader alone. */
+/* One measurement of the loader without training. */
 struct hr__watch_drain {
     bool cold;
     int cores;
@@ -78,65 +78,65 @@ struct hr__watch_drain {
     double elapsed_s, cpu_s, worker_cpu_s, prepare_s, read_bytes;
 };
 
-/* An index set: `batches` of the loader's batch size, each sample once while the dataset
- * lasts. All memory is the set's. */
+/* An index set: `batches` batches of the loader's batch size. No sample repeats until the dataset
+ * is exhausted. The set owns all its memory. */
 struct hr__watch_set {
-    uint64_t epoch; /* of the loader, that its batches belong to */
+    uint64_t epoch; /* the loader's epoch of these batches */
     uint64_t batches;
     size_t count;     /* samples: batches x batch size */
-    int64_t *indices; /* count */
-    int64_t *unique;  /* without repeats, ascending */
+    int64_t *indices; /* `count` values */
+    int64_t *unique;  /* sorted, without duplicates */
     size_t unique_count;
-    char **names; /* the files that the samples are in, without repeats */
+    char **names; /* files that hold the samples, without duplicates */
     size_t name_count;
-    char *text;                   /* what names of files point into; NULL for containers */
-    bool containers;              /* the names are of files with many samples */
-    struct hr_storage_hold *hold; /* of its files, while they are to be in memory */
+    char *text;                   /* storage of the file names; NULL for containers */
+    bool containers;              /* names are of files with many samples each */
+    struct hr_storage_hold *hold; /* keeps the files in memory while they should be warm */
 };
 
 struct hr_stalls_watch {
     struct hr_loader *loader;
     struct hr_stalls_watch_options options;
-    struct hr__order *order; /* of all samples: sets are cut from it */
-    uint64_t taken;          /* positions of it that are used up */
-    char run[33];            /* random, in hex */
+    struct hr__order *order; /* of all samples; sets are cut from it */
+    uint64_t taken;          /* positions of `order` used so far */
+    char run[33];            /* random run id, in hex */
     char started[32];        /* ISO 8601, UTC */
     uint64_t opened_ns;
 
     enum hr__watch_stage stage;
-    bool interrupted;     /* the last call gave -EINTR */
-    bool failed;          /* the loader's error ended it */
-    uint64_t excluded_ns; /* that the watch took for itself, for its clock */
+    bool interrupted;     /* the last call returned -EINTR */
+    bool failed;          /* an error of the loader ended the watch */
+    uint64_t excluded_ns; /* time of the watch's own work, which its clock excludes */
     uint64_t excluded_cpu_ns;
     double first_batch_s;
 
-    /* Replayed batches, one reference each, and what they held when they came. */
+    /* Batches for replay, one reference each, and copies of their original contents. */
     struct hr_batch *kept[HR__WATCH_KEPT];
-    void *original[HR__WATCH_KEPT]; /* images, labels, indices */
+    void *original[HR__WATCH_KEPT]; /* copies of images, labels, indices */
     int kept_count, replayed;
-    bool restoring; /* the loop writes into its batches */
+    bool restoring; /* the loop modifies its batches in place */
 
-    /* The segment in hand. */
+    /* The current segment. */
     struct hr_stalls_schedule *schedule;
-    uint64_t settle, batches; /* of every segment */
+    uint64_t settle, batches; /* batches of every segment: before its timed part, and in it */
     struct hr_stalls_segment chosen;
     bool is_chosen;
     uint64_t chosen_ns;
     struct hr__watch_set set;
-    int set_number;    /* that `set` is; -1: none */
-    int primed_set;    /* whose samples the loader's cache has been offered; -1: none */
-    uint64_t to_drain; /* batches that are asked for only to be released */
+    int set_number;    /* number of `set`; -1: none */
+    int primed_set;    /* set whose samples were offered to the loader's cache; -1: none */
+    uint64_t to_drain; /* batches still to request and release unused */
     struct hr__watch_segment now;
-    double whole_read_bytes;     /* before it began */
-    double whole_expected_bytes; /* of the files of all its samples that have to be read */
-    struct hr_storage_residency residency; /* after its files were dropped */
-    uint64_t given;      /* batches of the segment, or of the warm-up, handed out */
-    uint64_t asked_ns;   /* when the batch in hand was asked for */
-    bool is_asking;      /* next was interrupted while it waited for it */
+    double whole_read_bytes;               /* before the segment began */
+    double whole_expected_bytes;           /* of files that all the segment's samples must read */
+    struct hr_storage_residency residency; /* after its files were evicted */
+    uint64_t given;                        /* batches of the segment, or of warm-up, handed out */
+    uint64_t asked_ns;                     /* when the current batch was requested */
+    bool is_asking;                        /* a signal interrupted next while it waited */
     uint64_t warm_up_ns; /* asked_ns of the batch from which warm-up steps are timed */
     uint64_t warm_up_from;
 
-    /* What was measured. */
+    /* Measurements. */
     struct hr__watch_segment *segments;
     size_t segment_count, segment_capacity;
     struct hr__watch_drain drains[HR__WATCH_DRAINS];
@@ -147,25 +147,25 @@ struct hr_stalls_watch {
     double memory_bytes_per_s; /* NaN: not measured */
     struct hr__watch_form {
         enum hr_form form;
-        double cpu_s, bytes; /* of one sample */
+        double cpu_s, bytes; /* per sample */
     } forms[3];
     int form_count;
-    int phases; /* that can be measured: bits, 1 << enum hr_stalls_phase */
+    int phases; /* measurable phases: bits, 1 << enum hr_stalls_phase */
     char phase_reason[HR_STALLS_PHASES][256];
     char filesystem[32];
     char **notes;
     size_t note_count;
-    uint64_t cached_samples, set_samples; /* of the loaded segments: found in its cache; all */
+    uint64_t cached_samples, set_samples; /* in loaded segments: cache hits; all samples */
 
-    /* After the loop. */
+    /* State of the part after the loop. */
     int after_step;
-    double after_s;     /* for all of it */
-    bool after_has_set; /* the set is the one of this part */
+    double after_s;     /* time limit for all of it */
+    bool after_has_set; /* `set` is the one of this part */
 };
 
 /* watch.c */
 
-/* The watch's clock. */
+/* Returns the watch's clock, in nanoseconds. */
 static inline uint64_t hr__watch_now(const struct hr_stalls_watch *w)
 {
     return hr__now_ns() - w->excluded_ns;
@@ -173,31 +173,32 @@ static inline uint64_t hr__watch_now(const struct hr_stalls_watch *w)
 
 void hr__watch_mark(struct hr_stalls_watch *w, struct hr__watch_mark *mark);
 
-/* Says something to the person who reads the result; the same text only once. */
+/* Adds a note for the person who reads the result. The same text is added only once. */
 void hr__watch_note(struct hr_stalls_watch *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Asks for `to_drain` batches and releases them. Errors: the loader's; after -EINTR it
- * goes on where it was. */
+/* Requests `to_drain` batches and releases them. Errors: the loader's. After -EINTR, call again to
+ * continue. */
 int hr__watch_drain_batches(struct hr_stalls_watch *w, struct hr_error *error);
 
-/* watch_replay.c */
+/* replay.c */
 
-/* Keeps a reference to a batch and a copy of what it holds, in place of an older one where
- * there are enough. Errors: -ENOMEM. */
+/* Keeps a reference to a batch and a copy of its contents; replaces an older batch once there are
+ * HR__WATCH_KEPT. Errors: -ENOMEM. */
 int hr__watch_keep(struct hr_stalls_watch *w, struct hr_batch *batch, struct hr_error *error);
 
-/* The next one to replay: a reference for the caller. As it came where `restoring`. */
+/* Returns the next batch to replay; the caller owns the reference. Restores its original contents
+ * first if `restoring`. */
 struct hr_batch *hr__watch_replay(struct hr_stalls_watch *w);
 
-/* Finds out whether the loop has written into its batches, and undoes that. */
+/* Checks whether the loop has modified its batches, and restores them. */
 void hr__watch_inspect(struct hr_stalls_watch *w);
 
 void hr__watch_keep_none(struct hr_stalls_watch *w);
 
-/* watch_set.c */
+/* set.c */
 
-/* Cuts a set from the order. Errors: -ENOMEM, those of opening a container. */
+/* Cuts the next set from the order. Errors: -ENOMEM, those of opening a container. */
 int hr__watch_set_make(struct hr_stalls_watch *w, uint64_t batches, uint64_t epoch,
                        struct hr_error *error);
 void hr__watch_set_clear(struct hr__watch_set *set);
@@ -205,55 +206,55 @@ void hr__watch_set_clear(struct hr__watch_set *set);
 /* Begins the set's epoch in the loader and pushes all its batches. */
 int hr__watch_set_push(struct hr_stalls_watch *w, struct hr_error *error);
 
-/* Drops the set's files from memory; what is left of them is in w->residency. Errors:
- * -EINTR, -ENOSYS, -ENOMEM. */
+/* Evicts the set's files from the page cache; w->residency reports what remained. Errors: -EINTR,
+ * -ENOSYS, -ENOMEM. */
 int hr__watch_set_drop(struct hr_stalls_watch *w, struct hr_error *error);
 
-/* Reads the set's samples into memory; files are held there until the set is dropped or another.
- * Errors: -EINTR, -ENOMEM. */
+/* Reads the set's samples into memory. Files are held there until this set is dropped or another
+ * one is preloaded. Errors: -EINTR, -ENOMEM. */
 int hr__watch_set_preread(struct hr_stalls_watch *w, struct hr_error *error);
 
-/* Bytes of a sample's file or piece; < 0: it cannot be told. May look at the file. */
+/* Returns the bytes of a sample's file or piece; < 0: unknown. May stat the file. */
 int64_t hr__watch_sample_bytes(const struct hr_stalls_watch *w, uint64_t index);
 
-/* Bytes of files that the loader has to read for batches [from, from + count) of the set:
- * what it has cached costs nothing. NaN: not known. Counts them in w->cached_samples. */
+/* Returns the bytes of files that the loader must read for batches [from, from + count) of the set;
+ * samples in its cache cost nothing. NaN: unknown. Counts the cached ones in w->cached_samples. */
 double hr__watch_set_bytes(struct hr_stalls_watch *w, uint64_t from, uint64_t count);
 
-/* Judges the segment in hand, all of whose batches have come: was what was to be read
- * really read, and nothing else? */
+/* Verifies the current segment once all its batches have arrived: the loader must have read from
+ * storage what the phase requires, and nothing else. */
 void hr__watch_verify(struct hr_stalls_watch *w);
 
-/* Where the dataset lies; leaves out phases that cannot be measured there. Errors:
+/* Finds where the dataset is stored and excludes phases that cannot be measured there. Errors:
  * -ENOMEM, -EINTR. */
 int hr__watch_look_at_storage(struct hr_stalls_watch *w, struct hr_error *error);
 
-/* What storage was read for this process since it began, in bytes; NaN: not told. */
+/* Returns the bytes read from storage by this process since it started; NaN: unknown. */
 double hr__watch_read_bytes(void);
 
-/* watch_alone.c */
+/* alone.c */
 
-/* What is measured without training, a step at a time. Errors: -EINTR, then the step is
- * repeated; -ENOMEM; those of the loader. 0: all is done. */
+/* Measures what needs no training, step by step. Returns 0 when all is done. Errors: -EINTR, after
+ * which the next call repeats the step; -ENOMEM; the loader's. */
 int hr__watch_after(struct hr_stalls_watch *w, struct hr_error *error);
 
-/* watch_confine.c */
+/* confine.c */
 
-/* Cores of all threads' affinity together. */
+/* The saved CPU affinity of all threads. */
 struct hr__confinement;
 
-/* Confines all threads of this process to the first `cores` of those that it may use.
- * *out is to be ended in any case. Errors: -ENOMEM, those of the kernel; then nothing is
- * confined. */
+/* Confines all threads of this process to the first `cores` of the cores they may use. The caller
+ * must pass *out to hr__confine_end in any case. Errors: -ENOMEM, those of the kernel; nothing is
+ * confined then. */
 int hr__confine(struct hr__confinement **out, int cores, struct hr_error *error);
 
-/* Gives each thread back what it had; those made meanwhile get what this one had. Sets
+/* Restores each thread's affinity; threads created meanwhile get the calling thread's. Sets
  * *confinement to NULL; accepts NULL. */
 void hr__confine_end(struct hr__confinement **confinement);
 
-/* watch_record.c */
+/* record.c */
 
-/* The record's text, freed with free(). NULL: out of memory. */
+/* Returns the record's text, to be freed with free(). NULL: out of memory. */
 char *hr__watch_record(const struct hr_stalls_watch *w);
 
 #endif
