@@ -1,17 +1,18 @@
 /*
- * What every Headrace header needs: export marks, the version, errors, the
- * log callback.
+ * Declarations that every Headrace header needs: export macros, the version, errors and logging.
  *
- * Errors: a function that can fail returns 0 or a negative errno and must be
- * checked. Detail goes to a caller-owned struct hr_error, which may be NULL.
- * There is no global error state, so threads never see each other's messages.
+ * Errors: a function that can fail returns 0 on success or a negative errno, and
+ * the caller must check it. Details go to a struct hr_error that the caller owns;
+ * the pointer may be NULL. There is no global error state, so threads never see
+ * each other's messages.
  *
- * Structs whose first member is `size` may grow in later versions. Of options a
- * program sets what it knows after hr_..._options_default, which fills in the
- * rest and the size; of results it sets `size` to its sizeof and gets that much.
- * Programs and libraries of different ages work together: members that only
- * the library knows keep their defaults, and one that only the program knows is
- * refused (-EINVAL) unless it was left as it was.
+ * Structs whose first member is `size` may grow in later versions. To pass
+ * options, a program calls hr_..._options_default, which sets all defaults and
+ * `size`, and then changes the members it needs. To receive results, it sets
+ * `size` to the sizeof of its struct; the library fills in at most that many bytes.
+ * A program and a library of different versions therefore work together: members
+ * that only the library knows keep their defaults. If the program changes a
+ * member that only it knows, the call fails with -EINVAL.
  */
 #ifndef HEADRACE_BASE_H
 #define HEADRACE_BASE_H
@@ -30,7 +31,7 @@
 #define HR_VERSION_MINOR 1
 #define HR_VERSION_PATCH 0
 
-/* Longest message of an error, with its terminating zero. */
+/* Size of the longest error message, with its terminating zero. */
 #define HR_ERROR_MESSAGE_BYTES 1024
 
 #ifdef __cplusplus
@@ -38,8 +39,8 @@ extern "C" {
 #endif
 
 /*
- * Detail of a failure: what failed, where, and what to do about it.
- * Owned by the caller; a function that succeeds leaves it untouched.
+ * Details of a failure: what failed, where, and what to do about it.
+ * Owned by the caller. A function that succeeds does not change it.
  */
 struct hr_error {
     int code;                             /* negative errno, as returned */
@@ -47,26 +48,26 @@ struct hr_error {
 };
 
 enum hr_log_level {
-    HR_LOG_WARNING = 1, /* something the person should know; the run goes on */
+    HR_LOG_WARNING = 1, /* something the user should know; the run continues */
     HR_LOG_INFO = 2,
     HR_LOG_DEBUG = 3,
 };
 
-/* Receives one line without a newline. Called from any thread, never while a
- * Headrace lock is held; must not call back into the object that logged. */
+/* Receives one log line, without a newline. Called from any thread, never while a
+ * Headrace lock is held. It must not call back into the object that logged. */
 typedef void (*hr_log_fn)(void *arg, enum hr_log_level level, const char *message);
 
 /*
- * Sets where the library's messages go; NULL (the default) drops them: the
- * library itself never prints. Process-wide, thread safe.
+ * Sets the callback for the library's log messages. NULL (the default) drops
+ * them: the library itself never prints. Process-wide, thread safe.
  */
 HR_API void hr_log_set(hr_log_fn fn, void *arg);
 
 /* "0.1.0"; static storage. */
 HR_API const char *hr_version(void);
 
-/* Cores that this process may use: by its affinity, and by the CPU quota of its control groups
- * (of either version, rounded up). At least 1. */
+/* Returns the number of cores that this process may use, at least 1: its CPU affinity, limited by
+ * the CPU quota (rounded up) of its control groups, version 1 or 2. */
 HR_API int hr_cores(void);
 
 #ifdef __cplusplus

@@ -1,52 +1,52 @@
 /*
  * Caches in memory that outlive an epoch, a process or a run.
  *
- * A cache never evicts: what was admitted stays until the cache is dropped, which
- * for an order that uses each sample once per epoch gives the fewest reads
- * (VLDB'21, "Analyzing and Mitigating Data Stalls in DNN Training"). It is asked
- * for by a text, the same in C, Python and the command:
+ * A cache never evicts: what was admitted stays until the cache is dropped. For an
+ * order that uses each sample once per epoch, this gives the fewest reads
+ * (VLDB'21, "Analyzing and Mitigating Data Stalls in DNN Training"). A text
+ * describes a cache; it is the same in C, in Python and on the command line:
  *
  *   64GiB                       private: shared by the ranks and worker processes of
- *                               the run, gone with the last of them
- *   shm:NAME?size=64GiB         kept: the next run starts warm. One segment of shared
- *                               memory for each dataset; `size` bounds all segments of
+ *                               the run, freed when the last of them ends
+ *   shm:NAME?size=64GiB         kept: the next run finds it full. One segment of shared
+ *                               memory for each dataset; `size` limits all segments of
  *                               the name together
- *       &share=0.9              at most this share of `size` for this dataset; default 1
+ *       &share=0.9              this dataset may use at most this share of `size`; default 1
  *       &group=NAME             readable and writable by a Unix group; default: the owner
- *       &form=auto              auto, encoded, coefficients, planes: how JPEGs are kept
- *       &key_file=PATH          16 bytes or more that only the owner may read: items are
- *                               authenticated by them
+ *       &form=auto              auto, encoded, coefficients, planes: how JPEGs are stored
+ *       &key_file=PATH          a file of 16 bytes or more that only the owner may read:
+ *                               the key that authenticates items
  *
  *   memcached:HOST,HOST,...?size=64GiB
- *                               several hosts: in memcached servers that run on them
- *                               already, the same text for all ranks of a job
- *       HOST                    name:port, 10.0.0.1:port, [fd00::1]:port; port 11211 where
- *                               it is left out; HOST=32GiB has a size of its own. Or the
- *                               absolute path of a Unix socket, of servers of one machine
- *       size=64GiB              of items at each host that has none of its own: at most
- *                               0.75 of its memcached's memory (-m)
+ *                               several hosts: in memcached servers that already run on
+ *                               them; all ranks of a job give the same text
+ *       HOST                    name:port, 10.0.0.1:port, [fd00::1]:port; the default port
+ *                               is 11211. HOST=32GiB sets that host's own size. Also the
+ *                               absolute path of a Unix socket, for servers on one machine
+ *       size=64GiB              limit on items for each host without a size of its own: at
+ *                               most 0.75 of its memcached's memory (-m)
  *       &self=N                 which of the list this machine is, by index or entry;
- *                               HEADRACE_HOST says it, too; default: by its addresses
- *       &socket=/PATH           how this machine's own server is reached instead
+ *                               HEADRACE_HOST sets it, too; default: found by address
+ *       &socket=/PATH           connect to this machine's own server through this socket
  *       &user=NAME&password-file=PATH
- *                               a user of servers with an authfile (memcached -Y); the first
- *                               line of PATH is the password
- *       &form=encoded           encoded, coefficients, planes: how JPEGs are kept
- *       &mtime=no               copies of the dataset on the hosts have other modification
- *                               times; default yes: a file that changed is another item
- *       &timeout=1s             of one request to a server, in all: 10ms to 60s
- *       &meet=300s              until all ranks are there: 1s to 86400s
- *       &key_file=PATH          as above, the same contents on all hosts
+ *                               a user, for servers with an authfile (memcached -Y); the
+ *                               first line of PATH is the password
+ *       &form=encoded           encoded, coefficients, planes: how JPEGs are stored
+ *       &mtime=no               copies of the dataset on the hosts differ in modification
+ *                               times; default yes: a changed file is another item
+ *       &timeout=1s             limit on one whole request to a server: 10ms to 60s
+ *       &meet=300s              how long to wait for all ranks: 1s to 86400s
+ *       &key_file=PATH          as above; the same contents on all hosts
  *
- * When a name is full, segments of it that no process uses are dropped whole, the one
- * whose last use lies furthest back first; that is the only eviction.
+ * When a name is full, whole segments that no process uses are dropped, least recently
+ * used first; nothing else is ever evicted.
  *
- * A loader takes the text in hr_loader_options.cache; several hosts are for loaders alone. The
- * functions here are for those who look at caches from outside, and, hr_cache_open and below, for
- * those who keep something of their own in one.
+ * A loader takes the text in hr_loader_options.cache. A cache on several hosts works only with
+ * loaders. The functions in this header inspect and manage caches; hr_cache_open and those below
+ * it let a program keep its own values in a cache.
  *
- * Who may write to a segment, or reaches a server, is trusted with what is in it: a checksum
- * finds damage, not malice. With a key file it finds both.
+ * Whoever may write to a segment, or can reach a server, is trusted with its contents: checksums
+ * detect damage, not malice. A key file detects both.
  */
 #ifndef HEADRACE_CACHE_H
 #define HEADRACE_CACHE_H
@@ -59,64 +59,65 @@
 extern "C" {
 #endif
 
+/* The kinds of cache, by the text that describes them. */
 enum hr_cache_kind {
     HR_CACHE_PRIVATE, /* a size alone */
     HR_CACHE_KEPT,    /* shm:NAME */
     HR_CACHE_HOSTS,   /* memcached:HOST,... */
 };
 
-/* Which kind of cache `text` asks for; of a text that is none, the kind that it begins as. */
+/* Returns the kind of cache that `text` describes; of an invalid text, the kind it starts like. */
 HR_API enum hr_cache_kind hr_cache_kind(const char *text);
 
 /*
- * Bytes of one dataset that a cache asked for with `text` may hold: of a name its share, of
- * several hosts all of them together. Errors: -EINVAL says what is wrong with `text`, and what
- * to write; -ENOTSUP; -ENOMEM.
+ * Computes how many bytes of one dataset a cache described by `text` may hold: for a named cache
+ * its share, for several hosts the sum of all. Errors: -EINVAL: `text` is invalid; the message
+ * says what is wrong and what to write; -ENOTSUP; -ENOMEM.
  */
 HR_API HR_NODISCARD int hr_cache_bytes(const char *text, uint64_t *bytes, struct hr_error *error);
 
-/* ---- looking at caches from outside ---- */
+/* ---- inspecting caches ---- */
 
 #define HR_CACHE_PIDS  16
 #define HR_CACHE_NODES 8
 
-/* One segment, as of now; each number is read by itself. */
+/* One segment at this moment. Each number is read separately. */
 struct hr_cache_info {
     size_t size;       /* sizeof, set by the caller */
-    char name[64];     /* "" where the cache is private to a run */
+    char name[64];     /* "" if the cache is private to a run */
     char dataset[512]; /* what it was made for, for people to read: a path, or an identity */
-    char path[256];    /* of the file that is the segment */
-    int damaged;       /* non-zero: it cannot be used; `problem` says why, and the rest is 0
-                          but for allocated_bytes and users */
+    char path[256];    /* path of the segment's file */
+    int damaged;       /* non-zero: it cannot be used; `problem` says why, and all other
+                          numbers except allocated_bytes and users are 0 */
     char problem[256];
-    uint64_t size_bytes;                 /* of the name, as its first user said */
-    uint64_t budget_bytes;               /* of items in this segment, at most */
-    uint64_t allocated_bytes;            /* of memory, index and staging included */
-    uint64_t used_bytes;                 /* of items */
+    uint64_t size_bytes;                 /* of the name, as set by its first user */
+    uint64_t budget_bytes;               /* limit on the items in this segment */
+    uint64_t allocated_bytes;            /* memory, index and staging included */
+    uint64_t used_bytes;                 /* size of the items */
     uint64_t items[3];                   /* by form */
-    uint64_t staged;                     /* of the encoded ones, those that wait for a conversion */
-    uint64_t source_bytes;               /* that the items' samples have on storage */
-    uint64_t hits, misses;               /* since it was made */
-    uint64_t saved_bytes;                /* that hits need not read from storage */
+    uint64_t staged;                     /* encoded items that wait for their conversion */
+    uint64_t source_bytes;               /* size of the items' samples on storage */
+    uint64_t hits, misses;               /* since the segment was made */
+    uint64_t saved_bytes;                /* bytes that hits did not read from storage */
     uint64_t refused;                    /* items that did not fit */
     int users;                           /* live processes, or loaders in them */
-    int64_t pids[HR_CACHE_PIDS];         /* of the first ones */
+    int64_t pids[HR_CACHE_PIDS];         /* process ids of the first users */
     uint64_t huge_bytes;                 /* of allocated_bytes, in huge pages */
     uint64_t node_bytes[HR_CACHE_NODES]; /* by NUMA node, estimated from a sample of pages */
-    int form;                            /* what it converts to now: enum hr_form */
-    int form_asked;                      /* HR_FORM_AUTO: it was chosen by what follows */
+    int form;                            /* form that it converts to now: enum hr_form */
+    int form_asked;                      /* HR_FORM_AUTO: chosen by the figures that follow */
     double prepare_us[3];                /* one sample, by form; 0: not measured yet */
     double convert_us[3];                /* one item to that form; 0: not measured yet */
     double growth[3];                    /* bytes after over bytes before; 0: not yet */
     double read_us;                      /* one sample from storage; 0: not measured yet */
-    uint64_t foreign; /* times an item had a tag that nobody with the key file made */
+    uint64_t foreign; /* number of times an item had a tag not made with the key file */
 };
 
 struct hr_cache_list;
 
-/* All segments of this user, and those of groups it belongs to; by name, then dataset.
- * Segments of runs that were killed are removed on the way. On success *out is the
- * caller's. Errors: -EACCES, -ENOMEM. Blocks for moments. */
+/* Lists all segments of this user and of the groups the user belongs to, sorted by name, then
+ * dataset. Removes segments of runs that were killed. On success the caller owns *out.
+ * Errors: -EACCES, -ENOMEM. Blocks briefly. */
 HR_API HR_NODISCARD int hr_cache_list_create(struct hr_cache_list **out, struct hr_error *error);
 HR_API size_t hr_cache_list_count(const struct hr_cache_list *list);
 HR_API void hr_cache_list_get(const struct hr_cache_list *list, size_t i,
@@ -124,11 +125,11 @@ HR_API void hr_cache_list_get(const struct hr_cache_list *list, size_t i,
 HR_API void hr_cache_list_destroy(struct hr_cache_list **list);
 
 /*
- * Drops the segments of a name, or of it the one of `dataset` (as hr_cache_info tells
- * it; NULL: all). Segments in use are left, unless `force`: then their users go on
- * with what they have mapped, and the memory is given back when the last one ends.
- * *freed_bytes and *left, which may be NULL: what was given back, and segments that
- * were left. Errors: -ENOENT: no such name or dataset.
+ * Drops the segments of a name, or only the one of `dataset` (as in hr_cache_info.dataset;
+ * NULL: all). Keeps segments in use unless `force` is set: then their users continue with
+ * the memory they have mapped, which is freed when the last of them ends.
+ * Returns in *freed_bytes the bytes freed, and in *left the number of segments kept;
+ * either may be NULL. Errors: -ENOENT: no such name or dataset.
  */
 HR_API HR_NODISCARD int hr_cache_drop(const char *name, const char *dataset, int force,
                                       uint64_t *freed_bytes, uint64_t *left,
@@ -139,15 +140,15 @@ struct hr_cache_server {
     size_t size;           /* sizeof, set by the caller */
     char name[256];        /* as in the list, with its port */
     int is_self;           /* non-zero: this machine's own */
-    int is_up;             /* non-zero: it answered; else what follows the budget is 0 */
-    char problem[256];     /* why it did not, with the remedy; "" where it did */
-    uint64_t budget_bytes; /* of items, as the text says */
+    int is_up;             /* non-zero: it answered; otherwise all figures after the budget are 0 */
+    char problem[256];     /* why it did not answer, and the remedy; "" if it did */
+    uint64_t budget_bytes; /* limit on items, from the text */
     char version[32];      /* of memcached */
-    uint64_t limit_bytes;  /* of its memory (-m) */
-    uint64_t used_bytes;   /* of it, by items with their keys and headers, whosever they are */
+    uint64_t limit_bytes;  /* size of its memory (-m) */
+    uint64_t used_bytes;   /* part of it used by items of any owner, keys and headers included */
     uint64_t items;
-    uint64_t evictions;      /* items that it gave up for others since it was started */
-    int evicts;              /* non-zero: it does so when it is full: it was started without -M */
+    uint64_t evictions;      /* items evicted since the server started */
+    int evicts;              /* non-zero: it evicts when full: it was started without -M */
     uint64_t item_max_bytes; /* larger items are refused (-I) */
     uint64_t uptime_s;
 };
@@ -155,9 +156,9 @@ struct hr_cache_server {
 struct hr_cache_servers;
 
 /*
- * Asks the servers of a list of hosts, "memcached:...", what they are, one after the other,
- * each for the list's `timeout` at most. On success, also where none answers, *out is the
- * caller's. Errors: -EINVAL, -ENOTSUP: the text; -EACCES and others: the password's file;
+ * Asks each server of a "memcached:..." text for its state, one after the other, waiting for
+ * the text's `timeout` at most for each. Succeeds even if no server answers; the caller then
+ * owns *out. Errors: -EINVAL, -ENOTSUP: the text; -EACCES and others: the password file;
  * -ENOMEM. Blocks.
  */
 HR_API HR_NODISCARD int hr_cache_servers_create(struct hr_cache_servers **out, const char *text,
@@ -168,15 +169,15 @@ HR_API size_t hr_cache_servers_count(const struct hr_cache_servers *servers);
 HR_API void hr_cache_servers_get(const struct hr_cache_servers *servers, size_t i,
                                  struct hr_cache_server *server);
 
-/* Why none of them is marked as this machine's own although it may be one, such as that
- * several are; "": it is one of them, or none. Lives as long as `servers`. */
+/* Returns why no server is marked as this machine's own although one may be (for example,
+ * several match); "" if one is marked or none matches. Valid as long as `servers`. */
 HR_API const char *hr_cache_servers_self_problem(const struct hr_cache_servers *servers);
 HR_API void hr_cache_servers_destroy(struct hr_cache_servers **servers);
 
 struct hr_cache_warm_report {
     size_t size;         /* sizeof, set by the caller */
-    uint64_t samples;    /* of the dataset */
-    uint64_t cached;     /* of them, now in the cache */
+    uint64_t samples;    /* in the dataset */
+    uint64_t cached;     /* samples now in the cache */
     uint64_t read_bytes; /* by this call */
     uint64_t used_bytes; /* of the segment */
     uint64_t items[3];   /* by form, in the segment */
@@ -184,31 +185,33 @@ struct hr_cache_warm_report {
 };
 
 /*
- * Fills a named cache with a dataset ahead of its first run, converting as `spec`
+ * Fills a named cache with a dataset before its first run, converting as `spec`
  * asks, on `threads` threads (0: the cores of this process). Progress counts samples.
- * Samples that do not fit are left out, and those that are damaged; *report, which may
- * be NULL, tells how many, also where the call was cancelled: what is in stays. Errors:
- * -EINVAL: the spec, or one without a name; -ECANCELED; -EMFILE; those of hr_cache_open.
- * Blocks.
+ * Leaves out samples that do not fit or are damaged. Fills in *report, which may
+ * be NULL, even if the call was cancelled: items already stored stay. Errors:
+ * -EINVAL: the spec is invalid or has no name; -ECANCELED; -EMFILE; those of
+ * hr_cache_open. Blocks.
  */
 HR_API HR_NODISCARD int hr_cache_warm(struct hr_dataset *dataset, const char *spec, int threads,
                                       hr_progress_fn progress, void *progress_arg,
                                       struct hr_cache_warm_report *report, struct hr_error *error);
 
-/* ---- keeping something of one's own ---- */
+/* ---- keeping a program's own values ---- */
 
 struct hr_cache;
 
 struct hr_cache_options {
     size_t size;          /* sizeof(struct hr_cache_options) */
     const char *spec;     /* as above; copied */
-    const char *identity; /* tells what is kept from all else under the name: another
-                             identity is another segment. Copied; not empty */
-    const char *run;      /* private caches: whose it is, as hr_cache_run tells; NULL:
+    const char *identity; /* distinguishes this program's values from others under the same
+                             name: each identity has its own segment. Copied; not empty */
+    const char *run;      /* private caches: the run it belongs to, from hr_cache_run; NULL:
                              this process's run */
-    uint64_t items;       /* that there may be at most */
+    uint64_t items;       /* limit on the number of items */
 };
 
+/* Sets the defaults of a struct of `size` bytes, of any version. C programs call the next
+ * function. */
 HR_API void hr_cache_options_init(struct hr_cache_options *options, size_t size);
 
 static inline void hr_cache_options_default(struct hr_cache_options *options)
@@ -216,31 +219,32 @@ static inline void hr_cache_options_default(struct hr_cache_options *options)
     hr_cache_options_init(options, sizeof *options);
 }
 
-/* Longest text of hr_cache_run, its end included. */
+/* Size of the longest text of hr_cache_run, with its terminating zero. */
 #define HR_CACHE_RUN 64
 
 /*
- * The run that this process belongs to: of a rank (world_size > 1) that of the
- * process which started it (torchrun, mpirun, srun), so that the ranks of a host agree;
- * else this process. A parent gives the text to the worker processes that it starts.
+ * Writes an identifier of the run that this process belongs to. A rank (world_size > 1)
+ * uses the process that started it (torchrun, mpirun, srun), so that all ranks of a host
+ * agree; otherwise it is this process. A parent passes the text to its worker processes.
  */
 HR_API void hr_cache_run(char out[HR_CACHE_RUN], int world_size);
 
 /*
- * Opens a cache, or makes it. On success *out is the caller's. After a fork the child
- * opens its own. Errors: -EINVAL names what is wrong in the spec; -ENOSPC: the budget
- * is larger than memory, the memory limit of the process's group or the file system of
- * shared memory, and the message says which and what to raise; -EACCES: another user's;
- * -EBUSY: in use by an incompatible version; -ENOMEM. Blocks for moments.
+ * Opens a cache; makes it if it does not exist. On success the caller owns *out. After a
+ * fork, the child must open its own. Errors: -EINVAL names what is wrong in the spec;
+ * -ENOSPC: the budget exceeds the memory, the memory limit of the process's control group
+ * or the file system of shared memory; the message says which, and what to raise; -EACCES:
+ * it belongs to another user; -EBUSY: in use by an incompatible version; -ENOMEM. Blocks
+ * briefly.
  */
 HR_API HR_NODISCARD int hr_cache_open(struct hr_cache **out, const struct hr_cache_options *options,
                                       struct hr_error *error);
 
-/* Ends the use; a private cache goes with its last user. Values got before end here.
- * Accepts NULL. */
+/* Closes the cache; a private cache is freed with its last user. Values from hr_cache_get
+ * become invalid. Accepts NULL. */
 HR_API void hr_cache_close(struct hr_cache **cache);
 
-/* A value, read-only, where it lies in shared memory or in `copy`. */
+/* A read-only value: `bytes` points into shared memory or to `copy`. */
 struct hr_cache_value {
     const void *bytes; /* 64-byte aligned */
     size_t length;
@@ -248,46 +252,47 @@ struct hr_cache_value {
 };
 
 /*
- * Looks a key up. 1: *value is there, valid until hr_cache_value_clear, and its
- * checksum was right. 0: it is not there, and the caller has announced that it makes
- * it: it ends with hr_cache_put or hr_cache_give_up. Where somebody else is making it
- * that is waited for, `wait_ms` at most; then it is 0 as well. -EINTR: a signal handler
- * ran while it slept. Any thread.
+ * Looks up a key. Returns 1 if found: *value is valid until hr_cache_value_clear, and its
+ * checksum was correct. Returns 0 if not found: the caller must now make the value and call
+ * hr_cache_put or hr_cache_give_up. If another process or thread is making the value, waits for
+ * it for at most `wait_ms`, then also returns 0. Returns -EINTR if a signal handler ran
+ * during the wait. Any thread.
  */
 HR_API HR_NODISCARD int hr_cache_get(struct hr_cache *cache, const void *key, size_t key_length,
                                      int wait_ms, struct hr_cache_value *value);
 
 /*
- * Non-zero where the bytes have been those of the value until now; to be asked after their last
- * use, and before hr_cache_value_clear. 0: somebody truncated the segment's file meanwhile, and
- * what was cut off has read as zeros: what was made of the bytes is to be thrown away. Any thread.
+ * Returns non-zero if the bytes were intact until now. Call it after the last use of the bytes and
+ * before hr_cache_value_clear. Returns 0 if somebody truncated the segment's file meanwhile: the
+ * part cut off was read as zeros, and results computed from it must be discarded. Any thread.
  *
- * To touch such bytes is SIGBUS, so hr_cache_open and loaders with a shared cache install a
- * handler of that signal (sigaction, SA_SIGINFO and SA_ONSTACK), once in a process. It maps zeros
- * where a segment was; each other SIGBUS gets to the handler that was there before, or ends
- * the process as it did. A handler that is installed later, and does not pass the signal on,
- * takes this away.
+ * Reading truncated memory raises SIGBUS. hr_cache_open, and loaders with a shared cache, therefore
+ * install a SIGBUS handler (sigaction, SA_SIGINFO and SA_ONSTACK), once per process, that maps
+ * zeros over the segment. It passes every other SIGBUS to the previous handler, or lets it end the
+ * process as before. A handler installed later must pass the signal on, or this protection
+ * is lost.
  */
 HR_API HR_NODISCARD int hr_cache_value_is_whole(struct hr_cache *cache,
                                                 const struct hr_cache_value *value);
 
 HR_API void hr_cache_value_clear(struct hr_cache_value *value);
 
-/* A piece of a value that is put together of several. */
+/* One of several pieces that together make up a value. */
 struct hr_cache_piece {
     const void *bytes;
     size_t length;
 };
 
-/* Keeps a value: 1, or 0 where there is no room for it (processes that wait for it may
- * still get it), it is there already, or it is empty. Any thread. Errors: -EFBIG: 4 GiB or more. */
+/* Stores a value. Returns 1, or 0 if there is no room (processes that wait for it may
+ * still get it), if it is already there, or if it is empty. Any thread. Errors: -EFBIG: 4 GiB
+ * or more. */
 HR_API int hr_cache_put(struct hr_cache *cache, const void *key, size_t key_length,
                         const struct hr_cache_piece *pieces, size_t piece_count);
 
-/* Announces that the value will not come. Any thread. */
+/* Announces that the caller will not make the value. Any thread. */
 HR_API void hr_cache_give_up(struct hr_cache *cache, const void *key, size_t key_length);
 
-/* The segment that the cache lives in. */
+/* Describes the segment that holds this cache. */
 HR_API void hr_cache_get_info(struct hr_cache *cache, struct hr_cache_info *info);
 
 #ifdef __cplusplus

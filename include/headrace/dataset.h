@@ -1,14 +1,14 @@
 /*
- * What the samples are.
+ * Datasets: lists of samples.
  *
- * A dataset is an immutable, reference-counted list of samples. Each has an
+ * A dataset is an immutable, reference-counted list of samples. Each sample has an
  * index (its position in the dataset, from 0), a key (its path relative to the
- * root, bytes as the file system gave them), an integer label and, once it is
- * known, a size in bytes. Sources are an image folder (root/class/...), an
- * explicit list of paths, and a pack (one file that holds all samples).
+ * root, the bytes that the file system gave), an integer label and, once it is
+ * known, a size in bytes. A dataset comes from an image folder (root/class/...), an
+ * explicit list of paths, tar files, or a pack (one file that holds all samples).
  *
- * Thread safety: every function may be called from any thread at any time on
- * a dataset that the caller holds a reference to.
+ * Thread safety: any thread may call any function at any time on a dataset that
+ * the caller holds a reference to.
  */
 #ifndef HEADRACE_DATASET_H
 #define HEADRACE_DATASET_H
@@ -21,43 +21,43 @@ extern "C" {
 
 struct hr_dataset;
 
-/* Size of a sample that is not known yet. */
+/* Size of a sample whose size is not known yet. */
 #define HR_SIZE_UNKNOWN (-1)
 
-/* Where the index file of a folder is kept: it saves the next open the walk. */
+/* Where to keep the index file of a folder. With an index, the next open need not walk the tree. */
 enum hr_index_policy {
     HR_INDEX_USER_CACHE = 0,  /* $XDG_CACHE_HOME/headrace/index, or ~/.cache/... */
     HR_INDEX_BESIDE_DATA = 1, /* ROOT/.headrace-index */
     HR_INDEX_NONE = 2,        /* neither read nor written */
 };
 
-/* Progress of a long call: called on the thread that made the call, at most some
- * ten times a second and once at the end of each stage; total is 0 where it is
- * not known yet. A non-zero return cancels: the call that was given the
- * callback returns -ECANCELED. */
+/* Reports the progress of a long call, on the thread that made the call: at most about
+ * ten times a second, and once at the end of each stage. `total` is 0 while it is
+ * not known. A non-zero return value cancels the long call, which then returns
+ * -ECANCELED. */
 typedef int (*hr_progress_fn)(void *arg, uint64_t done, uint64_t total, const char *stage);
 
-/* What becomes of samples that cannot be read or decoded. */
+/* How to handle samples that cannot be read or decoded. */
 enum hr_on_error {
-    HR_ON_ERROR_RAISE = 0, /* the call fails with the sample's error; a loader's next at the
-                              turn of the sample's batch */
+    HR_ON_ERROR_RAISE = 0, /* the call fails with the sample's error; hr_loader_next fails when
+                              the sample's batch is due */
     HR_ON_ERROR_SKIP = 1,  /* the sample is counted and listed; a loader replaces it */
 };
 
 struct hr_dataset_options {
     size_t size; /* sizeof(struct hr_dataset_options) */
     enum hr_index_policy index;
-    int threads;             /* for walking and stat; 0: 16, or the cores where they are more */
+    int threads;             /* for walking and stat; 0: 16, or the number of cores if larger */
     int wait_sizes;          /* non-zero: sizes and times are known on return;
-                                0: names only, sizes follow in the background */
-    int allow_empty_classes; /* non-zero: a class folder without an image is
-                                kept; 0: it is an error, as in torchvision */
+                                0: only names are, sizes follow in the background */
+    int allow_empty_classes; /* non-zero: a class folder without images is kept;
+                                0: it is an error, as in torchvision */
     hr_progress_fn progress; /* may be NULL */
     void *progress_arg;
 };
 
-/* Fills in the defaults of a struct of `size` bytes, of whatever version: for
- * bindings of other languages. C programs call the next one. */
+/* Sets the defaults of a struct of `size` bytes, of any version. Meant for bindings
+ * of other languages; C programs call the next function. */
 HR_API void hr_dataset_options_init(struct hr_dataset_options *options, size_t size);
 
 static inline void hr_dataset_options_default(struct hr_dataset_options *options)
@@ -66,13 +66,14 @@ static inline void hr_dataset_options_default(struct hr_dataset_options *options
 }
 
 /*
- * Opens an image folder: one class per directory directly under `path`, in the
- * order of their names (code points, as Python sorts them), every file below it (nested folders
- * too, links followed, link loops left out) whose extension is one of torchvision's IMG_EXTENSIONS,
- * case-insensitively, in the order torchvision's ImageFolder gives. Uses and writes the index file
- * as options->index says; an index that cannot be read or written is never an error. An index is
- * believed while every directory is as it was and a spot check of files agrees; a single file that
- * was rewritten in place may keep the size and time that the index has for it.
+ * Opens an image folder in the same order as torchvision's ImageFolder. Each directory directly
+ * under `path` is a class; classes are sorted by name (by code point, as Python does). A class has
+ * every file below its directory whose extension is one of torchvision's IMG_EXTENSIONS (any case).
+ * Nested folders are included and links are followed, except for link loops.
+ *
+ * Reads and writes the index file as options->index says; an index that cannot be read or written
+ * is never an error. The index is used if no directory has changed and a spot check of files
+ * agrees. If a single file was rewritten in place, the dataset may report its old size and time.
  *
  * On success *out holds one reference. Errors: -ENOENT, -ENOTDIR, -EACCES;
  * -ENODATA: no class, no image, or an empty class; -ECANCELED; -ENOMEM.
@@ -83,130 +84,129 @@ HR_API HR_NODISCARD int hr_dataset_open_folder(struct hr_dataset **out, const ch
                                                struct hr_error *error);
 
 /*
- * Opens a list file: one sample a line, "path<TAB>label" or "path label" (the
- * last field is the label, an integer); empty lines and lines that begin with
- * '#' are passed over; relative paths are relative to the list file.
- * Errors as above; -EINVAL names file and line.
+ * Opens a list file. Each line is one sample, "path<TAB>label" or "path label" (the
+ * last field is the label, an integer). Empty lines and lines that begin with
+ * '#' are ignored. Relative paths are relative to the list file.
+ * Errors: as above; -EINVAL names the file and line.
  */
 HR_API HR_NODISCARD int hr_dataset_open_list(struct hr_dataset **out, const char *path,
                                              const struct hr_dataset_options *options,
                                              struct hr_error *error);
 
 /*
- * Opens a pack (headrace/pack.h): the classes, keys, labels and order of the
- * dataset it was made from. Its catalog is read, none of its items, so this takes
- * milliseconds. options->index and threads do not matter. The file stays open
- * until the dataset ends, also when it is replaced or deleted meanwhile.
- * Errors: -ENOENT and others of open; -EBADMSG: no pack, cut or damaged;
- * -EINPROGRESS: its writing has not been finished; -ENOTSUP: of a newer version or
- * another machine; -ENOMEM. Blocks on I/O.
+ * Opens a pack (headrace/pack.h). It has the classes, keys, labels and order of the
+ * dataset it was made from. Reads the catalog but no items, which takes milliseconds.
+ * options->index and threads are ignored. The file stays open as long as the dataset
+ * lives, even if the file is replaced or deleted meanwhile.
+ * Errors: -ENOENT and others of open; -EBADMSG: not a pack, truncated or damaged;
+ * -EINPROGRESS: the pack was not written to its end; -ENOTSUP: made by a newer version
+ * or on a different kind of machine; -ENOMEM. Blocks on I/O.
  */
 HR_API HR_NODISCARD int hr_dataset_open_pack(struct hr_dataset **out, const char *path,
                                              const struct hr_dataset_options *options,
                                              struct hr_error *error);
 
 /*
- * Opens tar files: `path` is one, or a pattern with braces as WebDataset and shells
- * write it, "train-{000..146}.tar". In WebDataset's layout (members of one sample
- * side by side, with the same name up to its first dot) a sample is an image and
- * a .cls with its label; where there is no .cls, an image's directory is its class, as
- * in an image folder. One pass looks through all members; images are then read at
- * random. Samples come in the order of files and members. options->index does not
- * matter. Errors name file and member: -EBADMSG: damaged or cut off; -ENOTSUP:
- * compressed, or no tar; -EINVAL: an image without a label or two of one; -ENODATA: no
- * image; -ECANCELED; -ENOMEM; those of open. Blocks on I/O.
+ * Opens tar files. `path` is one file, or a brace pattern as WebDataset and shells
+ * use it, "train-{000..146}.tar". In WebDataset's layout (the members of a sample are
+ * adjacent and share their name up to its first dot) a sample is an image and a .cls
+ * member with its label. Without .cls members, an image's directory is its class, as
+ * in an image folder. Opening scans all members once; images are then read at
+ * random. Samples keep the order of files and members. options->index is ignored.
+ * Errors name the file and member: -EBADMSG: damaged or truncated; -ENOTSUP:
+ * compressed, or not a tar file; -EINVAL: an image without a label, or two images with
+ * one label; -ENODATA: no image; -ECANCELED; -ENOMEM; those of open. Blocks on I/O.
  */
 HR_API HR_NODISCARD int hr_dataset_open_tar(struct hr_dataset **out, const char *path,
                                             const struct hr_dataset_options *options,
                                             struct hr_error *error);
 
-/* Opens what `path` is: a directory as a folder, a file by its content as a pack, a
- * tar file or a list, and a pattern with braces that is no file as tar files. */
+/* Opens a dataset of any kind: a directory as an image folder; a file as a pack, a tar
+ * file or a list, by its content; a brace pattern that is not a file as tar files. */
 HR_API HR_NODISCARD int hr_dataset_open(struct hr_dataset **out, const char *path,
                                         const struct hr_dataset_options *options,
                                         struct hr_error *error);
 
 /*
- * A dataset of `count` samples given by the caller; both arrays are copied.
- * `labels` may be NULL: every label is 0. The index is not used.
+ * Makes a dataset of `count` paths. Copies both arrays.
+ * `labels` may be NULL: every label is then 0. Uses no index file.
  */
 HR_API HR_NODISCARD int hr_dataset_from_paths(struct hr_dataset **out, const char *const *paths,
                                               const int64_t *labels, size_t count,
                                               struct hr_error *error);
 
 /*
- * The samples of `parent` at `indices`, in that order, with repeats allowed;
- * sample i of the result is sample indices[i] of the parent. Holds a reference
- * to the parent. Errors: -ERANGE names the index.
+ * Makes a subset: sample i is sample indices[i] of `parent`. Indices may repeat.
+ * Holds a reference to the parent. Errors: -ERANGE names the index.
  */
 HR_API HR_NODISCARD int hr_dataset_subset(struct hr_dataset **out, struct hr_dataset *parent,
                                           const int64_t *indices, size_t count,
                                           struct hr_error *error);
 
-/* Takes one more reference; returns its argument. */
+/* Adds a reference; returns its argument. */
 HR_API struct hr_dataset *hr_dataset_ref(struct hr_dataset *dataset);
 
-/* Gives one reference back and sets *dataset to NULL. Accepts NULL. The last
- * one stops background work and frees the dataset. */
+/* Drops a reference and sets *dataset to NULL. Accepts NULL. Dropping the last
+ * reference stops background work and frees the dataset. */
 HR_API void hr_dataset_unref(struct hr_dataset **dataset);
 
 HR_API size_t hr_dataset_count(const struct hr_dataset *dataset);
 
-/* Classes; 0 for a dataset without names (lists). */
+/* Number of classes; 0 for a dataset without class names (lists). */
 HR_API size_t hr_dataset_class_count(const struct hr_dataset *dataset);
 
-/* Name of class `label`; owned by the dataset; NULL out of range. */
+/* Name of class `label`, owned by the dataset; NULL if out of range. */
 HR_API const char *hr_dataset_class_name(const struct hr_dataset *dataset, size_t label);
 
 /* Label of sample `index`, which must be < count. */
 HR_API int64_t hr_dataset_label(const struct hr_dataset *dataset, size_t index);
 
-/* Bytes of sample `index`, or HR_SIZE_UNKNOWN while the background has not
- * come to it. What a file has on storage when it is read may differ. */
+/* Size of sample `index` in bytes, or HR_SIZE_UNKNOWN if the background scan has not
+ * reached it yet. The file may have another size by the time it is read. */
 HR_API int64_t hr_dataset_sample_bytes(const struct hr_dataset *dataset, size_t index);
 
-/* The key of sample `index`: path relative to the root. Writes at most
- * `capacity` bytes with the terminating zero; returns the length without it,
+/* Writes the key of sample `index` (its path relative to the root): at most
+ * `capacity` bytes with the terminating zero. Returns the length without it,
  * as snprintf does. */
 HR_API size_t hr_dataset_key(const struct hr_dataset *dataset, size_t index, char *buffer,
                              size_t capacity);
 
-/* The same, but a path that can be opened; of a sample that is a piece of a
- * container file (a pack, a tar), "CONTAINER:KEY", for people to read. */
+/* Like hr_dataset_key, but writes a path that can be opened. For a sample inside a
+ * container file (a pack, a tar), writes "CONTAINER:KEY", for people to read. */
 HR_API size_t hr_dataset_path(const struct hr_dataset *dataset, size_t index, char *buffer,
                               size_t capacity);
 
 /*
- * Which samples these are: a digest (XXH3-128) of their names and labels in their order, to
- * keep beside a struct hr_loader_state and to compare before it is restored. Of names, that is
- * without the directories that all files of a list are below; contents, sizes and times have
- * no part in it. A folder, a pack of it and a copy elsewhere have the same one. Any thread.
- * Looks at each sample: about 0.1 s for a million.
+ * Computes a digest (XXH3-128) of the names and labels of all samples, in order. Keep it
+ * beside a struct hr_loader_state and compare it before restoring that state. The digest ignores
+ * the directories that all files of a list have in common, and contents, sizes and times: a folder,
+ * a pack made from it and a copy of it elsewhere have the same digest. Any thread.
+ * Visits every sample: about 0.1 s for a million.
  */
 HR_API void hr_dataset_names_digest(const struct hr_dataset *dataset, uint8_t digest[16]);
 
-/* The directory a folder dataset was opened at, as given; "" otherwise. */
+/* The directory that a folder dataset was opened with, as given; "" for other datasets. */
 HR_API const char *hr_dataset_root(const struct hr_dataset *dataset);
 
 /*
- * Reads sample `index` (< count), wherever it is: the bytes of its file, or of its
- * item in a pack, whose checksum is verified; in whatever form they are
- * (headrace/form.h; hr_preparer_* takes them all). On success *bytes, `length` of
- * them, 64-byte aligned, is the caller's, freed with hr_bytes_free. Errors: those
- * of open and read; -EFBIG: more than 2 GiB; -EBADMSG: damaged in its pack;
- * -ENODATA: the container ends before; -EMFILE, -ENOMEM. Blocks on I/O.
+ * Reads sample `index` (< count): the bytes of its file, or of its item in a pack, whose
+ * checksum is verified. The bytes may be in any form (headrace/form.h); hr_preparer_*
+ * accepts all of them. On success the caller owns *bytes (`length` bytes, 64-byte
+ * aligned) and frees it with hr_bytes_free. Errors: those of open and read; -EFBIG: more
+ * than 2 GiB; -EBADMSG: damaged in its pack; -ENODATA: the container ends before the
+ * sample does; -EMFILE, -ENOMEM. Blocks on I/O.
  */
 HR_API HR_NODISCARD int hr_dataset_read(const struct hr_dataset *dataset, size_t index,
                                         void **bytes, size_t *length, struct hr_error *error);
 
-/* Frees what hr_dataset_read gave. Accepts NULL. */
+/* Frees bytes that hr_dataset_read returned. Accepts NULL. */
 HR_API void hr_bytes_free(void *bytes);
 
-/* Waits until every size is known. Errors: -EINTR-free; -ECANCELED when the
- * background was stopped. Files that could not be read keep HR_SIZE_UNKNOWN. */
+/* Waits until every size is known. Never fails with -EINTR. Errors: -ECANCELED: the
+ * background scan was stopped. Files that could not be read keep HR_SIZE_UNKNOWN. */
 HR_API HR_NODISCARD int hr_dataset_wait_sizes(struct hr_dataset *dataset);
 
-/* How the dataset came to be, for people who wonder about the time it took. */
+/* How the dataset was opened, to explain the time it took. */
 struct hr_dataset_info {
     size_t size;           /* sizeof, set by the caller */
     int from_index;        /* non-zero: names came from a valid index file */
@@ -229,9 +229,9 @@ struct hr_verify_report;
 /*
  * Reads and decodes every sample (whole images) on `threads` threads (0: the
  * cores of this process) and collects those that fail, by index. Progress
- * counts samples. On success *out is the caller's, to be destroyed with
- * hr_verify_report_destroy; bad samples are a success. Errors: -ECANCELED,
- * -ENOMEM. Blocks.
+ * counts samples. On success the caller owns *out and destroys it with
+ * hr_verify_report_destroy. Bad samples do not make the call fail. Errors:
+ * -ECANCELED, -ENOMEM. Blocks.
  */
 HR_API HR_NODISCARD int hr_dataset_verify(struct hr_dataset *dataset, int threads,
                                           hr_progress_fn progress, void *progress_arg,
