@@ -1,10 +1,9 @@
 /*
- * Dealing an order's positions into batches of ranks, as torch's
- * DistributedSampler and DataLoader together do: global batch g is the next
- * batch_size x ranks positions, rank r takes every ranks-th of them from the
- * r-th on. Only the last global batch can be short; it is dropped, or padded
- * from the start of the order until the ranks have equal counts (with one rank:
- * it is simply shorter).
+ * Splits an order's positions into batches of ranks, as torch's DistributedSampler and DataLoader
+ * together do. Global batch g is the next batch_size x ranks positions; rank r takes every ranks-th
+ * of them, starting with the r-th. Only the last global batch can be short. It is dropped, or
+ * padded from the start of the order until all ranks have the same count (with one rank it is just
+ * shorter).
  */
 #include "order/order.h"
 
