@@ -9,7 +9,7 @@
 
 #include <assert.h>
 
-/* Positions of one global batch; a product beyond 64 bits means "all". */
+/* Returns the positions in one global batch; UINT64_MAX (all) if the product overflows. */
 static uint64_t global_batch(const struct hr__cut *cut)
 {
     uint64_t product;
@@ -53,6 +53,6 @@ uint64_t hr__cut_position(const struct hr__cut *cut, uint64_t number)
     uint64_t done;
     if (__builtin_mul_overflow(number, global_batch(cut), &done) || done > remaining(cut))
         done = remaining(cut);
-    /* A state of a longer dataset must not read as more than everything. */
+    /* The state may come from a longer dataset; never return more than `samples`. */
     return (cut->start < cut->samples ? cut->start : cut->samples) + done;
 }
