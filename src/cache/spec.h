@@ -18,7 +18,7 @@
 struct hr__cache_spec {
     char name[HR__CACHE_NAME];   /* letters, digits, '-' and '_'; "": private */
     char group[HR__CACHE_NAME];  /* "": only the owner */
-    uint64_t size_bytes;         /* of the name; if private, of this dataset; > 0 */
+    uint64_t size_bytes;         /* limit for the name; if private, for this dataset; > 0 */
     uint64_t share_bytes;        /* part of it for this dataset */
     char key_file[HR__KEY_FILE]; /* "": none */
     int form;                    /* enum hr_form, HR_FORM_AUTO or HR__FORM_UNSAID */

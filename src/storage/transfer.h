@@ -22,7 +22,7 @@
 enum hr__transfer_step {
     HR__STEP_OPEN, /* open read->path with hr__transfer_open_flags, report with _opened */
     HR__STEP_READ, /* read hr__transfer_request bytes, report with _got */
-    HR__STEP_DONE, /* read->result is set; close `fd` unless it is -1, then drop both structs */
+    HR__STEP_DONE, /* read->result is set; close `fd` unless it is -1; the transfer is over */
 };
 
 /* Settings shared by all transfers of a reader. */
